@@ -1,24 +1,34 @@
 # A thin front for CMake: every target here is one or two commands that can be typed by hand.
 #
 #   make                 builds build/release/bevatron
-#   make demo            trains a small GPT on this machine and lets it write
+#   make demo            trains a small GPT on this machine and generates text with it
 #   make test            the whole test suite: release build, sanitizer build, make check
-#   make test-slurm      launches jobs on a Slurm cluster of its own, and runs between two virtual hosts, on this machine
-#                        (part of make test where Slurm is, and root)
-#   make test-threads    the unit tests with threads under ThreadSanitizer
+#   make test-board      drives the board's page in Chromium, which it installs, and measures its times on an idle machine
+#   make board-pictures  takes the pictures of the board for docs/pictures with that Chromium
+#   make test-slurm      starts a Slurm cluster on this machine and launches jobs on it, also between two virtual hosts
+#                        (part of make test if Slurm is installed and you are root)
+#   make test-faults     injects every fault of docs/reliability.md into runs of four ranks, and writes its table: half an hour
+#                        (ROWS="1 8" measures these rows)
+#   make soak            trains with SOAK_FAULTS seeded faults on each of two layouts: about 10 s per fault
+#   make test-threads    runs the unit tests that use threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
-#                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… choose, see tests/layouts/run.sh)
+#                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… select, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers; OTHER_PYTHON=… with
 #                        another release of transformers, for the exports)
-#   make bench           benchmarks; BENCH="bench_x …" runs only these
-#   make check           formatting, style, include direction
+#   make bench           runs the benchmarks; BENCH="bench_x …" selects some
+#   make check           formatting, style, names, include direction
 #   make format          formats C and CUDA files with clang-format
-#   make fuzz            every fuzz target for FUZZ_SECONDS each
-#   make install         into PREFIX (default /usr/local), DESTDIR honoured
+#   make fuzz            runs every fuzz target for FUZZ_SECONDS each
+#   make install         installs program, manual pages, completion, documents and examples into PREFIX (default
+#                        /usr/local) below DESTDIR
+#   make package         makes a .deb and an archive in build/release/packages, for systems like this one; PORTABLE=yes
+#                        makes them in build/portable/packages, for glibc 2.31 and newer (downloads a sysroot once)
+#   make dist            makes a release in build/dist: source, portable packages, bill of materials, checksums
+#   make test-packages   installs the packages in fresh Debian and Ubuntu roots and trains there (root and a network)
 #   make clean           removes build/ and demo/
 #
-# demo, test, check and fuzz first install missing Debian packages where they can; SETUP=no leaves the system alone.
-# CMAKE_FLAGS is handed to CMake, as in: make CMAKE_FLAGS=-DBEVATRON_CUDA=ON
+# demo, test, check and fuzz first install missing Debian packages if you are root; SETUP=no installs nothing.
+# CMAKE_FLAGS is passed to CMake: make CMAKE_FLAGS=-DBEVATRON_CUDA=ON
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -27,13 +37,13 @@ FUZZ_SECONDS ?= 60
 SETUP ?= yes
 CMAKE_FLAGS ?=
 
-THREADED = ^(base/pool|comm/|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/(space|background)|ops/threads|train/)
+THREADED = ^(base/(pool|trace)|comm/|report/(board_store|prometheus|web_server)|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/(space|background)|ops/threads|train/)
 # One more at a time than there are cores: some tests wait most of the time.
 CTEST = ctest --output-on-failure --parallel $(shell expr $(JOBS) + 1)
 
-# $(call build,FOLDER,FLAGS,TARGETS): configures the folder where that was not done or flags are given, then builds the
-# targets, or everything. Who only wants the program does not wait for the tests, which take as long again.
-# The generator is chosen once per folder: Ninja where there is one.
+# $(call build,FOLDER,FLAGS,TARGETS): configures the folder if that was not done or flags are given, then builds the
+# targets, or everything. Plain `make` does not build the tests, which take as long again.
+# The generator is chosen once per folder: Ninja if it is installed.
 define build
 	@if [ ! -f $(1)/build.ninja ] && [ ! -f $(1)/Makefile ]; then \
 	    cmake --fresh -S . -B $(1) $$(command -v ninja >/dev/null && echo -G Ninja) $(2) $(CMAKE_FLAGS); \
@@ -43,7 +53,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS) $(if $(3),--target $(3))
 endef
 
-.PHONY: all release asan demo pictures test test-slurm test-threads test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo pictures board-pictures test test-board test-slurm test-faults soak test-threads test-layouts test-peers bench check format fuzz install package dist test-packages clean setup-build setup-test setup-fuzz setup-board
 
 all:
 	$(call build,build/release,,bevatron)
@@ -54,7 +64,7 @@ release:
 asan:
 	$(call build,build/asan,-DCMAKE_BUILD_TYPE=Debug -DBEVATRON_SANITIZE=ON)
 
-setup-build setup-test setup-fuzz:
+setup-build setup-test setup-fuzz setup-board:
 	@[ "$(SETUP)" = no ] || tools/install_packages $(@:setup-%=%)
 
 demo: setup-build
@@ -79,8 +89,24 @@ test: setup-test
 	if [ -n "$$failed" ]; then tools/show_failures build/asan build/release; echo "make test: FAILED:$$failed"; exit 1; fi; \
 	echo "make test: passed"
 
+test-board: setup-board
+	$(call build,build/release,,bevatron)
+	@BEVATRON_TEST_BOARD=yes BEVATRON=build/release/bevatron bash tests/cli/test_board_page.sh --times
+
+board-pictures: setup-board
+	$(call build,build/release,,bevatron)
+	$(PYTHON) -B tests/board/pictures.py build/release/bevatron docs/pictures
+
 test-slurm: setup-test release
-	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns)'
+	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns|recipes_slurm)'
+
+test-faults: setup-test release
+	@BEVATRON=build/release/bevatron bash tests/faults/run.sh build/faults $(ROWS)
+
+SOAK_FAULTS ?= 100
+SOAK_SEED ?= 1
+soak: all
+	@BEVATRON=build/release/bevatron bash tests/faults/soak.sh build/soak $(SOAK_FAULTS) $(SOAK_SEED)
 
 # The tests whose code starts threads. ThreadSanitizer wants its memory at places that randomised addresses may take.
 test-threads: setup-test
@@ -116,8 +142,24 @@ fuzz: setup-fuzz
 	$(call build,build/fuzz,-DCMAKE_C_COMPILER=clang -DBEVATRON_FUZZ=ON -DBEVATRON_WERROR=OFF)
 	@tools/run_fuzzers build/fuzz $(FUZZ_SECONDS)
 
-install: all
+install:
+	$(call build,build/release,,bevatron help_pages)
 	cmake --install build/release --prefix $(PREFIX) --strip
+
+PACKAGE_BUILD = build/$(if $(filter yes,$(PORTABLE)),portable,release)
+package:
+	@[ "$(PORTABLE)" != yes ] || tools/make_sysroot build/sysroot
+	$(call build,$(PACKAGE_BUILD),$(if $(filter yes,$(PORTABLE)),-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/build/sysroot/portable.cmake -DBUILD_TESTING=OFF),bevatron help_pages)
+	@rm -rf $(PACKAGE_BUILD)/packages
+	@cd $(PACKAGE_BUILD) && umask 022 && cpack >cpack.log || { cat cpack.log; exit 1; }
+	@rm -rf $(PACKAGE_BUILD)/packages/_CPack_Packages && ls $(PACKAGE_BUILD)/packages/*
+
+dist:
+	@JOBS=$(JOBS) CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/make_dist build/dist
+
+test-packages:
+	@$(MAKE) --no-print-directory package PORTABLE=yes
+	@bash tests/packages/run.sh build/portable/packages
 
 clean:
 	rm -rf build demo

@@ -1,7 +1,7 @@
 // layer: cli
-// The matrix products of a model's training step in OpenBLAS with its own threads: the floor that no step on a CPU can
+// The matmuls of a model's training step in OpenBLAS with its own threads: the floor that no step on a CPU can
 // go below (attention is not in). Prints the fastest of some runs as one line of JSON; with --beside also op_matmul's
-// times in fp32 and bf16, taken in turn with OpenBLAS's, and their ratios by kind of product. Times are wall times;
+// times in fp32 and bf16, taken in turn with OpenBLAS's, and their ratios by kind of matmul. Times are wall times;
 // with one thread, where they mean the same and other programs disturb less, processor times. Flags are those of train;
 // the default is GPT-2 124M with 4 sequences of 256 tokens.
 #include "base/clock.h"
@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-enum way { BLAS, OPS_F32, OPS_BF16, WAYS };
+enum floor_way { BLAS, OPS_F32, OPS_BF16, WAYS };
 
-struct bench {
+struct floor_bench {
     struct flag_given given;
     int64_t steps;
     bool beside;
@@ -27,15 +27,15 @@ static const struct flag own_flags[] = {
     {.name = "Benchmark", .type = FLAG_GROUP},
     {.name = "--steps",
      .type = FLAG_INT,
-     .offset = offsetof(struct bench, steps),
+     .offset = offsetof(struct floor_bench, steps),
      .initial = "3",
      .minimum = 1,
      .maximum = 1000,
      .help = "timed runs after one that warms up; the fastest counts"},
     {.name = "--beside",
      .type = FLAG_BOOL,
-     .offset = offsetof(struct bench, beside),
-     .help = "a table with our own products beside OpenBLAS's"},
+     .offset = offsetof(struct floor_bench, beside),
+     .help = "a table with our own matmuls beside OpenBLAS's"},
 };
 
 static double seconds_now(int threads) {
@@ -52,21 +52,21 @@ static void run_blas(const struct op_matmul *op) {
                 (blasint)op->d.shape[1]);
 }
 
-// The fastest seconds of one product in each way, one way after the other in each round.
-static int time_product(const struct bench *bench, struct device *device, const struct product *product,
-                        double best[WAYS]) {
-    struct bench_product trials[WAYS] = {{0}};
+// The fastest seconds of one matmul in each way, one way after the other in each round.
+static int time_matmul(const struct floor_bench *bench, struct device *device, const struct model_matmul *matmul,
+                       double best[WAYS]) {
+    struct bench_matmul trials[WAYS] = {{0}};
     int threads = bench_device_options(&bench->config).threads, ways = bench->beside ? WAYS : BLAS + 1, status = 0;
     for (int way = 0; way < ways && status == 0; way++) {
         enum dtype dtype = way == OPS_BF16 ? DTYPE_BF16 : DTYPE_F32;
-        trials[way] = (struct bench_product){.m = product->m,
-                                             .n = product->n,
-                                             .k = product->k,
-                                             .transpose_a = product_transposes_a(product->pass),
-                                             .transpose_b = product_transposes_b(product->pass),
-                                             .factors = dtype,
-                                             .result = product->pass == PASS_WEIGHT_GRADIENT ? DTYPE_F32 : dtype};
-        status = bench_product_open(&trials[way], device);
+        trials[way] = (struct bench_matmul){.m = matmul->m,
+                                            .n = matmul->n,
+                                            .k = matmul->k,
+                                            .transpose_a = matmul_transposes_a(matmul->pass),
+                                            .transpose_b = matmul_transposes_b(matmul->pass),
+                                            .factors = dtype,
+                                            .result = matmul->pass == PASS_WEIGHT_GRADIENT ? DTYPE_F32 : dtype};
+        status = bench_matmul_open(&trials[way], device);
     }
     for (int64_t run = 0; run <= bench->steps && status == 0; run++)
         for (int way = 0; way < ways; way++) {
@@ -81,7 +81,7 @@ static int time_product(const struct bench *bench, struct device *device, const 
         }
     openblas_set_num_threads(1);
     for (int way = 0; way < ways; way++)
-        bench_product_close(&trials[way], device);
+        bench_matmul_close(&trials[way], device);
     return status;
 }
 
@@ -91,24 +91,24 @@ static void print_row(const char *layer, const char *pass, double flops, const d
            seconds[OPS_F32] / seconds[OPS_BF16]);
 }
 
-static int run_all(const struct bench *bench, struct device *device) {
-    struct product list[MOST_PRODUCTS];
-    int count = bench_model_products(&bench->config, list);
+static int run_all(const struct floor_bench *bench, struct device *device) {
+    struct model_matmul list[MOST_MATMULS];
+    int count = bench_model_matmuls(&bench->config, list);
     double total[WAYS] = {0}, flops = 0, tokens = (double)(bench->config.micro_batch_size * bench->config.seq_length);
     if (bench->beside)
-        printf("%-10s %-16s %8s %10s %10s %10s %7s %7s\n", "layer", "product", "GFLOP", "fp32 ms", "bf16 ms", "blas ms",
+        printf("%-10s %-16s %8s %10s %10s %10s %7s %7s\n", "layer", "pass", "GFLOP", "fp32 ms", "bf16 ms", "blas ms",
                "/ blas", "/ bf16");
     for (int i = 0; i < count; i++) {
         double best[WAYS] = {0}, times = (double)list[i].times;
         double work = 2 * (double)list[i].m * (double)list[i].n * (double)list[i].k * times;
-        TRY(time_product(bench, device, &list[i], best));
+        TRY(time_matmul(bench, device, &list[i], best));
         for (int way = 0; way < WAYS; way++) {
             best[way] *= times;
             total[way] += best[way];
         }
         flops += work;
         if (bench->beside)
-            print_row(list[i].layer, product_pass_name(list[i].pass), work, best);
+            print_row(list[i].layer, matmul_pass_name(list[i].pass), work, best);
     }
     if (bench->beside)
         print_row("all", "", flops, total);
@@ -117,7 +117,7 @@ static int run_all(const struct bench *bench, struct device *device) {
     return 0;
 }
 
-static int run(struct bench *bench) {
+static int run_bench(struct floor_bench *bench) {
     struct device *device;
     TRY(bench_model_complete(&bench->config));
     struct device_options options = bench_device_options(&bench->config);
@@ -130,17 +130,19 @@ static int run(struct bench *bench) {
 
 int main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = offsetof(struct bench, given)},
-        bench_model_flags(offsetof(struct bench, config)),
+        {.flags = own_flags,
+         .count = sizeof own_flags / sizeof own_flags[0],
+         .given = offsetof(struct floor_bench, given)},
+        bench_model_flags(offsetof(struct floor_bench, config)),
     };
     const struct flag_command command = {.name = "bench_floor",
-                                         .summary = "Times a training step's matrix products in OpenBLAS.",
+                                         .summary = "Times a training step's matmuls in OpenBLAS.",
                                          .tables = tables,
                                          .table_count = 2};
-    struct bench bench;
+    struct floor_bench bench;
     int status = flags_parse(&command, &bench, argc, argv);
     if (status == 0)
-        status = run(&bench);
+        status = run_bench(&bench);
     if (status < 0)
         (void)fprintf(stderr, "bench_floor: %s\n", error_message());
     flags_free(&command, &bench);

@@ -13,14 +13,14 @@
 
 enum { LINES = 100, ROUNDS = 25, TEXT_CHARACTERS = 20000 };
 
-struct kind {
+struct json_kind {
     const char *name;
     uint32_t first, last;  // range the letters come from
     int line_every;        // a newline (which JSON escapes) every so many characters, 0 for none
     bool escape_all;       // \uXXXX for everything outside ASCII, as Python's ensure_ascii writes it
 };
 
-static void append_text(struct buffer *out, const struct kind *kind, struct mt19937 *mt) {
+static void append_text(struct buffer *out, const struct json_kind *kind, struct mt19937 *mt) {
     buffer_append_byte(out, '"');
     for (int i = 1; i <= TEXT_CHARACTERS; i++) {
         uint32_t c = kind->first + (uint32_t)mt19937_interval(mt, kind->last - kind->first);
@@ -44,7 +44,7 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void measure(const struct kind *kind) {
+static void measure(const struct json_kind *kind) {
     static const char *const keys[] = {"text"};
     struct buffer lines = {0};
     struct json_text found = {0};
@@ -84,7 +84,7 @@ static void measure(const struct kind *kind) {
 }
 
 int main(void) {
-    static const struct kind kinds[] = {
+    static const struct json_kind kinds[] = {
         {"ASCII, no escapes", 'a', 'z', 0, false},       {"ASCII, a newline in 80", 'a', 'z', 80, false},
         {"ASCII, a newline in 10", 'a', 'z', 10, false}, {"Latin with many accents", 0x60, 0xFF, 80, false},
         {"Cyrillic, UTF-8", 0x430, 0x44F, 80, false},    {"Chinese, UTF-8", 0x4E00, 0x9FFF, 80, false},

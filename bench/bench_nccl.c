@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct trial {
+struct nccl_trial {
     struct device *device;
     struct group *group;
     struct tensor x;
@@ -32,7 +32,7 @@ static void device_waits(struct group *group, void *handle) {
 }
 
 // Prints microseconds of one sum and one operation: until the host is past them, and until they are done.
-static void measure(const struct trial *trial, const char *name, void (*wait)(struct group *group, void *handle)) {
+static void measure(const struct nccl_trial *trial, const char *name, void (*wait)(struct group *group, void *handle)) {
     double start = clock_seconds();
     for (int i = 0; i < trial->times; i++) {
         op_scale(trial->device, &(struct op_scale){.x = trial->x, .factor = 1});
@@ -47,7 +47,7 @@ static void measure(const struct trial *trial, const char *name, void (*wait)(st
 
 int main(int argc, char **argv) {
     int64_t elements = argc > 1 ? strtoll(argv[1], NULL, 10) : 16384;
-    struct trial trial = {.times = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 500};
+    struct nccl_trial trial = {.times = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 500};
     struct world *world = NULL;
     if (cuda_count() == 0 || device_open(&trial.device, &(struct device_options){.name = "cuda"}) < 0 ||
         !nccl_is_built() || nccl_world_open(&world, trial.device, NULL) < 0 ||

@@ -15,7 +15,7 @@ struct sizes {
     int64_t L, C, H, V, B, T, threads, repeats;
 };
 
-struct setup {
+struct bench_setup {
     struct device *device;
     struct sizes size;
     struct arena arena;
@@ -36,22 +36,22 @@ static struct tensor filled(struct tensor t) {
     return t;
 }
 
-static struct tensor matrix(struct setup *s, int64_t rows, int64_t columns) {
+static struct tensor matrix(struct bench_setup *s, int64_t rows, int64_t columns) {
     return filled(arena_2d(&s->arena, DTYPE_F32, rows, columns));
 }
 
-static struct tensor vector(struct setup *s, int64_t count) {
+static struct tensor vector(struct bench_setup *s, int64_t count) {
     return filled(arena_1d(&s->arena, DTYPE_F32, count));
 }
 
-static struct tensor integers(struct setup *s, int64_t count, int64_t below) {
+static struct tensor integers(struct bench_setup *s, int64_t count, int64_t below) {
     struct tensor t = arena_1d(&s->arena, DTYPE_I32, count);
     for (int64_t i = 0; i < count; i++)
         ((int32_t *)t.data)[i] = (int32_t)(i * 7919 % below);
     return t;
 }
 
-static struct dropout dropout(struct setup *s) {
+static struct dropout dropout(struct bench_setup *s) {
     struct dropout d = {.rate = s->rate, .seed = 1234, .site = 3};
     d.row_ids = arena_1d(&s->arena, DTYPE_I64, s->size.B * s->size.T);
     for (int64_t i = 0; i < s->size.B * s->size.T; i++)
@@ -80,7 +80,7 @@ static double report(const char *name, struct timing t, int64_t times) {
     return t.processor * (double)times;
 }
 
-static double time_norms(struct setup *s) {
+static double time_norms(struct bench_setup *s) {
     int64_t N = s->size.B * s->size.T, C = s->size.C;
     size_t mark = arena_mark(&s->arena);
     struct timing t = {0};
@@ -118,7 +118,7 @@ static double time_norms(struct setup *s) {
     return total;
 }
 
-static double time_attention(struct setup *s) {
+static double time_attention(struct bench_setup *s) {
     int64_t B = s->size.B, T = s->size.T, C = s->size.C, H = s->size.H, D = C / H;
     size_t mark = arena_mark(&s->arena);
     struct timing t = {0};
@@ -157,7 +157,7 @@ static double time_attention(struct setup *s) {
 }
 
 // What an epilogue costs is the difference to the same small product without it.
-static double time_epilogues(struct setup *s) {
+static double time_epilogues(struct bench_setup *s) {
     int64_t N = s->size.B * s->size.T, F = 4 * s->size.C, inner = 1;
     size_t mark = arena_mark(&s->arena);
     struct timing t = {0};
@@ -178,7 +178,7 @@ static double time_epilogues(struct setup *s) {
     return total;
 }
 
-static double time_loss(struct setup *s) {
+static double time_loss(struct bench_setup *s) {
     int64_t N = s->size.B * s->size.T, V = s->size.V, C = s->size.C;
     size_t mark = arena_mark(&s->arena);
     struct timing t = {0};
@@ -220,7 +220,7 @@ static double time_loss(struct setup *s) {
     return total;
 }
 
-static double time_optimizer(struct setup *s) {
+static double time_optimizer(struct bench_setup *s) {
     int64_t C = s->size.C, n = 12 * s->size.L * C * C + s->size.V * C;
     size_t mark = arena_mark(&s->arena);
     struct timing t = {0};
@@ -249,7 +249,7 @@ static double time_optimizer(struct setup *s) {
 }
 
 // Small products of a fresh OpenBLAS are slow until a large one has touched its buffers, as in a step it always has.
-static void warm_up(struct setup *s) {
+static void warm_up(struct bench_setup *s) {
     size_t mark = arena_mark(&s->arena);
     struct tensor a = matrix(s, 1024, 1024), b = matrix(s, 1024, 1024), d = matrix(s, 1024, 1024);
     op_matmul(s->device, &(struct op_matmul){.a = a, .b = b, .d = d, .alpha = 1});
@@ -266,7 +266,7 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
-    struct setup s = {
+    struct bench_setup s = {
         .size = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7]}};
     size_t bytes = (size_t)3 << 30;
     void *memory = NULL;

@@ -27,15 +27,15 @@ static double seconds_of(clockid_t clock) {
 }
 
 // A pass, and what one thread adds to it. Documents are handed out by a counter.
-struct pass {
+struct bench_pass {
     const struct file_map *text;
     const size_t *begins;  // (documents + 1)
     int64_t documents;
     _Atomic int64_t next;
 };
 
-struct worker {
-    struct pass *pass;
+struct bench_worker {
+    struct bench_pass *pass;
     struct tokenizer_encoder *encoder;
     int64_t ids;
     uint64_t checksum;
@@ -45,8 +45,8 @@ struct worker {
     pthread_t thread;
 };
 
-static int encode_documents(struct worker *worker) {
-    struct pass *pass = worker->pass;
+static int encode_documents(struct bench_worker *worker) {
+    struct bench_pass *pass = worker->pass;
     struct token_list ids = {0};
     for (int64_t i; (i = pass->next++) < pass->documents;) {
         size_t length = pass->begins[i + 1] - pass->begins[i] - 1;
@@ -63,25 +63,25 @@ static int encode_documents(struct worker *worker) {
 }
 
 static void *worker_main(void *argument) {
-    struct worker *worker = argument;
+    struct bench_worker *worker = argument;
     worker->status = encode_documents(worker);
     if (worker->status < 0)
         snprintf(worker->problem, sizeof worker->problem, "%s", error_message());
     return NULL;
 }
 
-struct result {
+struct bench_result {
     int64_t ids;
     uint64_t checksum;
     double seconds;
 };
 
-static int run_pass(struct pass *pass, struct worker *workers, int threads, struct result *result) {
-    *result = (struct result){0};
+static int run_pass(struct bench_pass *pass, struct bench_worker *workers, int threads, struct bench_result *result) {
+    *result = (struct bench_result){0};
     pass->next = 0;
     double begin = seconds_of(CLOCK_MONOTONIC);
     for (int i = 0; i < threads; i++) {
-        workers[i] = (struct worker){.pass = pass, .encoder = workers[i].encoder};
+        workers[i] = (struct bench_worker){.pass = pass, .encoder = workers[i].encoder};
         if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0)
             die("a thread could not be started");
     }
@@ -116,7 +116,7 @@ static const char *argument(int argc, char **argv, int index) {
     return index < argc && strcmp(argv[index], "-") != 0 ? argv[index] : NULL;
 }
 
-static int run(int argc, char **argv) {
+static int run_bench(int argc, char **argv) {
     struct tokenizer_options options = {.type = argv[3],
                                         .model_file = argument(argc, argv, 4),
                                         .vocab_file = argument(argc, argv, 5),
@@ -127,19 +127,19 @@ static int run(int argc, char **argv) {
     struct file_map text;
     struct tokenizer *tokenizer;
     TRY(file_map_open(&text, argv[2]));
-    struct pass pass = {.text = &text};
+    struct bench_pass pass = {.text = &text};
     size_t *begins = find_documents(&text, &pass.documents);
     pass.begins = begins;
     double begin = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     TRY(tokenizer_open(&tokenizer, &options));
     double open_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - begin;
-    struct worker *workers = memory_alloc((size_t)threads * sizeof *workers);
+    struct bench_worker *workers = memory_alloc((size_t)threads * sizeof *workers);
     for (int i = 0; i < threads; i++)
         TRY(tokenizer_encoder_create(&workers[i].encoder, tokenizer));
-    struct result cold, warm = {0};
+    struct bench_result cold, warm = {0};
     TRY(run_pass(&pass, workers, threads, &cold));
     for (long i = 1; i < passes; i++) {
-        struct result result;
+        struct bench_result result;
         TRY(run_pass(&pass, workers, threads, &result));
         if (i == 1 || result.seconds < warm.seconds)
             warm = result;
@@ -163,7 +163,7 @@ int main(int argc, char **argv) {
         puts("run by bench_tokenizer_peers.py");
         return 0;
     }
-    if (run(argc, argv) == 0)
+    if (run_bench(argc, argv) == 0)
         return 0;
     fprintf(stderr, "bench_tokenizer: %s\n", error_message());
     return 1;

@@ -17,23 +17,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum operation { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, SENDRECV, OPERATIONS };
-enum way { OURS, LOOP, BLOCKING, WAYS };
+enum mpi_operation { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, SENDRECV, OPERATIONS };
+enum mpi_way { OURS, LOOP, BLOCKING, WAYS };
 enum { MOST_ROUNDS = 2001, FEWEST_ROUNDS = 15 };
 
 static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv"};
 // A batch is long beside the clock and short beside what the scheduler gives a process.
 static const double BATCH_SECONDS = 200e-6;
 
-struct trial {
-    enum operation operation;
+struct mpi_trial {
+    enum mpi_operation operation;
     struct group *group;
     int rank, size;
     int64_t count;        // elements of the larger side
     float *whole, *part;  // (count) each
 };
 
-static void run_ours(const struct trial *t) {
+static void run_ours(const struct mpi_trial *t) {
     struct tensor whole = tensor_1d(t->whole, DTYPE_F32, t->count);
     struct tensor part = tensor_1d(t->part, DTYPE_F32, t->count / t->size);
     struct comm_request request;
@@ -61,7 +61,7 @@ static void run_ours(const struct trial *t) {
     comm_wait(&request);
 }
 
-static void run_loop(const struct trial *t) {
+static void run_loop(const struct mpi_trial *t) {
     int count = (int)t->count, piece = count / t->size, started = 1;
     MPI_Request requests[2];
     switch (t->operation) {
@@ -85,7 +85,7 @@ static void run_loop(const struct trial *t) {
     MPI_Waitall(started, requests, MPI_STATUSES_IGNORE);
 }
 
-static void run_blocking(const struct trial *t) {
+static void run_blocking(const struct mpi_trial *t) {
     int count = (int)t->count, piece = count / t->size;
     switch (t->operation) {
     case ALL_REDUCE:
@@ -107,8 +107,8 @@ static void run_blocking(const struct trial *t) {
 }
 
 // Seconds of one call, the mean of a batch of this rank.
-static double time_batch(const struct trial *t, enum way way, int calls) {
-    static void (*const run[WAYS])(const struct trial *) = {run_ours, run_loop, run_blocking};
+static double time_batch(const struct mpi_trial *t, enum mpi_way way, int calls) {
+    static void (*const run[WAYS])(const struct mpi_trial *) = {run_ours, run_loop, run_blocking};
     MPI_Barrier(MPI_COMM_WORLD);
     double start = clock_seconds();
     for (int i = 0; i < calls; i++)
@@ -127,10 +127,10 @@ static double median(double *values, int count) {
 }
 
 // Calls of a batch and rounds within the time of a row, the same on all ranks.
-static void choose(const struct trial *t, double seconds, int *calls, int *rounds) {
+static void choose(const struct mpi_trial *t, double seconds, int *calls, int *rounds) {
     double each = 0;
     for (int way = OURS; way < WAYS; way++)
-        each += time_batch(t, (enum way)way, 5) / WAYS;
+        each += time_batch(t, (enum mpi_way)way, 5) / WAYS;
     MPI_Allreduce(MPI_IN_PLACE, &each, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     *calls = each < BATCH_SECONDS ? (int)(BATCH_SECONDS / each) : 1;
     double wanted = seconds / (WAYS * each * *calls);
@@ -138,7 +138,7 @@ static void choose(const struct trial *t, double seconds, int *calls, int *round
 }
 
 // A row: each round times the three ways by the slowest rank, in each of their six orders in turn.
-static void measure(const struct trial *t, double seconds, double *times[WAYS], double medians[WAYS]) {
+static void measure(const struct mpi_trial *t, double seconds, double *times[WAYS], double medians[WAYS]) {
     int calls, rounds;
     memset(t->whole, 0, sizeof(float) * (size_t)t->count);
     memset(t->part, 0, sizeof(float) * (size_t)t->count);
@@ -146,7 +146,7 @@ static void measure(const struct trial *t, double seconds, double *times[WAYS], 
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < WAYS; i++) {
             int turn = round % 2 ? WAYS - i : i, way = (round / 2 + turn) % WAYS;
-            times[way][round] = time_batch(t, (enum way)way, calls);
+            times[way][round] = time_batch(t, (enum mpi_way)way, calls);
         }
     for (int way = OURS; way < WAYS; way++) {
         MPI_Allreduce(MPI_IN_PLACE, times[way], rounds, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
         world_open(&world, &(struct world_options){.backend = "mpi"}, device) < 0)
         die("%s", error_message());
     struct group *all = world_group_all(world);
-    struct trial t = {.group = all, .rank = group_rank(all), .size = group_size(all)};
+    struct mpi_trial t = {.group = all, .rank = group_rank(all), .size = group_size(all)};
     if (least < 4 || most > 1 << 30 || factor < 2 || t.size < 2)
         die("sizes are 4 bytes to 1 GiB, the factor is at least 2, and there are at least two ranks");
     size_t room = (size_t)most + sizeof(float) * (size_t)t.size;
@@ -181,7 +181,7 @@ int main(int argc, char **argv) {
                "ours", "loop", "ratio", "blocking", "ratio");
     for (int operation = ALL_REDUCE; operation < OPERATIONS; operation++)
         for (double bytes = least; bytes <= most; bytes *= factor) {
-            t.operation = (enum operation)operation;
+            t.operation = (enum mpi_operation)operation;
             t.count = ((int64_t)bytes / (int64_t)sizeof(float) + t.size - 1) / t.size * t.size;
             measure(&t, seconds, times, medians);
             double ratio = medians[OURS] / medians[LOOP];

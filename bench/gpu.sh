@@ -1,25 +1,24 @@
 #!/usr/bin/env bash
 # Builds Bevatron with CUDA, checks every operation against the CPU, and times whole training steps of several models, in
-# bf16 and with products in 8 bits, beside PyTorch (compiled), the floor of each step, and llm.c, on a machine with an NVIDIA
-# GPU:
-#   bench/gpu.sh [NAME…]        (all models by default; bench/gpu.sh list names them)
-# A row is printed as soon as its model is done, the whole table last, also when the script is stopped. Nothing that fails or
-# hangs takes the rest with it. PyTorch is started beside the build, does not touch the GPU before its turn, and keeps what it
-# has compiled (TORCHINDUCTOR_CACHE_DIR). From the environment:
-#   GPU_BUILD=build/gpu  GPU_ARCHS=…    where and what for to build (the architecture of the GPU here)
-#   GPU_PEERS=0                         leaves PyTorch and the floor out
-#   GPU_FLOOR=0                         leaves the floor out
-#   GPU_LOAD=1                          has the floor once more at the power limit, with joules: 20 s a model
-#   GPU_FP8=0 or NAMES                  leaves products in 8 bits out, which need a GPU of capability 8.9, or has them for some
-#   GPU_TESTS=0                         leaves the checks out
-#   GPU_PARTS=0                         leaves the time by part of a step out
-#   GPU_DROPOUT=RATE                    has dropout, which is drawn by cuDNN in attention, in both programs; the floor has none
-#   GPU_AGAIN=1                         times ours again after PyTorch; the mean of both counts
-#   GPU_RESULTS=FOLDER                  keeps the lines of JSON and the logs there
-#   GPU_ALGORITHMS=FILE                 keeps the algorithms of matrix products, which else are found anew
-#   GPU_SECONDS=N                       begins nothing that has no time to end N seconds after the start
-#   GPU_PEER_SECONDS=300                how long one model may take PyTorch, whose first compilation takes a minute or two
-#   LLMC=FOLDER                         llm.c's source, to be timed as well (bench/llmc.sh)
+# bf16 and fp8, beside PyTorch (compiled), the floor of each step, and llm.c, on a machine with an NVIDIA GPU:
+#   bench/gpu.sh [NAME…]        (all models by default; bench/gpu.sh list names them, flags NAME prints one's flags)
+# A row is printed as soon as its model is done, the whole table last, also when the script is stopped. A model that fails
+# or hangs does not stop the others. PyTorch starts during the build, does not touch the GPU before its turn, and keeps its
+# compiled code (TORCHINDUCTOR_CACHE_DIR). Environment:
+#   GPU_BUILD=build/gpu  GPU_ARCHS=…    build folder and architectures (default: that of this GPU)
+#   GPU_PEERS=0                         skip PyTorch and the floor
+#   GPU_FLOOR=0                         skip the floor
+#   GPU_LOAD=1                          time the floor also at the power limit, with joules: 20 s per model
+#   GPU_FP8=0 or NAMES                  skip fp8, which needs a GPU of capability 8.9, or time it for some models
+#   GPU_TESTS=0                         skip the checks
+#   GPU_PARTS=0                         skip the time by part of a step
+#   GPU_DROPOUT=RATE                    use dropout, drawn by cuDNN in attention, in both programs; the floor has none
+#   GPU_AGAIN=1                         time ours again after PyTorch; the mean of both counts
+#   GPU_RESULTS=FOLDER                  keep the lines of JSON and the logs there
+#   GPU_ALGORITHMS=FILE                 keep the matmul algorithms there; default: choose them again
+#   GPU_SECONDS=N                       start nothing that could not end within N seconds of the start
+#   GPU_PEER_SECONDS=300                limit for PyTorch per model; its first compilation takes a minute or two
+#   LLMC=FOLDER                         time llm.c too, with its source in this folder (bench/llmc.sh)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -31,6 +30,21 @@ megatron-1.7B 24 2304 24 2048 12 51200 gpt
 megatron-3.6B 30 3072 32 2048 4 51200 gpt
 llama-1.3B 24 2048 16 4096 8 32000 llama
 llama7B-8layers 8 4096 32 4096 4 32000 llama"
+# flags_of layers hidden heads sequence batch vocabulary kind: the flags of train for such a model.
+flags_of() {
+    printf '%s ' --device cuda --bf16 --quick-weights --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" \
+        --seq-length "$4" --max-position-embeddings "$4" --micro-batch-size "$5" --vocab-size "$6" \
+        --hidden-dropout "${GPU_DROPOUT:-0}" --attention-dropout "${GPU_DROPOUT:-0}" --fast-attention-dropout
+    if [ "$7" = llama ]; then
+        printf '%s ' --swiglu --ffn-hidden-size $(((8 * $2 / 3 + 255) / 256 * 256)) --normalization RMSNorm \
+            --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear
+    fi
+}
+
+if [ "${1:-}" = flags ]; then
+    read -ra model < <(grep "^${2:-} " <<<"$models") && flags_of "${model[@]:1}"
+    exit
+fi
 if [ "${1:-}" = list ]; then
     echo "$models"
     exit 0
@@ -77,17 +91,6 @@ limit() {
 # Some seconds of steps each, so that the counter of energy has something to count.
 steps_of() {
     [ "$1" = gpt2-124M ] && echo 40 || echo 10
-}
-
-# flags_of layers hidden heads sequence batch vocabulary kind: the flags of train for such a model.
-flags_of() {
-    printf '%s ' --device cuda --bf16 --quick-weights --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" \
-        --seq-length "$4" --max-position-embeddings "$4" --micro-batch-size "$5" --vocab-size "$6" \
-        --hidden-dropout "${GPU_DROPOUT:-0}" --attention-dropout "${GPU_DROPOUT:-0}" --fast-attention-dropout
-    if [ "$7" = llama ]; then
-        printf '%s ' --swiglu --ffn-hidden-size $(((8 * $2 / 3 + 255) / 256 * 256)) --normalization RMSNorm \
-            --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear
-    fi
 }
 
 # Every peer imports PyTorch now and waits for its file.

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Builds Bevatron with CUDA and tries the GPU backend, on a machine with an NVIDIA GPU and a CUDA toolkit:
+# Builds Bevatron with CUDA and tests the GPU backend, on a machine with an NVIDIA GPU and a CUDA toolkit:
 #   bench/gpu_check.sh [BUILD_FOLDER]        (build/gpu by default)
 # Builds the program and the tests of ops/, runs them and those that compare whole models of every family with transformers,
-# then runs the CUDA tests with small shapes under compute-sanitizer (out-of-bounds and misaligned accesses, reads of what
-# nobody wrote, races in shared memory). Needs nothing but a compiler, CMake, OpenBLAS and CUDA: compressions, Unicode tables
-# and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
-# GPU_CHECK_ARCHS is the list of architectures to compile for (that of the GPU here by default);
-# GPU_CHECK_MEMCHECK=0 leaves compute-sanitizer out, GPU_CHECK_TESTS=0 the plain runs of the tests before it;
-# GPU_CHECK_SECONDS is how long one of its pieces may take, GPU_CHECK_TOOLS which of its tools are run (racecheck memcheck
-# initcheck), GPU_CHECK_LOGS a folder that keeps what they say.
+# then runs the CUDA tests with small shapes under compute-sanitizer (out-of-bounds and misaligned accesses, reads of
+# uninitialized memory, races in shared memory). Needs only a compiler, CMake, OpenBLAS and CUDA; compression, Unicode tables
+# and MPI are optional. Installs nothing. Exits 0 if everything passed. Environment:
+#   GPU_CHECK_ARCHS=…        architectures to compile for (default: that of this GPU)
+#   GPU_CHECK_MEMCHECK=0     skip compute-sanitizer
+#   GPU_CHECK_TESTS=0        skip the plain runs of the tests before it
+#   GPU_CHECK_SECONDS=N      limit of one part under compute-sanitizer
+#   GPU_CHECK_TOOLS=…        its tools (racecheck memcheck initcheck)
+#   GPU_CHECK_LOGS=FOLDER    keep its output there
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}

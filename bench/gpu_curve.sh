@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# The same run on the CPU and on the GPU: the loss curves must lie on each other.
+# Runs the same training on the CPU and on the GPU and compares the loss curves:
 #   bench/gpu_curve.sh [BUILD_FOLDER] [ITERATIONS] [PART…]        (build/gpu, 200 and all parts by default)
-#   curves     the demo's model on a dataset of its stories: on the CPU in fp32 and in bf16, then with CUDA in both, and on two
-#              ranks that share the GPU through host memory where there is MPI; and without dropout, where attention of the
-#              GPU in bf16 is cuDNN's
+#   curves     the demo's model on a dataset of its stories: on the CPU in fp32 and bf16, then with CUDA in both, and with MPI on
+#              two ranks that share the GPU through host memory; also without dropout, where bf16 attention on the GPU is cuDNN's
 #   families   20 iterations each of a GPT, a Llama, a BERT and a T5 without dropout, on the CPU in fp32, then with CUDA in fp32,
 #              bf16 and fp16
-# Prints the largest relative difference of a loss and fails where it is above 1e-4 in fp32. What bf16 itself does to the
-# curve is between the two CPU runs: its steep part answers rounding as it answers any small disturbance, so with bf16 the
-# means of 20 losses are compared, within 2 %, and those of single iterations are only said. The GPU rounds more (the weights
-# of attention). Of the families' 20 iterations, whose rate is low, each loss counts: within 5e-3 in bf16 and 1e-3 in fp16,
-# where formats alone, on the CPU, make 1.5e-3 and 9e-5 of it. Runs go side by side, those on the CPU with a part of its
-# threads. CURVE_DEVICE=cpu tries the script where there is no GPU.
+# Prints the largest relative difference of a loss and fails if it is above 1e-4 in fp32. The two CPU runs show the effect of
+# bf16 itself: the steep part of the curve amplifies rounding like any small disturbance. So in bf16 the means of 20 losses are
+# compared, within 2 %, and those of single iterations are only printed. The GPU rounds more (the weights of attention). In the
+# families' 20 iterations, whose rate is low, each loss counts: within 5e-3 in bf16 and 1e-3 in fp16, where the formats alone,
+# on the CPU, account for 1.5e-3 and 9e-5. Runs go side by side, those on the CPU with a part of its threads.
+# CURVE_DEVICE=cpu tests the script without a GPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu} iterations=${2:-200} vocabulary=2048

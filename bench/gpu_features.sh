@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# What runs on a GPU in ways that no test of an operation reaches, on a machine with one:
+# Tests GPU features that no test of an operation reaches, on a machine with a GPU:
 #   bench/gpu_features.sh [BUILD_FOLDER] [PART…]        (build/gpu and all parts by default)
-#   recordings   steps that are replayed print what steps launched call by call print, to the last digit
-#   kept         what is kept for the backward pass or computed again changes no bit of losses and weights
-#   float8       8-bit products in a pipeline beside one rank
-#   algorithms   ranks that find no file of algorithms agree on what they time; the next run reads it
-#   text         ranks that share a model write what one rank writes
+#   recordings   replayed steps print the same as steps launched call by call, to the last digit
+#   kept         keeping or recomputing activations changes no bit of losses and weights
+#   float8       fp8 matmuls in a pipeline beside one rank
+#   algorithms   ranks without a file of algorithms agree on what they time; the next run reads it
+#   text         ranks that share a model generate the text of one rank
 #   lost         the other ranks of a pipeline end when one is killed
 #   memory       a few whole steps of every family under compute-sanitizer's memcheck
-#   deterministic   two runs have the same bits, where products are timed and attention is cuDNN's without that mode
+#   deterministic   two runs have the same bits, with timed matmuls and cuDNN's attention
+#   libraries    without each library that is loaded at run time: an error that names it, or a warning and a run
 #   full         a run that has no room says what it needs, on one rank and on two; one that just fits trains
-# FEATURES_ONLY=TEXT leaves out what has not TEXT in its name ("no dropout"), of recordings, kept and deterministic. In 16 bits
-# and without dropout attention is cuDNN's, else it is ours: both are tried. FEATURES_DEVICE=cpu tries the script without a GPU.
-# Ranks share the GPU and talk over MPI through the host. Prints a line for each check; exits 0 where all passed.
+# FEATURES_ONLY=TEXT selects cases with TEXT in their name ("no dropout") of recordings, kept and deterministic. In 16 bits and
+# without dropout attention is cuDNN's, otherwise ours: both are tested. FEATURES_DEVICE=cpu tests the script without a GPU.
+# Ranks share the GPU and communicate over MPI through the host. Prints a line per check; exits 0 if all passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory deterministic full
+[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory deterministic libraries full
 export BEVATRON=$PWD/$build/bevatron
 . tests/cli/common.sh
 . tests/parallel/layouts.sh
@@ -372,6 +373,25 @@ part_full() {
     expect 0 "iteration        2/" timeout 200 "$BEVATRON" train "${deep[@]}" --micro-batch-size "$most" --global-batch-size "$most"
     grep -q "lm loss: nan" "$work/out" && fail "full: not finite" || pass
     echo "full: micro-batches of $most in $((bytes / 1000000)) MB: $(grep -o "memory: weights.*" "$work/out"); two steps in $((SECONDS - start)) s"
+}
+
+# without NAME CODE TEXT: a short run that cannot find the library.
+without() {
+    expect "$2" "$3" env "BEVATRON_$1_LIBRARY=/nonexistent/library" timeout 200 "$BEVATRON" train "${small[@]}" "${no_dropout[@]}" \
+        --num-layers 2 --seq-length 128 --max-position-embeddings 128 --bf16 --train-iters 3
+    echo "libraries: without $1: $(grep -m 1 -E "error|warning|iteration  " "$work/out" | cut -c1-200)"
+}
+
+part_libraries() {
+    [ "${FEATURES_DEVICE:-cuda}" = cuda ] || { echo "libraries: left out, the CPU needs none of them"; return; }
+    ldd "$BEVATRON" | grep -E "libcuda|cublas|cudnn|nccl|nvrtc|libmpi" && fail "libraries: the program is linked with them" || pass
+    expect 0 "" "$BEVATRON" version
+    grep -q "missing" "$work/out" && echo "libraries: $(grep missing "$work/out")"
+    without DRIVER 1 "libcuda"
+    without CUBLASLT 1 "cuBLASLt"
+    without CUDNN 0 "iteration        3/"
+    without NVRTC 0 "iteration        3/"
+    without NCCL 0 "iteration        3/"
 }
 
 for part in "$@"; do

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What number formats do to learning, on a machine with a GPU: 500 steps of GPT-2 124M, 8 x 1024 tokens each, in bf16, then in
-# fp16 with a dynamic loss scale and with products in 8 bits, from the same weights on the same batches:
+# Compares learning in different number formats, on a machine with a GPU: 500 steps of GPT-2 124M, 8 x 1024 tokens each, in
+# bf16, then in fp16 with a dynamic loss scale and with fp8 matmuls, from the same weights on the same batches:
 #   bench/gpu_learning.sh [BUILD_FOLDER] [RUN…]        (build/gpu and all runs by default)
 #   bf16 fp16 fp8-delayed fp8-tensorwise
-# Prints the mean loss of the last tenth of the steps and the validation loss of each; fails where the first is more than 1 %
-# from that of the first run, or the second more than 1 % above it. From the environment:
+# Prints the mean loss of the last tenth of the steps and the validation loss of each. Fails if the former is more than 1 % away
+# from that of the first run, or the latter more than 1 % above it. Environment:
 #   STEPS=500           steps of a run
-#   DATA=PREFIX         a dataset (.bin and .idx, ids below 50257) in place of the demo's stories, which are made and cut into
-#                       tokens here, enough for one pass
+#   DATA=PREFIX         a dataset (.bin and .idx, ids below 50257) instead of the demo's stories, which are generated and
+#                       tokenized here, enough for one epoch
 #   LEARNING_FLAGS=…    more flags of all runs
 set -u
 cd "$(dirname "$0")/.." || exit 1

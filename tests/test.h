@@ -1,8 +1,8 @@
-// A test program is a list of functions: TEST(name) { … EXPECT… } and one TEST_MAIN(name, …) at the end.
-// Each EXPECT names file, line and both values; a failed one ends its test, and the program goes on with the next.
-// skip() marks a test that needs something this machine lacks: it is printed, and counted apart. The program's
-// arguments choose: only tests whose name holds one of them run. BEVATRON_TEST_PART=K/N runs every Nth of those, from
-// the Kth on, so that a slow program can be run as N side by side.
+// A test program is a list of functions: TEST(name) { … EXPECT… } and one TEST_MAIN(name, …) at the end. Each EXPECT
+// prints file, line and both values; a failed one ends its test, and the program continues with the next. test_skip()
+// marks a test that needs something this machine lacks: it is printed, and counted separately. Arguments select tests:
+// only those whose name contains one of them run. BEVATRON_TEST_PART=K/N runs every Nth of those, starting at the Kth,
+// so that a slow program can run as N processes in parallel.
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-// What a build with AddressSanitizer has; NULL in any other.
+// Defined in a build with AddressSanitizer; NULL in any other.
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 extern void __lsan_do_leak_check(void) __attribute__((weak));
 
@@ -79,7 +79,7 @@ enum { TEST_FAILED = 1, TEST_SKIPPED = 2 };
             test_fail("%s is %.9g, expected %.9g within %g", #actual, actual_, expected_, (double)(tolerance));        \
     } while (0)
 
-// The call must succeed; its error message is printed where it does not.
+// The call must succeed; if not, its error message is printed.
 #define EXPECT_OK(call)                                                                                                \
     do {                                                                                                               \
         if ((call) < 0)                                                                                                \
@@ -96,12 +96,12 @@ enum { TEST_FAILED = 1, TEST_SKIPPED = 2 };
             test_fail("%s: message \"%s\" lacks \"%s\"", #call, error_message(), text);                                \
     } while (0)
 
-// What this process has computed so far. Unlike time on the wall it does not grow while a busy machine lets it wait.
+// CPU time of this process so far. Unlike wall time it does not grow while a busy machine makes the process wait.
 static inline double test_cpu_seconds(void) {
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
-// A function of its own, so that no variable of test_main lives across the jump.
+// A separate function, so that no variable of test_main lives across the jump.
 static int test_run(const struct test_case *test) {
     int outcome = setjmp(test_escape);
     if (outcome == 0)
@@ -116,7 +116,7 @@ static inline bool test_is_wanted(const struct test_case *test, int wanted, char
     return is_wanted;
 }
 
-// Of which part the test with this number among the wanted ones is: whether it is ours.
+// Whether the test with this number among the selected ones belongs to our part.
 static inline bool test_is_in_part(int number) {
     const char *text = getenv("BEVATRON_TEST_PART");
     char *slash = NULL;
@@ -135,7 +135,7 @@ static void *test_wait_for_all(void *barrier) {
     return NULL;
 }
 
-// What the C library keeps of threads that have ended, for the next ones, is there from here on.
+// Makes the C library allocate what it keeps of ended threads now, so that it does not look like a leak later.
 static inline void test_warm_threads(void) {
     enum { COUNT = 5 };
     pthread_t threads[COUNT];
@@ -153,15 +153,15 @@ static inline size_t test_allocated_bytes(void) {
     return __sanitizer_get_current_allocated_bytes ? __sanitizer_get_current_allocated_bytes() : 0;
 }
 
-// Looking for leaks takes four seconds per process on aarch64, where the sanitizer walks through all of the address
-// space (GCC 12, measured 2026-11). Nothing can have leaked where no more is allocated than before, so the look at
-// every exit is turned off by tests/CMakeLists.txt and taken here where there is a reason to.
+// The leak check takes four seconds per process on aarch64, where the sanitizer walks the whole address space (GCC 12,
+// measured 2026-11). If no more is allocated than before, nothing can have leaked. So tests/CMakeLists.txt disables the
+// check at every exit, and it is done here if there is a reason.
 static inline void test_look_for_leaks(size_t before) {
     if (__lsan_do_leak_check && test_allocated_bytes() > before)
         __lsan_do_leak_check();
 }
 
-// Of the cases those that hold one of the `wanted` names; all where none is given.
+// Runs the cases whose names contain one of the `wanted` names; all if none is given.
 static inline int test_main_of(const struct test_case *cases, size_t count, int wanted, char **names) {
     int passed = 0, failed = 0, skipped = 0, number = 0;
     if (__lsan_do_leak_check)
@@ -184,10 +184,10 @@ static inline int test_main_of(const struct test_case *cases, size_t count, int 
     }
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     fflush(stdout);
-    // A test that failed has left where it stood, with all that it had.
+    // A failed test left without freeing its memory.
     if (!failed)
         test_look_for_leaks(before);
-    if (failed || passed + skipped == 0)  // a name that no test holds must not look like a success
+    if (failed || passed + skipped == 0)  // a name that matches no test must not look like a success
         return 1;
     return passed == 0 ? 77 : 0;
 }

@@ -1,11 +1,11 @@
-// A command line for tests: a text whose words are separated by blanks, as a shell would hand them over.
+// A command line for tests: a text whose words are separated by spaces, split as a shell would.
 #ifndef TESTS_WORDS_H
 #define TESTS_WORDS_H
 
 #include "base/memory.h"
 #include <string.h>
 
-// Adds the words of `line`, which is changed and must stay as long as the list is used.
+// Adds the words of `line`, which is modified and must outlive the list.
 static inline void split_words(struct string_list *words, char *line) {
     for (char *word = line, *next; *word; word = next) {
         size_t length = strcspn(word, " ");

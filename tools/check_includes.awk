@@ -46,15 +46,25 @@ function check_project_include(name,    target) {
     }
     if (level[target] > level[folder])
         error_at(FNR, "src/" folder " stands below src/" target " and may not include " name)
+    if (name ~ /\/internal\.h$/ && target != folder)
+        error_at(FNR, "only src/" target " includes " name)
+    if (name ~ /^comm\/(mpi|nccl)_library\.h$/ && path_in_src !~ /^comm\/(mpi|nccl)(_library)?\.c$/)
+        error_at(FNR, "only the backend itself calls the library: include comm/backend.h")
+    if (folder == "step" && name ~ /^config\//)
+        error_at(FNR, "src/step knows no flags: src/train/setup.c makes values of them")
+    if (folder == "step" && name == "base/log.h")
+        error_at(FNR, "src/step prints nothing: return a value that src/train logs")
     if (!exists(root "/src/" name))
         error_at(FNR, "src/" name " does not exist")
 }
 
 function check_system_include(name) {
-    if (name ~ /^mpi/ && path_in_src != "comm/mpi.c")
-        error_at(FNR, "only src/comm/mpi.c includes MPI")
-    if (name ~ /^nccl/ && path_in_src != "comm/nccl.c")
-        error_at(FNR, "only src/comm/nccl.c includes NCCL")
+    if (name ~ /^mpi/ && path_in_src != "comm/mpi_library.h")
+        error_at(FNR, "only src/comm/mpi_library.h includes MPI")
+    if (name ~ /^nccl/ && path_in_src != "comm/nccl_library.h")
+        error_at(FNR, "only src/comm/nccl_library.h includes NCCL")
+    if (name ~ /^microhttpd/ && path_in_src != "report/board/web_library.h")
+        error_at(FNR, "only src/report/board/web_library.h includes libmicrohttpd")
     if (name ~ nvidia && path_in_src !~ /^ops\/cuda\// && path_in_src != "comm/nccl.c")
         error_at(FNR, "only src/ops/cuda and src/comm/nccl.c include NVIDIA headers")
 }
@@ -105,6 +115,25 @@ function check_calls(code) {
         error_at(FNR, "only src/cli reads the environment")
     if (code ~ /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit)[ ]*[(]/ && folder != "cli" && path_in_src != "base/error.c")
         error_at(FNR, "only src/cli and src/base/error.c end the process")
+    if (code ~ /(^|[^A-Za-z0-9_])step->/ && folder != "step")
+        error_at(FNR, "only src/step knows the fields of a step: add a function to step.h")
+    if (code ~ /is_paper/ && folder != "ops" && folder != "comm")
+        error_at(FNR, "nothing above the tables asks whether it is on paper: give the table an entry")
+}
+
+# What is written against the tables of operations and collectives knows nothing of who stands behind them.
+function check_backends(code) {
+    if (folder !~ /^(parallel|model|optim|report|checkpoint|step|plan|train)$/)
+        return
+    if (code ~ /(^|[^A-Za-z0-9_.>])(cpu|cuda|cudnn|mpi|nccl|paper)_[a-z]/ ||
+        (code ~ /""/ && $0 ~ /"(cpu|cuda|paper|self|mpi|tcp|nccl)"/))
+        error_at(FNR, "src/" folder " stands above the tables and may not name a backend")
+}
+
+# A flag in a string of src/step is a message about flags, which belongs to those who read them.
+function check_flags(line) {
+    if (folder == "step" && line ~ /"[^"]*--[a-z][a-z0-9-]*[^"]*"/)
+        error_at(FNR, "src/step knows no flags: src/config or src/train names them")
 }
 
 FNR == 1 {
@@ -126,8 +155,12 @@ FNR == 1 {
         check_conditional(code)
     else if (guard != "" && code == "#define " guard)
         guarded = guard
-    else
+    else {
         check_calls(code)
+        check_backends(code)
+    }
+    if (code !~ /^[ \t]*$/)
+        check_flags($0)
 }
 
 END {

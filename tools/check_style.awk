@@ -11,14 +11,17 @@ BEGIN {
 function begin_file() {
     current = FILENAME
     is_c = current ~ /\.(c|h|cu|cuh)$/
+    is_page = current ~ /\.(js|css|html)$/
     is_makefile = current ~ /(Makefile|\.mk)$/
+    is_document = current ~ /\.md$/
+    is_source = is_c && name_of(current) ~ /^src\//
     in_comment = depth = linkage = in_function = in_directive = 0
     head = ""
     files++
 }
 
 function end_file() {
-    if (!is_c)
+    if (!is_c && !is_page)
         return
     if (file_lines > 600)
         error_at(file_lines, "file has " file_lines " lines, more than 600: split it by idea")
@@ -29,10 +32,22 @@ function end_file() {
 function check_opening() {
     if (is_c && FNR == 1 && $0 !~ /^(\/\/|\/\*)/)
         error_at(1, "file does not open with a comment that says what it does")
+    if (is_page) {
+        # The comment of an HTML file follows its doctype.
+        if (FNR == 1 && $0 !~ /^(\/\/|\/\*|<!doctype html>)/ || FNR == 2 && current ~ /\.html$/ && $0 !~ /^<!--/)
+            error_at(FNR, "file does not open with a comment that says what it does")
+        return
+    }
     if (!is_c && FNR == 1)
         has_shebang = $0 ~ /^#!/
     if (!is_c && FNR == 1 + has_shebang && $0 !~ /^(#|""")/)
         error_at(FNR, "file does not open with a comment that says what it does")
+}
+
+# The number of characters of the line; the continuation bytes of UTF-8 do not count.
+function width_of(line) {
+    gsub(/[\200-\277]/, "", line)
+    return length(line)
 }
 
 function check_text(    width) {
@@ -44,12 +59,11 @@ function check_text(    width) {
         error_at(FNR, "tab character")
     if ($0 ~ unfinished)
         error_at(FNR, "unfinished business: an issue, or nothing")
-    if (is_c && length($0) > 120) {
-        width = $0
-        gsub(/[\200-\277]/, "", width)  # the continuation bytes of UTF-8
-        if (length(width) > 120)
-            error_at(FNR, "line has " length(width) " characters, more than 120")
-    }
+    width = is_c || is_page || is_document ? width_of($0) : 0
+    if ((is_c || is_page) && width > 120)
+        error_at(FNR, "line has " width " characters, more than 120")
+    if (is_document && width >= 200)
+        error_at(FNR, "line has " width " characters, and a generated document fewer than 200")
 }
 
 function check_banned(code,    found) {
@@ -58,8 +72,51 @@ function check_banned(code,    found) {
         gsub(/[^A-Za-z_]/, "", found)
         error_at(FNR, "banned function " found "()")
     }
+    if (code ~ /(^|[^A-Za-z0-9_])goto /)
+        error_at(FNR, "goto: clean up in a function of its own, or at the end of this one")
     if (code ~ /(^|[^A-Za-z0-9_>.])system[ ]*[(]/ && name_of(current) !~ /^(src\/cli|tests)\//)
         error_at(FNR, "system() belongs to src/cli")
+}
+
+# A struct, enum or union is defined in one file, so that its name says which one is meant wherever it is read.
+function check_tags(code,    tag) {
+    while (match(code, /(^|[^A-Za-z0-9_])(struct|enum|union) [A-Za-z0-9_]+ [{]/)) {
+        tag = substr(code, RSTART, RLENGTH - 2)
+        code = substr(code, RSTART + RLENGTH)
+        sub(/.* /, "", tag)
+        if (!(tag in tag_file)) {
+            tag_file[tag] = current
+            tag_line[tag] = FNR
+        } else if (tag_file[tag] != current) {
+            error_at(FNR, tag " is defined in " name_of(tag_file[tag]) ":" tag_line[tag] ", too: name it after what it is for")
+        }
+    }
+}
+
+function check_names(code) {
+    check_tags(code)
+    if (code ~ /^static [^(]*[ *]run[(]/)
+        error_at(FNR, "run() does not say what it runs")
+    if (!is_source)
+        return
+    if (code ~ /^#define OFFSET[^A-Z_]/ && name_of(current) != "src/config/flag_rows.h")
+        error_at(FNR, "config/flag_rows.h has OFFSET and the macros for rows of flags")
+    if (code ~ /^ *static [^(]*[;={[]/ && code !~ /(^|[^a-z_])const[^a-z_]/ && name_of(current) !~ /^src\/base\//)
+        error_at(FNR, "state of the process belongs to src/base: pass it down, or make it const")
+}
+
+# The parameters of the function whose head is being read. Kernels take what they are launched with, and a callback of
+# libmicrohttpd what that calls it with.
+function check_parameters(    list, count) {
+    if (!is_source || current ~ /\.cuh?$/ || head ~ /enum MHD_Result/)
+        return
+    list = head
+    sub(/^[^(]*[(]/, "", list)
+    while (gsub(/[(][^()]*[)]/, "", list))
+        continue
+    count = gsub(/,/, "", list) + 1
+    if (count > 6)
+        error_at(head_line, function_name "() has " count " parameters, more than 6: pass a struct")
 }
 
 function end_function(    lines) {
@@ -84,6 +141,7 @@ function open_brace() {
         function_name = head
         sub(/[ ]*[(].*/, "", function_name)
         sub(/.*[^A-Za-z0-9_]/, "", function_name)
+        check_parameters()
     }
     depth++
 }
@@ -140,6 +198,7 @@ FNR == 1 {
 is_c {
     code = code_of($0)
     check_banned(code)
+    check_names(code)
     directive = in_directive || (!in_comment && code ~ /^[ ]*#/)
     in_directive = directive && $0 ~ /\\$/
     if (!directive)

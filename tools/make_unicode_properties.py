@@ -122,11 +122,11 @@ def main():
             line += text
         file.write(line + "\n")
         file.write("};\nconst size_t unicode_properties_count = sizeof unicode_properties / sizeof unicode_properties[0];\n\n"
-                   "// The first and the last of each range.\n")
+                   "// First and last character of each range.\n")
         write_numbers(file, "unicode_property_ranges", numbers)
-        file.write("\n// Characters that stand for others without regard to case: first, last, step, difference.\n")
+        file.write("\n// Characters that equal others when case is ignored: first, last, step, difference.\n")
         write_numbers(file, "unicode_fold_runs", fold_runs(single))
-        file.write("\n// Characters that are several without regard to case: it, then up to three, 0 for none.\n")
+        file.write("\n// Characters that equal several when case is ignored: the character, then up to three, 0 for none.\n")
         write_numbers(file, "unicode_fold_several", [n for c, to in several for n in [c, *to, 0, 0][:4]])
 
 

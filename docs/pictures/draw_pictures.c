@@ -66,9 +66,12 @@ struct timeline {
     struct picture picture;
 };
 
-// Forward in one colour, backward in another, weights in a third; chunks after the first are paler.
+// Forward in one colour, backward in another, weights in a third; chunks after the first are paler. Only passes take
+// time here.
 static void see_item(void *context, const struct schedule_span *span) {
     struct timeline *timeline = context;
+    if (span->end == span->start)
+        return;
     const char *fill = span->item.work == WORK_FORWARD           ? colours[0]
                        : span->item.work == WORK_BACKWARD_WEIGHT ? colours[2]
                                                                  : colours[1];
@@ -116,8 +119,8 @@ static int draw_schedule(const struct plan *plan, const char *folder) {
         (void)snprintf(text, sizeof text, "stage %d", stage);
         draw_text(&timeline.picture, 8, TOP + stage * ROW + 15, text);
     }
-    int status =
-        schedule_watch(&schedule, &plan->cost, &run, &(struct schedule_watcher){.see = see_item, .context = &timeline});
+    int status = schedule_simulate(&schedule, &plan->cost, &run,
+                                   &(struct schedule_watcher){.see = see_item, .context = &timeline});
     draw_text(&timeline.picture, LEFT, TOP + ROW * plan->shape.stages + 14, legend_of(plan->shape.kind));
     schedule_free(&schedule);
     TRY(status);
@@ -134,7 +137,7 @@ static int draw_mesh(const char *folder) {
     draw_text(&picture, 8, 18, "16 ranks: tensor 2 × data 4 × pipeline 2; a colour is a tensor-parallel group");
     for (int rank = 0; rank < RANKS; rank++) {
         struct mesh mesh;
-        TRY(mesh_place(&mesh, rank, RANKS, TENSOR, 1, PIPELINE));
+        TRY(mesh_place(&mesh, rank, RANKS, (int[AXIS_COUNT]){[AXIS_TENSOR] = TENSOR, [AXIS_PIPELINE] = PIPELINE}));
         int column = mesh.place[AXIS_TENSOR] + TENSOR * mesh.place[AXIS_DATA], row = mesh.place[AXIS_PIPELINE];
         char label[32];
         (void)snprintf(label, sizeof label, "rank %d", rank);
@@ -158,17 +161,17 @@ static int draw_mesh(const char *folder) {
     return end(&picture, folder, "mesh.svg");
 }
 
-// ---- chunks of a sequence ----
+// ---- strips of a sequence ----
 
 static int draw_context(const char *folder) {
-    enum { RANKS = 4, CHUNKS = 2 * RANKS, CELL = 28 };
+    enum { RANKS = 4, STRIPS = 2 * RANKS, CELL = 28 };
     struct picture picture;
-    begin(&picture, CHUNKS * CELL + 330, CHUNKS * CELL + 70, "chunks of a sequence on 4 context-parallel ranks");
+    begin(&picture, STRIPS * CELL + 330, STRIPS * CELL + 70, "strips of a sequence on 4 context-parallel ranks");
     draw_text(&picture, 8, 18,
               "causal attention of one sequence on 4 context-parallel ranks: queries down, keys across");
-    for (int query = 0; query < CHUNKS; query++)
-        for (int key = 0; key < CHUNKS; key++) {
-            int rank = query < RANKS ? query : CHUNKS - 1 - query;
+    for (int query = 0; query < STRIPS; query++)
+        for (int key = 0; key < STRIPS; key++) {
+            int rank = query < RANKS ? query : STRIPS - 1 - query;
             draw_box(&picture,
                      &(struct box){.x = 30 + key * CELL,
                                    .y = 34 + query * CELL,
@@ -180,17 +183,17 @@ static int draw_context(const char *folder) {
         }
     for (int rank = 0; rank < RANKS; rank++) {
         char label[80];
-        (void)snprintf(label, sizeof label, "rank %d: chunks %d and %d, %d squares", rank, rank, CHUNKS - 1 - rank,
-                       (rank + 1) + (CHUNKS - rank));
+        (void)snprintf(label, sizeof label, "rank %d: strips %d and %d, %d squares", rank, rank, STRIPS - 1 - rank,
+                       (rank + 1) + (STRIPS - rank));
         draw_box(&picture,
-                 &(struct box){.x = 50 + CHUNKS * CELL,
+                 &(struct box){.x = 50 + STRIPS * CELL,
                                .y = 44 + rank * 26,
                                .width = 16,
                                .height = 16,
                                .fill = colours[rank],
                                .opacity = 0.8},
                  "");
-        draw_text(&picture, 74 + CHUNKS * CELL, 57 + rank * 26, label);
+        draw_text(&picture, 74 + STRIPS * CELL, 57 + rank * 26, label);
     }
     return end(&picture, folder, "context.svg");
 }
@@ -228,20 +231,24 @@ static int draw_pieces(const char *folder) {
     return end(&picture, folder, "pieces.svg");
 }
 
+// A backward takes as long as two forwards, and each of its halves as long as one.
+#define PASSES(unit)                                                                                                   \
+    [WORK_FORWARD] = unit, [WORK_BACKWARD] = 2 * unit, [WORK_BACKWARD_INPUT] = unit, [WORK_BACKWARD_WEIGHT] = unit
+
 int main(int argc, char **argv) {
     static const struct plan plans[] = {
         {"pipeline-1f1b.svg",
          "1F1B",
          {.kind = SCHEDULE_1F1B, .stages = 4, .chunks = 1, .micro_batches = 8},
-         {.seconds = {1, 2, 1, 1}}},
+         {.seconds = {PASSES(1)}}},
         {"pipeline-interleaved.svg",
          "Interleaved, 2 chunks a stage",
          {.kind = SCHEDULE_INTERLEAVED, .stages = 4, .chunks = 2, .micro_batches = 8},
-         {.seconds = {0.5, 1, 0.5, 0.5}}},
+         {.seconds = {PASSES(0.5)}}},
         {"pipeline-zero-bubble.svg",
          "Zero bubble (ZB-H1)",
          {.kind = SCHEDULE_ZERO_BUBBLE, .stages = 4, .chunks = 1, .micro_batches = 8},
-         {.seconds = {1, 2, 1, 1}}},
+         {.seconds = {PASSES(1)}}},
     };
     if (argc != 2) {
         fprintf(stderr, "usage: draw_pictures FOLDER\n");

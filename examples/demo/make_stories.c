@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct story_options {
     const char *grammar;
     uint64_t bytes;    // stop once this much was written
     uint64_t stories;  // or after this many stories
@@ -39,9 +39,9 @@ static int parse_number(const char *flag, const char *text, uint64_t *value) {
 }
 
 // 0 to go on, 1 where help was asked for, -1 if an argument is wrong.
-static int parse_options(struct options *options, int argc, char **argv) {
-    *options =
-        (struct options){.grammar = "examples/demo/stories.txt", .bytes = 4000000, .stories = UINT64_MAX, .seed = 1};
+static int parse_options(struct story_options *options, int argc, char **argv) {
+    *options = (struct story_options){
+        .grammar = "examples/demo/stories.txt", .bytes = 4000000, .stories = UINT64_MAX, .seed = 1};
     for (int i = 1; i < argc; i++) {
         const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(flag, "--help") == 0)
@@ -73,7 +73,7 @@ static int parse_options(struct options *options, int argc, char **argv) {
 }
 
 // The stories are ASCII; a byte that JSON cannot hold as it is can only be a quote, a backslash or a newline.
-static void add_json(struct text *line, const struct text *story) {
+static void add_json(struct story_text *line, const struct story_text *story) {
     text_add(line, "{\"text\": \"", 10);
     for (size_t i = 0; i < story->length; i++) {
         char c = story->data[i];
@@ -87,8 +87,8 @@ static void add_json(struct text *line, const struct text *story) {
     text_add(line, "\"}\n", 3);
 }
 
-static int write_stories(const struct options *options, const struct grammar *grammar) {
-    struct text story = {0}, line = {0};
+static int write_stories(const struct story_options *options, const struct grammar *grammar) {
+    struct story_text story = {0}, line = {0};
     uint64_t written = 0;
     int result = 0;
     for (uint64_t number = 0; result == 0 && number < options->stories && written < options->bytes; number++) {
@@ -116,7 +116,7 @@ static int write_stories(const struct options *options, const struct grammar *gr
 }
 
 int main(int argc, char **argv) {
-    struct options options;
+    struct story_options options;
     int parsed = parse_options(&options, argc, argv);
     if (parsed) {
         print_usage(parsed > 0 ? stdout : stderr);

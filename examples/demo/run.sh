@@ -116,7 +116,7 @@ title "What to try next"
 cat <<END
   Another story, with a beginning of your own:
     $bevatron generate --load $folder/run --prompt "One day, a brave fox" --temperature 0.7 --top-k 40
-  The same run, four times as long, with a loss that goes on falling:
+  The same run, four times as long, with a loss that keeps falling:
     DEMO_ITERS=$((4 * iterations)) DEMO_FOLDER=$folder/long make demo
   Your own text: one JSON object a line with a "text" member, then steps 2 to 7 above with it:
     $bevatron preprocess --help

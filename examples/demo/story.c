@@ -14,7 +14,7 @@ enum { MAX_BINDINGS = 32, MAX_DEPTH = 40, MAX_TRIES = 50 };
 struct binding {
     char name[32];
     const struct rule *rule;
-    struct text value;  // fields still joined by ';'
+    struct story_text value;  // fields still joined by ';'
 };
 
 struct teller {
@@ -26,9 +26,9 @@ struct teller {
     int line;             // of the alternative being expanded
 };
 
-static int expand(struct teller *teller, const char *text, const char *end, int depth, struct text *out);
+static int expand(struct teller *teller, const char *text, const char *end, int depth, struct story_text *out);
 
-void text_add(struct text *text, const char *bytes, size_t length) {
+void text_add(struct story_text *text, const char *bytes, size_t length) {
     if (text->length + length + 1 > text->capacity) {
         text->capacity = (text->length + length + 1) * 2;
         text->data = realloc(text->data, text->capacity);
@@ -42,9 +42,9 @@ void text_add(struct text *text, const char *bytes, size_t length) {
     text->data[text->length] = '\0';
 }
 
-void text_free(struct text *text) {
+void text_free(struct story_text *text) {
     free(text->data);
-    *text = (struct text){0};
+    *text = (struct story_text){0};
 }
 
 // SplitMix64: one addition and a mix per number, and any start is a good one.
@@ -81,7 +81,7 @@ static const struct alternative *pick(struct teller *teller, const struct rule *
     return &rule->alternatives[i];
 }
 
-static int expand_rule(struct teller *teller, const struct rule *rule, int depth, struct text *out) {
+static int expand_rule(struct teller *teller, const struct rule *rule, int depth, struct story_text *out) {
     int line = teller->line;
     const struct alternative *alternative = pick(teller, rule);
     teller->line = alternative->line;
@@ -97,14 +97,14 @@ static struct binding *find_binding(struct teller *teller, const char *name, siz
     return NULL;
 }
 
-static size_t first_field(const struct text *value) {
+static size_t first_field(const struct story_text *value) {
     return value->length ? strcspn(value->data, ";") : 0;
 }
 
-static bool is_taken(struct teller *teller, const struct text *value) {
+static bool is_taken(struct teller *teller, const struct story_text *value) {
     size_t length = first_field(value);
     for (int i = 0; i < teller->binding_count; i++) {
-        const struct text *other = &teller->bindings[i].value;
+        const struct story_text *other = &teller->bindings[i].value;
         if (other->length && first_field(other) == length && memcmp(other->data, value->data, length) == 0)
             return true;
     }
@@ -118,7 +118,7 @@ static int bind(struct teller *teller, const char *text, size_t length, int dept
     struct binding *binding = find_binding(teller, text, name_length);
     if (!rule || name_length >= sizeof binding->name || (!binding && teller->binding_count == MAX_BINDINGS))
         return complain(teller, "cannot remember this", text, length);
-    struct text value = {0};
+    struct story_text value = {0};
     for (int tries = 0; tries < MAX_TRIES; tries++) {
         value.length = 0;
         if (expand_rule(teller, rule, depth, &value)) {
@@ -139,7 +139,7 @@ static int bind(struct teller *teller, const char *text, size_t length, int dept
 }
 
 static int add_field(struct teller *teller, const struct binding *binding, const char *field, size_t length,
-                     struct text *out) {
+                     struct story_text *out) {
     const struct rule *rule = binding->rule;
     int wanted = 0;
     if (length > 0) {
@@ -165,7 +165,7 @@ static int add_field(struct teller *teller, const struct binding *binding, const
 }
 
 // {name}, {name.field}, {rule}, {name=rule} or {!name=rule}.
-static int expand_name(struct teller *teller, const char *text, size_t length, int depth, struct text *out) {
+static int expand_name(struct teller *teller, const char *text, size_t length, int depth, struct story_text *out) {
     bool is_silent = length > 0 && text[0] == '!';
     text += is_silent;
     length -= is_silent;
@@ -199,7 +199,7 @@ static const char *article(const char *word) {
     return "a ";
 }
 
-static void add_plural_end(struct text *out, size_t start) {
+static void add_plural_end(struct story_text *out, size_t start) {
     size_t length = out->length - start;
     const char *word = out->data + start;
     if (length < 2)
@@ -216,7 +216,7 @@ static void add_plural_end(struct text *out, size_t start) {
 }
 
 // What stands between a pair of braces.
-static int expand_braces(struct teller *teller, const char *text, const char *end, int depth, struct text *out) {
+static int expand_braces(struct teller *teller, const char *text, const char *end, int depth, struct story_text *out) {
     int count = 1;
     for (const char *bar = grammar_scan(text, end, "|"); bar < end; bar = grammar_scan(bar + 1, end, "|"))
         count++;
@@ -238,7 +238,7 @@ static int expand_braces(struct teller *teller, const char *text, const char *en
     for (size_t i = 0; i < length; i++)
         lower[i] = (char)tolower((unsigned char)name[i]);
     lower[length] = '\0';
-    struct text word = {0};
+    struct story_text word = {0};
     text_add(&word, "", 0);
     int result = expand_name(teller, lower, length, depth, &word);
     if (has_word && !is_plural)
@@ -252,7 +252,7 @@ static int expand_braces(struct teller *teller, const char *text, const char *en
     return result;
 }
 
-static int expand(struct teller *teller, const char *text, const char *end, int depth, struct text *out) {
+static int expand(struct teller *teller, const char *text, const char *end, int depth, struct story_text *out) {
     if (depth > MAX_DEPTH)
         return complain(teller, "rules go round in a circle", text, (size_t)(end - text));
     while (text < end) {
@@ -270,7 +270,7 @@ static int expand(struct teller *teller, const char *text, const char *end, int 
 
 // Sentences and speeches begin with a capital letter, wherever their first word came from; and where an empty choice
 // left two blanks, one stays.
-static void tidy(struct text *text) {
+static void tidy(struct story_text *text) {
     size_t to = 0;
     bool at_start = true;
     for (size_t from = 0; from < text->length; from++) {
@@ -295,7 +295,7 @@ static void tidy(struct text *text) {
     text->data[to] = '\0';
 }
 
-int story_tell(const struct grammar *grammar, uint64_t seed, uint64_t number, struct text *out) {
+int story_tell(const struct grammar *grammar, uint64_t seed, uint64_t number, struct story_text *out) {
     struct teller teller = {.grammar = grammar, .random = seed * 0xD1342543DE82EF95u + number};
     teller.random = next_random(&teller);
     teller.used = calloc((size_t)grammar->total, 1);

@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct text {
+struct story_text {
     char *data;  // NUL-terminated if there is any
     size_t length, capacity;
 };
 
-void text_add(struct text *text, const char *bytes, size_t length);
-void text_free(struct text *text);
+void text_add(struct story_text *text, const char *bytes, size_t length);
+void text_free(struct story_text *text);
 
 // Writes story number `number` into out, replacing what it held; -1 if the grammar is wrong, after a message.
-int story_tell(const struct grammar *grammar, uint64_t seed, uint64_t number, struct text *out);
+int story_tell(const struct grammar *grammar, uint64_t seed, uint64_t number, struct story_text *out);
 
 #endif

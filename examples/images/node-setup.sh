@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes a machine of a cluster ready: for ParallelCluster's OnNodeConfigured, for cluster build-image, or by hand. No
 # container, no conda. Builds bevatron from a tar file of its source into PREFIX and tells shells and Slurm where it is.
-# Where PREFIX is on a file system that all machines share, the first one builds and the others find it done.
+# Where PREFIX is on a file system that all machines share, the first one builds; the others install the libraries that
+# it needs to start. A build without CUDA is replaced by the first machine that has CUDA.
 # usage: node-setup.sh SOURCE [PREFIX]      SOURCE: s3://…, https://… or a file; PREFIX: /opt/bevatron by default
 set -euo pipefail
 if [ $# -lt 1 ]; then
@@ -14,7 +15,7 @@ prefix=${2:-/opt/bevatron}
 etc=${NODE_SETUP_ETC:-/etc}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export PATH=/opt/amazon/openmpi/bin:/opt/amazon/efa/bin:/usr/local/cuda/bin:$PATH
+export PATH=/opt/amazon/openmpi/bin:/opt/amazon/efa/bin:${NODE_SETUP_CUDA:-/usr/local/cuda}/bin:$PATH
 
 say() { echo "node-setup: $*"; }
 
@@ -26,22 +27,47 @@ fetch() {
     esac
 }
 
-# What a build needs besides CUDA, EFA and Open MPI, which the images of ParallelCluster have. nvcc hands the host part
-# of a file to g++. NCCL may also have come another way than by a package: the build tells.
-packages() {
+# Libraries that the program is linked to, with their headers: names of packages without headers differ between
+# releases. CUDA, EFA and Open MPI are in the images of ParallelCluster. NCCL may also have come another way than by a
+# package: the build tells.
+libraries() {
     if command -v apt-get >/dev/null; then
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -q
-        apt-get install -y -q --no-install-recommends gcc g++ libc6-dev make cmake ninja-build python3-venv libopenblas-dev \
-            zlib1g-dev libzstd-dev libbz2-dev liblzma-dev libutf8proc-dev
+        apt-get install -y -q --no-install-recommends libopenblas-dev zlib1g-dev libzstd-dev libbz2-dev liblzma-dev \
+            libutf8proc-dev
+        for package in libcurl4-openssl-dev libmicrohttpd-dev; do
+            apt-get install -y -q --no-install-recommends "$package" || say "no package $package"
+        done
         # From NVIDIA's package source, where the image has it.
-        apt-get install -y -q --no-install-recommends libnccl-dev || say "no package libnccl-dev"
+        if has_toolkit; then
+            apt-get install -y -q --no-install-recommends libnccl-dev || say "no package libnccl-dev"
+        fi
+        command -v mpirun >/dev/null || apt-get install -y -q --no-install-recommends libopenmpi-dev openmpi-bin
     else
-        dnf install -y -q gcc gcc-c++ make cmake ninja-build openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel \
-            utf8proc-devel || dnf install -y -q gcc gcc-c++ make cmake openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel
-        dnf install -y -q libnccl-devel || say "no package libnccl-devel"
+        dnf install -y -q openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel
+        for package in utf8proc-devel libcurl-devel libmicrohttpd-devel; do
+            dnf install -y -q "$package" || say "no package $package"
+        done
+        if has_toolkit; then
+            dnf install -y -q libnccl-devel || say "no package libnccl-devel"
+        fi
+        command -v mpirun >/dev/null || dnf install -y -q openmpi-devel
     fi
 }
+
+# What only a build needs. nvcc hands the host part of a file to g++.
+compilers() {
+    if command -v apt-get >/dev/null; then
+        apt-get install -y -q --no-install-recommends gcc g++ libc6-dev make cmake ninja-build python3-venv
+    else
+        dnf install -y -q gcc gcc-c++ make cmake ninja-build || dnf install -y -q gcc gcc-c++ make cmake
+    fi
+}
+
+has_toolkit() { command -v nvcc >/dev/null; }
+has_gpus() { nvidia-smi -L >/dev/null 2>&1; }
+starts() { "$prefix/bin/bevatron" version >"$scratch/version" 2>&1; }
 
 # CMake 3.25 or newer; what distributions of 2022 have is older.
 modern_cmake() {
@@ -55,9 +81,16 @@ modern_cmake() {
 }
 
 build() {
-    local cuda=AUTO
-    command -v nvcc >/dev/null && cuda=ON
-    packages
+    local cuda=OFF
+    if has_toolkit; then
+        cuda=ON
+    elif has_gpus; then
+        say "this machine has GPUs but no nvcc, so what it builds could not use them: use an image with the CUDA toolkit, or \
+run this first on a machine that has it and shares $prefix" >&2
+        exit 1
+    fi
+    libraries
+    compilers
     modern_cmake
     mkdir "$scratch/source"
     tar -xf "$scratch/source.tar" -C "$scratch/source" --strip-components=1
@@ -69,7 +102,21 @@ that source to the image, or a script before this one" >&2
         exit 1
     fi
     cmake --build "$scratch/build" --target bevatron --parallel "$(nproc)"
-    cmake --install "$scratch/build" --prefix "$prefix" --strip
+    # Programs that run keep their file: a new one takes its name.
+    rm -rf "$prefix/.new"
+    cmake --install "$scratch/build" --prefix "$prefix/.new" --strip
+    cp -a --remove-destination "$prefix/.new/." "$prefix/"
+    rm -rf "$prefix/.new"
+    if [ $cuda = ON ]; then echo "$digest cuda"; else echo "$digest cpu"; fi >"$prefix/.source"
+}
+
+# Whether the build that is there is one of this source, and has CUDA if this machine does.
+is_built() {
+    local from="" kind=""
+    read -r from kind 2>/dev/null <"$prefix/.source" || true
+    [ "$from" = "$digest" ] || return 1
+    [ "$kind" = cuda ] && return
+    ! has_toolkit && ! has_gpus && [ "$kind" = cpu ]
 }
 
 # For shells on the machine and for Slurm's jobs. Networks need memory that stays where it is.
@@ -88,13 +135,20 @@ digest=$(sha256sum "$scratch/source.tar" | cut -d' ' -f1)
 # One machine builds; the rest wait for it here.
 exec 9>"$prefix/.lock"
 flock 9
-if [ "$(cat "$prefix/.source" 2>/dev/null)" = "$digest" ]; then
+if is_built; then
     say "this source is installed in $prefix already"
 else
     build
-    echo "$digest" >"$prefix/.source"
 fi
 flock -u 9
+starts || libraries
 tell
-"$prefix/bin/bevatron" version
+if ! starts; then
+    cat "$scratch/version" >&2
+    say "$prefix/bin/bevatron does not start on this machine; it lacks:" >&2
+    ldd "$prefix/bin/bevatron" 2>&1 | grep "not found" >&2 || true
+    say "install these libraries in the image, or give machines of this kind a PREFIX of their own" >&2
+    exit 1
+fi
+cat "$scratch/version"
 say "done"

@@ -35,7 +35,7 @@ compilers)
     # host part of a file to g++, though nothing here is written in C++.
     get gcc g++ libc6-dev cmake ninja-build "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "cuda-nvrtc-dev-$cuda" \
         "libcublas-dev-$cuda" "libcudnn9-dev-cuda-${cuda%%-*}" libnccl-dev libopenblas-dev zlib1g-dev libzstd-dev \
-        libbz2-dev liblzma-dev libutf8proc-dev
+        libbz2-dev liblzma-dev libutf8proc-dev libmicrohttpd-dev
     if [ "$efa" = none ]; then get libopenmpi-dev; fi
     ;;
 efa)
@@ -65,9 +65,10 @@ build)
     ;;
 libraries)
     # What the program is linked to, and no compiler: cuBLASLt, NVRTC and cuDNN for attention, NCCL, OpenBLAS, what
-    # corpora are packed with; curl for launch kubernetes getdata.
+    # corpora are packed with, libmicrohttpd for the board; curl for launch kubernetes getdata.
     get "libcublas-$cuda" "cuda-nvrtc-$cuda" "libcudnn9-cuda-${cuda%%-*}" libnccl2 libopenblas0-pthread zlib1g libzstd1 \
-        libbz2-1.0 liblzma5 "$(one_of libutf8proc3 libutf8proc2)" ca-certificates curl
+        libbz2-1.0 liblzma5 "$(one_of libutf8proc3 libutf8proc2)" "$(one_of libmicrohttpd12t64 libmicrohttpd12)" \
+        ca-certificates curl
     ;;
 ssh)
     # MPIJobs start their ranks over ssh with a key that the operator mounts; nothing else needs it.

@@ -11,6 +11,19 @@
 
 enum { SMALL_FILE_BYTES = 1 << 16 };
 
+// From root/path up to the root.
+static void visit_up(const char *root, const char *path, size_t length,
+                     void (*visit)(void *context, const char *folder), void *context) {
+    char *folder = memory_printf("%s%.*s", root, (int)length, path);
+    while (strlen(folder) >= strlen(root)) {
+        visit(context, folder);
+        char *parent = file_parent(folder);
+        free(folder);
+        folder = parent;
+    }
+    free(folder);
+}
+
 void cgroup_visit(const char *root, const char *membership, void (*visit)(void *context, const char *folder),
                   void *context) {
     struct buffer groups = {0};
@@ -19,15 +32,26 @@ void cgroup_visit(const char *root, const char *membership, void (*visit)(void *
         return;
     }
     const char *line = strstr(buffer_string(&groups), "0::/");
-    size_t length = line ? strcspn(line + 3, "\n") : 0;
-    char *folder = memory_printf("%s%.*s", root, (int)length, line ? line + 3 : "");
-    while (strlen(folder) >= strlen(root)) {
-        visit(context, folder);
-        char *parent = file_parent(folder);
-        free(folder);
-        folder = parent;
+    visit_up(root, line ? line + 3 : "", line ? strcspn(line + 3, "\n") : 0, visit, context);
+    buffer_free(&groups);
+}
+
+void cgroup_visit_old(const struct cgroup_old *group, void (*visit)(void *context, const char *folder), void *context) {
+    struct buffer groups = {0};
+    if (file_read_all(group->membership, SMALL_FILE_BYTES, &groups) < 0)
+        error_clear();
+    // "4:memory:/a/b", or several controllers: "3:cpu,cpuacct:/a".
+    const char *path = "", *line = buffer_string(&groups);
+    size_t length = strlen(group->controller);
+    for (; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        const char *list = strchr(line, ':'), *end = list ? strchr(list + 1, ':') : NULL;
+        for (const char *at = list; at && end && at < end; at = strpbrk(at + 1, ",:"))
+            if (strncmp(at + 1, group->controller, length) == 0 && strchr(",:", at[1 + length]) && at[1 + length])
+                path = end + 1;
     }
-    free(folder);
+    char *root = file_join(group->root, group->controller);
+    visit_up(root, path, strcmp(path, "/") == 0 ? 0 : strcspn(path, "\n"), visit, context);
+    free(root);
     buffer_free(&groups);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -20,8 +21,18 @@ double clock_tick_seconds(void) {
     return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
+double clock_thread_seconds(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static _Atomic double wall_shift;
+
 double clock_wall_seconds(void) {
-    return read_clock(CLOCK_REALTIME);
+    return read_clock(CLOCK_REALTIME) + atomic_load_explicit(&wall_shift, memory_order_relaxed);
+}
+
+void clock_shift_wall(double seconds) {
+    atomic_store(&wall_shift, atomic_load(&wall_shift) + seconds);
 }
 
 void clock_sleep(double seconds) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "base/whereabouts.h"
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,9 +26,12 @@ static _Thread_local enum exit_code thread_code = EXIT_CODE_OK;
 static _Thread_local bool thread_is_shared;
 static _Thread_local bool thread_is_dying;
 static void (*_Atomic die_handler)(enum exit_code code);
+static void (*_Atomic die_witness)(void *context, enum exit_code code, const char *text);
+static void *_Atomic die_context;
 static atomic_flag somebody_is_dying = ATOMIC_FLAG_INIT;
+static atomic_bool witness_is_called;
 
-// Controls of either set, U+0080 to U+009F too, and bytes that are no UTF-8 become question marks.
+// Control characters, also U+0080 to U+009F, and bytes that are not UTF-8 become question marks.
 static void make_printable(char *text) {
     size_t length = strlen(text), bytes;
     for (size_t at = 0; at < length; at += bytes) {
@@ -135,6 +139,33 @@ void die_set_handler(void (*handler)(enum exit_code code)) {
     atomic_store(&die_handler, handler);
 }
 
+void die_set_witness(void (*witness)(void *context, enum exit_code code, const char *text), void *context) {
+    atomic_store(&die_witness, NULL);
+    // A thread that dies may be using the context: then nothing goes on here, and the process ends.
+    while (!thread_is_dying && atomic_load(&witness_is_called))
+        pause();
+    atomic_store(&die_context, context);
+    atomic_store(&die_witness, witness);
+}
+
+static void call_witness(enum exit_code code, const char *text) {
+    atomic_store(&witness_is_called, true);
+    void (*witness)(void *, enum exit_code, const char *) = atomic_load(&die_witness);
+    if (witness)
+        witness(atomic_load(&die_context), code, text);
+}
+
+// Behind the message, so that what it begins with can be found.
+static void add_whereabouts(char *text, size_t size) {
+    char where[384];
+    size_t length = strlen(text), needed = strlen(whereabouts_text(where, sizeof where));
+    // A long message is cut for it.
+    if (needed == 0 || needed + 4 > size)
+        return;
+    length = length + needed + 4 > size ? size - needed - 4 : length;
+    snprintf(text + length, size - length, " (%s)", where);
+}
+
 void die_at(struct die_place place, const char *format, ...) {
     // A handler that dies itself ends here; of several dying threads the first one speaks.
     if (thread_is_dying)
@@ -149,8 +180,10 @@ void die_at(struct die_place place, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     make_printable(text);
+    add_whereabouts(text, sizeof text);
     log_error("%s:%d: %s", place.file, place.line, text);
     fflush(stdout);
+    call_witness(place.code, text);
     void (*handler)(enum exit_code) = atomic_load(&die_handler);
     if (handler)
         handler(place.code);

@@ -26,6 +26,7 @@ enum exit_code {
     EXIT_CODE_BAD_DATA = 215,
     EXIT_CODE_NO_CHECKPOINT = 216,  // no valid checkpoint
     EXIT_CODE_NO_PROGRESS = 217,
+    EXIT_CODE_CORRUPT = 218,  // replicas differ: memory, a GPU or a link of a rank is faulty
 };
 
 // A message is cut before this many bytes. It has room for all that is wrong with a long command line.
@@ -80,5 +81,9 @@ _Noreturn void die_at(struct die_place place, const char *format, ...) __attribu
 
 // What die() calls with its exit code before it ends the process, in order to end the other ranks too. NULL for none.
 void die_set_handler(void (*handler)(enum exit_code code));
+
+// What die() tells its sentence before that, e.g. to leave it where the run is watched. It may be called on any thread,
+// once, and must return within seconds. NULL for none: then the caller may free the context.
+void die_set_witness(void (*witness)(void *context, enum exit_code code, const char *text), void *context);
 
 #endif

@@ -2,8 +2,11 @@
 #include "base/file.h"
 
 #include "base/error.h"
+#include "base/fault.h"
+#include "base/file_fault.h"
 #include "base/looks.h"
 #include "base/memory.h"
+#include "base/watchdog.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,18 +17,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 // Opens for reading what is not a folder.
 static int open_for_reading(const char *path, struct stat *status) {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return error_set("cannot open %s: %s; %s", path, strerror(errno), looks_remedy(errno));
-    if (fstat(descriptor, status) < 0) {
-        error_set("cannot inspect %s: %s", path, strerror(errno));
-        close(descriptor);
-        return -1;
-    }
+    int descriptor = file_open_input(path, status);
+    TRY(descriptor);
     if (S_ISDIR(status->st_mode)) {
         close(descriptor);
         return error_set("cannot read %s: it is a folder; name a file in it", path);
@@ -34,7 +32,7 @@ static int open_for_reading(const char *path, struct stat *status) {
 }
 
 // Reads to the end rather than trusting the size: pipes and files in /proc say 0.
-static int read_to_end(int descriptor, const char *path, size_t limit_bytes, struct buffer *out) {
+static int read_to_end(int descriptor, const char *path, size_t limit_bytes, struct buffer *out, bool is_pipe) {
     size_t start = out->length;
     for (;;) {
         size_t got = out->length - start;
@@ -43,6 +41,8 @@ static int read_to_end(int descriptor, const char *path, size_t limit_bytes, str
             buffer_reserve(out, 1 << 16);
             continue;
         }
+        if (is_pipe)
+            TRY(file_await_pipe(descriptor, path));
         ssize_t count = read(descriptor, out->data + out->length, room);
         if (count < 0 && errno == EINTR)
             continue;
@@ -58,23 +58,34 @@ static int read_to_end(int descriptor, const char *path, size_t limit_bytes, str
     }
 }
 
-int file_read_all(const char *path, size_t limit_bytes, struct buffer *out) {
+static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bool takes_pipes) {
     struct stat status;
     buffer_clear(out);
     int descriptor = open_for_reading(path, &status);
     TRY(descriptor);
     int result = 0;
-    if (S_ISREG(status.st_mode) && (uintmax_t)status.st_size > limit_bytes)
+    if (!takes_pipes && !S_ISREG(status.st_mode))
+        result =
+            error_set("%s is %s where a regular file must be; remove it", path, file_describe_kind(status.st_mode));
+    else if (S_ISREG(status.st_mode) && (uintmax_t)status.st_size > limit_bytes)
         result = error_set("cannot read %s: its %jd bytes are more than the %zu allowed here; is it the right file?",
                            path, (intmax_t)status.st_size, limit_bytes);
     if (result == 0) {
         buffer_reserve(out, S_ISREG(status.st_mode) ? (size_t)status.st_size + 1 : 1 << 16);
-        result = read_to_end(descriptor, path, limit_bytes, out);
+        result = read_to_end(descriptor, path, limit_bytes, out, S_ISFIFO(status.st_mode));
     }
     close(descriptor);
     if (result < 0)
         buffer_clear(out);
     return result;
+}
+
+int file_read_all(const char *path, size_t limit_bytes, struct buffer *out) {
+    return read_all(path, limit_bytes, out, true);
+}
+
+int file_read_own(const char *path, size_t limit_bytes, struct buffer *out) {
+    return read_all(path, limit_bytes, out, false);
 }
 
 int file_map_open(struct file_map *map, const char *path) {
@@ -84,19 +95,23 @@ int file_map_open(struct file_map *map, const char *path) {
     TRY(descriptor);
     int result = 0;
     if (!S_ISREG(status.st_mode)) {
-        result = error_set("cannot map %s: it is no regular file; copy its contents to one", path);
+        result = error_set("cannot map %s: it is %s, not a regular file; copy its contents to one", path,
+                           file_describe_kind(status.st_mode));
     } else if (status.st_size > 0) {
         void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (data == MAP_FAILED)
             result = error_set("cannot map the %jd bytes of %s: %s", (intmax_t)status.st_size, path, strerror(errno));
         else
             *map = (struct file_map){.data = data, .size = (size_t)status.st_size};
+        file_fault_add(map->data, map->size, path);
     }
     close(descriptor);
     return result;
 }
 
 void file_map_close(struct file_map *map) {
+    if (map->data)
+        file_fault_remove(map->data);
     if (map->data)
         munmap((void *)(uintptr_t)map->data, map->size);
     *map = (struct file_map){0};
@@ -160,8 +175,9 @@ static int make_folder(const char *path) {
     if (file_is_folder(path))
         return 0;
     if (error == EEXIST || error == ENOTDIR)
-        return error_set("cannot create the folder %s: a file is in the way; remove it or choose another name", path);
-    return error_set("cannot create the folder %s: %s; choose a place that you may write to", path, strerror(error));
+        return error_set("cannot create the folder %s: a file is in the way; choose another name", path);
+    return error_set("cannot create the folder %s: %s; choose another path, or get write permission", path,
+                     strerror(error));
 }
 
 int file_make_folders(const char *path) {
@@ -189,6 +205,7 @@ int file_make_parent(const char *path) {
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
     (void)status, (void)kind, (void)place;
+    watchdog_doing("removing", path);
     if (remove(path) == 0 || errno == ENOENT)
         return 0;
     return error_set("cannot remove %s: %s; remove it by hand", path, strerror(errno));
@@ -254,19 +271,22 @@ char *file_parent(const char *path) {
 }
 
 int file_sync_folder(const char *path) {
+    watchdog_doing("syncing", path);
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return error_set("cannot open the folder %s to sync it: %s", path, strerror(errno));
     int result = 0;
     // Not every file system can sync a folder; those that cannot say EINVAL and order renames by themselves.
-    if (fsync(descriptor) < 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+    bool has_failed = (errno = fault_at(FAULT_AT_FSYNC).error) != 0 || fsync(descriptor) < 0;
+    if (has_failed && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
         result = error_set("cannot sync the folder %s: %s; check the disk", path, strerror(errno));
     close(descriptor);
     return result;
 }
 
 int file_rename(const char *from, const char *to) {
-    if (rename(from, to) < 0)
+    watchdog_doing("renaming", from);
+    if ((errno = fault_at(FAULT_AT_RENAME).error) != 0 || rename(from, to) < 0)
         return error_set("cannot rename %s to %s: %s", from, to, strerror(errno));
     char *source = file_parent(from), *target = file_parent(to);
     int result = file_sync_folder(target);
@@ -275,6 +295,17 @@ int file_rename(const char *from, const char *to) {
     free(source);
     free(target);
     return result;
+}
+
+bool file_is_local(int descriptor) {
+    static const unsigned long known[] = {0x01021994, 0xEF53, 0x58465342, 0x794C7630};  // tmpfs, ext4, XFS, overlay
+    struct statfs status;
+    if (fstatfs(descriptor, &status) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if ((unsigned long)status.f_type == known[i])
+            return true;
+    return false;
 }
 
 int file_free_bytes(const char *path, uint64_t *bytes) {
@@ -288,7 +319,7 @@ int file_free_bytes(const char *path, uint64_t *bytes) {
         result = statvfs(at, &status);
     }
     if (result < 0)
-        error_set("cannot ask for the free space at %s: %s", path, strerror(errno));
+        error_set("cannot read the free space at %s: %s", path, strerror(errno));
     else
         *bytes = (uint64_t)status.f_bavail * (uint64_t)status.f_frsize;
     free(at);

@@ -51,8 +51,23 @@ int file_check_output(const char *path, const char *kind, bool (*is_kind)(const 
 
 // Writes a whole small file at once, atomically.
 int file_write_all(const char *path, const void *bytes, size_t count);
-// Reads a whole small file; more than limit_bytes is an error.
+// The same without following a symbolic link of that name, which is replaced: for files in folders that others may be
+// able to write to.
+int file_write_here(const char *path, const void *bytes, size_t count);
+// The same as file_write_all for what only its owner may read: mode 0600.
+int file_write_private(const char *path, const void *bytes, size_t count);
+// Reads a whole small file; more than limit_bytes is an error. A pipe is read, too, but not waited for without end.
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
+// The same for what this program wrote: a pipe or a device of that name is an error.
+int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
+
+// Opens for reading without waiting for the other end of a pipe; returns a descriptor, to be closed.
+struct stat;
+int file_open_input(const char *path, struct stat *status);
+// Waits until a pipe can be read, says so after a while, and fails if nobody writes to it.
+int file_await_pipe(int descriptor, const char *path);
+// "a pipe (FIFO)", "a device", … by the mode of a struct stat.
+const char *file_describe_kind(unsigned mode);
 
 struct file_map {
     const unsigned char *data;  // NULL for an empty file
@@ -77,6 +92,9 @@ int file_rename(const char *from, const char *to);  // also syncs the folder
 int file_sync_folder(const char *path);
 // Free bytes on the file system that holds path (or the nearest folder above it that exists).
 int file_free_bytes(const char *path, uint64_t *bytes);
+// Whether an open file or folder is on a file system of this machine alone: tmpfs, ext4, XFS, overlay. There, locks
+// reach everybody who uses the file.
+bool file_is_local(int descriptor);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);
 // Whether two paths are the same text, apart from "./" and slashes that say nothing: ./a//b/ is a/b.

@@ -64,12 +64,12 @@ static int open_lock(const char *path) {
     return descriptor;
 }
 
-int file_lock_try(struct file_lock *lock, const char *path) {
+static int try_lock(struct file_lock *lock, const char *path, int kind) {
     *lock = (struct file_lock){.descriptor = -1};
     for (int i = 0; i < MOST_TRIES; i++) {
         int descriptor = open_lock(path);
         TRY(descriptor);
-        int error = flock(descriptor, LOCK_EX | LOCK_NB) < 0 ? errno : 0;
+        int error = flock(descriptor, kind | LOCK_NB) < 0 ? errno : 0;
         if (error == EWOULDBLOCK) {
             close(descriptor);
             return FILE_LOCK_TAKEN;
@@ -85,6 +85,36 @@ int file_lock_try(struct file_lock *lock, const char *path) {
     return FILE_LOCK_TAKEN;
 }
 
+int file_lock_try(struct file_lock *lock, const char *path) {
+    return try_lock(lock, path, LOCK_EX);
+}
+
+int file_lock_share(struct file_lock *lock, const char *path) {
+    return try_lock(lock, path, LOCK_SH);
+}
+
+// The descriptor stays open, which is what keeps the lock.
+int file_lock_keep(const char *path) {
+    struct file_lock lock;
+    int result = file_lock_share(&lock, path);
+    if (result >= 0) {
+        free(lock.path);
+        return result;
+    }
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (descriptor < 0)
+        return -1;
+    error_clear();
+    result = flock(descriptor, LOCK_SH | LOCK_NB) == 0 ? FILE_LOCK_HELD
+             : errno == EWOULDBLOCK                    ? FILE_LOCK_TAKEN
+                                                       : FILE_LOCK_ABSENT;
+    if (result == FILE_LOCK_HELD && !has_name(descriptor, path))
+        result = FILE_LOCK_TAKEN;
+    if (result != FILE_LOCK_HELD)
+        close(descriptor);
+    return result;
+}
+
 // Whether a process of this machine has begun to end or is gone; its files are closed after its memory is freed, which
 // may take seconds.
 static bool is_ending(long process) {
@@ -95,7 +125,7 @@ static bool is_ending(long process) {
     snprintf(path, sizeof path, "/proc/%ld/stat", process);
     bool is_gone = file_read_all(path, 4096, &text) < 0;
     error_clear();
-    // The name of the program may hold anything, but the fields begin behind its last parenthesis.
+    // The name of the program may hold anything, but the fields start after its last parenthesis.
     const char *fields = is_gone ? NULL : strrchr(buffer_string(&text), ')');
     bool is_read = fields && sscanf(fields + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2;
     buffer_free(&text);
@@ -120,7 +150,10 @@ void file_lock_holder(struct file_lock_holder *holder, const char *path) {
 void file_lock_release(struct file_lock *lock) {
     if (!lock->path)
         return;
-    unlink(lock->path);
+    // Nobody else may hold a file that loses its name.
+    bool is_alone = flock(lock->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    if (is_alone && has_name(lock->descriptor, lock->path))
+        unlink(lock->path);
     close(lock->descriptor);
     free(lock->path);
     *lock = (struct file_lock){.descriptor = -1};

@@ -23,7 +23,7 @@ int file_check_output(const char *path, const char *kind, bool (*is_kind)(const 
     if (descriptor >= 0)
         close(descriptor);
     if (length < 0)
-        return error_set("cannot read %s, which is there already: %s; %s", path, strerror(error), looks_remedy(error));
+        return error_set("cannot read the existing %s: %s; %s", path, strerror(error), looks_remedy(error));
     if (is_kind && is_kind(begin, (size_t)length))
         return 0;
     if (!is_kind)

@@ -20,7 +20,8 @@ static const char mark[] = ".tmp.";
 
 enum { HOST_BYTES = 33, RANDOM_DIGITS = 8, DAY_SECONDS = 24 * 60 * 60 };
 
-// Dots divide the parts of a name, so the host has none; a long one is cut, because file names end at 255 bytes.
+// Dots separate the parts of a name, so the host has none; a long host name is cut, because file names end at 255
+// bytes.
 static void host_part(char host[HOST_BYTES]) {
     char name[256] = "";
     if (gethostname(name, sizeof name - 1) < 0 || name[0] == '\0')

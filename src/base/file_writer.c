@@ -3,8 +3,10 @@
 #include "base/file.h"
 
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/watchdog.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,16 +53,14 @@ static int resolve_target(const char *path, char **resolved) {
         return error_set("cannot write to an empty file name; name the output file");
     if (stat(path, &status) < 0) {
         if (lstat(path, &status) == 0)
-            return error_set("cannot write %s: it is a link that points nowhere; remove it", path);
+            return error_set("cannot write %s: it is a dangling symbolic link; remove it", path);
         *resolved = memory_string(path);
         return 0;
     }
     if (S_ISDIR(status.st_mode))
         return error_set("cannot write %s: it is a folder; name a file in it", path);
     if (!S_ISREG(status.st_mode))
-        return error_set("cannot write %s: it is a device or a pipe, and files are written whole under their name; "
-                         "name a regular file",
-                         path);
+        return error_set("cannot write %s: it is a device or a pipe; name a regular file", path);
     char *real = realpath(path, NULL);
     if (!real)
         return error_set("cannot write %s: %s; %s", path, strerror(errno), remedy_for(errno));
@@ -68,14 +68,23 @@ static int resolve_target(const char *path, char **resolved) {
     return 0;
 }
 
-int file_create(struct file_writer *writer, const char *path) {
+// The same for a target whose link is replaced itself.
+static int take_target(const char *path, char **taken) {
+    struct stat status;
+    if (lstat(path, &status) < 0 || !S_ISLNK(status.st_mode))
+        return resolve_target(path, taken);
+    *taken = memory_string(path);
+    return 0;
+}
+
+static int create(struct file_writer *writer, const char *path, mode_t mode, bool follows) {
     *writer = (struct file_writer){.descriptor = -1};
-    TRY(resolve_target(path, &writer->path));
+    TRY((follows ? resolve_target : take_target)(path, &writer->path));
     file_sweep(writer->path);
     for (int i = 0; i < MOST_NAMES; i++) {
         free(writer->temporary);
         writer->temporary = file_temporary_name(writer->path);
-        writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (writer->descriptor >= 0 || errno != EEXIST)
             break;
     }
@@ -86,8 +95,13 @@ int file_create(struct file_writer *writer, const char *path) {
         writer->temporary = NULL;
         return fail(writer, "create", error);
     }
+    watchdog_doing("writing", writer->path);
     writer->pending = memory_alloc(BLOCK_BYTES);
     return 0;
+}
+
+int file_create(struct file_writer *writer, const char *path) {
+    return create(writer, path, 0666, true);
 }
 
 enum { LARGEST_WRITE = 1 << 26 };
@@ -98,6 +112,8 @@ static int write_out(struct file_writer *writer, const unsigned char *bytes, siz
             file_abort(writer);
             return -1;
         }
+        if ((errno = fault_at(FAULT_AT_WRITE).error) != 0)
+            return fail(writer, "write", errno);
         // A signal is asked for between writes, so none of them may take long.
         ssize_t done = write(writer->descriptor, bytes, count < LARGEST_WRITE ? count : LARGEST_WRITE);
         if (done < 0 && errno == EINTR)
@@ -106,6 +122,7 @@ static int write_out(struct file_writer *writer, const unsigned char *bytes, siz
             return fail(writer, "write", done == 0 ? EIO : errno);
         bytes += done;
         count -= (size_t)done;
+        watchdog_beat();
     }
     return 0;
 }
@@ -147,7 +164,8 @@ int file_finish(struct file_writer *writer) {
     if (!writer->pending)
         return error_set("cannot finish: the file was closed after an earlier error");
     TRY(flush_pending(writer));
-    if (fsync(writer->descriptor) < 0)
+    watchdog_doing("syncing", writer->path);
+    if ((errno = fault_at(FAULT_AT_FSYNC).error) != 0 || fsync(writer->descriptor) < 0)
         return fail(writer, "sync", errno);
     int descriptor = writer->descriptor;
     writer->descriptor = -1;
@@ -161,7 +179,8 @@ int file_finish(struct file_writer *writer) {
 
 int file_publish(struct file_writer *writer) {
     CHECK(writer->temporary && !writer->pending);
-    if (rename(writer->temporary, writer->path) < 0)
+    watchdog_doing("renaming", writer->path);
+    if ((errno = fault_at(FAULT_AT_RENAME).error) != 0 || rename(writer->temporary, writer->path) < 0)
         return fail(writer, "put in place", errno);
     char *parent = file_parent(writer->path);
     int result = file_sync_folder(parent);
@@ -190,6 +209,20 @@ void file_abort(struct file_writer *writer) {
 int file_write_all(const char *path, const void *bytes, size_t count) {
     struct file_writer writer;
     TRY(file_create(&writer, path));
+    TRY(file_write(&writer, bytes, count));
+    return file_commit(&writer);
+}
+
+int file_write_here(const char *path, const void *bytes, size_t count) {
+    struct file_writer writer;
+    TRY(create(&writer, path, 0666, false));
+    TRY(file_write(&writer, bytes, count));
+    return file_commit(&writer);
+}
+
+int file_write_private(const char *path, const void *bytes, size_t count) {
+    struct file_writer writer;
+    TRY(create(&writer, path, 0600, true));
     TRY(file_write(&writer, bytes, count));
     return file_commit(&writer);
 }

@@ -1,6 +1,6 @@
-// SHA-256 (FIPS 180-4) for manifests, using the processor's own instructions if it has them; CRC-32C, plain and masked
-// as TensorBoard's record files need it; MD5 (RFC 1321) for the names of Megatron's index caches; and a fast 64-bit
-// mixing hash for tables in memory.
+// SHA-256 (FIPS 180-4) for manifests, using the processor's own instructions if it has them; CRC-32; CRC-32C, plain and
+// masked as TensorBoard's record files need it; MD5 (RFC 1321) for the names of Megatron's index caches; and a fast
+// 64-bit mixing hash for tables in memory.
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -31,6 +31,7 @@ void sha256_update_marked(struct sha256 *hash, const void *bytes, size_t count, 
 int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks);
 
 void md5_hex(const void *bytes, size_t count, char text[33]);
+uint32_t crc32_ieee(const void *bytes, size_t count);  // of zip files and zlib
 uint32_t crc32c(const void *bytes, size_t count);
 uint32_t crc32c_masked(const void *bytes, size_t count);
 uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed);

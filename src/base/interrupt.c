@@ -3,10 +3,11 @@
 #include "base/interrupt.h"
 
 #include "base/error.h"
+#include "base/screen.h"
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +18,6 @@ static atomic_flag is_told_to_end = ATOMIC_FLAG_INIT;
 // The answer. A handler may read it while it is changed, and then takes a part of it from before: harmless.
 static const char *_Atomic answer_doing, *_Atomic answer_next, *_Atomic answer_again;
 static _Atomic int64_t answer_number;
-static bool is_terminal;  // where ^C stands on the line already
 
 static size_t append(char *line, size_t size, size_t length, const char *text) {
     while (*text && length < size)
@@ -33,6 +33,13 @@ static size_t append_number(char *line, size_t size, size_t length, int64_t numb
     return append(line, size, length, digits + at);
 }
 
+// Unless the terminal is on hold: then it would wait.
+static void write_at_once(const char *text, size_t length) {
+    struct pollfd file = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&file, 1, 0) != 0)
+        (void)!write(STDERR_FILENO, text, length);
+}
+
 // In a signal handler nothing may be allocated or locked: the line is put together here and written at once.
 static void answer(int number) {
     const char *doing = atomic_load(&answer_doing), *next = atomic_load(&answer_next);
@@ -43,7 +50,8 @@ static void answer(int number) {
     size_t length = 0;
     if (!doing)
         return;
-    length = append(line, sizeof line, length, is_terminal ? "\n" : "");
+    // On a terminal ^C stands on the line already.
+    length = append(line, sizeof line, length, screen_is_live() ? screen_clear : isatty(STDERR_FILENO) ? "\n" : "");
     length = append(line, sizeof line, length, doing);
     if (at >= 0)
         length = append_number(line, sizeof line, length, at);
@@ -53,7 +61,7 @@ static void answer(int number) {
         length = append(line, sizeof line - 1, length, again);
     }
     length = append(line, sizeof line, length, "\n");
-    (void)!write(STDERR_FILENO, line, length);
+    write_at_once(line, length);
     errno = error;
 }
 
@@ -64,15 +72,31 @@ void interrupt_answer(const char *doing, int64_t number, const char *next, const
     atomic_store(&answer_doing, doing);
 }
 
-// The impatient send a second one, which need not be the same, and it gets its deadly meaning back as soon as this
+// Nothing stays at the bottom of the terminal, where the shell writes next.
+static void leave(int number) {
+    if (screen_is_live())
+        write_at_once(screen_clear, strlen(screen_clear));
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void interrupt_clear_screen(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction action;
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+            signal(numbers[i], leave);
+    }
+}
+
+// A second signal, the same or another, ends the process: it gets its default action back as soon as this
 // returns. The others say what has happened: a terminal that is closed, time that is nearly up.
 static void remember(int number) {
     received = number;
     if (number != SIGINT && number != SIGTERM)
         return;
     if (atomic_flag_test_and_set(&is_told_to_end)) {
-        signal(number, SIG_DFL);
-        raise(number);
+        leave(number);
     } else {
         answer(number);
     }
@@ -81,7 +105,6 @@ static void remember(int number) {
 void interrupt_watch(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigset_t heard;
-    is_terminal = isatty(STDERR_FILENO);
     sigemptyset(&heard);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction action;

@@ -24,6 +24,9 @@ int interrupt_received(void);
 // unless it is negative, and `next`: "finishing iteration ", 12, ", then saving". Ctrl-C is also told what pressing it
 // again does: `again`, "quit without saving". The texts must live as long as the process. NULL as `doing`: no answer.
 void interrupt_answer(const char *doing, int64_t number, const char *next, const char *again);
+// From now on what is drawn at the bottom of the terminal (log_status, log_view) is cleared before a signal from there
+// ends the process, where nothing else is done about that signal.
+void interrupt_clear_screen(void);
 // "SIGTERM" and so on, for those above.
 const char *interrupt_name(int number);
 // To be called last, with the program's exit code. A command that failed because of a signal dies of that signal, as

@@ -64,6 +64,8 @@ struct json_text {
 //  false. Frees nothing.
 int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count);
 void json_text_free(struct json_text *text);
+// Makes one string of what stands in text->text, as if a member had held it.
+void json_text_set_whole(struct json_text *text);
 
 // Writer: appends to a buffer. Puts commas and colons where they belong; correct nesting is up to the caller.
 struct json_writer {
@@ -87,5 +89,6 @@ void json_double(struct json_writer *w, double value);      // as short as reads
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
 void json_raw(struct json_writer *w, const char *json, size_t length);  // a value that is JSON already
+void json_value(struct json_writer *w, const struct json *value);       // a parsed value, numbers as they stood
 
 #endif

@@ -1,5 +1,5 @@
-// Chosen string members out of one line of JSON Lines, without a tree. The whole line is checked; members nobody asked
-// for are passed over.
+// Reads selected string members from one line of JSON Lines, without a tree. The whole line is checked; members nobody
+// asked for are passed over.
 #include "base/json.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct search {
+struct member_search {
     struct json_lexer lexer;
     const char *const *keys;
     struct json_text *found;
@@ -17,7 +17,7 @@ struct search {
 };
 
 // Which key is asked for by this name, `count` if none is.
-static size_t asked_for(const struct search *s, const char *name, size_t length) {
+static size_t asked_for(const struct member_search *s, const char *name, size_t length) {
     for (size_t i = 0; i < s->count; i++) {
         if (strlen(s->keys[i]) == length && memcmp(s->keys[i], name, length) == 0)
             return i;
@@ -26,7 +26,7 @@ static size_t asked_for(const struct search *s, const char *name, size_t length)
 }
 
 // Passes a key and its colon.
-static bool read_key(struct search *s, size_t *which) {
+static bool read_key(struct member_search *s, size_t *which) {
     struct json_lexer *lexer = &s->lexer;
     size_t decoded;
     if (json_lex_peek(lexer) != '"')
@@ -107,7 +107,7 @@ static void clear(struct json_text *text) {
     buffer_clear(&text->text);
 }
 
-static bool read_member(struct search *s) {
+static bool read_member(struct member_search *s) {
     struct json_lexer *lexer = &s->lexer;
     size_t which = s->count;
     if (!read_key(s, &which))
@@ -133,7 +133,7 @@ static bool read_member(struct search *s) {
     return is_read;
 }
 
-static bool read_object(struct search *s) {
+static bool read_object(struct member_search *s) {
     struct json_lexer *lexer = &s->lexer;
     if (!json_lex_start(lexer) || !json_lex_expect(lexer, '{', "no object; every line is one JSON object"))
         return false;
@@ -154,7 +154,7 @@ static bool read_object(struct search *s) {
 }
 
 int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count) {
-    struct search search = {
+    struct member_search search = {
         .lexer = {.text = line, .length = length, .has_python_numbers = true},
         .keys = keys,
         .found = found,
@@ -171,6 +171,16 @@ int json_find_strings(const char *line, size_t length, const char *const *keys, 
     }
     return error_set_code(EXIT_CODE_BAD_DATA, "not a valid JSON line: byte %zu of %zu: %s", search.lexer.problem_at,
                           length, search.lexer.problem);
+}
+
+void json_text_set_whole(struct json_text *text) {
+    if (text->capacity == 0) {
+        text->capacity = 1;
+        text->lengths = memory_realloc(text->lengths, sizeof *text->lengths);
+    }
+    text->lengths[0] = text->text.length;
+    text->count = 1;
+    text->found = true;
 }
 
 void json_text_free(struct json_text *text) {

@@ -64,7 +64,7 @@ int json_get_string(const struct json *object, const char *key, const char **val
     const struct json *member;
     TRY(find_typed(object, key, JSON_STRING, &member));
     if (strlen(member->string) != member->length)
-        return error_set("the key \"%s\" holds a string with a NUL character in it", key);
+        return error_set("the key \"%s\" holds a string with a NUL character", key);
     *value = member->string;
     return 0;
 }

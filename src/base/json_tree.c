@@ -14,7 +14,7 @@
 #include <string.h>
 
 // Where the second walk puts things.
-struct builder {
+struct tree_builder {
     struct json_lexer lexer;
     struct json *next_node;
     struct json_key *next_key;
@@ -22,10 +22,10 @@ struct builder {
     const size_t *next_members;
 };
 
-static void build_value(struct builder *b, struct json *node);
+static void build_value(struct tree_builder *b, struct json *node);
 
 // Decodes the string at the lexer's place into the block.
-static const char *build_string(struct builder *b, size_t *length) {
+static const char *build_string(struct tree_builder *b, size_t *length) {
     char *text = b->next_text;
     bool ok = json_lex_string(&b->lexer, text, length);
     CHECK(ok);
@@ -34,7 +34,7 @@ static const char *build_string(struct builder *b, size_t *length) {
     return text;
 }
 
-static void build_number(struct builder *b, struct json *node) {
+static void build_number(struct tree_builder *b, struct json *node) {
     size_t start = b->lexer.at;
     bool ok = json_lex_number(&b->lexer);
     CHECK(ok);
@@ -47,7 +47,7 @@ static void build_number(struct builder *b, struct json *node) {
     b->next_text += node->length + 1;
 }
 
-static void build_container(struct builder *b, struct json *node) {
+static void build_container(struct tree_builder *b, struct json *node) {
     bool is_object = b->lexer.text[b->lexer.at] == '{';
     node->type = is_object ? JSON_OBJECT : JSON_ARRAY;
     node->count = *b->next_members++;
@@ -75,7 +75,7 @@ static void build_container(struct builder *b, struct json *node) {
     }
 }
 
-static void build_value(struct builder *b, struct json *node) {
+static void build_value(struct tree_builder *b, struct json *node) {
     *node = (struct json){0};
     switch (json_lex_peek(&b->lexer)) {
     case '{':
@@ -117,7 +117,7 @@ static int report(const struct json_lexer *lexer, const char *name) {
     }
     const char *more = lexer->problem_at == 0 ? looks_like(lexer->text, lexer->length) : "";
     if (lexer->problem_at > 0 && (lexer->at >= lexer->length || lexer->problem_at >= lexer->length))
-        more = "; the text ends there, so it may be cut: copy or download it again";
+        more = "; the text ends there, so it may be truncated: copy or download it again";
     return error_set_code(EXIT_CODE_BAD_DATA, "%s is not valid JSON: line %zu, column %zu (byte %zu): %s%s", name, line,
                           column, lexer->problem_at, lexer->problem, more);
 }
@@ -141,11 +141,11 @@ int json_parse(struct json **root, const char *text, size_t length, const char *
     } else {
         void *block = block_bytes(&measure, &bytes) ? malloc(bytes) : NULL;
         if (!block) {
-            result =
-                error_set_code(EXIT_CODE_OUT_OF_MEMORY, "%s: no memory for its %zu JSON values", name, measure.nodes);
+            result = error_set_code(EXIT_CODE_OUT_OF_MEMORY, "%s: out of memory for its %zu JSON values", name,
+                                    measure.nodes);
         } else {
             struct json_key *keys = (void *)((struct json *)block + measure.nodes);
-            struct builder builder = {
+            struct tree_builder builder = {
                 .lexer = {.text = text, .length = length},
                 .next_node = (struct json *)block + 1,
                 .next_key = keys,

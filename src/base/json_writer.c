@@ -193,3 +193,35 @@ void json_raw(struct json_writer *w, const char *json, size_t length) {
     buffer_append(w->out, json, length);
     w->need_comma = true;
 }
+
+void json_value(struct json_writer *w, const struct json *value) {
+    switch (value->type) {
+    case JSON_NULL:
+        json_null(w);
+        break;
+    case JSON_FALSE:
+    case JSON_TRUE:
+        json_bool(w, value->type == JSON_TRUE);
+        break;
+    case JSON_STRING:
+        json_string(w, value->string, value->length);
+        break;
+    case JSON_NUMBER:
+        json_number(w, value->string);
+        break;
+    case JSON_ARRAY:
+        json_begin_array(w);
+        for (size_t i = 0; i < value->count; i++)
+            json_value(w, &value->items[i]);
+        json_end_array(w);
+        break;
+    case JSON_OBJECT:
+        json_begin_object(w);
+        for (size_t i = 0; i < value->count; i++) {
+            json_key_bytes(w, value->keys[i].string, value->keys[i].length);
+            json_value(w, &value->items[i]);
+        }
+        json_end_object(w);
+        break;
+    }
+}

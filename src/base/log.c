@@ -1,18 +1,21 @@
 // Messages on stderr. Each is formatted first and handed to the kernel in one write, so that lines of several ranks
-// that share a terminal or a file do not tear. The status line (a progress bar) is wiped before a message and drawn
-// again after it.
+// that share a terminal or a file do not tear. What stands at the bottom of a terminal is cleared before a message and
+// drawn again after it, in the same write.
 #include "base/log.h"
 #include "base/error.h"
+#include "base/interrupt.h"
+#include "base/outlet.h"
+#include "base/screen.h"
+#include "base/whereabouts.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MESSAGE_BYTES = ERROR_BYTES + 256, BLOCK_BYTES = 8192 };
 
 static struct {
     pthread_mutex_t lock;
@@ -20,17 +23,18 @@ static struct {
     int rank;
     int world_size;
     char identity[24];
-    char status[512];  // what stands on the bottom line now, "" for nothing
+    bool is_shared;                          // see log_share_terminal
+    char view[2048], status[512];            // what stands at the bottom now, "" for nothing
+    char text[MESSAGE_BYTES + BLOCK_BYTES];  // what is written next
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO, .world_size = 1};
 
 static _Thread_local bool thread_is_hushed;
-
-static const char wipe_line[] = "\r\033[K";
 
 void log_set_rank(int rank, int world_size) {
     state.rank = rank;
     state.world_size = world_size;
     state.identity[0] = '\0';
+    whereabouts_set_rank(world_size > 1 ? rank : -1);
     if (world_size > 1)
         snprintf(state.identity, sizeof state.identity, "rank %d", rank);
 }
@@ -43,37 +47,112 @@ void log_hush(bool is_hushed) {
     thread_is_hushed = is_hushed;
 }
 
-// One system call for all pieces. A reader that went away must not end a run, so failures to write are dropped.
-static void write_pieces(const char *const *pieces, int count) {
-    struct iovec vector[3];
-    for (int i = 0; i < count; i++)
-        vector[i] = (struct iovec){.iov_base = (void *)(uintptr_t)pieces[i], .iov_len = strlen(pieces[i])};
-    while (writev(STDERR_FILENO, vector, count) < 0 && errno == EINTR)
-        continue;
+static bool is_shown(void) {
+    return state.view[0] || state.status[0];
 }
 
-void log_status(const char *line) {
+// Appends what draws the view and the status to the text of this length; returns its new one.
+static size_t append_block(size_t length) {
+    struct screen_block block = {.view = state.view, .status = state.status};
+    if (!is_shown())
+        return length;
+    block.columns = screen_columns();
+    block.rows = screen_rows();
+    return length + screen_compose(state.text + length, sizeof state.text - length, &block);
+}
+
+// A status that is all there is and goes, or a view that has fewer lines than before, leaves nothing behind.
+static void draw(bool was_shown) {
+    if (!was_shown && !is_shown())
+        return;
+    if (!outlet_is_clear(STDERR_FILENO))
+        return;
+    if (!was_shown)
+        interrupt_clear_screen();
+    size_t length = append_block(0);
+    if (length == 0)
+        length = (size_t)snprintf(state.text, sizeof state.text, "%s", screen_clear);
+    outlet_print(STDERR_FILENO, state.text, length);
+}
+
+static void set_part(char *part, size_t size, const char *text) {
     if (state.level < LOG_INFO || state.rank != 0)
         return;
     pthread_mutex_lock(&state.lock);
-    bool was_shown = state.status[0] != '\0';
-    snprintf(state.status, sizeof state.status, "%s", line ? line : "");
-    if (was_shown || state.status[0])
-        write_pieces((const char *[]){wipe_line, state.status}, 2);
+    bool was_shown = is_shown();
+    snprintf(part, size, "%s", text ? text : "");
+    draw(was_shown);
     pthread_mutex_unlock(&state.lock);
 }
 
-static void log_line(const char *kind, const char *format, va_list arguments) {
-    // Memory may be short when an error is reported, so none is asked for: longer texts are cut.
-    char text[ERROR_BYTES + 256];
-    const char *open = state.identity[0] ? "[" : "", *close = state.identity[0] ? "] " : "";
-    int prefix = snprintf(text, sizeof text, "%s%s%s%s", open, state.identity, close, kind);
-    vsnprintf(text + prefix, sizeof text - (size_t)prefix - 1, format, arguments);
-    size_t length = strlen(text);
-    text[length] = '\n';
-    text[length + 1] = '\0';
+void log_status(const char *line) {
+    set_part(state.status, sizeof state.status, line);
+}
+
+void log_view(const char *lines) {
+    set_part(state.view, sizeof state.view, lines);
+}
+
+bool log_has_view(void) {
     pthread_mutex_lock(&state.lock);
-    write_pieces((const char *[]){state.status[0] ? wipe_line : "", text, state.status}, 3);
+    bool has_view = state.view[0] != '\0';
+    pthread_mutex_unlock(&state.lock);
+    return has_view;
+}
+
+void log_share_terminal(void) {
+    state.is_shared = true;
+}
+
+void log_clear_terminal(void) {
+    if (state.is_shared)
+        outlet_print(STDERR_FILENO, screen_clear, strlen(screen_clear));
+}
+
+static bool is_our_terminal(int file) {
+    struct stat theirs, ours;
+    return isatty(file) && fstat(file, &theirs) == 0 && fstat(STDERR_FILENO, &ours) == 0 &&
+           theirs.st_rdev == ours.st_rdev;
+}
+
+void log_print(FILE *stream, const char *text) {
+    int file = fileno(stream);
+    bool is_terminal = isatty(file);
+    pthread_mutex_lock(&state.lock);
+    if (is_terminal) {
+        bool is_above = is_shown() && is_our_terminal(file);
+        (void)fflush(stream);
+        if (is_above)
+            outlet_print(STDERR_FILENO, screen_clear, strlen(screen_clear));
+        outlet_print(file, text, strlen(text));
+        if (is_above)
+            draw(true);
+    } else if (outlet_is_ready(file)) {
+        // A closed pipe or a full disk must not end a run; the stream is usable again once that is over. One that was
+        // a terminal fails in fputs, the others in fflush.
+        (void)fputs(text, stream);
+        (void)fflush(stream);
+        clearerr(stream);
+    }
+    pthread_mutex_unlock(&state.lock);
+}
+
+// What an error leaves at the bottom is likely to stay there, so it goes with the view.
+static void log_line(const char *kind, bool is_error, const char *format, va_list arguments) {
+    const char *open = state.identity[0] ? "[" : "", *close = state.identity[0] ? "] " : "";
+    pthread_mutex_lock(&state.lock);
+    // A rank that does not draw may write over what another one has drawn.
+    bool clears = is_shown() || state.is_shared || (state.rank != 0 && screen_is_live());
+    char *text = state.text;
+    // Memory may be short when an error is reported, so none is asked for: longer texts are cut.
+    size_t prefix = (size_t)snprintf(text, MESSAGE_BYTES, "%s%s%s%s%s", clears ? screen_clear : "", open,
+                                     state.identity, close, kind);
+    vsnprintf(text + prefix, MESSAGE_BYTES - prefix - 1, format, arguments);
+    size_t length = strlen(text);
+    text[length++] = '\n';
+    if (is_error)
+        state.view[0] = state.status[0] = '\0';
+    outlet_print(STDERR_FILENO, text, append_block(length));
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -82,7 +161,7 @@ void log_info(const char *format, ...) {
         return;
     va_list arguments;
     va_start(arguments, format);
-    log_line("", format, arguments);
+    log_line("", false, format, arguments);
     va_end(arguments);
 }
 
@@ -91,7 +170,7 @@ void log_warn(const char *format, ...) {
         return;
     va_list arguments;
     va_start(arguments, format);
-    log_line("warning: ", format, arguments);
+    log_line("warning: ", false, format, arguments);
     va_end(arguments);
 }
 
@@ -100,14 +179,14 @@ void log_warn_once(const char *format, ...) {
         return;
     va_list arguments;
     va_start(arguments, format);
-    log_line("warning: ", format, arguments);
+    log_line("warning: ", false, format, arguments);
     va_end(arguments);
 }
 
 void log_error(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    log_line("error: ", format, arguments);
+    log_line("error: ", true, format, arguments);
     va_end(arguments);
 }
 
@@ -116,6 +195,6 @@ void log_debug(const char *format, ...) {
         return;
     va_list arguments;
     va_start(arguments, format);
-    log_line("debug: ", format, arguments);
+    log_line("debug: ", false, format, arguments);
     va_end(arguments);
 }

@@ -1,10 +1,11 @@
 // Messages for people, on stderr: `[rank 3] text` if there are several ranks, plain text if there is one. Results go to
-// stdout and are not written here. Which rank this process is, and how much it says, is the only process-wide state;
-// the command line sets it once, before threads start.
+// stdout and are not written here. Which rank this process is, and how much it says, is state of the process: the
+// command line sets it once, before threads start.
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
@@ -21,8 +22,19 @@ void log_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2))
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// A temporary line at the bottom of a terminal (the progress bar): other messages are written above it. NULL removes
-// it.
+// What stands at the bottom of a terminal and is redrawn in place (screen.h); everything else is written above it. The
+// status is one line that says what is being done (a progress bar), the view some lines above it that show a whole run.
+// NULL removes them. If the terminal does not take what was written before, nothing is drawn.
 void log_status(const char *line);
+void log_view(const char *lines);
+bool log_has_view(void);
+// Another process draws on the terminal to which messages go: they clear what it has drawn, and it draws again. To be
+// called before threads start.
+void log_share_terminal(void);
+// Clears what that process has left, if it could not do so itself.
+void log_clear_terminal(void);
+// Writes a text that ends in a newline to a stream, above these lines if it is the same terminal. A reader that is gone
+// or has stopped does not matter, see outlet.h.
+void log_print(FILE *stream, const char *text);
 
 #endif

@@ -13,7 +13,7 @@ const char *looks_like(const void *bytes, size_t size) {
          "; it is only the pointer that Git LFS puts in its place: `git lfs pull` fetches it"},
         {"<!doctype", "; it is a web page: download the file itself"},
         {"<html", "; it is a web page: download the file itself"},
-        {"\xef\xbb\xbf", "; it begins with a byte order mark: save it as UTF-8 without one"},
+        {"\xef\xbb\xbf", "; it starts with a byte order mark: save it as UTF-8 without one"},
         {"<?xml", "; it is XML: download the file itself"},
         {"\x1f\x8b", "; it is packed by gzip: unpack it"},
     };

@@ -1,4 +1,4 @@
-// MD5 (RFC 1321), for the names of Megatron's cached index files; it proves nothing about their contents.
+// MD5 (RFC 1321), for the names of Megatron's cached index files; it verifies nothing about their contents.
 #include "base/hash.h"
 
 #include <stdio.h>

@@ -3,9 +3,6 @@
 #include "base/memory_room.h"
 
 #include "base/cgroup.h"
-#include "base/file.h"
-#include "base/memory.h"
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,21 +18,20 @@ static void look_at_group(void *context, const char *folder) {
         *room = smaller(*room, most[0], used[0] - cgroup_read_key(folder, "memory.stat", "inactive_file"));
 }
 
-// Version 1, as a container sees it: its own group is mounted as the root. A limit that is none is a huge number.
-static void look_at_old_group(uint64_t *room, const char *cgroups) {
-    char *folder = file_join(cgroups, "memory");
+// Version 1. A limit that is none is a huge number.
+static void look_at_old_group(void *context, const char *folder) {
+    uint64_t *room = context;
     int64_t most[2], used[2];
     if (cgroup_read_numbers(folder, "memory.limit_in_bytes", most) &&
         cgroup_read_numbers(folder, "memory.usage_in_bytes", used))
         *room = smaller(*room, most[0], used[0] - cgroup_read_key(folder, "memory.stat", "total_inactive_file"));
-    free(folder);
 }
 
 uint64_t memory_room_in(const struct memory_files *files, int processes) {
     int64_t kilobytes = cgroup_read_key(files->proc, "meminfo", "MemAvailable"), pages[2];
     uint64_t room = kilobytes > 0 ? (uint64_t)kilobytes * 1024 : UINT64_MAX;
     cgroup_visit(files->cgroups, files->membership, look_at_group, &room);
-    look_at_old_group(&room, files->cgroups);
+    cgroup_visit_old(&(struct cgroup_old){files->cgroups, files->membership, "memory"}, look_at_old_group, &room);
     if (room != UINT64_MAX)
         room /= (uint64_t)processes;
     struct rlimit limit;
@@ -49,4 +45,9 @@ uint64_t memory_room(int processes) {
     return memory_room_in(
         &(struct memory_files){.proc = "/proc", .cgroups = "/sys/fs/cgroup", .membership = "/proc/self/cgroup"},
         processes);
+}
+
+uint64_t memory_resident(void) {
+    int64_t pages[2];
+    return cgroup_read_numbers("/proc", "self/statm", pages) == 2 ? (uint64_t)(pages[1] * sysconf(_SC_PAGESIZE)) : 0;
 }

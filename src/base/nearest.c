@@ -57,7 +57,7 @@ void nearest_consider(struct nearest *nearest, const char *candidate) {
     size_t difference = length + nearest->length - 2 * shorter;
     bool begins_it =
         count_letters(candidate, shorter) >= LEAST_LETTERS && strncmp(candidate, nearest->name, shorter) == 0;
-    // Names whose lengths differ by more than that need not be compared letter by letter.
+    // Names whose lengths differ by more than that are not compared letter by letter.
     if (!begins_it && difference > (size_t)most_edits(nearest))
         return;
     int edits =

@@ -42,6 +42,27 @@ bool number_read_int(const char *text, int64_t *value) {
     return true;
 }
 
+bool number_read_size(const char *text, int64_t *value) {
+    static const char suffixes[] = "KMGT";
+    size_t length = strlen(text);
+    const char *suffix = length > 1 ? strchr(suffixes, toupper((unsigned char)text[length - 1])) : NULL;
+    if (!suffix)
+        return number_read_int(text, value);
+    char plain[LONGEST_NUMBER];
+    double number;
+    if (length > sizeof plain)
+        return false;
+    memcpy(plain, text, length - 1);
+    plain[length - 1] = '\0';
+    if (!number_read_double(plain, &number))
+        return false;
+    number = ldexp(number, 10 * (int)(suffix - suffixes + 1));
+    if (!(fabs(number) < 0x1p62))
+        return false;
+    *value = (int64_t)number;
+    return true;
+}
+
 bool number_read_double(const char *text, double *value) {
     char plain[LONGEST_NUMBER], *end = NULL;
     if (!number_plain(text, plain, sizeof plain) || !*plain || plain[strspn(plain, "0123456789+-.eE")])

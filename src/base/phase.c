@@ -2,16 +2,18 @@
 #include "base/phase.h"
 
 #include "base/clock.h"
+#include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/screen.h"
 #include "base/thread.h"
+#include "base/whereabouts.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 static const double first_line_seconds = 2, redraw_seconds = 0.5;
 static const double plain_line_seconds[] = {2, 10, 30, 60};
@@ -19,10 +21,14 @@ enum { PLAIN_LINES = sizeof plain_line_seconds / sizeof plain_line_seconds[0] };
 
 // How many phases have begun and not ended: like the status line of the log, there is one for the process.
 static _Atomic int active;
+// What is done within it, which code far below the phase knows; how often it was told since the last phase began.
+static const char *_Atomic noted;
+static _Atomic int notes;
 
 struct phase {
     int level;  // 1 for the outermost
     const char *label, *unit;
+    const char *before;  // what was done when it began, see whereabouts.h
     double total, started;
     _Atomic int64_t done;
     bool is_terminal, was_shown;  // the thread's, until it has ended
@@ -47,6 +53,9 @@ static void compose(const struct phase *phase, struct buffer *line) {
         progress_append_count(line, phase->total > 0 ? phase->total : done);
         buffer_printf(line, " %s, ", phase->unit);
     }
+    const char *note = atomic_load(&noted);
+    if (note)
+        buffer_printf(line, "%s (%d), ", note, atomic_load(&notes));
     progress_append_duration(line, clock_seconds() - phase->started);
 }
 
@@ -88,13 +97,17 @@ static void *watch(void *argument) {
 }
 
 struct phase *phase_begin_amount(const char *label, const char *unit, double total) {
+    lifeline_phase(label);
+    atomic_store(&notes, 0);
+    const char *before = whereabouts_set_phase(label);
     struct phase *phase = memory_alloc(sizeof *phase);
-    *phase = (struct phase){.level = atomic_fetch_add(&active, 1) + 1,
+    *phase = (struct phase){.before = before,
+                            .level = atomic_fetch_add(&active, 1) + 1,
                             .label = label,
                             .unit = unit,
                             .total = total,
                             .started = clock_seconds(),
-                            .is_terminal = isatty(STDERR_FILENO)};
+                            .is_terminal = screen_is_live()};
     pthread_mutex_init(&phase->lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -115,11 +128,22 @@ struct phase *phase_begin(const char *label) {
 }
 
 void phase_advance(struct phase *phase, int64_t amount) {
+    lifeline_beat();
     if (phase)
         atomic_fetch_add(&phase->done, amount);
 }
 
+void phase_note(const char *what) {
+    lifeline_beat();
+    if (what)
+        atomic_fetch_add(&notes, 1);
+    atomic_store(&noted, what);
+}
+
 void phase_end(struct phase *phase) {
+    lifeline_phase("");
+    atomic_store(&noted, NULL);
+    whereabouts_set_phase(phase ? phase->before : NULL);
     if (!phase)
         return;
     pthread_mutex_lock(&phase->lock);

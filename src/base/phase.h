@@ -17,6 +17,9 @@ struct phase *phase_begin(const char *label);
 struct phase *phase_begin_amount(const char *label, const char *unit, double total);
 // Adds to the amount that is done; any thread may call it.
 void phase_advance(struct phase *phase, int64_t amount);
+// Says what is done within the phase that is shown, e.g. "timing matmul algorithms", and that it is done once more;
+// NULL when it is over. The text must live on. For code that does not know the phase; any thread may call it.
+void phase_note(const char *what);
 void phase_end(struct phase *phase);
 
 #endif

@@ -30,7 +30,7 @@ struct pool {
     _Alignas(64) pool_task *_Atomic task;
     void *_Atomic context;
     _Atomic int64_t count;
-    _Atomic int64_t grain;    // indices per ticket, 1 but for enormous counts
+    _Atomic int64_t grain;    // indices per ticket, 1 except for enormous counts
     _Atomic int64_t tickets;  // how many the run has
     _Atomic bool stop;
     pthread_mutex_t lock;
@@ -52,14 +52,14 @@ static uint32_t run_of(uint64_t ticket) {
     return (uint32_t)(ticket >> 32);
 }
 
-struct job {
+struct pool_job {
     pool_task *task;
     void *context;
     int64_t first, last;  // indices [first, last)
 };
 
 // Takes the next ticket; false if the present run has none left.
-static bool claim(struct pool *pool, struct job *job) {
+static bool claim(struct pool *pool, struct pool_job *job) {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     for (;;) {
         int64_t number = (int64_t)(uint32_t)ticket;
@@ -81,7 +81,7 @@ static bool claim(struct pool *pool, struct job *job) {
 
 // Works until the present run has no tickets left, then reports what was done and wakes the caller if it was the last.
 static void work(struct pool *pool, int thread) {
-    struct job job;
+    struct pool_job job;
     int64_t finished = 0;
     int64_t tickets = 0;
     while (claim(pool, &job)) {
@@ -164,7 +164,7 @@ int pool_create(struct pool **out, int threads) {
     size_t bytes = (sizeof(struct pool) + 63) / 64 * 64;
     struct pool *pool = aligned_alloc(64, bytes);
     if (!pool)
-        return error_set_code(EXIT_CODE_OUT_OF_MEMORY, "no memory for a pool of %d threads", threads);
+        return error_set_code(EXIT_CODE_OUT_OF_MEMORY, "out of memory for a pool of %d threads", threads);
     memset(pool, 0, bytes);
     pool->threads = 1;
     pool->may_spin = threads <= pool_available_processors();
@@ -178,7 +178,8 @@ int pool_create(struct pool **out, int threads) {
         int error = pthread_create(&pool->helpers[pool->threads - 1], NULL, helper_main, start);
         if (error) {
             free(start);
-            error_set("cannot start thread %d of %d: %s; use fewer threads or raise the limit (ulimit -u)",
+            error_set("cannot start thread %d of %d: %s; use fewer threads, or raise the limit (ulimit -u, or "
+                      "pids.max of the control group)",
                       pool->threads + 1, threads, strerror(error));
             pool_free(pool);
             return -1;

@@ -1,5 +1,5 @@
 // A pool of threads that share the numbers 0…count-1 among them. The caller works too: a pool of n threads has n-1
-// helpers, and a pool of one runs everything in the caller. The caller divides its work into tasks in a way that does
+// helpers, and a pool of one runs everything in the caller. The caller splits its work into tasks in a way that does
 // not depend on the number of threads, so results are the same for every pool size. Helpers spin briefly, then sleep.
 #ifndef BASE_POOL_H
 #define BASE_POOL_H

@@ -3,10 +3,8 @@
 #include "base/pool_processors.h"
 
 #include "base/cgroup.h"
-#include "base/file.h"
 #include "base/pool.h"
 #include <sched.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 // The mask of a large machine does not fit the fixed cpu_set_t, so its size is tried upward.
@@ -41,20 +39,18 @@ static void look_at_group(void *context, const char *folder) {
         *limit = smaller_limit(*limit, numbers[0], numbers[1]);
 }
 
-// Version 1, as a container sees it: its own group is mounted as the root.
-static int quota_version_1(const char *root, int limit) {
-    char *folder = file_join(root, "cpu");
+static void look_at_old_group(void *context, const char *folder) {
+    int *limit = context;
     int64_t quota[2], period[2];
     if (cgroup_read_numbers(folder, "cpu.cfs_quota_us", quota) == 1 &&
         cgroup_read_numbers(folder, "cpu.cfs_period_us", period) == 1)
-        limit = smaller_limit(limit, quota[0], period[0]);
-    free(folder);
-    return limit;
+        *limit = smaller_limit(*limit, quota[0], period[0]);
 }
 
 int pool_processors_in_quota(const char *root, const char *membership, int limit) {
     cgroup_visit(root, membership, look_at_group, &limit);
-    return quota_version_1(root, limit);
+    cgroup_visit_old(&(struct cgroup_old){root, membership, "cpu"}, look_at_old_group, &limit);
+    return limit;
 }
 
 int pool_available_processors(void) {

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,7 +76,7 @@ int process_run(const char *const *argv, const char *input, struct process_resul
     int pipes[STREAMS][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, status = 0;
     for (int i = 0; i < STREAMS && status == 0; i++)
         if (pipe2(pipes[i], O_CLOEXEC) < 0)
-            status = error_set("cannot make a pipe to %s: %s", argv[0], strerror(errno));
+            status = error_set("cannot create a pipe to %s: %s", argv[0], strerror(errno));
     pid_t child = -1;
     if (status == 0)
         status = start(argv, pipes, &child);
@@ -102,4 +103,10 @@ int process_run(const char *const *argv, const char *input, struct process_resul
 void process_result_free(struct process_result *result) {
     buffer_free(&result->output);
     buffer_free(&result->errors);
+}
+
+void process_host(char *name, size_t size) {
+    if (gethostname(name, size) < 0 || name[0] == '\0')
+        snprintf(name, size, "localhost");
+    name[size - 1] = '\0';
 }

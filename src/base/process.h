@@ -18,8 +18,7 @@ struct process_result {
 int process_run(const char *const *argv, const char *input, struct process_result *result);
 void process_result_free(struct process_result *result);
 
-// Sends a signal to the descendants of `ancestor` that run `program`, the path of an executable file as in
-// /proc/PID/exe; returns how many it reached.
+// Sends a signal to the descendants of `ancestor` that run this file, e.g. /proc/self/exe; returns how many it reached.
 int process_signal_below(pid_t ancestor, const char *program, int number);
 // How many of them have a handler for the signal: one that has just been started would die of it.
 int process_catching_below(pid_t ancestor, const char *program, int number);
@@ -28,5 +27,8 @@ bool process_catches(pid_t process, int number);
 // For a child of `parent`, which has forked it from its first thread: it gets SIGTERM when that one ends, however it
 // does, and now if it has ended already.
 void process_end_with(pid_t parent);
+
+// The name of this machine; "localhost" if it has none.
+void process_host(char *name, size_t size);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct relative {
@@ -17,7 +18,7 @@ struct relative {
     bool is_below;
 };
 
-// The parent of a process, 0 if it is gone. Its own name stands in brackets before and may hold anything.
+// The parent of a process, 0 if it is gone. Its own name comes first, in parentheses, and may hold anything.
 static pid_t parent_of(pid_t process) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
@@ -54,14 +55,11 @@ static struct relative *list_processes(size_t *count) {
     return list;
 }
 
-static bool runs(pid_t process, const char *program) {
-    char path[64], target[4096];
+static bool runs(pid_t process, const struct stat *program) {
+    char path[64];
+    struct stat status;
     snprintf(path, sizeof path, "/proc/%d/exe", (int)process);
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length < 0)
-        return false;
-    target[length] = '\0';
-    return strcmp(target, program) == 0;
+    return stat(path, &status) == 0 && status.st_dev == program->st_dev && status.st_ino == program->st_ino;
 }
 
 bool process_catches(pid_t process, int number) {
@@ -80,8 +78,11 @@ bool process_catches(pid_t process, int number) {
 // What is done with each process that runs `program` below `ancestor`; how often it was successful.
 static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t process, int number), int number) {
     size_t count;
+    struct stat status;
+    if (stat(program, &status) < 0)
+        return 0;
     struct relative *list = list_processes(&count);
-    // Generation by generation, since a child may stand before its parent in the list.
+    // Generation by generation, since a child may come before its parent in the list.
     for (bool is_new = true; is_new;) {
         is_new = false;
         for (size_t i = 0; i < count; i++) {
@@ -94,7 +95,7 @@ static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t 
     }
     int successes = 0;
     for (size_t i = 0; i < count; i++)
-        if (list[i].is_below && runs(list[i].self, program))
+        if (list[i].is_below && runs(list[i].self, &status))
             successes += act(list[i].self, number);
     free(list);
     return successes;
@@ -114,7 +115,7 @@ int process_catching_below(pid_t ancestor, const char *program, int number) {
 
 void process_end_with(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    // Too late to be told. Sent to the process, not to this thread: where it is held back, the program that this
+    // Too late to be told. Sent to the process, not to this thread: if it is held back, the program that this
     // process becomes still finds it.
     if (getppid() != parent)
         kill(getpid(), SIGTERM);

@@ -3,23 +3,15 @@
 #include "base/progress.h"
 
 #include "base/clock.h"
+#include "base/lifeline.h"
 #include "base/log.h"
+#include "base/screen.h"
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 static const double terminal_interval_seconds = 0.1;
 static const double plain_interval_seconds = 5, first_plain_seconds = 1;
 enum { MOST_CELLS = 24, FEWEST_CELLS = 4, BAR_FRAME = 3, PLAIN_COLUMNS = 80 };
-
-static int terminal_columns(void) {
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return PLAIN_COLUMNS;
-}
 
 void progress_append_count(struct buffer *out, double value) {
     static const char suffixes[] = " kMGTP";
@@ -51,7 +43,7 @@ void progress_append_duration(struct buffer *out, double seconds) {
         buffer_printf(out, "%d:%02d", minutes, (int)(whole % 60));
 }
 
-static void append_bar(struct buffer *out, double fraction, int cells) {
+void progress_append_bar(struct buffer *out, double fraction, int cells) {
     int full = (int)(fraction * cells);
     buffer_append_byte(out, '[');
     for (int i = 0; i < cells; i++)
@@ -63,26 +55,35 @@ static double fraction_of(const struct progress *p) {
     return p->done < p->total ? p->done / p->total : 1;
 }
 
-// What follows the bar: the share that is done, rates and the time it will take; and if there is room the time it
-// took, and the amount.
-static void append_rest(const struct progress *p, double now, const char *note, int detail, struct buffer *out) {
+// How much a line says, from what every line does to what needs most room.
+enum detail { TIME_LEFT, RATE, NOTE, AMOUNT, ELAPSED };
+
+// What follows the bar.
+static void append_rest(const struct progress *p, double now, const char *note, enum detail detail,
+                        struct buffer *out) {
     double elapsed = now - p->started;
     double rate = elapsed > 0 ? p->done / elapsed : 0;
     if (p->total > 0)
-        buffer_printf(out, "%3.0f%% ", floor(100 * fraction_of(p)));
-    if (detail >= 1 || !(p->total > 0)) {
+        buffer_printf(out, "%3.0f%%", floor(100 * fraction_of(p)));
+    const char *gap = p->total > 0 ? " " : "";
+    if (detail >= AMOUNT || !(p->total > 0)) {
+        buffer_append_string(out, gap);
         progress_append_count(out, p->done);
         if (p->total > 0) {
             buffer_append_byte(out, '/');
             progress_append_count(out, p->total);
         }
-        buffer_printf(out, " %s, ", p->unit);
+        buffer_printf(out, " %s", p->unit);
+        gap = ", ";
     }
-    progress_append_count(out, rate);
-    buffer_printf(out, " %s/s", p->unit);
-    if (note)
+    if (detail >= RATE) {
+        buffer_append_string(out, gap);
+        progress_append_count(out, rate);
+        buffer_printf(out, " %s/s", p->unit);
+    }
+    if (note && detail >= NOTE)
         buffer_printf(out, ", %s", note);
-    if (detail >= 2) {
+    if (detail >= ELAPSED) {
         buffer_append_string(out, ", elapsed ");
         progress_append_duration(out, elapsed);
     }
@@ -93,51 +94,33 @@ static void append_rest(const struct progress *p, double now, const char *note, 
 }
 
 static int width(const struct buffer *text) {
-    int shown = 0;
-    for (size_t i = 0; i < text->length; i++)
-        shown += ((unsigned char)text->data[i] & 0xC0) != 0x80;
-    return shown;
+    return screen_width(buffer_string(text));
 }
 
-// As much as fits into the columns; the bar takes what room is left, and goes first if there is none.
+// As much as fits into the columns. The bar takes what room is left; it goes before the note and the rate do.
 static void compose(const struct progress *p, double now, const char *note, int columns, struct buffer *out) {
     struct buffer rest = {0};
     bool has_bar = p->is_terminal && p->total > 0;
     buffer_printf(out, "%s ", p->label);
     int room = columns - 1 - width(out), least = has_bar ? FEWEST_CELLS + BAR_FRAME : 0;
-    for (int detail = 2; detail >= 0; detail--) {
+    int lowest = p->is_terminal ? TIME_LEFT : NOTE;  // a file has room
+    for (int detail = ELAPSED; detail >= lowest; detail--) {
         buffer_clear(&rest);
-        append_rest(p, now, note, detail, &rest);
-        if (width(&rest) + least <= room)
+        append_rest(p, now, note, (enum detail)detail, &rest);
+        if (width(&rest) + (detail > NOTE ? least : 0) <= room)
             break;
     }
     int cells = room - width(&rest) - BAR_FRAME;
     if (has_bar && cells >= FEWEST_CELLS)
-        append_bar(out, fraction_of(p), cells < MOST_CELLS ? cells : MOST_CELLS);
+        progress_append_bar(out, fraction_of(p), cells < MOST_CELLS ? cells : MOST_CELLS);
     buffer_append_string(out, buffer_string(&rest));
     buffer_free(&rest);
 }
 
-// A line as wide as the terminal would wrap, and then redrawing in place no longer works.
-static void cut_to_columns(struct buffer *line, int columns) {
-    size_t shown = 0, at = 0;
-    while (at < line->length) {
-        bool starts_character = ((unsigned char)line->data[at] & 0xC0) != 0x80;
-        if (starts_character && ++shown >= (size_t)columns)
-            break;
-        at++;
-    }
-    line->length = at;
-    if (line->data)
-        line->data[at] = '\0';
-}
-
 static void show(struct progress *p, double now, const char *note, bool is_last) {
     struct buffer line = {0};
-    int columns = p->is_terminal ? terminal_columns() : PLAIN_COLUMNS;
-    compose(p, now, note, columns, &line);
+    compose(p, now, note, p->is_terminal ? screen_columns() : PLAIN_COLUMNS, &line);
     if (p->is_terminal && !is_last) {
-        cut_to_columns(&line, columns);
         log_status(buffer_string(&line));
     } else {
         log_status(NULL);
@@ -155,11 +138,12 @@ void progress_begin(struct progress *p, const char *label, const char *unit, dou
         .total = total,
         .started = now,
         .last_shown = now,
-        .is_terminal = isatty(STDERR_FILENO),
+        .is_terminal = screen_is_live(),
     };
 }
 
 void progress_update(struct progress *p, double done, const char *note) {
+    lifeline_beat();
     p->done = done;
     if (p->is_quiet)
         return;

@@ -42,7 +42,7 @@ static inline struct philox philox4x32_7(uint64_t key, uint32_t c0, uint32_t c1,
 }
 
 // Normal deviates by element index: out[i] is deviate number first + i of stream `stream` under `seed`, with mean 0 and
-// the given standard deviation. However a range is divided, the numbers are the same.
+// the given standard deviation. However a range is split, the numbers are the same.
 void philox_normal(float *out, int64_t count, int64_t first, uint64_t seed, uint64_t stream, double standard_deviation);
 
 struct mt19937 {

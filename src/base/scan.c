@@ -15,15 +15,15 @@
 
 enum { CHUNK_BYTES = 16, MASK_BITS = 4 };
 
-struct chunk {
+struct scan_chunk {
     uint8x16_t bytes;
 };
 
-static inline struct chunk chunk_load(const char *text) {
-    return (struct chunk){vld1q_u8((const uint8_t *)text)};
+static inline struct scan_chunk chunk_load(const char *text) {
+    return (struct scan_chunk){vld1q_u8((const uint8_t *)text)};
 }
 
-static inline void chunk_store(char *out, struct chunk chunk) {
+static inline void chunk_store(char *out, struct scan_chunk chunk) {
     vst1q_u8((uint8_t *)out, chunk.bytes);
 }
 
@@ -32,12 +32,12 @@ static inline uint64_t mask_of(uint8x16_t is) {
     return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(is), 4)), 0);
 }
 
-static inline uint64_t chunk_special(struct chunk chunk) {
+static inline uint64_t chunk_special(struct scan_chunk chunk) {
     uint8x16_t quote = vceqq_u8(chunk.bytes, vdupq_n_u8('"')), backslash = vceqq_u8(chunk.bytes, vdupq_n_u8('\\'));
     return mask_of(vorrq_u8(vorrq_u8(quote, backslash), vcltq_u8(chunk.bytes, vdupq_n_u8(0x20))));
 }
 
-static inline uint64_t chunk_high(struct chunk chunk) {
+static inline uint64_t chunk_high(struct scan_chunk chunk) {
     return mask_of(vcgeq_u8(chunk.bytes, vdupq_n_u8(0x80)));
 }
 
@@ -47,19 +47,19 @@ static inline uint64_t chunk_high(struct chunk chunk) {
 
 enum { CHUNK_BYTES = 16, MASK_BITS = 1 };
 
-struct chunk {
+struct scan_chunk {
     __m128i bytes;
 };
 
-static inline struct chunk chunk_load(const char *text) {
-    return (struct chunk){_mm_loadu_si128((const __m128i *)text)};
+static inline struct scan_chunk chunk_load(const char *text) {
+    return (struct scan_chunk){_mm_loadu_si128((const __m128i *)text)};
 }
 
-static inline void chunk_store(char *out, struct chunk chunk) {
+static inline void chunk_store(char *out, struct scan_chunk chunk) {
     _mm_storeu_si128((__m128i *)out, chunk.bytes);
 }
 
-static inline uint64_t chunk_special(struct chunk chunk) {
+static inline uint64_t chunk_special(struct scan_chunk chunk) {
     __m128i quote = _mm_cmpeq_epi8(chunk.bytes, _mm_set1_epi8('"'));
     __m128i backslash = _mm_cmpeq_epi8(chunk.bytes, _mm_set1_epi8('\\'));
     // There is no unsigned comparison; a byte is at most 0x1F if the minimum with 0x1F is itself.
@@ -67,7 +67,7 @@ static inline uint64_t chunk_special(struct chunk chunk) {
     return (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control));
 }
 
-static inline uint64_t chunk_high(struct chunk chunk) {
+static inline uint64_t chunk_high(struct scan_chunk chunk) {
     return (uint64_t)(uint32_t)_mm_movemask_epi8(chunk.bytes);
 }
 
@@ -75,31 +75,31 @@ static inline uint64_t chunk_high(struct chunk chunk) {
 
 enum { CHUNK_BYTES = 8, MASK_BITS = 8 };
 
-struct chunk {
+struct scan_chunk {
     uint64_t bytes;
 };
 
 static const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
 
-static inline struct chunk chunk_load(const char *text) {
-    struct chunk chunk;
+static inline struct scan_chunk chunk_load(const char *text) {
+    struct scan_chunk chunk;
     memcpy(&chunk.bytes, text, sizeof chunk.bytes);
     return chunk;
 }
 
-static inline void chunk_store(char *out, struct chunk chunk) {
+static inline void chunk_store(char *out, struct scan_chunk chunk) {
     memcpy(out, &chunk.bytes, sizeof chunk.bytes);
 }
 
 // A byte x is zero if (x - 1) & ~x has its high bit; borrows may mark bytes above such a byte, never below.
-static inline uint64_t chunk_special(struct chunk chunk) {
+static inline uint64_t chunk_special(struct scan_chunk chunk) {
     uint64_t quote = chunk.bytes ^ (ones * '"'), backslash = chunk.bytes ^ (ones * '\\');
     uint64_t is_quote = (quote - ones) & ~quote, is_backslash = (backslash - ones) & ~backslash;
     uint64_t is_control = (chunk.bytes - ones * 0x20) & ~chunk.bytes;
     return (is_quote | is_backslash | is_control) & highs;
 }
 
-static inline uint64_t chunk_high(struct chunk chunk) {
+static inline uint64_t chunk_high(struct scan_chunk chunk) {
     return chunk.bytes & highs;
 }
 
@@ -124,7 +124,7 @@ static inline __attribute__((always_inline)) size_t scan(char *restrict out, con
     size_t at = 0;
     uint64_t high = 0;
     for (; length - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
-        struct chunk chunk = chunk_load(text + at);
+        struct scan_chunk chunk = chunk_load(text + at);
         uint64_t special = chunk_special(chunk);
         if (out)
             chunk_store(out + at, chunk);

@@ -1,14 +1,15 @@
 // SHA-256 (FIPS 180-4). Blocks go through the processor's own instructions if it has them (sha256_hardware.c) and
-// through the plain code here if it has not; both give the same state.
+// through the plain code here if it does not; both give the same state.
 #include "base/sha256_blocks.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/interrupt.h"
-#include "base/looks.h"
+#include "base/watchdog.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILE_CHUNK_BYTES = 1 << 20 };
@@ -177,6 +178,8 @@ static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, s
         if (count == 0)
             return 0;
         sha256_update_marked(hash, chunk, (size_t)count, marks);
+        watchdog_beat();
+        watchdog_beat_all();  // threads of a pool share files
     }
 }
 
@@ -188,11 +191,11 @@ int sha256_file(const char *path, char text[65]) {
 int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks) {
     struct sha256 hash;
     unsigned char digest[32];
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return error_set("cannot open %s: %s; %s", path, strerror(errno), looks_remedy(errno));
+    struct stat status;
+    int descriptor = file_open_input(path, &status);
+    TRY(descriptor);
     unsigned char *chunk = malloc(FILE_CHUNK_BYTES);
-    int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "no memory to read %s", path);
+    int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "out of memory while reading %s", path);
     sha256_init(&hash);
     if (result == 0)
         result = add_file(&hash, descriptor, chunk, marks, path);

@@ -37,7 +37,7 @@ static void queue_one(int number, bool is_needed) {
 
 int signal_queue_open(const int *numbers, size_t count) {
     if (pipe2(queue_ends, O_CLOEXEC | O_NONBLOCK) < 0)
-        return error_set("cannot make a pipe for signals: %s", strerror(errno));
+        return error_set("cannot create a pipe for signals: %s", strerror(errno));
     sigemptyset(&queued);
     for (size_t i = 0; i < count; i++)
         queue_one(numbers[i], false);

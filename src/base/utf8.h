@@ -2,6 +2,7 @@
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
+#include "base/buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +15,7 @@ size_t utf8_decode(const unsigned char *text, size_t length, uint32_t *character
 size_t utf8_encode(uint32_t character, char out[4]);
 // The offset of the first ill-formed byte, or `length` if there is none.
 size_t utf8_check(const char *text, size_t length);
+// Appends the text with one U+FFFD in place of each maximal ill-formed part.
+void utf8_append_repaired(struct buffer *out, const char *text, size_t length);
 
 #endif

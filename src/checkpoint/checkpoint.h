@@ -3,7 +3,7 @@
 //   SAVE/latest_checkpointed_iteration.txt   decimal iteration, no newline (Megatron's name); always replaced last
 //   SAVE/iter_0000010/model.safetensors      the weights, as whole (global) tensors under the caller's names
 //   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, fp32 master weights if parameters have 16 bits, and the
-//                                            ranges of 8-bit tensors if products are in 8 bits
+//                                            ranges of fp8 tensors if matmuls are in fp8
 //   SAVE/iter_0000010/state.json             struct checkpoint_state
 //   SAVE/iter_0000010/config.json            the configuration of the run, if the caller gives one
 //   SAVE/iter_0000010/vocab-file_…           the tokenizer's files, see struct checkpoint_file
@@ -30,15 +30,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A tensor of a list, and what this rank holds of it: all of it, a slice, or the pieces of either that a divided
+// A tensor of a list, and what this rank holds of it: all of it, a slice, or the pieces of either that a split
 // optimizer has (see parallel/pieces.h).
 struct checkpoint_tensor {
-    const char *name;             // borrowed
-    struct tensor tensor;         // what this rank holds; its pieces one after the other (n), possibly none
-    const struct shard *shard;    // which slice this rank holds; NULL, or a shard of one part, for all of it
-    const struct pieces *pieces;  // NULL for none; if given, `shard` is too, and one replica holds each element
-    int64_t offset;               // with pieces: where the slice begins in the flat buffer
-    float added;                  // in loading, in fp32, to every element that is read
+    const char *name;                 // borrowed
+    struct tensor tensor;             // what this rank holds; its pieces one after the other (n), possibly none
+    const struct shard *shard;        // which slice this rank holds; NULL, or a shard of one part, for all of it
+    const struct pieces *pieces;      // NULL for none; if given, `shard` is too, and one replica holds each element
+    const struct param_group *group;  // with several ranks and a shard or pieces: who holds which of them
+    int64_t offset;                   // with pieces: where the slice begins in the flat buffer
+    float added;                      // in loading, in fp32, to every element that is read
+};
+
+// What a run remembers of its troubles, so that a resumed one makes the same choices. state.json has only what there
+// is.
+enum { CHECKPOINT_MOST_SPANS = 256, CHECKPOINT_WINDOW = 128 };
+struct checkpoint_past {
+    // Iterations that are not trained on, from the first to the last of a span; ascending, with gaps between them.
+    struct checkpoint_span {
+        int64_t first, last;
+    } skipped[CHECKPOINT_MOST_SPANS];
+    int64_t skipped_count;
+    // Of the latest iterations, the oldest first.
+    double losses[CHECKPOINT_WINDOW], norms[CHECKPOINT_WINDOW];
+    int64_t window_count;
+    int64_t streak;  // how many of the very latest were far above the others
 };
 
 // Where a run stands, apart from its tensors. state.json stores all of it exactly: doubles read back the same.
@@ -54,9 +70,13 @@ struct checkpoint_state {
     int64_t loss_scale_growth;      // good steps since the scale last changed
     int64_t loss_scale_hysteresis;  // overflows still tolerated
     double flops_so_far;            // floating-point operations of the run so far
-    int64_t fp8_steps;              // that the ranges of 8-bit tensors have seen; 0 if there are none
-    char *config_json;              // one JSON object (config_to_json), or NULL
-    char *program_version;          // set by loading; saving writes this program's own
+    int64_t fp8_steps;              // that the ranges of fp8 tensors have seen; 0 if there are none
+    // How many copies of the parameters were compared just before the save, and were the same; 1 if there was only one.
+    // 0: nobody compared them.
+    int64_t replicas_verified;
+    struct checkpoint_past past;
+    char *config_json;      // one JSON object (config_to_json), or NULL
+    char *program_version;  // set by loading; saving writes this program's own
 };
 
 void checkpoint_state_free(struct checkpoint_state *state);  // the strings; safe on a zeroed one
@@ -66,7 +86,8 @@ void checkpoint_state_free(struct checkpoint_state *state);  // the strings; saf
 // are named after the flags), and huggingface_… for what only Hugging Face's tools read, see hf_surroundings.h.
 struct checkpoint_file {
     char *role;
-    char *path;  // where it is copied from, or where it was found
+    char *path;                 // where it is copied from, or where it was found
+    const struct buffer *held;  // its bytes, borrowed from whoever listed it; NULL: they are read from path
 };
 struct checkpoint_file_list {
     struct checkpoint_file *items;
@@ -76,6 +97,9 @@ void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *rol
 void checkpoint_file_list_free(struct checkpoint_file_list *list);
 // The files of an iter_… folder.
 int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path);
+// What a run was trained on, see train/identity.h. Whoever takes a checkpoint for a model has no use for it.
+#define CHECKPOINT_ROLE_DATA "data"
+void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *role);
 // The path of the file of that role; NULL if there is none.
 const char *checkpoint_file_find(const struct checkpoint_file_list *list, const char *role);
 
@@ -83,10 +107,8 @@ const char *checkpoint_file_find(const struct checkpoint_file_list *list, const 
 
 // The ranks of a run that save together.
 struct checkpoint_ranks {
-    struct group *all;
-    struct group *stage;  // those with the same lists of tensors; ranks that share layers are neighbours in it
-    int parts;            // how many ranks share layers; the stage holds everything stage size / parts times
-    int64_t writers;      // how many ranks of a stage write; 0 for one per 64 MiB
+    const struct mesh *mesh;  // the ranks of a stage have the same lists of tensors
+    int64_t writers;          // how many ranks of a stage write; 0 for one per 64 MiB
 };
 
 struct safetensors_writer;
@@ -103,7 +125,8 @@ struct checkpoint_save {
     struct checkpoint_file_list files;  // copied; borrowed
     // If the model's tensors are not in memory (data is NULL): writes the elements of tensor i. NULL otherwise.
     int (*produce)(void *context, size_t i, struct safetensors_writer *writer);
-    // Looks at the complete folder before it gets its name; NULL if nobody does. A save that fails here leaves nothing.
+    // Inspects the complete folder before it gets its name; NULL for no inspection. A save that fails here leaves
+    // nothing.
     int (*check)(void *context, const char *folder);
     void *context;  // of both
     // After a successful save, older checkpoints in SAVE are removed until keep_last are left, including the new one,
@@ -131,7 +154,7 @@ int checkpoint_save_rehearse(const struct checkpoint_save *save);
 //   3. The second one waits for that and ends the job.
 struct checkpoint_job;
 int checkpoint_save_start(struct checkpoint_job **job, const struct checkpoint_save *save);
-// Whether this rank's thread is done. If it is on all ranks, the next part need not wait.
+// Whether this rank's thread is done. If it is on all ranks, the next part does not wait.
 bool checkpoint_save_is_ready(struct checkpoint_job *job);
 // The next part. Sets *job to NULL if it was the last one, or if it failed.
 int checkpoint_save_advance(struct checkpoint_job **job);
@@ -152,6 +175,8 @@ struct checkpoint_find {
     int64_t step;         // -1: the one the marker names or, without a (readable) marker, the newest valid one
     bool skip_checksums;  // check sizes only
     bool allow_fallback;  // if the latest is damaged, take the newest valid one before it, with a warning on stderr
+    // Gets the descriptor that keeps the checkpoint's run from removing it until it is closed, or -1; NULL to not ask.
+    int *hold;
     // NULL for this process alone. Otherwise all ranks of the group call and get the same result: the first chooses,
     // and all share the work of verifying files.
     struct group *all;
@@ -161,6 +186,15 @@ struct checkpoint_find {
 // checkpoint, or only damaged ones, returns -1 with EXIT_CODE_NO_CHECKPOINT and a message that names the file and a
 // remedy.
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
+// The iteration of the newest checkpoint up to `most` whose replicas were verified and which `accepts` (NULL: any)
+// takes; -1 if there is none. Its files are not checked.
+struct checkpoint_wish {
+    const char *folder;
+    int64_t most;
+    bool (*accepts)(const void *context, const struct checkpoint_state *state);
+    const void *context;
+};
+int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish);
 // Decides between starting from random weights and calling checkpoint_find: whether SAVE contains anything that claims
 // to be a checkpoint (a marker or an iter_… folder), or is something that checkpoint_find must refuse (a file, or an
 // iter_… folder itself).

@@ -58,13 +58,13 @@ static int compare_lists(const struct torch_value *a, const struct torch_value *
 
 // ---- where pieces are stored ----
 
-struct place {
+struct named_place {
     const char *name;
     const struct torch_value *offsets, *info;
 };
 
 static int compare_places(const void *a, const void *b) {
-    const struct place *left = a, *right = b;
+    const struct named_place *left = a, *right = b;
     int names = strcmp(left->name, right->name);
     if (names != 0)
         return names;
@@ -78,13 +78,13 @@ static int compare_pieces(const void *a, const void *b) {
                          ((const struct distributed_piece *)b)->offsets);
 }
 
-struct places {
-    struct place *items;  // by name, then by offsets
-    size_t count, taken;  // taken: by pieces of tensors
+struct place_list {
+    struct named_place *items;  // by name, then by offsets
+    size_t count, taken;        // taken: by pieces of tensors
 };
 
-// Objects that are no tensors have no offsets; they are left out.
-static int list_places(const struct torch_value *storage, struct places *places) {
+// Objects that are not tensors have no offsets; they are left out.
+static int list_places(const struct torch_value *storage, struct place_list *places) {
     places->items = memory_alloc((storage->count / 2 + 1) * sizeof places->items[0]);
     for (size_t i = 0; i < storage->count; i += 2) {
         const struct torch_value *index = storage->items[i], *offsets = list_of(index, "offset");
@@ -94,8 +94,8 @@ static int list_places(const struct torch_value *storage, struct places *places)
         if (!offsets)
             continue;
         if (offsets->count > TENSOR_MAX_RANK || !are_sizes(offsets, (int)offsets->count))
-            return error_set("the offsets of a piece of \"%.200s\" are no sizes", name);
-        places->items[places->count++] = (struct place){name, offsets, storage->items[i + 1]};
+            return error_set("the offsets of a piece of \"%.200s\" are not sizes", name);
+        places->items[places->count++] = (struct named_place){name, offsets, storage->items[i + 1]};
     }
     if (places->count > 0)
         qsort(places->items, places->count, sizeof places->items[0], compare_places);
@@ -103,7 +103,7 @@ static int list_places(const struct torch_value *storage, struct places *places)
 }
 
 // The first place of a name, or where it would be.
-static size_t find_place(const struct places *places, const char *name) {
+static size_t find_place(const struct place_list *places, const char *name) {
     size_t low = 0, high = places->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -123,7 +123,7 @@ static int map_file(struct distributed *checkpoint, const char *name, const stru
             return 0;
         }
     if (strchr(name, '/') || strcmp(name, "..") == 0 || *name == '\0')
-        return error_set("it looks for a piece in \"%.200s\", which is no file of the folder", name);
+        return error_set("it places a piece in \"%.200s\", which is not a file of the folder", name);
     char *path = file_join(checkpoint->path, name);
     struct file_map opened = {0};
     int result = file_map_open(&opened, path);
@@ -135,7 +135,8 @@ static int map_file(struct distributed *checkpoint, const char *name, const stru
     return 0;
 }
 
-static int find_bytes(struct distributed *checkpoint, const struct place *place, struct distributed_piece *piece) {
+static int find_bytes(struct distributed *checkpoint, const struct named_place *place,
+                      struct distributed_piece *piece) {
     const char *name = text_of(member_of(place->info, "relative_path"));
     const struct torch_value *at = member_of(place->info, "offset"), *length = member_of(place->info, "length");
     const struct torch_value *transforms = member_of(place->info, "transform_descriptors");
@@ -148,7 +149,7 @@ static int find_bytes(struct distributed *checkpoint, const struct place *place,
     TRY(map_file(checkpoint, name, &map));
     if (at->integer < 0 || length->integer < 0 || (uint64_t)at->integer > map->size ||
         (uint64_t)length->integer > map->size - (uint64_t)at->integer)
-        return error_set("%s/%s has %zu bytes and ends before a piece of \"%.200s\"; the file was cut",
+        return error_set("%s/%s has %zu bytes and ends before a piece of \"%.200s\"; the file is truncated",
                          checkpoint->path, name, map->size, place->name);
     piece->data = (const unsigned char *)map->data + at->integer;
     piece->bytes = (size_t)length->integer;
@@ -168,7 +169,7 @@ static int read_shape(struct distributed_tensor *tensor, const struct torch_valu
         tensor->shape[i] = size->items[i]->integer;
         fits = fits && size_mul(bytes, (size_t)tensor->shape[i], &bytes);
     }
-    return fits ? 0 : error_set("\"%.200s\" is larger than any memory", tensor->name);
+    return fits ? 0 : error_set("\"%.200s\" has more bytes than 64 bits can count", tensor->name);
 }
 
 // A piece lies within the tensor.
@@ -176,7 +177,7 @@ static int check_piece(const struct distributed_tensor *tensor, const struct dis
     for (int i = 0; i < tensor->rank; i++) {
         int64_t offset = piece->offsets->items[i]->integer, size = piece->sizes->items[i]->integer;
         if (offset > tensor->shape[i] || size > tensor->shape[i] - offset)
-            return error_set("a piece of \"%.200s\" reaches outside of it", tensor->name);
+            return error_set("a piece of \"%.200s\" extends beyond it", tensor->name);
     }
     return 0;
 }
@@ -189,15 +190,15 @@ static int read_dtype(struct distributed_tensor *tensor, const char *path) {
     if (root->type == TORCH_TENSOR)
         tensor->dtype = root->tensor.dtype;
     torch_close(&file);
-    return tensor->dtype ? 0 : error_set("the first piece of \"%.200s\" is no tensor", tensor->name);
+    return tensor->dtype ? 0 : error_set("the first piece of \"%.200s\" is not a tensor", tensor->name);
 }
 
 static int read_pieces(struct distributed *checkpoint, struct distributed_tensor *tensor,
-                       const struct torch_value *chunks, struct places *places) {
+                       const struct torch_value *chunks, struct place_list *places) {
     if (chunks->count > MAX_PIECES)
         return error_set("\"%.200s\" has more than %d pieces", tensor->name, MAX_PIECES);
     if (chunks->count > places->count - places->taken)
-        return error_set("\"%.200s\" has %zu pieces, more than have a place", tensor->name, chunks->count);
+        return error_set("\"%.200s\" has %zu pieces, more than storage_data lists", tensor->name, chunks->count);
     places->taken += chunks->count;
     tensor->piece_count = chunks->count;
     tensor->pieces = memory_alloc((chunks->count + 1) * sizeof tensor->pieces[0]);
@@ -214,10 +215,10 @@ static int read_pieces(struct distributed *checkpoint, struct distributed_tensor
         qsort(tensor->pieces, tensor->piece_count, sizeof tensor->pieces[0], compare_pieces);
     size_t at = find_place(places, tensor->name);
     for (size_t i = 0; i < tensor->piece_count; i++) {
-        const struct place *place = at + i < places->count ? &places->items[at + i] : NULL;
+        const struct named_place *place = at + i < places->count ? &places->items[at + i] : NULL;
         if (!place || strcmp(place->name, tensor->name) != 0 || !are_sizes(place->offsets, tensor->rank) ||
             compare_lists(place->offsets, tensor->pieces[i].offsets) != 0)
-            return error_set("the place of a piece of \"%.200s\" is not known", tensor->name);
+            return error_set("storage_data does not list a piece of \"%.200s\"", tensor->name);
         TRY(find_bytes(checkpoint, place, &tensor->pieces[i]));
     }
     return tensor->piece_count > 0 ? read_dtype(tensor, checkpoint->path)
@@ -238,8 +239,7 @@ static int check_bytes(const struct distributed *checkpoint) {
         if (bytes == 0)
             return error_set("\"%.200s\" has no elements", tensor->name);
         if (bytes > left)
-            return error_set("\"%.200s\" should have %zu bytes, for which the files are too small", tensor->name,
-                             bytes);
+            return error_set("\"%.200s\" should have %zu bytes, more than the files have", tensor->name, bytes);
         left -= bytes;
     }
     return 0;
@@ -250,8 +250,8 @@ static int read_tensors(struct distributed *checkpoint, bool (*is_wanted)(const 
     const struct torch_value *state = torch_get(root, "state_dict_metadata"),
                              *storage = torch_get(root, "storage_data");
     if (!state || state->type != TORCH_DICT || !storage || storage->type != TORCH_DICT)
-        return error_set("it has no state_dict_metadata and storage_data, so it is not one of torch's");
-    struct places places = {0};
+        return error_set("it has no state_dict_metadata and storage_data: torch did not write it");
+    struct place_list places = {0};
     int result = list_places(storage, &places);
     checkpoint->tensors = memory_alloc((state->count / 2 + 1) * sizeof checkpoint->tensors[0]);
     for (size_t i = 0; i < state->count && result == 0; i += 2) {
@@ -294,7 +294,7 @@ int distributed_find_object(struct distributed *checkpoint, const char *name, co
     struct distributed_piece piece = {0};
     for (size_t i = 0; i < storage->count && !piece.data; i += 2) {
         const char *found = text_of(member_of(storage->items[i], "fqn"));
-        const struct place place = {.name = name, .info = storage->items[i + 1]};
+        const struct named_place place = {.name = name, .info = storage->items[i + 1]};
         if (found && strcmp(found, name) == 0 && find_bytes(checkpoint, &place, &piece) < 0)
             return error_context("cannot read %s/.metadata", checkpoint->path);
     }

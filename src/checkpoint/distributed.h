@@ -41,7 +41,7 @@ struct distributed {
 bool distributed_is_folder(const char *path);
 // Only tensors that `is_wanted` are listed: what belongs to an optimizer is not even looked at.
 int distributed_open(struct distributed *checkpoint, const char *path, bool (*is_wanted)(const char *name));
-// The bytes of an object that is no tensor, a file of torch.save, under its full name; NULL if there is none. They stay
+// The bytes of an object that is not a tensor, a file of torch.save, under its full name; NULL if there is none. Valid
 // until distributed_close.
 int distributed_find_object(struct distributed *checkpoint, const char *name, const unsigned char **data,
                             size_t *bytes);

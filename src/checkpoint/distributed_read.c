@@ -102,8 +102,8 @@ static int read_piece(const struct reading *reading, struct distributed_piece *p
         is_right = root->tensor.shape[i] == number(piece->sizes, i);
     int result = 0;
     if (!is_right)
-        result = error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata says", reading->checkpoint->path,
-                           tensor->name);
+        result = error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata describes",
+                           reading->checkpoint->path, tensor->name);
     else if (torch_tensor_count(&root->tensor) > 0)
         result = copy_elements(reading, piece, &file, &root->tensor);
     torch_close(&file);

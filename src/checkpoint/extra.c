@@ -11,7 +11,7 @@
 
 void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *role, const char *path) {
     list->items = memory_realloc(list->items, (list->count + 1) * sizeof list->items[0]);
-    list->items[list->count++] = (struct checkpoint_file){memory_string(role), memory_string(path)};
+    list->items[list->count++] = (struct checkpoint_file){memory_string(role), memory_string(path), NULL};
 }
 
 void checkpoint_file_list_free(struct checkpoint_file_list *list) {
@@ -47,19 +47,38 @@ int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *pat
     return 0;
 }
 
+void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *role) {
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct checkpoint_file *file = &list->items[i];
+        if (strcmp(file->role, role) != 0) {
+            list->items[kept++] = *file;
+            continue;
+        }
+        free(file->role);
+        free(file->path);
+    }
+    list->count = kept;
+}
+
+static int write_bytes(const char *to, const void *data, size_t size, char sha256[65]) {
+    TRY(file_write_all(to, data, size));
+    if (sha256) {
+        struct sha256 hash;
+        unsigned char digest[32];
+        sha256_init(&hash);
+        sha256_update(&hash, data, size);
+        sha256_final(&hash, digest);
+        sha256_hex(digest, sha256);
+    }
+    return 0;
+}
+
 int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65]) {
     struct file_map map;
     TRY(file_map_open(&map, from));
     *bytes = map.size;
-    int result = file_write_all(to, map.data, map.size);
-    if (result == 0 && sha256) {
-        struct sha256 hash;
-        unsigned char digest[32];
-        sha256_init(&hash);
-        sha256_update(&hash, map.data, map.size);
-        sha256_final(&hash, digest);
-        sha256_hex(digest, sha256);
-    }
+    int result = write_bytes(to, map.data, map.size, sha256);
     file_map_close(&map);
     return result;
 }
@@ -67,8 +86,10 @@ int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65
 int extra_check(const struct checkpoint_file_list *files) {
     struct file_map map;
     for (size_t i = 0; i < files->count; i++) {
+        if (files->items[i].held)
+            continue;
         if (file_map_open(&map, files->items[i].path) < 0)
-            return error_context("a checkpoint could not be saved");
+            return error_context("cannot save a checkpoint");
         file_map_close(&map);
     }
     return 0;
@@ -86,7 +107,10 @@ int extra_write(const struct checkpoint_file_list *files, const char *folder, st
         struct manifest_file file = {.holds = memory_string("file")};
         file.name = memory_printf("%s_%s", files->items[i].role, extra_name(&files->items[i]));
         char *to = file_join(folder, file.name);
-        result = extra_copy(files->items[i].path, to, &file.bytes, file.sha256);
+        const struct buffer *held = files->items[i].held;
+        file.bytes = held ? held->length : 0;
+        result = held ? write_bytes(to, buffer_string(held), held->length, file.sha256)
+                      : extra_copy(files->items[i].path, to, &file.bytes, file.sha256);
         free(to);
         manifest_add(manifest, file);
     }

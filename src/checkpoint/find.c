@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 // The last part of a path, without trailing slashes.
 static char *last_name(const char *path) {
@@ -55,7 +57,8 @@ static int read_manifest(struct manifest *manifest, const char *path) {
     // A copy may have any name, but one that names an iteration must name the right one.
     if (iteration < 0 || iteration == manifest->iteration)
         return 0;
-    error_set("%s holds iteration %" PRId64 " by its manifest; the folder was renamed", path, manifest->iteration);
+    error_set("%s holds iteration %" PRId64 " according to its manifest; the folder was renamed", path,
+              manifest->iteration);
     manifest_free(manifest);
     return -1;
 }
@@ -73,11 +76,11 @@ int checkpoint_verify(const char *path, bool skip_checksums) {
 
 // What the first rank asks the others to verify with it: the iteration, -1 when there is nothing more, and a digest of
 // the manifest it has seen, since a folder of this name may be a different one on another machine.
-struct request {
+struct verify_request {
     int64_t iteration, digest;
 };
 
-static int prove_share(const struct checkpoint_find *find, struct request *request) {
+static int prove_share(const struct checkpoint_find *find, struct verify_request *request) {
     int self = group_rank(find->all);
     char *path = checkpoint_path(find->folder, request->iteration);
     struct manifest manifest = {0};
@@ -87,9 +90,8 @@ static int prove_share(const struct checkpoint_find *find, struct request *reque
     comm_broadcast_i64(find->all, &request->digest, 1, 0, "manifest of the checkpoint");
     // If the first rank has none to compare with, its own message is what counts.
     if (result == 0 && request->digest >= 0 && request->digest != manifest_digest(&manifest))
-        result = error_set("%s holds another checkpoint here than on rank 0; --load must be a folder that all machines "
-                           "share",
-                           path);
+        result = error_set(
+            "%s holds a different checkpoint here than on rank 0; --load must be a folder that all nodes share", path);
     if (result == 0)
         result =
             manifest_verify(&manifest, path,
@@ -103,8 +105,8 @@ static int prove_share(const struct checkpoint_find *find, struct request *reque
 // What the others do until the first rank has decided.
 static void assist(const struct checkpoint_find *find) {
     for (;;) {
-        struct request request = {0};
-        comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
+        struct verify_request request = {0};
+        comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to verify");
         if (request.iteration < 0)
             break;
         (void)prove_share(find, &request);
@@ -114,14 +116,14 @@ static void assist(const struct checkpoint_find *find) {
 
 static void dismiss(const struct checkpoint_find *find) {
     int64_t none = -1;
-    comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to prove");
+    comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to verify");
 }
 
 // Whether the checkpoint of an iteration is complete.
 static int prove(const struct checkpoint_find *find, int64_t iteration) {
     if (find->all) {
-        struct request request = {.iteration = iteration};
-        comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
+        struct verify_request request = {.iteration = iteration};
+        comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to verify");
         return prove_share(find, &request);
     }
     char *path = checkpoint_path(find->folder, iteration);
@@ -131,6 +133,8 @@ static int prove(const struct checkpoint_find *find, int64_t iteration) {
 }
 
 // ---- choosing ----
+
+enum { MOST_TRIES = 100 };
 
 static char *describe_list(const struct folder_list *list) {
     struct buffer text = {0};
@@ -160,6 +164,21 @@ static int refuse(const struct checkpoint_find *find, int64_t iteration, const s
     return -1;
 }
 
+// Verifies an iteration and, if asked to, holds it first.
+static int hold_and_prove(const struct checkpoint_find *find, int64_t iteration) {
+    char *path = checkpoint_path(find->folder, iteration);
+    if (find->hold)
+        *find->hold = folder_hold(path);
+    free(path);
+    if (prove(find, iteration) == 0)
+        return 0;
+    if (find->hold && *find->hold >= 0)
+        close(*find->hold);
+    if (find->hold)
+        *find->hold = -1;
+    return -1;
+}
+
 // Tries the iterations up to and including `newest`, in descending order. 0 and *iteration, or -1 with the message of
 // the last one.
 static int search(const struct checkpoint_find *find, const struct folder_list *list, int64_t newest,
@@ -167,7 +186,7 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
     for (size_t i = list->count; i-- > 0;) {
         if (list->iterations[i] > newest)
             continue;
-        if (prove(find, list->iterations[i]) == 0) {
+        if (hold_and_prove(find, list->iterations[i]) == 0) {
             *iteration = list->iterations[i];
             return 0;
         }
@@ -176,39 +195,64 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
         log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
     }
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                          "there is no valid checkpoint in %s; restore one from a copy, or start anew without --load",
+                          "there is no valid checkpoint in %s; restore one from a copy, or start over without --load",
                           find->folder);
 }
 
-// The iteration was asked for, or the marker names it: that one and no other, unless falling back is allowed.
-static int take(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted,
-                int64_t *iteration) {
-    if (prove(find, wanted) == 0) {
-        *iteration = wanted;
-        return 0;
-    }
+// When something in a folder was last named, renamed or removed, in nanoseconds.
+static int64_t last_change(const char *folder) {
+    struct stat status;
+    return stat(folder, &status) == 0 ? status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec : -1;
+}
+
+// Whether the run of this folder has saved another checkpoint since, and may have removed the one that was looked at.
+static bool has_moved_on(const struct checkpoint_find *find, int64_t marker, int64_t change) {
+    struct error_note *note = error_take();
+    int64_t now = marker;
+    bool has_moved =
+        (folder_marker_read(find->folder, &now) > 0 && now != marker) || last_change(find->folder) != change;
+    error_clear();
+    if (note)
+        (void)error_give(note);
+    return has_moved;
+}
+
+// The iteration was asked for, or the marker names it, and it cannot be used: no other, unless falling back is allowed.
+static int do_without(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted,
+                      int64_t *iteration) {
     if (was_stopped())
         return -1;
     if (find->step >= 0 || !find->allow_fallback)
         return refuse(find, wanted, list);
     log_warn("the latest checkpoint, iteration %" PRId64 ", is damaged: %s", wanted, error_message());
     TRY(search(find, list, wanted - 1, iteration));
-    log_warn("FALLING BACK to the checkpoint of iteration %" PRId64 ": what was trained after it is lost", *iteration);
+    log_warn("FALLING BACK to the checkpoint of iteration %" PRId64 ": later iterations are lost", *iteration);
     return 0;
 }
 
 static int choose(const struct checkpoint_find *find, const struct folder_list *list, int64_t *iteration) {
-    if (find->step >= 0)
-        return take(find, list, find->step, iteration);
-    int64_t wanted = 0;
-    int marker = folder_marker_read(find->folder, &wanted);
+    int64_t wanted = find->step;
+    int marker = 1;
+    // A run that goes on removes checkpoints after it has named a newer one: that one is taken then.
+    for (int i = 0; i < MOST_TRIES; i++) {
+        int64_t change = last_change(find->folder);
+        if (find->step < 0)
+            marker = folder_marker_read(find->folder, &wanted);
+        if (marker <= 0)
+            break;
+        *iteration = wanted;
+        if (hold_and_prove(find, wanted) == 0)
+            return 0;
+        if (was_stopped() || find->step >= 0 || !has_moved_on(find, wanted, change))
+            break;
+    }
     if (marker > 0)
-        return take(find, list, wanted, iteration);
+        return do_without(find, list, wanted, iteration);
     if (marker < 0)
         log_warn("%s; looking for the newest valid checkpoint instead", error_message());
     TRY(search(find, list, INT64_MAX, iteration));
     if (marker < 0)
-        log_warn("taking the checkpoint of iteration %" PRId64, *iteration);
+        log_warn("using the checkpoint of iteration %" PRId64, *iteration);
     return 0;
 }
 
@@ -216,9 +260,8 @@ static int choose(const struct checkpoint_find *find, const struct folder_list *
 static int check_folder(const struct checkpoint_find *find) {
     const char *folder = find->folder, *flag = find->flag ? find->flag : "--load";
     if (!file_is_folder(folder) && file_exists(folder))
-        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                              "%s is a file; give the folder that training saved its checkpoints in with %s", folder,
-                              flag);
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s is a file; give the folder of the checkpoints with %s",
+                              folder, flag);
     if (!file_is_folder(folder))
         return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check %s",
                               folder, flag);
@@ -226,10 +269,10 @@ static int check_folder(const struct checkpoint_find *find) {
     if (iteration < 0)
         return 0;
     char *absolute = realpath(folder, NULL), *parent = file_parent(absolute ? absolute : folder);
-    error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                   "%s is the folder of one iteration; give the folder above it and the iteration: %s %s "
-                   "--ckpt-step %" PRId64,
-                   folder, flag, parent, iteration);
+    error_set_code(
+        EXIT_CODE_NO_CHECKPOINT,
+        "%s is the folder of one iteration; give its parent folder and the iteration: %s %s --ckpt-step %" PRId64,
+        folder, flag, parent, iteration);
     free(absolute);
     free(parent);
     return -1;
@@ -248,8 +291,10 @@ static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
     *path = NULL;
     int result = 0;
+    if (find->hold)
+        *find->hold = -1;
     if (find->all)
-        comm_patience_begin(find->all, "looking for a checkpoint and proving it");
+        comm_patience_begin(find->all, "looking for a checkpoint and verifying it");
     if (!find->all || group_rank(find->all) == 0)
         result = find_here(find, iteration);
     else

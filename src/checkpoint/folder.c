@@ -3,6 +3,7 @@
 // being undone carry ".tmp." in their names.
 #include "checkpoint/folder.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -17,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char prefix[] = "iter_";
@@ -108,22 +111,29 @@ bool folder_marker_exists(const char *folder) {
     return exists;
 }
 
+const char *folder_marker_name(void) {
+    return marker_name;
+}
+
+int folder_marker_parse(const struct buffer *text, const char *name, int64_t *iteration) {
+    const char *end = "", *begin = buffer_string(text);
+    int64_t value = parse_digits(begin, &end);
+    // People write this file with echo, so a line end after the number is fine.
+    size_t blanks = strspn(end, " \r\n");
+    if (value < 0 || (size_t)(end - begin) + blanks != text->length)
+        return error_set("%s does not hold an iteration number", name);
+    *iteration = value;
+    return 0;
+}
+
 int folder_marker_read(const char *folder, int64_t *iteration) {
     if (!folder_marker_exists(folder))
         return 0;
     char *path = file_join(folder, marker_name);
     struct buffer text = {0};
-    int result = file_read_all(path, 64, &text);
-    if (result == 0) {
-        const char *end = "";
-        int64_t value = parse_digits(buffer_string(&text), &end);
-        // People write this file with echo, so a line end after the number is fine.
-        size_t blanks = strspn(end, " \r\n");
-        if (value < 0 || (size_t)(end - text.data) + blanks != text.length)
-            result = error_set("%s does not hold an iteration number", path);
-        else
-            *iteration = value;
-    }
+    int result = file_read_own(path, 64, &text);
+    if (result == 0)
+        result = folder_marker_parse(&text, path, iteration);
     buffer_free(&text);
     free(path);
     return result < 0 ? -1 : 1;
@@ -133,7 +143,7 @@ int folder_marker_write(const char *folder, int64_t iteration) {
     char text[32];
     int length = snprintf(text, sizeof text, "%" PRId64, iteration);
     char *path = file_join(folder, marker_name);
-    int result = file_write_all(path, text, (size_t)length);
+    int result = file_write_here(path, text, (size_t)length);
     free(path);
     return result;
 }
@@ -175,7 +185,7 @@ void folder_restore(const char *folder) {
         char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, leftover.iteration);
         // Several ranks may try at once; one succeeds. A folder that cannot be written to is only read from.
         if (!file_exists(to) && rename(from, to) == 0)
-            log_warn("put %s back, which an interrupted save had moved aside", to);
+            log_warn("restored %s, which an interrupted save had moved aside", to);
         free(from);
         free(to);
     }
@@ -185,12 +195,11 @@ void folder_restore(const char *folder) {
 static int remove_leftover(const char *path, bool is_iteration) {
     char *stranger = NULL;
     if (is_iteration && file_is_folder(path) && !owner_may_remove(path, &stranger)) {
-        log_warn("%s, which an interrupted save left, is kept: it holds %s, which this program did not write", path,
-                 stranger);
+        log_warn("keeping %s of an interrupted save: it holds %s, which this program did not write", path, stranger);
         free(stranger);
         return 0;
     }
-    log_info("removing %s, which an interrupted save left", path);
+    log_info("removing %s of an interrupted save", path);
     return file_remove_tree(path);
 }
 
@@ -228,7 +237,7 @@ static int replace_in_two(const char *from, const char *to) {
     if (result == 0) {
         result = file_rename(from, to);
         if (result < 0 && rename(aside, to) == 0)
-            error_context("the earlier folder was put back");
+            error_context("the earlier folder was restored");
     }
     if (result == 0 && file_remove_tree(aside) < 0)
         log_warn("%s", error_message());
@@ -246,14 +255,13 @@ static int keep_aside(const char *to, const char *stranger) {
         bool is_free = !file_exists(name);
         int result = is_free ? file_rename(to, name) : 0;
         if (is_free && result == 0)
-            log_warn("%s was there already and holds %s, which this program did not write: it is called %s now", to,
+            log_warn("%s already existed and holds %s, which this program did not write; it was renamed to %s", to,
                      stranger, name);
         free(name);
         if (is_free)
             return result;
     }
-    return error_set("%s holds %s, which this program did not write, so it is not replaced; move it away", to,
-                     stranger);
+    return error_set("%s holds %s, which this program did not write; move it away to have it replaced", to, stranger);
 }
 
 int folder_replace(const char *from, const char *to) {
@@ -269,7 +277,7 @@ int folder_replace(const char *from, const char *to) {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) < 0) {
         if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP)
             return replace_in_two(from, to);
-        return error_set("cannot put %s in the place of %s: %s", from, to, strerror(errno));
+        return error_set("cannot replace %s by %s: %s", from, to, strerror(errno));
     }
     char *parent = file_parent(to);
     int result = file_sync_folder(parent);
@@ -280,6 +288,40 @@ int folder_replace(const char *from, const char *to) {
     return result;
 }
 
+static int open_manifest(const char *path, int flags) {
+    char *manifest = file_join(path, "manifest.json");
+    int descriptor = open(manifest, flags | O_CLOEXEC | O_NONBLOCK);
+    free(manifest);
+    return descriptor;
+}
+
+// Whether the manifest of this checkpoint is still the open file: not if the checkpoint has been renamed.
+static bool has_manifest(const char *path, int descriptor) {
+    struct stat opened, named;
+    char *manifest = file_join(path, "manifest.json");
+    bool is_same = fstat(descriptor, &opened) == 0 && stat(manifest, &named) == 0 && opened.st_ino == named.st_ino &&
+                   opened.st_dev == named.st_dev;
+    free(manifest);
+    return is_same;
+}
+
+int folder_hold(const char *path) {
+    int descriptor = open_manifest(path, O_RDONLY);
+    if (descriptor < 0)
+        return -1;
+    // A removal holds the lock until it has renamed the folder, which takes a moment.
+    bool is_leaving = true;
+    for (int i = 0; is_leaving && i < 1000; i++) {
+        is_leaving = flock(descriptor, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+        if (is_leaving)
+            clock_sleep(0.01);
+    }
+    if (!is_leaving && has_manifest(path, descriptor))
+        return descriptor;
+    close(descriptor);
+    return -1;
+}
+
 int folder_discard(const char *path) {
     char *stranger = NULL;
     if (!owner_may_remove(path, &stranger)) {
@@ -287,8 +329,17 @@ int folder_discard(const char *path) {
         free(stranger);
         return -1;
     }
+    // Locked until it has lost its name, so that nobody begins to read it meanwhile.
+    int lock = open_manifest(path, O_RDWR);
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        close(lock);
+        log_info("keeping %s for now: another process is reading it", path);
+        return 1;
+    }
     char *aside = file_temporary_name(path);
     int result = file_rename(path, aside);
+    if (lock >= 0)
+        close(lock);
     if (result == 0)
         result = file_remove_tree(aside);
     free(aside);

@@ -1,7 +1,8 @@
-// The names inside SAVE: iteration folders, the marker, and what killed saves leave behind. Internal to this folder.
+// The names inside SAVE: iteration folders, the marker, and what killed saves leave. Internal to this folder.
 #ifndef CHECKPOINT_FOLDER_H
 #define CHECKPOINT_FOLDER_H
 
+#include "base/buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,9 +22,12 @@ void folder_list_free(struct folder_list *list);
 // invalid.
 int folder_marker_read(const char *folder, int64_t *iteration);
 int folder_marker_write(const char *folder, int64_t iteration);
+const char *folder_marker_name(void);
+// The iteration in the text of a marker, which errors call `name`.
+int folder_marker_parse(const struct buffer *text, const char *name, int64_t *iteration);
 bool folder_marker_exists(const char *folder);
 
-// If two renames had to stand in for an exchange and the process was killed between them, restores the folder's name.
+// If two renames had to replace an exchange and the process was killed between them, restores the folder's name.
 void folder_restore(const char *folder);
 // Removes iter_….tmp.HOST.PID.RANDOM folders and temporary markers left by killed saves on this host, and those of
 // other hosts that are a day old.
@@ -33,7 +37,11 @@ int folder_remove_leftovers(const char *folder);
 // exists at every moment.
 int folder_replace(const char *from, const char *to);
 // Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint. It is
-// an error if it holds files that this program did not write.
+// an error if it holds files that this program did not write. Returns 1 if another process reads it: it stays.
 int folder_discard(const char *path);
+// For those who read a checkpoint while its run goes on: keeps folder_discard from removing it until the descriptor
+// that this returns is closed. -1, without an error, if it is not there or is being removed. On a file system without
+// locks it only says that the checkpoint is there.
+int folder_hold(const char *path);
 
 #endif

@@ -38,7 +38,7 @@ static void place_slice(unsigned char *whole, const unsigned char *slice, const 
     }
 }
 
-// ---- from those who hold to the one who writes ----
+// ---- from the holders to the writer ----
 //
 // The writer's replica is the ranks that share layers with it. Those of them that hold slices of the tensor are its
 // heads: first every other replica sends its pieces to the head that has the same slice, then the heads send whole
@@ -46,16 +46,26 @@ static void place_slice(unsigned char *whole, const unsigned char *slice, const 
 // Who is waited for may be writing what it was given before, which a slow file system can take any time for: so there
 // is no deadline here (comm_patience_begin).
 
-struct place {
+struct gather_place {
     int part, replica;
 };
 
-static struct place place_of(const struct gather *gather, int rank) {
-    return (struct place){rank % gather->ranks->parts, rank / gather->ranks->parts};
+static struct gather_place place_of(const struct gather *gather, int rank) {
+    const struct mesh *mesh = gather->ranks->mesh;
+    int place[AXIS_COUNT];
+    memcpy(place, mesh->place, sizeof place);
+    mesh_move(mesh, place, MESH_STAGE, rank);
+    return (struct gather_place){mesh_index(mesh, place, gather->tensor->group->slices),
+                                 mesh_index(mesh, place, gather->tensor->group->replicas)};
 }
 
 static int rank_at(const struct gather *gather, int part, int replica) {
-    return replica * gather->ranks->parts + part;
+    const struct mesh *mesh = gather->ranks->mesh;
+    int place[AXIS_COUNT];
+    memcpy(place, mesh->place, sizeof place);
+    mesh_move(mesh, place, gather->tensor->group->slices, part);
+    mesh_move(mesh, place, gather->tensor->group->replicas, replica);
+    return mesh_index(mesh, place, MESH_STAGE);
 }
 
 // Whether the ranks with this part have a slice that is wanted: of a tensor that all have whole, one is enough.
@@ -88,7 +98,7 @@ static void receive(const struct gather *gather, int from, int64_t count, unsign
     for (int64_t first = 0, n; first < count; first += n) {
         n = message_elements(gather, count - first);
         struct tensor part = tensor_rows(staging, 0, n);
-        struct comm_request request = comm_receive_start(gather->ranks->stage, part, from, "checkpoint");
+        struct comm_request request = comm_receive_start(gather->ranks->mesh->stage, part, from, "checkpoint");
         comm_wait(&request);
         device_copy_out(gather->device, to + (size_t)first * dtype_bytes(part.dtype), part);
     }
@@ -98,7 +108,8 @@ static void receive(const struct gather *gather, int from, int64_t count, unsign
 static void send(const struct gather *gather, int to, struct tensor x) {
     for (int64_t first = 0, n; first < tensor_count(x); first += n) {
         n = message_elements(gather, tensor_count(x) - first);
-        struct comm_request request = comm_send_start(gather->ranks->stage, tensor_rows(x, first, n), to, "checkpoint");
+        struct comm_request request =
+            comm_send_start(gather->ranks->mesh->stage, tensor_rows(x, first, n), to, "checkpoint");
         comm_wait(&request);
     }
 }
@@ -122,7 +133,7 @@ static void collect_pieces(const struct gather *gather, unsigned char *slice) {
     size_t element = dtype_bytes(tensor->tensor.dtype);
     struct pieces pieces = *tensor->pieces;
     int64_t end = tensor->offset + shard_local_count(tensor->shard);
-    int part = place_of(gather, group_rank(gather->ranks->stage)).part;
+    int part = place_of(gather, group_rank(gather->ranks->mesh->stage)).part;
     unsigned char *message = memory_alloc((size_t)(end - tensor->offset) * element);
     for (pieces.part = 0; pieces.part < pieces.parts; pieces.part++) {
         struct piece run;
@@ -161,7 +172,7 @@ void gather_receive(const struct gather *gather, unsigned char *whole) {
         return;
     }
     size_t element = dtype_bytes(tensor->tensor.dtype);
-    struct place place = place_of(gather, gather->writer);
+    struct gather_place place = place_of(gather, gather->writer);
     struct shard shard = *tensor->shard;
     if (shard_local_count(&shard) > 0) {
         unsigned char *slice = own_slice(gather);
@@ -195,7 +206,8 @@ void gather_send(const struct gather *gather) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     if (!gather->ranks || !gather_is_split(tensor))
         return;
-    struct place own = place_of(gather, group_rank(gather->ranks->stage)), writer = place_of(gather, gather->writer);
+    struct gather_place own = place_of(gather, group_rank(gather->ranks->mesh->stage)),
+                        writer = place_of(gather, gather->writer);
     if (!is_wanted(gather, own.part) || shard_local_count(tensor->shard) == 0)
         return;
     if (own.replica == writer.replica)

@@ -8,9 +8,9 @@
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/model_bytes.h"
-#include "checkpoint/model_list.h"
 #include "checkpoint/names.h"
 #include "checkpoint/source_kind.h"
+#include "model/census.h"
 #include "ops/ops.h"
 #include <math.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static void describe(struct model_source *written, const struct gguf_check *chec
         free(config->activation);
         config->activation = memory_string("gelu_tanh");
     }
-    model_list_parameters(config, &written->params);
+    census_declare(config, &written->params);
     written->count = (size_t)written->params.count;
     written->tensors = memory_alloc((written->count + 1) * sizeof written->tensors[0]);
     for (size_t i = 0; i < written->count; i++) {
@@ -254,7 +254,9 @@ int gguf_check(const struct gguf_check *check) {
         return error_context("what was written cannot be read back");
     struct model_source written;
     describe(&written, check, &opened);
-    int result = compare_elements(check, &written);
+    int result = gguf_check_keys(check, &opened.file);
+    if (result == 0)
+        result = compare_elements(check, &written);
     if (result == 0)
         result = compare_others(check, &written);
     if (result == 0)

@@ -3,6 +3,7 @@
 #define CHECKPOINT_GGUF_CHECK_H
 
 #include "checkpoint/gguf_names.h"
+#include "checkpoint/gguf_vocabulary.h"
 #include "checkpoint/model_source.h"
 
 struct gguf_check {
@@ -10,9 +11,13 @@ struct gguf_check {
     const struct gguf_architecture *architecture;
     const char *path;
     int64_t rows;  // of the vocabulary
+    const struct gguf_vocabulary *vocabulary;
 };
-// Reads the file with our own reader, puts our parameters together from its tensors, compares their elements with the
-// source's, and runs both models if the caller gave a way to. An encoder's file lacks its heads and is not run.
+// Reads the file with our own reader, compares its keys and tokens with the model and the vocabulary, puts our
+// parameters together from its tensors, compares their elements with the source's, and runs both models if the caller
+// gave a way to. An encoder's file lacks its heads and is not run.
 int gguf_check(const struct gguf_check *check);
+// The first part: keys and tokens.
+int gguf_check_keys(const struct gguf_check *check, const struct gguf *file);
 
 #endif

@@ -33,7 +33,8 @@ static int check_activation(const struct gguf_architecture *architecture, const 
         error_set("llama.cpp's %s has no activation %s; export with --to huggingface instead", architecture->name,
                   wanted);
     else if (is(wanted, "gelu"))
-        log_info("note: llama.cpp computes the exact GELU by its tanh form, which differs in the fourth digit");
+        log_info(
+            "note: llama.cpp computes the exact GELU with the tanh approximation, which differs in the fourth digit");
     free(wanted);
     return result;
 }
@@ -49,10 +50,10 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
     if (!architecture->has_rope)
         return 0;
     if (config_rotary_channels(config) != config->kv_channels && !architecture->has_partial_rope)
-        return refuse(architecture, "heads of which a part is rotated (--rotary-percent)");
+        return refuse(architecture, "partial rotary embeddings (--rotary-percent)");
     if (needs_factors(config) && !architecture->has_rope_factors)
         return refuse(architecture, is_scaled(config, "llama3") ? "--rope-scaling-type llama3"
-                                                                : "YaRN with other values than its usual ones");
+                                                                : "YaRN with values other than the defaults");
     return 0;
 }
 
@@ -60,18 +61,18 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     TRY(check_activation(architecture, config));
     TRY(check_rope(architecture, config));
     if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
-        return refuse(architecture, "heads that are not --hidden-size together (--kv-channels)");
+        return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
     if (config_query_groups(config) != config->num_attention_heads && !architecture->has_groups)
         return refuse(architecture, "--num-query-groups");
     if (config->disable_bias_linear && config->add_attention_bias && !architecture->has_output_bias)
-        return refuse(architecture, "bias behind the attention (--add-attention-bias)");
+        return refuse(architecture, "bias in the attention output (--add-attention-bias)");
     bool is_relative = is(config->position_embedding_type, "relative");
     if (is_relative && config->relative_attention_max_distance != RELATIVE_DISTANCE)
         return refuse(architecture, "--relative-attention-max-distance other than 128");
     if (config_form(config) == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config))
         return refuse(architecture, "decoder that is deeper than its encoder");
     if (config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS)
-        return refuse(architecture, "room for more than 512 layers");
+        return refuse(architecture, "more than 512 layers");
     return 0;
 }
 
@@ -80,8 +81,8 @@ static int64_t context_length(const struct config *config) {
     int64_t length = config->max_position_embeddings, window = config->sliding_window;
     if (window == 0 || window >= length)
         return length;
-    log_warn("llama.cpp has no sliding window for this model: the file offers a context of %" PRId64
-             " tokens, which fits the window, and not of %" PRId64,
+    log_warn("llama.cpp has no sliding window for this model: the file's context length is the window, %" PRId64
+             " tokens, instead of %" PRId64,
              window, length);
     return window;
 }
@@ -175,7 +176,7 @@ int64_t gguf_rope_factors(const struct config *config, float *factors) {
         return 0;
     struct param_list params = {0};
     struct model model;
-    model_build(&model, &params, &(struct model_options){.config = config, .piece = {.decoder_count = 1}});
+    model_build(&model, &params, &(struct model_options){.config = config, .chunk = {.decoder_count = 1}});
     const struct rope *rope = &model.choices.rope;
     int64_t pairs = rope->pairs;
     for (int64_t j = 0; j < pairs; j++) {

@@ -11,7 +11,7 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
 // The keys of the architecture. The vocabulary has `rows` rows.
 void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
                        struct gguf_pairs *pairs);
-// By how much the frequency of each rotated pair is divided, if the architecture is told so in a tensor
+// The divisor of the frequency of each rotated pair, if the architecture is told so in a tensor
 // (rope_freqs.weight); 0 if it is not. `factors` has room for ROPE_MOST_PAIRS.
 int64_t gguf_rope_factors(const struct config *config, float *factors);
 // What the final norm's gain is multiplied by, because the architecture knows no other factor of logits.

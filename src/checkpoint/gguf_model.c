@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 // One tensor of theirs: rows [first, first + shape[0]) of one of ours.
-struct output {
+struct gguf_output {
     char *name;
     size_t from;
     int64_t first;
@@ -30,11 +30,11 @@ struct output {
     float scale;          // what elements are multiplied by
 };
 
-struct job {
+struct gguf_job {
     const struct model_write *asked;
     const struct model_write *write;  // the same in fp32, with whole gains
     const struct gguf_architecture *architecture;
-    struct output *outputs;
+    struct gguf_output *outputs;
     struct gguf_tensor *tensors;  // one for each output
     size_t count;
     int64_t rows;  // of the vocabulary
@@ -58,7 +58,7 @@ static bool is_always_f32(const struct gguf_tensor *tensor) {
            ends_with(tensor->name, "attn_rel_b.weight");
 }
 
-static enum gguf_format format_of(struct job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
+static enum gguf_format format_of(struct gguf_job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
     const struct model_write *asked = job->asked;
     bool is_q8 = asked->is_q8;
     if (is_always_f32(tensor))
@@ -71,21 +71,21 @@ static enum gguf_format format_of(struct job *job, const struct gguf_tensor *ten
     return dtype == DTYPE_BF16 ? GGUF_FORMAT_BF16 : dtype == DTYPE_F16 ? GGUF_FORMAT_F16 : GGUF_FORMAT_F32;
 }
 
-static struct gguf_tensor *add_output(struct job *job, char *name, size_t from) {
-    struct output *output = &job->outputs[job->count];
+static struct gguf_tensor *add_output(struct gguf_job *job, char *name, size_t from) {
+    struct gguf_output *output = &job->outputs[job->count];
     struct gguf_tensor *tensor = &job->tensors[job->count++];
-    *output = (struct output){.name = name, .from = from, .scale = 1};
+    *output = (struct gguf_output){.name = name, .from = from, .scale = 1};
     *tensor = (struct gguf_tensor){.name = name, .name_length = strlen(name)};
     return tensor;
 }
 
-static void add_piece(struct job *job, size_t i, const struct gguf_match *match, int k) {
+static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *match, int k) {
     const struct model_source *source = job->write->source;
     const struct config *config = &source->config;
     const struct param *param = source->params.items[i];
     const struct source_tensor *ours = &source->tensors[i];
     struct gguf_tensor *tensor = add_output(job, name_fill(match->row->theirs[k], match->layer), i);
-    struct output *output = &job->outputs[job->count - 1];
+    struct gguf_output *output = &job->outputs[job->count - 1];
     for (int before = 0; before < k; before++)
         output->first += param->shard.segments[before];
     tensor->rank = ours->rank;
@@ -104,7 +104,7 @@ static void add_piece(struct job *job, size_t i, const struct gguf_match *match,
     tensor->format = format_of(job, tensor, ours->dtype);
 }
 
-static int list_outputs(struct job *job) {
+static int list_outputs(struct gguf_job *job) {
     const struct model_source *source = job->write->source;
     const struct gguf_architecture *architecture = job->architecture;
     struct buffer unknown = {0};
@@ -141,16 +141,16 @@ static int list_outputs(struct job *job) {
 
 // ---- elements ----
 
-// Where row r of the file's tensor stands in ours. The halves of a head that are rotated together become neighbours.
-static int64_t row_of(const struct output *output, int64_t rows, int64_t r) {
+// Which row of ours is row r of the file's tensor. The halves of a head that are rotated together become neighbours.
+static int64_t row_of(const struct gguf_output *output, int64_t rows, int64_t r) {
     if (output->heads == 0)
         return output->first + r;
     int64_t channels = rows / output->heads, head = r / channels, channel = r % channels;
     return output->first + head * channels + (channel % 2) * (channels / 2) + channel / 2;
 }
 
-static int write_output(struct job *job, size_t i, struct gguf_writer *writer) {
-    const struct output *output = &job->outputs[i];
+static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writer) {
+    const struct gguf_output *output = &job->outputs[i];
     const struct gguf_tensor *tensor = &job->tensors[i];
     if (output->values)
         return gguf_write(writer, output->values, tensor->bytes);
@@ -174,7 +174,7 @@ static int write_output(struct job *job, size_t i, struct gguf_writer *writer) {
             continue;
         }
         gguf_abort(writer);
-        result = error_set("%s has values that %s cannot hold (too large, or not finite); write it with --dtype bf16",
+        result = error_set("%s has values that %s cannot represent (too large, or not finite); use --dtype bf16",
                            job->write->source->tensors[output->from].name, gguf_block_of(tensor->format).name);
     }
     free(values);
@@ -185,7 +185,7 @@ static int write_output(struct job *job, size_t i, struct gguf_writer *writer) {
 // ---- the file ----
 
 // llama.cpp's numbers for what most of a file is.
-static uint32_t file_type(const struct job *job) {
+static uint32_t file_type(const struct gguf_job *job) {
     size_t bytes[GGUF_FORMAT_BF16 + 1] = {0};
     for (size_t i = 0; i < job->count; i++)
         bytes[job->tensors[i].format] +=
@@ -205,7 +205,7 @@ static void add_name(struct gguf_pairs *pairs, const char *path) {
         gguf_add_string(pairs, "general.name", base, length);
 }
 
-static void describe(const struct job *job, struct gguf_pairs *pairs) {
+static void describe(const struct gguf_job *job, struct gguf_pairs *pairs) {
     const struct config *config = &job->write->source->config;
     gguf_config_write(job->architecture, config, job->rows, pairs);
     add_name(pairs, job->write->folder);
@@ -216,7 +216,7 @@ static void describe(const struct job *job, struct gguf_pairs *pairs) {
     gguf_vocabulary_write(&job->vocabulary, pairs);
 }
 
-static int write_file(struct job *job, const char *path) {
+static int write_file(struct gguf_job *job, const char *path) {
     struct gguf_pairs pairs = {0};
     struct gguf_writer writer;
     struct progress progress;
@@ -233,13 +233,14 @@ static int write_file(struct job *job, const char *path) {
     return result == 0 ? gguf_commit(&writer) : result;
 }
 
-static void tell(struct job *job) {
+static void tell(struct gguf_job *job) {
     struct buffer text = {0};
-    name_list_describe(&job->unaligned, "these tensors have rows that are not multiples of 32 and stay in fp16", &text);
+    name_list_describe(&job->unaligned,
+                       "these tensors stay in fp16, because the length of their rows is not a multiple of 32", &text);
     if (text.length > 0)
         log_info("note: %s", buffer_string(&text));
     if (config_form(&job->write->source->config) == CONFIG_BERT)
-        log_info("note: llama.cpp's bert gives hidden states; the heads for masked words and sentences are left out");
+        log_info("note: llama.cpp's bert returns hidden states; the masked-LM and sentence heads are left out");
     buffer_free(&text);
 }
 
@@ -251,22 +252,24 @@ static const struct gguf_architecture *choose_architecture(const struct model_wr
     if (architecture)
         return architecture;
     char *known = gguf_family_list();
-    error_set("llama.cpp cannot run models of the family %s; of those that we have it runs %s; export with --to "
-              "huggingface instead",
-              family->model_type, known);
+    error_set("llama.cpp cannot run the family %s, only %s; export with --to huggingface instead", family->model_type,
+              known);
     free(known);
     return NULL;
 }
 
-static int make(struct job *job, const char *temporary) {
+static int make(struct gguf_job *job, const char *temporary) {
     const struct model_source *source = job->write->source;
     TRY(gguf_config_check(job->architecture, &source->config));
     TRY(list_outputs(job));
     TRY(gguf_vocabulary_make(&job->vocabulary, source, job->rows));
     tell(job);
     TRY(write_file(job, temporary));
-    return gguf_check(&(struct gguf_check){
-        .asked = job->asked, .architecture = job->architecture, .path = temporary, .rows = job->rows});
+    return gguf_check(&(struct gguf_check){.asked = job->asked,
+                                           .architecture = job->architecture,
+                                           .path = temporary,
+                                           .rows = job->rows,
+                                           .vocabulary = &job->vocabulary});
 }
 
 int model_write_gguf(const struct model_write *write) {
@@ -275,16 +278,16 @@ int model_write_gguf(const struct model_write *write) {
         return error_set("%s exists; give another name or remove it", write->folder);
     if (write->vocab_size > config->padded_vocab_size)
         return error_set_code(EXIT_CODE_USAGE,
-                              "the model has a vocabulary of %" PRId64 ", so %" PRId64 " rows of it cannot be written",
+                              "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
                               config->padded_vocab_size, write->vocab_size);
     struct model_write whole = *write;
     whole.has_dtype = true;
     whole.dtype = DTYPE_F32;
     whole.gains = GAINS_WHOLE;
-    struct job job = {.asked = write,
-                      .write = &whole,
-                      .architecture = choose_architecture(write),
-                      .rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size};
+    struct gguf_job job = {.asked = write,
+                           .write = &whole,
+                           .architecture = choose_architecture(write),
+                           .rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size};
     if (!job.architecture)
         return -1;
     char *temporary = file_temporary_name(write->folder);

@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct cursor {
+struct gguf_cursor {
     const unsigned char *bytes;
     size_t size, at;
     const char *path;
 };
 
-static int fail(const struct cursor *cursor, const char *what) {
-    return error_set("%s, byte %zu: %s; the file is damaged or not finished", cursor->path, cursor->at, what);
+static int fail(const struct gguf_cursor *cursor, const char *what) {
+    return error_set("%s, byte %zu: %s; the file is damaged or incomplete", cursor->path, cursor->at, what);
 }
 
-static int take(struct cursor *cursor, uint64_t count, const unsigned char **bytes) {
+static int take(struct gguf_cursor *cursor, uint64_t count, const unsigned char **bytes) {
     if (count > cursor->size - cursor->at)
         return fail(cursor, "the file ends inside its header");
     *bytes = cursor->bytes + cursor->at;
@@ -26,21 +26,21 @@ static int take(struct cursor *cursor, uint64_t count, const unsigned char **byt
     return 0;
 }
 
-static int take_u32(struct cursor *cursor, uint32_t *value) {
+static int take_u32(struct gguf_cursor *cursor, uint32_t *value) {
     const unsigned char *bytes = NULL;
     TRY(take(cursor, sizeof *value, &bytes));
     memcpy(value, bytes, sizeof *value);
     return 0;
 }
 
-static int take_u64(struct cursor *cursor, uint64_t *value) {
+static int take_u64(struct gguf_cursor *cursor, uint64_t *value) {
     const unsigned char *bytes = NULL;
     TRY(take(cursor, sizeof *value, &bytes));
     memcpy(value, bytes, sizeof *value);
     return 0;
 }
 
-static int take_string(struct cursor *cursor, const char **text, uint64_t *length) {
+static int take_string(struct gguf_cursor *cursor, const char **text, uint64_t *length) {
     const unsigned char *bytes = NULL;
     TRY(take_u64(cursor, length));
     TRY(take(cursor, *length, &bytes));
@@ -56,7 +56,7 @@ static size_t number_bytes(enum gguf_type type) {
     return bytes[type];
 }
 
-static int take_type(struct cursor *cursor, enum gguf_type *type) {
+static int take_type(struct gguf_cursor *cursor, enum gguf_type *type) {
     uint32_t number = 0;
     TRY(take_u32(cursor, &number));
     if (number >= GGUF_TYPE_COUNT)
@@ -65,7 +65,7 @@ static int take_type(struct cursor *cursor, enum gguf_type *type) {
     return 0;
 }
 
-static int take_array(struct cursor *cursor, struct gguf_value *value) {
+static int take_array(struct gguf_cursor *cursor, struct gguf_value *value) {
     TRY(take_type(cursor, &value->element));
     TRY(take_u64(cursor, &value->count));
     if (value->element == GGUF_ARRAY)
@@ -86,7 +86,7 @@ static int take_array(struct cursor *cursor, struct gguf_value *value) {
     return 0;
 }
 
-static int take_value(struct cursor *cursor, struct gguf_value *value) {
+static int take_value(struct gguf_cursor *cursor, struct gguf_value *value) {
     uint64_t length = 0;
     TRY(take_string(cursor, &value->key, &length));
     value->key_length = (size_t)length;
@@ -128,8 +128,8 @@ static int check_keys(const struct gguf *file) {
     int result = 0;
     for (size_t i = 1; i < file->value_count && result == 0; i++)
         if (compare_keys(&sorted[i - 1], &sorted[i]) == 0)
-            result = error_set("%s: the key \"%.*s\" stands there twice", file->path, (int)sorted[i]->key_length,
-                               sorted[i]->key);
+            result =
+                error_set("%s: the key \"%.*s\" occurs twice", file->path, (int)sorted[i]->key_length, sorted[i]->key);
     free(sorted);
     return result;
 }
@@ -142,13 +142,13 @@ static int check_names(const struct gguf *file) {
     int result = 0;
     for (size_t i = 1; i < file->tensor_count && result == 0; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
-            result = error_set("%s: the tensor \"%.*s\" stands there twice", file->path, (int)sorted[i]->name_length,
+            result = error_set("%s: the tensor \"%.*s\" occurs twice", file->path, (int)sorted[i]->name_length,
                                sorted[i]->name);
     free(sorted);
     return result;
 }
 
-static int take_values(struct cursor *cursor, struct gguf *file, uint64_t count) {
+static int take_values(struct gguf_cursor *cursor, struct gguf *file, uint64_t count) {
     size_t capacity = 0;
     for (uint64_t i = 0; i < count; i++) {
         if (file->value_count == capacity) {
@@ -163,7 +163,7 @@ static int take_values(struct cursor *cursor, struct gguf *file, uint64_t count)
     return check_keys(file);
 }
 
-static int take_shape(struct cursor *cursor, struct gguf_tensor *tensor) {
+static int take_shape(struct gguf_cursor *cursor, struct gguf_tensor *tensor) {
     uint32_t rank = 0;
     TRY(take_u32(cursor, &rank));
     if (rank < 1 || rank > GGUF_MAX_RANK)
@@ -179,10 +179,10 @@ static int take_shape(struct cursor *cursor, struct gguf_tensor *tensor) {
     return 0;
 }
 
-static int set_bytes(struct cursor *cursor, struct gguf_tensor *tensor) {
+static int set_bytes(struct gguf_cursor *cursor, struct gguf_tensor *tensor) {
     struct gguf_block block = gguf_block_of(tensor->format);
     if (!block.name)
-        return fail(cursor, "a tensor has a type that is not known here");
+        return fail(cursor, "a tensor has an unknown type");
     int64_t columns = tensor->shape[tensor->rank - 1];
     if (columns % block.elements != 0)
         return fail(cursor, "the rows of a tensor are not whole blocks of its type");
@@ -199,7 +199,7 @@ static uint64_t round_up(uint64_t size, uint64_t alignment) {
 
 // Reads one entry of the table. The tensors are in the order of their bytes, each at the next multiple of the
 // alignment; *offset is where this one has to begin, then where the next one has to.
-static int take_tensor(struct cursor *cursor, struct gguf_tensor *tensor, uint64_t alignment, uint64_t *offset) {
+static int take_tensor(struct gguf_cursor *cursor, struct gguf_tensor *tensor, uint64_t alignment, uint64_t *offset) {
     uint64_t length = 0, begin = 0;
     TRY(take_string(cursor, &tensor->name, &length));
     tensor->name_length = (size_t)length;
@@ -210,14 +210,14 @@ static int take_tensor(struct cursor *cursor, struct gguf_tensor *tensor, uint64
     TRY(take_u64(cursor, &begin));
     TRY(set_bytes(cursor, tensor));
     if (begin != *offset)
-        return fail(cursor, "a tensor does not begin where the one before it ends");
+        return fail(cursor, "a tensor does not start where the previous one ends");
     if (begin > cursor->size || tensor->bytes > cursor->size - begin)
         return fail(cursor, "a tensor is longer than the file");
     *offset = round_up(begin + tensor->bytes, alignment);
     return 0;
 }
 
-static int take_tensors(struct cursor *cursor, struct gguf *file, uint64_t count, uint64_t alignment) {
+static int take_tensors(struct gguf_cursor *cursor, struct gguf *file, uint64_t count, uint64_t alignment) {
     size_t capacity = 0;
     uint64_t offset = 0, end = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -235,8 +235,8 @@ static int take_tensors(struct cursor *cursor, struct gguf *file, uint64_t count
     uint64_t begin = count > 0 ? round_up(cursor->at, alignment) : cursor->at;
     uint64_t rest = begin <= cursor->size ? cursor->size - begin : 0;
     if (begin > cursor->size || rest < end || (count > 0 && rest > offset))
-        return error_set("%s: its tensors need %" PRIu64 " bytes and %" PRIu64 " are there; the file is %s", file->path,
-                         end, rest, rest < end ? "cut short" : "longer than its table says");
+        return error_set("%s: its tensors need %" PRIu64 " bytes, and it has %" PRIu64 "; the file is %s", file->path,
+                         end, rest, rest < end ? "truncated" : "longer than its table says");
     for (size_t i = 0; i < file->tensor_count; i++) {
         file->tensors[i].data = cursor->bytes + begin;
         begin = round_up(begin + file->tensors[i].bytes, alignment);
@@ -254,11 +254,11 @@ static int get_alignment(const struct gguf *file, uint64_t *alignment) {
     return 0;
 }
 
-static int parse(struct cursor *cursor, struct gguf *file) {
+static int parse(struct gguf_cursor *cursor, struct gguf *file) {
     const unsigned char *magic = NULL;
     uint64_t tensors = 0, values = 0, alignment = 0;
     if (cursor->size < 4 || memcmp(cursor->bytes, "GGUF", 4) != 0)
-        return error_set("%s is not a GGUF file: it does not begin with GGUF", cursor->path);
+        return error_set("%s is not a GGUF file: it does not start with GGUF", cursor->path);
     TRY(take(cursor, 4, &magic));
     TRY(take_u32(cursor, &file->version));
     if (file->version > 0xffff)
@@ -274,7 +274,7 @@ static int parse(struct cursor *cursor, struct gguf *file) {
 
 int gguf_parse(struct gguf *file, const void *bytes, size_t size, const char *name) {
     *file = (struct gguf){.path = memory_string(name)};
-    struct cursor cursor = {.bytes = bytes, .size = size, .path = file->path};
+    struct gguf_cursor cursor = {.bytes = bytes, .size = size, .path = file->path};
     int result = parse(&cursor, file);
     if (result < 0)
         gguf_close(file);

@@ -37,7 +37,7 @@ static void count_merges(const struct hf *hf, struct made *made) {
 
 int gguf_scores_from_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *merges) {
     struct made *made = memory_alloc((size_t)(hf->size + 1) * sizeof made[0]);
-    int result = merges && merges->count > 0 ? 0 : error_set("%s: model: it has no merges", hf->name);
+    int result = merges && merges->count > 0 ? 0 : error_set("%s: its model has no merges", hf->name);
     if (result == 0)
         count_merges(hf, made);
     for (int64_t id = 0; id < hf->size && result == 0; id++) {

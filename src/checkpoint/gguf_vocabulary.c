@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/hf_end.h"
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/from_config.h"
 #include "data/tokenizer/hf_save.h"
@@ -16,12 +17,12 @@ enum { LARGEST_FILE = 1 << 28 };
 int gguf_vocabulary_set(struct gguf_vocabulary *vocabulary, int64_t id, const char *text, size_t length,
                         enum gguf_token_type type) {
     if (id < 0 || id >= vocabulary->size)
-        return error_set("the tokenizer has a token %" PRId64 " \"%.*s\", and the model only %" PRId64
-                         " rows: it is that of another model",
+        return error_set("the tokenizer has a token %" PRId64 " \"%.*s\", and the model has only %" PRId64
+                         " rows: it belongs to another model",
                          id, (int)(length < 60 ? length : 60), text, vocabulary->size);
     struct gguf_token *token = &vocabulary->tokens[id];
     if (token->text)
-        return error_set("two tokens have the id %" PRId64 ": \"%s\" and \"%.*s\"; llama.cpp knows one", id,
+        return error_set("two tokens have the id %" PRId64 ": \"%s\" and \"%.*s\"; llama.cpp allows one", id,
                          token->text, (int)(length < 60 ? length : 60), text);
     token->text = memory_alloc(length + 1);
     memcpy(token->text, text, length);
@@ -59,29 +60,9 @@ static int32_t find_text(const struct gguf_vocabulary *vocabulary, const char *t
     return -1;
 }
 
-// "bos_token": "<s>" or {"content": "<s>", …}.
 static int32_t named_id(const struct gguf_vocabulary *vocabulary, const struct json *config, const char *key) {
-    const struct json *name = config ? json_member(config, key) : NULL;
-    if (name && name->type == JSON_OBJECT)
-        name = json_member(name, "content");
-    return name && name->type == JSON_STRING ? find_text(vocabulary, name->string, name->length) : -1;
-}
-
-// A file of Hugging Face's that belongs to the model, parsed; NULL if there is none.
-static struct json *read_beside(const struct model_source *source, const char *name) {
-    for (size_t i = 0; i < source->files.count; i++) {
-        const char *path = source->files.items[i].path;
-        size_t length = strlen(path), tail = strlen(name);
-        bool is_name = length >= tail && strcmp(path + length - tail, name) == 0;
-        bool is_whole = is_name && (length == tail || strchr("/_", path[length - tail - 1]));
-        struct json *root = NULL;
-        if (!is_whole)
-            continue;
-        if (json_parse_file(&root, path, LARGEST_FILE) == 0)
-            return root;
-        error_clear();
-    }
-    return NULL;
+    const struct json *name = hf_token_text(config, key);
+    return name ? find_text(vocabulary, name->string, name->length) : -1;
 }
 
 static char *read_template(const struct model_source *source, const struct json *config) {
@@ -108,13 +89,15 @@ static int32_t first_of(int32_t a, int32_t b) {
 // tokenizer_config.json counts, then config.json if it is of this tokenizer, as in llama.cpp's converter, then what the
 // tokens' names say. An end that --eod-token names goes before that of tokenizer_config.json.
 static void set_ids(struct gguf_vocabulary *v, const struct model_source *source, const struct tokenizer *tokenizer) {
-    struct json *beside = read_beside(source, "tokenizer_config.json");
+    struct json *beside = hf_read_beside(source, "tokenizer_config.json");
     const struct json *config = source->has_foreign_tokenizer ? source->foreign_config : NULL;
     struct sample_vocabulary known;
     sample_vocabulary_make(&known, tokenizer);
     // T5 ends texts with a token of its own, not with that between documents.
     int32_t end = config_form(&source->config) == CONFIG_T5 ? known.eos : tokenizer_eod(tokenizer);
-    if (source->config.eod_token && !source->has_foreign_tokenizer && !v->adds_eos)
+    if (source->config.decoder_start_token < v->size)
+        v->decoder_start = (int32_t)source->config.decoder_start_token;
+    if (source->config.eod_token && !v->adds_eos && (hf_end_is_other(source) || !source->has_foreign_tokenizer))
         v->eos = end;
     const struct {
         int32_t *id;
@@ -132,7 +115,7 @@ static void set_ids(struct gguf_vocabulary *v, const struct model_source *source
         *rows[i].id = first_of(*rows[i].id, config ? id_of(json_member(config, rows[i].number), v->size) : -1);
         *rows[i].id = first_of(*rows[i].id, rows[i].known);
     }
-    // A text without a token to begin it begins behind the end of another.
+    // Without a token that begins a text, a text starts with the one that ends the text before.
     v->bos = first_of(v->bos, v->eos);
     v->chat_template = read_template(source, beside);
     sample_vocabulary_free(&known);
@@ -147,7 +130,7 @@ static int compare_tokens(const void *a, const void *b) {
     return order != 0 ? order : (one->length > other->length) - (one->length < other->length);
 }
 
-// llama.cpp stops where two tokens have the same text.
+// llama.cpp stops if two tokens have the same text.
 static int check_texts(const struct gguf_vocabulary *vocabulary) {
     const struct gguf_token **sorted = memory_alloc((size_t)(vocabulary->size + 1) * sizeof sorted[0]);
     for (int64_t i = 0; i < vocabulary->size; i++)
@@ -156,7 +139,7 @@ static int check_texts(const struct gguf_vocabulary *vocabulary) {
     int result = 0;
     for (int64_t i = 1; i < vocabulary->size && result == 0; i++)
         if (compare_tokens(&sorted[i - 1], &sorted[i]) == 0)
-            result = error_set("the tokens %td and %td are both \"%.60s\", and llama.cpp needs different texts; export "
+            result = error_set("the tokens %td and %td are both \"%.60s\", and llama.cpp needs distinct texts; export "
                                "with --to huggingface instead",
                                sorted[i - 1] - vocabulary->tokens, sorted[i] - vocabulary->tokens, sorted[i]->text);
     free(sorted);
@@ -233,8 +216,8 @@ int gguf_vocabulary_make(struct gguf_vocabulary *vocabulary, const struct model_
     options.merge_file = checkpoint_file_find(&source->files, "merge-file");
     options.model_file = checkpoint_file_find(&source->files, "tokenizer-model");
     if (!options.type || (!options.vocab_file && !options.model_file))
-        return error_set_code(EXIT_CODE_USAGE, "a GGUF file needs the tokenizer, and the input has none; give it with "
-                                               "--tokenizer-type and --vocab-file, --merge-file or --tokenizer-model");
+        return error_set_code(EXIT_CODE_USAGE, "a GGUF file needs the tokenizer, and the input has none; give "
+                                               "--tokenizer-type with --vocab-file, --merge-file or --tokenizer-model");
     struct tokenizer *tokenizer;
     TRY(tokenizer_open(&tokenizer, &options));
     vocabulary->size = rows;

@@ -8,21 +8,23 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "checkpoint/gguf_scores.h"
 #include "data/tokenizer/base64.h"
 #include "data/tokenizer/hf.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char other_way[] = "export with --to huggingface instead";
 
 static int refuse(const struct hf *hf, const char *what) {
-    return error_set("%s: %s, which llama.cpp has no name for; %s", hf->name, what, other_way);
+    return error_set("%s: %s, which llama.cpp does not support; %s", hf->name, what, other_way);
 }
 
 // What SentencePiece made may be taken as it was.
 static int refuse_pieces(const struct hf *hf, const char *what) {
-    return error_set("%s: %s, which llama.cpp has no name for; give the SentencePiece model that it was made of with "
+    return error_set("%s: %s, which llama.cpp does not support; give the SentencePiece model it was made from with "
                      "--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model FILE, or %s",
                      hf->name, what, other_way);
 }
@@ -64,7 +66,7 @@ static int add_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
 // At most one token may be put before a text, and one behind it.
 static int set_ends(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
     if (hf->before.count > 1 || hf->after.count > 1)
-        return refuse(hf, "it puts several tokens around a text");
+        return refuse(hf, "it adds several tokens before or after a text");
     vocabulary->adds_bos = hf->before.count == 1;
     vocabulary->adds_eos = hf->after.count == 1;
     if (vocabulary->adds_bos)
@@ -90,7 +92,9 @@ static const struct {
     {"qwen", false, "qwen2", NULL},
     {"o200k", false, "gpt-4o", "marks, and words of mixed case outside ASCII"},
     {"v2", true, "tekken", "marks, and words of mixed case outside ASCII"},
+    {"digits", false, "starcoder", NULL},
 };
+enum { CUT_COUNT = sizeof cuts / sizeof cuts[0] };
 
 static const char *pattern_name(const struct hf *hf) {
     const struct hf_pretokenizer_step *steps = hf->pretokenizers;
@@ -108,28 +112,80 @@ static const char *pattern_name(const struct hf *hf) {
     return is_known ? steps[0].pattern.known->name : NULL;
 }
 
-static int set_pre(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
+// Encodes a text as if the file said `ignores` of whether a word that is a token is looked up before it is merged.
+static int encode_as(struct hf *hf, bool ignores, const struct buffer *text, struct token_list *ids) {
+    struct hf_state state;
+    bool before = hf->ignore_merges;
+    hf_state_init(&state);
+    hf->ignore_merges = ignores;
+    ids->count = 0;
+    int result = hf_encode(hf, &state, buffer_string(text), text->length, ids);
+    hf->ignore_merges = before;
+    hf_state_free(&state);
+    return result;
+}
+
+// Whether merges make the token of its own text, or no text is cut so that it is a word.
+static bool is_merged(struct hf *hf, struct hf_state *state, int32_t id) {
+    struct token_list merged = {0}, whole = {0};
+    struct buffer text = {0};
+    const struct hf_string *token = &hf->strings[id];
+    bool is_same = hf_encode_bpe(hf, state, token->text, token->length, &merged) == 0 && merged.count == 1;
+    if (!is_same && hf_decode(hf, &id, 1, &text) == 0 && utf8_check(buffer_string(&text), text.length) == text.length)
+        is_same = encode_as(hf, false, &text, &merged) == 0 && encode_as(hf, true, &text, &whole) == 0 &&
+                  merged.count == whole.count &&
+                  memcmp(merged.ids, whole.ids, (size_t)merged.count * sizeof merged.ids[0]) == 0;
+    else
+        is_same = true;
+    error_clear();
+    token_list_free(&merged);
+    token_list_free(&whole);
+    buffer_free(&text);
+    return is_same;
+}
+
+// llama.cpp looks words up, or merges them, by the name of the pre-tokenizer alone. Most vocabularies do not care.
+static int check_merges(const struct gguf_vocabulary *vocabulary, struct hf *hf) {
+    struct hf_state state;
+    int32_t found = -1;
+    bool ignores = hf->ignore_merges;
+    hf_state_init(&state);
+    hf->ignore_merges = false;
+    for (int32_t id = 0; id < hf->size && found < 0; id++)
+        if (hf->strings[id].text && vocabulary->tokens[id].type == GGUF_TOKEN_NORMAL && !is_merged(hf, &state, id))
+            found = id;
+    hf->ignore_merges = ignores;
+    hf_state_free(&state);
+    if (found < 0)
+        return 0;
+    const struct hf_string *token = &hf->strings[found];
+    return error_set(
+        "%s: \"ignore_merges\" is %s, and llama.cpp's pre-tokenizer %s does the opposite, which gives other "
+        "ids, e.g. for token %" PRId32 " \"%.*s\"; %s",
+        hf->name, ignores ? "true" : "false", vocabulary->pre, found, (int)(token->length < 40 ? token->length : 40),
+        token->text, other_way);
+}
+
+static int set_pre(struct gguf_vocabulary *vocabulary, struct hf *hf) {
     const char *name = pattern_name(hf);
     for (size_t i = 0; i < hf->pretokenizer_count; i++)
         if (hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES && hf->pretokenizers[i].prefix_space)
-            return refuse(hf, "it puts a space before a text (add_prefix_space)");
+            return refuse(hf, "it adds a space before a text (add_prefix_space)");
     if (!name)
-        return refuse(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
-    vocabulary->pre = strcmp(name, "digits") == 0 ? "starcoder" : NULL;
-    const char *note = NULL;
+        return refuse(hf, "it splits text into words in a way of its own (pre_tokenizer)");
+    size_t chosen = CUT_COUNT;
     // The one that treats merges alike counts, else any.
-    for (int exact = 1; exact >= 0 && !vocabulary->pre; exact--) {
-        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0] && !vocabulary->pre; i++) {
-            if (strcmp(cuts[i].ours, name) != 0 || (exact && cuts[i].ignores_merges != hf->ignore_merges))
-                continue;
-            vocabulary->pre = cuts[i].theirs;
-            note = cuts[i].note;
-        }
-    }
-    if (!vocabulary->pre)
-        return refuse(hf, "it cuts text into words by a pattern (pre_tokenizer)");
-    if (note)
-        log_warn("llama.cpp's pre-tokenizer %s cuts some texts differently: %s", vocabulary->pre, note);
+    for (int exact = 1; exact >= 0 && chosen == CUT_COUNT; exact--)
+        for (size_t i = 0; i < CUT_COUNT && chosen == CUT_COUNT; i++)
+            if (strcmp(cuts[i].ours, name) == 0 && (!exact || cuts[i].ignores_merges == hf->ignore_merges))
+                chosen = i;
+    if (chosen == CUT_COUNT)
+        return refuse(hf, "it splits text into words by a pattern (pre_tokenizer)");
+    vocabulary->pre = cuts[chosen].theirs;
+    if (cuts[chosen].ignores_merges != hf->ignore_merges)
+        TRY(check_merges(vocabulary, hf));
+    if (cuts[chosen].note)
+        log_warn("llama.cpp's pre-tokenizer %s splits some texts differently: %s", vocabulary->pre, cuts[chosen].note);
     return 0;
 }
 
@@ -142,16 +198,16 @@ static bool is_trimming(const struct json *root) {
            strncmp(pattern->string, start, sizeof start - 1) == 0;
 }
 
-static int from_bytes(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
+static int from_bytes(struct gguf_vocabulary *vocabulary, struct hf *hf, const struct json *root) {
     bool is_nfc = hf->normalizer_count == 1 && hf->normalizers[0].kind == HF_NORMALIZER_FORM &&
                   hf->normalizers[0].form == NORMAL_FORM_C;
     bool trims = hf->normalizer_count == 1 && is_trimming(root);
     if (hf->normalizer_count > 0 && !is_nfc && !trims)
         return refuse(hf, "it normalizes text (normalizer)");
     if (trims)
-        log_warn("llama.cpp keeps spaces at the beginning and the end of a text, which this tokenizer takes away");
+        log_warn("llama.cpp keeps spaces at the beginning and the end of a text, and this tokenizer removes them");
     if (is_nfc)
-        log_warn("llama.cpp does not bring text into the normal form NFC, as this tokenizer does; most text is in it");
+        log_warn("llama.cpp does not normalize text to NFC, as this tokenizer does; most text is already in NFC");
     if (hf->prefix.length > 0 || hf->suffix.length > 0)
         return refuse(hf, "its pieces have a prefix or a suffix");
     TRY(set_pre(vocabulary, hf));
@@ -163,9 +219,9 @@ static int from_bytes(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
 
 static int from_marks(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *model) {
     if (!hf->is_marked || !hf->byte_fallback)
-        return refuse_pieces(hf, "its BPE is neither one of bytes nor SentencePiece's with bytes to fall back to");
+        return refuse_pieces(hf, "its BPE is neither byte-level nor SentencePiece's with byte fallback");
     if (hf->mark_first != HF_PREPEND_NEVER && !hf->mark_doubles)
-        log_warn("llama.cpp puts a space before a text that already begins with one, unlike this tokenizer");
+        log_warn("llama.cpp adds a space before a text that already starts with one, unlike this tokenizer");
     vocabulary->model = "llama";
     vocabulary->pre = "default";
     vocabulary->has_scores = vocabulary->has_space_rules = true;
@@ -195,7 +251,7 @@ static const struct json *find_charsmap(const struct json *normalizer) {
 
 static int from_unigram(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
     if (hf->pretokenizer_count == 0 || hf->byte_fallback)
-        return refuse_pieces(hf, "its unigram model is not SentencePiece's plain one");
+        return refuse_pieces(hf, "its unigram model is not a plain SentencePiece model");
     const struct hf_pretokenizer_step *last = &hf->pretokenizers[hf->pretokenizer_count - 1];
     bool merges_spaces = false;
     for (size_t i = 0; i < hf->normalizer_count; i++) {
@@ -206,14 +262,14 @@ static int from_unigram(struct gguf_vocabulary *vocabulary, const struct hf *hf,
     }
     for (size_t i = 0; i + 1 < hf->pretokenizer_count; i++) {
         if (hf->pretokenizers[i].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT)
-            return refuse_pieces(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
+            return refuse_pieces(hf, "it splits text into words in a way of its own (pre_tokenizer)");
         merges_spaces = true;
     }
     if (last->kind != HF_PRETOKENIZER_METASPACE)
-        return refuse_pieces(hf, "its unigram model is not SentencePiece's plain one");
+        return refuse_pieces(hf, "its unigram model is not a plain SentencePiece model");
     const struct json *map = find_charsmap(json_member(root, "normalizer"));
     if (map && map->type == JSON_STRING && !base64_decode(map->string, map->length, &vocabulary->charsmap))
-        return refuse_pieces(hf, "its table for normalizing is not base64");
+        return refuse_pieces(hf, "its normalization table is not base64");
     vocabulary->model = "t5";
     vocabulary->pre = "default";
     vocabulary->has_scores = vocabulary->has_space_rules = true;
@@ -253,7 +309,7 @@ static int from_wordpiece(struct gguf_vocabulary *vocabulary, const struct hf *h
     vocabulary->strips_accents = hf->bert.rules.strip_accents;
     gguf_vocabulary_warn_accents(vocabulary);
     if (vocabulary->unk < 0 || !vocabulary->adds_bos || !vocabulary->adds_sep)
-        return refuse(hf, "it does not put [CLS] and [SEP] around a text or has no [UNK]");
+        return refuse(hf, "it does not add [CLS] and [SEP] around a text, or has no [UNK]");
     return 0;
 }
 
@@ -264,7 +320,7 @@ static bool is_of_bytes(const struct hf *hf) {
     return false;
 }
 
-static int from_model(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
+static int from_model(struct gguf_vocabulary *vocabulary, struct hf *hf, const struct json *root) {
     const struct json *model = json_member(root, "model");
     TRY(add_tokens(vocabulary, hf));
     TRY(set_ends(vocabulary, hf));
@@ -278,7 +334,7 @@ static int from_model(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
     case HF_MODEL_WORDLEVEL:
         break;
     }
-    return refuse(hf, "it is a list of words");
+    return refuse(hf, "it is a word list");
 }
 
 int gguf_vocabulary_from_json(struct gguf_vocabulary *vocabulary, const char *text, size_t length, const char *name) {

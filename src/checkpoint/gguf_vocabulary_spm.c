@@ -21,23 +21,23 @@ static int refuse(const char *path, const char *what) {
 static int check_model(const struct spm_file *file, const char *path) {
     const struct spm_normaliser_spec *rules = &file->normaliser;
     if (file->model_type != SPM_BPE && file->model_type != SPM_UNIGRAM)
-        return refuse(path, "the model is one of words or characters");
+        return refuse(path, "it is a word or character model");
     if (file->treat_whitespace_as_suffix)
         return refuse(path, "spaces belong to the word before them");
     if (!rules->escape_whitespaces)
-        return refuse(path, "spaces stay spaces");
+        return refuse(path, "spaces are not escaped");
     if (file->model_type == SPM_UNIGRAM && file->byte_fallback)
-        return refuse(path, "a unigram model falls back to bytes");
+        return refuse(path, "it is a unigram model with byte fallback");
     if (file->model_type == SPM_UNIGRAM && rules->remove_extra_whitespaces && !rules->add_dummy_prefix)
-        return refuse(path, "spaces are merged and none is put first");
+        return refuse(path, "spaces are merged, and no space is added before a text");
     if (file->model_type != SPM_BPE)
         return 0;
     if (!file->byte_fallback)
-        return refuse(path, "a BPE model has no pieces for bytes (--byte_fallback)");
+        return refuse(path, "it is a BPE model without byte fallback (--byte_fallback)");
     if (rules->charsmap.length > 0)
-        return refuse(path, "a BPE model normalises text (other than --normalization_rule_name=identity)");
+        return refuse(path, "it is a BPE model that normalizes text (not --normalization_rule_name=identity)");
     if (rules->remove_extra_whitespaces)
-        return refuse(path, "a BPE model merges spaces (--remove_extra_whitespaces)");
+        return refuse(path, "it is a BPE model that merges spaces (--remove_extra_whitespaces)");
     return 0;
 }
 
@@ -75,11 +75,11 @@ static int add_pieces(struct gguf_vocabulary *vocabulary, const struct spm_model
     if (has_unused)
         log_warn("llama.cpp uses the pieces of this SentencePiece model that are marked as unused");
     if (has_defined && !is_unigram)
-        log_warn("llama.cpp puts a space behind user-defined pieces where text follows them directly");
+        log_warn("llama.cpp adds a space after user-defined pieces that text follows directly");
     return 0;
 }
 
-// What Megatron's tokenizer puts behind the pieces is found in text before the model sees it, as it is there.
+// What Megatron's tokenizer adds after the pieces is found in text before the model sees it, as there.
 static int add_specials(struct gguf_vocabulary *vocabulary, int64_t first, const struct tokenizer *tokenizer) {
     for (int64_t id = first; id < tokenizer_vocab_size(tokenizer); id++) {
         size_t length;
@@ -119,8 +119,8 @@ int gguf_vocabulary_from_spm(struct gguf_vocabulary *vocabulary, const char *pat
 
 void gguf_vocabulary_warn_accents(const struct gguf_vocabulary *vocabulary) {
     if (vocabulary->strips_accents)
-        log_warn("llama.cpp's WordPiece takes accents off differently: Korean syllables with three letters and vowel "
-                 "signs of Indic scripts may get other ids");
+        log_warn("llama.cpp's WordPiece strips accents differently: Korean syllables of three letters and Indic vowel "
+                 "signs may get other ids");
 }
 
 static bool is_special(const char *text, size_t length) {

@@ -230,11 +230,15 @@ const struct hf_family *hf_config_family(const struct config *config, const char
     }
     if (!family && wanted && reasons.length == 0) {
         char *known = hf_family_list();
-        error_set_code(EXIT_CODE_USAGE, "the family %s is not known; there are %s", wanted, known);
+        error_set_code(EXIT_CODE_USAGE, "unknown family %s; known families: %s", wanted, known);
         free(known);
+    } else if (!family && config_form(config) == CONFIG_ICT) {
+        error_set_code(EXIT_CODE_USAGE,
+                       "a bi-encoder (--model ict) has no model class in Hugging Face or llama.cpp; keep it in this "
+                       "program's format, whose tensors are safetensors");
     } else if (!family) {
-        error_set("no family of Hugging Face's can express this model: %s; one that is to go there is trained from "
-                  "a --preset of its family, beside which sizes may be given",
+        error_set("no Hugging Face family can express this model: %s; to export one, train it from a --preset of that "
+                  "family (sizes may be changed)",
                   buffer_string(&reasons));
     }
     buffer_free(&reasons);

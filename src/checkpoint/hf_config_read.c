@@ -14,15 +14,14 @@ static int set_flag(struct config *config, const char *flag, const char *text) {
     struct buffer before = {0}, after = {0};
     const struct flag *row = flag_find(&table, flag);
     if (!row)
-        return error_set("this model needs %s, which this version does not have", flag);
+        return error_set("this model needs %s, which this version does not support", flag);
     bool was_set = flag_source(&config->given, flag) != FLAG_FROM_DEFAULT;
     flag_format(row, config, &before);
     int result = flag_set(&table, config, flag, text, FLAG_FROM_FILE);
     flag_format(row, config, &after);
     if (result == 0 && was_set && strcmp(buffer_string(&before), buffer_string(&after)) != 0)
-        result =
-            error_set("two of its members ask for different values of %s, %s and %s; such a model is not supported",
-                      flag, buffer_string(&before), buffer_string(&after));
+        result = error_set("two of its members set different values of %s, %s and %s; such a model is not supported",
+                           flag, buffer_string(&before), buffer_string(&after));
     buffer_free(&before);
     buffer_free(&after);
     return result;
@@ -46,7 +45,7 @@ static int set_number(struct config *config, const char *flag, const char *text,
     char *end = NULL;
     double number = strtod(text, &end);
     if (*text == '\0' || *end != '\0' || !isfinite(number))
-        return error_set("\"%.64s\" is no number", text);
+        return error_set("\"%.64s\" is not a number", text);
     char *whole = NULL;
     if (number == floor(number) && fabs(number) < 1e15)
         whole = memory_printf("%" PRId64, (int64_t)number - added);
@@ -191,7 +190,7 @@ static int read_rotary_part(const struct hf_family *family, const struct json *r
         return error_set("its \"%s\" is not a number", key);
     if (family->rotary_part)
         return set_number(config, "--rotary-percent", part ? part->string : family->rotary_part, 0);
-    return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not have", key) : 0;
+    return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not support", key) : 0;
 }
 
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
@@ -199,13 +198,13 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
     const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, "rope_theta");
     if (theta && theta->type != JSON_NUMBER)
-        return error_set("its \"rope_theta\" is no number");
+        return error_set("its \"rope_theta\" is not a number");
     TRY(set_number(config, "--rotary-base", theta ? theta->string : "10000", 0));
     TRY(read_rotary_part(family, root, config));
     scaling = scaling ? scaling : all;
     const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
     if ((scaling && scaling->type != JSON_OBJECT) || (kind && kind->type != JSON_STRING))
-        return error_set("its rotary scaling is no object with a \"rope_type\"");
+        return error_set("its rotary scaling is not an object with a \"rope_type\"");
     const char *name = kind ? kind->string : "default";
     if (!hf_family_has_rope_kind(family, name))
         return error_set("its rotary scaling \"%.64s\" is not supported for %s, only %s", name, family->model_type,
@@ -275,21 +274,19 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     else if (head && (is_tied || is_t5))
         is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
     if (strcmp(family->tie, "never") == 0 && (!head || is_same_tensor(head, weights_find(weights, family->embedding))))
-        return error_set(
-            "its output layer has no matrix of its own (%s); transformers 4 scales the output of such an %s "
-            "and transformers 5 does not, so it is not supported",
-            family->head, family->model_type);
+        return error_set("its output layer is tied (no %s); transformers 4 scales the output of such an %s and "
+                         "transformers 5 does not, so it is not supported",
+                         family->head, family->model_type);
     if (strcmp(family->model_type, "umt5") == 0 && !is_tied && !config->untie_embeddings_and_output_weights)
-        return error_set(
-            "its \"tie_word_embeddings\" is true, and it has another output matrix (%s); transformers 4 and "
-            "5 make different models of it, so it is not supported",
-            family->head);
+        return error_set("its \"tie_word_embeddings\" is true, but it has an output matrix of its own (%s); "
+                         "transformers 4 and 5 read it differently, so it is not supported",
+                         family->head);
     if (is_t5 && is_scaled)
         TRY(set_flag(config, "--scale-tied-output", "true"));
     bool is_bert = strstr(family->model_type, "bert") != NULL;
     if (is_bert && !is_tied)
-        return error_set("its output layer has a matrix of its own (tie_word_embeddings is false, or %s differs from "
-                         "the embedding); a BERT here has the embedding's",
+        return error_set("its output layer is not tied (tie_word_embeddings is false, or %s differs from the "
+                         "embedding); only a tied BERT is supported",
                          family->head);
     return is_tied ? 0 : set_flag(config, "--untie-embeddings-and-output-weights", "true");
 }
@@ -300,8 +297,8 @@ static int check_quantization(const struct json *root) {
     const struct json *method = quantization ? member(quantization, "quant_method") : NULL;
     if (!quantization)
         return 0;
-    return error_set("it has a \"quantization_config\" (%.64s), and quantized weights are not supported; use the model "
-                     "in fp32, bf16 or fp16",
+    return error_set("it has a \"quantization_config\" (%.64s); quantized weights are not supported: use the model in "
+                     "fp32, bf16 or fp16",
                      method && text_of(method) ? text_of(method) : "no method");
 }
 

@@ -91,8 +91,20 @@ static bool keeps_base(const struct hf_config_write *write, const struct hf_key 
     return is_kept;
 }
 
+// Whether the file that the model came from is one of the family: what it leaves open has the class's defaults.
+static bool is_of_family(const struct json *base, const struct hf_family *family) {
+    const struct json *type = base ? json_member(base, "model_type") : NULL;
+    return type && type->type == JSON_STRING && strcmp(type->string, family->model_type) == 0;
+}
+
+// How the weights were drawn is a fact of the model that they came from, whatever a run from them says.
+static bool keeps_origin(const struct hf_config_write *write, const struct hf_key *key) {
+    return key->flags && strcmp(key->flags, "--init-method-std") == 0 && write->base &&
+           (json_member(write->base, key->key) || is_of_family(write->base, write->family));
+}
+
 static void set_key(struct members *members, const struct hf_config_write *write, const struct hf_key *key) {
-    if (key->is_written && keeps_base(write, key))
+    if ((key->is_written && keeps_base(write, key)) || keeps_origin(write, key))
         return;
     if (key->kind == HF_MAP) {
         const struct json *before = write->base ? json_member(write->base, key->key) : NULL;
@@ -158,38 +170,6 @@ static void set_rope(struct members *members, const struct config *config) {
     }
 }
 
-static void append_json(const struct json *value, struct json_writer *json) {
-    switch (value->type) {
-    case JSON_NULL:
-        json_null(json);
-        break;
-    case JSON_FALSE:
-    case JSON_TRUE:
-        json_bool(json, value->type == JSON_TRUE);
-        break;
-    case JSON_STRING:
-        json_string(json, value->string, value->length);
-        break;
-    case JSON_NUMBER:
-        json_number(json, value->string);
-        break;
-    case JSON_ARRAY:
-        json_begin_array(json);
-        for (size_t i = 0; i < value->count; i++)
-            append_json(&value->items[i], json);
-        json_end_array(json);
-        break;
-    case JSON_OBJECT:
-        json_begin_object(json);
-        for (size_t i = 0; i < value->count; i++) {
-            json_key(json, value->keys[i].string);
-            append_json(&value->items[i], json);
-        }
-        json_end_object(json);
-        break;
-    }
-}
-
 static void set_base(struct members *members, const struct json *base) {
     for (size_t i = 0; base && i < base->count; i++) {
         const char *key = base->keys[i].string;
@@ -198,7 +178,7 @@ static void set_base(struct members *members, const struct json *base) {
             continue;
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
-        append_json(&base->items[i], &json);
+        json_value(&json, &base->items[i]);
         set_member(members, key, memory_string(buffer_string(&text)));
         buffer_free(&text);
     }
@@ -231,12 +211,6 @@ static void set_ids(struct members *members, const struct hf_token_ids *ids) {
         set_member(members, "transformers_version", quoted("5.0.0"));
 }
 
-// Whether the file that the model came from is one of the family: what it leaves open has the class's defaults.
-static bool is_of_family(const struct json *base, const struct hf_family *family) {
-    const struct json *type = base ? json_member(base, "model_type") : NULL;
-    return type && type->type == JSON_STRING && strcmp(type->string, family->model_type) == 0;
-}
-
 static void set_members(struct members *members, const struct hf_config_write *write) {
     const struct hf_family *family = write->family;
     const struct config *config = write->config;
@@ -245,6 +219,8 @@ static void set_members(struct members *members, const struct hf_config_write *w
     set_base(members, write->base);
     if (!write->has_base_ids)
         set_ids(members, &write->ids);
+    if (config_form(config) == CONFIG_T5 && config->decoder_start_token >= 0)
+        set_member(members, "decoder_start_token_id", memory_printf("%lld", (long long)config->decoder_start_token));
     bool is_mlm = family->architecture_mlm && !config_has_binary_head(config);
     set_member(members, "model_type", quoted(family->model_type));
     set_member(members, "architectures",
@@ -252,8 +228,7 @@ static void set_members(struct members *members, const struct hf_config_write *w
     set_member(members, "torch_dtype", quoted(write->dtype));
     if (family->architecture_mlm && strcmp(config_activation(config), config_head_activation(config)) != 0)
         log_info(
-            "note: the head has %s and the blocks have %s; %s has that of the blocks everywhere, so its logits will "
-            "differ",
+            "note: the head has %s and the blocks have %s; %s has one activation for both, so its logits will differ",
             config_head_activation(config), config_activation(config), family->model_type);
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));

@@ -28,7 +28,7 @@ struct hf_row {
 enum hf_key_kind {
     HF_NUMBER,  // the flag's number; of several flags "--a/--b" all are set to theirs, and theirs becomes the first's
     HF_SWITCH,  // the flag's truth value
-    HF_MAP,     // texts "theirs=ours" separated by blanks; ours may be "a/b" for flags "--a/--b", and empty without
+    HF_MAP,     // texts "theirs=ours" separated by spaces; ours may be "a/b" for flags "--a/--b", and empty without
                 // flags: then theirs is simply the only value that is supported
 };
 
@@ -36,14 +36,13 @@ enum hf_key_kind {
 struct hf_key {
     const char *key;
     enum hf_key_kind kind;
-    const char *flags;  // NULL: we have no counterpart
-    const char
-        *fallback;  // where the member is absent or null; NULL: it must be there; "-": the flag keeps its default
+    const char *flags;     // NULL: we have no counterpart
+    const char *fallback;  // if the member is absent or null; NULL: it must be there; "-": the flag keeps its default
     const char *map;
     int added;         // of a number: theirs is ours + added
     bool has_null;     // our 0 is null there
     int instead;       // of a number: what is written for our 0, which theirs cannot be
-    bool is_read;      // only read: a variant that is refused, which nobody writes
+    bool is_read;      // only read: a variant that is refused, or a member that is written with the tokenizer's ids
     bool is_written;   // only written: a second name for a flag, which transformers does not read or we have no use for
     const char *near;  // of a map: words that come near, for those who allow it
 };
@@ -61,7 +60,7 @@ struct hf_family {
     const char *embedding, *head;  // theirs; the head is absent if it is tied
     const char *tie;               // "true" or "false" if config.json does not say; "never" whatever it says
     const struct hf_row *rows;
-    const char *const *ignored;  // patterns of buffers that are no parameters; NULL at the end
+    const char *const *ignored;  // patterns of buffers that are not parameters; NULL at the end
     const struct hf_key *keys;
     const struct hf_flag *flags;
     const struct hf_flag *written;  // members of config.json that our configuration says nothing about, as JSON

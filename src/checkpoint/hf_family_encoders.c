@@ -130,7 +130,8 @@ static const char *const t5_ignored[] = {"encoder.embed_tokens.weight", "decoder
             "relu=relu/false gated-gelu=gelu_tanh/true gated-gelu_new=gelu_tanh/true gated-silu=silu/true "            \
             "gated-swish=silu/true gated-relu=relu/true gelu=gelu/false gelu_new=gelu_tanh/false silu=silu/false "     \
             "swish=silu/false",                                                                                        \
-            .fallback = feed_forward)
+            .fallback = feed_forward),                                                                                 \
+        NUMBER("decoder_start_token_id", "--decoder-start-token", .fallback = "0", .is_read = true)
 static const struct hf_key t5_keys[] = {T5_KEYS("relu")};
 static const struct hf_flag t5_flags[] = {{"--model", "t5"},
                                           {"--normalization", "RMSNorm"},

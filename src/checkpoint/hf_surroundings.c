@@ -1,4 +1,4 @@
-// What stands beside the weights in a folder of Hugging Face. See hf_surroundings.h.
+// The files next to the weights in a folder of Hugging Face. See hf_surroundings.h.
 #include "checkpoint/hf_surroundings.h"
 
 #include "base/error.h"
@@ -41,7 +41,7 @@ static bool ends_with_any(const char *name, const char *const *ends) {
     return false;
 }
 
-// The model itself, which is written anew.
+// The model itself, which is written again.
 static bool is_model(const char *name) {
     static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin.index.json", NULL};
     return ends_with_any(name, ends) || (strncmp(name, "pytorch_model", 13) == 0 && ends_with(name, ".bin"));
@@ -70,7 +70,7 @@ static char **list_names(const char *folder, size_t *count) {
     DIR *stream = opendir(folder);
     const struct dirent *entry;
     while (stream && (entry = readdir(stream))) {
-        if (entry->d_name[0] == '.')  // of git and of download tools
+        if (entry->d_name[0] == '.' && strcmp(entry->d_name, ".gitattributes") != 0)  // of git and of download tools
             continue;
         names = memory_realloc(names, (*count + 1) * sizeof names[0]);
         names[(*count)++] = memory_string(entry->d_name);

@@ -8,7 +8,7 @@
 
 // Roles of these files in a checkpoint, see struct checkpoint_file. All begin with "huggingface".
 #define HF_ROLE "huggingface"
-// config.json of a model that was trained on with another tokenizer: its token ids are no longer true.
+// config.json of a model whose training continued with another tokenizer: its token ids are no longer valid.
 #define HF_ROLE_WEIGHTS "huggingface-weights"
 // A file of additional_chat_templates/.
 #define HF_ROLE_TEMPLATE "huggingface-templates"
@@ -25,7 +25,7 @@ void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files
 void hf_surroundings_add_tokenizer(struct checkpoint_file_list *files, const char *role, const char *path);
 // Whether the file says how text becomes tokens, or names tokens.
 bool hf_surroundings_is_of_tokenizer(const char *path);
-// Writes the files of these roles, but for config.json, which is written anew.
+// Writes the files of these roles, except config.json, which is written again.
 int hf_surroundings_write(const struct checkpoint_file_list *files, const char *folder);
 // The path of config.json among them; NULL if there is none.
 const char *hf_surroundings_config(const struct checkpoint_file_list *files);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/extra.h"
+#include "checkpoint/hf_end.h"
 #include "checkpoint/hf_surroundings.h"
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/from_config.h"
@@ -21,31 +22,56 @@ static bool is_of_type(const struct model_source *source, const char *prefix) {
     return type && strncmp(type, prefix, strlen(prefix)) == 0;
 }
 
-void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source *source) {
-    *tokenizer = (struct hf_tokenizer){0};
+static int32_t find_named(const struct tokenizer *tokenizer, const struct json *name) {
+    for (int64_t id = 0; name && id < tokenizer_vocab_size(tokenizer); id++) {
+        size_t length;
+        const char *text = tokenizer_token(tokenizer, (int32_t)id, &length);
+        if (text && length == name->length && memcmp(text, name->string, length) == 0)
+            return (int32_t)id;
+    }
+    return -1;
+}
+
+// What the tokenizer's own tokenizer_config.json says goes before what the tokens' names suggest.
+static void take_named(struct model_tokenizer *tokenizer, const struct model_source *source) {
+    struct json *root = hf_read_beside(source, "tokenizer_config.json");
+    const struct {
+        int32_t *id;
+        const char *key;
+    } rows[] = {{&tokenizer->roles.bos, "bos_token"}, {&tokenizer->roles.pad, "pad_token"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int32_t id = find_named(tokenizer->tokenizer, hf_token_text(root, rows[i].key));
+        *rows[i].id = id >= 0 ? id : *rows[i].id;
+    }
+    json_free(root);
+}
+
+void hf_tokenizer_open(struct model_tokenizer *tokenizer, const struct model_source *source) {
+    *tokenizer = (struct model_tokenizer){.has_other_end = hf_end_is_other(source)};
     const struct config *config = &source->config;
     const struct checkpoint_file_list *files = &source->files;
-    if (source->has_foreign_tokenizer || files->count == 0 || !config->tokenizer_type)
+    if ((source->has_foreign_tokenizer && !tokenizer->has_other_end) || files->count == 0 || !config->tokenizer_type)
         return;
     struct tokenizer_options options = tokenizer_options_of(config);
     options.vocab_file = checkpoint_file_find(files, "vocab-file");
     options.merge_file = checkpoint_file_find(files, "merge-file");
     options.model_file = checkpoint_file_find(files, "tokenizer-model");
     if (tokenizer_open(&tokenizer->tokenizer, &options) < 0) {
-        log_warn("%s; config.json will not name the tokens that begin and end a text", error_message());
+        log_warn("%s; config.json is written without bos and eos token ids", error_message());
         error_clear();
         return;
     }
     sample_vocabulary_make(&tokenizer->vocabulary, tokenizer->tokenizer);
     tokenizer->roles = hf_save_roles(tokenizer->tokenizer);
+    take_named(tokenizer, source);
 }
 
-void hf_tokenizer_close(struct hf_tokenizer *tokenizer) {
+void hf_tokenizer_close(struct model_tokenizer *tokenizer) {
     tokenizer_free(tokenizer->tokenizer);
     sample_vocabulary_free(&tokenizer->vocabulary);
 }
 
-struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const struct hf_family *family) {
+struct hf_token_ids hf_tokenizer_ids(const struct model_tokenizer *tokenizer, const struct hf_family *family) {
     const struct sample_vocabulary *v = &tokenizer->vocabulary;
     if (!tokenizer->tokenizer)
         return (struct hf_token_ids){0};
@@ -55,13 +81,14 @@ struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const
         return (struct hf_token_ids){true, v->cls, v->sep, v->pad, -1};
     if (strstr(family->model_type, "bert"))
         return (struct hf_token_ids){true, -1, -1, v->pad, -1};
-    // A decoder's text begins with what begins one, if the vocabulary has such a token; else behind the end of one.
+    // A decoder's text starts with the token that begins a text, if the vocabulary has one, else with that which ends
+    // one.
     const struct hf_roles *roles = &tokenizer->roles;
     return (struct hf_token_ids){true, roles->bos >= 0 ? roles->bos : roles->eos, roles->eos, roles->pad, -1};
 }
 
 // The same for tokenizer_config.json, and what the family puts around a text.
-static struct hf_roles roles_for(const struct hf_tokenizer *tokenizer, const struct hf_family *family) {
+static struct hf_roles roles_for(const struct model_tokenizer *tokenizer, const struct hf_family *family) {
     const struct sample_vocabulary *v = &tokenizer->vocabulary;
     struct hf_token_ids ids = hf_tokenizer_ids(tokenizer, family);
     struct hf_roles roles = tokenizer->roles;
@@ -85,8 +112,18 @@ static const char *extension(const char *path) {
     return dot && (!slash || dot > slash) ? dot : "";
 }
 
+// A tokenizer of Hugging Face that was trained with together with its own tokenizer_config.json goes back as it came.
+static bool is_theirs(const struct model_source *source) {
+    bool has_configuration = false;
+    for (size_t i = 0; i < source->files.count; i++)
+        has_configuration =
+            has_configuration || (strcmp(source->files.items[i].role, HF_ROLE) == 0 &&
+                                  strcmp(extra_name(&source->files.items[i]), "tokenizer_config.json") == 0);
+    return source->has_foreign_tokenizer || (has_configuration && is_of_type(source, "HuggingFaceTokenizer"));
+}
+
 // What the file is called there; NULL if nobody has a use for it beside tokenizer.json. To be freed.
-static char *name_there(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+static char *name_there(const struct model_tokenizer *tokenizer, const struct model_source *source,
                         const struct hf_family *family, const struct checkpoint_file *file) {
     if (hf_surroundings_is_role(file->role))  // written as they are, see hf_surroundings_write
         return NULL;
@@ -94,11 +131,12 @@ static char *name_there(const struct hf_tokenizer *tokenizer, const struct model
         return memory_string("merges.txt");
     if (strcmp(file->role, "vocab-file") == 0)
         return memory_string(strcmp(extension(file->path), ".txt") == 0 ? "vocab.txt" : "vocab.json");
-    if (tokenizer->tokenizer && !is_of_type(source, "SentencePieceTokenizer") &&
+    bool is_written = tokenizer->tokenizer && !is_theirs(source);
+    if (is_written && !is_of_type(source, "SentencePieceTokenizer") &&
         !is_of_type(source, "GPTSentencePieceTokenizer") && !is_of_type(source, "Llama2Tokenizer"))
         return NULL;
     // Programs that read the .model of a decoder take it for BPE.
-    if (tokenizer->tokenizer && tokenizer->roles.is_unigram && !strstr(family->model_type, "t5"))
+    if (is_written && tokenizer->roles.is_unigram && !strstr(family->model_type, "t5"))
         return NULL;
     bool is_json = strcmp(extension(file->path), ".json") == 0;
     bool is_spiece = strstr(file->path, "spiece.model") != NULL;
@@ -149,7 +187,7 @@ static int write_vocab_txt(const struct tokenizer *tokenizer, const char *folder
     return result;
 }
 
-static int copy_files(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+static int copy_files(const struct model_tokenizer *tokenizer, const struct model_source *source,
                       const struct hf_family *family, const char *folder) {
     int result = 0;
     for (size_t i = 0; i < source->files.count && result == 0; i++) {
@@ -165,33 +203,13 @@ static int copy_files(const struct hf_tokenizer *tokenizer, const struct model_s
     return result;
 }
 
-// A tokenizer of Hugging Face that was trained with together with its own tokenizer_config.json goes back as it came;
-// --eod-token may have made another token the end.
-static bool is_theirs(const struct model_source *source) {
-    bool has_configuration = false;
-    for (size_t i = 0; i < source->files.count; i++)
-        has_configuration =
-            has_configuration || (strcmp(source->files.items[i].role, HF_ROLE) == 0 &&
-                                  strcmp(extra_name(&source->files.items[i]), "tokenizer_config.json") == 0);
-    return has_configuration && is_of_type(source, "HuggingFaceTokenizer") && !source->config.eod_token;
-}
-
-static int copy_tokenizer(const struct model_source *source, const char *folder) {
-    const char *from = checkpoint_file_find(&source->files, "tokenizer-model");
-    char *to = file_join(folder, "tokenizer.json");
-    uint64_t bytes = 0;
-    int result = from ? extra_copy(from, to, &bytes, NULL) : 0;
-    free(to);
-    return result;
-}
-
-int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+int hf_tokenizer_write(const struct model_tokenizer *tokenizer, const struct model_source *source,
                        const struct hf_family *family, const char *folder) {
     TRY(copy_files(tokenizer, source, family, folder));
     if (!tokenizer->tokenizer)
         return 0;
     if (is_theirs(source))
-        return copy_tokenizer(source, folder);
+        return tokenizer->has_other_end ? hf_end_write(folder, source, tokenizer->tokenizer) : 0;
     if (is_of_type(source, "FairseqTokenizer") && checkpoint_file_find(&source->files, "merge-file"))
         TRY(write_vocab_json(tokenizer->tokenizer, folder));
     if (is_of_type(source, "BertWordPiece"))
@@ -202,6 +220,6 @@ int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_
         config->seq_length > config->max_position_embeddings ? config->seq_length : config->max_position_embeddings;
     roles.is_overruled = strcmp(family->model_type, "qwen2") == 0;
     if (hf_save_folder(tokenizer->tokenizer, &roles, folder) < 0)
-        return error_context("the tokenizer cannot be written for Hugging Face; --no-tokenizer leaves it out");
+        return error_context("cannot write the tokenizer for Hugging Face (leave it out with --no-tokenizer)");
     return 0;
 }

@@ -11,25 +11,27 @@
 // Sets the flags of the tokenizer of a Hugging Face folder that is being opened, and adds its main files.
 void hf_tokenizer_find(struct model_source *source);
 
-struct hf_tokenizer {
-    struct tokenizer *tokenizer;  // NULL if the model has none, or one that Hugging Face wrote itself
+struct model_tokenizer {
+    // NULL if the model has none, or one that Hugging Face wrote itself and that ends texts as it did
+    struct tokenizer *tokenizer;
+    bool has_other_end;  // see hf_end_is_other
     struct sample_vocabulary vocabulary;
     struct hf_roles roles;  // that the tokenizer knows itself
 };
 
 // A tokenizer that cannot be opened is warned of: the weights are worth writing without.
-void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source *source);
-void hf_tokenizer_close(struct hf_tokenizer *tokenizer);
+void hf_tokenizer_open(struct model_tokenizer *tokenizer, const struct model_source *source);
+void hf_tokenizer_close(struct model_tokenizer *tokenizer);
 
 // Ids as config.json calls them; -1 if the tokenizer has none, or the family no use for it.
 struct hf_token_ids {
     bool is_known;  // false if there is no tokenizer to ask
     int32_t bos, eos, pad, decoder_start;
 };
-struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const struct hf_family *family);
+struct hf_token_ids hf_tokenizer_ids(const struct model_tokenizer *tokenizer, const struct hf_family *family);
 
 // Writes the files into the folder. What they say of special tokens is what hf_tokenizer_ids says.
-int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+int hf_tokenizer_write(const struct model_tokenizer *tokenizer, const struct model_source *source,
                        const struct hf_family *family, const char *folder);
 
 #endif

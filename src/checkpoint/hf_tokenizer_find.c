@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/hf_end.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
 
 // A vocab.txt does not say whether text is lowered; tokenizer_config.json may, and BERT's class lowers by default.
-// Megatron's BERT has two tokens behind those of the file, which a model of as many rows as the file has lines lacks.
+// Megatron's BERT adds two tokens after those of the file; a model with as many rows as the file has lines lacks them.
 static void refine_wordpiece(struct model_source *source) {
     struct config *config = &source->config;
     char *path = file_join(source->path, "tokenizer_config.json");
@@ -37,15 +38,13 @@ static void refine_wordpiece(struct model_source *source) {
     buffer_free(&text);
 }
 
-// "eos_token": "</s>" or {"content": "</s>", …} in a file of the folder, to be freed; NULL if it does not say.
+// The "eos_token" in a file of the folder, to be freed; NULL if it does not say.
 static char *read_end(const struct model_source *source, const char *name) {
     char *path = file_join(source->path, name), *end = NULL;
     struct json *root = NULL;
     if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
-        const struct json *token = json_member(root, "eos_token");
-        if (token && token->type == JSON_OBJECT)
-            token = json_member(token, "content");
-        if (token && token->type == JSON_STRING && token->length > 0 && strlen(token->string) == token->length)
+        const struct json *token = hf_token_text(root, "eos_token");
+        if (token && strlen(token->string) == token->length)
             end = memory_string(token->string);
     }
     error_clear();
@@ -91,8 +90,8 @@ static void note_beginning(struct model_source *source) {
         if (adds && adds->type == JSON_TRUE)
             buffer_printf(
                 &source->notes,
-                "transformers puts a token before every text (add_bos_token of %s), and GPT2BPETokenizer here "
-                "does not; save tokenizer.json there (AutoTokenizer.save_pretrained), which does",
+                "transformers adds a token before every text (add_bos_token in %s), and GPT2BPETokenizer here does "
+                "not; save a tokenizer.json there (AutoTokenizer.save_pretrained), which is read with it",
                 path);
     }
     error_clear();

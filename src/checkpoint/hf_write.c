@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 // One tensor of theirs: rows [first, first + rows) of one of ours, perhaps transposed or in another order.
-struct output {
+struct hf_output {
     char *name;
     size_t from;
     int64_t first, rows;
@@ -32,19 +32,19 @@ struct output {
     size_t bytes;
 };
 
-struct job {
+struct hf_job {
     const struct model_write *write;
     const struct hf_family *family;
     const char *folder;  // temporary
-    struct output *outputs;
+    struct hf_output *outputs;
     size_t count;
     struct model_bytes bytes;
-    struct hf_tokenizer tokenizer;
+    struct model_tokenizer tokenizer;
     size_t *file_ends;  // outputs [file_ends[f - 1], file_ends[f]) are in file f
     size_t file_count;
 };
 
-static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
+static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     const struct model_source *source = job->write->source;
     const struct param *param = source->params.items[i];
     const struct source_tensor *tensor = &source->tensors[i];
@@ -56,8 +56,8 @@ static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
     }
     int64_t first = 0;
     for (int k = 0; k < match.pieces; k++) {
-        struct output *output = &job->outputs[job->count++];
-        *output = (struct output){.name = hf_piece_name(&match, k), .from = i, .first = first};
+        struct hf_output *output = &job->outputs[job->count++];
+        *output = (struct hf_output){.name = hf_piece_name(&match, k), .from = i, .first = first};
         int64_t rows = hf_piece_rows(&match, param, k);
         first += rows;
         if (model_is_of_vocabulary(tensor->name) && job->write->vocab_size > 0)
@@ -75,7 +75,7 @@ static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
 }
 
 // A BERT has token types there, whether or not it uses them. Ours may have none.
-static void add_token_types(struct job *job, enum dtype dtype) {
+static void add_token_types(struct hf_job *job, enum dtype dtype) {
     static const char ours[] = "embedding.tokentype_embeddings.weight";
     const struct hf_family *family = job->family;
     const struct config *config = &job->write->source->config;
@@ -87,19 +87,19 @@ static void add_token_types(struct job *job, enum dtype dtype) {
         rows = family->keys[i].instead > 0 ? family->keys[i].instead : rows;
     if (!row || config_token_types(config) > 0)
         return;
-    struct output *output = &job->outputs[job->count++];
-    *output = (struct output){.name = memory_string(row->theirs[0]), .rows = rows, .is_zero = true};
+    struct hf_output *output = &job->outputs[job->count++];
+    *output = (struct hf_output){.name = memory_string(row->theirs[0]), .rows = rows, .is_zero = true};
     output->bytes = (size_t)(rows * config->hidden_size) * dtype_bytes(dtype);
     output->entry = (struct safetensors_tensor){
         .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
 }
 
 // The embedding once more, as the output layer.
-static void add_head(struct job *job) {
+static void add_head(struct hf_job *job) {
     for (size_t i = 0; i < job->count; i++) {
         if (strcmp(job->outputs[i].name, job->family->embedding) != 0)
             continue;
-        struct output *output = &job->outputs[job->count++];
+        struct hf_output *output = &job->outputs[job->count++];
         *output = job->outputs[i];
         output->name = memory_string(job->family->head);
         output->entry.name = output->name;
@@ -107,7 +107,7 @@ static void add_head(struct job *job) {
     }
 }
 
-static int list_outputs(struct job *job) {
+static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
     size_t most = source->count * HF_MAX_PIECES + 3;  // with the two that may be added
@@ -117,7 +117,7 @@ static int list_outputs(struct job *job) {
     for (size_t i = 0; i < source->count && result == 0; i++)
         result = add_outputs(job, i, &unknown);
     if (result == 0 && unknown.length > 0)
-        result = error_set("a %s of Hugging Face has no place for %s", job->family->model_type, unknown.data);
+        result = error_set("Hugging Face's %s has no tensors for %s", job->family->model_type, unknown.data);
     buffer_free(&unknown);
     add_token_types(job, job->count > 0 ? job->outputs[0].entry.dtype : DTYPE_F32);
     if (hf_config_doubles_head(job->family, &source->config))
@@ -134,14 +134,14 @@ static int list_outputs(struct job *job) {
     return result;
 }
 
-static char *file_name(const struct job *job, size_t f) {
+static char *file_name(const struct hf_job *job, size_t f) {
     if (job->file_count == 1)
         return memory_string("model.safetensors");
     return memory_printf("model-%05zu-of-%05zu.safetensors", f + 1, job->file_count);
 }
 
 // In the order of theirs: transposed, or by groups of heads.
-static int write_reordered(struct job *job, const struct output *output, struct safetensors_writer *writer) {
+static int write_reordered(struct hf_job *job, const struct hf_output *output, struct safetensors_writer *writer) {
     const struct config *config = &job->write->source->config;
     unsigned char *reordered = memory_alloc(output->bytes + 1);
     if (output->transform == HF_TRANSPOSE)
@@ -162,7 +162,7 @@ static int write_reordered(struct job *job, const struct output *output, struct 
     return result;
 }
 
-static int write_output(struct job *job, const struct output *output, struct safetensors_writer *writer) {
+static int write_output(struct hf_job *job, const struct hf_output *output, struct safetensors_writer *writer) {
     if (output->is_zero) {
         unsigned char *zeros = memory_alloc(output->bytes + 1);
         int result = safetensors_write(writer, zeros, output->bytes);
@@ -178,7 +178,7 @@ static int write_output(struct job *job, const struct output *output, struct saf
     return safetensors_write(writer, job->bytes.data + skipped, output->bytes);
 }
 
-static int write_file(struct job *job, size_t f) {
+static int write_file(struct hf_job *job, size_t f) {
     size_t begin = f > 0 ? job->file_ends[f - 1] : 0, end = job->file_ends[f];
     struct safetensors_tensor *entries = memory_alloc((end - begin + 1) * sizeof entries[0]);
     for (size_t i = begin; i < end; i++)
@@ -201,14 +201,14 @@ static int write_file(struct job *job, size_t f) {
     return result;
 }
 
-static int write_text(const struct job *job, const char *name, const struct buffer *text) {
+static int write_text(const struct hf_job *job, const char *name, const struct buffer *text) {
     char *path = file_join(job->folder, name);
     int result = file_write_all(path, buffer_string(text), text->length);
     free(path);
     return result;
 }
 
-static int write_index(const struct job *job) {
+static int write_index(const struct hf_job *job) {
     if (job->file_count == 1)
         return 0;
     uint64_t total = 0;
@@ -246,7 +246,7 @@ static const char *dtype_there(enum dtype dtype) {
 
 // What from_pretrained loads as. It converts every tensor to that, so a model of several types is given the one that
 // holds them all, unless its own config.json has chosen.
-static const char *main_dtype(const struct job *job) {
+static const char *main_dtype(const struct hf_job *job) {
     const struct json *base = job->write->source->foreign_config;
     const struct json *said = base ? json_member(base, "torch_dtype") : NULL;
     said = said || !base ? said : json_member(base, "dtype");
@@ -261,7 +261,7 @@ static const char *main_dtype(const struct job *job) {
     return is_mixed ? "float32" : dtype_there(job->outputs[0].entry.dtype);
 }
 
-static int write_config(const struct job *job) {
+static int write_config(const struct hf_job *job) {
     struct config *config = &job->write->source->config;
     int64_t padded = config->padded_vocab_size;
     if (job->write->vocab_size > 0)
@@ -280,7 +280,7 @@ static int write_config(const struct job *job) {
     return result;
 }
 
-static int write_all(struct job *job) {
+static int write_all(struct hf_job *job) {
     TRY(list_outputs(job));
     TRY(file_make_folders(job->folder));
     for (size_t f = 0; f < job->file_count; f++)
@@ -298,7 +298,7 @@ static int check_target(const struct model_write *write) {
     const struct config *config = &write->source->config;
     if (write->vocab_size > config->padded_vocab_size)
         return error_set_code(EXIT_CODE_USAGE,
-                              "the model has a vocabulary of %" PRId64 ", so %" PRId64 " rows of it cannot be written",
+                              "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
                               config->padded_vocab_size, write->vocab_size);
     return 0;
 }
@@ -322,28 +322,27 @@ const struct hf_family *hf_family_choose(const struct model_write *write) {
     return family;
 }
 
-// generate() may draw a row that is no token, as rarely as an untrained row is likely.
-static void note_padding(const struct job *job) {
+// generate() may draw a row that is not a token, as rarely as an untrained row is likely.
+static void note_padding(const struct hf_job *job) {
     int64_t rows = job->write->source->config.padded_vocab_size;
     int64_t tokens = job->tokenizer.tokenizer ? tokenizer_vocab_size(job->tokenizer.tokenizer) : rows;
     if (job->write->vocab_size == 0 && tokens < rows)
-        log_info("note: the vocabulary is padded from %" PRId64 " tokens to %" PRId64 " rows, which are all written; "
-                 "--vocab-size %" PRId64 " leaves the padding out",
+        log_info("note: the vocabulary is padded from %" PRId64 " tokens to %" PRId64
+                 " rows, all of which are written; --vocab-size %" PRId64 " leaves out the padding",
                  tokens, rows, tokens);
 }
 
 // transformers 5 takes every UMT5 for one that is tied.
-static void note_scale(const struct job *job) {
+static void note_scale(const struct hf_job *job) {
     if (strcmp(job->family->model_type, "umt5") == 0 && job->write->source->config.untie_embeddings_and_output_weights)
-        log_warn(
-            "transformers 5 divides the logits of this umt5 by the root of d_model, because it takes every umt5 for "
-            "a tied one: text is the same, losses are not; transformers 4 computes them as here");
+        log_warn("transformers 5 divides the logits of this umt5 by sqrt(d_model), because it assumes that every umt5 "
+                 "is tied: greedy text is the same, losses are not; transformers 4 computes the logits as here");
 }
 
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
     struct model_write whole = *write;
-    struct job job = {.write = &whole, .family = hf_family_choose(write)};
+    struct hf_job job = {.write = &whole, .family = hf_family_choose(write)};
     if (!job.family)
         return -1;
     whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
 #include "checkpoint/manifest.h"
@@ -15,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char remedy[] =
-    "the checkpoint is of another model: give the model flags it was made with (its config.json "
-    "has them), or load another one";
+static const char remedy[] = "the checkpoint is of another model; give the model flags it was made with (see its "
+                             "config.json), or load another one";
 
 static const char *const part_names[] = {[CHECKPOINT_MODEL] = "model", [CHECKPOINT_OPTIMIZER] = "optimizer"};
 
@@ -53,8 +53,7 @@ static int part_open(struct part_files *part, const char *path, enum checkpoint_
     if (result == 0 && part->count == 0)
         result = error_set("the checkpoint %s has no %s state; %s", path, part_names[which],
                            which == CHECKPOINT_OPTIMIZER
-                               ? "it was saved without (--no-save-optim): load it with --no-load-optim "
-                                 "or --finetune"
+                               ? "it was saved with --no-save-optim: load it with --no-load-optim or --finetune"
                                : "load another one");
     if (result < 0)
         part_close(part);
@@ -97,7 +96,7 @@ static int compare_wanted(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-// Tensors nobody asked for mean another model too, for instance one with more layers.
+// Unexpected tensors mean another model too, e.g. one with more layers.
 static int check_rest(const struct checkpoint_load *load, const struct part_files *part) {
     struct checkpoint_tensor *sorted = memory_alloc((load->count + 1) * sizeof sorted[0]);
     if (load->count > 0) {
@@ -127,21 +126,37 @@ static int check_all(const struct checkpoint_load *load, const struct part_files
     return load->is_partial ? 0 : check_rest(load, part);
 }
 
+static struct phase *begin_phase(const struct checkpoint_load *load) {
+    double bytes = 0;
+    for (size_t i = 0; i < load->count; i++)
+        bytes += (double)tensor_bytes(load->tensors[i].tensor);
+    return phase_begin_amount(load->part == CHECKPOINT_MODEL ? "loading the weights" : "loading the optimizer state",
+                              "bytes", bytes);
+}
+
+static int load_all(const struct checkpoint_load *load, const struct part_files *part) {
+    struct stage stage = {.device = load->device};
+    struct phase *phase = begin_phase(load);
+    int result = 0;
+    for (size_t i = 0; i < load->count && result == 0; i++) {
+        const struct checkpoint_tensor *wanted = &load->tensors[i];
+        const struct safetensors_tensor *found = part_find(part, wanted->name);
+        result = interrupt_check();
+        if (result == 0)
+            result = gather_take(&stage, wanted, found);
+        phase_advance(phase, (int64_t)tensor_bytes(wanted->tensor));
+    }
+    stage_end(&stage);
+    phase_end(phase);
+    return result;
+}
+
 int checkpoint_load_tensors(const struct checkpoint_load *load) {
     struct part_files part;
     TRY(part_open(&part, load->path, load->part));
     int result = check_all(load, &part);
-    if (result == 0) {
-        struct stage stage = {.device = load->device};
-        for (size_t i = 0; i < load->count && result == 0; i++) {
-            const struct checkpoint_tensor *wanted = &load->tensors[i];
-            const struct safetensors_tensor *found = part_find(&part, wanted->name);
-            result = interrupt_check();
-            if (result == 0)
-                result = gather_take(&stage, wanted, found);
-        }
-        stage_end(&stage);
-    }
+    if (result == 0)
+        result = load_all(load, &part);
     part_close(&part);
     return result;
 }

@@ -22,7 +22,7 @@ static const char file_name[] = "manifest.json";
 static const char format_name[] = "bevatron-checkpoint";
 
 // Bounds on what a hostile manifest can cost; a checkpoint has a handful of files.
-enum { MAX_BYTES = 16 << 20, MAX_FILES = 10000 };
+enum { MAX_FILES = 10000 };
 
 // The digits of a running sum.
 enum { SUM_DIGITS = 12 };
@@ -112,14 +112,14 @@ static int read_sums(struct manifest_file *file, const struct json *sums) {
     if (!sums)
         return 0;
     if (sums->type != JSON_ARRAY || sums->count == 0)
-        return error_set("the sums of \"%.64s\" are no list", file->name);
+        return error_set("the checksums of \"%.64s\" are not a list", file->name);
     file->sums = memory_alloc(sums->count * sizeof file->sums[0]);
     file->sum_count = sums->count;
     for (size_t i = 0; i < sums->count; i++) {
         const struct json *sum = &sums->items[i];
         if (sum->type != JSON_STRING || sum->length != SUM_DIGITS ||
             strspn(sum->string, "0123456789abcdef") != SUM_DIGITS)
-            return error_set("sum %zu of \"%.64s\" is not %d hexadecimal digits", i, file->name, SUM_DIGITS);
+            return error_set("checksum %zu of \"%.64s\" is not %d hexadecimal digits", i, file->name, SUM_DIGITS);
         file->sums[i] = strtoull(sum->string, NULL, 16);
     }
     return 0;
@@ -149,9 +149,9 @@ static int read_file_entry(struct manifest *manifest, const struct json *entry) 
     TRY(json_get_string(entry, "sha256", &sha256));
     TRY(json_get_int(entry, "bytes", &bytes));
     if (!is_plain_name(name))
-        return error_set("it lists \"%.64s\", which is no file of this folder", name);
+        return error_set("it lists \"%.64s\", which is not a file of this folder", name);
     if (!is_known_part(holds))
-        return error_set("\"%.64s\" is said to hold \"%.64s\", which is no part of a checkpoint", name, holds);
+        return error_set("\"%.64s\" is said to hold \"%.64s\", which is not a part of a checkpoint", name, holds);
     if (!is_sha256(sha256))
         return error_set("the sha256 of \"%.64s\" is not 64 hexadecimal digits", name);
     if (bytes < 0)
@@ -204,6 +204,18 @@ static bool has_foreign_weights(const char *folder) {
     return has_any && folder_iteration(strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder) < 0;
 }
 
+int manifest_parse(struct manifest *manifest, const struct buffer *text, const char *name) {
+    struct json *root = NULL;
+    *manifest = (struct manifest){0};
+    int result = json_parse(&root, buffer_string(text), text->length, name);
+    if (result == 0 && (result = read_tree(manifest, root)) < 0)
+        error_context("the manifest %s is not valid", name);
+    json_free(root);
+    if (result < 0)
+        manifest_free(manifest);
+    return result;
+}
+
 int manifest_read(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
     char *path = file_join(folder, file_name);
@@ -211,18 +223,17 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     int result = 0;
     // Most often somebody has named a folder of something else.
     if (file_is_folder(folder) && access(folder, X_OK) < 0)
-        result = error_set("cannot look into the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+        result = error_set("cannot read the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+    else if (file_exists(path) && !file_is_regular(path))
+        result = error_set("%s is not a regular file; restore it from a copy", path);
     else if (file_is_folder(folder) && !file_exists(path) && has_foreign_weights(folder))
-        result = error_set("%s has weights as Hugging Face names them and no config.json, which says what model they "
-                           "are of; copy that too",
-                           folder);
+        result = error_set("%s has weights of Hugging Face but no config.json; copy config.json too", folder);
     else if (file_is_folder(folder) && !file_exists(path))
-        result =
-            error_set("%s is no checkpoint: there is no %s, which every whole one has, and no iter_… folder in it; "
-                      "name the folder of --save or one of its iter_… folders",
-                      folder, file_name);
+        result = error_set("%s is not a checkpoint: found no %s and no iter_… folder; give the folder of --save or one "
+                           "of its iter_… folders",
+                           folder, file_name);
     else
-        result = json_parse_file(&root, path, MAX_BYTES);
+        result = json_parse_file(&root, path, MANIFEST_MOST_BYTES);
     if (result == 0) {
         result = read_tree(manifest, root);
         if (result < 0)

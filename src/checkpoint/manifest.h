@@ -11,6 +11,7 @@
 #ifndef CHECKPOINT_MANIFEST_H
 #define CHECKPOINT_MANIFEST_H
 
+#include "base/buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,9 @@ void manifest_free(struct manifest *manifest);
 int manifest_write(const struct manifest *manifest, const char *folder);
 // Reads the manifest and checks everything that can be checked without touching the files.
 int manifest_read(struct manifest *manifest, const char *folder);
+// The same from the text of a manifest, which errors call `name`.
+int manifest_parse(struct manifest *manifest, const struct buffer *text, const char *name);
+enum { MANIFEST_MOST_BYTES = 16 << 20 };
 // Checks that every file is there with its size and, unless skipped, its SHA-256. If several processes share the work,
 // each checks its own files, assigned by size.
 struct manifest_proof {

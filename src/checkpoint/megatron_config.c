@@ -91,7 +91,7 @@ static bool is_true(const struct torch_value *value) {
            ((value->type == TORCH_BOOL && value->boolean) || (value->type == TORCH_INT && value->integer != 0));
 }
 
-// None, False, 0, "" and an empty list are what an argument has that nobody gave.
+// None, False, 0, "" and an empty list are the values of arguments that were not given.
 static bool is_set(const struct torch_value *value) {
     if (!value || value->type == TORCH_NONE)
         return false;
@@ -181,7 +181,7 @@ static int set_window(struct config *config, const struct torch_value *args) {
                    window->items[1]->type == TORCH_INT && window->items[1]->integer <= 0 &&
                    window->items[0]->integer < INT32_MAX;
     if (!is_pair)
-        return error_set("its argument \"window_size\" is no pair of numbers of which the second is 0 or less");
+        return error_set("its argument \"window_size\" is not a pair of numbers with a second of 0 or less");
     int64_t before = window->items[0]->integer;
     return before < 0 ? 0 : set_number(config, "--sliding-window", before + 1);
 }
@@ -207,13 +207,13 @@ static int read_args(const struct torch_value *args, struct config *config) {
 static int read_shapes(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
     const struct weight *words = megatron_find(folder, 0, "embedding.word_embeddings.weight");
     if (!words || words->rank != 2)
-        return error_set("it has neither arguments nor an embedding to tell the model's size by");
+        return error_set("it has neither arguments nor an embedding, so the model's size is unknown");
     int64_t heads = attention_heads > 0 ? attention_heads : words->shape[1] / USUAL_HEAD_SIZE;
     if (heads == 0)
-        return error_set("it does not say how many attention heads there are; give --num-attention-heads");
+        return error_set("it does not say the number of attention heads; give --num-attention-heads");
     if (attention_heads == 0)
-        log_info("note: the checkpoint does not say how many attention heads there are; taking %" PRId64
-                 ", of %d channels each (--num-attention-heads says otherwise)",
+        log_info("note: the checkpoint does not say the number of attention heads; assuming %" PRId64
+                 " of %d channels each (change it with --num-attention-heads)",
                  heads, USUAL_HEAD_SIZE);
     TRY(set_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
     TRY(set_number(config, "--hidden-size", words->shape[1]));

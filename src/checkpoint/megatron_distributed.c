@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What stands beside the model's tensors: moments, random generators, state of the run. Behind a slash are the pieces
+// What accompanies the model's tensors: moments, random generators, state of the run. Behind a slash are the pieces
 // of objects.
 static bool is_of_model(const char *name) {
     static const char *const others[] = {"optimizer.", "chained_", "rng_state", "rerun_state_machine", "common_state"};
@@ -64,7 +64,7 @@ static int add_tensors(struct megatron_folder *folder) {
         const char *layers = strstr(tensor->name, ".layers."), *rest = layers ? layers + strlen(".layers.") : NULL;
         bool is_stack = rest && strspn(rest, "0123456789") == 0 && tensor->rank > 0;
         if (is_stack && tensor->shape[0] > MAX_LAYERS)
-            return error_set("%s: \"%.200s\" is said to have %" PRId64 " layers", folder->path, tensor->name,
+            return error_set("%s: \"%.200s\" has %" PRId64 " layers, which is not possible", folder->path, tensor->name,
                              tensor->shape[0]);
         if (is_stack)
             add_stack(folder, tensor, rest);
@@ -86,8 +86,8 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
     size_t size = 0;
     TRY(distributed_find_object(folder->weights.distributed, "common_state/shard_0_1", &bytes, &size));
     if (!bytes)
-        return error_set("%s is missing, in which Megatron-LM keeps the arguments of a run, and there is no "
-                         "\"common_state\" in its place; copy the folder again",
+        return error_set("%s, which holds the arguments of a Megatron-LM run, is missing, and so is \"common_state\"; "
+                         "copy the folder again",
                          path);
     char *name = memory_printf("\"common_state\" of %s", folder->path);
     int result = weights_parse_torch(&folder->weights, bytes, size, name, &file);
@@ -95,7 +95,7 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
     TRY(result);
     const struct torch_value *list = file->pickle.root;
     if (list->type != TORCH_LIST || list->count != 1)
-        return error_set("%s is no list of one dict", file->path);
+        return error_set("%s is not a list of one dict", file->path);
     *root = list->items[0];
     return 0;
 }
@@ -107,7 +107,7 @@ static int read_common(struct megatron_folder *folder) {
     if (result == 0)
         megatron_read_numbers(folder, root);
     if (result == 0 && !folder->args)
-        result = error_set("%s of %s has no \"args\", so the model's size is not known",
+        result = error_set("%s of %s has no \"args\", so the model's size is unknown",
                            file_exists(path) ? "common.pt" : "\"common_state\"", folder->path);
     free(path);
     return result;

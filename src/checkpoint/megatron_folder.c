@@ -15,15 +15,15 @@
 // Dicts may hold the same dict many times, so that a small file has endlessly many paths: entries are counted.
 enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22, MAX_METADATA_BYTES = 1 << 16 };
 
-static const char *const file_names[] = {"model_optim_rng.pt", "model_rng.pt"};
+const char *const megatron_file_names[] = {"model_optim_rng.pt", "model_rng.pt", NULL};
 
 // The file of one rank, NULL if there is none; to be freed. Stage -1 is the name without stages.
 static char *rank_file(const char *path, int tensor_rank, int stage) {
     char *folder = stage < 0 ? memory_printf("%s/mp_rank_%02d", path, tensor_rank)
                              : memory_printf("%s/mp_rank_%02d_%03d", path, tensor_rank, stage);
     char *found = NULL;
-    for (size_t i = 0; i < sizeof file_names / sizeof file_names[0] && !found; i++) {
-        char *file = file_join(folder, file_names[i]);
+    for (size_t i = 0; megatron_file_names[i] && !found; i++) {
+        char *file = file_join(folder, megatron_file_names[i]);
         if (file_exists(file))
             found = file;
         else
@@ -94,7 +94,7 @@ static char *find_path(const char *path, int64_t step) {
         return memory_string(path);
     char *marker = file_join(path, "latest_checkpointed_iteration.txt"), *found = NULL;
     struct buffer text = {0};
-    bool has_marker = file_exists(marker) && file_read_all(marker, 64, &text) == 0;
+    bool has_marker = file_exists(marker) && file_read_own(marker, 64, &text) == 0;
     bool is_release = has_marker && strncmp(buffer_string(&text), "release", 7) == 0;
     if (step >= 0)
         found = memory_printf("%s/iter_%07" PRId64, path, step);
@@ -114,10 +114,21 @@ static char *find_path(const char *path, int64_t step) {
 bool megatron_is_folder(const char *path) {
     char *found = find_path(path, -1);
     free(found);
-    return found != NULL;
+    return found != NULL || megatron_zip_is(path);
 }
 
 int64_t megatron_iteration(const char *path, int64_t step) {
+    struct megatron_zip zip;
+    if (megatron_zip_is(path)) {
+        if (megatron_zip_open(&zip, path, step) < 0) {
+            error_clear();
+            return -1;
+        }
+        const char *last = strrchr(zip.inside, '/');
+        int64_t number = folder_iteration(last ? last + 1 : zip.inside);
+        megatron_zip_close(&zip);
+        return number;
+    }
     char *found = find_path(path, step), *full = found ? realpath(found, NULL) : NULL;
     const char *slash = full ? strrchr(full, '/') : NULL;
     int64_t iteration = slash ? folder_iteration(slash + 1) : -1;
@@ -130,20 +141,18 @@ int64_t megatron_iteration(const char *path, int64_t step) {
 static int refuse_format(const char *path, const char *format) {
     if (strcmp(format, "zarr") == 0)
         return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                              "%s is a Megatron-LM checkpoint in zarr format, which is not read; load it with "
-                              "Megatron-LM (core 0.15 or older) and --ckpt-convert-format torch_dist "
-                              "--ckpt-convert-save DIR, then use DIR/torch_dist",
+                              "%s has the unsupported format zarr; load it in Megatron-LM (core 0.15 or older) with "
+                              "--ckpt-convert-format torch_dist --ckpt-convert-save DIR, then use DIR/torch_dist",
                               path);
     if (strcmp(format, "torch_dcp") == 0)
-        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                              "%s is a distributed checkpoint of PyTorch (Megatron-LM's torch_dcp, of FSDP2), which is "
-                              "not read; run mkdir -p DIR/mp_rank_00 && python -m "
-                              "torch.distributed.checkpoint.format_utils dcp_to_torch %s "
-                              "DIR/mp_rank_00/model_optim_rng.pt, then use DIR",
-                              path, path);
+        return error_set_code(
+            EXIT_CODE_NO_CHECKPOINT,
+            "%s has the unsupported format torch_dcp; run mkdir -p DIR/mp_rank_00 && python -m "
+            "torch.distributed.checkpoint.format_utils dcp_to_torch %s DIR/mp_rank_00/model_optim_rng.pt, then use DIR",
+            path, path);
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                          "%s is a Megatron-LM checkpoint in fsdp_dtensor format (Megatron-FSDP), which is not read; "
-                          "export it to Hugging Face with Megatron Bridge, then use that folder",
+                          "%s is a Megatron-LM checkpoint in fsdp_dtensor format (Megatron-FSDP), which is not "
+                          "supported; export it to Hugging Face with Megatron Bridge, then use that folder",
                           path);
 }
 
@@ -177,7 +186,7 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
 // Nested dicts of old files and flat ones of new files alike: names joined by dots.
 static int flatten(struct flattening *flat, const struct torch_value *dict, const char *prefix, int depth) {
     if (depth > MAX_DEPTH)
-        return error_set("its model has dicts in dicts deeper than %d", MAX_DEPTH);
+        return error_set("its model has dicts nested deeper than %d", MAX_DEPTH);
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct torch_value *key = dict->items[i], *value = dict->items[i + 1];
         if (++flat->entries > MAX_ENTRIES)
@@ -206,11 +215,29 @@ static const struct torch_value *chunk_of(const struct torch_file *file, int chu
     return part && part->type == TORCH_DICT ? part : NULL;
 }
 
+static bool has_file_of(const struct megatron_folder *folder, int tensor_rank, int stage) {
+    return folder->zip ? megatron_zip_rank(folder->zip, tensor_rank, stage) != NULL
+                       : has_rank(folder->path, tensor_rank, stage);
+}
+
+static int open_entry(struct megatron_folder *folder, const struct torch_zip_entry *entry,
+                      const struct torch_file **file) {
+    const unsigned char *bytes;
+    if (megatron_zip_bytes(folder->zip, entry, &bytes) < 0)
+        return error_context("cannot read %s", folder->path);
+    char *name = file_join(folder->path, entry->name);
+    int result = weights_parse_torch(&folder->weights, bytes, entry->bytes, name, file);
+    free(name);
+    return result;
+}
+
 static int open_file(struct megatron_folder *folder, int tensor_rank, int stage, const struct torch_file **file) {
-    char *path = rank_file(folder->path, tensor_rank, stage);
-    if (!path)
+    if (!has_file_of(folder, tensor_rank, stage))
         return error_set("%s lacks the file of tensor-parallel rank %d%s", folder->path, tensor_rank,
                          stage > 0 ? " of one of its pipeline stages" : "");
+    if (folder->zip)
+        return open_entry(folder, megatron_zip_rank(folder->zip, tensor_rank, stage), file);
+    char *path = rank_file(folder->path, tensor_rank, stage);
     int result = weights_open_torch(&folder->weights, path, file);
     free(path);
     return result;
@@ -223,11 +250,11 @@ struct rank_files {
 };
 
 static int open_files(struct megatron_folder *folder, struct rank_files *files) {
-    bool has_stages = !has_rank(folder->path, 0, -1);
-    while (has_rank(folder->path, folder->tensor_ranks, has_stages ? 0 : -1))
+    bool has_stages = !has_file_of(folder, 0, -1);
+    while (has_file_of(folder, folder->tensor_ranks, has_stages ? 0 : -1))
         folder->tensor_ranks++;
     folder->stages = 1;
-    while (has_stages && has_rank(folder->path, 0, folder->stages))
+    while (has_stages && has_file_of(folder, 0, folder->stages))
         folder->stages++;
     if (folder->tensor_ranks * folder->stages > MAX_RANKS)
         return error_set("%s has the files of more than %d ranks", folder->path, MAX_RANKS);
@@ -309,14 +336,28 @@ static int read_folder(struct megatron_folder *folder, struct rank_files *files)
     return weights_sort(&folder->weights);
 }
 
+static int open_zip(struct megatron_folder *folder, const char *path, int64_t step) {
+    struct megatron_zip *zip = memory_alloc(sizeof *zip);
+    struct rank_files *files = memory_alloc(sizeof *files);
+    *folder = (struct megatron_folder){.path = memory_string(path), .zip = zip};
+    int result = megatron_zip_open(zip, path, step);
+    if (result == 0)
+        result = read_folder(folder, files);
+    free(files);
+    if (result < 0)
+        megatron_close(folder);
+    return result;
+}
+
 int megatron_open(struct megatron_folder *folder, const char *path, int64_t step) {
+    if (megatron_zip_is(path))
+        return open_zip(folder, path, step);
     *folder = (struct megatron_folder){.path = find_path(path, step)};
     if (!folder->path)
-        return error_set_code(
-            EXIT_CODE_NO_CHECKPOINT,
-            "%s has no checkpoint of Megatron-LM%s: neither mp_rank_00/model_optim_rng.pt nor metadata.json and "
-            ".metadata of a distributed one (torch_dist)",
-            path, step >= 0 ? " of that iteration" : "");
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                              "%s has no Megatron-LM checkpoint%s: found neither mp_rank_00/model_optim_rng.pt nor "
+                              "metadata.json and .metadata (torch_dist)",
+                              path, step >= 0 ? " of that iteration" : "");
     const char *format = megatron_format(folder->path);
     struct rank_files *files = memory_alloc(sizeof *files);
     int result;
@@ -334,6 +375,9 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
 
 void megatron_close(struct megatron_folder *folder) {
     weights_close(&folder->weights);
+    if (folder->zip)
+        megatron_zip_close(folder->zip);
+    free(folder->zip);
     name_list_free(&folder->unknown);
     free(folder->path);
     *folder = (struct megatron_folder){0};

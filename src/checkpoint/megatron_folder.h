@@ -4,12 +4,14 @@
 #define CHECKPOINT_MEGATRON_FOLDER_H
 
 #include "checkpoint/megatron_names.h"
+#include "checkpoint/megatron_zip.h"
 #include "checkpoint/names.h"
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
 struct megatron_folder {
-    char *path;                // iter_… or release
+    char *path;                // iter_… or release, or the archive
+    struct megatron_zip *zip;  // NULL for a folder
     int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
     double version;            // checkpoint_version: 0 if the file does not say
     int64_t iteration;
@@ -20,10 +22,13 @@ struct megatron_folder {
     struct name_list unknown;        // tensors whose names are not known
 };
 
+// What the file of a rank may be called; NULL after the last.
+extern const char *const megatron_file_names[];
 // The --ckpt-format of an iter_… or release folder: "torch", "torch_dist", "zarr", "torch_dcp" or "fsdp_dtensor"; NULL
 // if it is none of Megatron's. Only the first two can be read.
 const char *megatron_format(const char *path);
-// Whether there is a checkpoint of any of these formats where the marker says, or in the folder itself.
+// Whether there is a checkpoint of any of these formats where the marker says, or in the folder itself; or the path is
+// a zip archive of such a folder.
 bool megatron_is_folder(const char *path);
 // The iteration of the folder that megatron_open would read, by its name; -1 if the name does not say.
 int64_t megatron_iteration(const char *path, int64_t step);

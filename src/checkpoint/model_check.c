@@ -22,7 +22,7 @@ static bool is_filler(const struct model_source *written, size_t i) {
     return strcmp(tensor->name, "embedding.tokentype_embeddings.weight") == 0;
 }
 
-enum { QUICK_BYTES = 1 << 28 };  // nobody waits for so few
+enum { QUICK_BYTES = 1 << 28 };  // read quickly, without a progress bar
 
 struct problems {
     struct name_list missing, extra, misshaped, mistyped, changed;
@@ -31,7 +31,7 @@ struct problems {
 static int report(struct problems *problems, const char *path) {
     struct buffer text = {0};
     name_list_describe(&problems->missing, "tensors are missing", &text);
-    name_list_describe(&problems->extra, "tensors are there that the source does not have", &text);
+    name_list_describe(&problems->extra, "tensors that the source does not have", &text);
     name_list_describe(&problems->misshaped, "tensors have another shape", &text);
     name_list_describe(&problems->mistyped, "tensors have another type", &text);
     name_list_describe(&problems->changed, "tensors have other elements", &text);
@@ -78,13 +78,13 @@ static bool is_near(const float *wanted, const float *found, int64_t count, doub
     return difference <= tolerance * largest;
 }
 
-struct pair {
+struct tensor_pair {
     const unsigned char *wanted, *found;
     enum dtype dtype;
     int64_t rows, columns;
 };
 
-static bool is_same(const struct pair *pair, double tolerance) {
+static bool is_same(const struct tensor_pair *pair, double tolerance) {
     size_t count = (size_t)(pair->rows * pair->columns);
     if (memcmp(pair->wanted, pair->found, count * dtype_bytes(pair->dtype)) == 0)
         return true;
@@ -112,7 +112,7 @@ static int compare_elements(const struct model_check *check, struct model_source
     int result = model_bytes_read(&write, i, &wanted);
     if (result == 0)
         result = model_source_read(written, k, found);
-    struct pair pair = {wanted.data, found, tensor->dtype, tensor->shape[0], columns_of(tensor)};
+    struct tensor_pair pair = {wanted.data, found, tensor->dtype, tensor->shape[0], columns_of(tensor)};
     if (result == 0 && !is_same(&pair, check->tolerance))
         name_list_add(&problems->changed, tensor->name);
     model_bytes_free(&wanted);

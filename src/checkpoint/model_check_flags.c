@@ -10,7 +10,7 @@ struct fact {
     const char *flag;
     double from, to;
 };
-struct word {
+struct flag_word {
     const char *flag, *from, *to;
 };
 
@@ -69,7 +69,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
 }
 
 static void add_words(const struct config *from, const struct config *to, bool has_head, struct buffer *out) {
-    const struct word words[] = {
+    const struct flag_word words[] = {
         {"--model", from->model, to->model},
         {"--normalization", from->normalization, to->normalization},
         {"--norm-placement", from->norm_placement, to->norm_placement},
@@ -89,7 +89,7 @@ static void add_words(const struct config *from, const struct config *to, bool h
 // What the layers compute with: rotary frequencies and the scale of scores, in the precision they have there.
 static void add_choices(const struct config *from, const struct config *to, struct buffer *out) {
     struct mesh mesh = {0};
-    (void)mesh_place(&mesh, 0, 1, 1, 1, 1);
+    (void)mesh_place(&mesh, 0, 1, NULL);
     struct choices a, b;
     choices_set(&a, from, &mesh);
     choices_set(&b, to, &mesh);
@@ -98,7 +98,7 @@ static void add_choices(const struct config *from, const struct config *to, stru
                       (double)b.scale);
     if (a.rope.pairs != b.rope.pairs || a.rope.is_interleaved != b.rope.is_interleaved ||
         memcmp(a.rope.frequencies, b.rope.frequencies, (size_t)a.rope.pairs * sizeof a.rope.frequencies[0]) != 0)
-        buffer_printf(out, "%srotary frequencies are others (--rotary-base, scaling or interpolation)",
+        buffer_printf(out, "%srotary frequencies differ (--rotary-base, scaling or interpolation)",
                       out->length > 0 ? "; " : "");
     if (from->use_rope_scaling && from->rope_scaling_factor != to->rope_scaling_factor)
         buffer_printf(out, "%s--rope-scaling-factor %g became %g", out->length > 0 ? "; " : "",
@@ -106,7 +106,7 @@ static void add_choices(const struct config *from, const struct config *to, stru
     if (is_relative(from) && is_relative(to) &&
         (from->relative_attention_num_buckets != to->relative_attention_num_buckets ||
          from->relative_attention_max_distance != to->relative_attention_max_distance))
-        buffer_printf(out, "%sbuckets of relative positions are others", out->length > 0 ? "; " : "");
+        buffer_printf(out, "%sbuckets of relative positions differ", out->length > 0 ? "; " : "");
 }
 
 void model_check_flags(const struct config *from, const struct config *to, bool allows_near, struct buffer *out) {

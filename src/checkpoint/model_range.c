@@ -87,17 +87,16 @@ static int tell(const struct model_write *write, const struct findings *findings
     name_list_describe(&findings->rounded, "tensors", &gains);
     int result = 0;
     if (findings->overflows > 0)
-        result = error_set("%" PRId64 " values are too large for fp16, whose largest is 65504 (up to %.6g; %s); give "
-                           "--dtype bf16 or fp32",
+        result = error_set("%" PRId64
+                           " values exceed the largest of fp16, 65504 (up to %.6g; %s); give --dtype bf16 or fp32",
                            findings->overflows, findings->largest, buffer_string(&overflows));
     else if (findings->gains > 0 && !write->has_dtype)
-        result = error_set(
-            "%" PRId64 " of %" PRId64 " gains of norms are stored as their distance from 1, and 16 bits do not hold "
-            "the gains themselves (error up to %.2g; %s); give --dtype fp32 to keep them exact, or a 16-bit --dtype to "
-            "round them",
-            findings->gains, findings->all_gains, findings->error, buffer_string(&gains));
+        result = error_set("%" PRId64 " of %" PRId64
+                           " norm gains are stored as their distance from 1 and are not exact in 16 bits (error up to "
+                           "%.2g; %s); give --dtype fp32 to keep them exact, or a 16-bit --dtype to round them",
+                           findings->gains, findings->all_gains, findings->error, buffer_string(&gains));
     else if (findings->gains > 0)
-        log_info("note: %" PRId64 " of %" PRId64 " gains of norms are rounded by up to %.2g", findings->gains,
+        log_info("note: %" PRId64 " of %" PRId64 " norm gains are rounded by up to %.2g", findings->gains,
                  findings->all_gains, findings->error);
     buffer_free(&overflows);
     buffer_free(&gains);

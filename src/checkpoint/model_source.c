@@ -7,9 +7,9 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
 #include "checkpoint/megatron_folder.h"
-#include "checkpoint/model_list.h"
 #include "checkpoint/source_kind.h"
 #include "checkpoint/stage.h"
+#include "model/census.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +32,8 @@ int model_source_open(struct model_source *source, const struct model_source_opt
     if (!source->of)
         result = error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
-            "%s is no model that can be read: there is no checkpoint of bevatron in it (iter_…/manifest.json), none of "
-            "Hugging Face (config.json with a model_type), none of Megatron-LM (…/mp_rank_00/model_optim_rng.pt, or "
-            "metadata.json with .metadata), and it is no file of llm.c",
+            "%s is not a readable model: found no iter_…/manifest.json, config.json with a model_type (Hugging Face), "
+            "mp_rank_00/model_optim_rng.pt or .metadata (Megatron-LM; a zip archive of the former), or llm.c file",
             options->path);
     else
         source->kind = source->of->name;
@@ -85,8 +84,8 @@ int source_build(struct model_source *source) {
         config->vocab_size = config->padded_vocab_size;
     TRY(config_validate_for(config, 1, CONFIG_GENERATE));
     if (config->padded_vocab_size <= 0)
-        return error_set("the size of the vocabulary is not known");
-    model_list_parameters(config, &source->params);
+        return error_set("the size of the vocabulary is unknown");
+    census_declare(config, &source->params);
     source->count = (size_t)source->params.count;
     source->tensors = memory_alloc((source->count + 1) * sizeof source->tensors[0]);
     for (size_t i = 0; i < source->count; i++) {
@@ -125,7 +124,7 @@ bool source_check_weight(struct source_problems *problems, const struct weight *
 int source_report(struct source_problems *problems, const char *path) {
     struct buffer text = {0};
     name_list_describe(&problems->missing, "tensors are missing", &text);
-    name_list_describe(&problems->extra, "tensors are left over that this model does not have", &text);
+    name_list_describe(&problems->extra, "tensors that this model does not have", &text);
     name_list_describe(&problems->misshaped, "tensors have another shape than the configuration says", &text);
     name_list_describe(&problems->mistyped, "tensors are neither fp32, bf16 nor fp16", &text);
     name_list_describe(&problems->mixed, "tensors have another type than those they are joined with", &text);
@@ -151,15 +150,15 @@ static int64_t find_tensor(const struct model_source *source, const struct check
 static int load_one(struct model_source *source, struct stage *stage, const struct checkpoint_tensor *wanted) {
     int64_t i = find_tensor(source, wanted);
     if (i < 0)
-        return error_set("%s: tensor \"%s\" of this model is not in it", source->path, wanted->name);
+        return error_set("%s: tensor \"%s\" of this model is missing", source->path, wanted->name);
     const struct source_tensor *tensor = &source->tensors[i];
     char ours[128];
     tensor_describe(wanted->tensor, ours, sizeof ours);
     int64_t shape[TENSOR_MAX_RANK];
     if (tensor->rank != gather_shape(wanted, shape) ||
         memcmp(tensor->shape, shape, (size_t)tensor->rank * sizeof shape[0]) != 0)
-        return error_set("%s: tensor \"%s\" has another shape than %s of this model; leave the model's flags to "
-                         "--use-checkpoint-args",
+        return error_set("%s: tensor \"%s\" has another shape than %s of this model; leave out the model's flags and "
+                         "give --use-checkpoint-args",
                          source->path, wanted->name, ours);
     struct safetensors_tensor bytes = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     void *memory = memory_alloc(tensor->bytes + 1);
@@ -177,8 +176,9 @@ int model_source_load(struct model_source *source, struct device *device, const 
                       size_t count, bool is_partial) {
     struct stage stage = {.device = device};
     if (count != source->count && !is_partial)
-        return error_set("%s has %zu tensors and this model %zu; leave the model's flags to --use-checkpoint-args",
-                         source->path, source->count, count);
+        return error_set(
+            "%s has %zu tensors and this model %zu; leave out the model's flags and give --use-checkpoint-args",
+            source->path, source->count, count);
     for (size_t i = 0; i < count; i++)
         TRY(load_one(source, &stage, &tensors[i]));
     return 0;

@@ -15,7 +15,7 @@ struct name_list {
     size_t count;
 };
 void name_list_add(struct name_list *list, const char *name);
-// Appends "WHAT: a, b, c and 4 more" after "; " where the text is not empty; nothing for an empty list.
+// Appends "WHAT: a, b, c and 4 more" after "; " if the text is not empty; nothing for an empty list.
 void name_list_describe(const struct name_list *list, const char *what, struct buffer *out);
 void name_list_free(struct name_list *list);
 

@@ -57,7 +57,7 @@ static bool is_share(const char *name, const char *part) {
 
 // Names that a save gives to files in an iteration's folder, whatever the manifest says.
 static bool is_name_of_ours(const char *name) {
-    static const char *const whole[] = {"state.json", "config.json", "manifest.json"};
+    static const char *const whole[] = {"state.json", "config.json", "manifest.json", "data_identity.json"};
     static const char *const roles[] = {"vocab-file_", "merge-file_", "tokenizer-model_", "huggingface_",
                                         "huggingface-"};
     bool is_known = is_share(name, "model") || is_share(name, "optimizer");
@@ -254,7 +254,7 @@ int owner_check(struct owner *owner, const char *folder, const char *remedy) {
     TRY(owner_find(owner, folder));
     if (owner->kind != OWNER_OTHERS)
         return 0;
-    return error_set_code(EXIT_CODE_USAGE, "%s holds %s%s%s, and nothing is written into it; %s", folder, owner->what,
+    return error_set_code(EXIT_CODE_USAGE, "%s holds %s%s%s, so nothing is written there; %s", folder, owner->what,
                           owner->name[0] ? ": " : "", owner->name, remedy);
 }
 

@@ -11,22 +11,22 @@
 #include <string.h>
 
 // Where the header of a file of tensors and each of its tensors end, as the file itself says.
-struct places {
+struct tensor_ends {
     struct safetensors file;
     const struct safetensors_tensor **order;
     uint64_t *ends;  // (count)
     size_t count;
 };
 
-static void places_close(struct places *places) {
+static void places_close(struct tensor_ends *places) {
     free(places->order);
     free(places->ends);
     safetensors_close(&places->file);
 }
 
 // A file that is damaged may have a header that makes no sense: then there are no places in it.
-static void places_open(struct places *places, const char *path) {
-    *places = (struct places){0};
+static void places_open(struct tensor_ends *places, const char *path) {
+    *places = (struct tensor_ends){0};
     if (safetensors_open(&places->file, path) < 0) {
         error_clear();
         return;
@@ -43,22 +43,22 @@ static void places_open(struct places *places, const char *path) {
 }
 
 // Adds to the present message where the first damaged byte is.
-static int name_place(const struct places *places, const struct manifest_file *file, const uint64_t *sums) {
+static int name_place(const struct tensor_ends *places, const struct manifest_file *file, const uint64_t *sums) {
     size_t i = 0;
     while (places->count == file->sum_count && i < file->sum_count && sums[i] == file->sums[i])
         i++;
     char *message = memory_string(error_message());
     if (places->count != file->sum_count || i == 0)
-        error_set("%s; the damage is in its header, which says where each tensor lies", message);
+        error_set("%s; the damage is in its header, which lists the tensors", message);
     else if (i < places->count)
         error_set("%s; the first damage is in tensor \"%.200s\", bytes %" PRIu64 " to %" PRIu64 " of the file%s",
                   message, places->order[i - 1]->name, places->ends[i - 1], places->ends[i] - 1,
-                  i + 1 < places->count ? ", and nothing is known of those behind it" : "");
+                  i + 1 < places->count ? ", and those after it were not checked" : "");
     free(message);
     return -1;
 }
 
-static int prove_bytes(const struct manifest_file *file, const char *path, const struct places *places) {
+static int prove_bytes(const struct manifest_file *file, const char *path, const struct tensor_ends *places) {
     uint64_t *sums = memory_alloc((places->count + 1) * sizeof sums[0]);
     struct sha256_marks marks = {.ends = places->ends, .sums = sums, .count = places->count};
     char sha256[65];
@@ -72,9 +72,8 @@ static int prove_bytes(const struct manifest_file *file, const char *path, const
             result = name_place(places, file, sums);
     } else if (result == 0 && file->sums &&
                (places->count != file->sum_count || memcmp(sums, file->sums, file->sum_count * sizeof sums[0]) != 0)) {
-        result = error_set("%s is whole, but the sums that the manifest has of its tensors are others: the manifest "
-                           "was changed",
-                           path);
+        result = error_set(
+            "%s is whole, but its tensors have other checksums than the manifest says: the manifest was changed", path);
     }
     free(sums);
     return result;
@@ -88,11 +87,11 @@ int proof_file(const struct manifest_file *file, const char *path, bool skip_che
     TRY(file_size(path, &bytes));
     if (bytes != file->bytes)
         return error_set("%s has %" PRIu64 " bytes and the manifest says %" PRIu64
-                         "; it was cut, changed or swapped: restore it from a copy",
+                         "; it was truncated, changed or replaced: restore it from a copy",
                          path, bytes, file->bytes);
     if (skip_checksums)
         return 0;
-    struct places places = {0};
+    struct tensor_ends places = {0};
     if (file->sums)
         places_open(&places, path);
     int result = prove_bytes(file, path, &places);

@@ -3,7 +3,7 @@
 //   byte 0    u64 little-endian   N, bytes of the header
 //   byte 8    N bytes of JSON     {"__metadata__": {"key": "text", …},
 //                                  "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
-//                                 padded with blanks, so that the data begins at a multiple of 8
+//                                 padded with spaces, so that the data begins at a multiple of 8
 //   8 + N     the data            offsets count from here; tensors follow each other without holes
 //
 // The writer is told about all tensors first and then takes their bytes in that order, in pieces of any size, so that

@@ -63,7 +63,7 @@ static int parse_shape(struct safetensors_tensor *tensor, const struct json *sha
     for (int i = 0; i < tensor->rank; i++) {
         size_t length = 0;
         if (parse_size(&shape->items[i], &length) < 0)
-            return error_set("has a shape with an entry that is no size");
+            return error_set("has a shape with an entry that is not a size");
         tensor->shape[i] = (int64_t)length;
         if (!size_mul(tensor->bytes, length, &tensor->bytes))
             return error_set("has a shape of more bytes than 64 bits can count");
@@ -74,7 +74,7 @@ static int parse_shape(struct safetensors_tensor *tensor, const struct json *sha
 // Duplicate members would let two readers of the same file see different tensors.
 static int check_members(const struct json *entry) {
     if (entry->type != JSON_OBJECT)
-        return error_set("is no JSON object");
+        return error_set("is not a JSON object");
     for (size_t i = 0; i < entry->count; i++) {
         for (size_t j = 0; j < i; j++) {
             if (entry->keys[i].length == entry->keys[j].length &&
@@ -96,7 +96,7 @@ static int parse_entry(struct safetensors_tensor *tensor, const struct json *ent
         return error_set("has no \"dtype\"");
     size_t element_bytes = strlen(dtype->string) == dtype->length ? parse_dtype(tensor, dtype->string) : 0;
     if (element_bytes == 0)
-        return error_set("has the element type \"%.32s\", which is not known", dtype->string);
+        return error_set("has the unknown element type \"%.32s\"", dtype->string);
     TRY(parse_shape(tensor, json_member(entry, "shape"), element_bytes));
     const struct json *offsets = json_member(entry, "data_offsets");
     size_t begin = 0, end = 0;
@@ -104,8 +104,8 @@ static int parse_entry(struct safetensors_tensor *tensor, const struct json *ent
         parse_size(&offsets->items[1], &end) < 0)
         return error_set("has no \"data_offsets\" of two sizes");
     if (begin > end || end > data_bytes)
-        return error_set("lies at bytes %zu to %zu of the data, which has %zu%s", begin, end, data_bytes,
-                         end > data_bytes && begin <= end ? "; the file was cut: copy or download it again" : "");
+        return error_set("is at bytes %zu to %zu of the data, which has %zu%s", begin, end, data_bytes,
+                         end > data_bytes && begin <= end ? "; the file is truncated: copy or download it again" : "");
     if (end - begin != tensor->bytes) {
         char text[128];
         safetensors_describe(tensor, text, sizeof text);
@@ -117,13 +117,13 @@ static int parse_entry(struct safetensors_tensor *tensor, const struct json *ent
 
 static int parse_metadata(struct safetensors *file, const struct json *object) {
     if (file->metadata)
-        return error_set("\"%s\" stands there twice", metadata_key);
+        return error_set("\"%s\" occurs twice", metadata_key);
     if (object->type != JSON_OBJECT)
-        return error_set("\"%s\" is no JSON object", metadata_key);
+        return error_set("\"%s\" is not a JSON object", metadata_key);
     file->metadata = memory_alloc((object->count + 1) * sizeof file->metadata[0]);
     for (size_t i = 0; i < object->count; i++) {
         if (object->items[i].type != JSON_STRING)
-            return error_set("the metadata \"%.64s\" is no string", object->keys[i].string);
+            return error_set("the metadata \"%.64s\" is not a string", object->keys[i].string);
         file->metadata[i] = (struct safetensors_text){.key = object->keys[i].string, .value = object->items[i].string};
     }
     file->metadata_count = object->count;
@@ -136,7 +136,7 @@ static int parse_entries(struct safetensors *file, const unsigned char *data, si
     for (size_t i = 0; i < header->count; i++) {
         const struct json_key *key = &header->keys[i];
         if (strlen(key->string) != key->length)
-            return error_set("the name of tensor number %zu, \"%.64s…\", has a NUL in it", i, key->string);
+            return error_set("the name of tensor number %zu, \"%.64s…\", has a NUL character", i, key->string);
         if (strcmp(key->string, metadata_key) == 0) {
             TRY(parse_metadata(file, &header->items[i]));
             continue;
@@ -176,15 +176,15 @@ static int check_cover(struct safetensors *file, const unsigned char *data, size
         const struct safetensors_tensor *tensor = &file->tensors[i];
         size_t begin = (size_t)(tensor->data - data);
         if (begin != end)
-            return error_set("tensor \"%.200s\" begins at byte %zu of the data and the one before ends at %zu; tensors "
-                             "must not overlap or leave holes",
+            return error_set("tensor \"%.200s\" starts at byte %zu of the data and the previous one ends at %zu; "
+                             "tensors must not overlap or leave gaps",
                              tensor->name, begin, end);
         end = begin + tensor->bytes;
     }
     if (end != data_bytes)
-        return error_set("the tensors end at byte %zu of the data, which has %zu; the file was cut or something was "
-                         "added",
-                         end, data_bytes);
+        return error_set(
+            "the tensors end at byte %zu of the data, which has %zu; the file is truncated, or something was added",
+            end, data_bytes);
     return 0;
 }
 
@@ -192,7 +192,7 @@ static int check_names(struct safetensors *file) {
     qsort(file->tensors, file->count, sizeof file->tensors[0], compare_names);
     for (size_t i = 1; i < file->count; i++) {
         if (strcmp(file->tensors[i - 1].name, file->tensors[i].name) == 0)
-            return error_set("tensor \"%.200s\" stands there twice", file->tensors[i].name);
+            return error_set("tensor \"%.200s\" occurs twice", file->tensors[i].name);
     }
     return 0;
 }
@@ -204,17 +204,17 @@ static int parse(struct safetensors *file, const unsigned char *bytes, size_t si
     memcpy(&header_bytes, bytes, 8);
     const char *look = looks_like(bytes, size);
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES)
-        return error_set("its header is said to have %" PRIu64 " bytes, and %d are allowed%s", header_bytes,
+        return error_set("its header claims %" PRIu64 " bytes, and %d are allowed%s", header_bytes,
                          SAFETENSORS_MAX_HEADER_BYTES, *look ? look : "; is it a safetensors file?");
     if (header_bytes > size - 8)
-        return error_set("its header is said to have %" PRIu64
-                         " bytes, but %zu follow; the file was cut: copy or download it again",
+        return error_set("its header claims %" PRIu64
+                         " bytes, but %zu follow; the file is truncated: copy or download it again",
                          header_bytes, size - 8);
     if (header_bytes == 0 || bytes[8] != '{')
-        return error_set("its header does not begin with {; is it a safetensors file?");
+        return error_set("its header does not start with {; is it a safetensors file?");
     TRY(json_parse(&file->header, (const char *)bytes + 8, (size_t)header_bytes, "header"));
     if (file->header->type != JSON_OBJECT)
-        return error_set("its header is no JSON object");
+        return error_set("its header is not a JSON object");
     const unsigned char *data = bytes + 8 + header_bytes;
     size_t data_bytes = size - 8 - (size_t)header_bytes;
     TRY(parse_entries(file, data, data_bytes));

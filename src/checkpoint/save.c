@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/memory_room.h"
+#include "base/watchdog.h"
 #include "checkpoint/extra.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
@@ -77,6 +78,15 @@ static int check_space(const struct checkpoint_job *job) {
     return space_check(job->save.folder, needed, available);
 }
 
+// Before files are begun that could not be finished.
+static int check_limit(const struct checkpoint_job *job) {
+    uint64_t largest = 0;
+    for (int k = 0; k < job->share_count; k++)
+        for (int i = 0; i < SHARE_FILES; i++)
+            largest = job->shares[k].files[i].bytes > largest ? job->shares[k].files[i].bytes : largest;
+    return space_check_limit(job->save.folder, largest);
+}
+
 static int make_folder(struct checkpoint_job *job) {
     TRY(check_space(job));
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
@@ -95,10 +105,12 @@ static void share_sizes(struct checkpoint_job *job) {
             job->sizes[SHARE_FILES * (job->rank + k) + i] = (int64_t)job->shares[k].files[i].bytes;
             job->counts[SHARE_FILES * (job->rank + k) + i] = (int64_t)job->shares[k].files[i].count;
         }
-    if (job->all)
-        comm_max_i64(job->all, job->sizes, 2 * files, "sizes of a checkpoint's files");
-    for (int i = 0; i < files; i++)
-        job->firsts[i + 1] = job->firsts[i] + (job->sizes[i] > 0 ? job->counts[i] + 1 : 0);
+    if (job->all) {
+        comm_all_gather_i64(job->all, job->sizes, SHARE_FILES, "sizes of a checkpoint's files");
+        comm_all_gather_i64(job->all, job->counts, SHARE_FILES, "sizes of a checkpoint's files");
+    }
+    for (int at = 0; at < files; at++)
+        job->firsts[at + 1] = job->firsts[at] + (job->sizes[at] > 0 ? job->counts[at] + 1 : 0);
 }
 
 // The files of every rank, with the digests that all have sent.
@@ -141,7 +153,7 @@ static void gather_digests(struct checkpoint_job *job) {
             put_digest(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i),
                        job->shares[k].files[i].digest.sha256);
     if (job->all)
-        comm_max_i64(job->all, words, count, "digests of a checkpoint's files");
+        comm_all_gather_i64(job->all, words, DIGEST_WORDS * SHARE_FILES, "digests of a checkpoint's files");
 }
 
 static void gather_sums(struct checkpoint_job *job) {
@@ -156,8 +168,13 @@ static void gather_sums(struct checkpoint_job *job) {
             for (size_t s = 0; s < digest->count; s++)
                 sums[s] = (int64_t)digest->sums[s];
         }
-    if (job->all)
-        comm_max_i64(job->all, job->sums, (int)total, "sums of a checkpoint's tensors");
+    if (!job->all)
+        return;
+    int *rows = memory_alloc(sizeof *rows * ((size_t)job->ranks + 1));
+    for (int rank = 0; rank <= job->ranks; rank++)
+        rows[rank] = (int)job->firsts[SHARE_FILES * rank];
+    comm_all_gather_rows_i64(job->all, job->sums, rows, "sums of a checkpoint's tensors");
+    free(rows);
 }
 
 // What remains to be done when the files of all ranks are in the folder.
@@ -177,7 +194,7 @@ static int complete_folder(const struct checkpoint_job *job) {
     return result;
 }
 
-// Removes what was written without losing the message that says why. No rank goes on before that is done: otherwise a
+// Removes what was written without losing the message that says why. No rank continues before that is done: otherwise a
 // run that ends with the message would end the first rank in the middle of it.
 static int undo(const struct checkpoint_job *job) {
     struct error_note *note = error_take();
@@ -231,8 +248,8 @@ static int give_name(const struct checkpoint_job *job) {
     if (result == 0) {
         result = folder_marker_write(job->save.folder, job->state.iteration);
         if (result < 0)
-            error_context("the checkpoint %s is whole (load it with --ckpt-step %" PRId64 "), but not marked as the "
-                          "latest",
+            error_context("the checkpoint %s is complete (load it with --ckpt-step %" PRId64
+                          "), but not marked as the latest",
                           path, job->state.iteration);
     }
     free(path);
@@ -255,12 +272,14 @@ static struct checkpoint_job *open_job(const struct checkpoint_save *save) {
     job->save = *save;
     job->save.folder = memory_string(save->folder);
     job->save.files = (struct checkpoint_file_list){0};
-    for (size_t i = 0; i < save->files.count; i++)
+    for (size_t i = 0; i < save->files.count; i++) {
         checkpoint_file_list_add(&job->save.files, save->files.items[i].role, save->files.items[i].path);
+        job->save.files.items[i].held = save->files.items[i].held;
+    }
     job->state = *save->state;
     job->state.config_json = save->state->config_json ? memory_string(save->state->config_json) : NULL;
     job->state.program_version = NULL;
-    job->all = save->ranks ? save->ranks->all : NULL;
+    job->all = save->ranks ? save->ranks->mesh->all : NULL;
     job->rank = job->all ? group_rank(job->all) : 0;
     job->share_count = job->all || save->shares < 1 ? 1 : (int)save->shares;
     job->ranks = job->all ? group_size(job->all) : job->share_count;
@@ -287,7 +306,7 @@ static int plan(struct checkpoint_job *job, const struct checkpoint_save *save) 
     struct share_options options = {.size = job->share_count, .writers = job->share_count};
     if (ranks)
         options = (struct share_options){
-            .self = group_rank(ranks->stage), .size = group_size(ranks->stage), .writers = ranks->writers};
+            .self = group_rank(ranks->mesh->stage), .size = group_size(ranks->mesh->stage), .writers = ranks->writers};
     for (int k = 0; k < job->share_count; k++, options.self++)
         TRY(share_plan(&job->shares[k], save, &options));
     return 0;
@@ -298,6 +317,8 @@ static int begin(struct checkpoint_job *job, const struct checkpoint_save *save)
     int status = prepare(job);
     if (status == 0)
         status = plan(job, save);
+    if (status == 0)
+        status = check_limit(job);
     TRY(agree(job, status, "checkpoint begun"));
     share_sizes(job);
     for (int k = 0; k < job->share_count; k++)
@@ -329,7 +350,7 @@ static int end_publishing(const struct checkpoint_job *job, int status) {
     return agree(job, status, "checkpoint published") < 0 ? undo(job) : 0;
 }
 
-// While ranks work with files, nobody waits with a deadline, and everybody notices who is lost.
+// While ranks work with files, no wait has a deadline, and every rank notices a lost one.
 static void begin_patience(const struct checkpoint_job *job) {
     if (job->all)
         comm_patience_begin(job->all, "saving a checkpoint");
@@ -366,9 +387,9 @@ static int write_empty(const struct checkpoint_job *job) {
     int result = file_write_all(path, "", 0);
     free(path);
     if (result < 0 && !file_is_folder(job->temporary))
-        error_context("--save must be a folder that all machines share, and here it is not the one of rank 0");
+        error_context("--save must be a folder that all nodes share, and here it is not that of rank 0");
     else if (result < 0)
-        error_context("a checkpoint could not be saved");
+        error_context("cannot save a checkpoint");
     return result;
 }
 
@@ -392,7 +413,10 @@ static void keep_status(struct checkpoint_job *job, int status) {
 
 static void *work_in_background(void *context) {
     struct checkpoint_job *job = context;
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_SAVE, "saving a checkpoint in the background");
     keep_status(job, job->is_publishing ? publish(job) : share_write_kept(&job->shares[0], job->temporary));
+    watchdog_end(&work);
     return NULL;
 }
 
@@ -420,7 +444,7 @@ static bool has_room_for_copies(const struct checkpoint_job *job) {
             needed += (uint64_t)job->sizes[SHARE_FILES * rank + i];
     bool is_here = needed <= room - room / 10;
     if (!is_here && is_first_here(job))
-        log_warn("--async-save: the copies of this machine's ranks need %.3g GB of host memory and %.3g GB are "
+        log_warn("--async-save: the copies of this node's ranks need %.3g GB of host memory, and %.3g GB are "
                  "available; training waits until the checkpoint of iteration %" PRId64 " is written",
                  (double)needed / 1e9, (double)room / 1e9, job->state.iteration);
     int64_t is_short = !is_here;
@@ -455,9 +479,12 @@ bool checkpoint_save_is_ready(struct checkpoint_job *job) {
 }
 
 static void wait_for_thread(struct checkpoint_job *job) {
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_ELSEWHERE, "waiting for the thread that saves");
     if (job->has_thread)
         pthread_join(job->thread, NULL);
     job->has_thread = false;
+    watchdog_end(&work);
 }
 
 // Either the shares are written and the first rank now publishes, or that is done too, and so is the job.

@@ -1,7 +1,7 @@
 // A rank's share of a checkpoint. Tensors are written whole, each by one of the ranks that hold it. They are assigned
 // by size, so that all writers have about the same amount of work, and written in turns: in each turn, every writer
 // receives one tensor from the ranks that hold slices of it, and then all write at once. So saving needs host memory
-// for the largest tensor only, unless it goes on in the background. Internal to this folder.
+// for the largest tensor only, unless it is written in the background. Internal to this folder.
 #ifndef CHECKPOINT_SHARE_H
 #define CHECKPOINT_SHARE_H
 

@@ -14,17 +14,17 @@
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
-struct plan {
+struct weight_plan {
     enum hf_transform transform;
     int count;
     const struct weight *pieces[HF_MAX_PIECES];
 };
 
-struct detail {
+struct hf_detail {
     struct weights weights;
     const struct hf_family *family;
-    struct plan *plans;  // one per tensor
-    bool *is_used;       // one per weight
+    struct weight_plan *plans;  // one per tensor
+    bool *is_used;              // one per weight
 };
 
 // The other files that belong to the model and are handed on as they are.
@@ -43,7 +43,7 @@ static void find_other_files(struct model_source *source) {
 }
 
 // Files of a bare model lack the prefix, and the oldest BERTs call a norm's weight gamma and its bias beta.
-static const struct weight *find_weight(const struct detail *detail, const char *name) {
+static const struct weight *find_weight(const struct hf_detail *detail, const char *name) {
     const char *prefix = detail->family->prefix;
     size_t length = strlen(prefix);
     const char *bare = strncmp(name, prefix, length) == 0 ? name + length : name;
@@ -72,7 +72,7 @@ static void add_mixed(struct source_problems *problems, const struct weight *wei
     free(note);
 }
 
-static bool has_first_piece(const struct detail *detail, const struct hf_match *match) {
+static bool has_first_piece(const struct hf_detail *detail, const struct hf_match *match) {
     char *name = hf_piece_name(match, 0);
     bool is_there = find_weight(detail, name) != NULL;
     free(name);
@@ -80,7 +80,7 @@ static bool has_first_piece(const struct detail *detail, const struct hf_match *
 }
 
 // The row whose tensors the files have; the family's own if they have none.
-static struct hf_match find_match(const struct detail *detail, const struct param *param) {
+static struct hf_match find_match(const struct hf_detail *detail, const struct param *param) {
     struct hf_match own = hf_match(detail->family, param), match = own;
     while (match.row && !has_first_piece(detail, &match))
         match = hf_match_next(detail->family, param, &match);
@@ -88,7 +88,7 @@ static struct hf_match find_match(const struct detail *detail, const struct para
 }
 
 static void plan_tensor(struct model_source *source, size_t i, struct source_problems *problems) {
-    struct detail *detail = source->detail;
+    struct hf_detail *detail = source->detail;
     const struct param *param = source->params.items[i];
     struct source_tensor *tensor = &source->tensors[i];
     struct hf_match match = find_match(detail, param);
@@ -96,8 +96,8 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
         name_list_add(&problems->missing, tensor->name);
         return;
     }
-    struct plan *plan = &detail->plans[i];
-    *plan = (struct plan){.transform = match.row->transform, .count = match.pieces};
+    struct weight_plan *plan = &detail->plans[i];
+    *plan = (struct weight_plan){.transform = match.row->transform, .count = match.pieces};
     for (int k = 0; k < match.pieces; k++) {
         char *name = hf_piece_name(&match, k);
         const struct weight *weight = find_weight(detail, name);
@@ -122,7 +122,7 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     }
 }
 
-static bool is_ignored(const struct detail *detail, const char *name) {
+static bool is_ignored(const struct hf_detail *detail, const char *name) {
     const struct hf_family *family = detail->family;
     char *full = memory_printf("%s%s", family->prefix, name);
     bool is_known = false;
@@ -134,7 +134,7 @@ static bool is_ignored(const struct detail *detail, const char *name) {
 }
 
 static int plan_all(struct model_source *source) {
-    struct detail *detail = source->detail;
+    struct hf_detail *detail = source->detail;
     struct source_problems problems = {0};
     detail->plans = memory_alloc((source->count + 1) * sizeof detail->plans[0]);
     detail->is_used = memory_alloc(detail->weights.count + 1);
@@ -146,22 +146,22 @@ static int plan_all(struct model_source *source) {
     return source_report(&problems, source->path);
 }
 
-static int read_config(struct model_source *source, struct detail *detail, const char *path) {
+static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
     const char *model_type = NULL;
     TRY(json_parse_file(&source->foreign_config, path, MAX_CONFIG_BYTES));
     TRY(json_get_string(source->foreign_config, "model_type", &model_type));
     detail->family = hf_family_find(model_type);
     if (!detail->family) {
         char *known = hf_family_list();
-        error_set("the model_type \"%.64s\" is not supported; there are %s", model_type, known);
+        error_set("the model_type \"%.64s\" is not supported; supported: %s", model_type, known);
         free(known);
         return -1;
     }
     return 0;
 }
 
-// What is wrong with a file of weights is no fault of the configuration.
-static int read_model(struct model_source *source, struct detail *detail, const char *path) {
+// What is wrong with a file of weights is not a fault of the configuration.
+static int read_model(struct model_source *source, struct hf_detail *detail, const char *path) {
     if (read_config(source, detail, path) < 0)
         return error_context("cannot use %s", path);
     TRY(weights_open_folder(&detail->weights, source->path));
@@ -172,7 +172,7 @@ static int read_model(struct model_source *source, struct detail *detail, const 
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
     (void)options;
-    struct detail *detail = memory_alloc(sizeof *detail);
+    struct hf_detail *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
     char *path = file_join(source->path, "config.json");
     int result = read_model(source, detail, path);
@@ -184,7 +184,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     return plan_all(source);
 }
 
-static int read_reordered(const struct model_source *source, const struct plan *plan, void *to) {
+static int read_reordered(const struct model_source *source, const struct weight_plan *plan, void *to) {
     const struct weight *weight = plan->pieces[0];
     const struct config *config = &source->config;
     unsigned char *memory = memory_alloc(weight->bytes + 1);
@@ -206,7 +206,7 @@ static int read_reordered(const struct model_source *source, const struct plan *
 }
 
 static int read_tensor(struct model_source *source, size_t i, void *to) {
-    const struct plan *plan = &((struct detail *)source->detail)->plans[i];
+    const struct weight_plan *plan = &((struct hf_detail *)source->detail)->plans[i];
     if (plan->transform == HF_TRANSPOSE || plan->transform == HF_GROUPS)
         return read_reordered(source, plan, to);
     unsigned char *at = to;
@@ -218,7 +218,7 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
 }
 
 static void close_source(struct model_source *source) {
-    struct detail *detail = source->detail;
+    struct hf_detail *detail = source->detail;
     if (!detail)
         return;
     weights_close(&detail->weights);

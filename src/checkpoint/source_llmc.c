@@ -17,7 +17,7 @@ struct header {
     int32_t magic, version, positions, vocabulary, layers, heads, width, padded_vocabulary;
 };
 
-struct detail {
+struct llmc_detail {
     struct file_map map;
     size_t *offset;  // (count) where each of our parameters begins
 };
@@ -35,7 +35,7 @@ static bool is_file(const char *path) {
     return read_header(path, &header) && (header.magic == MAGIC || header.magic == LLAMA_MAGIC);
 }
 
-// The order of the file. Those of the layers stand for every layer in turn.
+// The order of the file. Rows of a layer occur once per layer.
 static const char *const order[] = {"embedding.word_embeddings.weight",
                                     "embedding.position_embeddings.weight",
                                     "input_layernorm.weight",
@@ -65,13 +65,13 @@ static size_t find_tensor(const struct model_source *source, const char *name, s
     die("the model has no %s", name);
 }
 
-// Where the file goes on, and which of our tensors was placed last.
+// The position in the file, and which of our tensors was placed last.
 struct placing {
     size_t at, last;
 };
 
 static void place(struct model_source *source, const char *name, enum dtype dtype, struct placing *placing) {
-    struct detail *detail = source->detail;
+    struct llmc_detail *detail = source->detail;
     size_t i = find_tensor(source, name, placing->last);
     struct source_tensor *tensor = &source->tensors[i];
     tensor->dtype = dtype;
@@ -119,17 +119,18 @@ static int check_size(const struct header *header, size_t bytes, const char *pat
     uint64_t layer = is_size ? (uint64_t)header->width * (uint64_t)header->width * 12 * dtype_bytes(DTYPE_BF16) : 1;
     return is_size && (uint64_t)header->layers <= bytes / layer
                ? 0
-               : error_set("%s has %zu bytes, which %" PRId32 " layers of width %" PRId32 " cannot have; the file was "
-                           "cut or damaged",
+               : error_set("%s has %zu bytes, which does not fit %" PRId32 " layers of width %" PRId32
+                           "; the file is truncated or damaged",
                            path, bytes, header->layers, header->width);
 }
 
 static int check_header(const struct header *header, const char *path) {
     if (header->magic == LLAMA_MAGIC)
-        return error_set("%s is a Llama of llm.c, of which only the GPT-2 is read; take Hugging Face's folder", path);
+        return error_set("%s is a Llama of llm.c; only GPT-2 of llm.c is supported: use the Hugging Face folder", path);
     if (header->version != 3 && header->version != 5)
-        return error_set("%s is a checkpoint of llm.c of version %" PRId32 "; 3 (fp32) and 5 (bf16) are known", path,
-                         header->version);
+        return error_set("%s is an llm.c checkpoint of version %" PRId32
+                         "; versions 3 (fp32) and 5 (bf16) are supported",
+                         path, header->version);
     if (header->vocabulary > header->padded_vocabulary)
         return error_set("%s: its vocabulary of %" PRId32 " is larger than with padding, %" PRId32, path,
                          header->vocabulary, header->padded_vocabulary);
@@ -137,12 +138,12 @@ static int check_header(const struct header *header, const char *path) {
 }
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
-    struct detail *detail = memory_alloc(sizeof *detail);
+    struct llmc_detail *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
     struct header header = {0};
     TRY(file_map_open(&detail->map, options->path));
     if (detail->map.size < HEADER_BYTES)
-        return error_set("%s ends within its header; the file was cut", options->path);
+        return error_set("%s ends within its header; the file is truncated", options->path);
     memcpy(&header, detail->map.data, sizeof header);
     TRY(check_header(&header, options->path));
     TRY(check_size(&header, detail->map.size, options->path));
@@ -153,19 +154,19 @@ static int open_source(struct model_source *source, const struct model_source_op
     detail->offset = memory_alloc((source->count + 1) * sizeof detail->offset[0]);
     size_t end = place_all(source, header.version == 3 ? DTYPE_F32 : DTYPE_BF16);
     if (end != detail->map.size)
-        return error_set("%s has %zu bytes, and a model of that header has %zu; the file was cut or damaged",
+        return error_set("%s has %zu bytes, and a model with that header has %zu; the file is truncated or damaged",
                          options->path, detail->map.size, end);
     return 0;
 }
 
 static int read_tensor(struct model_source *source, size_t i, void *to) {
-    const struct detail *detail = source->detail;
+    const struct llmc_detail *detail = source->detail;
     memcpy(to, (const unsigned char *)detail->map.data + detail->offset[i], source->tensors[i].bytes);
     return 0;
 }
 
 static void close_source(struct model_source *source) {
-    struct detail *detail = source->detail;
+    struct llmc_detail *detail = source->detail;
     if (!detail)
         return;
     file_map_close(&detail->map);

@@ -63,12 +63,10 @@ static int check_groups(const struct model_source *source) {
     const struct megatron_folder *folder = source->detail;
     int64_t groups = config_query_groups(&source->config);
     if (groups % folder->tensor_ranks != 0)
-        return error_set(
-            "%s: its %lld groups of keys and values are spread over %d tensor-parallel ranks in a way that "
-            "is not supported",
-            folder->path, (long long)groups, folder->tensor_ranks);
+        return error_set("%s: %lld query groups over %d tensor-parallel ranks are not supported", folder->path,
+                         (long long)groups, folder->tensor_ranks);
     if (folder->version < 2 && groups != source->config.num_attention_heads)
-        return error_set("%s: checkpoint version %g has no groups of keys and values", folder->path, folder->version);
+        return error_set("%s: checkpoint version %g has no grouped-query attention", folder->path, folder->version);
     return 0;
 }
 

@@ -8,11 +8,13 @@
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-struct detail {
+struct ours_detail {
     char *iteration_path;
     struct weights weights;
     const struct weight **of_tensor;  // one per tensor
+    int hold;                         // keeps a run that goes on from removing the checkpoint; -1 for nothing
 };
 
 static bool is_file_in(const char *folder, const char *name) {
@@ -26,31 +28,40 @@ static bool is_file_in(const char *folder, const char *name) {
 static bool is_folder(const char *path) {
     if (is_file_in(path, "manifest.json"))
         return true;
-    struct folder_list list = {0};
-    if (!file_is_folder(path) || folder_list_read(&list, path) < 0)
-        return false;
-    bool is_ours = false;
-    for (size_t i = 0; i < list.count && !is_ours; i++) {
-        char *iteration = checkpoint_path(path, list.iterations[i]);
-        is_ours = is_file_in(iteration, "manifest.json");
-        free(iteration);
+    enum { MOST_TRIES = 100 };
+    bool is_ours = false, has_changed = true;
+    // A run that goes on may remove all that were listed; then there are newer ones.
+    for (int tries = 0; tries < MOST_TRIES && has_changed && !is_ours; tries++) {
+        struct folder_list list = {0};
+        if (!file_is_folder(path) || folder_list_read(&list, path) < 0)
+            return false;
+        has_changed = false;
+        for (size_t i = 0; i < list.count && !is_ours; i++) {
+            char *iteration = checkpoint_path(path, list.iterations[i]);
+            is_ours = is_file_in(iteration, "manifest.json");
+            has_changed = has_changed || !file_exists(iteration);
+            free(iteration);
+        }
+        folder_list_free(&list);
     }
-    folder_list_free(&list);
     return is_ours;
 }
 
-static int find_iteration(struct detail *detail, const struct model_source_options *options) {
+static int find_iteration(struct ours_detail *detail, const struct model_source_options *options) {
     if (is_file_in(options->path, "manifest.json")) {
         detail->iteration_path = memory_string(options->path);
+        detail->hold = folder_hold(options->path);
         return checkpoint_verify(options->path, options->skip_checksums);
     }
     int64_t iteration = 0;
-    struct checkpoint_find find = {
-        .folder = options->path, .step = options->step, .skip_checksums = options->skip_checksums};
+    struct checkpoint_find find = {.folder = options->path,
+                                   .step = options->step,
+                                   .skip_checksums = options->skip_checksums,
+                                   .hold = &detail->hold};
     return checkpoint_find(&find, &detail->iteration_path, &iteration);
 }
 
-// How weights began is no part of a model for those who load it, but Hugging Face's configuration says it too.
+// How weights began is not part of a model for those who load it, but Hugging Face's configuration says it too.
 static int read_training(struct config *config, const struct json *root) {
     struct flag_table table = config_flag_table(0);
     const struct json *value = json_member(root, "init_method_std");
@@ -62,7 +73,7 @@ static int read_training(struct config *config, const struct json *root) {
 static int read_config(struct model_source *source, const char *path) {
     TRY(checkpoint_load_state(path, &source->state));
     if (!source->state.config_json)
-        return error_set("%s has no config.json, so what model it holds is not known", path);
+        return error_set("%s has no config.json, so its model is unknown", path);
     struct json *root = NULL;
     TRY(json_parse(&root, source->state.config_json, strlen(source->state.config_json), path));
     int result = config_from_json(&source->config, root);
@@ -73,7 +84,7 @@ static int read_config(struct model_source *source, const char *path) {
 }
 
 static int match_weights(struct model_source *source) {
-    struct detail *detail = source->detail;
+    struct ours_detail *detail = source->detail;
     struct source_problems problems = {0};
     detail->of_tensor = memory_alloc((source->count + 1) * sizeof detail->of_tensor[0]);
     for (size_t i = 0; i < source->count; i++) {
@@ -92,7 +103,7 @@ static int match_weights(struct model_source *source) {
     return source_report(&problems, detail->iteration_path);
 }
 
-// What cannot be parsed only adds members that nobody here needs.
+// A file that cannot be parsed is ignored: it only adds members that are not needed here.
 static void read_foreign_config(struct model_source *source) {
     const char *path = hf_surroundings_config(&source->files);
     if (path && json_parse_file(&source->foreign_config, path, 16 << 20) < 0)
@@ -103,11 +114,13 @@ static void read_foreign_config(struct model_source *source) {
 }
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
-    struct detail *detail = memory_alloc(sizeof *detail);
+    struct ours_detail *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
+    detail->hold = -1;
     TRY(find_iteration(detail, options));
     TRY(read_config(source, detail->iteration_path));
     TRY(checkpoint_file_list_read(&source->files, detail->iteration_path));
+    checkpoint_file_list_drop(&source->files, CHECKPOINT_ROLE_DATA);
     read_foreign_config(source);
     TRY(source_build(source));
     TRY(weights_open_checkpoint(&detail->weights, detail->iteration_path, "model"));
@@ -115,15 +128,17 @@ static int open_source(struct model_source *source, const struct model_source_op
 }
 
 static int read_tensor(struct model_source *source, size_t i, void *to) {
-    const struct detail *detail = source->detail;
+    const struct ours_detail *detail = source->detail;
     return weight_read(detail->of_tensor[i], to);
 }
 
 static void close_source(struct model_source *source) {
-    struct detail *detail = source->detail;
+    struct ours_detail *detail = source->detail;
     if (!detail)
         return;
     weights_close(&detail->weights);
+    if (detail->hold >= 0)
+        close(detail->hold);
     free(detail->of_tensor);
     free(detail->iteration_path);
     free(detail);

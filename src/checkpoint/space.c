@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 enum { BESIDES_BYTES = 1 << 20 };  // the small files, folders and the file system's own blocks
 
@@ -34,8 +35,19 @@ int space_check(const char *folder, uint64_t bytes, uint64_t available) {
     describe(available, free_space);
     describe(needed - available, missing);
     // What is missing is told by itself: two nearly equal sizes look the same in three digits.
-    return error_set(
-        "cannot save a checkpoint to %s: its files need %s and %s besides, and %s are free, %s too few; "
-        "remove old checkpoints there (--keep-last does it by itself) or choose another folder with --save",
-        folder, files, besides, free_space, missing);
+    return error_set("cannot save a checkpoint to %s: its files need %s plus %s, and %s are free, %s too few; remove "
+                     "old checkpoints (--keep-last does so automatically), or give another --save",
+                     folder, files, besides, free_space, missing);
+}
+
+int space_check_limit(const char *folder, uint64_t bytes) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= (uint64_t)limit.rlim_cur)
+        return 0;
+    char file[SIZE_BYTES], most[SIZE_BYTES];
+    describe(bytes, file);
+    describe((uint64_t)limit.rlim_cur, most);
+    return error_set("cannot save a checkpoint to %s: its largest file has %s, and this process may write files of %s; "
+                     "raise the limit (ulimit -f), or split the checkpoint with --ckpt-writers",
+                     folder, file, most);
 }

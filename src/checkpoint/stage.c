@@ -3,6 +3,7 @@
 #include "checkpoint/stage.h"
 
 #include "base/error.h"
+#include "base/watchdog.h"
 #include "checkpoint/convert.h"
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@ int stage_out(struct stage *stage, struct tensor from, struct safetensors_writer
 }
 
 int stage_in(struct stage *stage, struct tensor to, const struct safetensors_tensor *from) {
+    watchdog_beat();
     CHECK(convert_is_possible(from->dtype, to.dtype));
     struct convert convert = {.to_dtype = to.dtype, .from_dtype = from->dtype};
     if (stage->device->ops->is_host_memory) {

@@ -35,6 +35,7 @@ static const struct integer_member {
     MEMBER(loss_scale_growth),
     MEMBER(loss_scale_hysteresis),
     {.name = "fp8_steps", .offset = offsetof(struct checkpoint_state, fp8_steps), .is_optional = true},
+    {.name = "replicas_verified", .offset = offsetof(struct checkpoint_state, replicas_verified), .is_optional = true},
 };
 static const struct integer_member doubles[] = {
     MEMBER(loss_scale),
@@ -72,6 +73,36 @@ static int write_small(const struct small_file *small, const char *folder, struc
     return 0;
 }
 
+static void write_doubles(struct json_writer *json, const char *key, const double *values, int64_t count) {
+    json_key(json, key);
+    json_begin_array(json);
+    for (int64_t i = 0; i < count; i++) {
+        CHECK(isfinite(values[i]));
+        json_double(json, values[i]);
+    }
+    json_end_array(json);
+}
+
+static void write_past(struct json_writer *json, const struct checkpoint_past *past) {
+    if (past->skipped_count > 0) {
+        json_key(json, "skipped_iterations");
+        json_begin_array(json);
+        for (int64_t i = 0; i < past->skipped_count; i++) {
+            json_begin_array(json);
+            json_int(json, past->skipped[i].first);
+            json_int(json, past->skipped[i].last);
+            json_end_array(json);
+        }
+        json_end_array(json);
+    }
+    if (past->window_count == 0)
+        return;
+    write_doubles(json, "latest_losses", past->losses, past->window_count);
+    write_doubles(json, "latest_grad_norms", past->norms, past->window_count);
+    json_key(json, "spike_streak");
+    json_int(json, past->streak);
+}
+
 int state_write(const struct checkpoint_state *state, const char *folder, struct manifest *manifest) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
@@ -91,6 +122,7 @@ int state_write(const struct checkpoint_state *state, const char *folder, struct
         json_key(&json, doubles[i].name);
         json_double(&json, value);
     }
+    write_past(&json, &state->past);
     json_end_object(&json);
     buffer_append_byte(&text, '\n');
     struct small_file small = {.name = state_name, .holds = "state", .text = text.data, .length = text.length};
@@ -102,6 +134,58 @@ int state_write(const struct checkpoint_state *state, const char *folder, struct
         result = write_small(&small, folder, manifest);
     }
     return result;
+}
+
+// A whole number from 1 on that a double holds exactly; -1 for anything else.
+static int64_t iteration_of(const struct json *value) {
+    const double most = 9007199254740992.0;
+    bool is_number = value->type == JSON_NUMBER && value->number >= 1 && value->number <= most;
+    return is_number && value->number == floor(value->number) ? (int64_t)value->number : -1;
+}
+
+static int read_spans(struct checkpoint_past *past, const struct json *list) {
+    if (!list)
+        return 0;
+    if (list->type != JSON_ARRAY || list->count > CHECKPOINT_MOST_SPANS)
+        return error_set("skipped_iterations is not an array of up to %d pairs", CHECKPOINT_MOST_SPANS);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct json *pair = &list->items[i];
+        bool is_pair = pair->type == JSON_ARRAY && pair->count == 2;
+        struct checkpoint_span span = {is_pair ? iteration_of(&pair->items[0]) : -1,
+                                       is_pair ? iteration_of(&pair->items[1]) : -1};
+        if (span.first < 1 || span.last < span.first || (i > 0 && span.first <= past->skipped[i - 1].last))
+            return error_set("pair %zu of skipped_iterations is not a first and a last iteration after the pair before",
+                             i + 1);
+        past->skipped[past->skipped_count++] = span;
+    }
+    return 0;
+}
+
+static int read_doubles(const struct json *root, const char *key, double *values, int64_t *count) {
+    const struct json *list = json_member(root, key);
+    *count = 0;
+    if (!list)
+        return 0;
+    if (list->type != JSON_ARRAY || list->count > CHECKPOINT_WINDOW)
+        return error_set("%s is not an array of up to %d numbers", key, CHECKPOINT_WINDOW);
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i].type != JSON_NUMBER || !isfinite(list->items[i].number))
+            return error_set("entry %zu of %s is not a finite number", i + 1, key);
+        values[(*count)++] = list->items[i].number;
+    }
+    return 0;
+}
+
+static int read_past(struct checkpoint_past *past, const struct json *root) {
+    int64_t norms = 0;
+    TRY(read_spans(past, json_member(root, "skipped_iterations")));
+    TRY(read_doubles(root, "latest_losses", past->losses, &past->window_count));
+    TRY(read_doubles(root, "latest_grad_norms", past->norms, &norms));
+    if (norms != past->window_count)
+        return error_set("latest_losses and latest_grad_norms differ in length");
+    if (json_member(root, "spike_streak"))
+        TRY(json_get_int(root, "spike_streak", &past->streak));
+    return past->streak >= 0 ? 0 : error_set("spike_streak is negative");
 }
 
 static int read_members(struct checkpoint_state *state, const struct json *root) {
@@ -120,8 +204,10 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
         memcpy((char *)state + doubles[i].offset, &value, sizeof value);
     }
     if (state->iteration < 0 || state->consumed_train_samples < 0 || state->consumed_valid_samples < 0 ||
-        state->adam_step < 0 || state->schedule_samples < 0 || state->fp8_steps < 0 || !isfinite(state->loss_scale))
+        state->adam_step < 0 || state->schedule_samples < 0 || state->fp8_steps < 0 || state->replicas_verified < 0 ||
+        !isfinite(state->loss_scale))
         return error_set("a count in it is negative or the loss scale is not finite");
+    TRY(read_past(&state->past, root));
     state->program_version = memory_string(version);
     return 0;
 }
@@ -129,11 +215,11 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
 static int read_config(struct checkpoint_state *state, const char *path) {
     struct buffer text = {0};
     struct json *root = NULL;
-    int result = file_read_all(path, MAX_CONFIG_BYTES, &text);
+    int result = file_read_own(path, MAX_CONFIG_BYTES, &text);
     if (result == 0)
         result = json_parse(&root, buffer_string(&text), text.length, path);
     if (result == 0 && root->type != JSON_OBJECT)
-        result = error_set("%s holds no JSON object", path);
+        result = error_set("%s is not a JSON object", path);
     if (result == 0)
         state->config_json = memory_string(text.data);
     json_free(root);

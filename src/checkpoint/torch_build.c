@@ -91,10 +91,10 @@ int torch_make_name(struct torch_pickle *pickle, const char *module, const char 
     char *name = memory_printf("%s.%s", module, attribute);
     int result = 0;
     if (torch_name_role(name) == ROLE_REFUSED)
-        result = error_set("it asks for %.200s, which is no tensor and no plain container; nothing of it was executed. "
-                           "Save the weights alone (torch.save(model.state_dict(), …)), and do not open this file in "
-                           "Python if you do not trust its source",
-                           name);
+        result =
+            error_set("it refers to %.200s, which is neither a tensor nor a plain container; nothing was executed; if "
+                      "you trust the file, save the weights alone (torch.save(model.state_dict(), …))",
+                      name);
     if (result == 0) {
         struct torch_value *text = torch_new_text(pickle, (const unsigned char *)name, strlen(name));
         *value = torch_new(pickle, TORCH_NAME);
@@ -114,15 +114,15 @@ static int read_sizes(const struct torch_value *list, int64_t sizes[TENSOR_MAX_R
         return error_set("it has a tensor of more than %d dimensions, or without a shape", TENSOR_MAX_RANK);
     for (size_t i = 0; i < list->count; i++) {
         if (list->items[i]->type != TORCH_INT || list->items[i]->integer < 0)
-            return error_set("it has a tensor whose shape or strides are no sizes");
+            return error_set("it has a tensor whose shape or strides are not sizes");
         sizes[i] = list->items[i]->integer;
     }
     *rank = (int)list->count;
     return 0;
 }
 
-// The last element lies inside the storage, and there are no more elements than there, so that a few bytes cannot
-// stand for terabytes (a stride of 0 would).
+// The last element lies inside the storage, and there are no more elements than there, so that a few bytes cannot claim
+// terabytes (a stride of 0 would).
 static int check_place(const struct torch_tensor *tensor) {
     size_t last = (size_t)tensor->offset, count = 1, storage = (size_t)tensor->storage->count;
     bool fits = true;
@@ -134,7 +134,7 @@ static int check_place(const struct torch_tensor *tensor) {
                size_add(last, reach, &last);
     }
     if (!fits || count > storage || (count > 0 && last >= storage))
-        return error_set("it has a tensor that reaches outside its storage \"%.64s\" of %zu elements",
+        return error_set("it has a tensor that extends beyond its storage \"%.64s\" of %zu elements",
                          tensor->storage->key, storage);
     return 0;
 }
@@ -153,7 +153,7 @@ static int make_tensor(struct torch_pickle *pickle, const struct torch_value *ar
     TRY(read_sizes(argument(arguments, 2, TORCH_LIST), tensor->shape, &tensor->rank));
     TRY(read_sizes(argument(arguments, 3, TORCH_LIST), tensor->stride, &stride_rank));
     if (stride_rank != tensor->rank || !tensor->dtype)
-        return error_set("it has a tensor with %d sizes and %d strides, or of no known type", tensor->rank,
+        return error_set("it has a tensor with %d sizes and %d strides, or of an unknown type", tensor->rank,
                          stride_rank);
     return check_place(tensor);
 }
@@ -164,7 +164,7 @@ static int make_dict(struct torch_pickle *pickle, const struct torch_value *argu
     for (size_t i = 0; pairs && i < pairs->count; i++) {
         const struct torch_value *pair = pairs->items[i];
         if (pair->type != TORCH_LIST || pair->count != 2)
-            return error_set("it makes a dict of things that are no pairs");
+            return error_set("it builds a dict from values that are not pairs");
         torch_append(pickle, *value, pair->items[0]);
         torch_append(pickle, *value, pair->items[1]);
     }
@@ -183,7 +183,7 @@ int torch_make(struct torch_pickle *pickle, const struct torch_value *name, cons
                struct torch_value **value) {
     bool is_opaque = name->type == TORCH_OPAQUE;
     if ((name->type != TORCH_NAME && !is_opaque) || arguments->type != TORCH_LIST)
-        return error_set("it calls something that is no name, or without arguments");
+        return error_set("it calls a value that is not a name, or without arguments");
     switch (is_opaque ? ROLE_OPAQUE : torch_name_role(name->name)) {
     case ROLE_DICT:
         return make_dict(pickle, arguments, value);
@@ -202,7 +202,7 @@ int torch_make(struct torch_pickle *pickle, const struct torch_value *name, cons
         return 0;
     case ROLE_STORAGE:
     case ROLE_STORAGE_UNTYPED:
-        return error_set("it makes a storage without a place in the file");
+        return error_set("it creates a storage that is not in the file");
     case ROLE_OPAQUE:
     case ROLE_REFUSED:
         break;
@@ -241,18 +241,18 @@ static void grow_slots(struct torch_pickle *pickle) {
 int torch_make_storage(struct torch_pickle *pickle, const struct torch_value *id, struct torch_value **value) {
     const struct torch_value *kind = id->type == TORCH_LIST ? argument(id, 0, TORCH_STRING) : NULL;
     if (!kind || strcmp(kind->text, "storage") != 0)
-        return error_set("it refers to something outside the pickle that is no storage");
+        return error_set("it refers to an object outside the pickle that is not a storage");
     const struct torch_value *name = argument(id, 1, TORCH_NAME), *key = argument(id, 2, TORCH_STRING),
                              *count = argument(id, 4, TORCH_INT);
     if (!name || !key || !count || count->integer < 0 || strlen(key->text) != key->length)
         return error_set("it has a storage without type, key or length");
     if (id->count > 5 && id->items[5]->type != TORCH_NONE)
-        return error_set("the storage \"%.64s\" is a view of another, as torch before 0.4 wrote; save the file anew "
-                         "with a newer one",
+        return error_set("the storage \"%.64s\" is a view of another, as torch before 0.4 wrote; save the file again "
+                         "with a newer torch",
                          key->text);
     const struct torch_dtype *dtype = torch_dtype_of_storage(name->name);
     if (!dtype)
-        return error_set("the storage \"%.64s\" is a %.100s, whose elements are not known", key->text, name->name);
+        return error_set("the storage \"%.64s\" is a %.100s, whose element type is unknown", key->text, name->name);
     *value = torch_new(pickle, TORCH_STORAGE);
     grow_slots(pickle);
     size_t *slot = find_slot(pickle, key->text);
@@ -264,7 +264,7 @@ int torch_make_storage(struct torch_pickle *pickle, const struct torch_value *id
     }
     struct torch_storage *storage = pickle->storages[*slot - 1];
     if (storage->count != count->integer || storage->dtype != dtype)
-        return error_set("the storage \"%.64s\" is mentioned with two lengths or types", key->text);
+        return error_set("the storage \"%.64s\" occurs with two lengths or types", key->text);
     (*value)->storage = storage;
     return 0;
 }

@@ -39,8 +39,8 @@ static const struct torch_zip_entry *find_beside(const struct torch_zip *zip, co
 static int check_storage_bytes(const struct torch_storage *storage, size_t bytes) {
     size_t needed = 0;
     if (!size_mul((size_t)storage->count, storage->dtype->bytes, &needed) || needed != bytes)
-        return error_set("the storage \"%.64s\" is said to have %" PRId64 " elements of %s and has %zu bytes",
-                         storage->key, storage->count, storage->dtype->name, bytes);
+        return error_set("the storage \"%.64s\" claims %" PRId64 " elements of %s and has %zu bytes", storage->key,
+                         storage->count, storage->dtype->name, bytes);
     return 0;
 }
 
@@ -57,7 +57,7 @@ static int find_zip_storage(const struct torch_zip *zip, const char *pickle_name
 static int check_byte_order(const struct torch_zip *zip, const char *pickle_name) {
     const struct torch_zip_entry *entry = find_beside(zip, pickle_name, "", "byteorder");
     if (entry && (entry->bytes != 6 || memcmp(entry->data, "little", 6) != 0))
-        return error_set("it was written on a machine of another byte order");
+        return error_set("it was written on a machine with another byte order");
     return 0;
 }
 
@@ -65,7 +65,7 @@ static int parse_zip(struct torch_file *file, const unsigned char *bytes, size_t
     TRY(torch_zip_parse(&file->zip, bytes, size));
     const struct torch_zip_entry *entry = find_pickle(&file->zip);
     if (!entry)
-        return error_set("it is a zip archive without data.pkl, so not one of torch.save");
+        return error_set("it is a zip archive without data.pkl: torch.save did not write it");
     if (entry->bytes > TORCH_MAX_PICKLE_BYTES)
         return error_set("its pickle has %zu bytes, and %d are allowed", entry->bytes, TORCH_MAX_PICKLE_BYTES);
     TRY(torch_zip_check(entry));
@@ -77,18 +77,18 @@ static int parse_zip(struct torch_file *file, const unsigned char *bytes, size_t
 }
 
 // Where the next part of a legacy file begins.
-struct cursor {
+struct torch_cursor {
     const unsigned char *bytes;
     size_t size, at;
 };
 
-static int next_pickle(struct cursor *cursor, struct torch_pickle *pickle) {
+static int next_pickle(struct torch_cursor *cursor, struct torch_pickle *pickle) {
     TRY(torch_pickle_parse(pickle, cursor->bytes + cursor->at, cursor->size - cursor->at));
     cursor->at += pickle->used_bytes;
     return 0;
 }
 
-static int check_legacy_header(struct cursor *cursor) {
+static int check_legacy_header(struct torch_cursor *cursor) {
     struct torch_pickle pickle = {0};
     TRY(next_pickle(cursor, &pickle));
     bool is_known = pickle.root->type == TORCH_INT && pickle.root->integer == LEGACY_PROTOCOL;
@@ -99,27 +99,27 @@ static int check_legacy_header(struct cursor *cursor) {
     const struct torch_value *little = torch_get(pickle.root, "little_endian");
     bool is_little = little && little->type == TORCH_BOOL && little->boolean;
     torch_pickle_free(&pickle);
-    return is_little ? 0 : error_set("it was written on a machine of another byte order");
+    return is_little ? 0 : error_set("it was written on a machine with another byte order");
 }
 
-static int read_legacy_storages(struct torch_file *file, struct cursor *cursor, const struct torch_value *keys) {
+static int read_legacy_storages(struct torch_file *file, struct torch_cursor *cursor, const struct torch_value *keys) {
     if (keys->type != TORCH_LIST || keys->count != file->pickle.storage_count)
-        return error_set("its list of storages does not have the %zu that are mentioned", file->pickle.storage_count);
+        return error_set("its list of storages does not have the %zu that its tensors use", file->pickle.storage_count);
     for (size_t i = 0; i < keys->count; i++) {
         const struct torch_value *key = keys->items[i];
         struct torch_storage *storage = key->type == TORCH_STRING ? torch_find_storage(&file->pickle, key->text) : NULL;
         if (!storage || storage->data)
-            return error_set("its list of storages names one that is not mentioned, or one twice");
+            return error_set("its list of storages names one that no tensor uses, or one twice");
         int64_t count = 0;
         if (cursor->size - cursor->at < sizeof count)
-            return error_set("it ends before storage \"%.64s\"; the file was cut: copy or download it again",
+            return error_set("it ends before storage \"%.64s\"; the file is truncated: copy or download it again",
                              storage->key);
         memcpy(&count, cursor->bytes + cursor->at, sizeof count);
         cursor->at += sizeof count;
         size_t bytes = 0, left = cursor->size - cursor->at;
         if (count != storage->count || !size_mul((size_t)count, storage->dtype->bytes, &bytes) || bytes > left)
-            return error_set("storage \"%.64s\" is said to have %" PRId64 " elements, then %" PRId64
-                             ", and %zu bytes follow; the file was cut or damaged: copy or download it again",
+            return error_set("storage \"%.64s\" claims %" PRId64 " elements, then %" PRId64
+                             ", and %zu bytes follow; the file is truncated or damaged: copy or download it again",
                              storage->key, storage->count, count, left);
         storage->data = cursor->bytes + cursor->at;
         cursor->at += bytes;
@@ -128,7 +128,7 @@ static int read_legacy_storages(struct torch_file *file, struct cursor *cursor, 
 }
 
 static int parse_legacy(struct torch_file *file, const unsigned char *bytes, size_t size) {
-    struct cursor cursor = {.bytes = bytes, .size = size, .at = sizeof legacy_magic};
+    struct torch_cursor cursor = {.bytes = bytes, .size = size, .at = sizeof legacy_magic};
     struct torch_pickle keys = {0};
     TRY(check_legacy_header(&cursor));
     TRY(next_pickle(&cursor, &file->pickle));
@@ -145,9 +145,8 @@ static int parse(struct torch_file *file, const unsigned char *bytes, size_t siz
         return parse_zip(file, bytes, size);
     if (size >= sizeof legacy_magic && memcmp(bytes, legacy_magic, sizeof legacy_magic) == 0)
         return parse_legacy(file, bytes, size);
-    return error_set(
-        "it is not a file of torch.save: it begins neither as a zip archive nor with torch's magic number%s",
-        looks_like(bytes, size));
+    return error_set("it is not a torch.save file: it starts neither as a zip archive nor with torch's magic number%s",
+                     looks_like(bytes, size));
 }
 
 int torch_parse(struct torch_file *file, const void *bytes, size_t size, const char *name) {

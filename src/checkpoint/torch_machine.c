@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-int machine_take(struct machine *m, size_t count, const unsigned char **bytes) {
+int machine_take(struct pickle_machine *m, size_t count, const unsigned char **bytes) {
     if (count > m->size - m->at)
-        return error_set("it asks for %zu bytes at byte %zu of %zu; the file was cut or lies", count, m->at, m->size);
+        return error_set("it needs %zu bytes at byte %zu of %zu; the file is truncated or forged", count, m->at,
+                         m->size);
     *bytes = m->bytes + m->at;
     m->at += count;
     return 0;
 }
 
-int machine_take_number(struct machine *m, size_t width, uint64_t *number) {
+int machine_take_number(struct pickle_machine *m, size_t width, uint64_t *number) {
     const unsigned char *bytes = NULL;
     TRY(machine_take(m, width, &bytes));
     *number = 0;
@@ -23,21 +24,21 @@ int machine_take_number(struct machine *m, size_t width, uint64_t *number) {
     return 0;
 }
 
-int machine_take_text(struct machine *m, size_t width, const unsigned char **bytes, size_t *length) {
+int machine_take_text(struct pickle_machine *m, size_t width, const unsigned char **bytes, size_t *length) {
     uint64_t count = 0;
     TRY(machine_take_number(m, width, &count));
     if (count > m->size - m->at)
-        return error_set("it has a text of %" PRIu64 " bytes at byte %zu of %zu; the file was cut or lies", count,
-                         m->at, m->size);
+        return error_set("it has a text of %" PRIu64 " bytes at byte %zu of %zu; the file is truncated or forged",
+                         count, m->at, m->size);
     *length = (size_t)count;
     return machine_take(m, *length, bytes);
 }
 
-int machine_take_line(struct machine *m, char *line, size_t size) {
+int machine_take_line(struct pickle_machine *m, char *line, size_t size) {
     const unsigned char *start = m->bytes + m->at, *end = memchr(start, '\n', m->size - m->at);
     size_t length = end ? (size_t)(end - start) : size;
     if (length >= size || memchr(start, 0, length))
-        return error_set("it has a name at byte %zu that is too long, cut or not text", m->at);
+        return error_set("it has a name at byte %zu that is too long, truncated or not text", m->at);
     memcpy(line, start, length);
     line[length] = '\0';
     m->at += length + 1;
@@ -56,32 +57,32 @@ static void grow(void *array, size_t *capacity, size_t needed, size_t item_bytes
     *capacity = wanted;
 }
 
-int machine_push(struct machine *m, struct torch_value *value) {
+int machine_push(struct pickle_machine *m, struct torch_value *value) {
     grow(&m->stack, &m->stack_capacity, m->depth + 1, sizeof m->stack[0]);
     m->stack[m->depth++] = value;
     return 0;
 }
 
-static size_t floor_of(const struct machine *m) {
+static size_t floor_of(const struct pickle_machine *m) {
     return m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
 }
 
-int machine_pop(struct machine *m, struct torch_value **value) {
+int machine_pop(struct pickle_machine *m, struct torch_value **value) {
     if (m->depth <= floor_of(m))
-        return error_set("at byte %zu it takes more from its stack than it put there", m->at);
+        return error_set("at byte %zu it pops more from its stack than it pushed", m->at);
     *value = m->stack[--m->depth];
     return 0;
 }
 
-int machine_top(struct machine *m, struct torch_value **value) {
+int machine_top(struct pickle_machine *m, struct torch_value **value) {
     TRY(machine_pop(m, value));
     m->depth++;
     return 0;
 }
 
-int machine_pop_to_mark(struct machine *m, struct torch_value ***items, size_t *count) {
+int machine_pop_to_mark(struct pickle_machine *m, struct torch_value ***items, size_t *count) {
     if (m->mark_count == 0)
-        return error_set("at byte %zu it goes back to a mark it never set", m->at);
+        return error_set("at byte %zu it returns to a mark that it never set", m->at);
     size_t mark = m->marks[--m->mark_count];
     *items = m->stack ? m->stack + mark : NULL;
     *count = m->depth - mark;
@@ -89,12 +90,12 @@ int machine_pop_to_mark(struct machine *m, struct torch_value ***items, size_t *
     return 0;
 }
 
-int machine_memo_put(struct machine *m, uint64_t index) {
+int machine_memo_put(struct pickle_machine *m, uint64_t index) {
     struct torch_value *value = NULL;
     TRY(machine_top(m, &value));
     // No pickle uses a number above how many values it could have made.
     if (index > m->size)
-        return error_set("at byte %zu it remembers a value under the number %" PRIu64, m->at, index);
+        return error_set("at byte %zu it stores a memo under the number %" PRIu64, m->at, index);
     grow(&m->memo, &m->memo_capacity, (size_t)index + 1, sizeof m->memo[0]);
     if (index >= m->memo_count)
         m->memo_count = (size_t)index + 1;
@@ -102,19 +103,19 @@ int machine_memo_put(struct machine *m, uint64_t index) {
     return 0;
 }
 
-int machine_memo_get(struct machine *m, uint64_t index) {
+int machine_memo_get(struct pickle_machine *m, uint64_t index) {
     if (index >= m->memo_count || !m->memo[index])
-        return error_set("at byte %zu it recalls value number %" PRIu64 ", which it never remembered", m->at, index);
+        return error_set("at byte %zu it reads memo %" PRIu64 ", which it never stored", m->at, index);
     return machine_push(m, m->memo[index]);
 }
 
-int machine_mark(struct machine *m) {
+int machine_mark(struct pickle_machine *m) {
     grow(&m->marks, &m->mark_capacity, m->mark_count + 1, sizeof m->marks[0]);
     m->marks[m->mark_count++] = m->depth;
     return 0;
 }
 
-void machine_free(struct machine *m) {
+void machine_free(struct pickle_machine *m) {
     free(m->stack);
     free(m->marks);
     free(m->memo);

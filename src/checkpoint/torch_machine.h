@@ -7,7 +7,7 @@
 
 #include "checkpoint/torch_pickle.h"
 
-struct machine {
+struct pickle_machine {
     struct torch_pickle *pickle;
     const unsigned char *bytes;
     size_t size, at;
@@ -21,23 +21,23 @@ struct machine {
 
 // The next bytes of the pickle; a little-endian number of `width` bytes; a text preceded by its length in `width`
 // bytes; the rest of a line, as a string.
-int machine_take(struct machine *m, size_t count, const unsigned char **bytes);
-int machine_take_number(struct machine *m, size_t width, uint64_t *number);
-int machine_take_text(struct machine *m, size_t width, const unsigned char **bytes, size_t *length);
-int machine_take_line(struct machine *m, char *line, size_t size);
+int machine_take(struct pickle_machine *m, size_t count, const unsigned char **bytes);
+int machine_take_number(struct pickle_machine *m, size_t width, uint64_t *number);
+int machine_take_text(struct pickle_machine *m, size_t width, const unsigned char **bytes, size_t *length);
+int machine_take_line(struct pickle_machine *m, char *line, size_t size);
 
 // The stack. Nothing below the last mark can be popped.
-int machine_push(struct machine *m, struct torch_value *value);
-int machine_pop(struct machine *m, struct torch_value **value);
-int machine_top(struct machine *m, struct torch_value **value);
-int machine_mark(struct machine *m);
+int machine_push(struct pickle_machine *m, struct torch_value *value);
+int machine_pop(struct pickle_machine *m, struct torch_value **value);
+int machine_top(struct pickle_machine *m, struct torch_value **value);
+int machine_mark(struct pickle_machine *m);
 // Everything above the last mark; valid until the next push.
-int machine_pop_to_mark(struct machine *m, struct torch_value ***items, size_t *count);
+int machine_pop_to_mark(struct pickle_machine *m, struct torch_value ***items, size_t *count);
 
 // Remembers the value on top of the stack under a number; pushes the value of a number.
-int machine_memo_put(struct machine *m, uint64_t index);
-int machine_memo_get(struct machine *m, uint64_t index);
+int machine_memo_put(struct pickle_machine *m, uint64_t index);
+int machine_memo_get(struct pickle_machine *m, uint64_t index);
 
-void machine_free(struct machine *m);
+void machine_free(struct pickle_machine *m);
 
 #endif

@@ -67,14 +67,14 @@ enum { MAX_PROTOCOL = 5, MAX_NAME_BYTES = 512 };
 
 // ---- values ----
 
-static int push_int(struct machine *m, int64_t number) {
+static int push_int(struct pickle_machine *m, int64_t number) {
     struct torch_value *value = torch_new(m->pickle, TORCH_INT);
     value->integer = number;
     return machine_push(m, value);
 }
 
 // Two's complement of any length. What does not fit 64 bits is opaque: only the legacy container's magic number is.
-static int push_long(struct machine *m, size_t width) {
+static int push_long(struct pickle_machine *m, size_t width) {
     const unsigned char *bytes = NULL;
     size_t length = 0;
     TRY(machine_take_text(m, width, &bytes, &length));
@@ -88,7 +88,7 @@ static int push_long(struct machine *m, size_t width) {
     return push_int(m, number);
 }
 
-static int push_float(struct machine *m) {
+static int push_float(struct pickle_machine *m) {
     const unsigned char *bytes = NULL;
     TRY(machine_take(m, 8, &bytes));
     uint64_t bits = 0;
@@ -99,35 +99,35 @@ static int push_float(struct machine *m) {
     return machine_push(m, value);
 }
 
-static int push_text(struct machine *m, size_t width) {
+static int push_text(struct pickle_machine *m, size_t width) {
     const unsigned char *bytes = NULL;
     size_t length = 0;
     TRY(machine_take_text(m, width, &bytes, &length));
     return machine_push(m, torch_new_text(m->pickle, bytes, length));
 }
 
-static int push_list(struct machine *m, struct torch_value **items, size_t count) {
+static int push_list(struct pickle_machine *m, struct torch_value **items, size_t count) {
     struct torch_value *list = torch_new(m->pickle, TORCH_LIST);
     for (size_t i = 0; i < count; i++)
         torch_append(m->pickle, list, items[i]);
     return machine_push(m, list);
 }
 
-static int push_last(struct machine *m, size_t count) {
+static int push_last(struct pickle_machine *m, size_t count) {
     struct torch_value *items[3] = {0};
     for (size_t i = count; i-- > 0;)
         TRY(machine_pop(m, &items[i]));
     return push_list(m, items, count);
 }
 
-static int push_marked_list(struct machine *m) {
+static int push_marked_list(struct pickle_machine *m) {
     struct torch_value **items = NULL;
     size_t count = 0;
     TRY(machine_pop_to_mark(m, &items, &count));
     return push_list(m, items, count);
 }
 
-static int append_marked(struct machine *m) {
+static int append_marked(struct pickle_machine *m) {
     struct torch_value **items = NULL, *list = NULL;
     size_t count = 0;
     TRY(machine_pop_to_mark(m, &items, &count));
@@ -135,23 +135,23 @@ static int append_marked(struct machine *m) {
     if (list->type == TORCH_OPAQUE)
         return 0;
     if (list->type != TORCH_LIST)
-        return error_set("at byte %zu it appends to something that is no list", m->at);
+        return error_set("at byte %zu it appends to a value that is not a list", m->at);
     for (size_t i = 0; i < count; i++)
         torch_append(m->pickle, list, items[i]);
     return 0;
 }
 
-static int set_items(struct machine *m, struct torch_value *dict, struct torch_value **items, size_t count) {
+static int set_items(struct pickle_machine *m, struct torch_value *dict, struct torch_value **items, size_t count) {
     if (dict->type == TORCH_OPAQUE)
         return 0;
     if (dict->type != TORCH_DICT || count % 2 != 0)
-        return error_set("at byte %zu it sets a member of something that is no dict", m->at);
+        return error_set("at byte %zu it sets a member of a value that is not a dict", m->at);
     for (size_t i = 0; i < count; i++)
         torch_append(m->pickle, dict, items[i]);
     return 0;
 }
 
-static int set_marked(struct machine *m) {
+static int set_marked(struct pickle_machine *m) {
     struct torch_value **items = NULL, *dict = NULL;
     size_t count = 0;
     TRY(machine_pop_to_mark(m, &items, &count));
@@ -159,7 +159,7 @@ static int set_marked(struct machine *m) {
     return set_items(m, dict, items, count);
 }
 
-static int push_marked_dict(struct machine *m) {
+static int push_marked_dict(struct pickle_machine *m) {
     struct torch_value **items = NULL, *dict = torch_new(m->pickle, TORCH_DICT);
     size_t count = 0;
     TRY(machine_pop_to_mark(m, &items, &count));
@@ -167,7 +167,7 @@ static int push_marked_dict(struct machine *m) {
     return machine_push(m, dict);
 }
 
-static int set_one(struct machine *m) {
+static int set_one(struct pickle_machine *m) {
     struct torch_value *items[2] = {0}, *dict = NULL;
     TRY(machine_pop(m, &items[1]));
     TRY(machine_pop(m, &items[0]));
@@ -177,32 +177,32 @@ static int set_one(struct machine *m) {
 
 // ---- names and what they make ----
 
-static int push_name(struct machine *m, const char *module, const char *attribute) {
+static int push_name(struct pickle_machine *m, const char *module, const char *attribute) {
     struct torch_value *value = NULL;
     TRY(torch_make_name(m->pickle, module, attribute, &value));
     return machine_push(m, value);
 }
 
-static int push_global(struct machine *m) {
+static int push_global(struct pickle_machine *m) {
     char module[MAX_NAME_BYTES], attribute[MAX_NAME_BYTES];
     TRY(machine_take_line(m, module, sizeof module));
     TRY(machine_take_line(m, attribute, sizeof attribute));
     return push_name(m, module, attribute);
 }
 
-static int push_stack_global(struct machine *m) {
+static int push_stack_global(struct pickle_machine *m) {
     struct torch_value *module = NULL, *attribute = NULL;
     TRY(machine_pop(m, &attribute));
     TRY(machine_pop(m, &module));
     if (module->type != TORCH_STRING || attribute->type != TORCH_STRING || module->length >= MAX_NAME_BYTES ||
         attribute->length >= MAX_NAME_BYTES || strlen(module->text) != module->length ||
         strlen(attribute->text) != attribute->length)
-        return error_set("at byte %zu it asks for a name that is no text", m->at);
+        return error_set("at byte %zu it uses a name that is not text", m->at);
     return push_name(m, module->text, attribute->text);
 }
 
 // REDUCE, NEWOBJ and NEWOBJ_EX in Python call the name with the arguments; here a value takes the place of the result.
-static int push_made(struct machine *m, bool has_keywords) {
+static int push_made(struct pickle_machine *m, bool has_keywords) {
     struct torch_value *keywords = NULL, *arguments = NULL, *name = NULL, *value = NULL;
     if (has_keywords)
         TRY(machine_pop(m, &keywords));
@@ -212,14 +212,14 @@ static int push_made(struct machine *m, bool has_keywords) {
     return machine_push(m, value);
 }
 
-static int build(struct machine *m) {
+static int build(struct pickle_machine *m) {
     struct torch_value *state = NULL, *object = NULL;
     TRY(machine_pop(m, &state));
     TRY(machine_top(m, &object));
     return torch_set_state(m->pickle, object, state);
 }
 
-static int push_storage(struct machine *m) {
+static int push_storage(struct pickle_machine *m) {
     struct torch_value *id = NULL, *value = NULL;
     TRY(machine_pop(m, &id));
     TRY(torch_make_storage(m->pickle, id, &value));
@@ -228,21 +228,21 @@ static int push_storage(struct machine *m) {
 
 // ---- the loop ----
 
-static int check_protocol(struct machine *m) {
+static int check_protocol(struct pickle_machine *m) {
     uint64_t protocol = 0;
     TRY(machine_take_number(m, 1, &protocol));
-    return protocol <= MAX_PROTOCOL
-               ? 0
-               : error_set("its pickle has protocol %" PRIu64 ", and %d is the newest known", protocol, MAX_PROTOCOL);
+    return protocol <= MAX_PROTOCOL ? 0
+                                    : error_set("its pickle has protocol %" PRIu64 ", and %d is the newest supported",
+                                                protocol, MAX_PROTOCOL);
 }
 
-static int push_boolean(struct machine *m, bool boolean) {
+static int push_boolean(struct pickle_machine *m, bool boolean) {
     struct torch_value *value = torch_new(m->pickle, TORCH_BOOL);
     value->boolean = boolean;
     return machine_push(m, value);
 }
 
-static int pop_one(struct machine *m) {
+static int pop_one(struct pickle_machine *m) {
     struct torch_value *dropped = NULL;
     if (m->mark_count > 0 && m->depth == m->marks[m->mark_count - 1]) {  // POP also removes a mark
         m->mark_count--;
@@ -251,7 +251,7 @@ static int pop_one(struct machine *m) {
     return machine_pop(m, &dropped);
 }
 
-static int append_one(struct machine *m) {
+static int append_one(struct pickle_machine *m) {
     struct torch_value *item = NULL;
     TRY(machine_pop(m, &item));
     TRY(machine_mark(m));
@@ -259,14 +259,14 @@ static int append_one(struct machine *m) {
     return append_marked(m);
 }
 
-static int duplicate(struct machine *m) {
+static int duplicate(struct pickle_machine *m) {
     struct torch_value *value = NULL;
     TRY(machine_top(m, &value));
     return machine_push(m, value);
 }
 
 // Opcodes that take a number from the pickle.
-static int run_numbered(struct machine *m, unsigned opcode) {
+static int run_numbered(struct pickle_machine *m, unsigned opcode) {
     static const struct {
         unsigned char opcode, width;
     } widths[] = {{OP_BININT, 4}, {OP_BININT1, 1}, {OP_BININT2, 2},     {OP_BINGET, 1}, {OP_LONG_BINGET, 4},
@@ -295,7 +295,7 @@ static int run_numbered(struct machine *m, unsigned opcode) {
     }
 }
 
-static int run_text(struct machine *m, unsigned opcode) {
+static int run_text(struct pickle_machine *m, unsigned opcode) {
     switch (opcode) {
     case OP_SHORT_BINSTRING:
     case OP_SHORT_BINUNICODE:
@@ -324,7 +324,7 @@ static int run_text(struct machine *m, unsigned opcode) {
     }
 }
 
-static int run_container(struct machine *m, unsigned opcode) {
+static int run_container(struct pickle_machine *m, unsigned opcode) {
     switch (opcode) {
     case OP_EMPTY_DICT:
         return machine_push(m, torch_new(m->pickle, TORCH_DICT));
@@ -356,7 +356,7 @@ static int run_container(struct machine *m, unsigned opcode) {
     }
 }
 
-static int run_opcode(struct machine *m, unsigned opcode) {
+static int run_opcode(struct pickle_machine *m, unsigned opcode) {
     struct torch_value **items = NULL;
     size_t count = 0;
     switch (opcode) {
@@ -391,7 +391,7 @@ static int run_opcode(struct machine *m, unsigned opcode) {
     }
 }
 
-static int run(struct machine *m) {
+static int run_pickle(struct pickle_machine *m) {
     for (;;) {
         const unsigned char *opcode = NULL;
         TRY(machine_take(m, 1, &opcode));
@@ -407,8 +407,8 @@ static int run(struct machine *m) {
 int torch_pickle_parse(struct torch_pickle *pickle, const unsigned char *bytes, size_t size) {
     *pickle = (struct torch_pickle){0};
     size_t limit = size < TORCH_MAX_PICKLE_BYTES ? size : TORCH_MAX_PICKLE_BYTES;
-    struct machine machine = {.pickle = pickle, .bytes = bytes, .size = limit};
-    int result = run(&machine);
+    struct pickle_machine machine = {.pickle = pickle, .bytes = bytes, .size = limit};
+    int result = run_pickle(&machine);
     machine_free(&machine);
     if (result < 0)
         torch_pickle_free(pickle);

@@ -1,7 +1,7 @@
 // Reads a pickle as data. Python's pickle is a program for a small stack machine whose REDUCE may call anything; here
 // the machine builds plain values and calls nothing. A file may only mention the names on a list. Containers, tensors
 // and their storages become values; the other names on the list (numpy arrays, Megatron's enumerations, …) become
-// opaque values that nobody looks into; and any other name is an error that says so.
+// opaque values that are not used; and any other name is an error that says so.
 //
 // Values live in one arena and may refer to each other in any way, including cycles, so whoever walks them must bound
 // the depth. What a file can make the reader allocate is bounded by its own length.

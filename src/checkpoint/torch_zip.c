@@ -4,7 +4,9 @@
 #include "checkpoint/torch_zip.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/memory.h"
+#include "data/extract/inflate.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,9 @@ enum {
     MAX_NAME_BYTES = 1024,
     MAX_ENTRIES = 4 << 20,
     FLAG_ENCRYPTED = 1,
+    METHOD_STORED = 0,
+    METHOD_DEFLATED = 8,
+    MOST_EXPANSION = 1032,  // of deflate: 258 bytes for two bits
     ZIP64_EXTRA = 1,
 };
 static const uint32_t LOCAL_SIGNATURE = 0x04034b50, ENTRY_SIGNATURE = 0x02014b50, END_SIGNATURE = 0x06054b50,
@@ -49,6 +54,7 @@ struct directory {
 struct archive {
     const unsigned char *bytes;
     size_t size;
+    bool may_deflate;
 };
 
 // The end record is the last one that is followed by exactly its comment.
@@ -63,7 +69,7 @@ static int find_end(const struct archive *archive, size_t *at) {
             return 0;
         }
     }
-    return error_set("it has no zip directory at its end; the file was cut: copy or download it again");
+    return error_set("it has no zip directory at its end; the file is truncated: copy or download it again");
 }
 
 static int read_end64(const struct archive *archive, size_t end, struct directory *directory) {
@@ -71,7 +77,7 @@ static int read_end64(const struct archive *archive, size_t end, struct director
     uint64_t at = get64(locator + 8);
     if (end < LOCATOR_BYTES + END64_BYTES || at > end - LOCATOR_BYTES - END64_BYTES ||
         get32(archive->bytes + at) != END64_SIGNATURE)
-        return error_set("its zip64 directory is not where it is said to be");
+        return error_set("its zip64 directory is not at its stated place");
     const unsigned char *p = archive->bytes + at;
     directory->count = get64(p + 32);
     directory->bytes = get64(p + 40);
@@ -88,26 +94,25 @@ static int find_directory(const struct archive *archive, struct directory *direc
     if (end >= LOCATOR_BYTES && get32(p - LOCATOR_BYTES) == LOCATOR_SIGNATURE)
         TRY(read_end64(archive, end, directory));
     if (is_split)
-        return error_set("it is one part of an archive in several; join them first");
+        return error_set("it is one part of a multi-part archive; join the parts first");
     if (directory->offset > end || directory->bytes > end - directory->offset)
-        return error_set("its directory is said to lie at bytes %" PRIu64 " to %" PRIu64
-                         ", but its end record stands at %zu",
+        return error_set("its directory claims bytes %" PRIu64 " to %" PRIu64 ", but its end record is at %zu",
                          directory->offset, directory->offset + directory->bytes, end);
     if (directory->count > MAX_ENTRIES || directory->count > directory->bytes / ENTRY_BYTES)
-        return error_set("its directory of %" PRIu64 " bytes is said to hold %" PRIu64 " entries", directory->bytes,
+        return error_set("its directory of %" PRIu64 " bytes claims %" PRIu64 " entries", directory->bytes,
                          directory->count);
     return 0;
 }
 
 // One record of the directory as it is read.
-struct record {
+struct zip_record {
     const unsigned char *at;
     uint64_t compressed, bytes, offset;
     size_t name_bytes, extra_bytes, comment_bytes;
 };
 
-// Values of 32 bits that are all ones stand in the zip64 field, in this order.
-static int read_extra(struct record *record) {
+// Values whose 32 bits are all ones are in the zip64 field, in this order.
+static int read_extra(struct zip_record *record) {
     const unsigned char *p = record->at + ENTRY_BYTES + record->name_bytes;
     size_t left = record->extra_bytes;
     uint64_t *wide[3] = {&record->bytes, &record->compressed, &record->offset};
@@ -130,55 +135,64 @@ static int read_extra(struct record *record) {
     return 0;
 }
 
-static int check_method(const struct record *record) {
+static int check_method(const struct archive *archive, const struct zip_record *record) {
     unsigned flags = get16(record->at + 8), method = get16(record->at + 10);
     if (flags & FLAG_ENCRYPTED)
         return error_set("is encrypted");
+    if (archive->may_deflate && method == METHOD_DEFLATED) {
+        if (record->bytes / MOST_EXPANSION > record->compressed)
+            return error_set("claims to unpack to %" PRIu64 " bytes from %" PRIu64, record->bytes, record->compressed);
+        return 0;
+    }
+    if (archive->may_deflate && method != METHOD_STORED)
+        return error_set("is compressed by method %u, and only deflate is supported; unpack the archive", method);
     if (method != 0 || record->compressed != record->bytes)
         return error_set("is compressed (method %u, %" PRIu64 " bytes for %" PRIu64
-                         "); torch.save stores entries as they are, so this file was not made by it",
+                         "); torch.save does not compress entries, so it did not write this file",
                          method, record->compressed, record->bytes);
     return 0;
 }
 
 // Where the entry's bytes begin, from the header in front of them.
-static int find_data(const struct archive *archive, const struct record *record, struct torch_zip_entry *entry) {
+static int find_data(const struct archive *archive, const struct zip_record *record, struct torch_zip_entry *entry) {
     if (record->offset > archive->size || archive->size - record->offset < LOCAL_BYTES)
-        return error_set("is said to begin at byte %" PRIu64 " of a file of %zu", record->offset, archive->size);
+        return error_set("claims to start at byte %" PRIu64 " of a file of %zu", record->offset, archive->size);
     const unsigned char *local = archive->bytes + record->offset;
     size_t left = archive->size - (size_t)record->offset - LOCAL_BYTES;
     size_t name_bytes = get16(local + 26), skipped = name_bytes + get16(local + 28);
     if (get32(local) != LOCAL_SIGNATURE || name_bytes != record->name_bytes || skipped > left ||
         memcmp(local + LOCAL_BYTES, record->at + ENTRY_BYTES, name_bytes) != 0)
-        return error_set("is another one in its own header at byte %" PRIu64, record->offset);
-    if (record->bytes > left - skipped)
-        return error_set("is said to have %" PRIu64 " bytes, but %zu follow", record->bytes, left - skipped);
+        return error_set("has another name in its own header at byte %" PRIu64, record->offset);
+    if (record->compressed > left - skipped)
+        return error_set("claims %" PRIu64 " bytes, but %zu follow", record->compressed, left - skipped);
     entry->data = local + LOCAL_BYTES + skipped;
     entry->bytes = (size_t)record->bytes;
+    entry->stored_bytes = (size_t)record->compressed;
+    entry->is_deflated = get16(record->at + 10) == METHOD_DEFLATED;
     return 0;
 }
 
 static int read_entry(const struct archive *archive, const unsigned char *p, size_t left, struct torch_zip *zip,
                       size_t *used) {
     if (left < ENTRY_BYTES || get32(p) != ENTRY_SIGNATURE)
-        return error_set("entry number %zu of its directory is none", zip->count);
-    struct record record = {.at = p,
-                            .compressed = get32(p + 20),
-                            .bytes = get32(p + 24),
-                            .name_bytes = get16(p + 28),
-                            .extra_bytes = get16(p + 30),
-                            .comment_bytes = get16(p + 32),
-                            .offset = get32(p + 42)};
+        return error_set("entry number %zu of its directory is not valid", zip->count);
+    struct zip_record record = {.at = p,
+                                .compressed = get32(p + 20),
+                                .bytes = get32(p + 24),
+                                .name_bytes = get16(p + 28),
+                                .extra_bytes = get16(p + 30),
+                                .comment_bytes = get16(p + 32),
+                                .offset = get32(p + 42)};
     *used = ENTRY_BYTES + record.name_bytes + record.extra_bytes + record.comment_bytes;
     if (*used > left || record.name_bytes == 0 || record.name_bytes > MAX_NAME_BYTES ||
         memchr(p + ENTRY_BYTES, 0, record.name_bytes))
-        return error_set("entry number %zu of its directory has no sensible name", zip->count);
+        return error_set("entry number %zu of its directory has no valid name", zip->count);
     struct torch_zip_entry *entry = &zip->entries[zip->count++];
     *entry = (struct torch_zip_entry){.crc = get32(p + 16)};
     entry->name = memory_printf("%.*s", (int)record.name_bytes, (const char *)p + ENTRY_BYTES);
     int result = read_extra(&record);
     if (result == 0)
-        result = check_method(&record);
+        result = check_method(archive, &record);
     if (result == 0)
         result = find_data(archive, &record, entry);
     if (result < 0) {
@@ -197,7 +211,7 @@ static int compare_places(const void *a, const void *b) {
     const struct torch_zip_entry *x = a, *y = b;
     if (x->data != y->data)
         return x->data < y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+    return (x->stored_bytes > y->stored_bytes) - (x->stored_bytes < y->stored_bytes);
 }
 
 static int check_all(struct torch_zip *zip) {
@@ -206,7 +220,7 @@ static int check_all(struct torch_zip *zip) {
     qsort(zip->entries, zip->count, sizeof zip->entries[0], compare_places);
     for (size_t i = 1; i < zip->count; i++) {
         const struct torch_zip_entry *before = &zip->entries[i - 1], *entry = &zip->entries[i];
-        if (before->data + before->bytes > entry->data && entry->bytes > 0)
+        if (before->data + before->stored_bytes > entry->data && entry->stored_bytes > 0)
             return error_set("the entries \"%.200s\" and \"%.200s\" overlap", before->name, entry->name);
     }
     qsort(zip->entries, zip->count, sizeof zip->entries[0], compare_names);
@@ -231,13 +245,20 @@ static int parse(struct torch_zip *zip, const struct archive *archive) {
     return check_all(zip);
 }
 
-int torch_zip_parse(struct torch_zip *zip, const unsigned char *bytes, size_t size) {
+static int parse_archive(struct torch_zip *zip, const struct archive *archive) {
     *zip = (struct torch_zip){0};
-    struct archive archive = {.bytes = bytes, .size = size};
-    int result = parse(zip, &archive);
+    int result = parse(zip, archive);
     if (result < 0)
         torch_zip_free(zip);
     return result;
+}
+
+int torch_zip_parse(struct torch_zip *zip, const unsigned char *bytes, size_t size) {
+    return parse_archive(zip, &(struct archive){.bytes = bytes, .size = size});
+}
+
+int torch_zip_parse_packed(struct torch_zip *zip, const unsigned char *bytes, size_t size) {
+    return parse_archive(zip, &(struct archive){.bytes = bytes, .size = size, .may_deflate = true});
 }
 
 void torch_zip_free(struct torch_zip *zip) {
@@ -254,36 +275,25 @@ const struct torch_zip_entry *torch_zip_find(const struct torch_zip *zip, const 
     return bsearch(&wanted, zip->entries, zip->count, sizeof zip->entries[0], compare_names);
 }
 
-// CRC-32 of the zip format (reflected 0xEDB88320), eight bytes at a time.
-static uint32_t crc32_of(const unsigned char *bytes, size_t count) {
-    enum { SLICES = 8 };
-    uint32_t table[SLICES][256];
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; bit++)
-            value = value & 1 ? (value >> 1) ^ 0xEDB88320u : value >> 1;
-        table[0][i] = value;
-    }
-    for (int slice = 1; slice < SLICES; slice++)
-        for (int i = 0; i < 256; i++)
-            table[slice][i] = (table[slice - 1][i] >> 8) ^ table[0][table[slice - 1][i] & 255];
-    uint32_t crc = UINT32_MAX;
-    for (; count >= SLICES; count -= SLICES, bytes += SLICES) {
-        uint32_t low = get32(bytes) ^ crc, high = get32(bytes + 4);
-        crc = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^ table[4][low >> 24] ^
-              table[3][high & 255] ^ table[2][high >> 8 & 255] ^ table[1][high >> 16 & 255] ^ table[0][high >> 24];
-    }
-    for (; count > 0; count--, bytes++)
-        crc = (crc >> 8) ^ table[0][(crc ^ *bytes) & 255];
-    return ~crc;
-}
-
-int torch_zip_check(const struct torch_zip_entry *entry) {
-    uint32_t crc = crc32_of(entry->data, entry->bytes);
+static int compare_sum(const struct torch_zip_entry *entry, const unsigned char *bytes) {
+    uint32_t crc = crc32_ieee(bytes, entry->bytes);
     if (crc != entry->crc)
         return error_set(
             "the entry \"%.200s\" has the checksum %08x and the directory says %08x: its bytes have changed; copy or "
             "download the file again",
             entry->name, crc, entry->crc);
     return 0;
+}
+
+int torch_zip_check(const struct torch_zip_entry *entry) {
+    CHECK(!entry->is_deflated);
+    return compare_sum(entry, entry->data);
+}
+
+int torch_zip_unpack(const struct torch_zip_entry *entry, unsigned char *to) {
+    if (!entry->is_deflated)
+        memcpy(to, entry->data, entry->bytes);
+    else if (inflate_bytes(entry->data, entry->stored_bytes, to, entry->bytes) < 0)
+        return error_context("the entry \"%.200s\"", entry->name);
+    return compare_sum(entry, to);
 }

@@ -110,7 +110,7 @@ int weights_add_torch(struct weights *weights, const char *path) {
     TRY(weights_open_torch(weights, path, &file));
     const struct torch_value *root = file->pickle.root;
     if (root->type != TORCH_DICT)
-        return error_set("%s holds no dict of tensors; save it as torch.save(model.state_dict(), …)", path);
+        return error_set("%s is not a dict of tensors; save it as torch.save(model.state_dict(), …)", path);
     for (size_t i = 0; i < root->count; i += 2) {
         const struct torch_value *key = root->items[i], *value = root->items[i + 1];
         if (key->type == TORCH_STRING && value->type == TORCH_TENSOR && strlen(key->text) == key->length)
@@ -128,7 +128,7 @@ int weights_sort(struct weights *weights) {
         qsort(weights->items, weights->count, sizeof weights->items[0], compare_names);
     for (size_t i = 1; i < weights->count; i++)
         if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)
-            return error_set("the tensor \"%.200s\" stands there twice", weights->items[i].name);
+            return error_set("the tensor \"%.200s\" occurs twice", weights->items[i].name);
     return 0;
 }
 
@@ -195,7 +195,7 @@ int weights_open_checkpoint(struct weights *weights, const char *path, const cha
     }
     manifest_free(&manifest);
     if (result == 0 && weights->count == 0)
-        result = error_set("the checkpoint %s holds no %s", path, part);
+        result = error_set("the checkpoint %s has no %s", path, part);
     if (result == 0)
         result = weights_sort(weights);
     if (result < 0)

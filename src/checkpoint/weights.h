@@ -42,7 +42,7 @@ int weights_add_torch(struct weights *weights, const char *path);
 // Adds a tensor of a file that is already in the list; the name is copied.
 void weights_add_tensor(struct weights *weights, const char *name, const struct torch_file *file,
                         const struct torch_tensor *tensor);
-// Opens a torch file that stays open as long as the list does, without adding anything.
+// Opens a torch file, which stays open until the list is closed, without adding anything.
 int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file);
 // The same over bytes that stay as long as the list does; `name` is for messages.
 int weights_parse_torch(struct weights *weights, const void *bytes, size_t size, const char *name,

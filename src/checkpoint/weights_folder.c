@@ -32,7 +32,7 @@ static int list_files(struct index *index) {
     index->files = memory_alloc((index->map->count + 1) * sizeof index->files[0]);
     for (size_t i = 0; i < index->map->count; i++) {
         if (!is_plain_name(&index->map->items[i]))
-            return error_set("it places \"%.200s\" in something that is no file of this folder",
+            return error_set("it places \"%.200s\" in something that is not a file of this folder",
                              index->map->keys[i].string);
         index->files[i] = index->map->items[i].string;
     }
@@ -60,13 +60,13 @@ static int compare_keys(const void *a, const void *b) {
 }
 
 // One file's tensors against what the index says of it; differences are collected.
-struct comparison {
+struct index_comparison {
     const struct index *index;
     const struct json_key **keys;  // the index's names, sorted
     struct name_list missing, extra;
 };
 
-static const struct json_key *find_key(const struct comparison *comparison, const char *name) {
+static const struct json_key *find_key(const struct index_comparison *comparison, const char *name) {
     struct json_key wanted = {.string = name};
     const struct json_key *pointer = &wanted, **found = NULL;
     if (comparison->index->map->count > 0)
@@ -75,7 +75,8 @@ static const struct json_key *find_key(const struct comparison *comparison, cons
     return found ? *found : NULL;
 }
 
-static void compare_file(struct comparison *comparison, const struct weights *weights, const char *file, size_t first) {
+static void compare_file(struct index_comparison *comparison, const struct weights *weights, const char *file,
+                         size_t first) {
     const struct json *map = comparison->index->map;
     for (size_t i = first; i < weights->count; i++) {
         const struct json_key *key = find_key(comparison, weights->items[i].name);
@@ -86,8 +87,8 @@ static void compare_file(struct comparison *comparison, const struct weights *we
 }
 
 static int read_indexed(struct weights *weights, const struct index *index) {
-    struct comparison comparison = {.index = index,
-                                    .keys = memory_alloc((index->map->count + 1) * sizeof comparison.keys[0])};
+    struct index_comparison comparison = {.index = index,
+                                          .keys = memory_alloc((index->map->count + 1) * sizeof comparison.keys[0])};
     for (size_t i = 0; i < index->map->count; i++)
         comparison.keys[i] = &index->map->keys[i];
     qsort(comparison.keys, index->map->count, sizeof comparison.keys[0], compare_keys);
@@ -149,7 +150,8 @@ int weights_open_folder(struct weights *weights, const char *folder) {
         free(path);
     }
     if (result > 0)
-        result = error_set("%s has no model.safetensors and no pytorch_model.bin, whole or with an index.json", folder);
+        result =
+            error_set("%s has neither model.safetensors nor pytorch_model.bin, single or with an index.json", folder);
     if (result < 0)
         weights_close(weights);
     return result;

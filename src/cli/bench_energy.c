@@ -1,19 +1,50 @@
 // The counter of a GPU's energy. See bench_energy.h.
 #include "cli/bench_energy.h"
 #include "base/error.h"
+#include "base/library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-// A function of the library. C has no cast from a pointer to data, which is what dlsym gives; in POSIX both have one
-// size.
-static int find_function(const struct energy *energy, const char *name, void *function) {
-    void *address = dlsym(energy->library, name);
-    if (!address)
-        return error_set("libnvidia-ml.so.1 has no %s; a newer NVIDIA driver has it", name);
-    memcpy(function, &address, sizeof address);
+// As in NVIDIA's header, which need not be installed.
+struct nvml_symbols {
+    int (*nvmlSystemGetNVMLVersion)(char *version, unsigned length);
+    int (*nvmlInit_v2)(void);
+    int (*nvmlDeviceGetHandleByUUID)(const char *uuid, void **gpu);
+    int (*nvmlDeviceGetTotalEnergyConsumption)(void *gpu, unsigned long long *millijoules);
+};
+
+static const struct nvml_symbols *nvml(void) {
+    return library_symbols(LIBRARY_NVML);
+}
+
+// NVML tells its version, which is the driver's, only once it has started.
+static int check_nvml(const void *symbols, char *version, size_t size) {
+    const struct nvml_symbols *candidate = symbols;
+    int code = candidate->nvmlInit_v2 ? candidate->nvmlInit_v2() : 0;
+    if (code != 0)
+        return error_set("cannot start: the driver returns %d", code);
+    (void)candidate->nvmlSystemGetNVMLVersion(version, (unsigned)size);
     return 0;
+}
+
+static int load_nvml(void) {
+    static const char *const symbols[] = {"nvmlSystemGetNVMLVersion", "nvmlInit_v2", "nvmlDeviceGetHandleByUUID",
+                                          "nvmlDeviceGetTotalEnergyConsumption"};
+    static const char *const sonames[] = {"libnvidia-ml.so.1", NULL}, *const folders[] = {NULL};
+    static const struct library library = {
+        .id = LIBRARY_NVML,
+        .name = "NVML",
+        .user = "measurements of energy",
+        .variable = "BEVATRON_NVML_LIBRARY",
+        .sonames = sonames,
+        .folders = folders,
+        .package = "it comes with the NVIDIA driver; install a newer one",
+        .symbols = symbols,
+        .symbol_count = sizeof symbols / sizeof symbols[0],
+        .check = check_nvml,
+    };
+    return library_load(&library);
 }
 
 // "GPU-01234567-89ab-…", the name that the driver gives to the 128 bits.
@@ -27,30 +58,23 @@ static void name_gpu(struct device *device, char *text, size_t size) {
 }
 
 int energy_open(struct energy *energy, struct device *device) {
-    int (*init)(void) = NULL, (*find)(const char *uuid, void **gpu) = NULL;
     unsigned long long millijoules;
     char name[64];
     if (!device->ops->identity)
-        return error_set("cannot measure energy: only an NVIDIA GPU has a counter of it");
+        return error_set("cannot measure energy: only NVIDIA GPUs have an energy counter");
     name_gpu(device, name, sizeof name);
-    energy->library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    if (!energy->library)
-        return error_set("cannot measure energy: %s; it comes with the NVIDIA driver", dlerror());
-    TRY(find_function(energy, "nvmlInit_v2", &init));
-    TRY(find_function(energy, "nvmlDeviceGetHandleByUUID", &find));
-    TRY(find_function(energy, "nvmlDeviceGetTotalEnergyConsumption", &energy->read));
-    int code = init();
+    TRY(load_nvml());
+    int code = nvml()->nvmlDeviceGetHandleByUUID(name, &energy->gpu);
     if (code == 0)
-        code = find(name, &energy->gpu);
-    if (code == 0)
-        code = energy->read(energy->gpu, &millijoules);
-    return code == 0 ? 0
-                     : error_set("cannot measure energy: the driver says %d of %s, as for a GPU that has no counter",
-                                 code, name);
+        code = nvml()->nvmlDeviceGetTotalEnergyConsumption(energy->gpu, &millijoules);
+    return code == 0
+               ? 0
+               : error_set("cannot measure energy: the driver returns %d for %s; the GPU may have no energy counter",
+                           code, name);
 }
 
 double energy_joules(const struct energy *energy) {
     unsigned long long millijoules = 0;
-    (void)energy->read(energy->gpu, &millijoules);
+    (void)nvml()->nvmlDeviceGetTotalEnergyConsumption(energy->gpu, &millijoules);
     return (double)millijoules * 1e-3;
 }

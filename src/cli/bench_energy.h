@@ -7,8 +7,7 @@
 #include "ops/device.h"
 
 struct energy {
-    void *library, *gpu;
-    int (*read)(void *gpu, unsigned long long *millijoules);
+    void *gpu;
 };
 
 // Of the GPU that `device` is, whatever its number among those of the machine. The library stays open until the program

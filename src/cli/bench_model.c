@@ -1,9 +1,11 @@
-// The model that is timed, and its products. See bench_model.h.
+// The model that is timed, and its matmuls. See bench_model.h.
 #include "cli/bench_model.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "model/census.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 struct flag_table bench_model_flags(size_t base) {
     struct flag_table table = config_flag_table(base);
@@ -31,7 +33,7 @@ int bench_model_complete(struct config *config) {
     if (is_batch_given && config->global_batch_size != config->micro_batch_size)
         return error_set_code(EXIT_CODE_USAGE,
                               "--global-batch-size %" PRId64 " is not one micro-batch of %" PRId64
-                              ", which is what is timed; leave it out or give --micro-batch-size",
+                              ", and one micro-batch is timed; leave it out or give --micro-batch-size",
                               config->global_batch_size, config->micro_batch_size);
     TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
     return config_pad_vocab(config, config->vocab_size);
@@ -46,61 +48,58 @@ struct device_options bench_device_options(const struct config *config) {
                                    .has_fast_dropout = config->fast_attention_dropout};
 }
 
-const char *product_pass_name(enum product_pass pass) {
+const char *matmul_pass_name(enum matmul_pass pass) {
     static const char *const names[] = {"forward", "input gradient", "weight gradient"};
     return names[pass];
 }
 
-struct products {
-    struct product *list;
-    int count;
+// The layers whose matmuls are timed, by the start and a part of their weight's name.
+static const struct {
+    const char *begins, *has, *layer;
+    bool is_encoded;  // its rows are the encoder's tokens, if there are two kinds
+} layers[] = {
+    {"encoder.layers.", ".self_attention.linear_qkv.weight", "qkv", true},
+    {"encoder.layers.", ".self_attention.linear_proj.weight", "proj", true},
+    {"encoder.layers.", ".mlp.linear_fc1.weight", "fc1", true},
+    {"encoder.layers.", ".mlp.linear_fc2.weight", "fc2", true},
+    {"decoder.layers.", ".self_attention.linear_qkv.weight", "qkv", false},
+    {"decoder.layers.", ".self_attention.linear_proj.weight", "proj", false},
+    {"decoder.layers.", ".mlp.linear_fc1.weight", "fc1", false},
+    {"decoder.layers.", ".mlp.linear_fc2.weight", "fc2", false},
+    {"decoder.layers.", ".cross_attention.linear_q.weight", "cross q", false},
+    {"decoder.layers.", ".cross_attention.linear_kv.weight", "cross kv", true},
+    {"decoder.layers.", ".cross_attention.linear_proj.weight", "cross proj", false},
+    {"embedding.", ".projection.weight", "widen", true},
+    {"lm_head.", ".projection.weight", "narrow", false},
+    {"lm_head.", ".dense.weight", "transform", false},
+    {"embedding.", ".word_embeddings.weight", "head", false},
 };
 
-// N rows through a layer from `in` to `out` channels, `times` times in a step.
-static void add_linear(struct products *p, const char *layer, int64_t N, int64_t in, int64_t out, int64_t times) {
-    if (times == 0)
-        return;
-    CHECK(p->count + PASS_COUNT <= MOST_PRODUCTS);
-    p->list[p->count++] = (struct product){layer, PASS_FORWARD, N, out, in, times};
-    p->list[p->count++] = (struct product){layer, PASS_INPUT_GRADIENT, N, in, out, times};
-    p->list[p->count++] = (struct product){layer, PASS_WEIGHT_GRADIENT, out, in, N, times};
-}
-
-// The widths of a layer. Of a gated MLP the two first matrices are one product.
-struct widths {
-    int64_t C, q, kv, F, fc1;
-};
-
-static void add_layers(struct products *p, const struct widths *w, int64_t N, int64_t layers) {
-    add_linear(p, "qkv", N, w->C, w->q + 2 * w->kv, layers);
-    add_linear(p, "proj", N, w->q, w->C, layers);
-    add_linear(p, "fc1", N, w->C, w->fc1, layers);
-    add_linear(p, "fc2", N, w->F, w->C, layers);
-}
-
-int bench_model_products(const struct config *config, struct product *list) {
-    struct products p = {.list = list};
-    enum config_form form = config_form(config);
-    int64_t C = config->hidden_size, B = config->micro_batch_size, E = config_word_embedding_size(config);
-    int64_t encoder = B * config->seq_length, decoder = form == CONFIG_T5 ? B * config->decoder_seq_length : encoder;
-    struct widths w = {.C = C,
-                       .q = config->num_attention_heads * config->kv_channels,
-                       .kv = config_query_groups(config) * config->kv_channels,
-                       .F = config->ffn_hidden_size,
-                       .fc1 = config_is_gated(config) ? 2 * config->ffn_hidden_size : config->ffn_hidden_size};
-    if (form != CONFIG_T5) {
-        add_layers(&p, &w, encoder, config_layers(config));
-    } else {
-        int64_t layers = config_decoder_layers(config);
-        add_layers(&p, &w, encoder, config_encoder_layers(config));
-        add_layers(&p, &w, decoder, layers);
-        add_linear(&p, "cross q", decoder, C, w.q, layers);
-        add_linear(&p, "cross kv", encoder, C, 2 * w.kv, layers);
-        add_linear(&p, "cross proj", decoder, w.q, C, layers);
+int bench_model_matmuls(const struct config *config, struct model_matmul *list) {
+    struct param_list params = {0};
+    int count = 0;
+    census_declare(config, &params);
+    bool has_both = config_form(config) == CONFIG_T5, is_ict = config_form(config) == CONFIG_ICT;
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
+        int64_t times = 0, in = 0, out = 0, T = config->seq_length;
+        for (int k = 0; k < params.count; k++) {
+            const struct param *param = params.items[k];
+            const char *name = census_name(param->name);
+            if (strncmp(name, layers[i].begins, strlen(layers[i].begins)) != 0 || !strstr(name, layers[i].has) ||
+                (is_ict && strcmp(layers[i].begins, "embedding.") == 0))  // it has no head
+                continue;
+            out = param->shard.global[0];
+            in = param->shard.global[1];
+            times += is_ict && config->biencoder_shared_query_context_model ? 2 : 1;  // it reads two texts
+        }
+        if (times == 0)
+            continue;
+        CHECK(count + PASS_COUNT <= MOST_MATMULS);
+        int64_t N = config->micro_batch_size * (has_both && !layers[i].is_encoded ? config->decoder_seq_length : T);
+        list[count++] = (struct model_matmul){layers[i].layer, PASS_FORWARD, N, out, in, times};
+        list[count++] = (struct model_matmul){layers[i].layer, PASS_INPUT_GRADIENT, N, in, out, times};
+        list[count++] = (struct model_matmul){layers[i].layer, PASS_WEIGHT_GRADIENT, out, in, N, times};
     }
-    add_linear(&p, "widen", encoder, E, C, E != C ? 1 : 0);
-    add_linear(&p, "narrow", decoder, C, E, E != C ? 1 : 0);
-    add_linear(&p, "transform", decoder, C, C, form == CONFIG_BERT ? 1 : 0);
-    add_linear(&p, "head", decoder, E, config->padded_vocab_size, 1);
-    return p.count;
+    param_list_free(&params);
+    return count;
 }

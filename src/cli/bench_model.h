@@ -1,4 +1,4 @@
-// The model that `bench step` and `bench matmul` time: train's flags, and what stands where they are not given.
+// The model that `bench step` and `bench matmul` time: train's flags, with defaults of its own.
 #ifndef CLI_BENCH_MODEL_H
 #define CLI_BENCH_MODEL_H
 
@@ -13,25 +13,25 @@ int bench_model_complete(struct config *config);
 // The device that the flags ask for. The fields that they do not have are left out: no file of algorithms.
 struct device_options bench_device_options(const struct config *config);
 
-// One of the matrix products of a training step: d (m, n) = op(a) op(b), summed over k.
-enum product_pass { PASS_FORWARD, PASS_INPUT_GRADIENT, PASS_WEIGHT_GRADIENT, PASS_COUNT };
-struct product {
+// One of the matmuls of a training step: d (m, n) = op(a) op(b), summed over k.
+enum matmul_pass { PASS_FORWARD, PASS_INPUT_GRADIENT, PASS_WEIGHT_GRADIENT, PASS_COUNT };
+struct model_matmul {
     const char *layer;  // "qkv", "fc1", …
-    enum product_pass pass;
+    enum matmul_pass pass;
     int64_t m, n, k;
     int64_t times;  // how often a step has it
 };
-const char *product_pass_name(enum product_pass pass);
+const char *matmul_pass_name(enum matmul_pass pass);
 // As they lie in memory: x (N, in) W^T (out, in) forward, dy W for the input, dy^T x for the weight.
-static inline bool product_transposes_a(enum product_pass pass) {
+static inline bool matmul_transposes_a(enum matmul_pass pass) {
     return pass == PASS_WEIGHT_GRADIENT;
 }
-static inline bool product_transposes_b(enum product_pass pass) {
+static inline bool matmul_transposes_b(enum matmul_pass pass) {
     return pass == PASS_FORWARD;
 }
-// The products of the linear layers of one micro-batch, three for each layer; attention's are not among them. Returns
-// how many there are, at most MOST_PRODUCTS.
-enum { MOST_PRODUCTS = 64 };
-int bench_model_products(const struct config *config, struct product *list);
+// The matmuls of the linear layers of one micro-batch, three for each layer; attention is not included. Returns
+// how many there are, at most MOST_MATMULS.
+enum { MOST_MATMULS = 64 };
+int bench_model_matmuls(const struct config *config, struct model_matmul *list);
 
 #endif

@@ -11,14 +11,15 @@
 #include "cli/bench_model.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
-#include "step/step.h"
+#include "config/flag_rows.h"
+#include "train/setup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-struct step_options {
+struct bench_step_options {
     struct flag_given given;
     int64_t steps, pairs;
     bool parts, quick_weights, energy;
@@ -27,69 +28,43 @@ struct step_options {
     struct config config;
 };
 
-#define OFFSET(member) offsetof(struct step_options, member)
-#define PEAK(flag, member, text)                                                                                       \
-    {                                                                                                                  \
-        .name = flag, .type = FLAG_DOUBLE, .offset = OFFSET(member), .initial = "0", .minimum = 0, .maximum = 1e9,     \
-        .help = text                                                                                                   \
-    }
+#define FLAG_STRUCT struct bench_step_options
 
 static const struct flag own_flags[] = {
-    {.name = "Benchmark", .type = FLAG_GROUP},
-    {.name = "--steps",
-     .type = FLAG_INT,
-     .offset = OFFSET(steps),
-     .initial = "5",
-     .minimum = 1,
-     .maximum = 1000,
-     .help = "timed steps after four that warm up"},
-    {.name = "--parts",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(parts),
-     .help = "prints the time of one more step by kind of operation, beside the least it could take, on a GPU"},
-    PEAK("--peak-tflops", tflops, "with --parts: what the GPU's products reach at best; 0: measured at the start"),
-    PEAK("--peak-tflops-fp8", tflops_fp8, "with --parts: the same of products in 8 bits"),
-    PEAK("--peak-gigabytes", gigabytes, "with --parts: what its memory moves in a second at best; 0: measured"),
-    {.name = "--pairs",
-     .type = FLAG_INT,
-     .offset = OFFSET(pairs),
-     .initial = "0",
-     .maximum = 100,
-     .help = "times the steps this many times more in turn as recordings and call by call, on a GPU"},
-    {.name = "--energy",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(energy),
-     .help = "prints joules a token and watts as well, if the GPU has a counter"},
-    {.name = "--quick-weights",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(quick_weights),
-     .help = "the same few random weights over and over, where drawing billions would take long"},
-    {.name = "--algorithm-cache",
-     .type = FLAG_STRING,
-     .offset = OFFSET(algorithm_cache),
-     .value_name = "FILE",
-     .help = "file of matrix product algorithms, on a GPU; without it they are chosen anew and not kept"},
+    GROUP("Benchmark"),
+    INT("--steps", steps, "5", 1, 1000, "timed steps, after four warmup steps"),
+    SWITCH("--parts", parts, "GPU: print the time of a step by kind of operation, beside the lower bound"),
+    REAL("--peak-tflops", tflops, "0", 0, 1e9, "with --parts: peak matmul TFLOP/s of the GPU; 0 to measure it"),
+    REAL("--peak-tflops-fp8", tflops_fp8, "0", 0, 1e9, "with --parts: peak fp8 matmul TFLOP/s; 0 to measure it"),
+    REAL("--peak-gigabytes", gigabytes, "0", 0, 1e9, "with --parts: peak memory bandwidth in GB/s; 0 to measure it"),
+    INT("--pairs", pairs, "0", 0, 100, "GPU: time this many more pairs of runs, with and without CUDA graphs"),
+    SWITCH("--energy", energy, "also print joules per token and watts, if the GPU has a counter"),
+    SWITCH("--quick-weights", quick_weights,
+           "repeat a few random weights, to start faster with billions of parameters"),
+    TEXT("--algorithm-cache", algorithm_cache, NULL, "FILE",
+         "GPU: file that caches matmul algorithms; default: choose them again each time"),
 };
 
 struct tokens {
     int64_t B, T, S, next;  // S: of T5's decoder, else 0
-    int32_t *tokens, *labels, *decoder_tokens;
+    int32_t *tokens, *labels, *decoder_tokens, *context_tokens;
     float *mask;
     int64_t *samples;
 };
 
-static int next_input(void *context, struct step_input *input) {
+static int next_input(void *context, struct batch *input) {
     struct tokens *t = context;
     for (int64_t b = 0; b < t->B; b++)
         t->samples[b] = t->next++;
-    *input = (struct step_input){.B = t->B,
-                                 .T = t->T,
-                                 .S = t->S,
-                                 .tokens = t->tokens,
-                                 .labels = t->labels,
-                                 .mask = t->mask,
-                                 .decoder_tokens = t->decoder_tokens,
-                                 .samples = t->samples};
+    *input = (struct batch){.B = t->B,
+                            .T = t->T,
+                            .S = t->S,
+                            .tokens = t->tokens,
+                            .labels = t->labels,
+                            .loss_mask = t->mask,
+                            .decoder_tokens = t->decoder_tokens,
+                            .context_tokens = t->context_tokens,
+                            .samples = t->samples};
     return 0;
 }
 
@@ -105,11 +80,12 @@ static struct tokens make_tokens(const struct config *config) {
     enum config_form form = config_form(config);
     int64_t B = config->micro_batch_size, T = config->seq_length,
             S = form == CONFIG_T5 ? config->decoder_seq_length : 0;
-    int64_t V = config->padded_vocab_size, counted = B * (S ? S : T);
+    int64_t V = config->padded_vocab_size, counted = form == CONFIG_ICT ? B : B * (S ? S : T);
     struct tokens t = {.B = B, .T = T, .S = S};
     t.tokens = draw_tokens(B * T, 0, V);
     t.labels = draw_tokens(counted, 1, V);
     t.decoder_tokens = S ? draw_tokens(counted, 2, V) : NULL;
+    t.context_tokens = form == CONFIG_ICT ? draw_tokens(B * T, 2, V) : NULL;
     t.mask = memory_alloc(sizeof *t.mask * (size_t)counted);
     t.samples = memory_alloc(sizeof *t.samples * (size_t)B);
     for (int64_t n = 0; n < counted; n++)
@@ -121,6 +97,7 @@ static void free_tokens(struct tokens *t) {
     free(t->tokens);
     free(t->labels);
     free(t->decoder_tokens);
+    free(t->context_tokens);
     free(t->mask);
     free(t->samples);
 }
@@ -134,15 +111,15 @@ static void set_quick_weights(struct step *step) {
     for (int64_t n = 0; n < PIECE; n++)
         plain[1][n] = 1;
     struct tensor whole = step_weights_target(step);
-    adam_reset(&step->adam, step->device);
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
+    step_reset_optimizer(step);
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
         struct tensor target = tensor_flat(param_in(param, whole));
         const float *from = param->init == INIT_NORMAL ? piece : plain[param->init == INIT_ONE];
         for (int64_t first = 0, count; first < tensor_count(target); first += count) {
             count = tensor_count(target) - first < PIECE ? tensor_count(target) - first : PIECE;
-            device_copy_in(step->device, tensor_rows(target, first, count), from);
-            device_synchronize(step->device);
+            device_copy_in(step_device(step), tensor_rows(target, first, count), from);
+            device_synchronize(step_device(step));
         }
     }
     step_accept_weights(step);
@@ -151,7 +128,7 @@ static void set_quick_weights(struct step *step) {
     free(plain[1]);
 }
 
-// A product of the step may be faster than those that were tried: then that is what the device can do.
+// A matmul of the step may be faster than those that were tried; then its rate is the device's peak.
 static void raise_ceilings(struct ceilings *ceilings, const struct profile_row *rows, int count) {
     for (int i = 0; i < count; i++) {
         double *most = &ceilings->flops[dtype_is_float8(rows[i].dtype) ? DTYPE_E4M3 : rows[i].dtype];
@@ -163,9 +140,9 @@ static void raise_ceilings(struct ceilings *ceilings, const struct profile_row *
 // One more step, with the time of each kind of operation beside the least it could take.
 static int print_parts(struct ceilings *ceilings, struct step *step, const struct step_source *source) {
     struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
-    device_profile_start(step->device);
+    device_profile_start(step_device(step));
     int status = step_train(step, source, 1e-4, 0.1);
-    int count = device_profile_stop(step->device, rows, PROFILE_MOST_ROWS);
+    int count = device_profile_stop(step_device(step), rows, PROFILE_MOST_ROWS);
     double seconds = 0, least = 0;
     raise_ceilings(ceilings, rows, count);
     printf("# at best %.0f GB/s", ceilings->bytes * 1e-9);
@@ -198,7 +175,7 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Steps that warm up, until passes are recorded where the device does that; then `steps` that are queued ahead as the
+// Steps that warm up, until passes are recorded if the device does that; then `steps` that are queued ahead as the
 // trainer does.
 static int time_steps(struct step *step, const struct step_source *source, int64_t steps, struct times *times) {
     enum { WARMING = 4 };
@@ -229,11 +206,11 @@ static int time_steps(struct step *step, const struct step_source *source, int64
 }
 
 // The same steps as recordings and call by call, in turn, so that both meet the GPU as warm as the other.
-static int print_pairs(struct step_options *options, struct step *step, const struct step_source *source) {
+static int print_pairs(struct bench_step_options *options, struct step *step, const struct step_source *source) {
     struct times times = {.between = memory_alloc(sizeof(double) * (size_t)options->steps)};
     int status = 0;
     for (int64_t i = 0; i < 2 * options->pairs && status == 0; i++) {
-        options->config.no_cuda_graph = i % 2 == 1;
+        step_set_records(step, i % 2 == 0);
         status = time_steps(step, source, options->steps, &times);
         printf("%s: mean %.3f ms, median %.3f ms a step\n", i % 2 == 1 ? "call by call" : "recorded", times.mean * 1e3,
                times.between[options->steps / 2] * 1e3);
@@ -242,11 +219,12 @@ static int print_pairs(struct step_options *options, struct step *step, const st
     return status;
 }
 
-static void print_times(const struct step_options *options, const struct step *step, const struct times *times,
+static void print_times(const struct bench_step_options *options, const struct step *step, const struct times *times,
                         double tokens) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    size_t device_bytes = step->memory.total + step->memory.device_own + step->device->ops->standing_bytes;
+    size_t device_bytes =
+        step_memory(step)->total + step_memory(step)->device_own + step_device(step)->ops->standing_bytes;
     printf("{\"name\": \"bevatron\", \"step_s\": %.5f, \"median_s\": %.5f, "
            "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, "
            "\"loss\": %.5f",
@@ -259,13 +237,13 @@ static void print_times(const struct step_options *options, const struct step *s
     (void)fflush(stdout);
 }
 
-static int time_and_print(struct step_options *options, struct step *step, struct ceilings *ceilings) {
+static int time_and_print(struct bench_step_options *options, struct step *step, struct ceilings *ceilings) {
     struct tokens tokens = make_tokens(&options->config);
     struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
     struct energy energy;
     struct times times = {.between = memory_alloc(sizeof(double) * (size_t)options->steps)};
     // A machine without a counter still has times.
-    if (options->energy && energy_open(&energy, step->device) < 0) {
+    if (options->energy && energy_open(&energy, step_device(step)) < 0) {
         log_warn("%s", error_message());
         error_clear();
     } else if (options->energy) {
@@ -283,16 +261,16 @@ static int time_and_print(struct step_options *options, struct step *step, struc
     return status;
 }
 
-static int open_and_time(struct step_options *options, struct device *device, struct ceilings *ceilings) {
+static int open_and_time(struct bench_step_options *options, struct device *device, struct ceilings *ceilings) {
     struct world *world;
     struct mesh mesh;
     struct step *step = NULL;
     TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
-    int status = mesh_place(&mesh, 0, 1, 1, 1, 1);
+    int status = mesh_place(&mesh, 0, 1, NULL);
     if (status == 0)
         status = mesh_connect(&mesh, world);
     if (status == 0)
-        status = step_open(&step, &options->config, device, &mesh, STEP_TRAIN);
+        status = setup_step(&step, &(struct setup){&options->config, device, &mesh, STEP_TRAIN});
     if (status == 0) {
         if (options->quick_weights)
             set_quick_weights(step);
@@ -305,8 +283,8 @@ static int open_and_time(struct step_options *options, struct device *device, st
     return status;
 }
 
-static int run(void *context) {
-    struct step_options *options = context;
+static int run_steps(void *context) {
+    struct bench_step_options *options = context;
     struct config *config = &options->config;
     struct device *device;
     TRY(bench_model_complete(config));
@@ -319,14 +297,14 @@ static int run(void *context) {
     TRY(device_open(&device, &device_options));
     int status = 0;
     if (config->fp8_format && !bench_dtype_is_in(device, BENCH_FP8))
-        status = error_set("--fp8-format needs a GPU that multiplies in 8 bits (compute capability 8.9 or later: L4, "
-                           "H100)");
+        status = error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100)");
     if (status == 0 && options->parts && !device->ops->profile_start)
-        status = error_set_code(EXIT_CODE_USAGE, "--parts needs a GPU: the CPU keeps no account of its time; leave it "
-                                                 "out or give --device cuda");
+        status = error_set_code(
+            EXIT_CODE_USAGE, "--parts needs a GPU: there are no timers on the CPU; leave it out or give --device cuda");
     if (status == 0 && options->pairs && !device_records(device))
-        status = error_set_code(EXIT_CODE_USAGE, "--pairs needs a GPU: the CPU records no steps; leave it out or give "
-                                                 "--device cuda");
+        status = error_set_code(
+            EXIT_CODE_USAGE,
+            "--pairs needs a GPU: there are no CUDA graphs on the CPU; leave it out or give --device cuda");
     // Before the step takes the memory.
     if (status == 0 && options->parts)
         status = ceilings_measure(&ceilings, &device_options, dtype, config->fp8_format != NULL);
@@ -336,21 +314,32 @@ static int run(void *context) {
     return status;
 }
 
-int bench_step(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {.flags = own_flags,
-         .count = sizeof own_flags / sizeof own_flags[0],
-         .given = offsetof(struct step_options, given)},
-        bench_model_flags(offsetof(struct step_options, config)),
-    };
-    const struct flag_command command = {
+enum { TABLES = 2 };
+
+static struct flag_command flag_command(struct flag_table tables[TABLES]) {
+    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
+    tables[1] = bench_model_flags(OFFSET(config));
+    return (struct flag_command){
         .name = "bench step",
-        .summary = "Times training steps of one micro-batch on one rank, on random tokens, and prints a line of JSON. "
-                   "Without flags of a model: GPT-2 124M, 4 sequences of 256 tokens, without dropout, in fp32.",
+        .summary = "Times training steps of one micro-batch of random tokens on one rank, and prints a line of JSON. "
+                   "The default model is GPT-2 124M in fp32 with 4 sequences of 256 tokens and no dropout.",
         .tables = tables,
-        .table_count = 2,
+        .table_count = TABLES,
         .epilogue = "Example:\n  bevatron bench step --bf16 --preset gpt2-124m --micro-batch-size 64 --seq-length 1024 "
                     "--parts\n"};
-    struct step_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+}
+
+int bench_step_check(const char *flag_remedy, int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    struct flag_command command = flag_command(tables);
+    struct bench_step_options options;
+    command.flag_remedy = flag_remedy;
+    return command_check(&command, &options, argc, argv);
+}
+
+int bench_step(int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
+    struct bench_step_options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_steps}, argc, argv);
 }

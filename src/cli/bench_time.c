@@ -28,7 +28,7 @@ enum dtype bench_dtype_factors(enum bench_dtype dtype) {
 }
 
 bool bench_dtype_is_in(const struct device *device, enum bench_dtype dtype) {
-    // A CPU computes in 8 bits number by number, to be compared with, and rounds nothing to TF32.
+    // A CPU computes in fp8 number by number, to be compared with, and rounds nothing to TF32.
     bool is_gpus = dtype == BENCH_TF32 || dtype == BENCH_FP8;
     return !(is_gpus && device->ops->is_host_memory) && device_supports(device, kinds[dtype].factors);
 }
@@ -52,12 +52,12 @@ double bench_seconds(struct device *device, struct bench_call call, int rounds) 
     return best;
 }
 
-static void run_product(struct device *device, const void *context) {
+static void run_matmul(struct device *device, const void *context) {
     op_matmul(device, context);
 }
 
-double bench_product_seconds(struct device *device, const struct bench_product *product, int rounds) {
-    return bench_seconds(device, (struct bench_call){run_product, &product->op}, rounds);
+double bench_matmul_seconds(struct device *device, const struct bench_matmul *matmul, int rounds) {
+    return bench_seconds(device, (struct bench_call){run_matmul, &matmul->op}, rounds);
 }
 
 // One number in a dtype, at its place in an array of that dtype.
@@ -72,7 +72,7 @@ static void put_number(void *array, int64_t i, enum dtype dtype, float value) {
         ((uint8_t *)array)[i] = float8_encode(dtype, value);
 }
 
-// The same random numbers over and over: drawing billions would take long, and the time of a product, which depends on
+// The same random numbers over and over: drawing billions would take long, and the time of a matmul, which depends on
 // the power that its numbers need, does not tell the difference.
 static void fill(struct device *device, struct tensor t) {
     enum { PIECE = 1 << 20 };
@@ -91,64 +91,65 @@ static void fill(struct device *device, struct tensor t) {
 }
 
 // The range of numbers that are stored as they are.
-static int open_range(struct bench_product *product, struct device *device) {
+static int open_range(struct bench_matmul *matmul, struct device *device) {
     const float numbers[RANGE_LENGTH] = {
-        [RANGE_FACTOR] = 1, [RANGE_SCALE] = 1, [RANGE_LARGEST] = float8_kind(product->factors).largest};
-    product->memory[3] = device_alloc(device, sizeof numbers);
-    if (!product->memory[3])
+        [RANGE_FACTOR] = 1, [RANGE_SCALE] = 1, [RANGE_LARGEST] = float8_kind(matmul->factors).largest};
+    matmul->memory[3] = device_alloc(device, sizeof numbers);
+    if (!matmul->memory[3])
         return -1;
-    device_copy_in(device, tensor_1d(product->memory[3], DTYPE_F32, RANGE_LENGTH), numbers);
+    struct tensor range = tensor_1d(matmul->memory[3], DTYPE_F32, RANGE_LENGTH);
+    device_copy_in(device, range, numbers);
     device_synchronize(device);
-    product->op.a.range = product->op.b.range = product->memory[3];
+    matmul->op.a_range = matmul->op.b_range = range;
     return 0;
 }
 
-int bench_product_open(struct bench_product *product, struct device *device) {
-    int64_t m = product->m, n = product->n, k = product->k;
-    bool is_float8 = dtype_is_float8(product->factors);
-    bool ta = product->transpose_a && !is_float8, tb = product->transpose_b || is_float8;
-    struct op_matmul *op = &product->op;
+int bench_matmul_open(struct bench_matmul *matmul, struct device *device) {
+    int64_t m = matmul->m, n = matmul->n, k = matmul->k;
+    bool is_float8 = dtype_is_float8(matmul->factors);
+    bool ta = matmul->transpose_a && !is_float8, tb = matmul->transpose_b || is_float8;
+    struct op_matmul *op = &matmul->op;
     *op = (struct op_matmul){.transpose_a = ta, .transpose_b = tb, .alpha = 1};
     const struct {
         struct tensor *tensor;
         enum dtype dtype;
         int64_t rows, columns;
-    } parts[] = {{&op->a, product->factors, ta ? k : m, ta ? m : k},
-                 {&op->b, product->factors, tb ? n : k, tb ? k : n},
-                 {&op->d, product->result, m, n}};
+    } parts[] = {{&op->a, matmul->factors, ta ? k : m, ta ? m : k},
+                 {&op->b, matmul->factors, tb ? n : k, tb ? k : n},
+                 {&op->d, matmul->result, m, n}};
     for (int i = 0; i < 3; i++) {
         size_t bytes = dtype_bytes(parts[i].dtype) * (size_t)parts[i].rows * (size_t)parts[i].columns;
-        product->memory[i] = device_alloc(device, bytes);
-        if (!product->memory[i])
+        matmul->memory[i] = device_alloc(device, bytes);
+        if (!matmul->memory[i])
             return -1;
-        *parts[i].tensor = tensor_2d(product->memory[i], parts[i].dtype, parts[i].rows, parts[i].columns);
+        *parts[i].tensor = tensor_2d(matmul->memory[i], parts[i].dtype, parts[i].rows, parts[i].columns);
         fill(device, *parts[i].tensor);
     }
-    return is_float8 ? open_range(product, device) : 0;
+    return is_float8 ? open_range(matmul, device) : 0;
 }
 
-void bench_product_close(struct bench_product *product, struct device *device) {
+void bench_matmul_close(struct bench_matmul *matmul, struct device *device) {
     for (int i = 0; i < 4; i++) {
-        device_free(device, product->memory[i]);
-        product->memory[i] = NULL;
+        device_free(device, matmul->memory[i]);
+        matmul->memory[i] = NULL;
     }
 }
 
-// Square products, from small ones to those that take long or are as large as any; the best of all.
+// Square matmuls, from small to very large; the best rate of all.
 static int measure_flops(struct device *device, enum dtype dtype, double *best) {
     enum { SMALLEST = 512, LARGEST = 8192, ROUNDS = 5 };
     static const double ENOUGH_SECONDS = 0.02;
     double seconds = 0;
     for (int64_t edge = SMALLEST; edge <= LARGEST && seconds < ENOUGH_SECONDS; edge *= 2) {
-        struct bench_product product = {.m = edge,
-                                        .n = edge,
-                                        .k = edge,
-                                        .transpose_b = true,
-                                        .factors = dtype,
-                                        .result = dtype_is_float8(dtype) ? DTYPE_BF16 : dtype};
-        int status = bench_product_open(&product, device);
-        seconds = status == 0 ? bench_product_seconds(device, &product, ROUNDS) : INFINITY;
-        bench_product_close(&product, device);
+        struct bench_matmul matmul = {.m = edge,
+                                      .n = edge,
+                                      .k = edge,
+                                      .transpose_b = true,
+                                      .factors = dtype,
+                                      .result = dtype_is_float8(dtype) ? DTYPE_BF16 : dtype};
+        int status = bench_matmul_open(&matmul, device);
+        seconds = status == 0 ? bench_matmul_seconds(device, &matmul, ROUNDS) : INFINITY;
+        bench_matmul_close(&matmul, device);
         TRY(status);
         double flops = 2 * (double)edge * (double)edge * (double)edge / seconds;
         *best = flops > *best ? flops : *best;

@@ -5,24 +5,24 @@
 
 #include "ops/device.h"
 
-// The dtypes that matrix products are timed in; TF32 is fp32 whose factors a GPU may round.
+// The dtypes in which matmuls are timed; TF32 is fp32 whose factors a GPU may round.
 enum bench_dtype { BENCH_FP32, BENCH_TF32, BENCH_BF16, BENCH_FP16, BENCH_FP8, BENCH_DTYPES };
 const char *bench_dtype_name(enum bench_dtype dtype);
 enum dtype bench_dtype_factors(enum bench_dtype dtype);  // of a and b
 // Whether the device multiplies so, in units of its own.
 bool bench_dtype_is_in(const struct device *device, enum bench_dtype dtype);
 
-// A product with its memory, all of it random numbers. The dtype of d is its own.
-struct bench_product {
+// A matmul with its memory, filled with random numbers. The dtype of d is its own.
+struct bench_matmul {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
     enum dtype factors, result;
     struct op_matmul op;
-    void *memory[4];  // a, b, d and, in 8 bits, a range
+    void *memory[4];  // a, b, d and, for fp8, a range
 };
-// Takes the memory; -1 after error_set if there is not enough. In 8 bits b alone is transposed, whatever was said.
-int bench_product_open(struct bench_product *product, struct device *device);
-void bench_product_close(struct bench_product *product, struct device *device);
+// Takes the memory; -1 after error_set if there is not enough. In fp8 only b is transposed, whatever was asked for.
+int bench_matmul_open(struct bench_matmul *matmul, struct device *device);
+void bench_matmul_close(struct bench_matmul *matmul, struct device *device);
 
 // The seconds of one call: the best of `rounds` rounds of so many calls that a clock can tell, after one to warm up.
 // Rounds end early when they have taken a second and a half.
@@ -31,18 +31,18 @@ struct bench_call {
     const void *context;
 };
 double bench_seconds(struct device *device, struct bench_call call, int rounds);
-double bench_product_seconds(struct device *device, const struct bench_product *product, int rounds);
+double bench_matmul_seconds(struct device *device, const struct bench_matmul *matmul, int rounds);
 
 struct ceilings {
-    double flops[DTYPE_COUNT];  // a second, by the dtype of the factors; 0: not measured. Both kinds of 8 bits are one
+    double flops[DTYPE_COUNT];  // a second, by the dtype of the factors; 0: not measured. Both fp8 types are one
     double bytes;               // a second
 };
-// Measures them on a device of its own, in less than a second or two: large square products in `dtype` and, if
-// `has_float8`, in 8 bits; a copy, a sum and a memset of what no cache holds, of which the fastest counts. Values that
+// Measures them on a device of its own, in less than a second or two: large square matmuls in `dtype` and, if
+// `has_float8`, in fp8; a copy, a sum and a memset of what no cache holds, of which the fastest counts. Values that
 // are not 0 stay as they are and are not measured.
 int ceilings_measure(struct ceilings *ceilings, const struct device_options *options, enum dtype dtype,
                      bool has_float8);
-// The least seconds that so much work takes: 0 where it is not known.
+// The least seconds that so much work takes: 0 if it is not known.
 double ceilings_least(const struct ceilings *ceilings, enum dtype dtype, double flops, double bytes);
 
 #endif

@@ -11,14 +11,14 @@
 #include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "cli/convert_check.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/tokenizer/from_config.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct checkpoint_convert_options {
     struct flag_given given;
     char *input, *output, *to, *dtype, *family, *max_shard_size;
     char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model, *eod_token;
@@ -26,110 +26,49 @@ struct options {
     bool json, allow_inexact, verify, no_tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct checkpoint_convert_options
 
 static const char *const target_names[] = {"bevatron", "huggingface", "gguf", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", "q8_0", NULL};
 
 static const struct flag rows[] = {
-    {.name = "--input",
-     .type = FLAG_STRING,
-     .offset = OFFSET(input),
-     .value_name = "DIR",
-     .help = "the model: a folder of --save or an iter_… folder of ours, a folder of Hugging Face (config.json), or a "
-             "checkpoint of Megatron-LM (mp_rank_…/model_optim_rng.pt, or torch_dist), or a file of llm.c's GPT-2"},
-    {.name = "--output",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output),
-     .value_name = "DIR",
-     .help = "where it is written; for Hugging Face a folder, for gguf a file, that does not exist yet"},
-    {.name = "--to",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(to),
-     .choices = target_names,
-     .help = "what is written; huggingface if the input is ours, else bevatron"},
-    {.name = "--dtype",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(dtype),
-     .choices = dtype_names,
-     .help = "type of the tensors written; each keeps its own if not given. q8_0, blocks of 8-bit integers, is for "
-             "gguf"},
-    {.name = "--family",
-     .type = FLAG_STRING,
-     .offset = OFFSET(family),
-     .value_name = "NAME",
-     .help = "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, "
-             "starcoder2, stablelm, nemotron, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
-             "default: that of the source, else the first that can express the model"},
-    {.name = "--max-shard-size",
-     .type = FLAG_STRING,
-     .offset = OFFSET(max_shard_size),
-     .initial = "5GB",
-     .value_name = "SIZE",
-     .help = "the most one file for Hugging Face holds, in MB or GB (of 10^6 and 10^9 bytes)"},
-    {.name = "--vocab-size",
-     .type = FLAG_INT,
-     .offset = OFFSET(vocab_size),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = INT32_MAX,
-     .help = "for Hugging Face: leave out the padding behind so many tokens; 0 to write all rows"},
-    {.name = "--tokenizer-type",
-     .type = FLAG_STRING,
-     .offset = OFFSET(tokenizer_type),
-     .value_name = "NAME",
-     .help = "the model's tokenizer, where the input does not have it (Megatron-LM, llm.c); it goes along with the "
-             "model. GPT2BPETokenizer if only its files are given"},
-    {.name = "--vocab-file",
-     .type = FLAG_STRING,
-     .offset = OFFSET(vocab_file),
-     .value_name = "FILE",
-     .help = "its vocabulary (vocab.json, vocab.txt)"},
-    {.name = "--merge-file",
-     .type = FLAG_STRING,
-     .offset = OFFSET(merge_file),
-     .value_name = "FILE",
-     .help = "its merges (merges.txt)"},
-    {.name = "--tokenizer-model",
-     .type = FLAG_STRING,
-     .offset = OFFSET(tokenizer_model),
-     .value_name = "FILE",
-     .help = "the tokenizer in one file (SentencePiece .model, tokenizer.json, rank file)"},
-    {.name = "--eod-token",
-     .type = FLAG_STRING,
-     .offset = OFFSET(eod_token),
-     .value_name = "TEXT",
-     .help = "the token that ends a document, as the vocabulary writes it; default: the tokenizer's own"},
-    {.name = "--no-tokenizer",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(no_tokenizer),
-     .help = "write the model without a tokenizer"},
-    {.name = "--ckpt-step",
-     .type = FLAG_INT,
-     .offset = OFFSET(ckpt_step),
-     .initial = "-1",
-     .minimum = -1,
-     .maximum = FLAG_ENDLESS,
-     .help = "iteration of the input; -1 for the latest"},
-    {.name = "--num-attention-heads",
-     .type = FLAG_INT,
-     .offset = OFFSET(num_attention_heads),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 65535,
-     .help = "for the oldest checkpoints of Megatron-LM, which do not say; 0 to assume heads of 64 channels"},
-    {.name = "--verify",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(verify),
-     .help =
-         "for Hugging Face: let transformers load the result and compare its logits with ours. Uses the Python that "
-         "$PYTHON names, or python3; if that has no transformers, the command says so and goes without"},
-    {.name = "--allow-inexact",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(allow_inexact),
-     .help = "also write a model that the target can only come near: a BERT with another activation in its head than "
-             "in its blocks. The difference of the logits is printed"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print what was done as one JSON object"},
+    TEXT("--input", input, NULL, "DIR",
+         "model to read: a --save or iter_… folder, a Hugging Face folder (config.json), a Megatron-LM checkpoint "
+         "(mp_rank_…/model_optim_rng.pt, or torch_dist), or an llm.c GPT-2 file"),
+    TEXT("--output", output, NULL, "DIR", "path to write, which must not exist yet: a folder, or a file for gguf"),
+    CHOICE("--to", to, NULL, target_names,
+           "format to write; default: huggingface for bevatron's own input, otherwise bevatron"),
+    CHOICE("--dtype", dtype, NULL, dtype_names,
+           "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
+    TEXT("--family", family, NULL, "NAME",
+         "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, starcoder2, "
+         "stablelm, nemotron, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); default: that of "
+         "the source, otherwise the first that fits the model"),
+    TEXT("--max-shard-size", max_shard_size, "5GB", "SIZE",
+         "maximum size of one Hugging Face file, in MB or GB (10^6 or 10^9 bytes)"),
+    INT("--vocab-size", vocab_size, "0", 0, INT32_MAX,
+        "for Hugging Face: write this many vocabulary rows, without padding; 0 to write all rows"),
+    TEXT("--tokenizer-type", tokenizer_type, NULL, "NAME",
+         "tokenizer to write with the model, if the input has none (Megatron-LM, llm.c); default with --vocab-file: "
+         "GPT2BPETokenizer"),
+    TEXT("--vocab-file", vocab_file, NULL, "FILE", "vocabulary of the tokenizer (vocab.json, vocab.txt)"),
+    TEXT("--merge-file", merge_file, NULL, "FILE", "merges of the tokenizer (merges.txt)"),
+    TEXT("--tokenizer-model", tokenizer_model, NULL, "FILE",
+         "tokenizer file (SentencePiece .model, tokenizer.json, rank file)"),
+    TEXT("--eod-token", eod_token, NULL, "TEXT",
+         "end-of-document token, as spelled in the vocabulary; default: the tokenizer's own"),
+    SWITCH("--no-tokenizer", no_tokenizer, "write the model without a tokenizer"),
+    INT("--ckpt-step", ckpt_step, "-1", -1, FLAG_ENDLESS, "iteration to read; -1 for the latest"),
+    INT("--num-attention-heads", num_attention_heads, "0", 0, 65535,
+        "attention heads, for the oldest Megatron-LM checkpoints, which do not store them; 0 to assume heads of 64 "
+        "channels"),
+    SWITCH("--verify", verify,
+           "for Hugging Face: load the result with transformers and compare its logits with ours. Runs $PYTHON, or "
+           "python3; skipped with a note if it has no transformers"),
+    SWITCH("--allow-inexact", allow_inexact,
+           "also write a model that the target can only approximate (a BERT whose head and blocks have different "
+           "activations); prints the difference of the logits"),
+    SWITCH("--json", json, "print the result as one JSON object"),
 };
 
 static int parse_size(const char *text, uint64_t *bytes) {
@@ -137,7 +76,7 @@ static int parse_size(const char *text, uint64_t *bytes) {
     double number = number_plain(text, plain, sizeof plain) ? strtod(plain, &end) : 0;
     double unit = strcmp(end, "GB") == 0 ? 1e9 : strcmp(end, "MB") == 0 ? 1e6 : 0;
     if (!(number > 0) || unit == 0 || number * unit > 1e18)
-        return error_set_code(EXIT_CODE_USAGE, "--max-shard-size takes a size like 5GB or 200MB, not \"%s\"", text);
+        return error_set_code(EXIT_CODE_USAGE, "--max-shard-size takes a size, e.g. 5GB or 200MB, not \"%s\"", text);
     *bytes = (uint64_t)(number * unit);
     return 0;
 }
@@ -146,11 +85,13 @@ static enum dtype dtype_of(const char *name) {
     return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp16") == 0 ? DTYPE_F16 : DTYPE_F32;
 }
 
-static void print_result(const struct options *options, const struct model_write *write, const char *to) {
+static void print_result(const struct checkpoint_convert_options *options, const struct model_write *write,
+                         const char *to) {
     const struct model_source *source = write->source;
     const struct convert_check *check = write->context;
-    int64_t parameters = config_parameter_count(&source->config);
+    int64_t parameters = param_list_elements(&source->params);
     struct buffer text = {0};
+    log_status(NULL);  // the result stands on a line of its own
     if (!options->json) {
         convert_check_describe(check, &text);
         printf("%s: %s, %zu tensors, %" PRId64 " parameters → %s: %s\n", options->input, source->kind, source->count,
@@ -201,7 +142,7 @@ static int check_tokenizer(const struct config *config) {
     tokenizer_free(tokenizer);
     if (size > config->padded_vocab_size)
         return error_set("the tokenizer has %" PRId64 " tokens, and the model's vocabulary only %" PRId64
-                         ": it is that of another model",
+                         ": it belongs to another model",
                          size, config->padded_vocab_size);
     return 0;
 }
@@ -221,7 +162,7 @@ static void drop_tokenizer(struct model_source *source) {
 }
 
 // Puts the tokenizer that was given in the place of the input's.
-static int use_tokenizer(const struct options *options, struct model_source *source) {
+static int use_tokenizer(const struct checkpoint_convert_options *options, struct model_source *source) {
     const struct {
         const char *flag, *file;
     } given[] = {{"--vocab-file", options->vocab_file},
@@ -242,9 +183,10 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
     if (!is_given)
         return 0;
     if (!type && (!options->vocab_file || !options->merge_file))
-        return error_set_code(EXIT_CODE_USAGE, "say with --tokenizer-type what the tokenizer's files are");
+        return error_set_code(EXIT_CODE_USAGE, "give the kind of the tokenizer's files with --tokenizer-type");
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     drop_tokenizer(source);
+    source->config.decoder_start_token = -1;
     if (!options->eod_token) {  // one of the tokenizer that was dropped
         free(source->config.eod_token);
         source->config.eod_token = NULL;
@@ -267,10 +209,9 @@ static int write_model(const struct model_write *write, const char *to) {
 }
 
 static int convert(void *context) {
-    const struct options *options = context;
+    const struct checkpoint_convert_options *options = context;
     if (!options->input || !options->output)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "give the model with --input DIR and where to write it with --output DIR");
+        return error_set_code(EXIT_CODE_USAGE, "give the model with --input DIR and the target with --output DIR");
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = options->input,
                                                                   .step = options->ckpt_step,
@@ -290,7 +231,7 @@ static int convert(void *context) {
                                 .context = &check};
     int result = parse_size(options->max_shard_size, &write.shard_bytes);
     if (result == 0 && options->verify && strcmp(to, "huggingface") != 0)
-        result = error_set_code(EXIT_CODE_USAGE, "--verify asks transformers, which reads --to huggingface only");
+        result = error_set_code(EXIT_CODE_USAGE, "--verify runs transformers, which reads --to huggingface only");
     if (result == 0)
         result = use_tokenizer(options, &source);
     if (result == 0 && strcmp(to, "bevatron") == 0)
@@ -307,13 +248,12 @@ static int convert(void *context) {
 }
 
 int checkpoint_convert(int argc, char **argv) {
-    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(rows)};
     const struct flag_command command = {
         .name = "checkpoint convert",
         .argument_flag = "--input",
-        .summary =
-            "Converts models of Hugging Face, Megatron-LM and llm.c to bevatron's, and all of them to Hugging Face's. "
-            "Nothing in a file is ever executed.",
+        .summary = "Converts Hugging Face, Megatron-LM and llm.c models to bevatron, and all of them to Hugging Face "
+                   "or GGUF. Never executes anything in a file.",
         .tables = &table,
         .table_count = 1,
         .epilogue =
@@ -324,7 +264,7 @@ int checkpoint_convert(int argc, char **argv) {
             "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
             "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",
     };
-    struct options options;
+    struct checkpoint_convert_options options;
     return command_run(
         &(struct command_call){.flags = &command, .options = &options, .run = convert, .phase = "converting the model"},
         argc, argv);

@@ -13,13 +13,14 @@
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
 #include "cli/inspect_gguf.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-struct options {
+struct checkpoint_inspect_options {
     struct flag_given given;
     struct string_list paths;
     int64_t step;
@@ -27,23 +28,17 @@ struct options {
     bool tensors;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct checkpoint_inspect_options
 
 static const struct flag rows[] = {
-    {.name = "--tensors", .type = FLAG_BOOL, .offset = OFFSET(tensors), .help = "list every tensor"},
-    {.name = "--ckpt-step",
-     .type = FLAG_INT,
-     .offset = OFFSET(step),
-     .initial = "-1",
-     .minimum = -1,
-     .maximum = 9007199254740992.0,
-     .help = "which iteration of a --save folder; -1 is the latest"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per path"},
+    SWITCH("--tensors", tensors, "list every tensor"),
+    INT("--ckpt-step", step, "-1", -1, 9007199254740992.0, "iteration of a --save folder; -1 for the latest"),
+    SWITCH("--json", json, "print one JSON object per path"),
 };
 
 // What is shown goes to both kinds of output: text line by line, JSON into one object.
-struct view {
-    const struct options *options;
+struct inspect_view {
+    const struct checkpoint_inspect_options *options;
     struct buffer text;
     struct json_writer json;
 };
@@ -87,7 +82,7 @@ static void show_tensor_json(struct json_writer *json, const struct safetensors_
 }
 
 // Members of the present JSON object, or indented lines.
-static void show_safetensors(struct view *view, const struct safetensors *file) {
+static void show_safetensors(struct inspect_view *view, const struct safetensors *file) {
     struct json_writer *json = &view->json;
     json_key(json, "tensor_count");
     json_int(json, (int64_t)file->count);
@@ -108,7 +103,7 @@ static void show_safetensors(struct view *view, const struct safetensors *file) 
     json_end_array(json);
 }
 
-static int show_file(struct view *view, const struct manifest_file *entry, const char *folder) {
+static int show_file(struct inspect_view *view, const struct manifest_file *entry, const char *folder) {
     struct json_writer *json = &view->json;
     json_begin_object(json);
     json_key(json, "name");
@@ -141,7 +136,7 @@ static int show_file(struct view *view, const struct manifest_file *entry, const
     return result;
 }
 
-static void show_state(struct view *view, const struct checkpoint_state *state) {
+static void show_state(struct inspect_view *view, const struct checkpoint_state *state) {
     const struct {
         const char *key;
         int64_t value;
@@ -153,6 +148,7 @@ static void show_state(struct view *view, const struct checkpoint_state *state) 
         {"adam_step", state->adam_step},
         {"schedule_samples", state->schedule_samples},
         {"seed", state->seed},
+        {"replicas_verified", state->replicas_verified},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         json_key(&view->json, numbers[i].key);
@@ -169,7 +165,7 @@ static void show_state(struct view *view, const struct checkpoint_state *state) 
     free(version);
 }
 
-static int show_checkpoint(struct view *view, const char *path) {
+static int show_checkpoint(struct inspect_view *view, const char *path) {
     struct manifest manifest;
     struct checkpoint_state state = {0};
     TRY(manifest_read(&manifest, path));
@@ -189,14 +185,50 @@ static int show_checkpoint(struct view *view, const char *path) {
     return result;
 }
 
+// What is in a folder of --save, and which checkpoint of it is shown: `hold` keeps a run that goes on from removing
+// that one until it is closed.
+struct save_view {
+    struct folder_list list;
+    int64_t iteration, latest;
+    bool has_marker;
+    int hold;
+};
+
+static int open_save_view(struct save_view *save, const char *folder, int64_t step) {
+    enum { MOST_TRIES = 100 };
+    for (int i = 0; i < MOST_TRIES; i++) {
+        *save = (struct save_view){.latest = -1, .hold = -1};
+        TRY(folder_list_read(&save->list, folder));
+        if (save->list.count == 0)
+            return 0;
+        save->has_marker = folder_marker_read(folder, &save->latest) > 0;
+        save->iteration = save->has_marker ? save->latest : save->list.iterations[save->list.count - 1];
+        if (step >= 0)
+            save->iteration = step;
+        char *path = checkpoint_path(folder, save->iteration);
+        save->hold = folder_hold(path);
+        bool was_removed = save->hold < 0 && step < 0 && !file_exists(path);
+        int64_t now = save->latest;
+        free(path);
+        // The run has saved a newer one since.
+        if (!was_removed || (save->has_marker && folder_marker_read(folder, &now) > 0 && now == save->latest))
+            return 0;
+        folder_list_free(&save->list);
+    }
+    return folder_list_read(&save->list, folder);
+}
+
+static void close_save_view(struct save_view *save) {
+    folder_list_free(&save->list);
+    if (save->hold >= 0)
+        close(save->hold);
+}
+
 // A folder of --save: what is in it, then one checkpoint of it.
-static int show_save_folder(struct view *view, const char *folder, const struct folder_list *list) {
-    int64_t iteration = list->iterations[list->count - 1], latest = -1;
-    bool has_marker = folder_marker_read(folder, &latest) > 0;
-    if (has_marker)
-        iteration = latest;
-    if (view->options->step >= 0)
-        iteration = view->options->step;
+static int show_save_folder(struct inspect_view *view, const char *folder, const struct save_view *save) {
+    const struct folder_list *list = &save->list;
+    int64_t latest = save->latest;
+    bool has_marker = save->has_marker;
     json_key(&view->json, "iterations");
     json_begin_array(&view->json);
     buffer_append_string(&view->text, "iterations");
@@ -212,13 +244,13 @@ static int show_save_folder(struct view *view, const char *folder, const struct 
         json_int(&view->json, latest);
     else
         json_null(&view->json);
-    char *path = checkpoint_path(folder, iteration);
+    char *path = checkpoint_path(folder, save->iteration);
     int result = show_checkpoint(view, path);
     free(path);
     return result;
 }
 
-static int show_single_file(struct view *view, const char *path) {
+static int show_single_file(struct inspect_view *view, const char *path) {
     struct safetensors file;
     TRY(safetensors_open(&file, path));
     json_key(&view->json, "path");
@@ -236,10 +268,10 @@ static int show_single_file(struct view *view, const char *path) {
 }
 
 // A model of Hugging Face, Megatron-LM or llm.c, in our names and shapes.
-static int show_foreign(struct view *view, const char *path) {
+static int show_foreign(struct inspect_view *view, const char *path) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
-    int64_t parameters = config_parameter_count(&source.config);
+    int64_t parameters = param_list_elements(&source.params);
     json_key(&view->json, "path");
     json_cstring(&view->json, path);
     json_key(&view->json, "kind");
@@ -271,18 +303,18 @@ static int show_foreign(struct view *view, const char *path) {
 }
 
 static int inspect(const void *context, const char *path) {
-    const struct options *options = context;
+    const struct checkpoint_inspect_options *options = context;
     struct buffer object = {0};
-    struct view view = {.options = options, .json = {.out = &object}};
-    struct folder_list list = {0};
-    int result = file_is_folder(path) ? folder_list_read(&list, path) : 0;
+    struct inspect_view view = {.options = options, .json = {.out = &object}};
+    struct save_view save = {.hold = -1};
+    int result = file_is_folder(path) ? open_save_view(&save, path, options->step) : 0;
     json_begin_object(&view.json);
     if (result == 0 && gguf_is_file(path))
         result = inspect_gguf(path, options->tensors, &view.text, &view.json);
     else if (result == 0 && model_source_is_foreign(path))
         result = show_foreign(&view, path);
-    else if (result == 0 && list.count > 0)
-        result = show_save_folder(&view, path, &list);
+    else if (result == 0 && save.list.count > 0)
+        result = show_save_folder(&view, path, &save);
     else if (result == 0)
         result = file_is_folder(path) ? show_checkpoint(&view, path) : show_single_file(&view, path);
     json_end_object(&view.json);
@@ -290,27 +322,27 @@ static int inspect(const void *context, const char *path) {
         puts(buffer_string(&object));
     else if (result == 0)
         fputs(buffer_string(&view.text), stdout);
-    folder_list_free(&list);
+    close_save_view(&save);
     buffer_free(&object);
     buffer_free(&view.text);
     return result;
 }
 
 int checkpoint_inspect(int argc, char **argv) {
-    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(rows)};
     const struct flag_command command = {
         .name = "checkpoint inspect",
-        .summary = "Tells what checkpoints hold, without checking that they are whole.",
+        .summary = "Prints what checkpoints hold, without verifying them.",
         .tables = &table,
         .table_count = 1,
         .positional_name = "PATH…",
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
-        .epilogue = "PATH is a folder of --save, an iter_… folder, a folder of Hugging Face or Megatron-LM, a file of "
-                    "llm.c's GPT-2, or a .safetensors or .gguf file of any program.\n"
-                    "Example:\n  bevatron checkpoint inspect run --tensors\n",
+        .epilogue =
+            "PATH is a --save folder, an iter_… folder, a Hugging Face or Megatron-LM folder, an llm.c GPT-2 file, or "
+            "any\n.safetensors or .gguf file.\nExample:\n  bevatron checkpoint inspect run --tensors\n",
     };
-    struct options options;
+    struct checkpoint_inspect_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);
 }

@@ -1,4 +1,4 @@
-// bevatron checkpoint verify: proves iter_… folders, all of a --save folder, or single safetensors files.
+// bevatron checkpoint verify: verifies iter_… folders, all of a --save folder, or single safetensors files.
 #include "cli/checkpoint.h"
 
 #include "base/error.h"
@@ -9,28 +9,26 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-struct options {
+struct checkpoint_verify_options {
     struct flag_given given;
     struct string_list paths;
     bool json;
     bool sizes_only;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct checkpoint_verify_options
 
 static const struct flag rows[] = {
-    {.name = "--sizes-only",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(sizes_only),
-     .help = "compare sizes alone, without reading the files"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per checkpoint"},
+    SWITCH("--sizes-only", sizes_only, "compare sizes only, without reading the files"),
+    SWITCH("--json", json, "print one JSON object per checkpoint"),
 };
 
-static void print_verdict(const char *path, const char *error, const struct options *options) {
+static void print_verdict(const char *path, const char *error, const struct checkpoint_verify_options *options) {
     if (options->json)
         command_print_verdict("path", path, error);
     else if (!error)
@@ -38,7 +36,7 @@ static void print_verdict(const char *path, const char *error, const struct opti
 }
 
 // A single file has no manifest: its own structure is all that can be checked.
-static int verify_one(const char *path, const struct options *options) {
+static int verify_one(const char *path, const struct checkpoint_verify_options *options) {
     int result = 0;
     if (file_is_folder(path)) {
         result = checkpoint_verify(path, options->sizes_only);
@@ -58,7 +56,7 @@ static int verify_one(const char *path, const struct options *options) {
 }
 
 // Every checkpoint is looked at, whatever the others are like; the exit code is the first error's.
-static int verify_path(const char *path, const struct options *options) {
+static int verify_path(const char *path, const struct checkpoint_verify_options *options) {
     struct folder_list list = {0};
     if (file_is_folder(path) && folder_list_read(&list, path) < 0)
         return command_failed();
@@ -67,8 +65,12 @@ static int verify_path(const char *path, const struct options *options) {
     int exit_code = EXIT_CODE_OK;
     for (size_t i = 0; i < list.count; i++) {
         char *folder = checkpoint_path(path, list.iterations[i]);
-        int code = verify_one(folder, options);
+        int hold = folder_hold(folder);
+        // One that a run has removed since is not a damaged one.
+        int code = hold < 0 && !file_exists(folder) ? EXIT_CODE_OK : verify_one(folder, options);
         exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
+        if (hold >= 0)
+            close(hold);
         free(folder);
     }
     folder_list_free(&list);
@@ -76,22 +78,21 @@ static int verify_path(const char *path, const struct options *options) {
 }
 
 int checkpoint_prove(int argc, char **argv) {
-    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(rows)};
     const struct flag_command command = {
         .name = "checkpoint verify",
-        .summary = "Compares every file of checkpoints with the size and SHA-256 in its manifest.",
+        .summary = "Compares every file of a checkpoint with the size and SHA-256 in its manifest.",
         .tables = &table,
         .table_count = 1,
         .positional_name = "PATH…",
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
-        .epilogue =
-            "PATH is an iter_… folder, a folder of --save (all its checkpoints), or a .safetensors file (its structure "
-            "only).\nThe exit code is 216 where something is damaged.\n"
-            "Example:\n  bevatron checkpoint verify run/iter_0001000\n",
+        .epilogue = "PATH is an iter_… folder, a --save folder (all its checkpoints), or a .safetensors file (its "
+                    "structure only).\nThe exit code is 216 if something is damaged.\nExample:\n  bevatron checkpoint "
+                    "verify run/iter_0001000\n",
     };
-    struct options options;
+    struct checkpoint_verify_options options;
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
     for (int64_t i = 0; status == 0 && i < options.paths.count; i++) {

@@ -3,20 +3,31 @@
 #define CLI_CLUSTER_COMMANDS_H
 
 #include "base/json.h"
+#include "cluster/parallelcluster.h"
 #include "config/flag.h"
 
 struct cluster_options {
     struct flag_given given;
     char *name, *region, *os, *custom_ami, *key, *allowed_ips, *head_node, *head_subnet, *subnet, *security_group;
     char *scratch, *fsx, *fsx_id, *fsx_type, *fsx_s3, *apps, *output;
-    int64_t head_disk, compute_disk, idle_minutes, fsx_size, fsx_throughput, apps_size;
+    char *accounting, *accounting_user, *accounting_secret, *accounting_database;
+    int64_t idle_minutes, fsx_size, fsx_throughput;
+    struct cluster_disk head_disk, compute_disk, apps_disk;
     struct string_list queues, buckets, policies, scripts, slurm_settings, tags;
-    bool no_ssm, yes, wait, json, dry_run;
+    bool no_ssm, pyxis, yes, wait, json, dry_run;
 };
 
 int cluster_render(int argc, char **argv);
 int cluster_create(int argc, char **argv);
 int cluster_status(int argc, char **argv);
+int cluster_prepare(int argc, char **argv);
+int cluster_convert(int argc, char **argv);
+int cluster_volume(int argc, char **argv);
+int cluster_push_image(int argc, char **argv);
+int cluster_list(int argc, char **argv);
+int cluster_ssh(int argc, char **argv);
+int cluster_logs(int argc, char **argv);
+int cluster_update(int argc, char **argv);
 int cluster_start(int argc, char **argv);
 int cluster_stop(int argc, char **argv);
 int cluster_delete(int argc, char **argv);
@@ -31,6 +42,13 @@ int cluster_confirm(const char *question, bool is_answered);
 // pcluster VERB --cluster-name NAME --region REGION and up to four more words (ended by NULL).
 int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
                  struct json **answer);
+// Calls a verb page after page and hands over each item of the array `member` of its answers.
+struct cluster_taker {
+    const char *member;
+    void (*take)(void *context, const struct json *item);
+    void *context;
+};
+int cluster_pages(const struct cluster_options *options, const char *verb, const struct cluster_taker *taker);
 // Writes a configuration to a file of its own: what is there already is replaced only if it is one.
 int cluster_write_file(const char *path, const struct buffer *yaml);
 // A string member of an object; "" if there is none.

@@ -1,96 +1,90 @@
-// bevatron cluster render, create: the flags of a cluster, its configuration, its cost, its birth.
+// bevatron cluster render, create, update: the flags of a cluster, its configuration, its cost, its birth and change.
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
+#include "cluster/aws.h"
 #include "cluster/parallelcluster.h"
+#include "config/flag_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OFFSET(member) offsetof(struct cluster_options, member)
-#define TEXT(flag, member, start, value, text)                                                                         \
-    { .name = flag, .type = FLAG_STRING, .offset = OFFSET(member), .initial = start, .value_name = value, .help = text }
-#define COUNT(flag, member, start, most, text)                                                                         \
-    {                                                                                                                  \
-        .name = flag, .type = FLAG_INT, .offset = OFFSET(member), .initial = start, .minimum = 0, .maximum = most,     \
-        .help = text                                                                                                   \
-    }
-#define LIST(flag, member, value, text)                                                                                \
-    {                                                                                                                  \
-        .name = flag, .type = FLAG_STRING_LIST, .offset = OFFSET(member), .value_name = value, .repeats_add = true,    \
-        .help = text                                                                                                   \
-    }
-#define SWITCH(flag, member, text)                                                                                     \
-    { .name = flag, .type = FLAG_BOOL, .offset = OFFSET(member), .help = text }
+#define FLAG_STRUCT struct cluster_options
 
-static const char *const systems[] = {"ubuntu2204", "ubuntu2404", "alinux2023", "alinux2", "rhel8",
-                                      "rhel9",      "rocky8",     "rocky9",     NULL};
 static const char *const lustre_types[] = {"SCRATCH_1", "SCRATCH_2", "PERSISTENT_1", "PERSISTENT_2", NULL};
 
 static const struct flag own_flags[] = {
-    {.name = "The cluster", .type = FLAG_GROUP},
-    TEXT("--name", name, NULL, "NAME", "what the cluster is called"),
-    TEXT("--region", region, NULL, "REGION", "as us-west-2"),
-    {.name = "--os",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(os),
-     .choices = systems,
-     .initial = "ubuntu2204",
-     .help = "operating system of all machines"},
+    GROUP("The cluster"),
+    TEXT("--name", name, NULL, "NAME", "name of the cluster"),
+    TEXT("--region", region, NULL, "REGION", "AWS region, e.g. us-west-2"),
+    TEXT("--os", os, "ubuntu2204", "NAME",
+         "operating system of all machines: ubuntu2204, ubuntu2404, alinux2023, rhel8, rhel9, rocky8 or rocky9; older "
+         "ones are replaced, with a note"),
     TEXT("--custom-ami", custom_ami, NULL, "AMI", "machine image; see cluster build-image"),
-    TEXT("--key", key, NULL, "NAME", "key pair of EC2 for ssh"),
-    TEXT("--allowed-ips", allowed_ips, NULL, "CIDR", "from where ssh is allowed, as 203.0.113.0/24"),
-    SWITCH("--no-ssm", no_ssm, "no sessions of AWS Systems Manager on the machines"),
-    LIST("--policy", policies, "ARN", "policies of IAM for all machines"),
-    LIST("--bucket", buckets, "NAME", "buckets of S3 that all machines may read and write"),
+    TEXT("--key", key, NULL, "NAME", "EC2 key pair for ssh"),
+    TEXT("--allowed-ips", allowed_ips, NULL, "CIDR", "addresses that may use ssh, e.g. 203.0.113.0/24"),
+    SWITCH("--no-ssm", no_ssm, "do not allow AWS Systems Manager sessions on the machines"),
+    LIST("--policy", policies, "ARN", "IAM policies of all machines", .repeats_add = true),
+    LIST("--bucket", buckets, "NAME", "S3 buckets that all machines may read and write", .repeats_add = true),
     LIST("--on-node-configured", scripts, "SCRIPT",
-         "run on every machine at the end of its set-up: s3://… or https://…, its arguments after blanks"),
-    LIST("--tag", tags, "KEY=VALUE", "tags of everything that is created"),
-    {.name = "Head node", .type = FLAG_GROUP},
-    TEXT("--head-node", head_node, "c5.4xlarge", "TYPE", "instance type"),
-    TEXT("--head-subnet", head_subnet, NULL, "SUBNET", "its subnet, usually a public one; --subnet by default"),
-    COUNT("--head-disk", head_disk, "200", 16384, "its disk, GiB"),
-    {.name = "Queues", .type = FLAG_GROUP},
+         "script to run on every machine after its set-up: s3://… or https://…, then its arguments",
+         .repeats_add = true),
+    LIST("--tag", tags, "KEY=VALUE", "tags of all created resources", .repeats_add = true),
+    SWITCH("--pyxis", pyxis,
+           "run containers with Pyxis and Enroot (launch slurm --container-image); needs a --bucket for their script"),
+    TEXT("--accounting", accounting, NULL, "HOST[:PORT]", "MySQL database for Slurm's accounting (sacct)"),
+    TEXT("--accounting-user", accounting_user, NULL, "NAME", "user of that database"),
+    TEXT("--accounting-secret", accounting_secret, NULL, "ARN", "its password in Secrets Manager"),
+    TEXT("--accounting-database", accounting_database, NULL, "NAME", "name of the database; default: made of --name"),
+    GROUP("Head node"),
+    TEXT("--head-node", head_node, "c5.4xlarge", "TYPE", "instance type of the head node"),
+    TEXT("--head-subnet", head_subnet, NULL, "SUBNET", "subnet of the head node, usually public; default: --subnet"),
+    INT("--head-disk", head_disk.gib, "200", 0, 16384, "disk of the head node in GiB"),
+    INT("--head-disk-iops", head_disk.iops, NULL, 0, 16000, "operations per second of that disk; default: 3000"),
+    INT("--head-disk-throughput", head_disk.mib_per_second, NULL, 0, 1000,
+        "throughput of that disk in MiB/s; default: 125"),
+    GROUP("Queues"),
     LIST("--queue", queues, "TEXT",
          "\"NAME TYPE[,TYPE] LEAST-MOST WORD…\"; words: efa, placement-group[=NAME], no-smt, exclusive, "
-         "gpu-health-check, spot, capacity-block, reservation=cr-…, subnet=subnet-…, ami=ami-…"),
+         "gpu-health-check, spot, capacity-block, reservation=cr-…, subnet=subnet-…, ami=ami-…",
+         .repeats_add = true),
     TEXT("--subnet", subnet, NULL, "SUBNET", "subnet of the queues; machines with several EFA need a private one"),
-    TEXT("--security-group", security_group, NULL, "GROUP", "added to all machines"),
-    COUNT("--compute-disk", compute_disk, "200", 16384, "disk of each machine, GiB"),
-    TEXT("--scratch", scratch, NULL, "PATH", "where the machines' own NVMe disks are mounted"),
-    COUNT("--idle-minutes", idle_minutes, "15", 100000, "a machine without work is given back after this"),
-    LIST("--slurm-setting", slurm_settings, "KEY=VALUE", "lines of slurm.conf"),
-    {.name = "Storage", .type = FLAG_GROUP},
-    TEXT("--fsx", fsx, NULL, "PATH", "FSx for Lustre, mounted here on all machines"),
-    TEXT("--fsx-id", fsx_id, NULL, "ID", "a file system that is there already"),
-    {.name = "--fsx-type",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(fsx_type),
-     .choices = lustre_types,
-     .initial = "SCRATCH_2",
-     .help = "type of a new one; what is on SCRATCH is gone with the cluster"},
-    COUNT("--fsx-size", fsx_size, "1200", 1e6, "its size, GiB"),
-    COUNT("--fsx-throughput", fsx_throughput, NULL, 1000, "of PERSISTENT types, MB/s for each TiB"),
-    TEXT("--fsx-s3", fsx_s3, NULL, "URL", "folder of S3 it is linked to"),
-    TEXT("--apps", apps, NULL, "PATH", "a small shared volume for programs, mounted here"),
-    COUNT("--apps-size", apps_size, "200", 16384, "its size, GiB"),
-    {.name = "Doing it", .type = FLAG_GROUP},
-    TEXT("--output", output, NULL, "FILE", "where the configuration is written; NAME.pcluster.yaml by default"),
-    SWITCH("--dry-run", dry_run, "lets pcluster check everything and create nothing"),
-    SWITCH("--yes", yes, "does not ask"),
-    SWITCH("--wait", wait, "waits until it is done, and says how it went"),
-    SWITCH("--json", json, "prints JSON"),
+    TEXT("--security-group", security_group, NULL, "GROUP", "security group added to all machines"),
+    INT("--compute-disk", compute_disk.gib, "200", 0, 16384, "disk of each machine in GiB"),
+    INT("--compute-disk-iops", compute_disk.iops, NULL, 0, 16000, "operations per second of that disk; default: 3000"),
+    INT("--compute-disk-throughput", compute_disk.mib_per_second, NULL, 0, 1000,
+        "throughput of that disk in MiB/s; default: 125"),
+    TEXT("--scratch", scratch, NULL, "PATH", "mount point of the machines' local NVMe disks"),
+    INT("--idle-minutes", idle_minutes, "15", 0, 100000, "minutes after which an idle machine is released"),
+    LIST("--slurm-setting", slurm_settings, "KEY=VALUE", "lines of slurm.conf", .repeats_add = true),
+    GROUP("Storage"),
+    TEXT("--fsx", fsx, NULL, "PATH", "mount point of FSx for Lustre on all machines"),
+    TEXT("--fsx-id", fsx_id, NULL, "ID", "existing FSx file system"),
+    CHOICE("--fsx-type", fsx_type, "SCRATCH_2", lustre_types,
+           "type of a new FSx file system; SCRATCH is deleted with the cluster"),
+    INT("--fsx-size", fsx_size, "1200", 0, 1e6, "size of a new FSx file system in GiB"),
+    INT("--fsx-throughput", fsx_throughput, NULL, 0, 1000, "throughput of PERSISTENT types in MB/s per TiB"),
+    TEXT("--fsx-s3", fsx_s3, NULL, "URL", "S3 folder that FSx is linked to"),
+    TEXT("--apps", apps, NULL, "PATH", "mount point of a small shared volume for programs"),
+    INT("--apps-size", apps_disk.gib, "200", 0, 16384, "size of that volume in GiB"),
+    INT("--apps-iops", apps_disk.iops, NULL, 0, 16000, "operations per second of that volume; default: 3000"),
+    INT("--apps-throughput", apps_disk.mib_per_second, NULL, 0, 1000,
+        "throughput of that volume in MiB/s; default: 125"),
+    GROUP("Actions"),
+    TEXT("--output", output, NULL, "FILE", "configuration file to write; default: NAME.pcluster.yaml"),
+    SWITCH("--dry-run", dry_run, "let pcluster check everything and create nothing"),
+    SWITCH("--yes", yes, "do not ask for confirmation"),
+    SWITCH("--wait", wait, "wait until it is done and print the result"),
+    SWITCH("--json", json, "print JSON"),
 };
 
 struct flag_table cluster_flag_table(const char *offered) {
-    return (struct flag_table){.flags = own_flags,
-                               .count = sizeof own_flags / sizeof own_flags[0],
-                               .given = offsetof(struct cluster_options, given),
-                               .offered = offered,
-                               .refusal = "describes a new cluster: it is a flag of render and create"};
+    return (struct flag_table){FLAG_TABLE(own_flags), .offered = offered,
+                               .refusal = "describes a cluster: it is a flag of render, create and update"};
 }
 
 // The cluster of the options; queues are to be freed with free_queues.
@@ -107,8 +101,8 @@ static int describe(const struct cluster_options *options, struct parallelcluste
                                         .head_subnet = options->head_subnet,
                                         .subnet = options->subnet,
                                         .security_group = options->security_group,
-                                        .head_disk_gib = options->head_disk,
-                                        .compute_disk_gib = options->compute_disk,
+                                        .head_disk = options->head_disk,
+                                        .compute_disk = options->compute_disk,
                                         .scratch = options->scratch,
                                         .queues = *queues,
                                         .idle_minutes = options->idle_minutes,
@@ -119,13 +113,18 @@ static int describe(const struct cluster_options *options, struct parallelcluste
                                         .fsx_gib = options->fsx_size,
                                         .fsx_throughput = options->fsx_throughput,
                                         .apps_mount = options->apps,
-                                        .apps_gib = options->apps_size,
+                                        .apps_disk = options->apps_disk,
                                         .buckets = &options->buckets,
                                         .policies = &options->policies,
                                         .scripts = &options->scripts,
                                         .slurm_settings = &options->slurm_settings,
                                         .tags = &options->tags,
-                                        .has_ssm = !options->no_ssm};
+                                        .accounting = {.address = options->accounting,
+                                                       .user = options->accounting_user,
+                                                       .secret = options->accounting_secret,
+                                                       .database = options->accounting_database},
+                                        .has_ssm = !options->no_ssm,
+                                        .has_pyxis = options->pyxis};
     for (int64_t i = 0; i < options->queues.count; i++)
         TRY(cluster_queue_parse(&(*queues)[cluster->queue_count++], options->queues.items[i]));
     return 0;
@@ -182,7 +181,7 @@ static int render(void *given) {
 static void print_warnings(const struct json *answer) {
     const struct json *messages = json_member(answer, "validationMessages");
     for (size_t i = 0; messages && messages->type == JSON_ARRAY && i < messages->count; i++)
-        fprintf(stderr, "pcluster warns: %s\n", cluster_text(&messages->items[i], "message"));
+        log_warn("pcluster: %s", cluster_text(&messages->items[i], "message"));
 }
 
 // pcluster says by failing that a dry run would have gone well.
@@ -190,17 +189,29 @@ static bool is_dry_success(void) {
     return strstr(error_message(), "DryRun flag is set") != NULL;
 }
 
-static int submit(const struct cluster_options *options, const char *path) {
+// Parameters of a running cluster that would change, from what to what.
+static void print_changes(const struct json *answer) {
+    const struct json *changes = json_member(answer, "changeSet");
+    for (size_t i = 0; changes && changes->type == JSON_ARRAY && i < changes->count; i++) {
+        const struct json *change = &changes->items[i];
+        fprintf(stderr, "  %s: %s -> %s\n", cluster_text(change, "parameter"), cluster_text(change, "currentValue"),
+                cluster_text(change, "requestedValue"));
+    }
+}
+
+static int submit(const struct cluster_options *options, const char *verb, const char *path) {
     const char *const more[] = {"--cluster-configuration", path, options->dry_run ? "--dryrun" : NULL, "true", NULL};
+    bool is_new = strcmp(verb, "create-cluster") == 0;
     struct json *answer;
-    if (cluster_call(options, "create-cluster", more, &answer) < 0) {
+    if (cluster_call(options, verb, more, &answer) < 0) {
         if (!options->dry_run || !is_dry_success())
             return -1;
         error_clear();
-        fprintf(stderr, "pcluster finds nothing wrong with %s; nothing was created\n", path);
+        fprintf(stderr, "pcluster finds nothing wrong with %s; nothing was %s\n", path, is_new ? "created" : "changed");
         return 0;
     }
     print_warnings(answer);
+    print_changes(answer);
     const struct json *cluster = json_member(answer, "cluster");
     fprintf(stderr, "%s: %s; it takes about ten minutes (`bevatron cluster status --name %s --region %s`)\n",
             options->name, cluster_text(cluster, "clusterStatus"), options->name, options->region);
@@ -208,25 +219,47 @@ static int submit(const struct cluster_options *options, const char *path) {
     return options->wait ? cluster_await(options) : 0;
 }
 
-static int create(void *given) {
-    const struct cluster_options *options = given;
+// The script of --pyxis goes where the machines will read it. A dry run needs it there, too: pcluster looks for it.
+static int upload_pyxis(const struct cluster_options *options) {
+    char *url =
+        parallelcluster_pyxis_url(&(struct parallelcluster){.buckets = &options->buckets, .fsx_s3 = options->fsx_s3});
+    const char *const words[] = {"aws", "s3", "cp", "--only-show-errors", "-", url, "--region", options->region, NULL};
+    struct json *answer = NULL;
+    int status = aws_send(words, parallelcluster_pyxis_script(), &answer);
+    json_free(answer);
+    free(url);
+    return status;
+}
+
+// Writes the configuration, asks, and hands it to pcluster.
+static int apply(const struct cluster_options *options, const char *verb, const char *question) {
     struct buffer yaml = {0};
     char *path = NULL;
     int status = write_configuration(options, &yaml);
     if (status == 0 && !options->dry_run)
-        status = cluster_confirm("Create it?", options->yes);
+        status = cluster_confirm(question, options->yes);
     if (status == 0) {
         path = options->output ? memory_string(options->output) : memory_printf("%s.pcluster.yaml", options->name);
         status = cluster_write_file(path, &yaml);
     }
+    if (status == 0 && options->pyxis)
+        status = upload_pyxis(options);
     if (status == 0)
-        status = submit(options, path);
+        status = submit(options, verb, path);
     free(path);
     buffer_free(&yaml);
     return status;
 }
 
-static int run(const char *name, const char *summary, int (*action)(void *), int argc, char **argv) {
+static int create(void *given) {
+    return apply(given, "create-cluster", "Create it?");
+}
+
+static int update(void *given) {
+    return apply(given, "update-cluster", "Change it?");
+}
+
+static int run_action(const char *name, const char *summary, int (*action)(void *), int argc, char **argv) {
     const struct flag_table table = cluster_flag_table(NULL);
     const struct flag_command command = {
         .name = name,
@@ -244,13 +277,21 @@ static int run(const char *name, const char *summary, int (*action)(void *), int
 }
 
 int cluster_render(int argc, char **argv) {
-    return run("cluster render",
-               "Prints the configuration of a ParallelCluster on stdout, and on stderr what it costs an hour.", render,
-               argc, argv);
+    return run_action("cluster render",
+                      "Prints the configuration of a ParallelCluster on stdout and its cost per hour on stderr.",
+                      render, argc, argv);
 }
 
 int cluster_create(int argc, char **argv) {
-    return run("cluster create",
-               "Writes the configuration of a ParallelCluster, shows what it costs an hour, asks, and creates it.",
-               create, argc, argv);
+    return run_action("cluster create",
+                      "Writes the configuration of a ParallelCluster, shows its cost per hour, asks, and creates it.",
+                      create, argc, argv);
+}
+
+int cluster_update(int argc, char **argv) {
+    return run_action(
+        "cluster update",
+        "Changes a running cluster to the given configuration, after showing its cost per hour and asking. "
+        "Numbers of machines and new queues may change at any time; other changes need a stopped fleet.",
+        update, argc, argv);
 }

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cluster/aws.h"
 #include "cluster/parallelcluster_check.h"
+#include "config/flag_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,29 +21,17 @@ struct export_options {
     bool wait;
 };
 
-#define OFFSET(member) offsetof(struct export_options, member)
-#define TEXT(flag, member, start, value, text)                                                                         \
-    { .name = flag, .type = FLAG_STRING, .offset = OFFSET(member), .initial = start, .value_name = value, .help = text }
-#define SWITCH(flag, member, text)                                                                                     \
-    { .name = flag, .type = FLAG_BOOL, .offset = OFFSET(member), .help = text }
+#define FLAG_STRUCT struct export_options
 
 static const struct flag export_flags[] = {
-    {.name = "Export", .type = FLAG_GROUP},
-    {.name = "--fsx-id",
-     .type = FLAG_STRING,
-     .offset = OFFSET(fsx_id),
-     .value_name = "ID",
-     .required = true,
-     .help = "the file system (`aws fsx describe-file-systems` lists yours)"},
-    TEXT("--region", region, NULL, "REGION", "as us-west-2"),
-    {.name = "--path",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(paths),
-     .value_name = "PATH",
-     .repeats_add = true,
-     .help = "files and folders, relative to the file system's root; everything by default"},
-    TEXT("--report", report, NULL, "URL", "folder of S3 where failed files are listed"),
-    SWITCH("--wait", wait, "waits until it is done, and says how it went"),
+    GROUP("Export"),
+    TEXT("--fsx-id", fsx_id, NULL, "ID", "FSx file system (`aws fsx describe-file-systems` lists yours)",
+         .required = true),
+    TEXT("--region", region, NULL, "REGION", "AWS region, e.g. us-west-2"),
+    LIST("--path", paths, "PATH", "files and folders, relative to the file system's root; default: everything",
+         .repeats_add = true),
+    TEXT("--report", report, NULL, "URL", "S3 folder for a report of failed files"),
+    SWITCH("--wait", wait, "wait until it is done and print the result"),
 };
 
 // The state of a task: EXECUTING … SUCCEEDED, FAILED, CANCELED.
@@ -72,7 +61,8 @@ static int await_export(const struct export_options *options, const char *task) 
 static int export_changes(void *given) {
     const struct export_options *options = given;
     if (!aws_is_id(options->fsx_id, "fs-"))
-        return error_set_code(EXIT_CODE_USAGE, "--fsx-id \"%s\": such an id is fs- and 8 or 17 hexadecimal digits",
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--fsx-id \"%s\": such an id is fs- followed by 8 or 17 hexadecimal digits",
                               options->fsx_id);
     if (options->report)
         TRY(parallelcluster_check_s3("--report", options->report));
@@ -107,7 +97,7 @@ static int export_changes(void *given) {
     int status = aws_run(words, &answer);
     const char *task = cluster_text(json_member(answer, "DataRepositoryTask"), "TaskId");
     if (status == 0 && !*task)
-        status = error_set("aws fsx answered without a task's number");
+        status = error_set("aws fsx did not return a task id");
     if (status == 0) {
         puts(task);
         if (options->wait)
@@ -120,14 +110,11 @@ static int export_changes(void *given) {
 }
 
 int cluster_export(int argc, char **argv) {
-    static const struct flag_table table = {.flags = export_flags,
-                                            .count = sizeof export_flags / sizeof export_flags[0],
-                                            .given = offsetof(struct export_options, given)};
+    static const struct flag_table table = {FLAG_TABLE(export_flags)};
     static const struct flag_command command = {
         .name = "cluster export",
-        .summary =
-            "Writes new and changed files of an FSx for Lustre file system to the S3 bucket it is linked to, and "
-            "prints the task's number. PERSISTENT_2 file systems made by cluster create do so by themselves.",
+        .summary = "Exports new and changed files of an FSx for Lustre file system to its S3 bucket, and prints the "
+                   "task id. PERSISTENT_2 file systems created by cluster create export by themselves.",
         .tables = &table,
         .table_count = 1,
         .epilogue = "Example:\n  bevatron cluster export --region us-west-2 --fsx-id fs-0123 --path checkpoints \\\n"

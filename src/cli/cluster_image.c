@@ -7,6 +7,7 @@
 #include "cluster/aws.h"
 #include "cluster/machine.h"
 #include "cluster/parallelcluster.h"
+#include "config/flag_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,50 +21,27 @@ struct image_options {
     bool yes, dry_run;
 };
 
-#define OFFSET(member) offsetof(struct image_options, member)
-#define TEXT(flag, member, start, value, text)                                                                         \
-    { .name = flag, .type = FLAG_STRING, .offset = OFFSET(member), .initial = start, .value_name = value, .help = text }
-#define SWITCH(flag, member, text)                                                                                     \
-    { .name = flag, .type = FLAG_BOOL, .offset = OFFSET(member), .help = text }
+#define FLAG_STRUCT struct image_options
 
 static const struct flag image_flags[] = {
-    {.name = "The image", .type = FLAG_GROUP},
-    {.name = "--image-id",
-     .type = FLAG_STRING,
-     .offset = OFFSET(image_id),
-     .value_name = "NAME",
-     .required = true,
-     .help = "what pcluster calls it"},
-    TEXT("--region", region, NULL, "REGION", "as us-west-2"),
-    TEXT("--parent", parent, NULL, "AMI", "the image it is made from"),
+    GROUP("The image"),
+    TEXT("--image-id", image_id, NULL, "NAME", "name of the image in pcluster", .required = true),
+    TEXT("--region", region, NULL, "REGION", "AWS region, e.g. us-west-2"),
+    TEXT("--parent", parent, NULL, "AMI", "parent image"),
     TEXT("--instance-type", instance_type, "g5.xlarge", "TYPE",
-         "the machine it is made on; one with a GPU where drivers are to be tried"),
-    TEXT("--subnet", subnet, NULL, "SUBNET", "subnet of that machine"),
-    {.name = "--script",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(scripts),
-     .value_name = "URL",
-     .repeats_add = true,
-     .help =
-         "what is run on it, s3://… or https://…, without arguments; examples/images/image-script.sh makes one that "
-         "installs bevatron"},
-    {.name = "--policy",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(policies),
-     .value_name = "ARN",
-     .repeats_add = true,
-     .help = "policies of IAM for that machine; without one, scripts read nothing else from S3"},
-    {.name = "--disk",
-     .type = FLAG_INT,
-     .offset = OFFSET(disk),
-     .initial = "60",
-     .minimum = 35,
-     .maximum = 16384,
-     .help = "its size, GiB"},
-    {.name = "Doing it", .type = FLAG_GROUP},
-    TEXT("--output", output, NULL, "FILE", "where the configuration is written; NAME.image.yaml by default"),
-    SWITCH("--dry-run", dry_run, "prints the configuration and builds nothing"),
-    SWITCH("--yes", yes, "does not ask"),
+         "instance type to build on; choose one with a GPU to test drivers"),
+    TEXT("--subnet", subnet, NULL, "SUBNET", "subnet of the build machine"),
+    LIST("--script", scripts, "URL",
+         "script to run on it, s3://… or https://…, without arguments; examples/images/image-script.sh writes one that "
+         "installs bevatron",
+         .repeats_add = true),
+    LIST("--policy", policies, "ARN",
+         "IAM policies of the build machine; needed if the script reads other files from S3", .repeats_add = true),
+    INT("--disk", disk, "60", 35, 16384, "disk of the image in GiB"),
+    GROUP("Actions"),
+    TEXT("--output", output, NULL, "FILE", "configuration file to write; default: NAME.image.yaml"),
+    SWITCH("--dry-run", dry_run, "print the configuration and build nothing"),
+    SWITCH("--yes", yes, "do not ask for confirmation"),
 };
 
 static int submit_image(const struct image_options *options, const struct buffer *yaml) {
@@ -114,12 +92,10 @@ static int build_image(void *given) {
 }
 
 int cluster_build_image(int argc, char **argv) {
-    static const struct flag_table table = {.flags = image_flags,
-                                            .count = sizeof image_flags / sizeof image_flags[0],
-                                            .given = offsetof(struct image_options, given)};
+    static const struct flag_table table = {FLAG_TABLE(image_flags)};
     static const struct flag_command command = {
         .name = "cluster build-image",
-        .summary = "Makes a machine image (AMI) for clusters, through pcluster and EC2 Image Builder.",
+        .summary = "Builds a machine image (AMI) for clusters with pcluster and EC2 Image Builder.",
         .tables = &table,
         .table_count = 1,
         .epilogue = "Example:\n  examples/images/image-script.sh bevatron.tar | aws s3 cp - s3://my-bucket/image.sh\n"

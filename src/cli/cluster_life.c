@@ -25,28 +25,63 @@ int cluster_confirm(const char *question, bool is_answered) {
     if (is_answered)
         return 0;
     if (!isatty(STDIN_FILENO))
-        return error_set_code(EXIT_CODE_USAGE, "nobody is there to say yes; give --yes");
+        return error_set_code(EXIT_CODE_USAGE, "stdin is not a terminal; pass --yes");
     fprintf(stderr, "%s [y/N] ", question);
     if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
         return 0;
     return error_set("not done");
 }
 
-int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
-                 struct json **answer) {
-    if (!options->name)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "which cluster? Give --name, or --config with the file it was made from");
-    const char *words[16] = {"pcluster", verb, "--cluster-name", options->name};
-    int n = 4;
+// The first words of a call, and how many; -1 if it lacks the cluster's name.
+static int first_words(const struct cluster_options *options, const char *verb, const char **words) {
+    int n = 0;
+    words[n++] = "pcluster";
+    words[n++] = verb;
+    if (strcmp(verb, "list-clusters") != 0) {
+        if (!options->name)
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "no cluster given; give --name, or --config with the file it was made from");
+        words[n++] = "--cluster-name";
+        words[n++] = options->name;
+    }
     if (options->region) {
         words[n++] = "--region";
         words[n++] = options->region;
     }
+    return n;
+}
+
+int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
+                 struct json **answer) {
+    const char *words[16];
+    int n = first_words(options, verb, words);
+    TRY(n);
     while (more && *more)
         words[n++] = *more++;
     words[n] = NULL;
     return aws_run(words, answer);
+}
+
+int cluster_pages(const struct cluster_options *options, const char *verb, const struct cluster_taker *taker) {
+    char *token = NULL;
+    int status = 0;
+    for (int page = 0; page < MOST_PAGES && (page == 0 || token); page++) {
+        const char *const more[] = {token ? "--next-token" : NULL, token, NULL};
+        struct json *answer;
+        status = cluster_call(options, verb, more, &answer);
+        free(token);
+        token = NULL;
+        if (status < 0)
+            break;
+        const struct json *items = json_member(answer, taker->member);
+        for (size_t i = 0; items && items->type == JSON_ARRAY && i < items->count; i++)
+            taker->take(taker->context, &items->items[i]);
+        const char *next = cluster_text(answer, "nextToken");
+        token = *next ? memory_string(next) : NULL;
+        json_free(answer);
+    }
+    free(token);
+    return status;
 }
 
 // The reasons of a failure that CloudFormation or the head node gave.
@@ -60,8 +95,7 @@ static int failed(const struct json *cluster) {
                            cluster_text(cluster, "clusterStatus"), *text ? ": " : "", text, remedy ? "; " : "",
                            remedy  ? remedy
                            : *text ? ""
-                                   : "; `pcluster get-cluster-stack-events` and "
-                                     "`pcluster export-cluster-logs` tell more");
+                                   : "; `bevatron cluster logs` shows details");
     buffer_free(&reasons);
     return status;
 }
@@ -85,12 +119,18 @@ int cluster_await(const struct cluster_options *options) {
 }
 
 // Machines of one queue and one type.
-struct kind {
+struct machine_kind {
     char *queue, *type;
     int64_t count;
 };
 
-static void count_machine(struct kind *kinds, int *kind_count, const struct json *instance) {
+struct machine_kinds {
+    struct machine_kind items[MOST_KINDS];
+    int count;
+};
+
+static void count_machine(void *context, const struct json *instance) {
+    struct machine_kinds *kinds = context;
     const char *queue =
         strcmp(cluster_text(instance, "nodeType"), "HeadNode") == 0 ? "head node" : cluster_text(instance, "queueName");
     const char *type = cluster_text(instance, "instanceType");
@@ -98,43 +138,18 @@ static void count_machine(struct kind *kinds, int *kind_count, const struct json
     if (strcmp(state, "running") != 0 && strcmp(state, "pending") != 0)
         return;
     int i = 0;
-    while (i < *kind_count && (strcmp(kinds[i].queue, queue) != 0 || strcmp(kinds[i].type, type) != 0))
+    while (i < kinds->count && (strcmp(kinds->items[i].queue, queue) != 0 || strcmp(kinds->items[i].type, type) != 0))
         i++;
     if (i == MOST_KINDS)
         return;
-    if (i == *kind_count) {
-        kinds[i] = (struct kind){.queue = memory_string(queue), .type = memory_string(type)};
-        (*kind_count)++;
+    if (i == kinds->count) {
+        kinds->items[i] = (struct machine_kind){.queue = memory_string(queue), .type = memory_string(type)};
+        kinds->count++;
     }
-    kinds[i].count++;
+    kinds->items[i].count++;
 }
 
-// All machines that run, page by page.
-static int list_machines(const struct cluster_options *options, struct kind *kinds, int *kind_count) {
-    char *token = NULL;
-    int status = 0;
-    for (int page = 0; page < MOST_PAGES; page++) {
-        const char *const more[] = {token ? "--next-token" : NULL, token, NULL};
-        struct json *answer;
-        status = cluster_call(options, "describe-cluster-instances", more, &answer);
-        free(token);
-        token = NULL;
-        if (status < 0)
-            break;
-        const struct json *instances = json_member(answer, "instances");
-        for (size_t i = 0; instances && instances->type == JSON_ARRAY && i < instances->count; i++)
-            count_machine(kinds, kind_count, &instances->items[i]);
-        const char *next = cluster_text(answer, "nextToken");
-        token = *next ? memory_string(next) : NULL;
-        json_free(answer);
-        if (!token)
-            break;
-    }
-    free(token);
-    return status;
-}
-
-static void print_machines(const struct kind *kinds, int kind_count) {
+static void print_machines(const struct machine_kind *kinds, int kind_count) {
     double sum = 0;
     for (int i = 0; i < kind_count; i++) {
         double price = machine_price(kinds[i].type);
@@ -146,7 +161,7 @@ static void print_machines(const struct kind *kinds, int kind_count) {
     fprintf(stderr, "%s\n", machine_price_note());
 }
 
-static void print_json(const struct json *cluster, const struct kind *kinds, int kind_count) {
+static void print_json(const struct json *cluster, const struct machine_kind *kinds, int kind_count) {
     static const char *const members[] = {"clusterName", "region", "version", "clusterStatus", "computeFleetStatus"};
     struct buffer text = {0};
     struct json_writer w = {.out = &text, .indent = 2};
@@ -177,17 +192,28 @@ static void print_json(const struct json *cluster, const struct kind *kinds, int
     buffer_free(&text);
 }
 
+// The ways to the head node, each a line to copy.
+static void print_ways(const struct cluster_options *options, const struct json *head) {
+    if (!head)
+        return;
+    const char *flag = options->region ? " --region " : "", *region = options->region ? options->region : "";
+    printf("%-14s bevatron cluster ssh --name %s%s%s\n", "shell", options->name, flag, region);
+    printf("%-14s bevatron cluster ssh --name %s%s%s --tunnel 6006   # then http://localhost:6006\n", "TensorBoard",
+           options->name, flag, region);
+}
+
 static int status(void *given) {
     const struct cluster_options *options = given;
     struct json *cluster;
-    struct kind kinds[MOST_KINDS];
-    int kind_count = 0;
+    struct machine_kinds kinds = {.count = 0};
+    const struct cluster_taker taker = {"instances", count_machine, &kinds};
     TRY(cluster_call(options, "describe-cluster", NULL, &cluster));
     const char *state = cluster_text(cluster, "clusterStatus");
     const struct json *head = json_member(cluster, "headNode");
-    int result = strstr(state, "FAILED") ? failed(cluster) : list_machines(options, kinds, &kind_count);
+    int result =
+        strstr(state, "FAILED") ? failed(cluster) : cluster_pages(options, "describe-cluster-instances", &taker);
     if (result == 0 && options->json)
-        print_json(cluster, kinds, kind_count);
+        print_json(cluster, kinds.items, kinds.count);
     else if (result == 0) {
         const char *address = cluster_text(head, "publicIpAddress");
         printf("%-14s %s\n%-14s %s\n%-14s %s (ParallelCluster %s)\n", "cluster", state, "fleet",
@@ -196,11 +222,12 @@ static int status(void *given) {
         if (head)
             printf("%-14s %s, %s\n", "head node", cluster_text(head, "state"),
                    *address ? address : cluster_text(head, "privateIpAddress"));
-        print_machines(kinds, kind_count);
+        print_machines(kinds.items, kinds.count);
+        print_ways(options, head);
     }
-    for (int i = 0; i < kind_count; i++) {
-        free(kinds[i].queue);
-        free(kinds[i].type);
+    for (int i = 0; i < kinds.count; i++) {
+        free(kinds.items[i].queue);
+        free(kinds.items[i].type);
     }
     json_free(cluster);
     return result;
@@ -226,7 +253,7 @@ static int stop(void *given) {
 static int remove_cluster(void *given) {
     const struct cluster_options *options = given;
     struct json *answer;
-    fprintf(stderr, "Deleting %s: its machines, its disks and new SCRATCH file systems go; S3 stays.\n",
+    fprintf(stderr, "Deleting %s with its nodes, disks and new SCRATCH file systems; data in S3 stays.\n",
             options->name ? options->name : "the cluster");
     TRY(cluster_confirm("Delete it?", options->yes));
     TRY(cluster_call(options, "delete-cluster", NULL, &answer));
@@ -239,38 +266,38 @@ static const struct life {
     const char *name, *summary, *offered;
     int (*action)(void *);
 } lives[] = {
-    {"cluster status", "Shows the state of a cluster, its machines and what they cost now.", "--name --region --json",
+    {"cluster status", "Shows the state of a cluster, its machines and their current cost.", "--name --region --json",
      status},
-    {"cluster start", "Lets the queues of a stopped cluster start machines again.", "--name --region", start},
-    {"cluster stop", "Ends all machines of the queues and starts no more; the head node and the disks stay.",
+    {"cluster start", "Allows the queues of a stopped cluster to start machines again.", "--name --region", start},
+    {"cluster stop", "Terminates all machines of the queues and starts no more; the head node and the disks stay.",
      "--name --region", stop},
-    {"cluster delete", "Removes a cluster, after a question.", "--name --region --yes", remove_cluster},
+    {"cluster delete", "Deletes a cluster after confirmation.", "--name --region --yes", remove_cluster},
 };
 
-static int run(const struct life *life, int argc, char **argv) {
+static int run_command(const struct life *life, int argc, char **argv) {
     const struct flag_table table = cluster_flag_table(life->offered);
     const struct flag_command command = {
         .name = life->name,
         .summary = life->summary,
         .tables = &table,
         .table_count = 1,
-        .epilogue = "--config takes the file the cluster was made from, for its name and region.\n"};
+        .epilogue = "--config reads the name and region from the file that created the cluster.\n"};
     struct cluster_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = life->action}, argc, argv);
 }
 
 int cluster_status(int argc, char **argv) {
-    return run(&lives[0], argc, argv);
+    return run_command(&lives[0], argc, argv);
 }
 
 int cluster_start(int argc, char **argv) {
-    return run(&lives[1], argc, argv);
+    return run_command(&lives[1], argc, argv);
 }
 
 int cluster_stop(int argc, char **argv) {
-    return run(&lives[2], argc, argv);
+    return run_command(&lives[2], argc, argv);
 }
 
 int cluster_delete(int argc, char **argv) {
-    return run(&lives[3], argc, argv);
+    return run_command(&lives[3], argc, argv);
 }

@@ -1,184 +1,216 @@
-// bevatron board --text: the loss curves of all runs below a folder, drawn in the terminal from their metrics.jsonl.
+// bevatron board: the curves of all runs below a folder: a web page, the terminal (--text) or a file (--export).
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/interrupt.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "cli/board_text.h"
 #include "cli/commands.h"
-#include "config/flag.h"
-#include "report/metrics_file.h"
-#include "report/plot.h"
+#include "cli/session.h"
+#include "config/flag_rows.h"
+#include "report/board/export.h"
+#include "report/board/web_server.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/random.h>
+#include <unistd.h>
 
-enum { MAX_DEPTH = 16 };
-
-struct options {
+struct board_options {
     struct flag_given given;
-    char *logdir;
-    bool text;
-    int64_t width, height;
+    char *logdir, *host, *token, *export_file, *cache_dir;
+    int64_t port, width, height;
+    bool text, no_cache;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct board_options
 
 static const struct flag rows[] = {
-    {.name = "--logdir",
-     .type = FLAG_STRING,
-     .offset = OFFSET(logdir),
-     .value_name = "DIR",
-     .required = true,
-     .help = "every metrics.jsonl in this folder and below is a run"},
-    {.name = "--text", .type = FLAG_BOOL, .offset = OFFSET(text), .help = "draw in the terminal"},
-    {.name = "--width",
-     .type = FLAG_INT,
-     .offset = OFFSET(width),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 400,
-     .help = "columns of a picture; 0 is the terminal's width, or 80"},
-    {.name = "--height",
-     .type = FLAG_INT,
-     .offset = OFFSET(height),
-     .initial = "16",
-     .minimum = 6,
-     .maximum = 100,
-     .help = "lines of a picture"},
+    TEXT("--logdir", logdir, NULL, "DIR",
+         "folder of runs: every metrics.jsonl in it and below is one, and every folder of TensorBoard events",
+         .required = true),
+    GROUP("Web page"),
+    INT("--port", port, "6006", 0, 65535,
+        "port of the page; 0 for any free one. If 6006 is in use and --port is not given, the next free one"),
+    TEXT("--host", host, "127.0.0.1", "ADDRESS",
+         "address to listen at, e.g. 0.0.0.0 for all of this machine; then a token is needed, and made if not given"),
+    TEXT("--token", token, NULL, "TEXT",
+         "only answer those who have this token, of 8 characters or more; auto makes one and prints it"),
+    TEXT("--cache-dir", cache_dir, NULL, "DIR",
+         "folder for what was read of long files. Default: bevatron/board in $XDG_CACHE_HOME or ~/.cache"),
+    SWITCH("--no-cache", no_cache, "keep nothing of what was read; the next start reads all files again"),
+    GROUP("Instead of a web page"),
+    SWITCH("--text", text, "draw in the terminal"),
+    INT("--width", width, "0", 0, 400, "width of a plot in columns; 0 for the terminal's width, or 80"),
+    INT("--height", height, "16", 6, 100, "height of a plot in lines"),
+    TEXT("--export", export_file, NULL, "FILE", "write one self-contained HTML file, e.g. to mail it"),
 };
 
-static bool is_metrics_name(const char *name) {
-    static const char suffix[] = "metrics.jsonl";
-    size_t length = strlen(name);
-    return length >= sizeof suffix - 1 && strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
+static int open_store(struct board_store **store, const struct board_options *options, bool serves) {
+    char *usual = options->cache_dir || options->no_cache ? NULL : session_user_cache("board");
+    const char *cache = options->no_cache ? NULL : options->cache_dir ? options->cache_dir : usual;
+    int status = board_store_open(
+        store, &(struct board_store_options){.logdir = options->logdir, .cache_dir = cache, .no_threads = !serves});
+    free(usual);
+    return status;
 }
 
-// Adds the metrics files below a folder. Links to folders are not followed: they could lead in circles.
-static int find_runs(const char *folder, int depth, struct string_list *found) {
-    DIR *stream = opendir(folder);
-    if (!stream)
-        return error_set("cannot list the folder %s: %s; check --logdir", folder, strerror(errno));
-    int result = 0;
-    const struct dirent *entry;
-    while (result == 0 && (entry = readdir(stream))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        char *path = file_join(folder, entry->d_name);
-        struct stat status;
-        bool is_there = lstat(path, &status) == 0;
-        if (is_there && S_ISDIR(status.st_mode) && depth < MAX_DEPTH)
-            result = find_runs(path, depth + 1, found);
-        else if (is_there && !S_ISDIR(status.st_mode) && is_metrics_name(entry->d_name))
-            string_list_add(found, path);
-        free(path);
+// Closes the store, which keeps its cache meanwhile and may fail at that, and leaves the error of `status` as it is.
+static int close_store(struct board_store *store, int status) {
+    struct error_note *note = status < 0 ? error_take() : NULL;
+    board_store_close(store);
+    return note ? error_give(note) : status;
+}
+
+// The text, or the file, of all that is there now.
+static int show_once(const struct board_options *options) {
+    struct board_store *store = NULL;
+    if (options->export_file)
+        TRY(board_export_check(options->export_file));
+    TRY(open_store(&store, options, false));
+    board_store_scan(store);
+    int status = 0;
+    if (board_store_count(store) == 0)
+        status = error_set("there is no metrics.jsonl and no TensorBoard event file in %s or below it; train writes a "
+                           "metrics.jsonl to its --save folder or to --metrics-file",
+                           options->logdir);
+    if (status == 0 && options->text)
+        status = board_text(store, &(struct board_text_options){.logdir = options->logdir,
+                                                                .width = (int)options->width,
+                                                                .height = (int)options->height});
+    if (status == 0 && options->export_file) {
+        status = board_export(store, options->export_file);
+        if (status == 0)
+            log_info("wrote %s", options->export_file);
     }
-    closedir(stream);
-    return result;
+    return close_store(store, status);
 }
 
-static int compare_strings(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-// Last finite value of the first training curve, or of the first evaluation curve; NAN if there is none.
-static double last_value(const struct metrics_history *history, bool is_validation) {
-    for (size_t i = 0; i < history->count; i++) {
-        const struct metrics_curve *curve = &history->curves[i];
-        bool has_suffix = strstr(curve->name, " validation") != NULL || strstr(curve->name, " test") != NULL;
-        for (size_t k = curve->count; has_suffix == is_validation && k-- > 0;) {
-            if (isfinite(curve->y[k]))
-                return curve->y[k];
-        }
-    }
-    return (double)NAN;
-}
-
-static void print_summary(const char *path, const struct metrics_history *history) {
-    char time[32] = "";
-    if (history->last_wall_seconds > 0)
-        clock_format(history->last_wall_seconds, time, sizeof time);
-    time[strlen(time) > 19 ? 19 : strlen(time)] = '\0';
-    printf("%s\n", path);
-    printf("  iteration %" PRId64, history->last_iteration);
-    if (history->train_iters > 0)
-        printf(" of %" PRId64, history->train_iters);
-    double loss = last_value(history, false), validation = last_value(history, true);
-    if (isfinite(loss))
-        printf(", loss %.4f", loss);
-    if (isfinite(validation))
-        printf(", validation %.4f", validation);
-    if (history->last_tokens_per_second > 0)
-        printf(", %.0f tokens/s", history->last_tokens_per_second);
-    printf("%s%s\n", *time ? ", last line " : "", time);
-    if (history->bad_lines > 0)
-        printf("  %zu lines could not be understood\n", history->bad_lines);
-}
-
-static int show_run(const char *path, const struct options *options) {
-    struct metrics_history history;
-    TRY(metrics_history_read(&history, path));
-    print_summary(path, &history);
-    struct buffer text = {0};
-    for (size_t i = 0; i < history.count; i++) {
-        const struct metrics_curve *curve = &history.curves[i];
-        struct plot plot = {.title = curve->name,
-                            .x = curve->x,
-                            .y = curve->y,
-                            .count = curve->count,
-                            .width = options->width > 0 ? (int)options->width : plot_terminal_width(stdout),
-                            .height = (int)options->height};
-        // A single evaluation is no curve; its value stands in the summary.
-        if (curve->count < 2)
-            continue;
-        buffer_clear(&text);
-        buffer_append_byte(&text, '\n');
-        plot_draw(&text, &plot);
-        fputs(buffer_string(&text), stdout);
-    }
-    printf("\n");
-    buffer_free(&text);
-    metrics_history_free(&history);
+static int check_token(const char *token) {
+    enum { SHORTEST = 8, LONGEST = 256 };
+    size_t length = strlen(token);
+    if (length < SHORTEST || length > LONGEST)
+        return error_set_code(EXIT_CODE_USAGE, "--token has %zu characters; use %d to %d, or auto to have one made",
+                              length, SHORTEST, LONGEST);
+    for (const char *at = token; *at; at++)
+        if (*at <= ' ' || *at > '~')
+            return error_set_code(EXIT_CODE_USAGE, "--token may have visible ASCII characters only, and no spaces");
     return 0;
 }
 
-static int show_all(const struct options *options) {
-    if (!options->text)
-        return error_set_code(EXIT_CODE_USAGE, "the web board is not in this version; use board --text --logdir %s",
-                              options->logdir);
-    struct string_list found = {0};
-    int result = find_runs(options->logdir, 0, &found);
-    if (result == 0 && found.count == 0)
-        result =
-            error_set("there is no metrics.jsonl in %s or below; train writes one into its --save folder, or where "
-                      "--metrics-file says",
-                      options->logdir);
-    if (found.count > 0)
-        qsort(found.items, (size_t)found.count, sizeof found.items[0], compare_strings);
-    for (int64_t i = 0; result == 0 && i < found.count; i++)
-        result = show_run(found.items[i], options);
-    string_list_free(&found);
-    return result;
+// 128 random bits in hexadecimal, to be freed.
+static char *make_token(void) {
+    unsigned char bytes[16];
+    char text[2 * sizeof bytes + 1];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        die("the system gives no random bytes");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return memory_string(text);
+}
+
+// Text after "token=" of an address, with everything but letters, digits, '-', '.', '_' and '~' encoded.
+static void print_encoded(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        bool is_plain = (*at >= '0' && *at <= '9') || (*at >= 'A' && *at <= 'Z') || (*at >= 'a' && *at <= 'z') ||
+                        strchr("-._~", *at);
+        printf(is_plain ? "%c" : "%%%02X", *at);
+    }
+}
+
+static void print_address(const char *host, int port, const char *token) {
+    printf("http://%s:%d/", host, port);
+    if (token) {
+        printf("?token=");
+        print_encoded(token);
+    }
+    printf("\n");
+}
+
+// Says where the page is, and how to see it from another machine. An address that others reach needs no tunnel, but it
+// is not encrypted.
+static void announce(const struct web_address *address, const char *token) {
+    const struct passwd *user = getpwuid(getuid());
+    char host[256] = "";
+    bool is_any = strcmp(address->text, "0.0.0.0") == 0 || strcmp(address->text, "[::]") == 0;
+    if (gethostname(host, sizeof host - 1) < 0 || !*host)
+        snprintf(host, sizeof host, "HOST");
+    printf("board: ");
+    print_address(is_any ? host : address->text, address->port, token);
+    if (address->is_loopback || is_any)
+        printf("from your machine: ssh -L %d:%s:%d %s@%s, then open the address there\n", address->port,
+               is_any ? "127.0.0.1" : address->text, address->port, user ? user->pw_name : "USER", host);
+    if (!address->is_loopback)
+        log_warn("the page is not encrypted: whoever can read this network's traffic sees it and its token; the "
+                 "default --host with an ssh tunnel is safe");
+    printf("stop with Ctrl-C\n");
+    fflush(stdout);
+}
+
+static int serve_until_stopped(struct board_store *store, struct web_site *site, struct web_address *address) {
+    struct web_server *server = NULL;
+    web_site_set_cookie(site, address->port);
+    TRY(web_server_start(&server, site, address->socket, NULL));
+    announce(address, site->token);
+    int64_t revision = 0;
+    while (!interrupt_received()) {
+        revision = board_store_wait(store, revision, 0.2);
+        web_server_tend(server);
+    }
+    web_server_stop(server);
+    log_info("board: stopped");
+    return 0;
+}
+
+static int serve(const struct board_options *options) {
+    struct board_store *store = NULL;
+    struct web_address address = {.socket = -1};
+    char *made = NULL;
+    bool is_automatic = options->token && strcmp(options->token, "auto") == 0;
+    if (options->token && !is_automatic)
+        TRY(check_token(options->token));
+    TRY(web_library_load());
+    interrupt_watch();
+    interrupt_defer();
+    TRY(web_listen(&address, options->host, (int)options->port, !flag_is_given(&options->given, "--port")));
+    if (is_automatic || (!options->token && !address.is_loopback))
+        made = make_token();
+    int status = open_store(&store, options, true);
+    struct web_site site = {.store = store, .host = options->host, .token = made ? made : options->token};
+    if (status == 0)
+        status = serve_until_stopped(store, &site, &address);
+    else
+        close(address.socket);
+    status = close_store(store, status);
+    free(made);
+    return status;
+}
+
+static int show_board(const struct board_options *options) {
+    return options->text || options->export_file ? show_once(options) : serve(options);
 }
 
 int cmd_board(int argc, char **argv) {
-    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(rows)};
     const struct flag_command command = {
         .name = "board",
         .argument_flag = "--logdir",
-        .summary = "Draws the loss curves of all runs below a folder.",
-        .epilogue = "Example:\n  bevatron board --text --logdir runs\n",
+        .summary =
+            "Shows the curves of all runs below a folder: as a web page that follows them, in the terminal, or as "
+            "one HTML file. The page is for this machine only; from another one, use the ssh command that is "
+            "printed at the start.",
+        .epilogue = "Examples:\n  bevatron board --logdir runs\n  bevatron board --logdir runs --text\n"
+                    "  bevatron board --logdir runs --export report.html\n",
         .tables = &table,
         .table_count = 1,
     };
-    struct options options;
+    struct board_options options;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
-        status = show_all(&options);
+        status = show_board(&options);
     int exit_code = status < 0 ? command_failed() : EXIT_CODE_OK;
     flags_free(&command, &options);
     return exit_code;

@@ -3,19 +3,21 @@
 #include "cli/dataset.h"
 
 static const struct command_part parts[] = {
-    {"inspect", "documents, sequences, tokens, dtype and lengths of datasets", dataset_inspect},
-    {"verify", "looks at every entry and every token", dataset_verify},
+    {"inspect", "prints documents, sequences, tokens, dtype and lengths of datasets", dataset_inspect},
+    {"verify", "checks every entry and every token", dataset_verify},
     {"peek", "prints documents as ids or as text", dataset_peek},
     {"merge", "joins datasets into one", dataset_merge},
-    {"import", "takes over what fairseq-preprocess made", dataset_import},
+    {"import", "converts the output of fairseq-preprocess, or llm.c shards", dataset_import},
 };
 
+const struct command_group dataset_group = {
+    .name = "dataset",
+    .summary = "Inspects, checks, joins and imports datasets.",
+    .usage = "COMMAND …",
+    .ending = "Name a dataset by the path of its two files without .bin and .idx. Each command has --help.",
+    .parts = parts,
+    .count = sizeof parts / sizeof parts[0]};
+
 int cmd_dataset(int argc, char **argv) {
-    static const struct command_group group = {
-        .name = "dataset",
-        .usage = "COMMAND …",
-        .ending = "A dataset is named by the path of its pair of files without .bin and .idx. Each command has --help.",
-        .parts = parts,
-        .count = sizeof parts / sizeof parts[0]};
-    return command_group_run(&group, argc, argv);
+    return command_group_run(&dataset_group, argc, argv);
 }

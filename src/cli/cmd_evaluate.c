@@ -4,15 +4,20 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "cli/commands.h"
+#include "cli/evaluate_ict.h"
 #include "cli/saved_model.h"
 #include "cli/session.h"
 #include "config/config.h"
+#include "config/flag_rows.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/automatic.h"
 #include "train/cloze.h"
 #include "train/datasets.h"
 #include "train/detokenize.h"
 #include "train/evaluate.h"
+#include "train/setup.h"
 #include "train/state.h"
 
 #include <inttypes.h>
@@ -28,51 +33,32 @@ struct evaluate_options {
     int64_t overlapping_eval;
     char *cloze;
     bool strict_lambada;
+    bool retrieval;
     int64_t max_samples;
     bool json;
     struct config config;
 };
 
-#define OFFSET(member) offsetof(struct evaluate_options, member)
+#define FLAG_STRUCT struct evaluate_options
 enum { TEXT_LIMIT_BYTES = 1 << 30 };
 
 static const struct flag own_flags[] = {
-    {.name = "Evaluation", .type = FLAG_GROUP},
-    {.name = "--text",
-     .type = FLAG_STRING,
-     .offset = OFFSET(text),
-     .value_name = "FILE",
-     .help = "evaluates a plain text file, token and word perplexity, instead of the dataset of --data-path"},
-    {.name = "--wikitext",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(wikitext),
-     .help = "the text is a file of WikiText: its blanks around punctuation are taken back, and words are counted as "
-             "Megatron's WIKITEXT103 does"},
-    {.name = "--overlapping-eval",
-     .type = FLAG_INT,
-     .offset = OFFSET(overlapping_eval),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = FLAG_ENDLESS,
-     .help = "tokens of --text that each sample adds to the one before; fewer see more context. 0 for --seq-length, "
-             "without overlap; Megatron's default is 32"},
-    {.name = "--cloze",
-     .type = FLAG_STRING,
-     .offset = OFFSET(cloze),
-     .value_name = "FILE",
-     .help = "accuracy of the last token of each \"text\" in a file of JSON Lines, as LAMBADA is scored"},
-    {.name = "--strict-lambada",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(strict_lambada),
-     .help = "with --cloze: the whole last word must be right, encoded by itself"},
-    {.name = "--max-samples",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_samples),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = FLAG_ENDLESS,
-     .help = "stops after so many samples; 0 for all"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "prints the result as one JSON object"},
+    GROUP("Evaluation"),
+    TEXT("--text", text, NULL, "FILE",
+         "evaluate a plain text file instead of --data-path; prints token and word perplexity"),
+    SWITCH("--wikitext", wikitext,
+           "treat --text as WikiText: remove the spaces around punctuation and count words as Megatron's WIKITEXT103"),
+    INT("--overlapping-eval", overlapping_eval, "0", 0, FLAG_ENDLESS,
+        "stride between samples of --text in tokens; a smaller one gives more context. 0 for no overlap; Megatron's "
+        "default is 32"),
+    TEXT("--cloze", cloze, NULL, "FILE",
+         "print the accuracy of the last token of each \"text\" in a JSON Lines file, as LAMBADA is scored"),
+    SWITCH("--strict-lambada", strict_lambada, "with --cloze: require the whole last word, encoded by itself"),
+    SWITCH("--retrieval", retrieval,
+           "ICT: embed all blocks of --data-path and print how often a query's block is among the K best of them (see "
+           "--retriever-report-topk-accuracies; default: 1 5 20 100)"),
+    INT("--max-samples", max_samples, "0", 0, FLAG_ENDLESS, "stop after this many samples; 0 for all"),
+    SWITCH("--json", json, "print the result as one JSON object"),
 };
 
 // What the loss is taken over; words are counted for texts only.
@@ -116,8 +102,10 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
     if (status == 0) {
         struct tokenizer_encoder *encoder;
         status = tokenizer_encoder_create(&encoder, tokenizer);
+        struct phase *phase = phase_begin("tokenizing the text");
         if (status == 0)
             status = tokenizer_encode(encoder, buffer_string(&text), text.length, &subject->ids);
+        phase_end(phase);
         tokenizer_encoder_free(encoder);
     }
     buffer_free(&text);
@@ -129,29 +117,54 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
     subject->source = token_text_source(&subject->text);
     subject->source.name = options->text;
     if (status == 0 && subject->ids.count < 2)
-        status = error_set_code(EXIT_CODE_BAD_DATA,
-                                "%s has %lld tokens, and the loss is taken over every token but the first; give a file "
-                                "with more text",
-                                options->text, (long long)subject->ids.count);
+        status = error_set_code(
+            EXIT_CODE_BAD_DATA,
+            "%s has %lld tokens, too few: the loss is taken over all tokens but the first; give a file with more text",
+            options->text, (long long)subject->ids.count);
     return status;
 }
 
 // One epoch of the whole dataset; with --split only of its validation part.
-static int open_dataset(struct subject *subject, const struct config *config, const struct session *session,
+// Text is tokenized first.
+static int open_samples(struct subject *subject, struct config *config, const struct session *session,
                         const struct tokenizer *tokenizer) {
-    TRY(datasets_open_epoch(&subject->datasets, &(struct datasets_options){.config = config,
-                                                                           .mesh = &session->mesh,
-                                                                           .local_rank = session->place.local_rank,
-                                                                           .tokenizer = tokenizer}));
+    struct text_data texts;
+    char *user_cache = session_user_cache("text");
+    comm_patience_begin(session->mesh.all, "tokenizing the text");
+    int status = text_data_open(&texts, &(struct text_data_options){.config = config,
+                                                                    .mesh = &session->mesh,
+                                                                    .local_rank = session->place.local_rank,
+                                                                    .user_cache = user_cache});
+    free(user_cache);
+    TRY(status);
+    comm_patience_end(session->mesh.all);
+    struct phase *phase = phase_begin("opening the data and building its sample index");
+    status = datasets_open_epoch(&subject->datasets, &(struct datasets_options){.config = config,
+                                                                                .mesh = &session->mesh,
+                                                                                .local_rank = session->place.local_rank,
+                                                                                .tokenizer = tokenizer,
+                                                                                .texts = &texts});
+    phase_end(phase);
+    text_data_close(&texts);
+    return status;
+}
+
+static int open_dataset(struct subject *subject, struct config *config, const struct session *session,
+                        const struct tokenizer *tokenizer) {
+    TRY(open_samples(subject, config, session, tokenizer));
     if (!subject->datasets.corpora[SPLIT_VALID])
         return error_set_code(EXIT_CODE_USAGE,
-                              "give the dataset to evaluate with --data-path PREFIX, or a file with --text");
+                              "give the dataset or text to evaluate with --data-path, or a file with --text");
     subject->source = subject->datasets.sources[SPLIT_VALID];
     return 0;
 }
 
 static void print_result(const struct evaluate_options *options, const struct subject *subject,
                          const struct evaluation *result) {
+    if (config_form(&options->config) == CONFIG_ICT) {
+        evaluate_ict_print_loss(&options->config, result, options->json);
+        return;
+    }
     double perplexity = exp(result->loss);
     double word_perplexity =
         subject->words > 0 ? exp(result->loss * result->tokens / (double)subject->counted_words) : 0;
@@ -184,7 +197,7 @@ static void print_result(const struct evaluate_options *options, const struct su
         printf("words %lld | word perplexity %.4f\n", (long long)subject->words, word_perplexity);
 }
 
-static int run_perplexity(const struct evaluate_options *options, const struct session *session, struct step *step,
+static int run_perplexity(struct evaluate_options *options, const struct session *session, struct step *step,
                           const struct tokenizer *tokenizer) {
     struct subject subject = {0};
     struct evaluation result;
@@ -197,8 +210,11 @@ static int run_perplexity(const struct evaluate_options *options, const struct s
                  subject.source.count);
     }
     if (status == 0)
-        status = evaluate_run(
-            &(struct evaluate){.step = step, .source = subject.source, .max_samples = options->max_samples}, &result);
+        status = evaluate_run(&(struct evaluate){.step = step,
+                                                 .source = subject.source,
+                                                 .micro_batch_size = options->config.micro_batch_size,
+                                                 .max_samples = options->max_samples},
+                              &result);
     if (status == 0 && session->place.rank == 0)
         print_result(options, &subject, &result);
     datasets_close(&subject.datasets);
@@ -206,7 +222,7 @@ static int run_perplexity(const struct evaluate_options *options, const struct s
     return status;
 }
 
-static int run_cloze(const struct evaluate_options *options, const struct session *session, struct step *step,
+static int run_cloze(struct evaluate_options *options, const struct session *session, struct step *step,
                      const struct tokenizer *tokenizer) {
     if (!tokenizer)
         return error_set_code(EXIT_CODE_USAGE, "--cloze needs the tokenizer: give --vocab-file and --merge-file");
@@ -224,21 +240,57 @@ static int run_cloze(const struct evaluate_options *options, const struct sessio
     return 0;
 }
 
-static int run_model(struct evaluate_options *options, struct session *session, const struct tokenizer *tokenizer,
-                     const char *path) {
+static int run_retrieval(struct evaluate_options *options, const struct session *session, struct step *step,
+                         const struct tokenizer *tokenizer) {
+    struct subject subject = {0};
+    struct retrieval_result result;
+    struct retrieval retrieval = {
+        .step = step, .micro_batch_size = options->config.micro_batch_size, .max_queries = options->max_samples};
+    evaluate_ict_tops(&retrieval, &options->config);
+    int status = open_dataset(&subject, &options->config, session, tokenizer);
+    retrieval.source = subject.source;
+    if (status == 0)
+        status = retrieval_run(&retrieval, &result);
+    if (status == 0 && session->place.rank == 0)
+        evaluate_ict_print_retrieval(&retrieval, &result, options->json);
+    datasets_close(&subject.datasets);
+    return status;
+}
+
+static void choose_batch(struct evaluate_options *options, const struct session *session) {
+    struct config *config = &options->config;
+    if (options->cloze || flag_source(&config->given, "--micro-batch-size") != FLAG_FROM_DEFAULT)
+        return;
+    config->micro_batch_size =
+        automatic_evaluation_batch(config, session->device, &session->mesh, options->max_samples);
+    config->global_batch_size = config->micro_batch_size * config->data_parallel_size;
+}
+
+static int open_step(struct evaluate_options *options, const struct session *session, struct step **step) {
+    struct phase *phase = phase_begin("preparing the model and its memory");
+    choose_batch(options, session);
+    int status = setup_step(step, &(struct setup){&options->config, session->device, &session->mesh,
+                                                  options->cloze ? STEP_GENERATE : STEP_EVALUATE});
+    phase_end(phase);
+    return status;
+}
+
+static int run_model(struct evaluate_options *options, struct session *session, struct saved_model *saved) {
+    const struct tokenizer *tokenizer = saved->tokenizer;
     struct step *step = NULL;
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_verify(&options->config, &session->mesh));
-    int status = step_open(&step, &options->config, session->device, &session->mesh,
-                           options->cloze ? STEP_GENERATE : STEP_EVALUATE);
+    TRY(state_verify(&options->config, &session->mesh, saved->iteration, &saved->path));
+    int status = open_step(options, session, &step);
     if (status == 0)
-        status = state_load(step, path, false, NULL);
+        status = state_load(&(struct run_state){.step = step, .config = &options->config}, saved->path, false);
     if (status == 0)
         comm_patience_end(session->mesh.all);
     if (status == 0)
-        status = (options->cloze ? run_cloze : run_perplexity)(options, session, step, tokenizer);
-    // Of several ranks one that failed ends them all; its device may wait for a message that nobody will send.
+        status = (options->cloze       ? run_cloze
+                  : options->retrieval ? run_retrieval
+                                       : run_perplexity)(options, session, step, tokenizer);
+    // With several ranks, one that failed ends all of them; its device may wait for a message that never comes.
     if (status == 0 || session->place.size == 1)
         step_close(step);
     return status;
@@ -247,6 +299,11 @@ static int run_model(struct evaluate_options *options, struct session *session, 
 // The next token of a plain text is what a decoder was trained for; the others' samples are masked by their datasets.
 static int check_form(const struct evaluate_options *options) {
     bool is_decoder = config_form(&options->config) == CONFIG_GPT;
+    if (options->retrieval && config_form(&options->config) != CONFIG_ICT)
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--retrieval searches the embeddings of --model ict, and this is a --model %s; leave it out",
+            options->config.model);
     if (is_decoder || (!options->text && !options->cloze))
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
@@ -255,14 +312,14 @@ static int check_form(const struct evaluate_options *options) {
                           options->text ? "--text" : "--cloze", options->config.model);
 }
 
-static int run(void *context, struct session *session) {
+static int run_evaluation(void *context, struct session *session) {
     struct evaluate_options *options = context;
     struct saved_model saved;
-    int status = saved_model_find(&saved, &options->config, session->place.size, CONFIG_EVALUATE);
+    int status = saved_model_find(&saved, &options->config, session, CONFIG_EVALUATE);
     if (status == 0)
         status = check_form(options);
     if (status == 0)
-        status = run_model(options, session, saved.tokenizer, saved.path);
+        status = run_model(options, session, &saved);
     saved_model_free(&saved);
     return status;
 }
@@ -271,24 +328,39 @@ static const char *remedy_for(const char *argument) {
     return file_is_folder(argument) ? "the folder of a checkpoint is the value of --load" : NULL;
 }
 
-int cmd_evaluate(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
-        config_flag_table_for(OFFSET(config), CONFIG_EVALUATE),
-    };
-    const struct flag_command command = {
+enum { TABLES = 2 };
+
+static struct flag_command flag_command(struct flag_table tables[TABLES]) {
+    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
+    tables[1] = config_flag_table_for(OFFSET(config), CONFIG_EVALUATE);
+    return (struct flag_command){
         .name = "evaluate",
         .argument_remedy = remedy_for,
         .argument_flag = "--text",
-        .summary = "Loss and perplexity of a checkpoint on a dataset or a text, or cloze accuracy. The model's and "
-                   "tokenizer's flags come from "
-                   "the checkpoint.",
+        .summary =
+            "Computes loss and perplexity of a checkpoint on a dataset or a text, cloze accuracy, or retrieval. The "
+            "model's and tokenizer's flags come from the checkpoint.",
         .tables = tables,
-        .table_count = 2,
+        .table_count = TABLES,
         .epilogue = "Examples:\n  bevatron evaluate --load run --text book.txt\n"
                     "  bevatron evaluate --load run --text wiki.test.tokens --wikitext --overlapping-eval 32\n"
-                    "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n",
+                    "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n"
+                    "  bevatron evaluate --load ict --data-path wiki_text_sentence --retrieval\n",
     };
+}
+
+int evaluate_check(const char *flag_remedy, int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    struct flag_command command = flag_command(tables);
     struct evaluate_options options;
-    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    command.flag_remedy = flag_remedy;
+    return command_check(&command, &options, argc, argv);
+}
+
+int cmd_evaluate(int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
+    struct evaluate_options options;
+    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run_evaluation}, argc,
+                       argv);
 }

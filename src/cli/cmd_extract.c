@@ -1,6 +1,6 @@
 // bevatron extract wiki: a Wikipedia dump to JSON Lines.
 #include "cli/commands.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/extract/wiki_extract.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -8,15 +8,17 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/pool.h"
+#include "base/remote/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct extract_options {
     struct flag_given given;
     struct string_list input;
     struct string_list namespaces;
+    char *endpoint_url;
     char *output;
     char *templates;
     char *lists;
@@ -26,69 +28,37 @@ struct options {
     bool json;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct extract_options
 
 static const char *const template_choices[] = {"drop", "expand", NULL};
 static const char *const list_choices[] = {"keep", "drop", NULL};
 
 static const struct flag rows[] = {
-    {.name = "Input", .type = FLAG_GROUP},
-    {.name = "--input",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(input),
-     .value_name = "FILE…",
-     .required = true,
-     .repeats_add = true,
-     .help =
-         "pages-articles dumps, XML, plain or compressed (.bz2 with or without multistream, .gz, .xz, .zst, told by "
-         "content); patterns are expanded, - is standard input"},
-    {.name = "--namespaces",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(namespaces),
-     .value_name = "N…",
-     .initial = "0",
-     .help = "numbers of the namespaces to take; 0 holds the articles"},
-    {.name = "--min-text-length",
-     .type = FLAG_INT,
-     .offset = OFFSET(min_text_length),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = FLAG_ENDLESS,
-     .help = "leave out articles with fewer characters of text; empty ones are always left out"},
-    {.name = "--skip-bad-pages",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(skip_bad_pages),
-     .help = "count pages without title, id or text and go on; without it the first is an error"},
-    {.name = "Text", .type = FLAG_GROUP},
-    {.name = "--templates",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(templates),
-     .initial = "drop",
-     .choices = template_choices,
-     .help =
-         "drop: common inline templates (convert, lang, nowrap, frac, dates, …) become text, others go; expand: the "
-         "others are expanded with their definitions in the dump, which is read twice"},
-    {.name = "--lists",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(lists),
-     .initial = "keep",
-     .choices = list_choices,
-     .help = "what becomes of list items; in sections of references and links they always go"},
-    {.name = "Output", .type = FLAG_GROUP},
-    {.name = "--output",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output),
-     .value_name = "FILE",
-     .required = true,
-     .help = "JSON Lines with id, url, title and text; compressed where the name ends in .gz or .zst; - is standard "
-             "output"},
-    {.name = "--workers",
-     .type = FLAG_INT,
-     .offset = OFFSET(workers),
-     .minimum = 1,
-     .maximum = 4096,
-     .help = "threads; the output does not depend on it. Without it, all processors"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
+    GROUP("Input"),
+    LIST("--input", input, "FILE…",
+         "pages-articles XML dumps, plain or compressed (.bz2 with or without multistream, .gz, .xz, .zst, detected by "
+         "content); patterns are expanded, - is standard input; s3:// and https:// are streamed",
+         .required = true, .repeats_add = true),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL",
+         "S3 service to use for s3:// in place of AWS. Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL"),
+    LIST("--namespaces", namespaces, "N…", "namespaces to extract; 0 holds the articles", .initial = "0"),
+    INT("--min-text-length", min_text_length, "0", 0, FLAG_ENDLESS,
+        "skip articles with fewer characters of text; empty ones are always skipped"),
+    SWITCH("--skip-bad-pages", skip_bad_pages,
+           "count and skip pages without title, id or text; default: the first one is an error"),
+    GROUP("Text"),
+    CHOICE("--templates", templates, "drop", template_choices,
+           "drop: common inline templates (convert, lang, nowrap, frac, dates, …) become text, others are removed; "
+           "expand: also expand the others from their definitions in the dump, which is read twice"),
+    CHOICE("--lists", lists, "keep", list_choices,
+           "what to do with list items; those in sections of references and links are always removed"),
+    GROUP("Output"),
+    TEXT("--output", output, NULL, "FILE",
+         "JSON Lines file with id, url, title and text; compressed if the name ends in .gz or .zst; - is standard "
+         "output",
+         .required = true),
+    INT("--workers", workers, NULL, 1, 4096, "threads; does not change the output. Default: all CPUs"),
+    SWITCH("--json", json, "print the summary as JSON"),
 };
 
 static void print_json(FILE *to, const struct wiki_extract_summary *summary) {
@@ -122,7 +92,7 @@ static void print_json(FILE *to, const struct wiki_extract_summary *summary) {
     buffer_free(&text);
 }
 
-static void print_summary(FILE *to, const struct options *options, const struct wiki_extract_summary *summary) {
+static void print_summary(FILE *to, const struct extract_options *options, const struct wiki_extract_summary *summary) {
     if (strcmp(options->output, "-") != 0)
         fprintf(to, "wrote %s\n", options->output);
     fprintf(to,
@@ -142,16 +112,18 @@ static void print_summary(FILE *to, const struct options *options, const struct 
 static int read_namespaces(const struct string_list *names, int64_t *numbers) {
     for (int64_t i = 0; i < names->count; i++) {
         if (!number_read_int(names->items[i], &numbers[i]))
-            return error_set_code(EXIT_CODE_USAGE,
-                                  "--namespaces: \"%s\" is not a number; articles are 0, see the head of the dump",
-                                  names->items[i]);
+            return error_set_code(
+                EXIT_CODE_USAGE,
+                "--namespaces: \"%s\" is not a number; 0 is articles, and the start of the dump lists the others",
+                names->items[i]);
     }
     return 0;
 }
 
-static int run(void *context) {
-    const struct options *options = context;
+static int run_extraction(void *context) {
+    const struct extract_options *options = context;
     interrupt_watch();
+    remote_set_endpoint(options->endpoint_url);
     int64_t *namespaces = memory_alloc(((size_t)options->namespaces.count + 1) * sizeof *namespaces);
     struct wiki_extract_options work = {
         .inputs = options->input,
@@ -180,7 +152,7 @@ static int run(void *context) {
 
 static int extract_wiki(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
     };
     const struct flag_command command = {
         .name = "extract wiki",
@@ -192,19 +164,22 @@ static int extract_wiki(int argc, char **argv) {
                     "  bevatron extract wiki --input enwiki-latest-pages-articles-multistream.xml.bz2 \\\n"
                     "      --output enwiki.jsonl.zst\n",
     };
-    struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    struct extract_options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_extraction}, argc,
+                       argv);
 }
 
 static const struct command_part parts[] = {
     {"wiki", "a Wikipedia or other MediaWiki dump to JSON Lines", extract_wiki},
 };
 
+const struct command_group extract_group = {.name = "extract",
+                                            .summary = "Extracts text from dumps.",
+                                            .usage = "wiki --input DUMP… --output FILE.jsonl [flags]",
+                                            .ending = "`bevatron extract wiki --help` explains the flags.",
+                                            .parts = parts,
+                                            .count = sizeof parts / sizeof parts[0]};
+
 int cmd_extract(int argc, char **argv) {
-    static const struct command_group group = {.name = "extract",
-                                               .usage = "wiki --input DUMP… --output FILE.jsonl [flags]",
-                                               .ending = "`bevatron extract wiki --help` explains the flags.",
-                                               .parts = parts,
-                                               .count = sizeof parts / sizeof parts[0]};
-    return command_group_run(&group, argc, argv);
+    return command_group_run(&extract_group, argc, argv);
 }

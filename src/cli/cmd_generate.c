@@ -1,21 +1,29 @@
 // bevatron generate: text from a checkpoint, for a prompt or for every line of stdin.
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
+#include "base/progress.h"
+#include "base/screen.h"
 #include "cli/commands.h"
 #include "cli/saved_model.h"
 #include "cli/session.h"
 #include "config/config.h"
+#include "config/flag_rows.h"
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/stream.h"
 #include "train/datasets.h"
 #include "train/generate.h"
+#include "train/setup.h"
 #include "train/state.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct generate_options {
     struct flag_given given;
@@ -27,65 +35,25 @@ struct generate_options {
     int64_t top_k;
     double top_p;
     bool ignore_eod;
-    int64_t decoder_start_token;
+    bool json;
     struct config config;
 };
 
-#define OFFSET(member) offsetof(struct generate_options, member)
+#define FLAG_STRUCT struct generate_options
 
 static const struct flag own_flags[] = {
-    {.name = "Generation", .type = FLAG_GROUP},
-    {.name = "--prompt",
-     .type = FLAG_STRING,
-     .offset = OFFSET(prompt),
-     .help = "text to continue; without it every line of standard input is one prompt"},
-    {.name = "--max-new-tokens",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_new_tokens),
-     .initial = "128",
-     .minimum = 1,
-     .maximum = 1 << 24,
-     .help = "tokens to add at most"},
-    {.name = "--num-samples",
-     .type = FLAG_INT,
-     .offset = OFFSET(num_samples),
-     .initial = "1",
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .help = "continuations of each prompt"},
-    {.name = "--greedy", .type = FLAG_BOOL, .offset = OFFSET(greedy), .help = "always take the likeliest token"},
-    {.name = "--temperature",
-     .type = FLAG_DOUBLE,
-     .offset = OFFSET(temperature),
-     .initial = "1.0",
-     .minimum = 0,
-     .maximum = 100,
-     .help = "divides the logits: below 1 likely tokens become likelier, above 1 the text more varied; 0 is greedy"},
-    {.name = "--top-k",
-     .type = FLAG_INT,
-     .offset = OFFSET(top_k),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 1 << 30,
-     .help = "draw from the k likeliest tokens only; 0 for all"},
-    {.name = "--top-p",
-     .type = FLAG_DOUBLE,
-     .offset = OFFSET(top_p),
-     .initial = "1.0",
-     .minimum = 0,
-     .maximum = 1,
-     .help = "draw from the likeliest tokens that together have this probability; 1 or 0 for all tokens"},
-    {.name = "--ignore-eod",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(ignore_eod),
-     .help = "go on after the end-of-document token"},
-    {.name = "--decoder-start-token",
-     .type = FLAG_INT,
-     .offset = OFFSET(decoder_start_token),
-     .initial = "-1",
-     .minimum = -1,
-     .maximum = INT32_MAX,
-     .help = "--model t5: id that the answer begins with; -1 for the tokenizer's beginning of text, else its padding"},
+    GROUP("Generation"),
+    TEXT("--prompt", prompt, NULL, NULL, "text to continue; default: every line of standard input is a prompt"),
+    INT("--max-new-tokens", max_new_tokens, "128", 1, 1 << 24, "maximum number of new tokens"),
+    INT("--num-samples", num_samples, "1", 1, 1 << 20, "continuations per prompt"),
+    SWITCH("--greedy", greedy, "always take the most likely token"),
+    REAL("--temperature", temperature, "1.0", 0, 100,
+         "divide the logits by this: lower is more conservative, higher more varied; 0 is greedy"),
+    INT("--top-k", top_k, "0", 0, 1 << 30, "sample from the k most likely tokens; 0 for all"),
+    REAL("--top-p", top_p, "1.0", 0, 1,
+         "sample from the most likely tokens that together have this probability; 1 or 0 for all tokens"),
+    SWITCH("--ignore-eod", ignore_eod, "continue after the end-of-document token"),
+    SWITCH("--json", json, "print one JSON object per sample, when it is complete"),
 };
 
 // What llama.cpp, vLLM, Hugging Face and nanoGPT call them.
@@ -108,6 +76,9 @@ struct author {
     const struct tokenizer *tokenizer;
     struct group *ranks;
     struct token_stream stream;  // what has been written of the present text
+    struct buffer text;          // with --json, the present text without its prompt
+    int64_t tokens;              // new ones of the present text
+    struct progress progress;
 };
 
 static bool writes(const struct author *author) {
@@ -115,7 +86,7 @@ static bool writes(const struct author *author) {
 }
 
 static int write_text(const struct buffer *text) {
-    // Text that nobody receives is not worth computing.
+    // If nobody reads the text, stop computing it.
     bool is_written = fwrite(buffer_string(text), 1, text->length, stdout) == text->length && fflush(stdout) == 0;
     return is_written ? 0 : error_set("cannot write the text to standard output: %s", strerror(errno));
 }
@@ -124,12 +95,63 @@ static int write_token(void *context, int32_t token) {
     struct author *author = context;
     if (!writes(author))
         return 0;
+    author->tokens++;
+    progress_update(&author->progress, (double)author->tokens, NULL);
+    if (author->options->json)
+        return token_stream_add(&author->stream, token, &author->text);
     struct buffer text = {0};
     int status = token_stream_add(&author->stream, token, &text);
     if (status == 0)
         status = write_text(&text);
     buffer_free(&text);
     return status;
+}
+
+// A sample that is complete.
+struct generated {
+    const char *prompt;
+    size_t prompt_length;
+    int64_t prompt_tokens;
+    int64_t number;  // of the sample of its prompt
+    double seconds;
+};
+
+static int write_json(struct author *author, const struct generated *sample) {
+    TRY(token_stream_end(&author->stream, &author->text));
+    struct buffer line = {0};
+    struct json_writer json = {.out = &line};
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {{"sample", sample->number},
+                   {"seed", author->options->config.seed + sample->number},
+                   {"prompt_tokens", sample->prompt_tokens},
+                   {"tokens", author->tokens}};
+    json_begin_object(&json);
+    json_key(&json, "prompt");
+    json_string(&json, sample->prompt, sample->prompt_length);
+    json_key(&json, "text");
+    json_string(&json, buffer_string(&author->text), author->text.length);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        json_key(&json, numbers[i].key);
+        json_int(&json, numbers[i].value);
+    }
+    json_key(&json, "is_ended");
+    json_bool(&json, author->tokens < author->options->max_new_tokens);
+    json_key(&json, "seconds");
+    json_double(&json, sample->seconds);
+    json_end_object(&json);
+    buffer_append_byte(&line, '\n');
+    int status = write_text(&line);
+    buffer_free(&line);
+    return status;
+}
+
+// Text that appears on a terminal shows by itself that something happens.
+static void begin_progress(struct author *author) {
+    progress_begin(&author->progress, "generating", "tokens", (double)author->options->max_new_tokens);
+    author->progress.is_quiet =
+        !writes(author) || !screen_is_live() || (!author->options->json && isatty(STDOUT_FILENO));
 }
 
 static int write_end(struct author *author) {
@@ -144,8 +166,9 @@ static int write_end(struct author *author) {
 
 // Megatron's T5 begins with the token that begins a text, the original with padding.
 static int32_t start_token(const struct generate_options *options, const struct tokenizer *tokenizer) {
-    if (options->decoder_start_token >= 0 || config_form(&options->config) != CONFIG_T5)
-        return (int32_t)options->decoder_start_token;
+    const struct config *config = &options->config;
+    if (config->decoder_start_token >= 0 || config_form(config) != CONFIG_T5)
+        return (int32_t)config->decoder_start_token;
     struct sample_vocabulary vocabulary;
     sample_vocabulary_make(&vocabulary, tokenizer);
     int32_t token = vocabulary.bos >= 0 ? vocabulary.bos : vocabulary.pad;
@@ -163,18 +186,21 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
     tokenizer_encoder_free(encoder);
     // An empty prompt begins a document, which is what follows the end of one.
     if (status == 0 && ids.count == 0 && tokenizer_eod(tokenizer) < 0)
-        status =
-            error_set_code(EXIT_CODE_USAGE, "the prompt is empty, and this tokenizer has no token that stands "
-                                            "between documents; give a prompt, or name the token with --eod-token");
+        status = error_set_code(EXIT_CODE_USAGE, "the prompt is empty, and this tokenizer has no end-of-document "
+                                                 "token; give a prompt, or name the token with --eod-token");
     if (status == 0 && ids.count == 0)
         token_list_append(&ids, tokenizer_eod(tokenizer));
     for (int64_t i = 0; i < options->num_samples && status == 0; i++) {
+        double started = clock_seconds();
         author->stream = (struct token_stream){.tokenizer = tokenizer};
-        // An answer stands for itself, a continuation follows what it continues.
+        author->tokens = 0;
+        // The answer of an encoder-decoder is printed alone, a continuation after its prompt.
         if (config_form(&options->config) != CONFIG_T5 && writes(author)) {
-            fwrite(prompt, 1, length, stdout);
+            if (!options->json)
+                fwrite(prompt, 1, length, stdout);
             token_stream_begin(&author->stream, ids.ids, ids.count);
         }
+        begin_progress(author);
         struct generate generate = {
             .step = author->step,
             .prompt = ids.ids,
@@ -192,11 +218,15 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
             .context = author,
         };
         status = generate_run(&generate);
-        if (status == 0 && writes(author))
+        log_status(NULL);
+        if (status == 0 && writes(author) && options->json)
+            status = write_json(author, &(struct generated){prompt, length, ids.count, i, clock_seconds() - started});
+        else if (status == 0 && writes(author))
             status = write_end(author);
-        else if (writes(author))
+        else if (writes(author) && !options->json)
             fputc('\n', stdout);
         token_stream_free(&author->stream);
+        buffer_free(&author->text);
     }
     token_list_free(&ids);
     return status;
@@ -258,15 +288,19 @@ static int continue_lines(struct author *author) {
     return status;
 }
 
-static int run_model(struct generate_options *options, struct session *session, const struct tokenizer *tokenizer,
-                     const char *path) {
+static int run_model(struct generate_options *options, struct session *session, struct saved_model *saved) {
+    const struct tokenizer *tokenizer = saved->tokenizer;
     struct author author = {.options = options, .tokenizer = tokenizer};
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_verify(&options->config, &session->mesh));
-    TRY(step_open(&author.step, &options->config, session->device, &session->mesh, STEP_GENERATE));
+    TRY(state_verify(&options->config, &session->mesh, saved->iteration, &saved->path));
+    struct phase *phase = phase_begin("preparing the model and its memory");
+    int opened =
+        setup_step(&author.step, &(struct setup){&options->config, session->device, &session->mesh, STEP_GENERATE});
+    phase_end(phase);
+    TRY(opened);
     author.ranks = world_group_all(session->world);
-    int status = state_load(author.step, path, false, NULL);
+    int status = state_load(&(struct run_state){.step = author.step, .config = &options->config}, saved->path, false);
     if (status == 0) {
         comm_patience_end(session->mesh.all);
         status = options->prompt ? continue_prompt(&author, options->prompt, strlen(options->prompt))
@@ -279,36 +313,47 @@ static int run_model(struct generate_options *options, struct session *session, 
     return status;
 }
 
-static int run(void *context, struct session *session) {
+static int run_generation(void *context, struct session *session) {
     struct generate_options *options = context;
     struct saved_model saved;
-    int status = saved_model_find(&saved, &options->config, session->place.size, CONFIG_GENERATE);
+    int status = saved_model_find(&saved, &options->config, session, CONFIG_GENERATE);
     if (status == 0 && !saved.tokenizer)
         status =
             error_set_code(EXIT_CODE_USAGE, "generating text needs the tokenizer: give --vocab-file and --merge-file");
     if (status == 0)
-        status = run_model(options, session, saved.tokenizer, saved.path);
+        status = run_model(options, session, &saved);
     saved_model_free(&saved);
     return status;
 }
 
-int cmd_generate(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {.flags = own_flags,
-         .count = sizeof own_flags / sizeof own_flags[0],
-         .given = OFFSET(given),
-         .synonyms = synonyms},
-        config_flag_table_for(OFFSET(config), CONFIG_GENERATE),
-    };
-    const struct flag_command command = {
+enum { TABLES = 2 };
+
+static struct flag_command flag_command(struct flag_table tables[TABLES]) {
+    tables[0] = (struct flag_table){FLAG_TABLE(own_flags), .synonyms = synonyms};
+    tables[1] = config_flag_table_for(OFFSET(config), CONFIG_GENERATE);
+    return (struct flag_command){
         .name = "generate",
         .argument_flag = "--load",
-        .summary = "Writes text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
+        .summary = "Generates text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
         .tables = tables,
-        .table_count = 2,
+        .table_count = TABLES,
         .epilogue =
             "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 --top-p 0.9\n",
     };
+}
+
+int generate_check(const char *flag_remedy, int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    struct flag_command command = flag_command(tables);
     struct generate_options options;
-    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    command.flag_remedy = flag_remedy;
+    return command_check(&command, &options, argc, argv);
+}
+
+int cmd_generate(int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
+    struct generate_options options;
+    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run_generation}, argc,
+                       argv);
 }

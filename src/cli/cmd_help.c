@@ -2,38 +2,30 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/features.h"
+#include "cli/help_pages.h"
+#include "cli/libraries.h"
 #include "config/config.h"
-#include "ops/device.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 
-static const char summary[] =
-    "bevatron: language-model pretraining in C\n"
-    "\n"
-    "Data\n"
-    "  extract wiki   Wikipedia dump to JSON Lines\n"
-    "  tokenizer      train|dictionary|encode|decode|convert|inspect: trains byte-level BPE, text to ids, ids to text\n"
-    "  preprocess     JSON Lines to a dataset (.bin/.idx)\n"
-    "  dataset        inspect|verify|merge|peek|import: looks into datasets, checks and joins them\n"
-    "Models\n"
-    "  train          trains a model; continues one with --load\n"
-    "  evaluate       loss and perplexity of a checkpoint\n"
-    "  generate       text from a checkpoint\n"
-    "  checkpoint     inspect|verify|convert|reshard: shows, proves, converts and divides checkpoints\n"
-    "  board          loss curves of all runs below a folder, in the terminal (--text --logdir DIR)\n"
-    "Machines\n"
-    "  launch         local|slurm|kubernetes: starts a run that is watched and started again, here or on a cluster\n"
-    "  preflight      looks at a machine or an allocation before a run: GPUs, network, disks, data\n"
-    "  bench          collectives|matmul|step: bandwidth between ranks, matrix products, training steps\n"
-    "  cluster        render|create|status|start|stop|delete|build-image|export: AWS ParallelCluster, from a short "
-    "file\n"
-    "  version        what was built in, for bug reports\n"
-    "\n"
-    "Every command has --help. `bevatron help flags` explains all flags of train, `bevatron help presets` its "
-    "presets.\n"
-    "Several ranks: bevatron train --nproc N …, mpirun -n N bevatron train …, or srun\n";
+static void print_summary(void) {
+    puts("bevatron: language-model pretraining in C\n");
+    for (size_t i = 0; i < command_table_count; i++) {
+        const struct command_part *command = &command_table[i];
+        if (command->run)
+            printf("  %-14s %s\n", command->name, command->summary);
+        else
+            puts(command->name);
+    }
+    puts("\nEvery command has --help. `bevatron help flags` lists all flags of train, `bevatron help presets` its "
+         "presets.\n"
+         "`bevatron help --man [COMMAND]` prints a manual page, `bevatron help --completion bash|zsh|fish` a script "
+         "that\n"
+         "completes commands and flags in that shell.\n"
+         "Several ranks: bevatron train --nproc N …, mpirun -n N bevatron train …, or srun");
+}
 
 static int help_flags(bool as_markdown) {
     struct buffer text = {0};
@@ -47,17 +39,40 @@ static int help_flags(bool as_markdown) {
 }
 
 int cmd_help(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "flags") == 0)
-        return help_flags(argc > 2 && strcmp(argv[2], "--markdown") == 0);
-    if (argc > 1 && strcmp(argv[1], "presets") == 0) {
+    const char *topic = argc > 1 ? argv[1] : "", *detail = argc > 2 ? argv[2] : NULL;
+    if (strcmp(topic, "flags") == 0)
+        return help_flags(detail && strcmp(detail, "--markdown") == 0);
+    if (strcmp(topic, "commands") == 0)
+        return help_commands();
+    if (strcmp(topic, "files") == 0)
+        return help_files();
+    if (strcmp(topic, "--man") == 0)
+        return help_man(detail, argc > 3 ? argv[3] : NULL);
+    if (strcmp(topic, "--completion") == 0)
+        return help_completion(detail);
+    if (strcmp(topic, "presets") == 0) {
         struct buffer text = {0};
         config_list_presets(&text);
         fputs(buffer_string(&text), stdout);
         buffer_free(&text);
-        return EXIT_CODE_OK;
+    } else {
+        print_summary();
     }
-    fputs(summary, stdout);
     return EXIT_CODE_OK;
+}
+
+// What was found on this machine, which need not be the one the program was built on.
+static void print_libraries(void) {
+    const struct library *list[MOST_LIBRARIES];
+    int count = libraries_list(list);
+    if (count > 0)
+        printf("libraries, loaded when they are needed\n");
+    for (int i = 0; i < count; i++) {
+        struct buffer text = {0};
+        library_describe(list[i], &text);
+        printf("  %-9s %s\n", list[i]->name, buffer_string(&text));
+        buffer_free(&text);
+    }
 }
 
 int cmd_version(int argc, char **argv) {
@@ -79,5 +94,6 @@ int cmd_version(int argc, char **argv) {
     if (uname(&system) == 0)
         printf("  %-9s %s %s, %s\n", "system", system.sysname, system.release, system.machine);
     printf("  %-9s %s\n", "compiler", __VERSION__);
+    print_libraries();
     return EXIT_CODE_OK;
 }

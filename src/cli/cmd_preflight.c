@@ -6,6 +6,8 @@
 #include "cli/commands.h"
 #include "cli/preflight.h"
 #include "cluster/machine.h"
+#include "config/flag_rows.h"
+#include "train/automatic.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,51 +15,32 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OFFSET(member) offsetof(struct preflight_options, member)
-#define TEXT(flag, member, value, text)                                                                                \
-    { .name = flag, .type = FLAG_STRING, .offset = OFFSET(member), .value_name = value, .help = text }
-#define COUNT(flag, member, start, least, most, text)                                                                  \
-    {                                                                                                                  \
-        .name = flag, .type = FLAG_INT, .offset = OFFSET(member), .initial = start, .minimum = least, .maximum = most, \
-        .help = text                                                                                                   \
-    }
+#define FLAG_STRUCT struct preflight_options
 
 static const char *const transports[] = {"any", "efa", "ib", NULL};
 
 static const struct flag own_flags[] = {
-    {.name = "What should be there", .type = FLAG_GROUP},
-    TEXT("--machine", machine, "TYPE", "EC2 instance type, as p4d.24xlarge: its GPUs, its network and what it reaches"),
-    COUNT("--gpus", gpus, NULL, 0, 64, "GPUs of each machine; those of --machine by default, else none are expected"),
-    {.name = "--transport",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(transport),
-     .choices = transports,
-     .help = "the network NCCL must use: a run that falls back to TCP is refused; efa by default for a --machine that "
-             "has it"},
-    TEXT("--nccl-log", nccl_log, "FILE", "a log of another run with NCCL_DEBUG=INFO to find its network in"),
-    {.name = "How good it must be", .type = FLAG_GROUP},
-    COUNT("--bytes", bytes, "268435456", 4096, 0x1p36, "size of the all-reduce that is measured"),
-    {.name = "--min-busbw",
-     .type = FLAG_DOUBLE,
-     .offset = OFFSET(min_busbw),
-     .maximum = 1e6,
-     .help = "GB/s the all-reduce must reach; what the --machine is known for, by default"},
-    {.name = "--min-fraction",
-     .type = FLAG_DOUBLE,
-     .offset = OFFSET(min_fraction),
-     .initial = "0.8",
-     .minimum = 0.01,
-     .maximum = 1,
-     .help = "of what the --machine is known for"},
-    TEXT("--path", path, "FOLDER", "file system to try; the folder of --save by default"),
-    COUNT("--file-size", file_mib, "256", 1, 1e6, "MiB written to it and read again"),
-    COUNT("--min-write", min_write_mb, NULL, 0, 1e6, "MB/s it must write"),
-    COUNT("--min-read", min_read_mb, NULL, 0, 1e6, "MB/s it must read"),
-    COUNT("--max-skew", max_skew_ms, "1000", 1, 1e6, "ms the clocks of the machines may differ"),
-    {.name = "--deep", .type = FLAG_BOOL, .offset = OFFSET(deep), .help = "reads every token of the datasets"},
-    {.name = "Running", .type = FLAG_GROUP},
-    COUNT("--nproc", nproc, "1", 1, 1024, "starts this many ranks on this machine"),
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "one JSON object per line"},
+    GROUP("Expected hardware"),
+    TEXT("--machine", machine, NULL, "TYPE",
+         "EC2 instance type, e.g. p4d.24xlarge; sets the expected GPUs, network and bandwidth"),
+    INT("--gpus", gpus, NULL, 0, 64, "expected GPUs per machine; default: those of --machine, otherwise 0"),
+    CHOICE("--transport", transport, NULL, transports,
+           "network that NCCL must use; falling back to TCP fails the check. Default: efa if the --machine has it"),
+    TEXT("--nccl-log", nccl_log, NULL, "FILE", "log of another run with NCCL_DEBUG=INFO, to read its network from"),
+    GROUP("Required performance"),
+    INT("--bytes", bytes, "268435456", 4096, 0x1p36, "bytes of the measured all-reduce"),
+    REAL("--min-busbw", min_busbw, NULL, 0, 1e6,
+         "bus bandwidth in GB/s that the all-reduce must reach; default: the known figure of --machine"),
+    REAL("--min-fraction", min_fraction, "0.8", 0.01, 1, "required fraction of the known figures of --machine"),
+    TEXT("--path", path, NULL, "FOLDER", "folder whose file system is tested; default: --save"),
+    INT("--file-size", file_mib, "256", 1, 1e6, "MiB to write and read back"),
+    INT("--min-write", min_write_mb, NULL, 0, 1e6, "required write speed in MB/s"),
+    INT("--min-read", min_read_mb, NULL, 0, 1e6, "required read speed in MB/s"),
+    INT("--max-skew", max_skew_ms, "1000", 1, 1e6, "maximum difference of the machines' clocks in ms"),
+    SWITCH("--deep", deep, "read every token of the datasets"),
+    GROUP("Running"),
+    INT("--nproc", nproc, "1", 1, 1024, "start this many ranks on this machine"),
+    SWITCH("--json", json, "print one JSON object per line"),
 };
 
 void preflight_say(struct preflight *flight, enum verdict verdict, const char *check, const char *format, ...) {
@@ -123,21 +106,38 @@ static void agree(struct preflight *flight) {
     flight->worst = (enum exit_code)worst;
 }
 
+// The ranks that the run is validated for. One machine may be part of a run on many: what it lacks for a copy of the
+// model, or what its share of the batch does not divide, is not a fault of it.
+static int ranks_of_run(const struct session *session, const struct config *config) {
+    int size = session->place.size;
+    int64_t least = config_model_ranks(config), batch = config->global_batch_size, micro = config->micro_batch_size;
+    if (session->place.local_size < size || least <= 0 || least > INT32_MAX)
+        return size;
+    bool is_whole = size % least == 0 && (batch <= 0 || micro <= 0 || batch % (micro * (size / least)) == 0);
+    if (!is_whole && session->place.rank == 0)
+        log_info("note: this is one machine of a run whose layout needs a multiple of %lld ranks", (long long)least);
+    return is_whole ? size : (int)least;
+}
+
 static int look(struct preflight *flight, struct preflight_options *options) {
     struct session *session = flight->session;
     if (options->machine && !machine_find(options->machine))
         return -1;
     TRY(config_apply_preset(&options->config));
     flight->has_model = options->config.preset || options->config.num_layers > 0;
+    struct automatic open;
     if (flight->has_model)
-        TRY(config_validate(&options->config, session->place.size));
+        TRY(automatic_begin(&open, &options->config));
+    if (flight->has_model)
+        TRY(config_validate(&options->config, ranks_of_run(session, &options->config)));
     listen_to_nccl(flight);
     if (flight->is_first_here) {
         preflight_gpus(flight);
         preflight_limits(flight);
+        preflight_addresses(flight);
     }
     // From here on ranks need each other; if they do not find each other, that is said and nothing else can be.
-    TRY(session_open(session, &options->config));
+    TRY(session_meet(session, &options->config));
     struct group *all = world_group_all(session->world);
     comm_patience_begin(all, "looking at files and data");
     if (flight->is_first_here)
@@ -145,6 +145,7 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     comm_barrier(all, "files");
     if (flight->is_speaker) {
         preflight_tokenizer(flight);
+        preflight_room(flight);
         preflight_data(flight);
     }
     comm_patience_end(all);
@@ -155,22 +156,33 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     return 0;
 }
 
-int cmd_preflight(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
-        config_flag_table(OFFSET(config)),
-    };
-    const struct flag_command command = {
+enum { TABLES = 2 };
+
+static struct flag_command flag_command(struct flag_table tables[TABLES]) {
+    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
+    tables[1] = config_flag_table(OFFSET(config));
+    return (struct flag_command){
         .name = "preflight",
-        .summary =
-            "Looks at a machine, or with mpirun, srun or --nproc at all machines of an allocation, before a run: "
-            "GPUs, limits, clocks, network and its speed, file system, room for two checkpoints, data and "
-            "tokenizer. Takes the flags of train beside its own.",
+        .summary = "Checks a machine, or with mpirun, srun or --nproc all machines of an allocation, before a run: "
+                   "GPUs, limits, clocks, network bandwidth, file system, space for two checkpoints, data and "
+                   "tokenizer. Also takes the flags of train.",
         .tables = tables,
-        .table_count = 2,
-        .epilogue = "Exit code: 0 nothing bad, 1 something is, 215 the data is.\n"
-                    "Example:\n"
-                    "  srun --mpi=pmix bevatron preflight --machine p4d.24xlarge --config run.yaml\n"};
+        .table_count = TABLES,
+        .epilogue = "Exit code: 0 all checks passed, 1 a check failed, 215 the data is damaged.\nExample:\n  srun "
+                    "--mpi=pmix bevatron preflight --machine p4d.24xlarge --config run.yaml\n"};
+}
+
+int preflight_check(const char *flag_remedy, int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    struct flag_command command = flag_command(tables);
+    struct preflight_options options;
+    command.flag_remedy = flag_remedy;
+    return command_check(&command, &options, argc, argv);
+}
+
+int cmd_preflight(int argc, char **argv) {
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
     struct preflight_options options;
     struct session session;
     int exit_code = EXIT_CODE_OK;

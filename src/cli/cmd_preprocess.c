@@ -1,28 +1,30 @@
 // bevatron preprocess: JSON Lines to .bin/.idx, with the flags of Megatron's preprocess_data.py.
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/index/index.h"
 #include "data/preprocess.h"
 #include "data/sentence_words.h"
+#include "data/tokenizer/identity.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/remote/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-struct options {
+struct preprocess_command {
     struct flag_given given;
     struct string_list input;
     struct string_list json_keys;
+    char *endpoint_url;
+    char *input_format;
     char *output_prefix;
     bool append_eod;
     bool split_sentences;
@@ -45,140 +47,69 @@ struct options {
     struct tokenizer_flags tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct preprocess_command
 
 static const char *const utf8_choices[] = {"error", "replace", NULL};
 static const char *const dedup_choices[] = {"none", "exact", NULL};
+static const char *const format_choices[] = {"jsonl", "text", "auto", NULL};
 
 static const struct flag rows[] = {
-    {.name = "Input", .type = FLAG_GROUP},
-    {.name = "--input",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(input),
-     .value_name = "FILE…",
-     .required = true,
-     .repeats_add = true,
-     .help = "JSON Lines, plain or compressed (.gz, .bz2, .xz, .zst, told by content); patterns are expanded, a folder "
-             "stands for all .jsonl, .ndjson and .json files below it, - is standard input"},
-    {.name = "--json-keys",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(json_keys),
-     .value_name = "NAME…",
-     .initial = "text",
-     .help = "members to tokenize: strings, or arrays of strings (one sequence each); every one gets its own dataset"},
-    {.name = "--skip-bad-lines",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(skip_bad_lines),
-     .help = "count and list lines that are no JSON object with the wanted members, and go on; without it the first is "
-             "an error"},
-    {.name = "--invalid-utf8",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(invalid_utf8),
-     .initial = "error",
-     .choices = utf8_choices,
-     .help = "what ill-formed UTF-8 and lone surrogates are: a bad line, or replaced by U+FFFD and counted"},
-    {.name = "--max-line-bytes",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_line_bytes),
-     .initial = "67108864",
-     .minimum = 1,
-     .maximum = 1e15,
-     .help = "a longer line is a bad one; memory grows with it, up to about eight times for each line of that length"},
-    {.name = "Output", .type = FLAG_GROUP},
-    {.name = "--output-prefix",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output_prefix),
-     .value_name = "PREFIX",
-     .required = true,
-     .help = "writes PREFIX_KEY_document.bin and .idx for every key; until they are whole, PREFIX.unfinished/ holds "
-             "what is done, and the same command continues it"},
-    {.name = "--restart",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(restart),
-     .help = "drop what a stopped run has left in PREFIX.unfinished/ and begin anew"},
-    {.name = "--append-eod",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(append_eod),
-     .help = "put the end-of-document token after each document"},
-    {.name = "--split-sentences",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(split_sentences),
-     .help = "every sentence is a sequence of its own, for BERT and T5: writes PREFIX_KEY_sentence"},
-    {.name = "--keep-newlines",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(keep_newlines),
-     .help = "with --split-sentences: white space after a sentence belongs to it"},
-    {.name = "--lang",
-     .type = FLAG_STRING,
-     .offset = OFFSET(language),
-     .value_name = "NAME",
-     .initial = "english",
-     .help = "with --split-sentences: whose abbreviations and ordinals are known, e.g. german or de; Cyrillic, Greek, "
-             "Thai, "
-             "Lao, Khmer, Chinese and Japanese text need no name"},
-    {.name = "--dedup",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(dedup),
-     .initial = "none",
-     .choices = dedup_choices,
-     .help = "exact: leave out documents whose tokens equal those of an earlier one"},
-    {.name = "--shuffle",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(shuffle),
-     .help = "put the documents into a random order, which depends on --seed alone"},
-    {.name = "--seed",
-     .type = FLAG_INT,
-     .offset = OFFSET(seed),
-     .initial = "1234",
-     .minimum = 0,
-     .maximum = 0x1p53,
-     .help = "of --shuffle"},
-    {.name = "--workers",
-     .type = FLAG_INT,
-     .offset = OFFSET(workers),
-     .minimum = 1,
-     .maximum = 4096,
-     .help =
-         "threads; the output does not depend on it. Without it, all processors. Beside a single one, another reads "
-         "compressed input"},
-    {.name = "--log-interval",
-     .type = FLAG_INT,
-     .offset = OFFSET(log_interval),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 1e15,
-     .help = "documents between Megatron's progress lines, in place of the progress bar"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
-    {.name = "--chunk-bytes",
-     .type = FLAG_INT,
-     .offset = OFFSET(chunk_bytes),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 1 << 28,
-     .help = "text of one piece of work; 0 chooses by the number of workers. The output does not depend on it",
-     .advanced = true},
-    {.name = "--journal-interval",
-     .type = FLAG_DOUBLE,
-     .offset = OFFSET(journal_interval),
-     .initial = "5",
-     .minimum = 0,
-     .maximum = 1e6,
-     .help = "seconds between two notes of how far the work is; a killed run loses no more than that",
-     .advanced = true},
-    {.name = "--partitions",
-     .type = FLAG_INT,
-     .offset = OFFSET(partitions),
-     .initial = "1",
-     .minimum = 1,
-     .maximum = 1e9,
-     .help = "for Megatron's order: documents are dealt out in turn to this many parts, which come one after another; "
-             "speed does not need it",
-     .advanced = true},
-    {.name = "--keep-sequential-samples",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(keep_sequential_samples),
-     .help = "with --partitions: documents keep their order all the same",
-     .advanced = true},
+    GROUP("Input"),
+    LIST(
+        "--input", input, "FILE…",
+        "files, plain or compressed (.gz, .bz2, .xz, .zst, detected by content); patterns are expanded, a folder means "
+        "all .jsonl, .ndjson and .json files below it (also .txt, .text and .md if --input-format allows text), - is "
+        "standard input; s3:// objects, patterns and prefixes and https:// files are streamed",
+        .required = true, .repeats_add = true),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL",
+         "S3 service to use for s3:// in place of AWS, e.g. http://minio:9000. Default: AWS_ENDPOINT_URL_S3, "
+         "AWS_ENDPOINT_URL"),
+    CHOICE(
+        "--input-format", input_format, "jsonl", format_choices,
+        "text: plain text, cut at line ends into documents of about 64 KiB; auto: by name and content, as train reads "
+        "--data-path"),
+    LIST("--json-keys", json_keys, "NAME…",
+         "members to tokenize: strings, or arrays of strings (one sequence each); each member gets its own dataset",
+         .initial = "text"),
+    SWITCH(
+        "--skip-bad-lines", skip_bad_lines,
+        "count, list and skip lines that are not a JSON object with these members; default: the first one is an error"),
+    CHOICE("--invalid-utf8", invalid_utf8, "error", utf8_choices,
+           "what to do with ill-formed UTF-8 and lone surrogates: treat the line as bad, or replace them by U+FFFD and "
+           "count them"),
+    INT("--max-line-bytes", max_line_bytes, "67108864", 1, 1e15,
+        "longer lines are bad lines; a line needs up to eight times its length in memory"),
+    GROUP("Output"),
+    TEXT("--output-prefix", output_prefix, NULL, "PREFIX",
+         "write PREFIX_KEY_document.bin and .idx for every key; PREFIX.unfinished/ holds unfinished work, which the "
+         "same command resumes",
+         .required = true),
+    SWITCH("--restart", restart, "delete PREFIX.unfinished/ and start over"),
+    SWITCH("--append-eod", append_eod, "append the end-of-document token to each document"),
+    SWITCH("--split-sentences", split_sentences,
+           "make every sentence a sequence, for BERT and T5; writes PREFIX_KEY_sentence"),
+    SWITCH("--keep-newlines", keep_newlines, "with --split-sentences: keep the white space after a sentence"),
+    TEXT("--lang", language, "english", "NAME",
+         "with --split-sentences: language of abbreviations and ordinals, e.g. german or de; not needed for Cyrillic, "
+         "Greek, Thai, Lao, Khmer, Chinese and Japanese"),
+    CHOICE("--dedup", dedup, "none", dedup_choices, "exact: drop documents whose tokens equal those of an earlier one"),
+    SWITCH("--shuffle", shuffle, "shuffle the documents; the order depends only on --seed"),
+    INT("--seed", seed, "1234", 0, 0x1p53, "seed of --shuffle"),
+    INT("--workers", workers, NULL, 1, 4096,
+        "threads; does not change the output. Default: all CPUs. With one worker, a second thread decompresses input"),
+    INT("--log-interval", log_interval, "0", 0, 1e15,
+        "documents between Megatron's progress lines, which replace the progress bar"),
+    SWITCH("--json", json, "print the summary as JSON"),
+    INT("--chunk-bytes", chunk_bytes, "0", 0, 1 << 28,
+        "bytes of text per work item; 0 chooses by the number of workers. Does not change the output", ADVANCED),
+    REAL("--journal-interval", journal_interval, "5", 0, 1e6,
+         "seconds between journal entries; a killed run loses at most this much work", ADVANCED),
+    INT("--partitions", partitions, "1", 1, 1e9,
+        "write documents in Megatron's --partitions order: dealt in turn to this many parts, one part after another. "
+        "Does not affect speed",
+        ADVANCED),
+    SWITCH("--keep-sequential-samples", keep_sequential_samples, "with --partitions: keep the documents in input order",
+           ADVANCED),
 };
 
 static const struct flag_names names[] = {
@@ -263,7 +194,7 @@ static void print_summary(const struct preprocess_options *work, const struct to
         printf("longest document %" PRId64 " tokens, peak memory %.0f MB\n", counts->longest_tokens,
                (double)peak_memory_bytes() / 1e6);
     if (summary->documents_kept)
-        printf("%" PRId64 " documents were done before, by a run that was stopped\n", summary->documents_kept);
+        printf("%" PRId64 " documents were done by an earlier run that was stopped\n", summary->documents_kept);
     if (counts->empty_documents)
         printf("%" PRId64 " documents without a token\n", counts->empty_documents);
     if (counts->duplicates)
@@ -271,42 +202,11 @@ static void print_summary(const struct preprocess_options *work, const struct to
     if (counts->bad_lines)
         printf("%" PRId64 " bad lines skipped, listed in %s\n", counts->bad_lines, summary->bad_lines);
     if (counts->repaired_lines)
-        printf("%" PRId64 " lines with ill-formed UTF-8 mended\n", counts->repaired_lines);
-}
-
-// A line for a file that the tokenizer is made of: what it holds, so that a copy elsewhere is the same. One that cannot
-// be read is none of the tokenizer's, which is open already.
-static void describe_file(struct buffer *out, const char *flag, const char *path) {
-    char hex[65];
-    if (!path)
-        return;
-    char *inner = file_is_folder(path) ? file_join(path, "tokenizer.json") : memory_string(path);
-    if (sha256_file(inner, hex) == 0) {
-        buffer_printf(out, "%s with SHA-256 %s\n", flag, hex);
-    } else {
-        error_clear();
-        buffer_printf(out, "%s %s\n", flag, path);
-    }
-    free(inner);
-}
-
-static void describe_tokenizer(struct buffer *out, const struct tokenizer_flags *flags) {
-    buffer_printf(out, "--tokenizer-type %s\n", flags->type);
-    describe_file(out, "--vocab-file", flags->vocab_file);
-    describe_file(out, "--merge-file", flags->merge_file);
-    describe_file(out, "--tokenizer-model", flags->model_file);
-    buffer_printf(out, "--vocab-size %" PRId64 "\n--null-tokenizer-eod-id %" PRId64 "\n--vocab-extra-ids %" PRId64 "\n",
-                  flags->vocab_size, flags->null_eod_id, flags->extra_ids);
-    buffer_printf(out, "--no-legacy-tokenizer %d\n--tokenizer-hf-no-include-special-tokens %d\n", flags->as_today,
-                  flags->hf_without_specials);
-    buffer_printf(out, "--tiktoken-pattern %s\n--tiktoken-num-special-tokens %" PRId64 "\n",
-                  flags->tiktoken_pattern ? flags->tiktoken_pattern : "", flags->tiktoken_specials);
-    if (flags->eod_token)
-        buffer_printf(out, "--eod-token %s\n", flags->eod_token);
+        printf("%" PRId64 " lines with ill-formed UTF-8 repaired\n", counts->repaired_lines);
 }
 
 // The language of --lang; a usage error that lists them if there is none.
-static int find_language(const struct options *options, const struct sentence_language **language) {
+static int find_language(const struct preprocess_command *options, const struct sentence_language **language) {
     *language = sentence_language_find(options->language);
     if (*language)
         return 0;
@@ -314,26 +214,34 @@ static int find_language(const struct options *options, const struct sentence_la
     const struct sentence_language *other;
     for (size_t i = 0; (other = sentence_language_at(i)); i++)
         buffer_printf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(other->names, " "), other->names);
-    error_set_code(EXIT_CODE_USAGE,
-                   "--lang %s is not a language whose sentences are known; choose one of %s; Thai, Lao, Khmer, Chinese "
-                   "and Japanese text needs no --lang",
-                   options->language, buffer_string(&known));
+    error_set_code(
+        EXIT_CODE_USAGE,
+        "--lang %s is not supported; choose one of %s; Thai, Lao, Khmer, Chinese and Japanese text needs no --lang",
+        options->language, buffer_string(&known));
     buffer_free(&known);
     return -1;
 }
 
-static void warn_of_no_effect(const struct options *options) {
+static void warn_of_no_effect(const struct preprocess_command *options) {
     if (options->shuffle && options->partitions > 1)
-        log_warn("--partitions has no effect with --shuffle, which gives documents an order of its own");
+        log_warn("--partitions has no effect with --shuffle, which reorders the documents");
     if (options->keep_newlines && !options->split_sentences)
         log_warn("--keep-newlines has no effect without --split-sentences");
     if (flag_is_given(&options->given, "--lang") && !options->split_sentences)
         log_warn("--lang has no effect without --split-sentences");
 }
 
-static int run_with(const struct options *options, const struct tokenizer *tokenizer, const char *description) {
+static enum text_format text_format_of(const char *name) {
+    return strcmp(name, "text") == 0   ? TEXT_FORMAT_PLAIN
+           : strcmp(name, "auto") == 0 ? TEXT_FORMAT_AUTO
+                                       : TEXT_FORMAT_JSONL;
+}
+
+static int run_with(const struct preprocess_command *options, const struct tokenizer *tokenizer,
+                    const char *description) {
     struct preprocess_options work = {
         .inputs = options->input,
+        .format = text_format_of(options->input_format),
         .keys = options->json_keys,
         .output_prefix = options->output_prefix,
         .append_eod = options->append_eod,
@@ -365,14 +273,16 @@ static int run_with(const struct options *options, const struct tokenizer *token
     return 0;
 }
 
-static int run(void *context) {
-    const struct options *options = context;
+static int run_preprocessing(void *context) {
+    const struct preprocess_command *options = context;
     interrupt_watch();
+    remote_set_endpoint(options->endpoint_url);
     struct tokenizer *tokenizer;
     struct buffer description = {0};
     warn_of_no_effect(options);
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
-    describe_tokenizer(&description, &options->tokenizer);
+    struct tokenizer_options identity = tokenizer_options_from_flags(&options->tokenizer);
+    tokenizer_describe(&description, &identity);
     int status = run_with(options, tokenizer, buffer_string(&description));
     buffer_free(&description);
     tokenizer_free(tokenizer);
@@ -397,11 +307,7 @@ static const struct flag_synonym synonyms[] = {
 enum { TABLES = 2 };
 
 static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){.flags = rows,
-                                    .count = sizeof rows / sizeof rows[0],
-                                    .given = OFFSET(given),
-                                    .names = names,
-                                    .names_count = sizeof names / sizeof names[0],
+    tables[0] = (struct flag_table){FLAG_TABLE(rows), .names = names, .names_count = sizeof names / sizeof names[0],
                                     .synonyms = synonyms};
     tables[1] = tokenizer_flag_table(OFFSET(tokenizer));
     return (struct flag_command){
@@ -416,8 +322,8 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     };
 }
 
-// Where the work has got to, from which the same command continues; NULL if it would begin anew.
-static char *journal_of(const struct options *options) {
+// Where the work has got to, from which the same command continues; NULL if it would start over.
+static char *journal_of(const struct preprocess_command *options) {
     for (int64_t i = 0; i < options->input.count; i++)
         if (strcmp(options->input.items[i], "-") == 0)
             return NULL;
@@ -426,8 +332,9 @@ static char *journal_of(const struct options *options) {
 
 int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv, char **journal) {
     struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct options options;
+    struct flag_command command = flag_command(tables);
+    struct preprocess_command options;
+    command.flag_remedy = reader->flag_remedy;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         reader->read(reader->context, &command, &options);
@@ -439,6 +346,7 @@ int preprocess_check(const struct preprocess_reader *reader, int argc, char **ar
 int cmd_preprocess(int argc, char **argv) {
     struct flag_table tables[TABLES];
     const struct flag_command command = flag_command(tables);
-    struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    struct preprocess_command options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_preprocessing}, argc,
+                       argv);
 }

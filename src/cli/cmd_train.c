@@ -1,14 +1,24 @@
 // bevatron train: parses the flags, opens ranks and device, runs the trainer.
 #include "base/error.h"
+#include "base/fault.h"
+#include "base/file.h"
 #include "base/interrupt.h"
+#include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
+#include "cli/ranks.h"
+#include "cli/remote_load.h"
 #include "cli/session.h"
+#include "cli/tokenizer_offer.h"
 #include "config/config.h"
+#include "config/flag_rows.h"
+#include "config/inject.h"
+#include "train/automatic.h"
 #include "train/dry_run.h"
 #include "train/state.h"
 #include "train/trainer.h"
+#include "train/watching.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -23,29 +33,21 @@ struct train_options {
     bool dry_run;
     int64_t nproc;
     struct config config;
+    struct automatic open;
 };
 
 enum { MOST_RANKS = 1 << 24 };
 
+#define FLAG_STRUCT struct train_options
+
 static const struct flag own_flags[] = {
-    {.name = "This command", .type = FLAG_GROUP},
-    {.name = "--plot",
-     .type = FLAG_BOOL,
-     .offset = offsetof(struct train_options, plot),
-     .help = "draws the loss curve in the terminal when training is done"},
-    {.name = "--dry-run",
-     .type = FLAG_BOOL,
-     .offset = offsetof(struct train_options, dry_run),
-     .help = "checks the flags, prints the arguments, the shapes and number of parameters and the memory of a rank, "
-             "and stops; nothing is allocated"},
-    {.name = "--nproc",
-     .type = FLAG_INT,
-     .offset = offsetof(struct train_options, nproc),
-     .initial = "1",
-     .minimum = 1,
-     .maximum = MOST_RANKS,
-     .help = "starts this many ranks on this machine, up to 1024 (with mpirun; as one machine of a Kubernetes job by "
-             "itself); with --dry-run nothing is started, and this is how many ranks the run would have"},
+    GROUP("This command"),
+    SWITCH("--plot", plot, "draw the loss curve in the terminal at the end"),
+    SWITCH("--dry-run", dry_run,
+           "check the flags, print the arguments, parameters, shapes and the memory of a rank, and stop; allocates "
+           "nothing"),
+    INT("--nproc", nproc, "1", 1, MOST_RANKS,
+        "start this many ranks on this machine, up to 1024; with --dry-run, the number of ranks of the planned run"),
 };
 
 // With --use-checkpoint-args, model flags that were not given come from the checkpoint.
@@ -87,7 +89,7 @@ static int print_dry_run(struct config *config, int world_size) {
     return status;
 }
 
-// How many ranks there are, or, in a dry run that is no rank itself, would be.
+// How many ranks there are, or, in a dry run that is not a rank itself, would be.
 static int find_world_size(const struct train_options *options, const struct session *session, int *world_size) {
     const struct config *config = &options->config;
     int size = session->place.size;
@@ -102,21 +104,68 @@ static int find_world_size(const struct train_options *options, const struct ses
     return 0;
 }
 
-static int run(struct train_options *options, struct session *session, enum exit_code *exit_code) {
+// What Slurm and the script of `launch slurm` say about the job in the environment; `number` is room for its number.
+static struct trainer_job find_job(char *number, size_t size) {
+    const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"),
+               *task = getenv("SLURM_ARRAY_TASK_ID");
+    const char *wait = getenv("BEVATRON_KILL_WAIT");
+    if (array && task)
+        snprintf(number, size, "%s_%s", array, task);
+    else
+        snprintf(number, size, "%s", id ? id : "");
+    return (struct trainer_job){.number = id ? number : NULL,
+                                .log = id ? getenv("BEVATRON_JOB_LOG") : NULL,
+                                .kill_wait_seconds = id && wait ? strtod(wait, NULL) : 0};
+}
+
+// Ranks or devices that do not come together, e.g. after a restart on other machines: nobody may be looking at the log.
+// The file of metrics may be another run's, so it is left alone. Returns -1.
+static int tell_failed_start(const struct config *config, const struct session *session,
+                             const struct trainer_job *job) {
+    static const double command_seconds = 5;
+    if (session->place.rank != 0)
+        return -1;
+    struct farewell farewell = {.on_event = on_event_open(&(struct on_event_options){
+                                    .command = config->on_event, .run = watching_name(config), .job = job->number}),
+                                .ranks = session->place.size};
+    farewell_open(&farewell);
+    farewell_say(&farewell, error_exit_code(), error_message());
+    farewell_close(&farewell);
+    on_event_close(farewell.on_event, command_seconds);
+    return -1;
+}
+
+static int run_training(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
+    // Someone who watches a run through a pipe and goes away must not end it, from its first line on.
+    if (!options->dry_run)
+        signal(SIGPIPE, SIG_IGN);
+    if (session->place.rank == 0 && !options->dry_run)
+        lifeline_attach(getenv(RANKS_LIFELINE));
     TRY(config_apply_preset(config));
+    bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
+    if (!options->dry_run || config->use_checkpoint_args)
+        TRY(remote_load(config, options->dry_run ? NULL : session, false));
     TRY(use_checkpoint_args(config, session));
     int world_size;
     if (options->dry_run)
         TRY(dry_run_complete(config));
+    TRY(automatic_begin(&options->open, config));
+    if (options->dry_run && options->open.micro_batch_size)
+        log_info("note: --micro-batch-size is not given, and a run would choose it; this is the model for 1");
     TRY(find_world_size(options, session, &world_size));
     TRY(config_validate(config, world_size));
+    if (config->checkpoint_in_memory && !options->dry_run && !getenv(RANKS_MEMORY))
+        return error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory needs a launcher that outlives the ranks; start "
+                                               "the run with bevatron launch local or slurm, or leave it out");
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
     make_absolute(&config->tokenizer_model);
     // A log should say what was trained; a person at a terminal has just typed it. The defaults, which the
     // configuration in every checkpoint has, too, are listed for those who ask.
-    if (session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO))) {
+    bool dumps = session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO)),
+         is_open = !options->dry_run && automatic_is_needed(&options->open);
+    if (dumps && !is_open) {
         struct buffer dump = {0};
         config_dump(config, !config->log_arguments, &dump);
         fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
@@ -125,17 +174,34 @@ static int run(struct train_options *options, struct session *session, enum exit
     if (options->dry_run)
         return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
     if (!config->save && !config->mock_data && !config->skip_train)
-        log_info("note: --save is not given, so its weights will not be kept");
+        log_info("note: --save is not given, so the weights will not be kept");
     if (config->save && config->save_interval == 0 && !config->skip_train)
-        log_info("note: --save-interval is not given, so only the end of the run is saved");
+        log_info("note: --save-interval is not given, so a checkpoint is saved only at the end of the run");
     TRY(interrupt_check());
-    TRY(session_open(session, config));
-    return trainer_run(&(struct trainer_options){.config = config,
-                                                 .device = session->device,
-                                                 .mesh = &session->mesh,
-                                                 .local_rank = session->place.local_rank,
-                                                 .plot = options->plot},
-                       exit_code);
+    char job_number[64];
+    const struct trainer_job job = find_job(job_number, sizeof job_number);
+    TRY(inject_open(config, session->place.rank));
+    (void)fault_at(FAULT_AT_RENDEZVOUS);
+    if (session_open(session, config) < 0)
+        return tell_failed_start(config, session, &job);
+    char *user_cache = session_user_cache("text");
+    char *memory_path = ranks_memory_path(getenv(RANKS_MEMORY), getenv("SLURMD_NODENAME"));
+    int status = trainer_run(&(struct trainer_options){.config = config,
+                                                       .device = session->device,
+                                                       .mesh = &session->mesh,
+                                                       .local_rank = session->place.local_rank,
+                                                       .user_cache = user_cache,
+                                                       .open = &options->open,
+                                                       .dumps_arguments = dumps && is_open,
+                                                       .loads_copy = loads_copy,
+                                                       .memory_path = memory_path,
+                                                       .plot = options->plot,
+                                                       .job = job},
+                             exit_code);
+    fault_close(status < 0 || *exit_code != EXIT_CODE_OK);
+    free(user_cache);
+    free(memory_path);
+    return status;
 }
 
 // A signal has stopped the command before training began. The exit code says "run me again" only if it would for a run
@@ -152,27 +218,58 @@ static void take_exit_code(const struct config *config) {
     free(message);
 }
 
+// A run that `launch local` watches over is started again without a person.
+static int complete(void *given, bool is_alone, struct string_list *words) {
+    struct train_options *options = given;
+    if (options->dry_run)
+        return 0;
+    int wants = tokenizer_offer(&options->config, is_alone && !getenv(RANKS_LIFELINE));
+    if (wants <= 0)
+        return wants;
+    string_list_add(words, "--tokenizer-type=auto");
+    struct flag_table table = config_flag_table(0);
+    return flag_set(&table, &options->config, "--tokenizer-type", "auto", FLAG_FROM_COMMAND);
+}
+
+// Whether the command line is a question about --inject, to be answered at once.
+static bool asks_for_faults(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--inject=list") == 0 ||
+            (i + 1 < argc && strcmp(argv[i], "--inject") == 0 && strcmp(argv[i + 1], "list") == 0))
+            return true;
+    return false;
+}
+
+static int list_faults(void) {
+    struct buffer text = {0};
+    inject_describe(&text);
+    fputs(buffer_string(&text), stdout);
+    buffer_free(&text);
+    return EXIT_CODE_OK;
+}
+
 int cmd_train(int argc, char **argv) {
+    if (asks_for_faults(argc, argv))
+        return list_faults();
     const struct flag_table tables[] = {
-        {.flags = own_flags,
-         .count = sizeof own_flags / sizeof own_flags[0],
-         .given = offsetof(struct train_options, given)},
-        config_flag_table(offsetof(struct train_options, config)),
+        {FLAG_TABLE(own_flags)},
+        config_flag_table(OFFSET(config)),
     };
     const struct flag_command command = {
         .name = "train",
-        .summary = "Trains a model from a dataset, or continues one with --load. Flags are Megatron-LM's.",
+        .summary = "Trains a model on a dataset or a text; resumes one with --load. Flags are Megatron-LM's.",
         .tables = tables,
         .table_count = 2,
         .argument_remedy = config_argument_remedy,
         .epilogue =
-            "Example:\n"
+            "Examples:\n"
+            "  bevatron train --preset cpu-3m --data-path books.jsonl --tokenizer-type auto --save run\n"
             "  bevatron train --preset gpt2-124m --data-path data/books_text_document --vocab-file vocab.json \\\n"
             "    --merge-file merges.txt --micro-batch-size 4 --train-iters 1000 --lr 6e-4 --save run --save-interval "
             "100\n"
-            "Several ranks: add --nproc 4. Under mpirun -n 4, root adds --allow-run-as-root, and more ranks than "
-            "cores\n"
-            "need --oversubscribe.\n",
+            "For several ranks add --nproc 4, or start it with mpirun -n 4 (as root with --allow-run-as-root, with "
+            "more\n"
+            "ranks than cores with --oversubscribe).\n",
     };
     struct train_options options;
     struct session session;
@@ -183,6 +280,7 @@ int cmd_train(int argc, char **argv) {
                                                        .nproc = &options.nproc,
                                                        .given = &options.given,
                                                        .starts_none = &options.dry_run,
+                                                       .complete = complete,
                                                        .is_watching = true,
                                                        .argc = argc,
                                                        .argv = argv},
@@ -191,7 +289,7 @@ int cmd_train(int argc, char **argv) {
         return code;
     enum exit_code exit_code = EXIT_CODE_OK;
     if (status == 0)
-        status = run(&options, &session, &exit_code);
+        status = run_training(&options, &session, &exit_code);
     if (status < 0)
         take_exit_code(&options.config);
     interrupt_defer();

@@ -5,14 +5,15 @@
 #include "base/nearest.h"
 #include "base/phase.h"
 #include "cli/commands.h"
+#include "config/flag_docs.h"
 
 #include <stdio.h>
 #include <string.h>
 
 int command_failed(void) {
-    // A failure never counts as done, even where its message was lost on the way.
+    // A failure never counts as done, even if its message was lost on the way.
     if (error_exit_code() == EXIT_CODE_OK)
-        error_set("the command failed without saying why; please report it with the command line");
+        error_set("the command failed without a message; please report it with the command line");
     log_error("bevatron: %s", error_message());
     return error_exit_code();
 }
@@ -24,22 +25,85 @@ static void print_usage(const struct command_group *group, FILE *out) {
     fprintf(out, "\n%s\n", group->ending);
 }
 
+static void print_man(const struct command_group *group) {
+    struct buffer out = {0}, label = {0};
+    man_begin(group->name, group->summary, &out);
+    buffer_printf(&out, "\\fBbevatron %s\\fR ", group->name);
+    man_text(group->usage, &out);
+    buffer_append_string(&out, ".SH DESCRIPTION\n");
+    man_text(group->summary, &out);
+    man_text(group->ending, &out);
+    buffer_append_string(&out, ".SH COMMANDS\n");
+    for (size_t i = 0; i < group->count; i++) {
+        buffer_clear(&label);
+        man_page_name(group->name, &label);
+        buffer_printf(&label, "-%s(1)", group->parts[i].name);
+        man_item(label.data, group->parts[i].summary, &out);
+    }
+    buffer_append_string(&out, ".SH SEE ALSO\n\\fBbevatron\\fR(1)\n");
+    fputs(buffer_string(&out), stdout);
+    buffer_free(&label);
+    buffer_free(&out);
+}
+
+// What the group itself adds to a completion script, or its name; its parts print theirs.
+static int print_parts(const struct command_group *group, enum flag_text text, char *argument) {
+    struct buffer out = {0};
+    struct completion completion = {.shell = text, .command = group->name, .out = &out};
+    if (text == FLAG_TEXT_NAME) {
+        buffer_printf(&out, "%s\n", group->name);
+    } else {
+        completion_begin(&completion);
+        for (size_t i = 0; i < group->count; i++)
+            completion_part(&completion, group->parts[i].name, group->parts[i].summary);
+        completion_end(&completion);
+    }
+    fputs(buffer_string(&out), stdout);
+    buffer_free(&out);
+    int exit_code = EXIT_CODE_OK;
+    for (size_t i = 0; i < group->count && exit_code == EXIT_CODE_OK; i++) {
+        char *argv[] = {(char *)(uintptr_t)group->parts[i].name, argument, NULL};
+        exit_code = group->parts[i].run(2, argv);
+    }
+    return exit_code;
+}
+
+// Prints the text about the group that its first argument asks for; FLAG_TEXT_NONE is none.
+static int print_text(const struct command_group *group, enum flag_text text, char *argument) {
+    if (text == FLAG_TEXT_MAN)
+        print_man(group);
+    else if (text >= FLAG_TEXT_NAME)
+        return print_parts(group, text, argument);
+    else
+        print_usage(group, stdout);
+    return EXIT_CODE_OK;
+}
+
+int command_group_check(const struct command_group *group, const char *name) {
+    struct nearest nearest = nearest_begin(name, strlen(name));
+    for (size_t i = 0; i < group->count; i++) {
+        if (strcmp(group->parts[i].name, name) == 0)
+            return 0;
+        nearest_consider(&nearest, group->parts[i].name);
+    }
+    if (!*name)
+        return error_set_code(EXIT_CODE_USAGE, "%s needs a command; `bevatron %s --help` lists them", group->name,
+                              group->name);
+    return error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s%s%s`bevatron %s --help` lists them",
+                          group->name, name, nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
+                          nearest.best ? "? " : "", group->name);
+}
+
 int command_group_run(const struct command_group *group, int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < group->count; i++)
         if (strcmp(group->parts[i].name, name) == 0)
             return group->parts[i].run(argc - 1, argv + 1);
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        print_usage(group, stdout);
-        return EXIT_CODE_OK;
-    }
-    struct nearest nearest = nearest_begin(name, strlen(name));
-    for (size_t i = 0; i < group->count; i++)
-        nearest_consider(&nearest, group->parts[i].name);
-    if (*name && nearest.best)
-        fprintf(stderr, "bevatron: there is no command \"%s %s\"; did you mean %s?\n", group->name, name, nearest.best);
-    else if (*name)
-        fprintf(stderr, "bevatron: there is no command \"%s %s\"\n", group->name, name);
+    enum flag_text text = flag_text_asked(name);
+    if (text != FLAG_TEXT_NONE)
+        return print_text(group, text, argv[1]);
+    if (*name && command_group_check(group, name) < 0)
+        (void)command_failed();
     print_usage(group, stderr);
     return EXIT_CODE_USAGE;
 }
@@ -70,6 +134,12 @@ int command_run(const struct command_call *call, int argc, char **argv) {
         exit_code = command_failed();
     flags_free(call->flags, call->options);
     return exit_code;
+}
+
+int command_check(const struct flag_command *command, void *options, int argc, char **argv) {
+    int status = flags_parse(command, options, argc, argv);
+    flags_free(command, options);
+    return status;
 }
 
 void command_print_verdict(const char *kind, const char *name, const char *error) {

@@ -24,20 +24,31 @@ int cmd_version(int argc, char **argv);
 // Prints the thread's error to stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
 
-// A command with subcommands, such as `bevatron cluster create`: the word after its name selects one.
+// A command, or one below another, such as `bevatron cluster create`: the word after its name selects one.
 struct command_part {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 };
+// All commands, in the order of `bevatron help`; a row without a function is a heading.
+extern const struct command_part command_table[];
+extern const size_t command_table_count;
+const struct command_part *command_find(const char *name);  // NULL if there is none
+// What `help` explains besides commands; the last has no name.
+extern const struct command_part help_topics[];
+
 struct command_group {
-    const char *name;    // "cluster"
-    const char *usage;   // what follows the name: "COMMAND [flags]"
-    const char *ending;  // of the usage text
+    const char *name;     // "cluster"
+    const char *summary;  // a sentence, for its manual page
+    const char *usage;    // what follows the name: "COMMAND [flags]"
+    const char *ending;   // of the usage text
     const struct command_part *parts;
     size_t count;
 };
 // Runs the part that argv[1] names, or lists the parts.
 int command_group_run(const struct command_group *group, int argc, char **argv);
+// 0 if the group has a part of that name; else -1 with a message that suggests one.
+int command_group_check(const struct command_group *group, const char *name);
+extern const struct command_group bench_group, checkpoint_group, dataset_group, extract_group, tokenizer_group;
 
 // A command that only parses its flags and runs: `run` gets the parsed options. If `run_each` is given instead, it is
 // called once for each positional argument, even if it failed for others; the exit code is that of the first error.
@@ -51,10 +62,19 @@ struct command_call {
 };
 int command_run(const struct command_call *call, int argc, char **argv);
 
+// Parses the flags of a command and runs nothing, for callers that start it elsewhere: 0, FLAGS_HELP or -1.
+int command_check(const struct flag_command *command, void *options, int argc, char **argv);
+// The same by command; flag_remedy is as in struct flag_command.
+int bench_check(const char *flag_remedy, int argc, char **argv);
+int evaluate_check(const char *flag_remedy, int argc, char **argv);
+int generate_check(const char *flag_remedy, int argc, char **argv);
+int preflight_check(const char *flag_remedy, int argc, char **argv);
+
 // Receives the flags of preprocess after they were parsed.
 struct preprocess_reader {
     void (*read)(void *context, const struct flag_command *flags, const void *options);
     void *context;
+    const char *flag_remedy;  // as in struct flag_command
 };
 // Parses and checks the flags of preprocess and passes them on, for callers that start it elsewhere. Returns 0,
 // FLAGS_HELP or -1; *journal is as in launch_check.

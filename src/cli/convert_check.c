@@ -31,8 +31,8 @@ static int judge(struct convert_check *check, const struct probe *from, const st
     check->tokens = from->T + from->S;
     if (check->difference <= largest)
         return 0;
-    return error_set("what was written computes other logits than the source (relative difference %.2g, at most %.2g "
-                     "is expected); it was removed",
+    return error_set("the result computes other logits than the source (relative difference %.2g, expected at most "
+                     "%.2g); it was removed",
                      check->difference, largest);
 }
 
@@ -54,7 +54,7 @@ int convert_check_compare(void *context, const struct model_pair *pair) {
     if (result == 0)
         result = judge(check, &from, &to, pair->tolerance > 0 ? pair->tolerance : expected);
     if (result == 0 && check->verifies && check->was_run)
-        result = convert_verify_run(&check->verify, pair->written->path, &to);
+        result = convert_verify_run(&check->verify, pair->written, &to);
     probe_free(&from);
     probe_free(&to);
     return result;
@@ -73,10 +73,13 @@ void convert_check_describe(const struct convert_check *check, struct buffer *ou
     if (check->verify.was_run)
         buffer_printf(out,
                       "\ntransformers %s: no tensor is missing or left over, and the logits are ours (difference "
-                      "%.1g)%s%s",
-                      check->verify.version, check->verify.difference, check->verify.said.length > 0 ? "; " : "",
-                      buffer_string(&check->verify.said));
-    else if (check->verifies)
+                      "%.1g)",
+                      check->verify.version, check->verify.difference);
+    if (check->verify.was_run && check->verify.texts > 0)
+        buffer_printf(out, "; the token ids of %d texts are ours", check->verify.texts);
+    if (check->verify.was_run && check->verify.said.length > 0)
+        buffer_printf(out, "; %s", buffer_string(&check->verify.said));
+    if (!check->verify.was_run && check->verifies)
         buffer_printf(out, "\ntransformers: not run, %s",
                       check->verify.absent.length > 0 ? buffer_string(&check->verify.absent)
                                                       : "since the forward pass was skipped");

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/utf8.h"
+#include "data/tokenizer/from_config.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,9 +49,12 @@ static const char script[] =
     "model, info = kind.from_pretrained(folder, output_loading_info=True, trust_remote_code=False, **dtype)\n"
     "if os.path.exists(folder + '/generation_config.json') and hasattr(model, 'generation_config'):\n"
     "    transformers.GenerationConfig.from_pretrained(folder)\n"
+    "ids = None\n"
     "if os.path.exists(folder + '/tokenizer_config.json'):\n"
     "    try:\n"
     "        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)\n"
+    "        tokenizer.model_max_length = 1 << 30\n"
+    "        ids = [tokenizer(text, add_special_tokens=False)['input_ids'] for text in request['texts']]\n"
     "        if max(tokenizer.get_vocab().values()) >= config.vocab_size:\n"
     "            note('the tokenizer has ids beyond vocab_size')\n"
     "    except Exception as error:\n"
@@ -66,7 +71,123 @@ static const char script[] =
     "names = lambda key: [str(name) for name in info.get(key) or []]\n"
     "print(json.dumps({'version': transformers.__version__, 'rows': logits.shape[1], 'columns': logits.shape[2],\n"
     "                  'missing': names('missing_keys'), 'unexpected': names('unexpected_keys'),\n"
-    "                  'mismatched': names('mismatched_keys'), 'said': said, 'logits': flat}))\n";
+    "                  'mismatched': names('mismatched_keys'), 'said': said, 'logits': flat,\n"
+    "                  'ids': ids}))\n";
+
+// ---- texts and their ids ----
+
+// Strings that tokenizers differ in.
+static const char *const tough[] = {
+    "",
+    " a",
+    "  a  b   c    ",
+    "\ttab\n\nlines\r\n  and spaces \n ",
+    "it's I'M we'll don'T '\"'s",
+    "12345678 3.14 1e-9 \u00BD \u00B2",
+    "int main(void) {\n\treturn a[0] == b->c && !d; // \u2192\n}\n",
+    "\x01\x7F\u00A0\u3000\u200B\u00AD",
+    "e\u0301 \u00E9 a\u0308\u0301 \uFB01 \u2122 \uFF21 \u2026",
+    "\u4F60\u597D\u4E16\u754C \u3053\u3093 \uD55C\uAD6D\uC5B4 \u0645\u0631 \u05E9\u05C1",
+    "\u039F\u0394\u039F\u03A3 \u0130stanbul Stra\u00DFe",
+    "\U0001F469\u200D\U0001F467 \U0001F44D\U0001F3FD \u2581 a\u2581\u2581b",
+    "<0x41> <|x|> [x] ##a </s> <s>",
+    "supercalifragilisticexpialidocious ======== aaaaaaaaaa          z",
+};
+enum { TOUGH_COUNT = sizeof tough / sizeof tough[0], TEXT_COUNT = TOUGH_COUNT + 200 };
+
+struct texts {
+    struct tokenizer *tokenizer;  // NULL: nothing is compared
+    struct buffer items[TEXT_COUNT];
+    int count;
+};
+
+static void texts_free(struct texts *texts) {
+    for (int i = 0; i < texts->count; i++)
+        buffer_free(&texts->items[i]);
+    tokenizer_free(texts->tokenizer);
+}
+
+// The tokenizer of the folder as this program reads it, and texts: tough ones, and pairs of its own tokens.
+static void texts_open(struct texts *texts, const struct config *config) {
+    *texts = (struct texts){0};
+    struct tokenizer_options options = tokenizer_options_of(config);
+    options.hf_without_specials = true;
+    if (!options.type || strcmp(options.type, "HuggingFaceTokenizer") != 0)
+        return;
+    if (tokenizer_open(&texts->tokenizer, &options) < 0) {
+        error_clear();
+        return;
+    }
+    for (int i = 0; i < TOUGH_COUNT; i++)
+        buffer_append_string(&texts->items[texts->count++], tough[i]);
+    int64_t size = tokenizer_vocab_size(texts->tokenizer);
+    for (int64_t i = 0; i < TEXT_COUNT - TOUGH_COUNT; i++) {
+        struct buffer *text = &texts->items[texts->count];
+        int32_t ids[2] = {(int32_t)(i * size / TEXT_COUNT), (int32_t)((i * 7919 + 13) % size)};
+        bool is_text = tokenizer_decode(texts->tokenizer, ids, 2, text) == 0 &&
+                       utf8_check(buffer_string(text), text->length) == text->length;
+        error_clear();
+        if (is_text)
+            texts->count++;
+        else
+            buffer_free(text);
+    }
+}
+
+static void write_texts(struct json_writer *json, const struct texts *texts) {
+    json_key(json, "texts");
+    json_begin_array(json);
+    for (int i = 0; i < texts->count; i++)
+        json_string(json, buffer_string(&texts->items[i]), texts->items[i].length);
+    json_end_array(json);
+}
+
+static int compare_numbers(const void *left, const void *right) {
+    int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return (a > b) - (a < b);
+}
+
+// Unigram models may cut a run of one character in another order: the same ids in any order are the same.
+static bool has_ids(const struct json *theirs, const struct token_list *ours) {
+    if (theirs->type != JSON_ARRAY || theirs->count != (size_t)ours->count)
+        return false;
+    int32_t *ids = memory_alloc((theirs->count + 1) * sizeof ids[0]);
+    for (size_t i = 0; i < theirs->count; i++)
+        ids[i] = theirs->items[i].type == JSON_NUMBER ? (int32_t)theirs->items[i].number : -1;
+    if (ours->count > 0) {
+        qsort(ids, theirs->count, sizeof ids[0], compare_numbers);
+        qsort(ours->ids, (size_t)ours->count, sizeof ours->ids[0], compare_numbers);
+    }
+    bool is_same = ours->count == 0 || memcmp(ids, ours->ids, theirs->count * sizeof ids[0]) == 0;
+    free(ids);
+    return is_same;
+}
+
+static int compare_ids(struct convert_verify *verify, const struct json *root, const struct texts *texts) {
+    const struct json *list = json_member(root, "ids");
+    if (!texts->tokenizer || !list || list->type != JSON_ARRAY)
+        return 0;
+    int count = list->count < (size_t)texts->count ? (int)list->count : texts->count;
+    struct tokenizer_encoder *encoder;
+    struct token_list ids = {0};
+    TRY(tokenizer_encoder_create(&encoder, texts->tokenizer));
+    int result = 0;
+    for (int i = 0; i < count && result == 0; i++) {
+        const struct buffer *text = &texts->items[i];
+        ids.count = 0;
+        result = tokenizer_encode(encoder, buffer_string(text), text->length, &ids);
+        if (result == 0 && !has_ids(&list->items[i], &ids))
+            result = error_set(
+                "transformers %s gives other token ids than this program for \"%.60s\"; the result was removed",
+                verify->version, buffer_string(text));
+    }
+    verify->texts = count;
+    token_list_free(&ids);
+    tokenizer_encoder_free(encoder);
+    return result;
+}
+
+// ---- the script ----
 
 void convert_verify_free(struct convert_verify *verify) {
     free(verify->version);
@@ -82,13 +203,14 @@ static void write_tokens(struct json_writer *json, const char *key, const int32_
     json_end_array(json);
 }
 
-static void write_request(struct buffer *out, const char *folder, const struct probe *ours) {
+static void write_request(struct buffer *out, const char *folder, const struct probe *ours, const struct texts *texts) {
     struct json_writer json = {.out = out};
     json_begin_object(&json);
     json_key(&json, "folder");
     json_cstring(&json, folder);
     write_tokens(&json, "tokens", ours->tokens, ours->T);
     write_tokens(&json, "decoder_tokens", ours->decoder_tokens, ours->S);
+    write_texts(&json, texts);
     json_end_object(&json);
 }
 
@@ -106,8 +228,8 @@ static int check_loading(const struct json *root, const char *version) {
     describe(root, "unexpected", "left-over tensor", &problems);
     describe(root, "mismatched", "misshapen tensor", &problems);
     int result = problems.length > 0
-                     ? error_set("transformers %s finds another model in what was written: %s; it was removed", version,
-                                 buffer_string(&problems))
+                     ? error_set("transformers %s does not find the same model in the result: %s; it was removed",
+                                 version, buffer_string(&problems))
                      : 0;
     buffer_free(&problems);
     return result;
@@ -119,7 +241,7 @@ static int take_logits(const struct json *root, struct probe *theirs) {
     TRY(json_get_int(root, "columns", &columns));
     const struct json *list = json_member(root, "logits");
     if (!list || list->type != JSON_ARRAY || rows < 1 || columns < 1 || (int64_t)list->count / columns != rows)
-        return error_set("the script for transformers gave no logits");
+        return error_set("the script for transformers returned no logits");
     theirs->rows = rows;
     theirs->V = columns;
     theirs->logits = memory_alloc(list->count * sizeof theirs->logits[0]);
@@ -128,7 +250,8 @@ static int take_logits(const struct json *root, struct probe *theirs) {
     return 0;
 }
 
-static int judge(struct convert_verify *verify, const struct json *root, const struct probe *ours) {
+static int judge(struct convert_verify *verify, const struct json *root, const struct probe *ours,
+                 const struct texts *texts) {
     const char *version = NULL;
     const struct json *absent = json_member(root, "absent");
     if (absent && absent->type == JSON_STRING) {
@@ -139,15 +262,16 @@ static int judge(struct convert_verify *verify, const struct json *root, const s
     verify->version = memory_string(version);
     describe(root, "said", "it warns:", &verify->said);
     TRY(check_loading(root, version));
+    TRY(compare_ids(verify, root, texts));
     struct probe theirs = {0};
     int result = take_logits(root, &theirs);
     if (result == 0 && (theirs.rows != ours->rows || theirs.V != ours->V))
-        result = error_set("transformers %s computes logits of another shape; what was written was removed", version);
+        result = error_set("transformers %s computes logits of another shape; the result was removed", version);
     if (result == 0)
         verify->difference = probe_difference(&theirs, ours);
     if (result == 0 && !(verify->difference <= LARGEST_DIFFERENCE))
-        result = error_set("transformers %s computes other logits (relative difference %.2g, at most %.2g is "
-                           "expected); what was written was removed",
+        result = error_set("transformers %s computes other logits (relative difference %.2g, expected at most %.2g); "
+                           "the result was removed",
                            version, verify->difference, LARGEST_DIFFERENCE);
     verify->was_run = result == 0;
     probe_free(&theirs);
@@ -162,27 +286,31 @@ static const char *last_line(struct buffer *text) {
     return line ? line + 1 : all;
 }
 
-int convert_verify_run(struct convert_verify *verify, const char *folder, const struct probe *ours) {
+int convert_verify_run(struct convert_verify *verify, const struct model_source *written, const struct probe *ours) {
     const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3";
     const char *const argv[] = {python, "-c", script, NULL};
     struct buffer request = {0};
     struct process_result result = {0};
-    write_request(&request, folder, ours);
+    struct texts texts;
+    texts_open(&texts, &written->config);
+    write_request(&request, written->path, ours, &texts);
     int status = process_run(argv, buffer_string(&request), &result);
     buffer_free(&request);
     if (status < 0) {
         buffer_append_string(&verify->absent, error_message());
         error_clear();
+        texts_free(&texts);
         return 0;
     }
     struct json *root = NULL;
     if (result.exit_code != 0)
-        status = error_set("transformers does not load what was written, which was removed: %.500s",
-                           last_line(&result.errors));
+        status =
+            error_set("transformers does not load the result, which was removed: %.500s", last_line(&result.errors));
     else
         status = json_parse(&root, buffer_string(&result.output), result.output.length, "the script for transformers");
     if (status == 0)
-        status = judge(verify, root, ours);
+        status = judge(verify, root, ours, &texts);
+    texts_free(&texts);
     json_free(root);
     process_result_free(&result);
     return status;

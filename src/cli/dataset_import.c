@@ -6,11 +6,12 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/extract/inputs.h"
 #include "data/import.h"
 #include "data/tokenizer/fairseq.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct dataset_import_options {
     struct flag_given given;
     struct string_list prefixes;
     struct string_list text;
@@ -34,65 +35,30 @@ struct options {
     struct tokenizer_flags tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct dataset_import_options
 
 static const char *const document_choices[] = {"blank-lines", "lines", NULL};
 
 static const struct flag rows[] = {
-    {.name = "Import", .type = FLAG_GROUP},
-    {.name = "--text",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(text),
-     .value_name = "FILE…",
-     .repeats_add = true,
-     .help = "in place of a dataset: text, a sequence a line, plain or compressed; needs a tokenizer"},
-    {.name = "--llmc",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(llmc),
-     .value_name = "FILE…",
-     .repeats_add = true,
-     .help = "in place of a dataset: shards of llm.c (fineweb_train_000001.bin …) in their order; one dataset for all"},
-    {.name = "--output-prefix",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output_prefix),
-     .value_name = "PREFIX",
-     .required = true,
-     .help = "writes PREFIX.bin, PREFIX.idx and, where there is a dictionary, PREFIX.dict.txt"},
-    {.name = "--dictionary",
-     .type = FLAG_STRING,
-     .offset = OFFSET(dictionary),
-     .value_name = "FILE",
-     .help = "the dict.txt that was used; without it, the one beside the input, where there is one"},
-    {.name = "--documents",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(documents),
-     .initial = "blank-lines",
-     .choices = document_choices,
-     .help = "where documents end: at empty lines (items of </s> alone), or after every line"},
-    {.name = "--eos-id",
-     .type = FLAG_INT,
-     .offset = OFFSET(eos),
-     .initial = "2",
-     .minimum = 0,
-     .maximum = INT32_MAX,
-     .help =
-         "the id that ends every line: fairseq's </s>; of --text the tokenizer's end of a document unless given; of "
-         "--llmc the id that begins a document there and ends it here, GPT-2's 50256 or Llama-3's 128000 unless "
-         "given"},
-    {.name = "--workers",
-     .type = FLAG_INT,
-     .offset = OFFSET(workers),
-     .minimum = 1,
-     .maximum = 4096,
-     .help = "threads for --text; the output does not depend on it. Without it, all processors"},
-    {.name = "--max-line-bytes",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_line_bytes),
-     .initial = "1073741824",
-     .minimum = 1,
-     .maximum = 1e15,
-     .help = "a longer line of --text is an error; memory grows with it"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
+    GROUP("Import"),
+    LIST("--text", text, "FILE…",
+         "read text instead of a dataset: one sequence per line, plain or compressed; needs a tokenizer",
+         .repeats_add = true),
+    LIST("--llmc", llmc, "FILE…",
+         "read llm.c shards instead of a dataset (fineweb_train_000001.bin …), in order, into one dataset",
+         .repeats_add = true),
+    TEXT("--output-prefix", output_prefix, NULL, "PREFIX",
+         "write PREFIX.bin, PREFIX.idx and, if there is a dictionary, PREFIX.dict.txt", .required = true),
+    TEXT("--dictionary", dictionary, NULL, "FILE", "dict.txt that was used; default: the one beside the input, if any"),
+    CHOICE("--documents", documents, "blank-lines", document_choices,
+           "where documents end: at empty lines (items of </s> only), or after every line"),
+    INT("--eos-id", eos, "2", 0, INT32_MAX,
+        "id that ends every line; default: fairseq's </s>, with --text the tokenizer's end of document, with --llmc "
+        "the id between documents (50256 for GPT-2, 128000 for Llama-3)"),
+    INT("--workers", workers, NULL, 1, 4096, "threads for --text; does not change the output. Default: all CPUs"),
+    INT("--max-line-bytes", max_line_bytes, "1073741824", 1, 1e15,
+        "a longer line of --text is an error; memory grows with this limit"),
+    SWITCH("--json", json, "print the summary as JSON"),
 };
 
 // dict.txt beside the input, to be freed; NULL if there is none.
@@ -112,7 +78,7 @@ struct dictionary {
 };
 
 // Which dictionary it is, to be freed; NULL for none.
-static char *dictionary_path(const struct options *options) {
+static char *dictionary_path(const struct dataset_import_options *options) {
     const struct tokenizer_flags *tokenizer = &options->tokenizer;
     if (options->dictionary)
         return memory_string(options->dictionary);
@@ -124,7 +90,7 @@ static char *dictionary_path(const struct options *options) {
 }
 
 // Reads the dictionary and gets its copy ready.
-static int prepare_dictionary(const struct options *options, struct dictionary *dictionary) {
+static int prepare_dictionary(const struct dataset_import_options *options, struct dictionary *dictionary) {
     *dictionary = (struct dictionary){.copy.descriptor = -1};
     char *path = dictionary_path(options);
     if (!path)
@@ -141,6 +107,8 @@ static int prepare_dictionary(const struct options *options, struct dictionary *
         char *name = memory_printf("%s.dict.txt", options->output_prefix);
         status = file_check_output(name, "a dictionary", fairseq_dictionary_begins);
         if (status == 0)
+            status = file_make_parent(name);
+        if (status == 0)
             status = file_create(&dictionary->copy, name);
         free(name);
         if (status == 0)
@@ -153,7 +121,7 @@ static int prepare_dictionary(const struct options *options, struct dictionary *
     return status;
 }
 
-static void print_json(const struct options *options, const struct dictionary *dictionary,
+static void print_json(const struct dataset_import_options *options, const struct dictionary *dictionary,
                        const struct import_summary *summary) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
@@ -179,12 +147,14 @@ static void print_json(const struct options *options, const struct dictionary *d
         json_int(&json, dictionary->size);
     }
     json_end_object(&json);
+    log_status(NULL);  // the result stands on a line of its own
     puts(buffer_string(&text));
     buffer_free(&text);
 }
 
-static void print_plain(const struct options *options, const struct dictionary *dictionary,
+static void print_plain(const struct dataset_import_options *options, const struct dictionary *dictionary,
                         const struct import_summary *summary) {
+    log_status(NULL);  // the result stands on a line of its own
     printf("wrote %s.bin and .idx: %" PRId64 " documents, %" PRId64 " sequences, %" PRId64 " tokens (%s), %" PRId64
            " empty lines\n",
            options->output_prefix, summary->documents, summary->sequences, summary->tokens,
@@ -193,21 +163,22 @@ static void print_plain(const struct options *options, const struct dictionary *
         printf("wrote %s.dict.txt: %" PRId64 " symbols, the four special ones included\n", options->output_prefix,
                dictionary->size);
     else if (options->prefixes.count > 0)
-        printf("no dictionary was found beside the input: ids up to %" PRId32 " were seen\n", summary->largest_id);
+        printf("no dictionary was found next to the input; the largest id is %" PRId32 "\n", summary->largest_id);
 }
 
 // fairseq's 2 is an ordinary token of other vocabularies: of GPT-2's it is #.
-static int choose_end(const struct options *options, const struct tokenizer *tokenizer, struct import_options *work) {
+static int choose_end(const struct dataset_import_options *options, const struct tokenizer *tokenizer,
+                      struct import_options *work) {
     if (flag_is_given(&options->given, "--eos-id"))
         return 0;
     work->eos = tokenizer_eod(tokenizer);
     if (work->eos < 0)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "this tokenizer has no token that ends a text; give its id with --eos-id");
+        return error_set_code(EXIT_CODE_USAGE, "this tokenizer has no end-of-text token; give its id with --eos-id");
     return 0;
 }
 
-static int import_lines(const struct options *options, struct import_options *work, struct import_summary *summary) {
+static int import_lines(const struct dataset_import_options *options, struct import_options *work,
+                        struct import_summary *summary) {
     struct import_text text = {
         .threads = options->workers ? (int)options->workers : pool_available_processors(),
         .line_limit = (size_t)options->max_line_bytes,
@@ -226,7 +197,8 @@ static int import_lines(const struct options *options, struct import_options *wo
     return status;
 }
 
-static int import_shards(const struct options *options, struct import_options *work, struct import_summary *summary) {
+static int import_shards(const struct dataset_import_options *options, struct import_options *work,
+                         struct import_summary *summary) {
     struct string_list files = {0};
     if (!flag_is_given(&options->given, "--eos-id"))
         work->eos = -1;
@@ -237,24 +209,24 @@ static int import_shards(const struct options *options, struct import_options *w
     return status;
 }
 
-static int check_inputs(const struct options *options) {
+static int check_inputs(const struct dataset_import_options *options) {
     int kinds = (options->text.count > 0) + (options->prefixes.count > 0) + (options->llmc.count > 0);
     if (kinds > 1)
-        return error_set_code(EXIT_CODE_USAGE, "give one of a dataset of fairseq, --text and --llmc, not both");
+        return error_set_code(EXIT_CODE_USAGE, "give only one of a fairseq dataset, --text and --llmc");
     if (kinds == 0)
-        return error_set_code(EXIT_CODE_USAGE, "nothing to import; give the prefix of a dataset of fairseq "
-                                               "(data-bin/train), --text FILE, or --llmc FILE");
+        return error_set_code(EXIT_CODE_USAGE, "nothing to import; give the prefix of a fairseq dataset (e.g. "
+                                               "data-bin/train), --text FILE, or --llmc FILE");
     const char *prefix = options->prefixes.count > 0 ? options->prefixes.items[0] : NULL;
     size_t length = prefix ? strlen(prefix) : 0;
     if (length > 4 && strcmp(prefix + length - 4, ".bin") == 0 && file_exists(prefix))
         return error_set_code(EXIT_CODE_USAGE,
-                              "%s is a file: a dataset of fairseq is given without .bin, a shard of llm.c with --llmc",
+                              "%s is a file; give a fairseq dataset without .bin, or an llm.c shard with --llmc",
                               prefix);
     return 0;
 }
 
-static int run(void *context) {
-    const struct options *options = context;
+static int run_import(void *context) {
+    const struct dataset_import_options *options = context;
     interrupt_watch();
     struct dictionary dictionary;
     struct import_summary summary;
@@ -282,13 +254,13 @@ static int run(void *context) {
 
 int dataset_import(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     const struct flag_command command = {
         .name = "dataset import",
-        .summary = "Makes a dataset out of what fairseq-preprocess wrote (--dataset-impl mmap, cached or lazy), out of "
-                   "the text it would be given, or out of shards of llm.c.",
+        .summary = "Converts the output of fairseq-preprocess (--dataset-impl mmap, cached or lazy), its input text, "
+                   "or llm.c shards to a dataset.",
         .tables = tables,
         .table_count = 2,
         .positional_name = "PREFIX",
@@ -302,8 +274,9 @@ int dataset_import(int argc, char **argv) {
                     "      --vocab-file encoder.json --merge-file vocab.bpe\n"
                     "  bevatron dataset import --llmc 'edu_fineweb100B/fineweb_train_*.bin' --output-prefix data/edu\n",
     };
-    struct options options;
+    struct dataset_import_options options;
     return command_run(
-        &(struct command_call){.flags = &command, .options = &options, .run = run, .phase = "importing the dataset"},
+        &(struct command_call){
+            .flags = &command, .options = &options, .run = run_import, .phase = "importing the dataset"},
         argc, argv);
 }

@@ -5,33 +5,29 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/index/index.h"
 #include <inttypes.h>
 #include <stdio.h>
 
-struct options {
+struct dataset_inspect_options {
     struct flag_given given;
     struct string_list prefixes;
     int64_t vocab_size;
     bool json;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct dataset_inspect_options
 #define VOCAB_SIZE_LIMIT 2147483648.0
 
 static const struct flag inspect_rows[] = {
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per dataset"},
+    SWITCH("--json", json, "print one JSON object per dataset"),
 };
 
 static const struct flag verify_rows[] = {
-    {.name = "--vocab-size",
-     .type = FLAG_INT,
-     .offset = OFFSET(vocab_size),
-     .minimum = 1,
-     .maximum = VOCAB_SIZE_LIMIT,
-     .help = "ids from here on are errors; without it only negative ones are"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per dataset"},
+    INT("--vocab-size", vocab_size, NULL, 1, VOCAB_SIZE_LIMIT,
+        "report ids of this value and above as errors; default: only negative ids"),
+    SWITCH("--json", json, "print one JSON object per dataset"),
 };
 
 // What a pass over the index tells.
@@ -105,7 +101,7 @@ static void print_text(const struct index_reader *reader) {
 }
 
 static int inspect(const void *context, const char *prefix) {
-    const struct options *options = context;
+    const struct dataset_inspect_options *options = context;
     struct index_reader *reader;
     TRY(index_open(&reader, prefix));
     if (options->json)
@@ -117,6 +113,7 @@ static int inspect(const void *context, const char *prefix) {
 }
 
 static void print_verdict(const char *prefix, const struct index_reader *reader, const char *error, bool as_json) {
+    log_status(NULL);  // the result stands on a line of its own
     if (as_json)
         command_print_verdict("prefix", prefix, error);
     else if (!error)
@@ -125,7 +122,7 @@ static void print_verdict(const char *prefix, const struct index_reader *reader,
 }
 
 static int verify(const void *context, const char *prefix) {
-    const struct options *options = context;
+    const struct dataset_inspect_options *options = context;
     struct index_reader *reader;
     int result = index_open(&reader, prefix);
     if (result == 0)
@@ -136,11 +133,10 @@ static int verify(const void *context, const char *prefix) {
 }
 
 int dataset_inspect(int argc, char **argv) {
-    const struct flag_table table = {
-        .flags = inspect_rows, .count = sizeof inspect_rows / sizeof inspect_rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(inspect_rows)};
     const struct flag_command command = {
         .name = "dataset inspect",
-        .summary = "Tells what datasets hold.",
+        .summary = "Prints what datasets hold.",
         .tables = &table,
         .table_count = 1,
         .positional_name = "PREFIX…",
@@ -149,13 +145,12 @@ int dataset_inspect(int argc, char **argv) {
         .positional_offset = OFFSET(prefixes),
         .epilogue = "Example:\n  bevatron dataset inspect data/corpus_text_document\n",
     };
-    struct options options;
+    struct dataset_inspect_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);
 }
 
 int dataset_verify(int argc, char **argv) {
-    const struct flag_table table = {
-        .flags = verify_rows, .count = sizeof verify_rows / sizeof verify_rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(verify_rows)};
     const struct flag_command command = {
         .name = "dataset verify",
         .summary = "Checks every length, pointer, document boundary and token of datasets.",
@@ -165,10 +160,10 @@ int dataset_verify(int argc, char **argv) {
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(prefixes),
-        .epilogue = "The exit code is 215 where a dataset is damaged.\n"
-                    "Example:\n  bevatron dataset verify data/corpus_text_document --vocab-size 32000\n",
+        .epilogue = "The exit code is 215 if a dataset is damaged.\nExample:\n  bevatron dataset verify "
+                    "data/corpus_text_document --vocab-size 32000\n",
     };
-    struct options options;
+    struct dataset_inspect_options options;
     return command_run(
         &(struct command_call){
             .flags = &command, .options = &options, .run_each = verify, .phase = "verifying the dataset"},

@@ -5,8 +5,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "cli/commands.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/index/index.h"
 #include <dirent.h>
 #include <errno.h>
@@ -15,27 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct dataset_merge_options {
     struct flag_given given;
     struct string_list prefixes;
     char *input;
     char *output_prefix;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct dataset_merge_options
 
 static const struct flag rows[] = {
-    {.name = "--input",
-     .type = FLAG_STRING,
-     .offset = OFFSET(input),
-     .value_name = "FOLDER",
-     .help = "join every dataset in this folder, in the order of their names"},
-    {.name = "--output-prefix",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output_prefix),
-     .value_name = "PREFIX",
-     .required = true,
-     .help = "writes PREFIX.bin and PREFIX.idx"},
+    TEXT("--input", input, NULL, "FOLDER", "join all datasets of this folder, in order of their names"),
+    TEXT("--output-prefix", output_prefix, NULL, "PREFIX", "write PREFIX.bin and PREFIX.idx", .required = true),
 };
 
 static int compare_strings(const void *a, const void *b) {
@@ -76,20 +68,21 @@ static int list_folder(const char *folder, struct string_list *prefixes) {
     return result;
 }
 
-static int run(void *context) {
-    struct options *options = context;
+static int run_merge(void *context) {
+    struct dataset_merge_options *options = context;
     interrupt_watch();
     if (options->input && options->prefixes.count > 0)
         return error_set_code(EXIT_CODE_USAGE, "give either --input FOLDER or the datasets by name, not both");
     if (!options->input && options->prefixes.count == 0)
-        return error_set_code(EXIT_CODE_USAGE, "nothing to join; give --input FOLDER or the datasets by name");
+        return error_set_code(EXIT_CODE_USAGE, "nothing to merge; give --input FOLDER or the datasets by name");
     if (options->input)
         TRY(list_folder(options->input, &options->prefixes));
     TRY(index_files_check_output(options->output_prefix));
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));
-    printf("joined %" PRId64 " datasets into %s: %" PRId64 " documents, %" PRId64 " tokens (%s)\n",
+    log_status(NULL);  // the result stands on a line of its own
+    printf("merged %" PRId64 " datasets into %s: %" PRId64 " documents, %" PRId64 " tokens (%s)\n",
            options->prefixes.count, options->output_prefix, reader->document_count, reader->token_count,
            index_dtype_name(reader->dtype));
     index_close(reader);
@@ -97,10 +90,10 @@ static int run(void *context) {
 }
 
 int dataset_merge(int argc, char **argv) {
-    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_table table = {FLAG_TABLE(rows)};
     const struct flag_command command = {
         .name = "dataset merge",
-        .summary = "Joins datasets of one dtype into one; documents keep their order.",
+        .summary = "Joins datasets of the same dtype into one; documents keep their order.",
         .epilogue =
             "Example:\n"
             "  bevatron dataset merge data/part1_text_document data/part2_text_document --output-prefix data/all\n",
@@ -111,8 +104,9 @@ int dataset_merge(int argc, char **argv) {
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(prefixes),
     };
-    struct options options;
+    struct dataset_merge_options options;
     return command_run(
-        &(struct command_call){.flags = &command, .options = &options, .run = run, .phase = "joining the datasets"},
+        &(struct command_call){
+            .flags = &command, .options = &options, .run = run_merge, .phase = "joining the datasets"},
         argc, argv);
 }

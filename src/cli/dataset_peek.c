@@ -1,18 +1,18 @@
-// bevatron dataset peek: prints documents as ids, or as text where a tokenizer is given.
+// bevatron dataset peek: prints documents as ids, or as text if a tokenizer is given.
 #include "cli/dataset.h"
 
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
-#include "config/flag.h"
+#include "config/flag_rows.h"
 #include "data/bad_data.h"
 #include "data/index/index.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-struct options {
+struct dataset_peek_options {
     struct flag_given given;
     struct string_list prefixes;
     int64_t document, count, max_tokens;
@@ -20,31 +20,13 @@ struct options {
     struct tokenizer_flags tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct options, member)
+#define FLAG_STRUCT struct dataset_peek_options
 
 static const struct flag rows[] = {
-    {.name = "--document",
-     .type = FLAG_INT,
-     .offset = OFFSET(document),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 1e18,
-     .help = "the first document to print, counted from 0"},
-    {.name = "--count",
-     .type = FLAG_INT,
-     .offset = OFFSET(count),
-     .initial = "3",
-     .minimum = 1,
-     .maximum = 1e18,
-     .help = "how many documents"},
-    {.name = "--max-tokens",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_tokens),
-     .initial = "256",
-     .minimum = 0,
-     .maximum = 1e18,
-     .help = "tokens of each document; 0 for all"},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per document"},
+    INT("--document", document, "0", 0, 1e18, "first document to print, counted from 0"),
+    INT("--count", count, "3", 1, 1e18, "number of documents"),
+    INT("--max-tokens", max_tokens, "256", 0, 1e18, "tokens to print of each document; 0 for all"),
+    SWITCH("--json", json, "print one JSON object per document"),
 };
 
 // What is printed of one document.
@@ -60,8 +42,8 @@ static int add_sequence(const struct index_reader *reader, int64_t sequence, int
     struct token_list *ids = &document->ids;
     int64_t length = index_length(reader, sequence), wanted = length;
     if (length < 0 || length > reader->token_count)
-        return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens, which cannot be; run `bevatron dataset "
-                        "verify` on it",
+        return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64
+                        " tokens, which is impossible; run `bevatron dataset verify` on it",
                         reader->files.prefix, sequence, length);
     document->tokens += length;
     if (limit > 0 && wanted > limit - ids->count)
@@ -79,7 +61,7 @@ static int read_document(const struct index_reader *reader, int64_t limit, struc
     int64_t end = index_document_begin(reader, document->number + 1);
     if (begin < 0 || begin > end || end > reader->sequence_count)
         return bad_data("%s.idx: document %" PRId64 " is sequences %" PRId64 " to %" PRId64
-                        ", which cannot be; run `bevatron dataset verify` on it",
+                        ", which is impossible; run `bevatron dataset verify` on it",
                         reader->files.prefix, document->number, begin, end);
     document->tokens = document->ids.count = 0;
     for (int64_t sequence = begin; sequence < end; sequence++)
@@ -132,7 +114,7 @@ static void print_plain(const struct document *document) {
     putchar('\n');
 }
 
-static int print_document(const struct options *options, const struct index_reader *reader,
+static int print_document(const struct dataset_peek_options *options, const struct index_reader *reader,
                           const struct tokenizer *tokenizer, struct document *document) {
     TRY(read_document(reader, options->max_tokens, document));
     buffer_clear(&document->text);
@@ -145,7 +127,7 @@ static int print_document(const struct options *options, const struct index_read
     return 0;
 }
 
-static int print_documents(const struct options *options, const struct index_reader *reader,
+static int print_documents(const struct dataset_peek_options *options, const struct index_reader *reader,
                            const struct tokenizer *tokenizer) {
     if (options->document >= reader->document_count)
         return error_set("--document %" PRId64 ": %s has %" PRId64 " documents, counted from 0", options->document,
@@ -163,8 +145,8 @@ static int print_documents(const struct options *options, const struct index_rea
     return status;
 }
 
-static int run(void *context) {
-    const struct options *options = context;
+static int run_peek(void *context) {
+    const struct dataset_peek_options *options = context;
     const struct tokenizer_flags *flags = &options->tokenizer;
     bool has_tokenizer =
         flags->vocab_file || flags->merge_file || flags->model_file || flag_is_given(&flags->given, "--tokenizer-type");
@@ -182,12 +164,12 @@ static int run(void *context) {
 
 int dataset_peek(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     const struct flag_command command = {
         .name = "dataset peek",
-        .summary = "Prints documents of a dataset: as ids, or as text where the tokenizer is given.",
+        .summary = "Prints documents of a dataset as ids, or as text if a tokenizer is given.",
         .tables = tables,
         .table_count = 2,
         .positional_name = "PREFIX",
@@ -198,6 +180,6 @@ int dataset_peek(int argc, char **argv) {
                     "  bevatron dataset peek data/corpus_text_document --document 7 --count 1 \\\n"
                     "      --vocab-file vocab.json --merge-file merges.txt\n",
     };
-    struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    struct dataset_peek_options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_peek}, argc, argv);
 }

@@ -2,8 +2,11 @@
 #ifndef CLI_LAUNCH_H
 #define CLI_LAUNCH_H
 
+#include "cluster/machine.h"
 #include "config/config.h"
 
+int launch_decide(int argc, char **argv);
+int launch_keeper(int argc, char **argv);
 int launch_kubernetes(int argc, char **argv);
 int launch_local(int argc, char **argv);
 int launch_slurm(int argc, char **argv);
@@ -18,13 +21,20 @@ struct launch_command {
     // flags.
     bool is_elsewhere;
     struct string_list written;  // those flags
+    char default_name[6];        // "train"
+    const char *flag_remedy;     // what to do about a flag that neither of them has; NULL: nothing to say
 };
 // Appends a flag and its value.
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
-// Checks the flags of a command other than train, as far as possible without running it (preprocess). Returns 0,
-// FLAGS_HELP if they ask for help, which has then been printed, or -1. *journal, to be freed, is the file that changes
-// as the work progresses and from which the same command continues; NULL if it would begin anew.
+// -1 if a word stands where a command's name is expected and is not one. The message lists all names but `hidden`,
+// which may be NULL.
+int launch_check_name(const struct launch_command *command, const char *hidden);
+// Checks a command other than train, as far as possible without running it: that it exists, its part too (`dataset
+// merge`), and the flags of preprocess, evaluate, generate, preflight and bench (unless their --config file is
+// elsewhere). Returns 0, FLAGS_HELP if they ask for help, which has then been printed, or -1. *journal, to be freed,
+// is the file that changes as the work progresses and from which the same command continues; NULL if it would start
+// over.
 int launch_check(struct launch_command *command, char **journal);
 // Parses the flags of a train command and checks them as train itself will on `ranks` ranks. launch_run frees the
 // config.
@@ -37,6 +47,16 @@ struct launch_call {
     int (*launch)(void *options, struct launch_command *command, struct config *config);
 };
 int launch_run(const struct launch_call *call, int argc, char **argv);
+// Refuses GPUs that are too old for the command, and warns if a run does not fit their memory. The machine may be NULL;
+// the config is that of train, otherwise not read.
+int launch_check_machine(const struct machine *machine, const char *command, struct config *config, int64_t ranks);
+// Adds the items of --export (NAME=VALUE or NAME, separated by commas, as sbatch takes them) to those of --env, and
+// makes all of them known to the files of --config that are read afterwards.
+int launch_export(const struct string_list *exported, struct string_list *environment);
+// Adds the variables that those files referred to.
+void launch_export_found(struct string_list *environment);
+// Refuses --checkpoint-in-memory for a launcher that has no process on the ranks' machines which outlives them.
+int launch_refuse_memory(const struct config *config);
 // Makes a restarted run continue where it stopped: --load becomes the folder of --save unless it is given. Fails if the
 // run would stop because of the folder of --save, unless that is on another machine.
 int launch_resume(struct launch_command *command, const struct config *config);

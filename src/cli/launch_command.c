@@ -3,20 +3,40 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "train/automatic.h"
 #include "train/save_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_command(const char *word) {
-    static const char *const names[] = {"train",     "preprocess", "extract",    "evaluate",
-                                        "tokenizer", "dataset",    "checkpoint", "getdata"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], word) == 0)
-            return true;
-    return false;
+// What can be launched.
+static const struct launched {
+    const char *name;
+    int (*run)(int argc, char **argv);  // prints its help; NULL: that is not asked of it here
+    const struct command_group *group;  // NULL: the command has no parts
+    int (*check)(const char *flag_remedy, int argc, char **argv);  // parses its flags; NULL: they are not checked here
+} commands[] = {
+    {"train", NULL, NULL, NULL},
+    {"preprocess", cmd_preprocess, NULL, NULL},
+    {"extract", cmd_extract, &extract_group, NULL},
+    {"evaluate", cmd_evaluate, NULL, evaluate_check},
+    {"generate", cmd_generate, NULL, generate_check},
+    {"preflight", cmd_preflight, NULL, preflight_check},
+    {"bench", cmd_bench, &bench_group, bench_check},
+    {"tokenizer", cmd_tokenizer, &tokenizer_group, NULL},
+    {"dataset", cmd_dataset, &dataset_group, NULL},
+    {"checkpoint", cmd_checkpoint, &checkpoint_group, NULL},
+    {"getdata", NULL, NULL, NULL},
+};
+
+static const struct launched *find_command(const char *word) {
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(commands[i].name, word) == 0)
+            return &commands[i];
+    return NULL;
 }
 
 // The launcher's row of an argument, NULL if it is not one of its flags; *has_value: the value is in it already.
@@ -31,24 +51,19 @@ static const struct flag *own_row(const struct flag_table *own, const char *argu
     return row;
 }
 
-static bool is_help(const char *argument) {
-    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 || strcmp(argument, "--help-all") == 0;
-}
-
 // Tells the launcher's own flags from the others by the rows of its table. A word that is a command's name ends the
 // launcher's flags. Without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings remain
 // argv's.
 static void split(struct launch_command *command, const struct flag_table *own, int argc, char **argv) {
     // Two more for what launch_command_add may add, twice.
     size_t room = sizeof(char *) * (size_t)(argc + 6);
-    *command = (struct launch_command){.own = memory_alloc(room), .rest = memory_alloc(room)};
-    static char train[] = "train";
+    *command = (struct launch_command){.own = memory_alloc(room), .rest = memory_alloc(room), .default_name = "train"};
     command->own[command->own_count++] = argv[0];
-    command->rest[command->rest_count++] = train;
+    command->rest[command->rest_count++] = command->default_name;
     for (int i = 1; i < argc; i++) {
         bool has_value;
         const struct flag *row = own_row(own, argv[i], &has_value);
-        if (!row && command->rest_count == 1 && is_command(argv[i])) {
+        if (!row && command->rest_count == 1 && find_command(argv[i])) {
             command->rest[0] = argv[i];
             // Getting data is the launcher's own business, flags and all; preprocess has no flag of a launcher's name.
             if (strcmp(argv[i], "getdata") == 0 || strcmp(argv[i], "preprocess") == 0)
@@ -57,7 +72,7 @@ static void split(struct launch_command *command, const struct flag_table *own, 
                 command->rest[command->rest_count++] = argv[i];
             break;
         }
-        if (!row && !(command->rest_count == 1 && is_help(argv[i]))) {
+        if (!row && !(command->rest_count == 1 && flag_text_asked(argv[i]) != FLAG_TEXT_NONE)) {
             command->rest[command->rest_count++] = argv[i];
             continue;
         }
@@ -70,7 +85,7 @@ static void split(struct launch_command *command, const struct flag_table *own, 
                 command->own[command->own_count++] = argv[++i];
             continue;
         }
-        while (i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 && !is_command(argv[i + 1]))
+        while (i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 && !find_command(argv[i + 1]))
             command->own[command->own_count++] = argv[++i];
     }
 }
@@ -92,7 +107,27 @@ static struct flag_command train_command(const struct flag_table *table) {
         .name = "train", .summary = "", .tables = table, .table_count = 1, .argument_remedy = config_argument_remedy};
 }
 
-// One row as it would be typed. A value that begins with two dashes must stand behind an equals sign.
+int launch_check_name(const struct launch_command *command, const char *hidden) {
+    // Without a command's name the words are those of train, which takes only flags.
+    const char *word = command->rest[0] == command->default_name && command->rest_count > 1 ? command->rest[1] : "-";
+    if (*word == '-' || strchr(word, '=') || config_argument_remedy(word))
+        return 0;
+    struct nearest nearest = nearest_begin(word, strlen(word));
+    struct buffer names = {0};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (hidden && strcmp(commands[i].name, hidden) == 0)
+            continue;
+        nearest_consider(&nearest, commands[i].name);
+        buffer_printf(&names, "%s%s", names.length ? ", " : "", commands[i].name);
+    }
+    int status = error_set_code(EXIT_CODE_USAGE, "there is no command \"%s\" to launch; %s%s%sthere are %s", word,
+                                nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
+                                nearest.best ? "? " : "", buffer_string(&names));
+    buffer_free(&names);
+    return status;
+}
+
+// One row as it would be typed. A value that starts with two dashes must follow an equals sign.
 static void write_row(struct string_list *out, const struct flag *flag, const void *base) {
     const char *value = (const char *)base + flag->offset;
     struct buffer text = {0};
@@ -151,20 +186,48 @@ static void write_out(void *context, const struct flag_command *flags, const voi
     command->rest_count = count;
 }
 
+// Whether the words after the command's name ask for its help, or for that of a part: `bench matmul --help`.
+static bool asks_for_help(const struct launch_command *command) {
+    for (int i = 1; i < command->rest_count; i++)
+        if (flag_text_asked(command->rest[i]) != FLAG_TEXT_NONE)
+            return true;
+    return false;
+}
+
+static bool has_config(const struct launch_command *command) {
+    for (int i = 1; i < command->rest_count; i++)
+        if (strcmp(command->rest[i], "--config") == 0 || strncmp(command->rest[i], "--config=", 9) == 0)
+            return true;
+    return false;
+}
+
 int launch_check(struct launch_command *command, char **journal) {
     *journal = NULL;
-    if (strcmp(command->rest[0], "preprocess") != 0)
+    const struct launched *launched = find_command(command->rest[0]);
+    if (strcmp(command->rest[0], "preprocess") == 0)
+        return preprocess_check(&(struct preprocess_reader){write_out, command, command->flag_remedy},
+                                command->rest_count, command->rest, journal);
+    // Without a part the command itself prints what there is.
+    bool has_part = command->rest_count > 1 && flag_text_asked(command->rest[1]) == FLAG_TEXT_NONE;
+    if (launched->group && (has_part || !asks_for_help(command)))
+        TRY(command_group_check(launched->group, has_part ? command->rest[1] : ""));
+    if (launched->run && asks_for_help(command))
+        return launched->run(command->rest_count, command->rest) == EXIT_CODE_OK ? FLAGS_HELP : -1;
+    if (!launched->check || (command->is_elsewhere && has_config(command)))
         return 0;
-    return preprocess_check(&(struct preprocess_reader){write_out, command}, command->rest_count, command->rest,
-                            journal);
+    return launched->check(command->flag_remedy, command->rest_count, command->rest);
 }
 
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks) {
     const struct flag_table table = config_flag_table(0);
-    const struct flag_command train = train_command(&table);
+    struct flag_command train = train_command(&table);
+    train.flag_remedy = command->flag_remedy;
     TRY(flags_parse(&train, config, command->rest_count, command->rest));
     write_out(command, &train, config);
     TRY(config_apply_preset(config));
+    // The run itself chooses what is left open.
+    struct automatic open;
+    TRY(automatic_begin(&open, config));
     return config_validate(config, (int)ranks);
 }
 
@@ -174,13 +237,22 @@ static void free_config(struct config *config) {
     flags_free(&train, config);
 }
 
+int launch_refuse_memory(const struct config *config) {
+    return config->checkpoint_in_memory
+               ? error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory works with launch local and, outside "
+                                                 "containers, launch slurm: a process outlives "
+                                                 "the ranks and keeps their memory; leave it out")
+               : 0;
+}
+
 int launch_resume(struct launch_command *command, const struct config *config) {
     struct config run = *config;
     if (config->save && !config->load) {
         launch_command_add(command, "--load", config->save);
         run.load = config->save;
     }
-    if (config->save && config->load && !file_is_same(config->load, config->save))
+    bool is_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
+    if (config->save && config->load && !is_copy && !file_is_same(config->load, config->save))
         log_warn("a restart cannot resume from --load %s; give --pretrained-checkpoint %s --load %s, so that the same "
                  "command starts and resumes",
                  config->load, config->load, config->save);

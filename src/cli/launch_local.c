@@ -1,55 +1,70 @@
-// bevatron launch local: ranks on this machine under a watchman. When they fail they are started again from the last
-// checkpoint, as long as each attempt gets further than the one before.
+// bevatron launch local: ranks on this machine under a supervisor. When they fail, or get nowhere, they are started
+// again from the last checkpoint; restarts.h says how often.
+#include "base/buffer.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/job_limits.h"
+#include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/screen.h"
 #include "base/signal_queue.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/vault.h"
 #include "cli/launch.h"
+#include "cli/ranks.h"
+#include "cli/restarts.h"
+#include "config/flag_rows.h"
+#include "report/metrics_file.h"
+#include "report/on_event.h"
+#include "train/watching.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 struct local_options {
     struct flag_given given;
     int64_t nproc, max_restarts;
+    double restart_window_minutes, progress_timeout_minutes;
+    struct string_list environment, exported;
 };
+
+#define FLAG_STRUCT struct local_options
 
 static const struct flag own_flags[] = {
-    {.name = "This machine", .type = FLAG_GROUP},
-    {.name = "--nproc",
-     .type = FLAG_INT,
-     .offset = offsetof(struct local_options, nproc),
-     .initial = "1",
-     .minimum = 1,
-     .maximum = 1024,
-     .help = "ranks; -n is short for it"},
-    {.name = "--max-restarts",
-     .type = FLAG_INT,
-     .offset = offsetof(struct local_options, max_restarts),
-     .initial = "3",
-     .minimum = 0,
-     .maximum = 1e6,
-     .help = "how often a run that failed is started again from its last checkpoint"},
+    GROUP("This machine"),
+    INT("--nproc", nproc, "1", 1, 1024, "ranks to start; -n is short for it"),
+    INT("--max-restarts", max_restarts, "3", 0, RESTARTS_MOST,
+        "restart a failed run from its last checkpoint at most N times within --restart-window-minutes"),
+    REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
+         "forget restarts that are older than this, so that a long run is not given up for rare failures"),
+    REAL("--progress-timeout-minutes", progress_timeout_minutes, "60", 0, 1e9,
+         "end and restart a run that completes no iteration and no other work for this long; 0 to wait forever"),
+    LIST("--env", environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
+    LIST("--export", exported, "LIST",
+         "variables of the ranks as sbatch takes them, NAME=VALUE,NAME,…; ${NAME} in --config files means the same",
+         .repeats_add = true),
 };
 
-static const struct flag_table own_table = {.flags = own_flags,
-                                            .count = sizeof own_flags / sizeof own_flags[0],
-                                            .given = offsetof(struct local_options, given)};
+static const struct flag_table own_table = {FLAG_TABLE(own_flags)};
 
 static const struct flag_command local_command = {
     .name = "launch local",
-    .summary = "Trains on this machine with several ranks, and starts them again when they fail.",
+    .summary = "Trains on this machine with several ranks, and restarts them when they fail.",
     .tables = &own_table,
     .table_count = 1,
     .epilogue = "Example:\n"
                 "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 9\n"};
+
+// COMMAND_SECONDS: how long the supervisor waits at its end for the command of --on-event.
+static const double LOOK_SECONDS = 1, KILL_SECONDS = 30, COMMAND_SECONDS = 10, SOON_SECONDS = 0.1;
 
 // The signal that came last before `train` was started, 0 if none did.
 static int signal_before(void) {
@@ -63,6 +78,8 @@ static int signal_before(void) {
 // and ends when we are killed.
 static pid_t start_train(char *const *words) {
     pid_t own = getpid(), child = signal_queue_fork(true);
+    if (child > 0 && screen_is_live())
+        log_share_terminal();
     if (child != 0)
         return child;
     setpgid(0, 0);
@@ -72,88 +89,274 @@ static pid_t start_train(char *const *words) {
     _exit(EXIT_CODE_ERROR);
 }
 
-// Runs `train` to its end and passes signals on to it; *passed_on is the last of them.
-static int run_once(char *const *words, int *passed_on, int *exit_code) {
-    if ((*passed_on = signal_before()) != 0) {
-        *exit_code = *exit_code == EXIT_CODE_OK ? 128 + *passed_on : *exit_code;
+struct attempt_end {
+    int exit_code, passed_on;  // passed_on: the last signal, 0 for none
+    struct lifeline_state state;
+};
+
+// A run under its supervisor.
+struct supervised {
+    char *const *words;
+    double stall_seconds;  // 0: a run may take as long as it takes
+    struct lifeline *lifeline;
+    const char *save;           // folder of checkpoints; NULL for none
+    struct vault *vault;        // checkpoints in host memory; NULL for none
+    const char *metrics_path;   // NULL for none
+    struct on_event *on_event;  // NULL for none
+};
+
+// For those who watch the run, where its own ranks cannot say it.
+static void tell_event(const struct supervised *run, const char *name, const struct attempt_end *end, const char *text,
+                       bool has_line) {
+    struct metrics_event event = {.name = name,
+                                  .iteration = end->state.iteration > 0 ? end->state.iteration : 0,
+                                  .text = text,
+                                  .exit_code = end->exit_code};
+    if (run->metrics_path && !has_line && metrics_file_add_event(run->metrics_path, &event, false) < 0)
+        log_debug("%s", error_message());
+    on_event_tell(run->on_event, &event);
+}
+
+// A run whose ranks were killed could not say that it has failed.
+static void tell_silent_end(const struct supervised *run, const struct attempt_end *end, double started,
+                            const struct job_kills *kills) {
+    char text[JOB_REASON_BYTES + 80], why[JOB_REASON_BYTES];
+    const struct job_kills now = job_kills();
+    job_explain_kill(kills, &now, why, sizeof why);
+    int number = end->exit_code - 128;
+    bool is_good = end->exit_code == EXIT_CODE_OK || end->exit_code == EXIT_CODE_STOPPED;
+    if (is_good || end->exit_code == EXIT_CODE_USAGE || end->state.has_told_end)
+        return;
+    // A process that dies of a fault leaves the line and nothing else.
+    bool has_line = run->metrics_path && metrics_file_has_end(run->metrics_path, started);
+    bool is_fault = number > 0 && number < NSIG;
+    if (has_line && !is_fault)
+        return;
+    if (end->exit_code == EXIT_CODE_PEER_LOST)
+        snprintf(text, sizeof text, "a rank was killed; %s", why);
+    else if (end->exit_code == EXIT_CODE_HANG)
+        snprintf(text, sizeof text, "the run completed nothing for too long and was ended");
+    else if (number == SIGKILL)
+        snprintf(text, sizeof text, "the run was ended by signal %d (%s); %s", number, strsignal(number), why);
+    else if (is_fault)
+        snprintf(text, sizeof text, "the run was ended by signal %d (%s)", number, strsignal(number));
+    else
+        snprintf(text, sizeof text, "the run ended with code %d; its log says why", end->exit_code);
+    // A rank of several has been spoken for by whoever started it.
+    if (number == SIGKILL)
+        log_error("%s", text);
+    tell_event(run, "failed", end, text, has_line);
+}
+
+// Seconds without anything that the run completed. Of the time between two looks only a little counts: a machine that
+// stood still, or a supervisor that was suspended, says nothing about the run.
+struct stall {
+    int64_t beats;
+    double waited, looked;
+};
+
+static bool has_stalled(struct stall *stall, const struct supervised *run) {
+    double now = clock_seconds(), passed = stall->looked > 0 ? now - stall->looked : 0;
+    int64_t beats = lifeline_look(run->lifeline).beats;
+    stall->waited = beats == stall->beats ? stall->waited + fmin(passed, 2 * LOOK_SECONDS) : 0;
+    stall->beats = beats;
+    stall->looked = now;
+    return run->stall_seconds > 0 && stall->waited > run->stall_seconds;
+}
+
+// Ends the ranks that are left below us after the command itself has ended: they hang, and their parents are gone, so
+// they are our children by now (see watch). Programs that others have started, e.g. an agent that holds keys, are not
+// ours to end or to wait for. -1 if a rank cannot be ended.
+static int end_ranks(void) {
+    for (double waited = 0;; waited += 0.1) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+        if (process_signal_below(getpid(), "/proc/self/exe", waited > KILL_SECONDS ? SIGKILL : 0) == 0)
+            return 0;
+        if (waited > 2 * KILL_SECONDS)
+            return error_set_code(
+                EXIT_CODE_HANG, "a rank of the failed run does not end, not even by SIGKILL: it waits for the kernel, "
+                                "probably for a file system; look at it with `ps -eo pid,stat,wchan:30,args`");
+        clock_sleep(0.1);
+    }
+}
+
+static void end_stalled(const struct supervised *run, pid_t child, double seconds) {
+    struct attempt_end end = {.state = lifeline_look(run->lifeline), .exit_code = EXIT_CODE_HANG};
+    const struct lifeline_state *state = &end.state;
+    struct buffer place = {0};
+    if (state->iteration >= 0)
+        buffer_printf(&place, " after iteration %lld", (long long)state->iteration);
+    if (state->phase[0])
+        buffer_printf(&place, ", %s", state->phase);
+    char *text = memory_printf("the run has completed nothing for %.0f s%s; ending it (--progress-timeout-minutes)",
+                               seconds, buffer_string(&place));
+    log_error("%s", text);
+    tell_event(run, "hang", &end, text, false);
+    buffer_free(&place);
+    free(text);
+    // Whoever started the ranks sees them end and cleans up.
+    if (process_signal_below(child, "/proc/self/exe", SIGKILL) == 0)
+        kill(child, SIGKILL);
+}
+
+// Says when a run that was restarted computes again. Until then the supervisor looks often.
+static bool has_resumed(const struct supervised *run, double failed_at) {
+    int64_t iteration = lifeline_look(run->lifeline).iteration;
+    if (failed_at > 0 && iteration < 0)
+        return false;
+    if (failed_at > 0)
+        log_info("the restarted run has completed iteration %lld, %.1f s after the last attempt ended",
+                 (long long)iteration, clock_seconds() - failed_at);
+    return true;
+}
+
+// Runs `train` to its end and passes signals on to it. The attempt before it failed at that time, 0 for none.
+static int run_once(const struct supervised *run, double failed_at, struct attempt_end *end) {
+    if ((end->passed_on = signal_before()) != 0) {
+        end->exit_code = end->exit_code == EXIT_CODE_OK ? 128 + end->passed_on : end->exit_code;
         return 0;
     }
-    pid_t child = start_train(words);
+    lifeline_reset(run->lifeline);
+    const struct job_kills kills = job_kills();
+    pid_t child = start_train(run->words);
     if (child < 0)
         return error_set("cannot start this program again: %s", strerror(errno));
+    struct stall stall = {0};
+    double started = clock_wall_seconds();
+    double stalled = 0;  // when it was ended for that, 0: it was not
+    bool is_resumed = failed_at == 0;
     for (int ended;;) {
         pid_t found = waitpid(child, &ended, WNOHANG);
         if (found < 0 && errno != EINTR)
             return error_set("cannot wait for train: %s", strerror(errno));
         if (found == child) {
-            *exit_code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
-            return 0;
+            end->exit_code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+            if (stalled > 0)
+                end->exit_code = EXIT_CODE_HANG;
+            end->state = lifeline_look(run->lifeline);
+            int status = end_ranks();
+            if (end->state.is_attached)
+                tell_silent_end(run, end, started, &kills);
+            return status;
         }
-        int number = signal_queue_next(-1);
-        if (number == SIGCHLD)
+        is_resumed = is_resumed || has_resumed(run, failed_at);
+        int number = signal_queue_next(is_resumed ? LOOK_SECONDS : SOON_SECONDS);
+        if (stalled > 0 && clock_seconds() - stalled > KILL_SECONDS)
+            kill(child, SIGKILL);
+        if (number == 0 && stalled == 0 && has_stalled(&stall, run)) {
+            end_stalled(run, child, stall.waited);
+            stalled = clock_seconds();
+        }
+        if (number == SIGCHLD || number == 0)
             continue;
-        *passed_on = number;
+        end->passed_on = number;
         kill(child, number);
     }
 }
 
-// The iteration of the newest checkpoint, -1 if there is none.
-static int64_t progress(const char *folder) {
-    char *path = NULL;
-    int64_t iteration = -1;
-    struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .skip_checksums = true};
-    if (folder && checkpoint_exists(folder) && checkpoint_find(&find, &path, &iteration) < 0)
-        iteration = -1;
-    free(path);
-    return iteration;
+// The newest checkpoint that a restarted run would take.
+struct newest {
+    int64_t iteration;  // -1 if there is none
+    bool is_in_memory;
+};
+
+static struct newest find_newest(const struct supervised *run) {
+    int64_t on_disk = restarts_checkpoint(run->save), in_memory = run->vault ? vault_newest(run->vault) : -1;
+    bool is_in_memory = in_memory >= 0 && in_memory >= on_disk;
+    return (struct newest){is_in_memory ? in_memory : on_disk, is_in_memory};
 }
 
-// A wrong flag, numbers that are not finite, bad data or a run that was asked to stop will not do better the next time.
-static bool may_retry(int exit_code) {
-    switch (exit_code) {
-    case EXIT_CODE_OK:
-    case EXIT_CODE_USAGE:
-    case EXIT_CODE_STOPPED:
-    case EXIT_CODE_NOT_FINITE:
-    case EXIT_CODE_OUT_OF_MEMORY:
-    case EXIT_CODE_BAD_DATA:
-    case EXIT_CODE_NO_CHECKPOINT:
-    case EXIT_CODE_NO_PROGRESS:
-        return false;
-    default:
-        return true;
+// The last iteration before the place where an attempt failed. One that completed none failed right after that of its
+// checkpoint; with those of memory, which may be only one iteration apart, that tells whether it got any further.
+static int64_t place_reached(const struct lifeline_state *state, struct newest checkpoint) {
+    return state->iteration < 0 && checkpoint.is_in_memory ? checkpoint.iteration : state->iteration;
+}
+
+// Waits before the next attempt; the signal that ends the wait, 0 for none.
+static int wait_for_signal(double seconds) {
+    for (double end = clock_seconds() + seconds, left; (left = end - clock_seconds()) > 0;) {
+        int number = signal_queue_next(left);
+        if (number != 0 && number != SIGCHLD)
+            return number;
     }
+    return 0;
 }
 
-static int watch(const struct local_options *options, char *const *words, const char *save, int *exit_code) {
+static int watch(const struct supervised *run, struct restarts *restarts, int *exit_code) {
     static const int passed_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     TRY(signal_queue_open(passed_signals, sizeof passed_signals / sizeof passed_signals[0]));
-    int passed_on;
-    int without_progress = 0;
-    for (int64_t restarts = 0;; restarts++) {
-        int64_t before = progress(save);
-        TRY(run_once(words, &passed_on, exit_code));
-        if (!may_retry(*exit_code) || passed_on || restarts >= options->max_restarts)
-            return 0;
-        int64_t after = progress(save);
-        without_progress = after > before ? 0 : without_progress + 1;
-        if (without_progress >= 2) {
-            log_error("the run failed with code %d and got no further than iteration %lld in two attempts", *exit_code,
-                      (long long)after);
-            *exit_code = EXIT_CODE_NO_PROGRESS;
+    // A reader of our output that goes away ends nothing.
+    signal(SIGPIPE, SIG_IGN);
+    // Ranks whose parents are killed become our children, so that none is left behind.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    struct attempt_end end = {0};
+    int64_t best = -1;
+    for (double failed_at = 0;; failed_at = clock_seconds()) {
+        struct newest before = find_newest(run);
+        // Memory that was emptied and filled again is not progress.
+        best = run->vault && best > before.iteration ? best : before.iteration;
+        TRY(run_once(run, failed_at, &end));
+        *exit_code = end.exit_code;
+        struct newest after = find_newest(run);
+        double delay;
+        struct restarts_attempt attempt = {.exit_code = end.exit_code,
+                                           .has_started = end.state.is_attached,
+                                           .reached = place_reached(&end.state, before),
+                                           .has_new_checkpoint = after.iteration > best,
+                                           .now = clock_seconds()};
+        enum restarts_decision decision = end.passed_on ? RESTARTS_NEVER : restarts_decide(restarts, &attempt, &delay);
+        if (decision == RESTARTS_AGAIN && run->vault && !restarts_trust_memory(restarts, end.exit_code))
+            vault_clear(run->vault);
+        after = find_newest(run);
+        attempt.resumes_from_memory = after.is_in_memory;
+        attempt.reached = end.state.iteration;
+        char *text = restarts_describe(restarts, decision, &attempt, after.iteration);
+        if (text && decision == RESTARTS_AGAIN)
+            log_warn("%s", text);
+        else if (text) {
+            log_error("%s", text);
+            tell_event(run, "failed", &end, text, false);
+        }
+        free(text);
+        if (decision != RESTARTS_AGAIN) {
+            *exit_code = restarts_exit_code(decision, end.exit_code);
             return 0;
         }
-        log_warn("the run failed with code %d; starting again from iteration %lld (restart %lld of %lld)", *exit_code,
-                 (long long)(after < 0 ? 0 : after), (long long)restarts + 1, (long long)options->max_restarts);
+        if (wait_for_signal(delay))
+            return 0;
     }
+}
+
+// The ranks inherit it.
+static int set_environment(const struct string_list *environment) {
+    for (int64_t i = 0; i < environment->count; i++) {
+        const char *pair = environment->items[i], *equals = strchr(pair, '=');
+        char *name = equals ? memory_printf("%.*s", (int)(equals - pair), pair) : NULL;
+        int status = name && *name ? setenv(name, equals + 1, 1) : -1;
+        free(name);
+        if (status < 0)
+            return error_set_code(EXIT_CODE_USAGE, "--env \"%s\" is not of the form NAME=VALUE", pair);
+    }
+    return 0;
+}
+
+// Memory for checkpoints, which the ranks find by their environment.
+static int keep_memory(struct supervised *run, const struct config *config, int64_t nproc) {
+    if (!config->checkpoint_in_memory)
+        return 0;
+    run->vault = vault_create((int)nproc);
+    return run->vault ? setenv(RANKS_MEMORY, vault_path(run->vault), 1) : -1;
 }
 
 static int launch(void *given_options, struct launch_command *command, struct config *config) {
     struct local_options *options = given_options;
     int exit_code = EXIT_CODE_OK;
     if (strcmp(command->rest[0], "train") != 0)
-        return error_set_code(EXIT_CODE_USAGE, "launch local starts train; run bevatron %s by itself",
+        return error_set_code(EXIT_CODE_USAGE, "launch local runs train only; run bevatron %s by itself",
                               command->rest[0]);
+    TRY(launch_export(&options->exported, &options->environment));
+    TRY(set_environment(&options->environment));
     TRY(launch_config(config, command, options->nproc));
     TRY(launch_resume(command, config));
     char count[24], self[] = "bevatron";
@@ -162,14 +365,33 @@ static int launch(void *given_options, struct launch_command *command, struct co
     char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
     words[0] = self;
     memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
-    int status = watch(options, words, config->save, &exit_code);
+    const char *folder = getenv("TMPDIR");
+    struct supervised run = {.words = words,
+                             .stall_seconds = 60 * options->progress_timeout_minutes,
+                             .save = config->save,
+                             .lifeline = lifeline_create(folder && *folder ? folder : "/tmp"),
+                             .metrics_path = config->metrics_file,
+                             .on_event = on_event_open(&(struct on_event_options){.command = config->on_event,
+                                                                                  .run = watching_name(config),
+                                                                                  .job = getenv("SLURM_JOB_ID")})};
+    struct restarts restarts = {.most = options->max_restarts, .window_seconds = 60 * options->restart_window_minutes};
+    int status = run.lifeline ? setenv(RANKS_LIFELINE, lifeline_path(run.lifeline), 1)
+                              : error_set("cannot create a file in %s: %s; set TMPDIR to a folder that can be written",
+                                          folder && *folder ? folder : "/tmp", strerror(errno));
+    if (status == 0)
+        status = keep_memory(&run, config, options->nproc);
+    if (status == 0)
+        status = watch(&run, &restarts, &exit_code);
+    vault_close(run.vault);
+    on_event_close(run.on_event, COMMAND_SECONDS);
+    lifeline_free(run.lifeline);
     free(words);
     return status < 0 ? -1 : exit_code;
 }
 
 int launch_local(int argc, char **argv) {
     struct local_options options;
-    static char long_name[] = "--nproc";
+    char long_name[] = "--nproc";
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "-n") == 0)
             argv[i] = long_name;

@@ -2,11 +2,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/features.h"
 #include "cli/launch.h"
+#include "cli/restarts.h"
+#include "cluster/shell.h"
 #include "cluster/slurm.h"
+#include "config/flag_rows.h"
+#include "report/metrics_file.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -17,87 +22,82 @@
 struct slurm_options {
     struct flag_given given;
     int64_t nodes, ntasks_per_node, gpus_per_node, cpus_per_task, signal_seconds, max_requeues, array_chain;
+    double restart_window_minutes;
     char *job_name, *partition, *account, *reservation, *qos, *constraint, *time, *after, *logs, *machine;
     char *container_image, *container_mounts, *binary, *mpi;
-    struct string_list environment;
-    bool shared, dry_run;
+    struct string_list environment, exported, sbatch;
+    bool shared, dry_run, watch, container_mount_home;
 };
 
-#define OFFSET(member) offsetof(struct slurm_options, member)
-#define COUNT(flag, member, start, least, most, text)                                                                  \
-    {                                                                                                                  \
-        .name = flag, .type = FLAG_INT, .offset = OFFSET(member), .initial = start, .minimum = least, .maximum = most, \
-        .help = text                                                                                                   \
-    }
-#define TEXT(flag, member, value, text)                                                                                \
-    { .name = flag, .type = FLAG_STRING, .offset = OFFSET(member), .value_name = value, .help = text }
+#define FLAG_STRUCT struct slurm_options
 
 static const char *const mpi_choices[] = {"auto", "pmix", "none", NULL};
 
 static const struct flag own_flags[] = {
-    {.name = "The job", .type = FLAG_GROUP},
-    COUNT("--nodes", nodes, "1", 1, 1e6, "machines"),
-    COUNT("--ntasks-per-node", ntasks_per_node, NULL, 0, 1024, "ranks on each; the number of GPUs, else 1, by default"),
-    COUNT("--gpus-per-node", gpus_per_node, NULL, 0, 1024,
-          "GPUs asked for on each; those of --machine by default; 0: Slurm is not asked"),
-    COUNT("--cpus-per-task", cpus_per_task, NULL, 0, 4096, "cores of each rank; Slurm's default where not given"),
-    TEXT("--machine", machine, "TYPE", "EC2 instance type, as p4d.24xlarge: its GPUs and its network's settings"),
-    TEXT("--partition", partition, "NAME", "partition (queue)"),
-    TEXT("--time", time, "LIMIT", "time limit as sbatch takes it: minutes, HH:MM:SS, DAYS-HH"),
-    TEXT("--account", account, "NAME", "account to charge"),
-    TEXT("--qos", qos, "NAME", "quality of service"),
-    TEXT("--reservation", reservation, "NAME", "reservation"),
-    TEXT("--constraint", constraint, "LIST", "features the machines must have"),
-    TEXT("--job-name", job_name, "NAME", "name of the job; the command's name by default"),
-    TEXT("--after", after, "JOB", "starts when that job has ended well: data preparation before training"),
-    {.name = "--shared", .type = FLAG_BOOL, .offset = OFFSET(shared), .help = "does not ask for whole machines"},
-    {.name = "Long runs", .type = FLAG_GROUP},
-    COUNT(
-        "--signal-seconds", signal_seconds, "180", 1, 86400,
-        "the ranks save and stop so long before the time limit; Slurm may warn up to 60 s early. A quarter of a --time "
-        "under 4 minutes by default"),
-    COUNT("--max-requeues", max_requeues, "100", 0, 1e6,
-          "puts the job back in the queue at most so often after exit codes 210, 211 and 212"),
-    COUNT("--array-chain", array_chain, NULL, 0, 10000,
-          "so many allocations one after the other instead of requeueing, each going on where the last one stopped"),
-    {.name = "What runs", .type = FLAG_GROUP},
-    TEXT("--container-image", container_image, "IMAGE", "Pyxis: the image the ranks run in"),
-    TEXT("--container-mounts", container_mounts, "LIST", "Pyxis: folders of the machine inside it, FROM:TO[:ro],…"),
-    TEXT("--binary", binary, "PATH", "the bevatron to run; this one by default, \"bevatron\" in a container"),
-    {.name = "--mpi",
-     .type = FLAG_CHOICE,
-     .offset = OFFSET(mpi),
-     .choices = mpi_choices,
-     .initial = "auto",
-     .help = "how ranks find each other: pmix, or by themselves over TCP (none: GPUs only)"},
-    {.name = "--env",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(environment),
-     .value_name = "NAME=VALUE",
-     .repeats_add = true,
-     .help = "environment of the ranks"},
-    TEXT("--logs", logs, "FOLDER", "where the script, the job's output and the ranks' logs go; ./logs by default"),
-    {.name = "--dry-run",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(dry_run),
-     .help = "prints the script and submits nothing"},
+    GROUP("The job"),
+    INT("--nodes", nodes, "1", 1, 1e6, "machines"),
+    INT("--ntasks-per-node", ntasks_per_node, NULL, 0, 1024,
+        "ranks per machine; default: the number of GPUs, otherwise 1"),
+    INT("--gpus-per-node", gpus_per_node, NULL, 0, 1024,
+        "GPUs to request per machine; default: those of --machine; 0 to request none"),
+    INT("--cpus-per-task", cpus_per_task, NULL, 0, 4096, "cores per rank; default: Slurm's"),
+    TEXT("--machine", machine, NULL, "TYPE", "EC2 instance type, e.g. p4d.24xlarge; sets GPUs and network settings"),
+    TEXT("--partition", partition, NULL, "NAME", "partition (queue)"),
+    TEXT("--time", time, NULL, "LIMIT", "time limit in sbatch's format: minutes, HH:MM:SS, DAYS-HH"),
+    TEXT("--account", account, NULL, "NAME", "account to charge"),
+    TEXT("--qos", qos, NULL, "NAME", "quality of service"),
+    TEXT("--reservation", reservation, NULL, "NAME", "reservation"),
+    TEXT("--constraint", constraint, NULL, "LIST", "required features of the machines"),
+    TEXT("--job-name", job_name, NULL, "NAME", "name of the job; default: the command's name"),
+    TEXT("--after", after, NULL, "JOB", "start after this job has succeeded, e.g. data preparation before training"),
+    SWITCH("--shared", shared, "do not request whole machines"),
+    LIST("--sbatch", sbatch, "OPTIONS",
+         "any other options of sbatch, e.g. --sbatch \"--mem=0 --exclude=node7\"; options after a last \"--\" are the "
+         "same",
+         .repeats_add = true),
+    GROUP("Long runs"),
+    INT("--signal-seconds", signal_seconds, "180", 1, 86400,
+        "seconds before the time limit at which to save and stop (Slurm may signal up to 60 s early); for --time under "
+        "4 minutes a quarter of it"),
+    INT("--max-requeues", max_requeues, "10", 0, RESTARTS_MOST,
+        "requeue a job that failed at most N times within --restart-window-minutes; 0 never requeues, not even at the "
+        "time limit"),
+    REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
+         "forget failures that are older than this, so that a long run is not given up for rare ones"),
+    INT("--array-chain", array_chain, NULL, 0, 10000,
+        "submit N allocations in sequence instead of requeueing; each resumes where the last one stopped"),
+    GROUP("What runs"),
+    TEXT("--container-image", container_image, NULL, "IMAGE", "Pyxis: container image of the ranks"),
+    TEXT("--container-mounts", container_mounts, NULL, "LIST",
+         "Pyxis: folders to mount in the container, FROM:TO[:ro],…"),
+    SWITCH("--container-mount-home", container_mount_home, "Pyxis: mount the home folder in the container"),
+    TEXT("--binary", binary, NULL, "PATH", "bevatron to run; default: this program, or \"bevatron\" in a container"),
+    CHOICE("--mpi", mpi, "auto", mpi_choices,
+           "how ranks find each other: pmix, or over TCP without MPI (none; GPUs only)"),
+    LIST("--env", environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
+    LIST("--export", exported, "LIST",
+         "variables of the ranks as sbatch takes them, NAME=VALUE,NAME,…; ${NAME} in --config files means the same",
+         .repeats_add = true),
+    TEXT("--logs", logs, NULL, "FOLDER",
+         "folder for the script, the job's output and the ranks' logs; default: ./logs"),
+    SWITCH("--dry-run", dry_run, "print the script and submit nothing"),
+    SWITCH("--watch", watch, "follow the job's log until the job ends; exit with its code"),
 };
 
-static const struct flag_table own_table = {.flags = own_flags,
-                                            .count = sizeof own_flags / sizeof own_flags[0],
-                                            .given = offsetof(struct slurm_options, given)};
+static const struct flag_table own_table = {FLAG_TABLE(own_flags)};
 
 static const struct flag_command slurm_command = {
     .name = "launch slurm",
-    .summary =
-        "Writes an sbatch script for a command (train where none is named) and submits it. Prints the job number.",
+    .summary = "Writes an sbatch script for a command (default: train), submits it and prints the job number. Other "
+               "commands: preprocess, extract, evaluate, generate, preflight, bench, tokenizer, dataset, checkpoint.",
     .tables = &own_table,
     .table_count = 1,
     .epilogue = "Examples:\n"
                 "  bevatron launch slurm --nodes 4 --machine p4d.24xlarge --partition gpu --time 1-00 \\\n"
                 "    --preset gpt3-1.3b --data-path data/pile_text_document … --save /fsx/run --save-interval 500\n"
                 "  prepared=$(bevatron launch slurm --partition cpu preprocess --input '/fsx/oscar/*.zst' …)\n"
-                "  bevatron launch slurm --after $prepared …\n"};
+                "  bevatron launch slurm --after $prepared …\n"
+                "  bevatron launch slurm --nodes 2 --machine p4d.24xlarge --watch bench collectives -- --mem=0\n"};
 
 static bool has_mpi(const struct slurm_options *options) {
     if (options->mpi && strcmp(options->mpi, "auto") != 0)
@@ -149,17 +149,19 @@ static int fit_warning(struct slurm_options *options) {
         return 0;
     if (!flag_is_given(&options->given, "--signal-seconds")) {
         options->signal_seconds = limit / 4;
-        fprintf(stderr, "note: --time %s is short: the ranks are warned %lld s before its end\n", options->time,
-                (long long)options->signal_seconds);
+        log_info("note: --time %s is short: the ranks are warned %lld s before its end", options->time,
+                 (long long)options->signal_seconds);
         return 0;
     }
     if (options->signal_seconds >= limit)
         return error_set_code(EXIT_CODE_USAGE,
-                              "--signal-seconds %lld is not less than --time %s, which is %lld s: the job would be "
-                              "stopped as soon as it begins; give %lld or less",
+                              "--signal-seconds %lld is not less than --time %s, which is %lld s: the job would stop "
+                              "as soon as it starts; give %lld or less",
                               (long long)options->signal_seconds, options->time, (long long)limit,
                               (long long)(limit > 2 * EARLY ? limit - EARLY - 1 : limit / 2));
-    fprintf(stderr, "note: Slurm may warn %d s early: that leaves nothing of --time %s\n", EARLY, options->time);
+    log_warn("Slurm may warn %d s early, which leaves no time of --time %s; give a longer --time or fewer "
+             "--signal-seconds",
+             EARLY, options->time);
     return 0;
 }
 
@@ -167,20 +169,36 @@ static int fit_warning(struct slurm_options *options) {
 static int prepare_train(struct launch_command *command, struct slurm_options *options, int64_t ranks,
                          struct config *config) {
     TRY(launch_config(config, command, ranks));
+    if (options->container_image)
+        TRY(launch_refuse_memory(config));
     if (options->array_chain > 0 && !config->save)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "--array-chain needs --save: each allocation goes on from the last one's "
-                              "checkpoint");
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--array-chain needs --save: each allocation resumes from the checkpoint of the one before");
     if (!config->save && options->time)
-        fprintf(stderr, "note: without --save nothing is kept at the time limit\n");
+        log_warn("--save is not given, so nothing is kept at the time limit");
     TRY(launch_resume(command, config));
     return fit_warning(options);
 }
 
-// A command of one process. Only preprocess goes on where it stopped: *journal. FLAGS_HELP if help was asked for.
+// Commands that run as one rank per GPU, like train.
+static bool has_ranks(const struct launch_command *command) {
+    static const char *const names[] = {"train", "evaluate", "preflight"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(command->rest[0], names[i]) == 0)
+            return true;
+    return strcmp(command->rest[0], "bench") == 0 && command->rest_count > 1 &&
+           strcmp(command->rest[1], "collectives") == 0;
+}
+
+// Only preprocess resumes where it stopped: *journal. FLAGS_HELP if help was asked for.
 static int prepare_other(struct launch_command *command, struct slurm_options *options, int64_t ranks, char **journal) {
     const char *name = command->rest[0];
-    if (ranks > 1)
+    if (strcmp(name, "getdata") == 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "there is no command \"getdata\" on Slurm, whose machines share their folders: fetch the "
+                              "files here, e.g. with `curl --remote-name-all --output-dir /fsx/raw URL…`");
+    if (ranks > 1 && !has_ranks(command) && strcmp(name, "generate") != 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "%s runs as one process with many threads; leave --nodes and "
                               "--ntasks-per-node at 1",
@@ -191,21 +209,51 @@ static int prepare_other(struct launch_command *command, struct slurm_options *o
     return status == 0 && *journal ? fit_warning(options) : status;
 }
 
-// How often a job is put back: never if it would only begin anew.
+// How often a job is put back: never if it would only start over.
 static int fit_requeues(struct slurm_options *options, bool can_continue, const char *name) {
     if (can_continue)
         return 0;
     if (flag_is_given(&options->given, "--max-requeues") && options->max_requeues > 0)
         return error_set_code(EXIT_CODE_USAGE, "--max-requeues %lld: %s", (long long)options->max_requeues,
-                              strcmp(name, "train") == 0 ? "train without --save would begin anew each time; give "
-                                                           "--save and --save-interval"
-                                                         : "this command would begin anew each time; leave it out");
+                              strcmp(name, "train") == 0
+                                  ? "train without --save would start over each time; give --save and --save-interval"
+                                  : "this command would start over each time; leave it out");
     options->max_requeues = 0;
     return 0;
 }
 
-static int write_script(const struct slurm_options *options, const char *logs, const char *name,
-                        struct buffer *script) {
+// A run that is resumed has been measured: whether scancel leaves it the time of a step is known before it starts. The
+// run itself warns when it has measured a step and a checkpoint.
+static void tell_stop(const struct slurm_job *job, const struct config *config, const struct slurm_ticket *ticket) {
+    const char *number = ticket->number, *cluster = ticket->cluster;
+    if (!job->is_train || !config->save)
+        return;
+    fprintf(stderr, "to save and stop: scancel %s%s%s--batch --signal=USR2 %s\n", cluster ? "--clusters=" : "",
+            cluster ? cluster : "", cluster ? " " : "", number);
+    struct metrics_history history = {0};
+    if (!config->metrics_file || metrics_history_read(&history, config->metrics_file) < 0) {
+        error_clear();
+        return;
+    }
+    int64_t kill_wait = history.last_elapsed_ms > 0 ? slurm_kill_wait(ticket) : 0;
+    if (kill_wait > 0 && history.last_elapsed_ms / 1e3 > (double)kill_wait)
+        log_warn("plain `scancel %s` will not save: a step of this run took %.0f s, and this cluster kills ranks after "
+                 "%lld s (KillWait)",
+                 number, history.last_elapsed_ms / 1e3, (long long)kill_wait);
+    metrics_history_free(&history);
+}
+
+static void tell_job(const struct slurm_job *job, const char *number, const char *script) {
+    char *log = slurm_log_path(job, number, 1);
+    fprintf(stderr, "job %s: %s\nlog: %s%s\n", number, script, log,
+            job->chain > 0 ? ", then one for each allocation" : "");
+    printf("%s\n", number);
+    fflush(stdout);
+    free(log);
+}
+
+static int submit(const struct slurm_options *options, const struct slurm_job *job, const struct config *config,
+                  const struct buffer *script) {
     if (options->dry_run) {
         fwrite(script->data, 1, script->length, stdout);
         return 0;
@@ -215,19 +263,22 @@ static int write_script(const struct slurm_options *options, const char *logs, c
     for (char *c = stamp; *c; c++)
         *c = *c == ' ' || *c == ':' ? '-' : *c;
     stamp[19] = 0;
-    char *path = memory_printf("%s/%s-%s.sbatch", logs, name, stamp), *number = NULL;
-    int status = file_make_folders(logs);
+    char *path = memory_printf("%s/%s-%s.sbatch", job->logs, job->name, stamp);
+    struct slurm_ticket ticket = {0};
+    int status = file_make_folders(job->logs), exit_code = EXIT_CODE_OK;
     if (status == 0)
-        status = file_write_all(path, script->data, script->length);
+        status = file_write_private(path, script->data, script->length);
     if (status == 0)
-        status = slurm_submit(path, &number);
+        status = slurm_submit(path, &ticket);
     if (status == 0) {
-        fprintf(stderr, "job %s: %s\n", number, path);
-        printf("%s\n", number);
+        tell_job(job, ticket.number, path);
+        tell_stop(job, config, &ticket);
     }
-    free(number);
+    if (status == 0 && options->watch)
+        status = slurm_watch(job, &ticket, &exit_code);
+    slurm_ticket_free(&ticket);
     free(path);
-    return status;
+    return status < 0 ? -1 : exit_code;
 }
 
 // HyperPod replaces a broken machine of a job only if the job did not ask Slurm for GPUs; whole machines bring
@@ -237,11 +288,12 @@ static bool has_no_gres(const struct slurm_options *options) {
     if (!flag_is_given(&options->given, "--gpus-per-node"))
         return is_hyperpod && !options->shared;
     if (is_hyperpod && options->gpus_per_node > 0)
-        fprintf(stderr, "note: HyperPod may not replace machines of a job with --gpus-per-node; 0 leaves it out\n");
+        log_warn("HyperPod may not replace nodes of a job with --gpus-per-node; --gpus-per-node 0 leaves it out");
     return options->gpus_per_node == 0;
 }
 
-static int write_job(const struct slurm_options *options, struct slurm_job *job, struct launch_command *command) {
+static int write_job(const struct slurm_options *options, struct slurm_job *job, struct launch_command *command,
+                     const struct config *config) {
     char self[PATH_MAX] = "bevatron";
     ssize_t length = options->container_image ? 0 : readlink("/proc/self/exe", self, sizeof self - 1);
     if (length > 0)
@@ -255,7 +307,7 @@ static int write_job(const struct slurm_options *options, struct slurm_job *job,
     struct buffer script = {0};
     int status = slurm_script(job, &script);
     if (status == 0)
-        status = write_script(options, logs, job->name, &script);
+        status = submit(options, job, config, &script);
     buffer_free(&script);
     free(words);
     free(logs);
@@ -270,12 +322,18 @@ static int launch(void *given_options, struct launch_command *command, struct co
     if (options->machine && !(machine = machine_find(options->machine)))
         return -1;
     int64_t gpus = options->gpus_per_node > 0 ? options->gpus_per_node : machine ? machine->gpus : 0;
-    int64_t tasks = options->ntasks_per_node > 0 ? options->ntasks_per_node : is_train && gpus > 0 ? gpus : 1;
+    int64_t tasks = options->ntasks_per_node > 0 ? options->ntasks_per_node : has_ranks(command) && gpus > 0 ? gpus : 1;
     char *journal = NULL;
+    TRY(launch_check_name(command, "getdata"));
+    command->flag_remedy = "options of sbatch go into --sbatch \"…\" or after --";
+    TRY(launch_export(&options->exported, &options->environment));
     command->is_elsewhere = options->container_image != NULL;
     int status = is_train ? prepare_train(command, options, options->nodes * tasks, config)
                           : prepare_other(command, options, options->nodes * tasks, &journal);
+    if (status == 0)
+        status = launch_check_machine(machine, name, config, options->nodes * tasks);
     bool can_continue = config->save || journal;
+    launch_export_found(&options->environment);
     if (status == 0)
         status = fit_requeues(options, can_continue, name);
     if (status != 0) {
@@ -297,22 +355,72 @@ static int launch(void *given_options, struct launch_command *command, struct co
                             .cpus_per_task = options->cpus_per_task,
                             .warning_seconds = is_train || journal ? options->signal_seconds : 0,
                             .max_requeues = options->max_requeues,
+                            .window_minutes = options->restart_window_minutes,
                             .save = config->save,
                             .journal = journal,
                             .chain = options->array_chain,
+                            .is_train = is_train,
+                            .keeps_memory = is_train && config->checkpoint_in_memory,
+                            .sbatch = &options->sbatch,
+                            .container_mount_home = options->container_mount_home,
                             .is_exclusive = !options->shared,
                             .has_mpi = has_mpi(options) && options->nodes * tasks > 1,
                             .container_image = options->container_image,
                             .container_mounts = options->container_mounts,
                             .machine = machine,
                             .environment = &options->environment};
-    status = write_job(options, &job, command);
+    status = write_job(options, &job, command, config);
     free(journal);
     return status;
 }
 
+// What comes after "--" as one text for --sbatch.
+static char *join_words(int count, char **words) {
+    struct buffer text = {0};
+    buffer_append_string(&text, "--sbatch=");
+    for (int i = 0; i < count; i++) {
+        buffer_append_string(&text, i > 0 ? " " : "");
+        shell_word(&text, words[i]);
+    }
+    char *joined = memory_string(buffer_string(&text));
+    buffer_free(&text);
+    return joined;
+}
+
+// Takes the text over and returns where it is kept.
+static char *keep(struct string_list *made, char *text) {
+    string_list_add(made, text);
+    free(text);
+    return made->items[made->count - 1];
+}
+
+// The command line as flags are parsed: a value that begins with dashes, as options of sbatch do, must follow an equals
+// sign, and what comes after the last "--" is moved before the command's name. An earlier one is the command's.
 int launch_slurm(int argc, char **argv) {
     struct slurm_options options;
-    return launch_run(&(struct launch_call){.flags = &slurm_command, .options = &options, .launch = launch}, argc,
-                      argv);
+    struct string_list made = {0};
+    char **line = memory_alloc(sizeof *line * (size_t)(argc + 2));
+    int end = argc - 1, count = 0;
+    while (end > 0 && strcmp(argv[end], "--") != 0)
+        end--;
+    if (end > 0 && end + 1 == argc) {
+        free(line);
+        error_set_code(EXIT_CODE_USAGE,
+                       "nothing follows the last \"--\"; options of sbatch do, e.g. -- --mem=0, or leave it out");
+        return command_failed();
+    }
+    end = end > 0 ? end : argc;
+    line[count++] = argv[0];
+    if (end + 1 < argc)
+        line[count++] = keep(&made, join_words(argc - end - 1, argv + end + 1));
+    for (int i = 1; i < end; i++) {
+        bool has_value = strcmp(argv[i], "--sbatch") == 0 && i + 1 < end;
+        line[count++] = has_value ? keep(&made, memory_printf("--sbatch=%s", argv[i + 1])) : argv[i];
+        i += has_value;
+    }
+    int exit_code =
+        launch_run(&(struct launch_call){.flags = &slurm_command, .options = &options, .launch = launch}, count, line);
+    string_list_free(&made);
+    free(line);
+    return exit_code;
 }

@@ -1,57 +1,57 @@
 // bevatron SUBCOMMAND [flags]: finds the command, runs it, and makes sure that its results have left the process.
+#include "base/environment.h"
 #include "base/error.h"
+#include "base/file_fault.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/remote/remote.h"
+#include "base/screen.h"
 #include "cli/commands.h"
+#include "cli/libraries.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} commands[] = {
-    {"bench", cmd_bench},         {"board", cmd_board},         {"checkpoint", cmd_checkpoint},
-    {"cluster", cmd_cluster},     {"dataset", cmd_dataset},     {"evaluate", cmd_evaluate},
-    {"extract", cmd_extract},     {"generate", cmd_generate},   {"help", cmd_help},
-    {"launch", cmd_launch},       {"preflight", cmd_preflight}, {"preprocess", cmd_preprocess},
-    {"tokenizer", cmd_tokenizer}, {"train", cmd_train},         {"version", cmd_version},
-};
-
-static const struct command *find(const char *name) {
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
-    return NULL;
+static const char *variable(const char *name) {
+    return getenv(name);
 }
 
-// What `help` explains besides commands.
-static const char *const topics[] = {"flags", "presets"};
-enum { TOPICS = sizeof topics / sizeof topics[0] };
+// Nobody else may change what this program writes. Shells and containers without a mask of their own have 000, which
+// nobody has chosen: files then get the modes of the usual 022. One that lets the group write stays.
+static void limit_modes(void) {
+    mode_t given = umask(022);
+    umask(given == 0 ? 022 : given | 002);
+}
 
 static bool is_topic(const char *name) {
-    for (size_t i = 0; i < TOPICS; i++)
-        if (strcmp(topics[i], name) == 0)
+    for (const struct command_part *topic = help_topics; topic->name; topic++)
+        if (strcmp(topic->name, name) == 0)
             return true;
     return false;
 }
 
 static int refuse(const char *name, bool is_help) {
     struct nearest nearest = nearest_begin(name, strlen(name));
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        nearest_consider(&nearest, commands[i].name);
-    for (size_t i = 0; is_help && i < TOPICS; i++)
-        nearest_consider(&nearest, topics[i]);
+    for (size_t i = 0; i < command_table_count; i++)
+        if (command_table[i].run)
+            nearest_consider(&nearest, command_table[i].name);
+    for (const struct command_part *topic = help_topics; is_help && topic->name; topic++)
+        nearest_consider(&nearest, topic->name);
     fprintf(stderr, "bevatron: there is no %s \"%s\"; %s%s%s%s\n", is_help ? "help on" : "command", name,
             nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "? " : "",
-            is_help ? "ask for a command, for `flags` or for `presets`" : "`bevatron help` lists them");
+            is_help ? "ask for a command, for `flags`, `presets`, `commands` or `files`"
+                    : "`bevatron help` lists them");
     return EXIT_CODE_USAGE;
 }
 
-// Results that nobody received are a failure, whatever the command thinks. A reader that went away (a pipe to head)
-// knows it already and is told nothing.
+// Output that could not be written is a failure, whatever the command returned. A reader that went away (a pipe to
+// head) knows it already and is told nothing.
 static int check_output(int exit_code) {
     errno = 0;
     bool is_lost = fflush(stdout) != 0;
@@ -59,23 +59,33 @@ static int check_output(int exit_code) {
     if ((!is_lost && !ferror(stdout)) || exit_code != EXIT_CODE_OK)
         return exit_code;
     if (error != EPIPE)
-        log_error("bevatron: cannot write to standard output%s%s; the results are lost: make room, or send them "
+        log_error("bevatron: cannot write to standard output%s%s; the results are lost: free disk space, or write them "
                   "elsewhere",
                   error ? ": " : "", error ? strerror(error) : "");
     return EXIT_CODE_ERROR;
 }
 
 int main(int argc, char **argv) {
+    // Restarted through /proc/self/exe it would be called "exe" in lists of processes.
+    prctl(PR_SET_NAME, "bevatron");
+    // A file that shrinks while it is mapped, and one that may not grow (ulimit -f), are errors with a message.
+    file_fault_watch();
+    signal(SIGXFSZ, SIG_IGN);
+    limit_modes();
     const char *name = argc > 1 ? argv[1] : "help";
+    environment_use(variable);
+    screen_set_looks(screen_looks_of(variable));
+    remote_set_environment(getenv);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0)
         name = "version";
-    const struct command *command = find(name);
+    libraries_read_environment();
+    const struct command_part *command = command_find(name);
     if (!command)
         return refuse(name, false);
     // `help train` is `train --help`, and `help dataset merge` is `dataset merge --help`.
-    const struct command *topic = command->run == cmd_help && argc > 2 ? find(argv[2]) : NULL;
+    const struct command_part *topic = command->run == cmd_help && argc > 2 ? command_find(argv[2]) : NULL;
     if (command->run == cmd_help && argc > 2 && !topic && argv[2][0] != '-' && !is_topic(argv[2]))
         return refuse(argv[2], true);
     char option[] = "--help";

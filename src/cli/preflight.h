@@ -36,9 +36,11 @@ void preflight_say_error(struct preflight *flight, const char *check);
 // On every machine, without other ranks.
 void preflight_gpus(struct preflight *flight);
 void preflight_limits(struct preflight *flight);
+void preflight_addresses(struct preflight *flight);  // what s3:// and https:// need, if the run uses them
 void preflight_files(struct preflight *flight);
-// By one rank: what the run reads.
+// By one rank: what the run reads, and whether its checkpoints fit; the tokenizer first, which says how large they are.
 void preflight_tokenizer(struct preflight *flight);
+void preflight_room(struct preflight *flight);
 void preflight_data(struct preflight *flight);
 // By all ranks together, once the world is open.
 void preflight_clocks(struct preflight *flight);

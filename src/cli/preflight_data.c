@@ -1,8 +1,11 @@
 // What a run will read: its tokenizer and its datasets. See preflight.h.
 #include "base/error.h"
+#include "base/remote/http.h"
+#include "base/remote/url.h"
 #include "cli/preflight.h"
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
+#include "data/text_cache.h"
 #include "train/data_paths.h"
 #include "train/datasets.h"
 
@@ -12,7 +15,8 @@
 void preflight_tokenizer(struct preflight *flight) {
     struct config *config = &flight->options->config;
     struct tokenizer *tokenizer = NULL;
-    if (!config->tokenizer_type && !config->vocab_file && !config->tokenizer_model)
+    bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
+    if (!has_tokenizer && (!flight->has_model || config->vocab_size == 0))
         return;
     if (datasets_open_tokenizer(&tokenizer, config) < 0)
         preflight_say_error(flight, "tokenizer");
@@ -35,6 +39,10 @@ static int64_t vocab_size_of(const struct preflight *flight) {
 // One dataset: whole, and with --deep every token within the vocabulary.
 static void look_into(struct preflight *flight, const char *prefix) {
     const struct preflight_options *options = flight->options;
+    if (text_source_exists(prefix)) {
+        preflight_say(flight, VERDICT_OK, "data", "%s: text, which train tokenizes first", prefix);
+        return;
+    }
     struct index_reader *reader = NULL;
     int status = index_open(&reader, prefix);
     if (status == 0)
@@ -59,6 +67,35 @@ static void look_into_split(struct preflight *flight, enum split which) {
         look_into(flight, list.prefixes[i]);
     blend_list_free(&list);
     data_paths_free(&paths);
+}
+
+static bool uses_addresses(const struct config *config) {
+    bool uses = config->save_to || (config->load && url_is_remote(config->load)) ||
+                (config->pretrained_checkpoint && url_is_remote(config->pretrained_checkpoint));
+    for (int which = SPLIT_TRAIN; which < SPLIT_COUNT; which++) {
+        struct data_paths paths = {0};
+        if (data_paths_find(&paths, config, (enum split)which) < 0)
+            error_clear();
+        for (int64_t i = 0; i < paths.items.count; i++)
+            uses = uses || url_is_remote(paths.items.items[i]);
+        data_paths_free(&paths);
+    }
+    return uses;
+}
+
+void preflight_addresses(struct preflight *flight) {
+    struct buffer text = {0};
+    if (!uses_addresses(&flight->options->config))
+        return;
+    if (!http_library()) {
+        (void)http_load();
+        preflight_say_error(flight, "libraries");
+        return;
+    }
+    bool is_found = library_describe(http_library(), &text);
+    preflight_say(flight, is_found ? VERDICT_OK : VERDICT_BAD, "libraries", "%s %s", http_library()->name,
+                  buffer_string(&text));
+    buffer_free(&text);
 }
 
 void preflight_data(struct preflight *flight) {

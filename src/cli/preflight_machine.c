@@ -3,9 +3,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/libraries.h"
 #include "cli/preflight.h"
 #include "cluster/gpus.h"
 #include "cluster/machine.h"
+#include "model/census.h"
+#include "optim/optimizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +26,27 @@ static void say_faults(struct preflight *flight, const char *faults) {
         int length = (int)strcspn(at, "\n");
         preflight_say(flight, VERDICT_BAD, "gpus", "%.*s", length, at);
         at += length + 1;
+    }
+}
+
+// What the GPUs of this machine need. Attention runs without cuDNN, only slower, and one rank has no use for NCCL.
+static void libraries(struct preflight *flight) {
+    const struct library *list[MOST_LIBRARIES];
+    int count = libraries_list(list);
+    for (int i = 0; i < count; i++) {
+        enum library_id id = list[i]->id;
+        if (id == LIBRARY_CURL)
+            continue;
+        bool is_needed =
+            id == LIBRARY_DRIVER || id == LIBRARY_CUBLASLT || (id == LIBRARY_NCCL && flight->session->place.size > 1);
+        struct buffer text = {0};
+        bool is_found = library_describe(list[i], &text);
+        preflight_say(flight,
+                      is_found    ? VERDICT_OK
+                      : is_needed ? VERDICT_BAD
+                                  : VERDICT_NOTE,
+                      "libraries", "%s %s", list[i]->name, buffer_string(&text));
+        buffer_free(&text);
     }
 }
 
@@ -54,12 +78,20 @@ void preflight_gpus(struct preflight *flight) {
     } else {
         preflight_say(flight, VERDICT_NOTE, "gpus", "none");
     }
+    if (machine && machine_has_old_gpus(machine)) {
+        struct buffer old = {0};
+        machine_describe_old_gpus(machine, &old);
+        preflight_say(flight, VERDICT_BAD, "gpus", "%s", buffer_string(&old));
+        buffer_free(&old);
+    }
     int usable = cuda_count();
     if (usable < 0)
         preflight_say_error(flight, "gpus");
     else if (gpus->count > 0 && usable == 0)
         preflight_say(flight, VERDICT_BAD, "gpus",
                       "this bevatron cannot use them: built without CUDA, or for another driver (bevatron version)");
+    if (gpus->count > 0)
+        libraries(flight);
     buffer_free(&faults);
     free(gpus);
 }
@@ -185,29 +217,38 @@ static int try_speed(struct preflight *flight, const char *folder) {
     return status;
 }
 
-// A checkpoint is written beside the last one before that is removed: there must be room for two. It holds, for each
-// parameter, the weight and what Adam keeps: fp32 master, and two moments.
-static void room(struct preflight *flight, const char *folder) {
+// Bytes of a parameter in a checkpoint: the weight, its fp32 master if that is another, and the optimizer's states.
+static uint64_t bytes_per_parameter(const struct config *config) {
+    const struct optimizer_rule *rule = optimizer_find(config->optimizer);
+    uint64_t bytes = config->bf16 || config->fp16 ? 2 + sizeof(float) : sizeof(float);
+    for (int i = 0; i < OPTIMIZER_MOST_STATES && rule->states[i]; i++)
+        bytes += sizeof(float);
+    return bytes;
+}
+
+// A checkpoint is written beside the last one before that is removed: there must be room for two.
+void preflight_room(struct preflight *flight) {
     const struct config *config = &flight->options->config;
-    uint64_t available, each = config->bf16 || config->fp16 ? 14 : 12;
-    if (!flight->has_model || !config->save || !flight->is_speaker)
+    uint64_t available;
+    if (!flight->has_model || !config->save)
         return;
-    if (file_free_bytes(folder, &available) < 0) {
+    if (config->padded_vocab_size == 0) {
+        preflight_say(flight, VERDICT_NOTE, "room", "the size of checkpoints is unknown without a vocabulary");
+        return;
+    }
+    if (file_free_bytes(config->save, &available) < 0) {
         preflight_say_error(flight, "room");
         return;
     }
-    double needed = 2 * (double)each * (double)config_parameter_count(config), free_bytes = (double)available;
+    double free_bytes = (double)available;
+    double needed = 2 * (double)bytes_per_parameter(config) * (double)census_parameters(config);
     preflight_say(flight, free_bytes < needed ? VERDICT_BAD : VERDICT_OK, "room",
-                  "%s has %.1f GB free, two checkpoints take %.1f GB", folder, free_bytes * 1e-9, needed * 1e-9);
+                  "%s has %.1f GB free, two checkpoints take %.1f GB", config->save, free_bytes * 1e-9, needed * 1e-9);
 }
 
 void preflight_files(struct preflight *flight) {
     const struct preflight_options *options = flight->options;
     const char *folder = options->path ? options->path : options->config.save;
-    if (!folder)
-        return;
-    if (try_speed(flight, folder) < 0)
+    if (folder && try_speed(flight, folder) < 0)
         preflight_say_error(flight, "files");
-    if (options->config.save)
-        room(flight, options->config.save);
 }

@@ -50,12 +50,11 @@ void preflight_bandwidth(struct preflight *flight) {
     if (session->place.size == 1) {
         if (options->min_busbw > 0)
             preflight_say(flight, VERDICT_BAD, "network",
-                          "%.2f GB/s are asked for, and one rank alone cannot measure it; start several (srun, mpirun, "
-                          "--nproc)",
+                          "cannot check for %.2f GB/s with one rank; start several (srun, mpirun, --nproc)",
                           options->min_busbw);
         else if (options->machine)
             preflight_say(flight, VERDICT_NOTE, "network",
-                          "unproved: one rank alone measures nothing; start one for each GPU (srun, mpirun, --nproc)");
+                          "not measured: that takes several ranks; start one per GPU (srun, mpirun, --nproc)");
         return;
     }
     double seconds;

@@ -1,6 +1,8 @@
 // Launchers and what they leave in the environment. See ranks.h.
 #include "cli/ranks.h"
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "comm/star.h"
 
 #include <stdio.h>
@@ -18,10 +20,10 @@ static int read_number(const char *(*get)(const char *), const char *name, int *
     char *end;
     long number = strtol(text, &end, 10);
     if (*end || number < 0 || number > 1 << 24)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "%s is \"%s\", which is not a number of ranks or machines; unset it or "
-                              "start under a launcher that sets it",
-                              name, text);
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "%s is \"%s\", which is not a number of ranks or nodes; unset it, or use a launcher that sets it", name,
+            text);
     *value = (int)number;
     return 0;
 }
@@ -33,7 +35,7 @@ static const char *either(const char *(*get)(const char *), const char *a, const
 }
 
 // Where rank 0 is, as torchrun, PyTorchJob (MASTER_*) and TrainJob (PET_MASTER_*) say it.
-static int read_meeting(struct ranks *ranks, const char *(*get)(const char *)) {
+static int read_meeting(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     const char *address = either(get, "MASTER_ADDR", "PET_MASTER_ADDR");
     const char *id = either(get, "TORCHELASTIC_RUN_ID", "PET_RDZV_ID");
     const char *token = either(get, "BEVATRON_JOB_TOKEN", "SLURM_JOB_ID");
@@ -49,8 +51,8 @@ static int read_meeting(struct ranks *ranks, const char *(*get)(const char *)) {
 // What a launcher says of a rank that is to meet the others over TCP. It may leave out how many there are here.
 static int check_place(struct world_place *place, const char *rank, const char *size) {
     if (place->rank < 0 || place->size < 1 || place->rank >= place->size || place->size > STAR_MAX_SIZE)
-        return error_set_code(EXIT_CODE_USAGE, "%s %d of %s %d makes no sense; both come from the launcher", rank,
-                              place->rank, size, place->size);
+        return error_set_code(EXIT_CODE_USAGE, "%s %d does not fit %s %d; the launcher sets both", rank, place->rank,
+                              size, place->size);
     place->local_rank = place->local_rank < 0 ? 0 : place->local_rank;
     place->local_size = place->local_size > place->local_rank ? place->local_size : place->local_rank + 1;
     return 0;
@@ -79,7 +81,7 @@ bool ranks_first_host(const char *list, char *host, size_t size) {
 }
 
 // A step of srun's. If MPI has been set up for it (--mpi=pmix or pmi2), MPI knows more; else Slurm's own numbers do.
-static int detect_slurm(struct ranks *ranks, const char *(*get)(const char *)) {
+static int detect_slurm(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     int job, step;
     TRY(read_number(get, "SLURM_PROCID", &ranks->place.rank));
     TRY(read_number(get, "SLURM_STEP_NUM_TASKS", &ranks->place.size));
@@ -102,7 +104,7 @@ static int detect_slurm(struct ranks *ranks, const char *(*get)(const char *)) {
     TRY(read_meeting(ranks, get));
     const char *hosts = either(get, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
     if (!ranks->address[0] && (!hosts || !ranks_first_host(hosts, ranks->address, sizeof ranks->address)))
-        return error_set("srun's list of hosts \"%s\" is not understood; set MASTER_ADDR to the first host",
+        return error_set("cannot parse srun's list of hosts \"%s\"; set MASTER_ADDR to the first host",
                          hosts ? hosts : "");
     // Jobs that share a machine must not share a port.
     if (!get("MASTER_PORT"))
@@ -111,7 +113,7 @@ static int detect_slurm(struct ranks *ranks, const char *(*get)(const char *)) {
     return 0;
 }
 
-static int detect_torchrun(struct ranks *ranks, const char *(*get)(const char *)) {
+static int detect_torchrun(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     struct world_place *place = &ranks->place;
     TRY(read_number(get, "RANK", &place->rank));
     TRY(read_number(get, "WORLD_SIZE", &place->size));
@@ -127,7 +129,7 @@ static int detect_torchrun(struct ranks *ranks, const char *(*get)(const char *)
 }
 
 // Jobs of Kubernetes: the number of this machine, and how many there are if the job says so.
-static int detect_node(struct ranks *ranks, const char *(*get)(const char *)) {
+static int detect_node(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     static const char *const names[] = {"PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"};
     ranks->node = -1;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && ranks->node < 0; i++)
@@ -138,14 +140,14 @@ static int detect_node(struct ranks *ranks, const char *(*get)(const char *)) {
     TRY(read_meeting(ranks, get));
     ranks->nodes = ranks->nodes < 0 ? 0 : ranks->nodes;
     if (ranks->nodes > 0 && ranks->node >= ranks->nodes)
-        return error_set_code(EXIT_CODE_USAGE, "machine %d of %d makes no sense; both numbers come from the launcher",
+        return error_set_code(EXIT_CODE_USAGE, "node %d does not fit %d nodes; the launcher sets both numbers",
                               ranks->node, ranks->nodes);
     ranks->kind = RANKS_NODE;
     return 0;
 }
 
-int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name)) {
-    *ranks = (struct ranks){.kind = RANKS_ALONE, .place = {.size = 1, .local_size = 1}};
+int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *name)) {
+    *ranks = (struct launched_ranks){.kind = RANKS_ALONE, .place = {.size = 1, .local_size = 1}};
     int openmpi, hydra;
     TRY(read_number(get, "OMPI_COMM_WORLD_SIZE", &openmpi));
     TRY(read_number(get, "PMI_SIZE", &hydra));
@@ -161,4 +163,21 @@ int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name)) {
     if (get("RANK") && get("WORLD_SIZE") && get("LOCAL_RANK"))
         return detect_torchrun(ranks, get);
     return detect_node(ranks, get);
+}
+
+char *ranks_memory_path(const char *path, const char *node) {
+    struct buffer text = {0};
+    if (!path || !*path)
+        return NULL;
+    for (const char *at = path; *at; at++) {
+        if (at[0] == '%' && at[1] == 'N') {
+            buffer_append_string(&text, node ? node : "");
+            at++;
+        } else {
+            buffer_append_byte(&text, *at);
+        }
+    }
+    char *result = memory_string(buffer_string(&text));
+    buffer_free(&text);
+    return result;
 }

@@ -13,7 +13,7 @@ enum ranks_kind {
     RANKS_NODE,  // only the machine's number is known: --nproc says how many ranks to start on it
 };
 
-struct ranks {
+struct launched_ranks {
     enum ranks_kind kind;
     struct world_place place;  // for RANKS_TCP
     int node, nodes;           // for RANKS_NODE; nodes is 0 if the launcher does not say
@@ -23,7 +23,7 @@ struct ranks {
 };
 
 // `get` is getenv, or a test's replacement.
-int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name));
+int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *name));
 // The first host of a Slurm list: "p4d-[003-007,9],head" gives "p4d-003". False if there is none that fits.
 bool ranks_first_host(const char *list, char *host, size_t size);
 
@@ -44,5 +44,16 @@ bool ranks_start(const struct ranks_command *command, int *exit_code);
 // has found the others; NULL is fine.
 #define RANKS_MARK "BEVATRON_RANKS_MARK"
 void ranks_touch_mark(const char *mark);
+// The same of the file by which the run's first rank tells `launch local` how far it is: see lifeline.h.
+#define RANKS_LIFELINE "BEVATRON_LIFELINE"
+// The same of the memory that `launch local` or `launch keeper` holds for checkpoints: see checkpoint/vault.h.
+#define RANKS_MEMORY "BEVATRON_MEMORY"
+// Its path with the node's name, which may be NULL, for every %N; to be freed. NULL if there is no path.
+char *ranks_memory_path(const char *path, const char *node);
+// The same of the terminal behind mpirun, "2:/dev/pts/0" or "12:/dev/pts/0" by the descriptors that lead there. The
+// first rank writes to it itself: it can redraw a view there, and its answer to Ctrl-C does not wait for mpirun. The
+// messages of the others clear that view.
+#define RANKS_TERMINAL "BEVATRON_TERMINAL"
+void ranks_take_terminal(const char *given);
 
 #endif

@@ -4,10 +4,14 @@
 // is told to end kills its ranks before they can save, and has a code of its own.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/job_limits.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/outlet.h"
 #include "base/pool.h"
 #include "base/process.h"
+#include "base/screen.h"
+#include "base/secret.h"
 #include "base/signal_queue.h"
 #include "cli/commands.h"
 #include "cli/features.h"
@@ -27,6 +31,8 @@
 
 enum { MAX_RANKS_HERE = 1024 };
 
+static const char OWN_PROGRAM[] = "/proc/self/exe";
+
 static const char *environment(const char *name) {
     return getenv(name);
 }
@@ -38,30 +44,29 @@ static bool has_feature(const char *name) {
     return false;
 }
 
-// The program itself, whatever the folder it was started from.
+// The program itself, whatever the folder it was started from. If an upgrade has replaced its file, the file that runs
+// is reached through this process, which outlives its ranks.
 static int own_path(char *path, size_t size) {
-    ssize_t length = readlink("/proc/self/exe", path, size - 1);
-    if (length < 0)
-        return error_set("cannot find this program's own file: %s", strerror(errno));
+    struct stat self, found;
+    ssize_t length = readlink(OWN_PROGRAM, path, size - 1);
+    if (length < 0 || stat(OWN_PROGRAM, &self) < 0)
+        return error_set("cannot find the path of this program: %s", strerror(errno));
     path[length] = 0;
+    if (stat(path, &found) < 0 || found.st_dev != self.st_dev || found.st_ino != self.st_ino)
+        snprintf(path, size, "/proc/%d/exe", (int)getpid());
     return 0;
 }
 
 // The words of the whole command, the program's path first; returns how many, at most argc + 3. A rank starts no
-// others: --nproc is taken out of the arguments, and one in a file is overridden.
+// others: the last --nproc counts, whatever the arguments or a file call it and say.
 static int append_words(const char **words, const char *path, const struct ranks_command *line) {
     int n = 0;
     words[n++] = path;
     if (line->before)
         words[n++] = line->before;
-    words[n++] = line->argv[0];
+    for (int i = 0; i < line->argc; i++)
+        words[n++] = line->argv[i];
     words[n++] = "--nproc=1";
-    for (int i = 1; i < line->argc; i++) {
-        if (strcmp(line->argv[i], "--nproc") == 0)
-            i++;
-        else if (strncmp(line->argv[i], "--nproc=", 8) != 0)
-            words[n++] = line->argv[i];
-    }
     return n;
 }
 
@@ -72,9 +77,8 @@ enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 // each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few. Its
 // banner about a rank that failed would stand below what the rank itself has said, so it is kept quiet if there is a
 // way (`mark`) to find out whether it has started the ranks at all.
-static int exec_mpirun(const struct ranks_command *line, int nproc, const char *mark) {
-    char path[4096], count[16], share[32];
-    TRY(own_path(path, sizeof path));
+static int exec_mpirun(const struct ranks_command *line, int nproc, const char *path, const char *mark) {
+    char count[16], share[32];
     int cores = pool_available_processors();
     snprintf(count, sizeof count, "%d", nproc);
     snprintf(share, sizeof share, "slot:PE=%d", cores / nproc > 0 ? cores / nproc : 1);
@@ -111,12 +115,11 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
     execvp("mpirun", (char *const *)command);
     int why = errno;
     free(command);
-    return error_set("cannot start mpirun: %s; install Open MPI (apt install openmpi-bin), or leave --nproc out",
+    return error_set("cannot start mpirun: %s; install Open MPI (apt install openmpi-bin), or leave out --nproc",
                      strerror(why));
 }
 
-// What a command exits with whose rank ended so. One that was killed, by the kernel for its memory or by a person, is a
-// peer that was lost; mpirun says that as a shell does.
+// Exit code for a child's wait status. A killed rank (e.g. by the OOM killer) is a lost peer; mpirun exits with 137.
 static int code_of(int status) {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return code == 128 + SIGKILL ? EXIT_CODE_PEER_LOST : code;
@@ -125,6 +128,7 @@ static int code_of(int status) {
 // Ranks that have just been started do not yet know what to do with a signal and would die of it. A command that
 // never will knows it this long after its ranks are there, which a busy machine takes its time for.
 static const double READY_SECONDS = 10, START_SECONDS = 30;
+enum { OUTLETS = 2 };  // standard output and standard error
 // How long ranks have to save after another one has failed.
 static const double LAST_SECONDS = 30;
 
@@ -146,11 +150,11 @@ static double nap(void) {
 }
 
 // Until all ranks below mpirun know what to do with the signal, or do not seem to learn it.
-static void await_ranks(pid_t mpirun, const char *program, int nproc, int number) {
+static void await_ranks(pid_t mpirun, int nproc, int number) {
     double now = 0, ready = READY_SECONDS;
-    while (now < ready && !has_ended(mpirun) && process_catching_below(mpirun, program, number) < nproc) {
+    while (now < ready && !has_ended(mpirun) && process_catching_below(mpirun, OWN_PROGRAM, number) < nproc) {
         now += nap();
-        if (now < START_SECONDS && process_signal_below(mpirun, program, 0) < nproc)
+        if (now < START_SECONDS && process_signal_below(mpirun, OWN_PROGRAM, 0) < nproc)
             ready = now + READY_SECONDS;
     }
 }
@@ -181,55 +185,108 @@ void ranks_touch_mark(const char *mark) {
         log_debug("cannot touch %s: %s", mark, strerror(errno));
 }
 
+static void name_terminal(void) {
+    char path[128], *given;
+    if (!screen_is_live() || ttyname_r(STDERR_FILENO, path, sizeof path) != 0) {
+        unsetenv(RANKS_TERMINAL);
+        return;
+    }
+    given = memory_printf("%s:%s", isatty(STDOUT_FILENO) ? "12" : "2", path);
+    setenv(RANKS_TERMINAL, given, 1);
+    free(given);
+}
+
+void ranks_take_terminal(const char *given) {
+    size_t digits = given ? strspn(given, "12") : 0;
+    if (digits == 0 || given[digits] != ':')
+        return;
+    int terminal = open(given + digits + 1, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (terminal < 0 || !isatty(terminal)) {
+        log_debug("cannot write to the terminal %s", given + digits + 1);
+        if (terminal >= 0)
+            close(terminal);
+        return;
+    }
+    // mpirun is in the background for the terminal, which may be set to stop what writes from there.
+    signal(SIGTTOU, SIG_IGN);
+    for (size_t i = 0; i < digits; i++)
+        dup2(terminal, given[i] - '0');
+    close(terminal);
+}
+
 // A rank that a signal ended could say nothing itself. mpirun's code says which, as a shell does.
-static void tell_signal(int code) {
+static void tell_signal(int code, const struct job_kills *before) {
     int number = code - 128;
+    char why[JOB_REASON_BYTES];
+    const struct job_kills now = job_kills();
+    job_explain_kill(before, &now, why, sizeof why);
     if (number == SIGKILL)
-        log_error("bevatron: a rank was killed, and the others were ended; if nobody killed it, the system ran out of "
-                  "memory: run dmesg to see");
+        log_error("bevatron: a rank was killed, and the others were stopped; %s", why);
     else if (number > 0 && number < NSIG)
-        log_error("bevatron: a rank was ended by signal %d (%s), and the others with it", number, strsignal(number));
+        log_error("bevatron: a rank was ended by signal %d (%s), and the others were stopped", number,
+                  strsignal(number));
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
-// to the ranks, which save and end themselves; one more, or one where no ranks come, to mpirun, which ends them.
-static int wait_for_mpirun(pid_t mpirun, const char *program, int nproc, bool *is_ending) {
-    for (;;) {
+// to the ranks, which save and end themselves; one more, or one if no ranks come, to mpirun, which ends them and exits
+// with 1: then the code is that of the signal.
+static int wait_for_mpirun(pid_t mpirun, int nproc, bool *is_ending) {
+    const struct job_kills before = job_kills();
+    for (int last = 0;;) {
         int status;
         if (waitpid(mpirun, &status, WNOHANG) == mpirun) {
             if (WIFEXITED(status) && !*is_ending)
-                tell_signal(WEXITSTATUS(status));
-            return code_of(status);
+                tell_signal(WEXITSTATUS(status), &before);
+            int code = code_of(status);
+            return code == EXIT_CODE_ERROR && last ? 128 + last : code;
         }
         int number = signal_queue_next(-1);
         if (number == SIGCHLD)
             continue;
         bool ends = number == SIGTERM || number == SIGINT;
         if (may_get_ready(number) && !*is_ending)
-            await_ranks(mpirun, program, nproc, number);
-        if ((ends && *is_ending) || process_signal_below(mpirun, program, number) == 0)
+            await_ranks(mpirun, nproc, number);
+        bool quits = (ends && *is_ending) || process_signal_below(mpirun, OWN_PROGRAM, number) == 0;
+        if (quits)
             kill(mpirun, number);
+        last = quits && ends ? number : last;
         *is_ending = *is_ending || ends;
     }
 }
 
-// One mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us.
+// One mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us. It would end
+// the run when its reader goes away, so its output passes through us.
 static int run_once(const struct ranks_command *line, int nproc, const char *mark, bool *is_ending) {
     char path[4096];
     TRY(own_path(path, sizeof path));
+    int writers[OUTLETS] = {-1, -1};
+    struct outlet_relay *relays[OUTLETS];
+    for (int i = 0; i < OUTLETS; i++)
+        relays[i] = outlet_relay_open(STDOUT_FILENO + i, &writers[i]);
     pid_t own = getpid(), child = signal_queue_fork(false);
     if (child == 0) {
         setpgid(0, 0);
         process_end_with(own);
-        exec_mpirun(line, nproc, mark);
+        for (int i = 0; i < OUTLETS; i++)
+            if (relays[i])
+                dup2(writers[i], STDOUT_FILENO + i);
+        name_terminal();
+        exec_mpirun(line, nproc, path, mark);
         _exit(command_failed());
     }
-    if (child < 0)
-        return error_set("cannot start mpirun: %s", strerror(errno));
-    return wait_for_mpirun(child, path, nproc, is_ending);
+    int code = child < 0 ? error_set("cannot start mpirun: %s", strerror(errno)) : 0;
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < OUTLETS; i++)
+        if (relays[i])
+            close(writers[i]);
+    if (child > 0)
+        code = wait_for_mpirun(child, nproc, is_ending);
+    for (int i = 0; i < OUTLETS; i++)
+        outlet_relay_close(relays[i]);
+    return code;
 }
 
-// A quiet mpirun that has started no ranks has not said why. The next one does: nothing has happened yet.
+// A quiet mpirun that started no ranks does not say why. Start it again, not quiet: nothing has happened yet.
 static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
     char *mark = make_mark();
@@ -254,16 +311,14 @@ static void set_number(const char *name, int number) {
 }
 
 // Child `i`: its place in the environment, then the program again.
-static void become_rank(const struct ranks *ranks, int nproc, int i, const char **words) {
-    char path[4096];
+static void become_rank(const struct launched_ranks *ranks, int nproc, int i, const char **words) {
     set_number("RANK", ranks->node * nproc + i);
     set_number("WORLD_SIZE", (ranks->nodes ? ranks->nodes : 1) * nproc);
     set_number("LOCAL_RANK", i);
     set_number("LOCAL_WORLD_SIZE", nproc);
     set_number("MASTER_PORT", ranks->port);
     setenv("MASTER_ADDR", ranks->address, 1);
-    if (own_path(path, sizeof path) == 0)
-        execv(path, (char *const *)words);
+    execv(OWN_PROGRAM, (char *const *)words);
     fprintf(stderr, "bevatron: cannot start rank %d on this machine: %s\n", i, strerror(errno));
     _exit(EXIT_CODE_ERROR);
 }
@@ -288,6 +343,7 @@ static int wait_for_ranks(pid_t *children, int nproc) {
     int code = 0, left = nproc;
     bool is_passed = false;
     double kill_at = 0;
+    const struct job_kills before = job_kills();
     while (left > 0) {
         int status;
         pid_t child = waitpid(-1, &status, WNOHANG);
@@ -312,6 +368,8 @@ static int wait_for_ranks(pid_t *children, int nproc) {
         if (ended == 0 || code != 0)
             continue;
         code = ended;
+        if (WIFSIGNALED(status) && !is_passed)
+            tell_signal(128 + WTERMSIG(status), &before);
         kill_at = clock_seconds() + LAST_SECONDS;
         // Those that are saving because of a signal would end at once after a second one.
         if (!is_passed)
@@ -320,7 +378,7 @@ static int wait_for_ranks(pid_t *children, int nproc) {
     return code;
 }
 
-static int fork_ranks(const struct ranks *ranks, int nproc, const struct ranks_command *line, int *exit_code) {
+static int fork_ranks(const struct launched_ranks *ranks, int nproc, const struct ranks_command *line, int *exit_code) {
     char path[4096];
     TRY(own_path(path, sizeof path));
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
@@ -349,7 +407,7 @@ static int fork_ranks(const struct ranks *ranks, int nproc, const struct ranks_c
 }
 
 static int start(const struct ranks_command *line, int *exit_code, bool *is_started) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     TRY(ranks_detect(&ranks, environment));
     *is_started = false;
     if (ranks.kind == RANKS_MPI || ranks.kind == RANKS_TCP || (line->nproc == 1 && ranks.kind != RANKS_NODE))
@@ -361,11 +419,14 @@ static int start(const struct ranks_command *line, int *exit_code, bool *is_star
     if (nproc == 1 && ranks.nodes <= 1)
         return 0;
     if (ranks.nodes > 1 && !ranks.address[0])
-        return error_set_code(EXIT_CODE_USAGE, "machine %d of %d does not know where rank 0 is; set MASTER_ADDR",
+        return error_set_code(EXIT_CODE_USAGE, "node %d of %d does not know the host of rank 0; set MASTER_ADDR",
                               ranks.node, ranks.nodes);
     if (ranks.nodes > 1 && ranks.node >= ranks.nodes)
-        return error_set_code(EXIT_CODE_USAGE, "this is machine number %d, but there are %d", ranks.node, ranks.nodes);
+        return error_set_code(EXIT_CODE_USAGE, "this is node number %d, but there are %d", ranks.node, ranks.nodes);
     *is_started = true;
+    TRY(job_check_ranks(nproc));
+    if (screen_is_live())
+        log_share_terminal();
     if (ranks.nodes > 1)
         return fork_ranks(&ranks, nproc, line, exit_code);
     if (has_feature("MPI"))
@@ -374,13 +435,20 @@ static int start(const struct ranks_command *line, int *exit_code, bool *is_star
     ranks.node = 0;
     ranks.nodes = 1;
     ranks.port = 20000 + (int)getpid() % 20000;
+    char token[SECRET_CHARACTERS + 1];
+    TRY(secret_make(token));
+    setenv("BEVATRON_JOB_TOKEN", token, 1);
     return fork_ranks(&ranks, nproc, line, exit_code);
 }
 
 bool ranks_start(const struct ranks_command *command, int *exit_code) {
     bool is_started;
-    if (start(command, exit_code, &is_started) == 0)
+    if (start(command, exit_code, &is_started) == 0) {
+        // A first rank that was killed has left its view.
+        if (is_started && *exit_code != EXIT_CODE_OK)
+            log_clear_terminal();
         return is_started;
+    }
     *exit_code = command_failed();
     return true;
 }

@@ -1,24 +1,28 @@
 // From --load to a checkpoint, a configuration and a tokenizer. See saved_model.h.
 #include "cli/saved_model.h"
+#include "cli/remote_load.h"
 #include "base/error.h"
 #include "train/datasets.h"
 #include "train/state.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
-int saved_model_find(struct saved_model *model, struct config *config, int world_size, enum config_use use) {
-    *model = (struct saved_model){0};
+int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use) {
+    *model = (struct saved_model){.hold = -1};
     if (!config->load)
-        return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
+        return error_set_code(EXIT_CODE_USAGE, "--load is missing; give the folder of the checkpoints");
     TRY(config_apply_preset(config));
-    int64_t iteration;
-    TRY(state_find_here(config, true, &model->path, &iteration));
+    TRY(remote_load(config, session, true));
+    TRY(state_find_held(config, &model->path, &model->iteration, &model->hold));
     TRY(state_load_config(config, model->path));
-    TRY(config_validate_for(config, world_size, use));
+    TRY(config_validate_for(config, session->place.size, use));
     return datasets_open_tokenizer(&model->tokenizer, config);
 }
 
 void saved_model_free(struct saved_model *model) {
     tokenizer_free(model->tokenizer);
     free(model->path);
+    if (model->hold >= 0)
+        close(model->hold);
 }

@@ -3,17 +3,19 @@
 #ifndef CLI_SAVED_MODEL_H
 #define CLI_SAVED_MODEL_H
 
-#include "config/config.h"
+#include "cli/session.h"
 #include "data/tokenizer/tokenizer.h"
 
 struct saved_model {
     char *path;                   // the checkpoint's iter_… folder
+    int64_t iteration;            // of the checkpoint
+    int hold;                     // keeps a run that goes on from removing it; -1 for nothing
     struct tokenizer *tokenizer;  // NULL if neither the checkpoint nor the flags have one
 };
 
 // Completes `config`, which holds the flags that were given, from the checkpoint, and validates it. Verifying checksums
 // is left to state_verify, once the ranks can communicate. Free the result with saved_model_free, also after an error.
-int saved_model_find(struct saved_model *model, struct config *config, int world_size, enum config_use use);
+int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use);
 void saved_model_free(struct saved_model *model);
 
 #endif

@@ -7,8 +7,10 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "base/pool.h"
 #include "cli/commands.h"
+#include "cli/mpi_leftovers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -46,6 +48,41 @@ static void widen_queues(void) {
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
+static const char *temporary_folder(void) {
+    const char *folder = environment("TMPDIR");
+    return folder && *folder ? folder : "/tmp";
+}
+
+// Before MPI starts: it may need the memory that a dead run still holds. One rank of each machine is enough.
+static bool is_first_here(void) {
+    const char *local = environment("OMPI_COMM_WORLD_LOCAL_RANK"), *slurm = environment("SLURM_LOCALID");
+    const char *rank = local ? local : slurm;
+    return rank && strcmp(rank, "0") == 0;
+}
+
+static void note_machine(struct session *session) {
+    free(session->mpi_note);
+    session->mpi_note = mpi_leftovers_note(temporary_folder(), environment("OMPI_MCA_orte_jobfam_session_dir"),
+                                           environment("PMIX_NAMESPACE"));
+}
+
+static int start_mpi(struct session *session) {
+    bool is_first = is_first_here();
+    if (is_first) {
+        mpi_leftovers_sweep(temporary_folder());
+        note_machine(session);
+    }
+    TRY(world_start(session->backend, &session->place));
+    ranks_touch_mark(environment(RANKS_MARK));
+    if (session->place.rank == 0)
+        ranks_take_terminal(environment(RANKS_TERMINAL));
+    else if (environment(RANKS_TERMINAL))
+        log_share_terminal();
+    if (is_first)
+        note_machine(session);
+    return 0;
+}
+
 int session_start(struct session *session) {
     *session = (struct session){.backend = "self", .place = {.size = 1, .local_size = 1}};
     TRY(ranks_detect(&session->ranks, environment));
@@ -57,10 +94,9 @@ int session_start(struct session *session) {
         session->backend = "tcp";
         session->place = session->ranks.place;
     } else {
-        session->backend = session->ranks.kind == RANKS_MPI ? "mpi" : "self";
-        TRY(world_start(session->backend, &session->place));
-        if (session->ranks.kind == RANKS_MPI)
-            ranks_touch_mark(environment(RANKS_MARK));
+        bool is_mpi = session->ranks.kind == RANKS_MPI;
+        session->backend = is_mpi ? "mpi" : "self";
+        TRY(is_mpi ? start_mpi(session) : world_start(session->backend, &session->place));
     }
     log_set_rank(session->place.rank, session->place.size);
     return 0;
@@ -74,18 +110,37 @@ static int check_nproc(const struct session *session, const struct session_flags
         return 0;
     if (flag_source(flags->given, "--nproc") == FLAG_FROM_COMMAND)
         return error_set_code(EXIT_CODE_USAGE,
-                              "--nproc %" PRId64 ", but a launcher has started the ranks already; leave it out",
+                              "--nproc %" PRId64 ", but a launcher has already started the ranks; leave it out",
                               *flags->nproc);
-    log_info("note: nproc in a --config file has no effect where a launcher has started the ranks");
+    log_info("note: nproc in a --config file has no effect, because a launcher has started the ranks");
+    return 0;
+}
+
+// Lets the command complete its options; ranks are told by `words` behind the command line.
+static int complete(const struct session_flags *flags, struct ranks_command *ranks, struct string_list *words) {
+    struct launched_ranks launched;
+    if (!flags->complete)
+        return 0;
+    bool is_alone = ranks_detect(&launched, environment) == 0 && launched.kind == RANKS_ALONE;
+    error_clear();
+    TRY(flags->complete(flags->options, is_alone, words));
+    char **argv = memory_alloc(sizeof *argv * (size_t)(ranks->argc + words->count + 1));
+    memcpy(argv, ranks->argv, sizeof *argv * (size_t)ranks->argc);
+    for (int64_t i = 0; i < words->count; i++)
+        argv[ranks->argc + i] = words->items[i];
+    ranks->argv = argv;
+    ranks->argc += (int)words->count;
     return 0;
 }
 
 int session_begin(struct session *session, const struct session_flags *flags, int *exit_code) {
-    struct string_list notes = {0};
+    struct string_list notes = {0}, words = {0};
     int status = flags_read(flags->command, flags->options,
                             (struct flag_line){.argc = flags->argc, .argv = flags->argv, .notes = &notes});
     struct ranks_command ranks = {
         .before = flags->before, .argc = flags->argc, .argv = flags->argv, .nproc = *flags->nproc};
+    if (status == 0)
+        status = complete(flags, &ranks, &words);
     bool may_start = status == 0 && !(flags->starts_none && *flags->starts_none);
     bool is_over = may_start && ranks_start(&ranks, exit_code);
     if (!is_over && flags->is_watching)
@@ -100,6 +155,9 @@ int session_begin(struct session *session, const struct session_flags *flags, in
     if (!is_over && status == 0)
         status = check_nproc(session, flags);
     string_list_free(&notes);
+    string_list_free(&words);
+    if (ranks.argv != flags->argv)
+        free(ranks.argv);
     if (is_over)
         flags_free(flags->command, flags->options);
     return is_over ? SESSION_OVER : status;
@@ -140,8 +198,9 @@ static int check_same_flags(const struct session *session, const struct config *
             continue;
         buffer_clear(&text);
         flag_format(&table.flags[i], config, &text);
-        status = error_set("rank %d was started with %s %s, rank 0 with another value; give all ranks the same flags",
-                           session->place.rank, table.flags[i].name, buffer_string(&text));
+        status =
+            error_set("rank %d was started with %s %s, and rank 0 with another value; give all ranks the same flags",
+                      session->place.rank, table.flags[i].name, buffer_string(&text));
     }
     buffer_free(&text);
     free(digests);
@@ -149,20 +208,22 @@ static int check_same_flags(const struct session *session, const struct config *
     return status;
 }
 
-// Where the fastest algorithms of a GPU are kept between runs: $XDG_CACHE_HOME or ~/.cache, /bevatron/products. NULL
-// if there is no such folder and none can be made; the run is then as good and starts some seconds later. Freed by
-// the caller.
-static char *find_algorithm_cache(void) {
+char *session_user_cache(const char *name) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (!(cache && *cache == '/') && !(home && *home == '/'))
-        return NULL;
-    char *folder = cache && *cache == '/' ? file_join(cache, "bevatron") : file_join(home, ".cache/bevatron"),
-         *path = NULL;
-    if (file_make_folders(folder) == 0)
-        path = file_join(folder, "products");
-    else
+    if (cache && *cache == '/')
+        return memory_printf("%s/bevatron/%s", cache, name);
+    return home && *home == '/' ? memory_printf("%s/.cache/bevatron/%s", home, name) : NULL;
+}
+
+// Where the fastest algorithms of a GPU are kept between runs. NULL if there is no such folder and none can be made;
+// the run is then as good and starts some seconds later. Freed by the caller.
+static char *find_algorithm_cache(void) {
+    char *path = session_user_cache("products");
+    if (path && file_make_parent(path) < 0) {
         error_clear();
-    free(folder);
+        free(path);
+        path = NULL;
+    }
     return path;
 }
 
@@ -170,8 +231,8 @@ static char *find_algorithm_cache(void) {
 static int check_device(const struct device *device, const struct config *config) {
     int most = device->ops->most_head_size;
     if (config->fp8_format && device->ops->is_host_memory)
-        return error_set("--fp8-format needs a GPU that multiplies in 8 bits (compute capability 8.9 or later: L4, "
-                         "H100), and this run is on the CPU; leave it out or give --device cuda");
+        return error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100), and this run "
+                         "is on the CPU; leave it out or give --device cuda");
     if (most > 0 && config->kv_channels > most)
         return error_set_code(EXIT_CODE_USAGE,
                               "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / "
@@ -182,8 +243,8 @@ static int check_device(const struct device *device, const struct config *config
     return 0;
 }
 
-int session_open(struct session *session, const struct config *config) {
-    const struct ranks *ranks = &session->ranks;
+static int meet(struct session *session, const struct config *config) {
+    const struct launched_ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
     char *algorithm_cache = device_times_algorithms(config->device) ? find_algorithm_cache() : NULL;
@@ -198,22 +259,38 @@ int session_open(struct session *session, const struct config *config) {
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);
+    return world_open(&session->world,
+                      &(struct world_options){.backend = session->backend,
+                                              .meeting = &meeting,
+                                              .carrier = config->distributed_backend,
+                                              .deadline_seconds = config->distributed_timeout_minutes * 60,
+                                              .record_folder = config->save && *config->save ? config->save : "."},
+                      session->device);
+}
+
+int session_meet_early(struct session *session, const struct config *config) {
+    struct phase *phase =
+        phase_begin(session->place.size > 1 ? "opening the device and connecting the ranks" : "opening the device");
+    int status = meet(session, config);
+    phase_end(phase);
+    return status;
+}
+
+int session_meet(struct session *session, const struct config *config) {
+    if (!session->world)
+        TRY(session_meet_early(session, config));
     TRY(check_device(session->device, config));
-    TRY(world_open(&session->world,
-                   &(struct world_options){.backend = session->backend,
-                                           .meeting = &meeting,
-                                           .carrier = config->distributed_backend,
-                                           .deadline_seconds = config->distributed_timeout_minutes * 60,
-                                           .record_folder = config->save && *config->save ? config->save : "."},
-                   session->device));
-    TRY(check_same_flags(session, config));
-    TRY(mesh_place(&session->mesh, session->place.rank, session->place.size, (int)config->tensor_model_parallel_size,
-                   (int)config->context_parallel_size, (int)config->pipeline_model_parallel_size));
+    return check_same_flags(session, config);
+}
+
+int session_open(struct session *session, const struct config *config) {
+    TRY(session_meet(session, config));
+    TRY(mesh_place_config(&session->mesh, session->place.rank, session->place.size, config));
     return mesh_connect(&session->mesh, session->world);
 }
 
 // How long the ranks that got the same signal have to take away what they have begun to write, and how long a rank
-// waits for the first one to say what is wrong: longer where that is known to have the same message and will end us.
+// waits for the first one to say what is wrong: longer if that is known to have the same message and will end us.
 static const double CLEAN_SECONDS = 1, SPEAK_SECONDS = 5, SHARED_SECONDS = 60;
 
 // Waits in short naps: a machine that stands still for a while, as virtual ones do, has let the other ranks do nothing
@@ -254,6 +331,9 @@ void session_close(struct session *session) {
     else
         world_stop(session->backend);
     device_close(session->device);
+    mpi_leftovers_forget(session->mpi_note);
+    for (size_t i = 0; i < sizeof session->holds / sizeof session->holds[0]; i++)
+        file_lock_release(&session->holds[i]);
 }
 
 int session_run(const struct session_call *call, int argc, char **argv) {

@@ -3,6 +3,7 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
+#include "base/file_lock.h"
 #include "cli/ranks.h"
 #include "comm/comm.h"
 #include "config/config.h"
@@ -10,12 +11,14 @@
 #include "parallel/mesh.h"
 
 struct session {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     const char *backend;  // of the collectives
     struct world_place place;
     struct device *device;
     struct world *world;
     struct mesh mesh;
+    char *mpi_note;             // see mpi_leftovers.h; NULL for none
+    struct file_lock holds[2];  // on checkpoints in a cache, see remote_load.h; held until the end
 };
 
 // Reads the environment (see ranks.h) and starts the collectives. Call before the flags are validated.
@@ -28,7 +31,10 @@ struct session_flags {
     const int64_t *nproc;            // where --nproc is in the options
     const struct flag_given *given;  // where they say where it came from
     const bool *starts_none;         // where they say that ranks are not to be started, or NULL
-    bool is_watching;                // signals are noticed from here on, unless ranks are started
+    // Completes the options before ranks are started; adds to `words` what the ranks must be told besides the command
+    // line. `is_alone`: no launcher has started this process. NULL: nothing to do.
+    int (*complete)(void *options, bool is_alone, struct string_list *words);
+    bool is_watching;  // signals are noticed from here on, unless ranks are started
     int argc;
     char **argv;
 };
@@ -37,13 +43,21 @@ struct session_flags {
 // come and gone or the session could not start.
 enum { SESSION_OVER = FLAGS_HELP + 1 };
 int session_begin(struct session *session, const struct session_flags *flags, int *exit_code);
-// Opens the device and the mesh for a validated configuration. It is an error if a rank's flags differ from rank 0's.
+// Opens the device and lets the ranks meet before the configuration is complete, for what they must agree on first.
+int session_meet_early(struct session *session, const struct config *config);
+// The same, unless that is done; and checks the complete configuration. It is an error if a rank's flags differ from
+// rank 0's.
+int session_meet(struct session *session, const struct config *config);
+// The same, and places the ranks in the mesh of a validated configuration.
 int session_open(struct session *session, const struct config *config);
 // Prints the error and returns its exit code. If there are several ranks, it does not return: the rank must not wait
 // for the others when the collectives are closed, and its exit makes the launcher end them. Only rank 0 prints a usage
 // error, which is the same on all ranks, and an error that the ranks have agreed on.
 int session_failed(const struct session *session);
 void session_close(struct session *session);
+// The path of something in the user's own cache, $XDG_CACHE_HOME/bevatron or ~/.cache/bevatron. NULL if neither is
+// known. Freed by the caller.
+char *session_user_cache(const char *name);
 
 // A command whose `run` gets the parsed options and a session that was started; `run` opens the session itself, once
 // the configuration is complete. Returns the exit code.

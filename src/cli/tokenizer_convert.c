@@ -3,6 +3,7 @@
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
 #include "data/extract/lines.h"
+#include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/json.h"
 #include <errno.h>
@@ -19,25 +20,14 @@ struct convert_options {
     struct tokenizer_flags tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct convert_options, member)
+#define FLAG_STRUCT struct convert_options
 
 static const struct flag rows[] = {
-    {.name = "Conversion", .type = FLAG_GROUP},
-    {.name = "--lines",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(lines),
-     .help = "every line by itself, its line end left out; without it standard input is one text"},
-    {.name = "--json-lines",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(json_lines),
-     .help = "every line is JSON: the text a string, its ids an array"},
-    {.name = "--max-line-bytes",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_line_bytes),
-     .initial = "1073741824",
-     .minimum = 1,
-     .maximum = 1e15,
-     .help = "a longer line, or text without --lines, is an error; memory grows with it"},
+    GROUP("Conversion"),
+    SWITCH("--lines", lines, "convert every line by itself, without its line end; default: standard input is one text"),
+    SWITCH("--json-lines", json_lines, "every line is JSON: a string for text, an array for ids"),
+    INT("--max-line-bytes", max_line_bytes, "1073741824", 1, 1e15,
+        "a longer line, or a longer text without --lines, is an error; memory grows with this limit"),
 };
 
 // What is done to standard input: convert appends the result of text[0…length) to out.
@@ -202,9 +192,9 @@ static int read_ids(const char *text, size_t length, struct token_list *ids) {
         while (at < length && text[at] >= '0' && text[at] <= '9' && id <= INT32_MAX)
             id = id * 10 + (text[at++] - '0');
         if (at == begin || id > INT32_MAX || (at < length && !is_blank(text[at])))
-            return error_set_code(EXIT_CODE_BAD_DATA,
-                                  "byte %zu of the input is no token id; decode takes decimal ids with blanks between",
-                                  begin);
+            return error_set_code(
+                EXIT_CODE_BAD_DATA,
+                "byte %zu of the input is not a token id; decode takes decimal ids separated by spaces", begin);
         token_list_append(ids, (int32_t)id);
     }
 }
@@ -261,7 +251,7 @@ static int run_decode(void *opaque) {
 
 static int convert_main(struct flag_command command, int (*run)(void *), int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     struct convert_options options;
@@ -276,7 +266,7 @@ static int convert_main(struct flag_command command, int (*run)(void *), int arg
 
 int tokenizer_encode_main(int argc, char **argv) {
     const struct flag_command command = {.name = "tokenizer encode",
-                                         .summary = "Writes the ids of the text on standard input.",
+                                         .summary = "Encodes the text on standard input to ids.",
                                          .epilogue = "Example:\n  echo Hello | bevatron tokenizer encode --lines "
                                                      "--vocab-file vocab.json --merge-file merges.txt\n"};
     return convert_main(command, run_encode, argc, argv);
@@ -285,7 +275,7 @@ int tokenizer_encode_main(int argc, char **argv) {
 int tokenizer_decode_main(int argc, char **argv) {
     const struct flag_command command = {
         .name = "tokenizer decode",
-        .summary = "Writes the text of the ids on standard input, byte for byte.",
+        .summary = "Decodes the ids on standard input to text, byte for byte.",
         .epilogue =
             "Example:\n  echo 15496 995 | bevatron tokenizer decode --vocab-file vocab.json --merge-file merges.txt\n"};
     return convert_main(command, run_decode, argc, argv);

@@ -5,6 +5,7 @@
 #include "data/extract/inputs.h"
 #include "data/extract/lines.h"
 #include "data/tokenizer/fairseq.h"
+#include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/file.h"
 #include <inttypes.h>
@@ -21,51 +22,19 @@ struct dictionary_options {
     int64_t max_line_bytes;
 };
 
-#define OFFSET(member) offsetof(struct dictionary_options, member)
+#define FLAG_STRUCT struct dictionary_options
 
 static const struct flag rows[] = {
-    {.name = "Dictionary", .type = FLAG_GROUP},
-    {.name = "--input",
-     .type = FLAG_STRING_LIST,
-     .offset = OFFSET(input),
-     .value_name = "FILE…",
-     .required = true,
-     .repeats_add = true,
-     .help = "text, plain or compressed; patterns are expanded, - is standard input"},
-    {.name = "--output",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output),
-     .value_name = "FILE",
-     .required = true,
-     .help = "dict.txt"},
-    {.name = "--threshold",
-     .type = FLAG_INT,
-     .offset = OFFSET(threshold),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = 1e15,
-     .help = "words seen less often are left out (fairseq: --thresholdsrc)"},
-    {.name = "--nwords",
-     .type = FLAG_INT,
-     .offset = OFFSET(most_words),
-     .initial = "0",
-     .minimum = 0,
-     .maximum = INT32_MAX,
-     .help = "symbols at most, the four special ones included; 0 for all (fairseq: --nwordssrc)"},
-    {.name = "--padding-factor",
-     .type = FLAG_INT,
-     .offset = OFFSET(multiple),
-     .initial = "8",
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .help = "the size is a multiple of this, filled up with made-up words"},
-    {.name = "--max-line-bytes",
-     .type = FLAG_INT,
-     .offset = OFFSET(max_line_bytes),
-     .initial = "1073741824",
-     .minimum = 1,
-     .maximum = 1e15,
-     .help = "a longer line is an error; memory grows with it"},
+    GROUP("Dictionary"),
+    LIST("--input", input, "FILE…", "text, plain or compressed; patterns are expanded, - is standard input",
+         .required = true, .repeats_add = true),
+    TEXT("--output", output, NULL, "FILE", "dict.txt to write", .required = true),
+    INT("--threshold", threshold, "0", 0, 1e15, "drop words that occur less often (fairseq: --thresholdsrc)"),
+    INT("--nwords", most_words, "0", 0, INT32_MAX,
+        "maximum number of symbols, including the four special ones; 0 for all (fairseq: --nwordssrc)"),
+    INT("--padding-factor", multiple, "8", 1, 1 << 20, "pad the size to a multiple of this with filler words"),
+    INT("--max-line-bytes", max_line_bytes, "1073741824", 1, 1e15,
+        "a longer line is an error; memory grows with this limit"),
 };
 
 // No word goes across the end of a line, and chunks are whole lines.
@@ -116,12 +85,12 @@ static int run_dictionary(void *opaque) {
 
 int tokenizer_dictionary_main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
     };
     struct dictionary_options options;
     const struct flag_command command = {
         .name = "tokenizer dictionary",
-        .summary = "Counts the words of a text into a dictionary of fairseq, for FairseqTokenizer.",
+        .summary = "Counts the words of a text and writes a fairseq dictionary, for FairseqTokenizer.",
         .epilogue = "Example:\n  bevatron tokenizer dictionary --input wiki.train.bpe --output dict.txt\n",
         .tables = tables,
         .table_count = sizeof tables / sizeof tables[0]};

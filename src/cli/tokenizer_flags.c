@@ -1,85 +1,35 @@
 // Megatron's flags for tokenizers, and the way from them to an open one.
 #include "cli/tokenizer_flags.h"
+#include "config/flag_rows.h"
 
-#define OFFSET(member) offsetof(struct tokenizer_flags, member)
+#define FLAG_STRUCT struct tokenizer_flags
 
 static const struct flag rows[] = {
-    {.name = "Tokenizer", .type = FLAG_GROUP},
-    {.name = "--tokenizer-type",
-     .type = FLAG_STRING,
-     .offset = OFFSET(type),
-     .initial = "GPT2BPETokenizer",
-     .value_name = "NAME",
-     .help =
+    GROUP("Tokenizer"),
+    TEXT("--tokenizer-type", type, "GPT2BPETokenizer", "NAME",
          "GPT2BPETokenizer; BertWordPieceLowerCase, BertWordPieceCase (vocab.txt); SentencePieceTokenizer, "
          "GPTSentencePieceTokenizer, Llama2Tokenizer (.model); HuggingFaceTokenizer (tokenizer.json or its folder); "
-         "TikTokenizer (rank file, tekken.json); FairseqTokenizer (dict.txt); NullTokenizer for text that is ids "
-         "already"},
-    {.name = "--vocab-file",
-     .type = FLAG_STRING,
-     .offset = OFFSET(vocab_file),
-     .value_name = "FILE",
-     .help = "vocabulary (vocab.json)"},
-    {.name = "--merge-file",
-     .type = FLAG_STRING,
-     .offset = OFFSET(merge_file),
-     .value_name = "FILE",
-     .help = "merges (merges.txt)"},
-    {.name = "--tokenizer-model",
-     .type = FLAG_STRING,
-     .offset = OFFSET(model_file),
-     .value_name = "FILE",
-     .help = "the tokenizer, for types that come in one file"},
-    {.name = "--vocab-size",
-     .type = FLAG_INT,
-     .offset = OFFSET(vocab_size),
-     .minimum = 1,
-     .maximum = INT32_MAX - 1,
-     .help = "ids of a NullTokenizer; ranks of a file of your own for TikTokenizer, so that a cut copy is noticed"},
-    {.name = "--null-tokenizer-eod-id",
-     .type = FLAG_INT,
-     .offset = OFFSET(null_eod_id),
-     .minimum = 0,
-     .maximum = INT32_MAX - 1,
-     .help = "the id below --vocab-size that ends documents, instead of one more",
-     .advanced = true},
-    {.name = "--vocab-extra-ids",
-     .type = FLAG_INT,
-     .offset = OFFSET(extra_ids),
-     .minimum = 0,
-     .maximum = 1 << 20,
-     .help = "adds tokens <extra_id_0>…, for T5",
-     .advanced = true},
-    {.name = "--no-legacy-tokenizer",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(as_today),
-     .help = "ids as Megatron core 0.15 and later give; without it as those before",
-     .advanced = true},
-    {.name = "--tokenizer-hf-no-include-special-tokens",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(hf_without_specials),
-     .help = "HuggingFaceTokenizer puts nothing around a text",
-     .advanced = true},
-    {.name = "--tiktoken-pattern",
-     .type = FLAG_STRING,
-     .offset = OFFSET(tiktoken_pattern),
-     .value_name = "NAME",
-     .help = "how TikTokenizer splits text: v1 or v2 as in Megatron; gpt2, cl100k, o200k, llama3, qwen; or a regular "
-             "expression",
-     .advanced = true},
-    {.name = "--tiktoken-num-special-tokens",
-     .type = FLAG_INT,
-     .offset = OFFSET(tiktoken_specials),
-     .initial = "1000",
-     .minimum = 3,
-     .maximum = 1 << 20,
-     .help = "ids before the ranks, in Megatron's JSON form",
-     .advanced = true},
-    {.name = "--eod-token",
-     .type = FLAG_STRING,
-     .offset = OFFSET(eod_token),
-     .value_name = "TEXT",
-     .help = "the token that ends a document, as the vocabulary writes it; default: the tokenizer's own"},
+         "TikTokenizer (rank file, tekken.json); FairseqTokenizer (dict.txt); NullTokenizer for text that is already "
+         "ids"),
+    TEXT("--vocab-file", vocab_file, NULL, "FILE", "vocabulary (vocab.json)"),
+    TEXT("--merge-file", merge_file, NULL, "FILE", "merges (merges.txt)"),
+    TEXT("--tokenizer-model", model_file, NULL, "FILE", "tokenizer file, for types that need only one"),
+    INT("--vocab-size", vocab_size, NULL, 1, INT32_MAX - 1,
+        "NullTokenizer: number of ids; TikTokenizer: number of ranks in the file, to detect a truncated copy"),
+    INT("--null-tokenizer-eod-id", null_eod_id, NULL, 0, INT32_MAX - 1,
+        "NullTokenizer: end-of-document id below --vocab-size; default: one more id", ADVANCED),
+    INT("--vocab-extra-ids", extra_ids, NULL, 0, 1 << 20, "number of tokens <extra_id_0>… to add, for T5", ADVANCED),
+    SWITCH("--no-legacy-tokenizer", as_today, "ids as in Megatron core 0.15 and later; default: as in earlier releases",
+           ADVANCED),
+    SWITCH("--tokenizer-hf-no-include-special-tokens", hf_without_specials,
+           "HuggingFaceTokenizer: add no special tokens around a text", ADVANCED),
+    TEXT("--tiktoken-pattern", tiktoken_pattern, NULL, "NAME",
+         "TikTokenizer's split: v1 or v2 as in Megatron; gpt2, cl100k, o200k, llama3, qwen; or a regular expression",
+         ADVANCED),
+    INT("--tiktoken-num-special-tokens", tiktoken_specials, "1000", 3, 1 << 20,
+        "TikTokenizer: special ids before the ranks, in Megatron's JSON form", ADVANCED),
+    TEXT("--eod-token", eod_token, NULL, "TEXT",
+         "end-of-document token, as spelled in the vocabulary; default: the tokenizer's own"),
 };
 
 static const struct flag_alias aliases[] = {
@@ -98,8 +48,8 @@ struct flag_table tokenizer_flag_table(size_t base) {
     };
 }
 
-int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags) {
-    struct tokenizer_options options = {
+struct tokenizer_options tokenizer_options_from_flags(const struct tokenizer_flags *flags) {
+    return (struct tokenizer_options){
         .type = flags->type,
         .vocab_file = flags->vocab_file,
         .merge_file = flags->merge_file,
@@ -114,5 +64,9 @@ int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokeniz
         .tiktoken_specials = flags->tiktoken_specials,
         .eod_token = flags->eod_token,
     };
+}
+
+int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags) {
+    struct tokenizer_options options = tokenizer_options_from_flags(flags);
     return tokenizer_open(tokenizer, &options);
 }

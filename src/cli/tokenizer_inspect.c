@@ -4,6 +4,7 @@
 #include "cli/tokenizer_flags.h"
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/unicode_category.h"
+#include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/json.h"
 #include <inttypes.h>
@@ -16,26 +17,23 @@ struct inspect_options {
     struct tokenizer_flags tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct inspect_options, member)
+#define FLAG_STRUCT struct inspect_options
 
 static const struct flag rows[] = {
-    {.name = "Report", .type = FLAG_GROUP},
-    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "as JSON"},
-    {.name = "--tokens",
-     .type = FLAG_BOOL,
-     .offset = OFFSET(tokens),
-     .help = "lists every token: its id, a tab, its text as a JSON string"},
+    GROUP("Report"),
+    SWITCH("--json", json, "print JSON"),
+    SWITCH("--tokens", tokens, "list every token: its id, a tab, its text as a JSON string"),
 };
 
-struct report {
+struct token_survey {
     int64_t holes;  // ids without a token
     int32_t longest;
     size_t longest_bytes;
 };
 
-static void survey(const struct tokenizer *tokenizer, struct report *report) {
+static void survey(const struct tokenizer *tokenizer, struct token_survey *report) {
     struct buffer text = {0};
-    *report = (struct report){0};
+    *report = (struct token_survey){0};
     for (int64_t i = 0; i < tokenizer_vocab_size(tokenizer); i++) {
         int32_t id = (int32_t)i;
         buffer_clear(&text);
@@ -76,7 +74,8 @@ struct number {
 enum { MOST_NUMBERS = 12 };
 
 // Special tokens that the vocabulary lacks are left out.
-static size_t list_numbers(const struct tokenizer *tokenizer, const struct report *report, struct number *numbers) {
+static size_t list_numbers(const struct tokenizer *tokenizer, const struct token_survey *report,
+                           struct number *numbers) {
     struct sample_vocabulary special;
     sample_vocabulary_make(&special, tokenizer);
     const struct number all[MOST_NUMBERS] = {{"vocab_size", tokenizer_vocab_size(tokenizer)},
@@ -100,7 +99,7 @@ static size_t list_numbers(const struct tokenizer *tokenizer, const struct repor
     return count;
 }
 
-static void print_report(const struct tokenizer *tokenizer, const struct report *report, bool as_json) {
+static void print_report(const struct tokenizer *tokenizer, const struct token_survey *report, bool as_json) {
     struct number numbers[MOST_NUMBERS];
     const size_t count = list_numbers(tokenizer, report, numbers);
     if (!as_json) {
@@ -133,7 +132,7 @@ static int run_inspect(void *opaque) {
     if (options->tokens) {
         list_tokens(tokenizer);
     } else {
-        struct report report;
+        struct token_survey report;
         survey(tokenizer, &report);
         print_report(tokenizer, &report, options->json);
     }
@@ -143,7 +142,7 @@ static int run_inspect(void *opaque) {
 
 int tokenizer_inspect_main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     struct inspect_options options;

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
+#include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "data/tokenizer/hf_save.h"
@@ -15,16 +16,13 @@ struct save_options {
     struct tokenizer_flags tokenizer;
 };
 
-#define OFFSET(member) offsetof(struct save_options, member)
+#define FLAG_STRUCT struct save_options
 
 static const struct flag rows[] = {
-    {.name = "Output", .type = FLAG_GROUP},
-    {.name = "--output",
-     .type = FLAG_STRING,
-     .offset = OFFSET(output),
-     .value_name = "FOLDER",
-     .required = true,
-     .help = "where tokenizer.json, tokenizer_config.json and special_tokens_map.json are written; made if missing"},
+    GROUP("Output"),
+    TEXT("--output", output, NULL, "FOLDER",
+         "folder for tokenizer.json, tokenizer_config.json and special_tokens_map.json; created if missing",
+         .required = true),
 };
 
 // Files that are there already are somebody's.
@@ -35,7 +33,7 @@ static int check_output(const char *folder) {
         bool exists = file_exists(path);
         free(path);
         if (exists)
-            return error_set("%s has a %s already; give another --output, or remove it", folder, names[i]);
+            return error_set("%s already has a %s; give another --output, or remove it", folder, names[i]);
     }
     return 0;
 }
@@ -58,14 +56,14 @@ static int run_convert(void *opaque) {
 
 int tokenizer_convert_main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        {FLAG_TABLE(rows)},
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     struct save_options options;
     const struct flag_command command = {
         .name = "tokenizer convert",
-        .summary = "Writes a tokenizer as the files of Hugging Face that AutoTokenizer reads. The ids stay the same; a "
-                   "tokenizer that a tokenizer.json cannot express is an error.",
+        .summary = "Writes a tokenizer as the Hugging Face files that AutoTokenizer reads. The ids stay the same; "
+                   "fails if tokenizer.json cannot express the tokenizer.",
         .epilogue = "Example:\n  bevatron tokenizer convert --tokenizer-type Llama2Tokenizer --tokenizer-model "
                     "tokenizer.model --output llama-tokenizer\n",
         .tables = tables,

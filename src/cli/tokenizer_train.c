@@ -3,6 +3,7 @@
 #include "cli/tokenizer_commands.h"
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/hf_save.h"
+#include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -14,9 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-struct train_options {
+struct tokenizer_train_options {
     struct flag_given given;
     struct string_list input;
     struct string_list json_keys;
@@ -30,72 +29,30 @@ struct train_options {
     char *save;
 };
 
-#define TRAIN(member) offsetof(struct train_options, member)
+#define FLAG_STRUCT struct tokenizer_train_options
 
 static const char *const format_choices[] = {"auto", "text", "jsonl", NULL};
 
 static const struct flag train_rows[] = {
-    {.name = "Training", .type = FLAG_GROUP},
-    {.name = "--input",
-     .type = FLAG_STRING_LIST,
-     .offset = TRAIN(input),
-     .value_name = "FILE…",
-     .required = true,
-     .repeats_add = true,
-     .help = "text or JSON Lines, plain or compressed; patterns are expanded, - is standard input"},
-    {.name = "--input-format",
-     .type = FLAG_CHOICE,
-     .offset = TRAIN(input_format),
-     .initial = "auto",
-     .choices = format_choices,
-     .help = "auto: .jsonl, .ndjson and .json files are JSON Lines, others text, of which every line counts by itself"},
-    {.name = "--json-keys",
-     .type = FLAG_STRING_LIST,
-     .offset = TRAIN(json_keys),
-     .value_name = "NAME…",
-     .initial = "text",
-     .help = "members of JSON lines that hold text"},
-    {.name = "--skip-bad-lines",
-     .type = FLAG_BOOL,
-     .offset = TRAIN(skip_bad_lines),
-     .help = "count bad JSON lines and go on"},
-    {.name = "--max-line-bytes",
-     .type = FLAG_INT,
-     .offset = TRAIN(max_line_bytes),
-     .initial = "1073741824",
-     .minimum = 1,
-     .maximum = 1e15,
-     .help = "a longer line is an error; memory grows with it"},
-    {.name = "--vocab-size",
-     .type = FLAG_INT,
-     .offset = TRAIN(vocab_size),
-     .required = true,
-     .minimum = 257,
-     .maximum = INT32_MAX,
-     .help = "tokens in all: 256 bytes, merges and <|endoftext|>"},
-    {.name = "--min-frequency",
-     .type = FLAG_INT,
-     .offset = TRAIN(min_frequency),
-     .initial = "2",
-     .minimum = 1,
-     .maximum = 1e15,
-     .help = "pairs seen less often are not merged"},
-    {.name = "--workers",
-     .type = FLAG_INT,
-     .offset = TRAIN(workers),
-     .minimum = 1,
-     .maximum = 4096,
-     .help = "threads; the result does not depend on it. Without it, all processors"},
-    {.name = "--output-prefix",
-     .type = FLAG_STRING,
-     .offset = TRAIN(output_prefix),
-     .value_name = "PREFIX",
-     .help = "writes PREFIX-vocab.json, PREFIX-merges.txt and PREFIX-tokenizer.json"},
-    {.name = "--save",
-     .type = FLAG_STRING,
-     .offset = TRAIN(save),
-     .value_name = "FOLDER",
-     .help = "writes FOLDER/vocab.json, FOLDER/merges.txt and FOLDER/tokenizer.json"},
+    GROUP("Training"),
+    LIST("--input", input, "FILE…",
+         "text or JSON Lines, plain or compressed; patterns are expanded, - is standard input", .required = true,
+         .repeats_add = true),
+    CHOICE(
+        "--input-format", input_format, "auto", format_choices,
+        "auto: .jsonl, .ndjson and .json files, and those that begin with an object, are JSON Lines; other files are "
+        "text, one document per line"),
+    LIST("--json-keys", json_keys, "NAME…", "members of JSON lines that hold text", .initial = "text"),
+    SWITCH("--skip-bad-lines", skip_bad_lines, "count and skip bad JSON lines"),
+    INT("--max-line-bytes", max_line_bytes, "1073741824", 1, 1e15,
+        "a longer line is an error; memory grows with this limit"),
+    INT("--vocab-size", vocab_size, NULL, 257, INT32_MAX, "total number of tokens: 256 bytes, merges and <|endoftext|>",
+        .required = true),
+    INT("--min-frequency", min_frequency, "2", 1, 1e15, "do not merge pairs that occur less often"),
+    INT("--workers", workers, NULL, 1, 4096, "threads; does not change the result. Default: all CPUs"),
+    TEXT("--output-prefix", output_prefix, NULL, "PREFIX",
+         "write PREFIX-vocab.json, PREFIX-merges.txt and PREFIX-tokenizer.json"),
+    TEXT("--save", save, NULL, "FOLDER", "write FOLDER/vocab.json, FOLDER/merges.txt and FOLDER/tokenizer.json"),
 };
 
 struct outputs {
@@ -137,7 +94,7 @@ static void remove_new_folders(const struct outputs *outputs) {
 }
 
 // Names the files, and finds out before the work whether they can be written.
-static int prepare_outputs(struct outputs *outputs, const struct train_options *options) {
+static int prepare_outputs(struct outputs *outputs, const struct tokenizer_train_options *options) {
     if (options->save) {
         outputs->vocab_file = file_join(options->save, "vocab.json");
         outputs->merge_file = file_join(options->save, "merges.txt");
@@ -168,7 +125,7 @@ static int save_trained(const struct outputs *outputs, const struct bpe_merges *
     return 0;
 }
 
-static int train_on(const struct train_options *options, const struct word_table *words,
+static int train_on(const struct tokenizer_train_options *options, const struct word_table *words,
                     const struct outputs *outputs) {
     struct bpe_train_options training = {
         .vocab_size = options->vocab_size,
@@ -188,14 +145,14 @@ static int train_on(const struct train_options *options, const struct word_table
 }
 
 static int run_train(void *opaque) {
-    const struct train_options *options = opaque;
+    const struct tokenizer_train_options *options = opaque;
     if (!options->output_prefix == !options->save)
         return error_set_code(EXIT_CODE_USAGE, "give either --output-prefix or --save");
     struct bpe_corpus corpus = {
         .inputs = options->input,
-        .format = strcmp(options->input_format, "text") == 0    ? CORPUS_TEXT
-                  : strcmp(options->input_format, "jsonl") == 0 ? CORPUS_JSONL
-                                                                : CORPUS_AUTO,
+        .format = strcmp(options->input_format, "text") == 0    ? TEXT_FORMAT_PLAIN
+                  : strcmp(options->input_format, "jsonl") == 0 ? TEXT_FORMAT_JSONL
+                                                                : TEXT_FORMAT_AUTO,
         .keys = options->json_keys,
         .skip_bad_lines = options->skip_bad_lines,
         .line_limit = (size_t)options->max_line_bytes,
@@ -220,16 +177,15 @@ static int run_train(void *opaque) {
 }
 
 int tokenizer_train_main(int argc, char **argv) {
-    const struct flag_table tables[] = {{.flags = train_rows, .count = COUNT(train_rows), .given = TRAIN(given)}};
-    struct train_options options;
+    const struct flag_table tables[] = {{FLAG_TABLE(train_rows)}};
+    struct tokenizer_train_options options;
     const struct flag_command command = {
         .name = "tokenizer train",
         .argument_flag = "--input",
-        .summary = "Trains byte-level BPE as GPT-2 has it. The same text gives the same merges as Hugging "
-                   "Face's trainer.",
+        .summary = "Trains a byte-level BPE tokenizer like GPT-2's. The merges equal those of Hugging Face's trainer.",
         .epilogue =
             "Example:\n  bevatron tokenizer train --input 'corpus/*.jsonl' --vocab-size 32000 --output-prefix corpus\n",
         .tables = tables,
-        .table_count = COUNT(tables)};
+        .table_count = 1};
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_train}, argc, argv);
 }

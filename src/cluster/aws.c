@@ -1,5 +1,5 @@
 // Running pcluster and aws, and understanding them. See aws.h. pcluster prints {"message": …} on stdout and leaves with
-// code 1 when it refuses; where the configuration is at fault, the reasons are in configurationValidationErrors. aws
+// code 1 when it refuses; if the configuration is at fault, the reasons are in configurationValidationErrors. aws
 // prints "An error occurred (Code) when calling …" on stderr.
 #include "cluster/aws.h"
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The first row whose text stands in the complaint says what to do.
+// The first row whose text occurs in the error gives the remedy.
 static const struct {
     const char *text, *remedy;
 } remedies[] = {
@@ -18,8 +18,8 @@ static const struct {
     {"The config profile", "AWS_PROFILE names a profile that ~/.aws/config does not have"},
     {"token included in the request is expired", "log in again: `aws sso login`, or get fresh keys"},
     {"ExpiredToken", "log in again: `aws sso login`, or get fresh keys"},
-    {"token included in the request is invalid", "these keys are not known to AWS; `aws configure` takes others"},
-    {"AuthFailure", "these keys are not known to AWS; `aws configure` takes others"},
+    {"token included in the request is invalid", "AWS does not know these keys; set others with `aws configure`"},
+    {"AuthFailure", "AWS does not know these keys; set others with `aws configure`"},
     {"not authorized to perform", "ask for the right named there, or use a role that has it (AWS_PROFILE)"},
     {"AccessDenied", "ask for the right named there, or use a role that has it (AWS_PROFILE)"},
     {"vCPU limit", "ask for a higher quota of that family of instances (Service Quotas, EC2, \"Running On-Demand P "
@@ -27,35 +27,40 @@ static const struct {
     {"VcpuLimitExceeded",
      "ask for a higher quota of that family of instances (Service Quotas, EC2, \"Running On-Demand "
      "P instances\"), or for fewer nodes"},
-    {"LimitExceeded", "ask for a higher limit (Service Quotas), or delete what is not used any more"},
+    {"LimitExceeded", "request a higher limit (Service Quotas), or delete unused resources"},
     {"InsufficientInstanceCapacity",
      "AWS has no such machines free there: reserve them (reservation=cr-…, or a capacity "
      "block), or take another zone's subnet"},
     {"does not have enough capacity", "AWS has no such machines free there: reserve them (reservation=cr-…, or a "
                                       "capacity block), or take another zone's subnet"},
-    {"is not supported in the", "that zone has no such machines: take a subnet of another one (`aws ec2 "
+    {"is not supported in the", "that zone does not offer this instance type: use a subnet of another zone (`aws ec2 "
                                 "describe-instance-type-offerings --location-type availability-zone` lists them)"},
     {"is not supported", "check the type's spelling, and that the region has it: `aws ec2 "
                          "describe-instance-type-offerings`"},
     {"instance types do not exist", "check the type's spelling, and that the region has it: `aws ec2 "
                                     "describe-instance-type-offerings`"},
-    {"does not support EFA", "leave efa out of the queue, or take a type that has it"},
+    {"does not support EFA", "leave efa out of the queue, or use a type that has it"},
     {"invalid or unsupported region", "check --region"},
     {"region needs to be set", "give --region"},
     {"must specify a region", "give --region"},
-    {"incompatible ParallelCluster major version", "`pcluster list-clusters --region …` lists those that are there; a "
-                                                   "cluster belongs to one region"},
+    {"incompatible ParallelCluster major version",
+     "`pcluster list-clusters --region …` lists the clusters; a cluster belongs to one region"},
     {"keypair", "`aws ec2 describe-key-pairs` lists yours; they belong to a region"},
     {"key pair", "`aws ec2 describe-key-pairs` lists yours; they belong to a region"},
     {"subnet ID", "`aws ec2 describe-subnets` lists yours; they belong to a region"},
     {"Cannot find official ParallelCluster AMI",
      "that region has no image for --os: take another --os or region (`pcluster list-official-images` lists them), or "
      "name an image with --custom-ami"},
-    {"Unknown field", "that field is not known to this version of pcluster: `pip install -U aws-parallelcluster`"},
+    {"Unknown field", "this version of pcluster does not know that field: `pip install -U aws-parallelcluster`"},
     {"associated with ParallelCluster image id",
      "`pcluster list-images --image-status AVAILABLE --region …` lists yours"},
     {"does not match '^[a-zA-Z]", "a name is a letter, then letters, digits and hyphens, two characters at least"},
     {"image id", "images belong to a region; `pcluster list-official-images` names those of ParallelCluster"},
+    {"compute nodes must be stopped",
+     "run `bevatron cluster stop`, wait until `cluster status` shows STOPPED, then update "
+     "and `bevatron cluster start`"},
+    {"Update actions are not currently supported", "that cannot change while the cluster exists: restore the value, or "
+                                                   "delete the cluster and create it again"},
     {"already exists", "choose another --name, or look at it with `bevatron cluster status`"},
     {"Could not connect to the endpoint", "check the network and --region"},
     {"requires Node.js", "pcluster needs Node.js: install it (nvm install --lts)"},
@@ -78,14 +83,8 @@ static void append_complaint(struct buffer *out, const char *text) {
         buffer_append(out, text[i] == '\n' || text[i] == '\r' ? " " : &text[i], 1);
 }
 
-// The sentence of a refusal: the message, and each thing that is wrong with the configuration, said once however many
-// queues have it.
-static void collect(const struct json *answer, struct buffer *out) {
-    const struct json *message = json_member(answer, "message");
-    if (message && message->type == JSON_STRING)
-        append_complaint(out, message->string);
-    const struct json *errors = json_member(answer, "configurationValidationErrors");
-    bool is_first = true;
+// Adds what is wrong with the configuration, or with its change, said once however many queues have it.
+static void collect_errors(const struct json *errors, struct buffer *out, bool *is_first) {
     for (size_t i = 0; errors && errors->type == JSON_ARRAY && i < errors->count; i++) {
         const struct json *level = json_member(&errors->items[i], "level");
         const struct json *text = json_member(&errors->items[i], "message");
@@ -95,11 +94,21 @@ static void collect(const struct json *answer, struct buffer *out) {
         struct buffer one = {0};
         append_complaint(&one, text->string);
         if (!strstr(buffer_string(out), buffer_string(&one))) {
-            buffer_printf(out, "%s%s", !out->length ? "" : is_first ? ": " : "; ", buffer_string(&one));
-            is_first = false;
+            buffer_printf(out, "%s%s", !out->length ? "" : *is_first ? ": " : "; ", buffer_string(&one));
+            *is_first = false;
         }
         buffer_free(&one);
     }
+}
+
+// The sentence of a refusal: the message, and each thing that is wrong.
+static void collect(const struct json *answer, struct buffer *out) {
+    const struct json *message = json_member(answer, "message");
+    if (message && message->type == JSON_STRING)
+        append_complaint(out, message->string);
+    bool is_first = true;
+    collect_errors(json_member(answer, "configurationValidationErrors"), out, &is_first);
+    collect_errors(json_member(answer, "updateValidationErrors"), out, &is_first);
 }
 
 // The last line that is not empty: Python's and aws's errors end with what happened.
@@ -126,16 +135,20 @@ static int refused(const char *program, const char *verb, const struct json *ans
     const char *text = buffer_string(&complaint), *remedy = aws_remedy(text);
     int status = remedy  ? error_set("%s %s: %s; %s", program, verb, text, remedy)
                  : *text ? error_set("%s %s: %s", program, verb, text)
-                         : error_set("%s %s failed with code %d and did not say why", program, verb, result->exit_code);
+                         : error_set("%s %s failed with exit code %d and no message", program, verb, result->exit_code);
     buffer_free(&complaint);
     return status;
 }
 
 int aws_run(const char *const *words, struct json **answer) {
+    return aws_send(words, NULL, answer);
+}
+
+int aws_send(const char *const *words, const char *input, struct json **answer) {
     struct process_result result;
     bool is_pcluster = strcmp(words[0], "pcluster") == 0;
     *answer = NULL;
-    if (process_run(words, NULL, &result) < 0)
+    if (process_run(words, input, &result) < 0)
         return error_set("%s; install it: %s", error_message(),
                          is_pcluster ? "python3 -m venv ~/pcluster && ~/pcluster/bin/pip install aws-parallelcluster, "
                                        "and put ~/pcluster/bin on PATH"
@@ -146,8 +159,8 @@ int aws_run(const char *const *words, struct json **answer) {
     if (has_output && json_parse(answer, output, result.output.length, words[0]) < 0) {
         *answer = NULL;
         if (result.exit_code == 0)
-            status = error_set("%s %s answered something other than JSON: %.*s", words[0], words[1],
-                               (int)strcspn(output, "\n"), output);
+            status = error_set("%s %s did not answer with JSON: %.*s", words[0], words[1], (int)strcspn(output, "\n"),
+                               output);
         else
             error_clear();
     }

@@ -1,4 +1,4 @@
-// The command-line programs of AWS, pcluster and aws: run without a shell, their JSON read, and their refusals turned
+// The command-line programs of AWS, pcluster and aws: run without a shell, their JSON read, and their errors turned
 // into one message with what can be done about it.
 #ifndef CLUSTER_AWS_H
 #define CLUSTER_AWS_H
@@ -8,6 +8,8 @@
 // Runs the words (the program first, NULL at the end) and reads the JSON on its stdout into *answer, to be freed with
 // json_free; NULL if it printed nothing.
 int aws_run(const char *const *words, struct json **answer);
+// The same with text for its stdin (NULL for none).
+int aws_send(const char *const *words, const char *input, struct json **answer);
 // The remedy for what a program of AWS said, NULL if none is known.
 const char *aws_remedy(const char *complaint);
 

@@ -52,8 +52,7 @@ static bool split(char *line, char *fields[FIELDS]) {
 static int parse_line(struct gpu *gpu, char *line) {
     char *fields[FIELDS];
     if (!split(line, fields))
-        return error_set("nvidia-smi's line \"%.80s\" does not have %d fields; its driver may be too old", line,
-                         FIELDS);
+        return error_set("nvidia-smi printed \"%.80s\" instead of %d fields; the driver may be too old", line, FIELDS);
     *gpu = (struct gpu){.memory_mib = number(fields[2]),
                         .clock_mhz = number(fields[3]),
                         .most_mhz = number(fields[4]),
@@ -77,7 +76,7 @@ int gpus_parse(struct gpus *gpus, const char *text) {
         char line[LONGEST_LINE];
         if (length > 0) {
             if (length >= sizeof line || gpus->count == MOST_GPUS)
-                return error_set("nvidia-smi's answer is too long to be one of up to %d GPUs", MOST_GPUS);
+                return error_set("nvidia-smi's output is too long for up to %d GPUs", MOST_GPUS);
             memcpy(line, text, length);
             line[length] = 0;
             TRY(parse_line(&gpus->items[gpus->count++], line));
@@ -95,11 +94,10 @@ int gpus_query(struct gpus *gpus) {
     *gpus = (struct gpus){0};
     TRY(process_run(words, NULL, &result));
     const char *said = buffer_string(result.errors.length ? &result.errors : &result.output);
-    int status = result.exit_code == 0
-                     ? gpus_parse(gpus, buffer_string(&result.output))
-                     : error_set("nvidia-smi failed with code %d: %.*s; is the driver loaded (`modprobe "
-                                 "nvidia`, `dmesg`)?",
-                                 result.exit_code, (int)strcspn(said, "\n"), said);
+    int status = result.exit_code == 0 ? gpus_parse(gpus, buffer_string(&result.output))
+                                       : error_set("nvidia-smi failed with exit code %d: %.*s; check that the driver "
+                                                   "is loaded (`modprobe nvidia`, `dmesg`)",
+                                                   result.exit_code, (int)strcspn(said, "\n"), said);
     process_result_free(&result);
     return status;
 }
@@ -135,12 +133,33 @@ static bool has_any_ecc(const struct gpus *gpus) {
     return false;
 }
 
+// Cards that are older than MACHINE_OLDEST_CAPABILITY, by words of their names. nvidia-smi tells the capability itself
+// only with drivers that many of these do not have.
+static const char *old_capability(const char *name) {
+    static const char *const cards[][2] = {
+        {"V100", "7.0"}, {"V100S", "7.0"},     {"GV100", "7.0"},      {"TITAN V", "7.0"}, {"T4", "7.5"},
+        {"T4G", "7.5"},  {"TITAN RTX", "7.5"}, {"Quadro RTX", "7.5"}, {"2080", "7.5"},    {"2070", "7.5"},
+        {"2060", "7.5"}, {"P100", "6.0"},      {"P40", "6.1"},        {"P4", "6.1"},      {"1080", "6.1"},
+        {"M60", "5.2"},  {"K80", "3.7"}};
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++)
+        if (has_word(name, cards[i][0]))
+            return cards[i][1];
+    return NULL;
+}
+
 static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
     const struct gpu *gpu = &gpus->items[i], *first = &gpus->items[0];
     int count = 0;
     char text[200];
     if (strcmp(gpu->name, first->name) != 0) {
         snprintf(text, sizeof text, "is a %s, the first is a %s", gpu->name, first->name);
+        count += fault(out, i, text);
+    }
+    // Of equal ones the first says it, and others are a fault anyway.
+    const char *capability = i == 0 ? old_capability(gpu->name) : NULL;
+    if (capability) {
+        snprintf(text, sizeof text, "a %s has compute capability %s, and %d.%d is needed (A100 or later)", gpu->name,
+                 capability, MACHINE_OLDEST_CAPABILITY / 10, MACHINE_OLDEST_CAPABILITY % 10);
         count += fault(out, i, text);
     }
     if (gpu->uncorrected > 0) {
@@ -154,7 +173,7 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
         count += fault(out, i, "its clocks are held down by the hardware (heat or power); replace the machine");
     else if (gpu->throttle > 0 && gpu->throttle & THROTTLE_SOFTWARE_THERMAL)
         count += fault(out, i, "its clocks are held down because it is hot");
-    // If one of several has it off, somebody turned it off.
+    // If only one of several has it off, somebody switched it off.
     if (gpu->is_ecc_off && (is_data_centre(gpu->name) || has_any_ecc(gpus)))
         count += fault(out, i, "error correction is off (nvidia-smi --ecc-config=1, then restart)");
     return count;
@@ -182,7 +201,7 @@ int gpus_differ(const struct gpus *gpus, const struct machine *machine, struct b
 int gpus_faults(const struct gpus *gpus, int expected, struct buffer *out) {
     int count = 0;
     if (expected > 0 && gpus->count != expected) {
-        buffer_printf(out, "%d GPUs where there should be %d; `nvidia-smi` and `dmesg | grep -i xid` tell more\n",
+        buffer_printf(out, "%d GPUs instead of %d; run `nvidia-smi` and `dmesg | grep -i xid` for details\n",
                       gpus->count, expected);
         count++;
     }

@@ -14,7 +14,7 @@ struct gpu {
     char name[64], driver[32];
     int64_t memory_mib;
     int64_t clock_mhz, most_mhz;  // of the multiprocessors, now and at most; -1: not said
-    bool has_ecc, is_ecc_off;     // error correction is on; is there and turned off
+    bool has_ecc, is_ecc_off;     // error correction is on; exists but is off
     int64_t uncorrected;          // memory errors it could not correct since the driver started; -1: not said
     int64_t pending;              // rows or pages that wait for a restart to be replaced; -1: not said
     int64_t throttle;             // bits: why the clocks are held down; -1: not said

@@ -44,6 +44,46 @@ static void failure_policy(struct yaml *y, const struct kubernetes_pod *pod) {
     yaml_end(y);
 }
 
+// Kubernetes counts restarts over a lifetime and restarts whatever the run gets done. If the run keeps checkpoints,
+// `launch decide` in the first pod decides instead, by the rules of `launch local`, and ends with 217 to give up.
+static bool decides_itself(const struct kubernetes_job *job) {
+    return job->save && job->max_restarts > 0;
+}
+
+static int64_t most_restarts(const struct kubernetes_job *job) {
+    enum { UNCOUNTED = 1000000 };
+    return decides_itself(job) ? UNCOUNTED : job->max_restarts;
+}
+
+static void decide_words(const struct kubernetes_job *job, struct string_list *words) {
+    if (!decides_itself(job))
+        return;
+    // Another manifest for the same folder starts to count anew.
+    char *state = memory_printf("%s/restarts.json", job->save);
+    char *name = memory_printf("%s-%.12s", job->name, job->token ? job->token : "");
+    char most[24], window[32];
+    snprintf(most, sizeof most, "%" PRId64, job->max_restarts);
+    snprintf(window, sizeof window, "%g", job->window_minutes);
+    const char *const all[] = {job->command[0],
+                               "launch",
+                               "decide",
+                               "--state",
+                               state,
+                               "--job",
+                               name,
+                               "--save",
+                               job->save,
+                               "--max-restarts",
+                               most,
+                               "--restart-window-minutes",
+                               window,
+                               "--"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        string_list_add(words, all[i]);
+    free(state);
+    free(name);
+}
+
 // An Indexed Job's own fields; every pod is a machine.
 static void indexed(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod) {
     yaml_text(y, "completionMode", "Indexed");
@@ -55,8 +95,14 @@ static void indexed(struct yaml *y, const struct kubernetes_job *job, const stru
 
 static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     char *master = memory_printf("%s-node-0-0.%s", job->name, job->name);
-    struct kubernetes_pod pod = {
-        .container = "bevatron", .master = master, .restart = "Never", .has_nproc = true, .port = KUBERNETES_PORT};
+    struct string_list words = {0};
+    decide_words(job, &words);
+    struct kubernetes_pod pod = {.container = kubernetes_container(job->kind),
+                                 .before = &words,
+                                 .master = master,
+                                 .restart = "Never",
+                                 .has_nproc = true,
+                                 .port = KUBERNETES_PORT};
     begin(y, job, "jobset.x-k8s.io/v1alpha2", "JobSet");
     yaml_map(y, "network");
     yaml_bool(y, "enableDNSHostnames", true);
@@ -64,7 +110,7 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
     // One lost pod ends the run of all; all start again from the last checkpoint.
     yaml_map(y, "failurePolicy");
-    yaml_number(y, "maxRestarts", job->max_restarts);
+    yaml_number(y, "maxRestarts", most_restarts(job));
     yaml_text(y, "restartStrategy", "BlockingRecreate");
     yaml_list(y, "rules");
     yaml_item(y);
@@ -89,12 +135,16 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
     yaml_end(y);
     yaml_end(y);
+    string_list_free(&words);
     free(master);
 }
 
 static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     char *master = memory_printf("%s-0.%s", job->name, job->name);
-    struct kubernetes_pod pod = {.container = "bevatron",
+    struct string_list words = {0};
+    decide_words(job, &words);
+    struct kubernetes_pod pod = {.container = kubernetes_container(job->kind),
+                                 .before = &words,
                                  .master = master,
                                  .subdomain = job->name,
                                  .restart = "Never",
@@ -116,21 +166,25 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_document(y);
     begin(y, job, "batch/v1", "Job");
     // A pod that ends is replaced; its peers leave with code 211 and are replaced too.
-    yaml_number(y, "backoffLimit", job->max_restarts * job->nodes);
+    yaml_number(y, "backoffLimit", decides_itself(job) ? most_restarts(job) : job->max_restarts * job->nodes);
     indexed(y, job, &pod);
     yaml_end(y);
+    string_list_free(&words);
     free(master);
 }
 
 static void single_job(struct yaml *y, const struct kubernetes_job *job) {
-    struct kubernetes_pod pod = {.container = "bevatron", .restart = "Never"};
+    struct string_list words = {0};
+    decide_words(job, &words);
+    struct kubernetes_pod pod = {.container = kubernetes_container(job->kind), .before = &words, .restart = "Never"};
     begin(y, job, "batch/v1", "Job");
-    yaml_number(y, "backoffLimit", job->max_restarts);
+    yaml_number(y, "backoffLimit", most_restarts(job));
     // getdata is curl, whose codes mean other things.
     if (strcmp(job->command[0], "curl") != 0)
         failure_policy(y, &pod);
     kubernetes_pod(y, job, &pod, true);
     yaml_end(y);
+    string_list_free(&words);
 }
 
 // A variable of the launcher's that the ranks get as well, named once.
@@ -169,7 +223,7 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
     mpirun_words(job, &mpirun);
     struct kubernetes_pod launcher = {
         .container = "launcher", .restart = "OnFailure", .before = &mpirun, .is_launcher = true};
-    struct kubernetes_pod worker = {.container = "worker"};
+    struct kubernetes_pod worker = {.container = kubernetes_container(job->kind)};
     begin(y, job, "kubeflow.org/v2beta1", "MPIJob");
     yaml_number(y, "slotsPerWorker", job->ranks_per_node);
     yaml_map(y, "runPolicy");
@@ -191,8 +245,9 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {
-    // The operator looks for a container of this very name, and gives MASTER_ADDR and the pod's number.
-    struct kubernetes_pod pod = {.container = "pytorch", .has_nproc = true, .port = PYTORCHJOB_PORT};
+    // The operator looks for a container called pytorch, and gives MASTER_ADDR and the pod's number.
+    struct kubernetes_pod pod = {
+        .container = kubernetes_container(job->kind), .has_nproc = true, .port = PYTORCHJOB_PORT};
     char count[24];
     snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
     begin(y, job, "kubeflow.org/v1", "PyTorchJob");

@@ -12,6 +12,7 @@
 #define CLUSTER_KUBERNETES_H
 
 #include "base/buffer.h"
+#include "cluster/yaml_tree.h"
 #include "config/flag.h"
 
 enum kubernetes_kind {
@@ -33,12 +34,32 @@ struct kubernetes_job {
     const char *machine;                                    // node selector by instance type; NULL: any
     const char *claim, *mount;  // persistent volume claim and where it is mounted; NULL: none
     const char *service_account;
-    const struct string_list *environment;  // "NAME=value"
-    int64_t max_restarts;
+    const struct string_list *environment;     // "NAME=value"
+    const struct string_list *pull_secrets;    // names; these four may be NULL
+    const struct string_list *tolerations;     // "key[=value][:effect]"
+    const struct string_list *node_selectors;  // "key=value"
+    const struct string_list *host_paths;      // "path[:mount][:ro]"
+    // Merged into the pods of ranks: fields of a pod's spec, or a template with spec and metadata. A container called
+    // bevatron stands for the one with the command, whatever this kind of job calls it. NULL: none.
+    const struct yaml_node *pod_fields;
+    int64_t max_restarts;  // within the window if the run has --save, otherwise in all
+    double window_minutes;
+    const char *save;   // folder of the run's checkpoints, where restarts are counted; NULL for none
+    const char *token;  // random, by which the ranks of a PyTorchJob know each other; NULL: none
 };
 
+// What files at a path of the pod are on.
+enum kubernetes_disk {
+    KUBERNETES_DISK_POD,        // ends with the pod
+    KUBERNETES_DISK_READ_ONLY,  // cannot be written
+    KUBERNETES_DISK_NODE,       // a folder of the node: another one on each, unless it is a shared file system
+    KUBERNETES_DISK_LASTING,    // a claim, a file server, S3
+};
+// The job is one that kubernetes_manifest takes.
+enum kubernetes_disk kubernetes_disk_of(const struct kubernetes_job *job, const char *path);
+
 // Words of the command and values of variables arrive as they are given: nothing in them is a reference to a variable.
-// -1 if a field cannot stand in a manifest.
+// -1 if a field is not valid in a manifest.
 int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out);
 
 #endif

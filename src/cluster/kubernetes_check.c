@@ -18,8 +18,8 @@ static int check_name(const char *what, const char *name, size_t most) {
         return 0;
     return error_set_code(
         EXIT_CODE_USAGE,
-        "\"%s\" cannot be %s in Kubernetes: use up to %zu small letters, digits and dashes, a letter first", name, what,
-        most);
+        "\"%s\" cannot be %s in Kubernetes: use up to %zu lowercase letters, digits and dashes, starting with a letter",
+        name, what, most);
 }
 
 // Quantities: a number and a unit.
@@ -31,7 +31,7 @@ static int check_quantity(const char *what, const char *text) {
     for (size_t i = 0; digits > 0 && i < sizeof units / sizeof units[0]; i++)
         if (strcmp(text + digits, units[i]) == 0)
             return 0;
-    return error_set_code(EXIT_CODE_USAGE, "%s \"%s\" is not a quantity of Kubernetes, as 64Gi or 500m", what, text);
+    return error_set_code(EXIT_CODE_USAGE, "%s \"%s\" is not a Kubernetes quantity, e.g. 64Gi or 500m", what, text);
 }
 
 // Huge pages are whole ones of 2 MiB.
@@ -50,7 +50,7 @@ static int check_huge_pages(const char *text) {
         if (strcmp(text + digits, units[i].unit) == 0 && pages >= 1 && pages == floor(pages))
             return 0;
     }
-    return error_set_code(EXIT_CODE_USAGE, "--hugepages %s is not a multiple of 2Mi, the size of a page", text);
+    return error_set_code(EXIT_CODE_USAGE, "--hugepages %s is not a multiple of the page size, 2Mi", text);
 }
 
 // A manifest is UTF-8; the API server refuses what is not, without saying where it stands.
@@ -58,7 +58,7 @@ static int check_text(const char *what, const char *text) {
     size_t length = text ? strlen(text) : 0, good = utf8_check(text ? text : "", length);
     if (good == length)
         return 0;
-    return error_set_code(EXIT_CODE_USAGE, "%s \"%.*s\" is not UTF-8 from byte %zu on, and a manifest must be", what,
+    return error_set_code(EXIT_CODE_USAGE, "%s \"%.*s\" is not valid UTF-8 at byte %zu, as a manifest must be", what,
                           (int)good, text, good);
 }
 
@@ -85,11 +85,12 @@ int kubernetes_check(const struct kubernetes_job *job) {
     TRY(check_huge_pages(job->huge_pages));
     TRY(check_quantity("--shm-size", job->shared_memory));
     if (!job->image || !*job->image)
-        return error_set_code(EXIT_CODE_USAGE, "a job of Kubernetes needs --image, the container image to run");
+        return error_set_code(EXIT_CODE_USAGE, "a Kubernetes job needs --image, the container image to run");
     if (job->mount && job->mount[0] != '/')
         return error_set_code(EXIT_CODE_USAGE, "--mount %s is not an absolute path", job->mount);
     for (int64_t i = 0; job->environment && i < job->environment->count; i++)
         TRY(check_variable(job->environment->items[i]));
+    TRY(kubernetes_check_placement(job));
     TRY(check_text("--image", job->image));
     TRY(check_text("--mount", job->mount));
     TRY(check_text("--service-account", job->service_account));

@@ -25,6 +25,24 @@ struct kubernetes_pod {
 void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
                     bool has_command);
 
+// The name of the container of ranks.
+const char *kubernetes_container(enum kubernetes_kind kind);
+// The pod of ranks as a tree, with the user's fields and without the command; to be freed.
+void kubernetes_pod_tree(struct yaml_node *whole, const struct kubernetes_job *job);
+
+// "path[:mount][:ro]" of a folder of the node. The strings point into `text`, which is to be freed.
+struct kubernetes_host_path {
+    char *text;
+    const char *path, *mount;
+    bool is_read_only;
+};
+int kubernetes_host_path_parse(struct kubernetes_host_path *host, const char *text);
+
+// Writes what tells where pods may run and where their images come from.
+void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher);
+// -1, naming the flag, if placement cannot be written.
+int kubernetes_check_placement(const struct kubernetes_job *job);
+
 struct kubernetes_variable {
     const char *name, *value;
 };

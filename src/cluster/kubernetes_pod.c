@@ -1,4 +1,5 @@
 // The pod that all kinds of jobs share. See kubernetes_parts.h.
+#include "base/error.h"
 #include "base/memory.h"
 #include "cluster/kubernetes_parts.h"
 
@@ -54,17 +55,36 @@ const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernet
     return efa_variables;
 }
 
-// Tells where the first pod is, for kinds of jobs whose operator does not, and adds the user's variables.
+// A variable that gets the value of one of the pod's labels.
+static void variable_label(struct yaml *y, const char *name, const char *label) {
+    char *path = memory_printf("metadata.labels['%s']", label);
+    yaml_item(y);
+    yaml_text(y, "name", name);
+    yaml_map(y, "valueFrom");
+    yaml_map(y, "fieldRef");
+    yaml_text(y, "fieldPath", path);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    free(path);
+}
+
+// Tells where the first pod is, for kinds of jobs whose operator does not, and adds the user's variables. The token by
+// which ranks know each other is the random id that Kubernetes gives to a Job, another one after each restart of a
+// JobSet. Pods of a PyTorchJob have no such id in common and get one with the manifest.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
     bool has_own = job->environment && job->environment->count > 0;
-    if (!master && !has_own && !job->efa)
+    bool is_pytorch = job->kind == KUBERNETES_PYTORCHJOB;
+    if (!master && !has_own && !job->efa && !(is_pytorch && job->token))
         return;
     yaml_list(y, "env");
     if (master) {
         variable(y, "MASTER_ADDR", master);
         variable_number(y, "MASTER_PORT", KUBERNETES_PORT);
         variable_number(y, "BEVATRON_NODES", job->nodes);
-        variable(y, "BEVATRON_JOB_TOKEN", job->name);
+        variable_label(y, "BEVATRON_JOB_TOKEN", "batch.kubernetes.io/controller-uid");
+    } else if (is_pytorch && job->token) {
+        variable(y, "BEVATRON_JOB_TOKEN", job->token);
     }
     int efa_count;
     const struct kubernetes_variable *efa = kubernetes_efa_variables(job, &efa_count);
@@ -104,8 +124,35 @@ static void resources(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
 }
 
+static int64_t host_path_count(const struct kubernetes_job *job) {
+    return job->host_paths ? job->host_paths->count : 0;
+}
+
+// Folders of the node, as mounts of the container or as volumes of the pod.
+static void host_paths(struct yaml *y, const struct kubernetes_job *job, bool is_mount) {
+    for (int64_t i = 0; i < host_path_count(job); i++) {
+        struct kubernetes_host_path host;
+        char name[32];
+        snprintf(name, sizeof name, "host-%" PRId64, i);
+        CHECK(kubernetes_host_path_parse(&host, job->host_paths->items[i]) == 0);
+        yaml_item(y);
+        yaml_text(y, "name", name);
+        if (is_mount) {
+            yaml_text(y, "mountPath", host.mount);
+            if (host.is_read_only)
+                yaml_bool(y, "readOnly", true);
+        } else {
+            yaml_map(y, "hostPath");
+            yaml_text(y, "path", host.path);
+            yaml_end(y);
+        }
+        yaml_end(y);
+        free(host.text);
+    }
+}
+
 static void mounts(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->shared_memory && !job->claim)
+    if (!job->shared_memory && !job->claim && host_path_count(job) == 0)
         return;
     yaml_list(y, "volumeMounts");
     if (job->shared_memory) {
@@ -120,11 +167,12 @@ static void mounts(struct yaml *y, const struct kubernetes_job *job) {
         yaml_text(y, "mountPath", job->mount);
         yaml_end(y);
     }
+    host_paths(y, job, true);
     yaml_end(y);
 }
 
 static void volumes(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->shared_memory && !job->claim)
+    if (!job->shared_memory && !job->claim && host_path_count(job) == 0)
         return;
     yaml_list(y, "volumes");
     if (job->shared_memory) {
@@ -144,6 +192,7 @@ static void volumes(struct yaml *y, const struct kubernetes_job *job) {
         yaml_end(y);
         yaml_end(y);
     }
+    host_paths(y, job, false);
     yaml_end(y);
 }
 
@@ -162,21 +211,8 @@ static void command(struct yaml *y, const struct kubernetes_job *job, const stru
     yaml_end(y);
 }
 
-void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
-                    bool has_command) {
-    yaml_map(y, "template");
-    yaml_map(y, "spec");
-    yaml_text(y, "restartPolicy", pod->restart);
-    yaml_text(y, "subdomain", pod->subdomain);
-    yaml_text(y, "serviceAccountName", job->service_account);
-    // SIGTERM, save, leave.
-    yaml_number(y, "terminationGracePeriodSeconds", GRACE_SECONDS);
-    if (job->machine && !pod->is_launcher) {
-        yaml_map(y, "nodeSelector");
-        yaml_text(y, "node.kubernetes.io/instance-type", job->machine);
-        yaml_end(y);
-    }
-    yaml_list(y, "containers");
+static void container(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
+                      bool has_command) {
     yaml_item(y);
     yaml_text(y, "name", pod->container);
     yaml_text(y, "image", job->image);
@@ -195,8 +231,74 @@ void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const stru
         resources(y, job);
     mounts(y, job);
     yaml_end(y);
+}
+
+static void spec(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod, bool has_command) {
+    yaml_map(y, "spec");
+    yaml_text(y, "restartPolicy", pod->restart);
+    yaml_text(y, "subdomain", pod->subdomain);
+    yaml_text(y, "serviceAccountName", job->service_account);
+    // SIGTERM, save, leave.
+    yaml_number(y, "terminationGracePeriodSeconds", GRACE_SECONDS);
+    kubernetes_placement(y, job, pod->is_launcher);
+    yaml_list(y, "containers");
+    container(y, job, pod, has_command);
     yaml_end(y);
     volumes(y, job);
     yaml_end(y);
+}
+
+// The container that the user's fields call bevatron gets the name it has here.
+static void rename_container(struct yaml_node *fields, const char *name) {
+    struct yaml_node *containers = yaml_tree_member(fields, "containers");
+    for (size_t i = 0; containers && i < containers->count; i++) {
+        struct yaml_node *own = yaml_tree_member(&containers->items[i], "name");
+        if (own && own->kind == YAML_SCALAR && strcmp(own->text, "bevatron") == 0) {
+            free(own->text);
+            own->text = memory_string(name);
+        }
+    }
+}
+
+// The same spec with the user's fields: what was written is read again as a tree and merged.
+static void merged_spec(struct yaml_node *whole, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
+                        bool has_command) {
+    struct buffer text = {0};
+    struct yaml alone = {.out = &text};
+    struct yaml_node wanted = {.kind = YAML_MAP}, copy = {.kind = YAML_MAP};
+    spec(&alone, job, pod, has_command);
+    CHECK(yaml_tree_parse(whole, buffer_string(&text), text.length, "the pod") == 0);
+    buffer_free(&text);
+    if (!job->pod_fields)
+        return;
+    yaml_tree_merge(&copy, job->pod_fields);
+    if (yaml_tree_member(&copy, "spec") || yaml_tree_member(&copy, "metadata"))
+        wanted = copy;
+    else
+        yaml_tree_add(&wanted, "spec", copy);
+    rename_container(yaml_tree_member(&wanted, "spec"), pod->container);
+    yaml_tree_merge(whole, &wanted);
+    yaml_tree_free(&wanted);
+}
+
+const char *kubernetes_container(enum kubernetes_kind kind) {
+    return kind == KUBERNETES_MPIJOB ? "worker" : kind == KUBERNETES_PYTORCHJOB ? "pytorch" : "bevatron";
+}
+
+void kubernetes_pod_tree(struct yaml_node *whole, const struct kubernetes_job *job) {
+    merged_spec(whole, job, &(struct kubernetes_pod){.container = kubernetes_container(job->kind)}, false);
+}
+
+void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
+                    bool has_command) {
+    yaml_map(y, "template");
+    if (job->pod_fields && !pod->is_launcher) {
+        struct yaml_node whole;
+        merged_spec(&whole, job, pod, has_command);
+        yaml_tree_write(&whole, y->depth, y->out);
+        yaml_tree_free(&whole);
+    } else {
+        spec(y, job, pod, has_command);
+    }
     yaml_end(y);
 }

@@ -6,24 +6,24 @@
 #include <string.h>
 
 static const struct machine machines[] = {
-    // name, GPU, how many, GiB each, processors, GiB, Gbit/s, EFA
-    {"p3dn.24xlarge", "V100", 8, 32, 96, 768, 100, 1},
-    {"p4d.24xlarge", "A100", 8, 40, 96, 1152, 400, 4},
-    {"p4de.24xlarge", "A100", 8, 80, 96, 1152, 400, 4},
-    {"p5.4xlarge", "H100", 1, 80, 16, 256, 100, 1},
-    {"p5.48xlarge", "H100", 8, 80, 192, 2048, 3200, 32},
-    {"p5e.48xlarge", "H200", 8, 141, 192, 2048, 3200, 32},
-    {"p5en.48xlarge", "H200", 8, 141, 192, 2048, 3200, 16},
-    {"p6-b200.48xlarge", "B200", 8, 179, 192, 2048, 3200, 8},
-    {"p6-b300.48xlarge", "B300", 8, 269, 192, 4096, 6400, 16},
+    // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA
+    {"p3dn.24xlarge", "V100", 70, 8, 32, 96, 768, 100, 1},
+    {"p4d.24xlarge", "A100", 80, 8, 40, 96, 1152, 400, 4},
+    {"p4de.24xlarge", "A100", 80, 8, 80, 96, 1152, 400, 4},
+    {"p5.4xlarge", "H100", 90, 1, 80, 16, 256, 100, 1},
+    {"p5.48xlarge", "H100", 90, 8, 80, 192, 2048, 3200, 32},
+    {"p5e.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 32},
+    {"p5en.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 16},
+    {"p6-b200.48xlarge", "B200", 100, 8, 179, 192, 2048, 3200, 8},
+    {"p6-b300.48xlarge", "B300", 103, 8, 269, 192, 4096, 6400, 16},
     // One of the 18 machines of an UltraServer, whose 28.8 Tbit/s are shared out; its processors are arm64.
-    {"p6e-gb200.36xlarge", "GB200", 4, 185, 144, 960, 1600, 4},
-    {"g5.12xlarge", "A10G", 4, 22, 48, 192, 40, 1},
-    {"g5.48xlarge", "A10G", 8, 22, 192, 768, 100, 1},
-    {"g6.48xlarge", "L4", 8, 22, 192, 768, 100, 1},
-    {"g6e.48xlarge", "L40S", 8, 45, 192, 1536, 400, 4},
-    {"c5n.18xlarge", NULL, 0, 0, 72, 192, 100, 1},
-    {"c6i.32xlarge", NULL, 0, 0, 128, 256, 50, 1},
+    {"p6e-gb200.36xlarge", "GB200", 100, 4, 185, 144, 960, 1600, 4},
+    {"g5.12xlarge", "A10G", 86, 4, 22, 48, 192, 40, 1},
+    {"g5.48xlarge", "A10G", 86, 8, 22, 192, 768, 100, 1},
+    {"g6.48xlarge", "L4", 89, 8, 22, 192, 768, 100, 1},
+    {"g6e.48xlarge", "L40S", 89, 8, 45, 192, 1536, 400, 4},
+    {"c5n.18xlarge", NULL, 0, 0, 0, 72, 192, 100, 1},
+    {"c6i.32xlarge", NULL, 0, 0, 0, 128, 256, 50, 1},
 };
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -41,9 +41,22 @@ const struct machine *machine_find(const char *name) {
     struct buffer known = {0};
     for (int i = 0; i < MACHINES; i++)
         buffer_printf(&known, "%s %s", i ? "," : "", machines[i].name);
-    error_set_code(EXIT_CODE_USAGE, "no machine is called \"%s\"; known are%s", name, buffer_string(&known));
+    error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; known machines:%s", name, buffer_string(&known));
     buffer_free(&known);
     return NULL;
+}
+
+bool machine_has_old_gpus(const struct machine *machine) {
+    return machine->gpus > 0 && machine->capability < MACHINE_OLDEST_CAPABILITY;
+}
+
+void machine_describe_old_gpus(const struct machine *machine, struct buffer *out) {
+    buffer_printf(
+        out,
+        "the GPUs of a %s (%s, compute capability %d.%d) are too old: %d.%d is needed (A100 or later); take a "
+        "p4d.24xlarge or a g5.12xlarge",
+        machine->name, machine->gpu, machine->capability / 10, machine->capability % 10, MACHINE_OLDEST_CAPABILITY / 10,
+        MACHINE_OLDEST_CAPABILITY % 10);
 }
 
 const char *machine_price_note(void) {

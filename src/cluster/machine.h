@@ -2,11 +2,17 @@
 #ifndef CLUSTER_MACHINE_H
 #define CLUSTER_MACHINE_H
 
+#include "base/buffer.h"
+
 #include <stdbool.h>
+
+// The oldest GPUs that src/ops/cuda/device.cu takes: 8.0, the A100's.
+enum { MACHINE_OLDEST_CAPABILITY = 80 };
 
 struct machine {
     const char *name;  // "p4d.24xlarge"
     const char *gpu;   // NULL if there is none
+    int capability;    // compute capability of the GPUs, 80 for 8.0
     int gpus, gpu_gib, cpus, memory_gib;
     int network_gbit;
     int efa;  // interfaces for Elastic Fabric Adapter
@@ -14,8 +20,12 @@ struct machine {
 
 // NULL, after error_set with the names that come near, if there is none of that name.
 const struct machine *machine_find(const char *name);
-// The same without a word about what is missing.
+// The same without an error message.
 const struct machine *machine_look_up(const char *name);
+
+// Whether it has GPUs that this program does not run on, and a sentence that says so.
+bool machine_has_old_gpus(const struct machine *machine);
+void machine_describe_old_gpus(const struct machine *machine, struct buffer *out);
 
 // Dollars an hour on demand (Linux, us-east-1), 0 if none is known; also of machines that are not in the table
 // above, as head nodes are.

@@ -89,12 +89,26 @@ static void script(struct yaml *y, const char *text) {
     yaml_end(y);
 }
 
+char *parallelcluster_pyxis_url(const struct parallelcluster *cluster) {
+    if (cluster->buckets->count == 0 && !cluster->fsx_s3)
+        return NULL;
+    char *name = cluster->buckets->count > 0 ? memory_string(cluster->buckets->items[0]) : bucket_of(cluster->fsx_s3);
+    char *url = memory_printf("s3://%s/bevatron/pyxis.sh", name);
+    free(name);
+    return url;
+}
+
 static void actions(struct yaml *y, const struct parallelcluster *cluster) {
-    if (cluster->scripts->count == 0)
+    if (cluster->scripts->count == 0 && !cluster->has_pyxis)
         return;
     yaml_map(y, "CustomActions");
     yaml_map(y, "OnNodeConfigured");
     yaml_list(y, "Sequence");
+    if (cluster->has_pyxis) {
+        char *url = parallelcluster_pyxis_url(cluster);
+        script(y, url);
+        free(url);
+    }
     for (int64_t i = 0; i < cluster->scripts->count; i++)
         script(y, cluster->scripts->items[i]);
     yaml_end(y);
@@ -110,6 +124,22 @@ static void security_group(struct yaml *y, const struct parallelcluster *cluster
     yaml_end(y);
 }
 
+// Size and speed of a volume, as far as they are given.
+static void volume(struct yaml *y, const struct cluster_disk *disk) {
+    if (disk->gib > 0)
+        yaml_number(y, "Size", disk->gib);
+    if (disk->iops > 0 || disk->mib_per_second > 0)
+        yaml_text(y, "VolumeType", "gp3");
+    if (disk->iops > 0)
+        yaml_number(y, "Iops", disk->iops);
+    if (disk->mib_per_second > 0)
+        yaml_number(y, "Throughput", disk->mib_per_second);
+}
+
+static bool is_said(const struct cluster_disk *disk) {
+    return disk->gib > 0 || disk->iops > 0 || disk->mib_per_second > 0;
+}
+
 static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_map(y, "HeadNode");
     yaml_text(y, "InstanceType", cluster->head_type);
@@ -123,10 +153,10 @@ static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_text(y, "AllowedIps", cluster->allowed_ips);
         yaml_end(y);
     }
-    if (cluster->head_disk_gib > 0) {
+    if (is_said(&cluster->head_disk)) {
         yaml_map(y, "LocalStorage");
         yaml_map(y, "RootVolume");
-        yaml_number(y, "Size", cluster->head_disk_gib);
+        volume(y, &cluster->head_disk);
         yaml_end(y);
         yaml_end(y);
     }
@@ -152,13 +182,13 @@ static void networking(struct yaml *y, const struct parallelcluster *cluster, co
 }
 
 static void disks(struct yaml *y, const struct parallelcluster *cluster) {
-    if (!cluster->scratch && cluster->compute_disk_gib == 0)
+    if (!cluster->scratch && !is_said(&cluster->compute_disk))
         return;
     yaml_map(y, "ComputeSettings");
     yaml_map(y, "LocalStorage");
-    if (cluster->compute_disk_gib > 0) {
+    if (is_said(&cluster->compute_disk)) {
         yaml_map(y, "RootVolume");
-        yaml_number(y, "Size", cluster->compute_disk_gib);
+        volume(y, &cluster->compute_disk);
         yaml_end(y);
     }
     if (cluster->scratch) {
@@ -228,6 +258,17 @@ static void slurm_queue(struct yaml *y, const struct parallelcluster *cluster, c
     yaml_end(y);
 }
 
+static void database(struct yaml *y, const struct cluster_accounting *accounting) {
+    if (!accounting->address)
+        return;
+    yaml_map(y, "Database");
+    yaml_text(y, "Uri", accounting->address);
+    yaml_text(y, "UserName", accounting->user);
+    yaml_text(y, "PasswordSecretArn", accounting->secret);
+    yaml_text(y, "DatabaseName", accounting->database);
+    yaml_end(y);
+}
+
 static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_map(y, "Scheduling");
     yaml_text(y, "Scheduler", "slurm");
@@ -235,6 +276,7 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_number(y, "ScaledownIdletime", cluster->idle_minutes);
     // A queue that changes does not take its machines from jobs that run.
     yaml_text(y, "QueueUpdateStrategy", "DRAIN");
+    database(y, &cluster->accounting);
     if (cluster->slurm_settings->count > 0) {
         yaml_list(y, "CustomSlurmSettings");
         for (int64_t i = 0; i < cluster->slurm_settings->count; i++) {
@@ -308,8 +350,9 @@ static void storage(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_text(y, "MountDir", cluster->apps_mount);
         yaml_text(y, "StorageType", "Ebs");
         yaml_map(y, "EbsSettings");
-        yaml_text(y, "VolumeType", "gp3");
-        yaml_number(y, "Size", cluster->apps_gib);
+        if (cluster->apps_disk.iops == 0 && cluster->apps_disk.mib_per_second == 0)
+            yaml_text(y, "VolumeType", "gp3");
+        volume(y, &cluster->apps_disk);
         yaml_end(y);
         yaml_end(y);
     }
@@ -339,7 +382,7 @@ int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *o
         out, "# Written by bevatron cluster. It may be edited, and used with pcluster create-cluster directly.\n");
     yaml_text(y, "Region", cluster->region);
     yaml_map(y, "Image");
-    yaml_text(y, "Os", cluster->os);
+    yaml_text(y, "Os", parallelcluster_system(cluster->os));
     yaml_text(y, "CustomAmi", cluster->custom_ami);
     yaml_end(y);
     // Programs on the machines get credentials only with a token.
@@ -350,44 +393,5 @@ int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *o
     scheduling(y, cluster);
     storage(y, cluster);
     tags(y, cluster->tags);
-    return 0;
-}
-
-int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct buffer *out) {
-    TRY(parallelcluster_image_check(image));
-    struct yaml yaml = {.out = out}, *y = &yaml;
-    buffer_append_string(
-        out,
-        "# Written by bevatron cluster build-image. It may be edited, and used with pcluster build-image directly.\n");
-    yaml_text(y, "Region", image->region);
-    if (image->disk_gib > 0) {
-        yaml_map(y, "Image");
-        yaml_map(y, "RootVolume");
-        yaml_number(y, "Size", image->disk_gib);
-        yaml_end(y);
-        yaml_end(y);
-    }
-    yaml_map(y, "Build");
-    yaml_text(y, "InstanceType", image->instance_type);
-    yaml_text(y, "ParentImage", image->parent);
-    yaml_text(y, "SubnetId", image->subnet);
-    if (image->policies->count > 0) {
-        yaml_map(y, "Iam");
-        yaml_list(y, "AdditionalIamPolicies");
-        own_policies(y, image->policies);
-        yaml_end(y);
-        yaml_end(y);
-    }
-    if (image->scripts->count > 0) {
-        yaml_list(y, "Components");
-        for (int64_t i = 0; i < image->scripts->count; i++) {
-            yaml_item(y);
-            yaml_text(y, "Type", "script");
-            yaml_text(y, "Value", image->scripts->items[i]);
-            yaml_end(y);
-        }
-        yaml_end(y);
-    }
-    yaml_end(y);
     return 0;
 }

@@ -29,12 +29,25 @@ struct cluster_queue {
 int cluster_queue_parse(struct cluster_queue *queue, const char *text);
 void cluster_queue_free(struct cluster_queue *queue);
 
+// A volume of EBS (gp3). Zeros: what AWS gives by default.
+struct cluster_disk {
+    int64_t gib, iops, mib_per_second;
+};
+
+// Slurm's accounting in an existing MySQL database. NULL address: none.
+struct cluster_accounting {
+    const char *address;   // "host" or "host:port"
+    const char *user;      // of the database
+    const char *secret;    // ARN of its password in Secrets Manager
+    const char *database;  // name of the database; NULL: ParallelCluster's choice
+};
+
 struct parallelcluster {
     const char *name, *region, *os;
     const char *custom_ami, *key, *allowed_ips;  // NULL: none
     const char *head_type, *head_subnet, *subnet;
     const char *security_group;  // added to all machines; NULL: none
-    int64_t head_disk_gib, compute_disk_gib;
+    struct cluster_disk head_disk, compute_disk;
     const char *scratch;  // where the machines' own NVMe disks are mounted; NULL: ParallelCluster's place
     const struct cluster_queue *queues;
     int queue_count;
@@ -43,16 +56,23 @@ struct parallelcluster {
     const char *fsx_mount, *fsx_id, *fsx_type, *fsx_s3;
     int64_t fsx_gib, fsx_throughput;
     const char *apps_mount;  // a small shared volume for programs; NULL: none
-    int64_t apps_gib;
+    struct cluster_disk apps_disk;
     const struct string_list *buckets;   // that all machines may read and write
     const struct string_list *policies;  // of IAM, added to all machines
     const struct string_list *scripts;   // run on every machine at the end of its set-up: "URL argument…"
     const struct string_list *slurm_settings, *tags;  // "KEY=VALUE"
-    bool has_ssm;
+    struct cluster_accounting accounting;
+    bool has_ssm, has_pyxis;
 };
 
-// -1 if a field cannot stand in a cluster. Appends to `notes`, a sentence per line, what will work but badly.
+// -1 if a field is not valid in a cluster. Appends to `notes`, a sentence per line, what will work but badly.
 int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *out, struct buffer *notes);
+// The system that takes the place of one which ParallelCluster no longer offers; the name itself if it still does.
+const char *parallelcluster_system(const char *os);
+// The script that turns Pyxis and Enroot on, which a cluster with has_pyxis runs on every machine, and where it must
+// be: s3://BUCKET/bevatron/pyxis.sh in the cluster's first bucket, to be freed; NULL if the cluster has no bucket.
+const char *parallelcluster_pyxis_script(void);
+char *parallelcluster_pyxis_url(const struct parallelcluster *cluster);
 // What an hour costs with the fewest and the most nodes, as a table for people.
 void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *out);
 

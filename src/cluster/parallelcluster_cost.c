@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 // One line: machines of which the cheapest and the dearest cost this much an hour; 0 if that is not known.
-struct line {
+struct cost_line {
     const char *what, *machine;
     int64_t least, most;
     double cheapest, dearest;
 };
 
-static void cost_line(struct buffer *out, const struct line *line) {
+static void cost_line(struct buffer *out, const struct cost_line *line) {
     char nodes[48], each[32] = "unknown", least[32] = "unknown", most[32] = "unknown";
     snprintf(nodes, sizeof nodes, line->least == line->most ? "%" PRId64 : "%" PRId64 "-%" PRId64, line->least,
              line->most);
@@ -28,7 +28,7 @@ static void cost_line(struct buffer *out, const struct line *line) {
 
 // Any of a queue's types may come: at least the cheapest, at most the dearest. With one that has no price there is no
 // such bound.
-static void price_queue(const struct cluster_queue *queue, struct line *line) {
+static void price_queue(const struct cluster_queue *queue, struct cost_line *line) {
     line->machine = queue->types[0];
     line->cheapest = line->dearest = machine_price(queue->types[0]);
     for (int i = 1; i < queue->type_count && line->dearest > 0; i++) {
@@ -46,11 +46,11 @@ void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *
     bool is_whole = head > 0;
     buffer_printf(out, "  %-26s %-18s %9s %10s %10s %12s\n", "dollars an hour", "machine", "nodes", "each", "at least",
                   "at most");
-    cost_line(out, &(struct line){"head node", cluster->head_type, 1, 1, head, head});
+    cost_line(out, &(struct cost_line){"head node", cluster->head_type, 1, 1, head, head});
     for (int i = 0; i < cluster->queue_count; i++) {
         const struct cluster_queue *queue = &cluster->queues[i];
         char *what = memory_printf("queue %.25s%s", queue->name, queue->is_spot ? " (spot)" : "");
-        struct line line = {.what = what, .least = queue->least, .most = queue->most};
+        struct cost_line line = {.what = what, .least = queue->least, .most = queue->most};
         price_queue(queue, &line);
         cost_line(out, &line);
         if (line.dearest > 0) {
@@ -63,5 +63,5 @@ void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *
     buffer_printf(out, "  %-26s %-18s %9s %10s %10.2f %12.2f\n", is_whole ? "all" : "all with a known price", "", "",
                   "", least, most);
     buffer_printf(out, "  %s%s\n", machine_price_note(),
-                  is_whole ? "" : " Machines without a known price are not in the sum.");
+                  is_whole ? "" : " The sum does not include machines without a known price.");
 }

@@ -34,8 +34,8 @@ static int check_name(const struct cluster_queue *queue) {
     for (size_t i = 0; i < length; i++)
         is_good = is_good && (islower((unsigned char)name[i]) || isdigit((unsigned char)name[i]) || name[i] == '-');
     return is_good ? 0
-                   : refuse(queue, "its name must be up to 25 small letters, digits and dashes, a letter first, and "
-                                   "not \"default\"");
+                   : refuse(queue, "its name must be up to 25 lowercase letters, digits and dashes, starting with a "
+                                   "letter, and not \"default\"");
 }
 
 static int read_types(struct cluster_queue *queue, char *text) {
@@ -47,7 +47,7 @@ static int read_types(struct cluster_queue *queue, char *text) {
         text[length] = 0;
         if (!aws_is_instance_type(text))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "queue \"%s\": \"%s\" is not an instance type of EC2, as p4d.24xlarge", queue->name,
+                                  "queue \"%s\": \"%s\" is not an EC2 instance type, e.g. p4d.24xlarge", queue->name,
                                   text);
         queue->types[queue->type_count++] = text;
         text += is_last ? length : length + 1;
@@ -67,7 +67,7 @@ static int read_count(struct cluster_queue *queue, const char *text) {
     is_good = is_good && !*end && first >= 0 && second >= 1 && first <= second && second <= MOST_NODES;
     queue->least = first;
     queue->most = second;
-    return is_good ? 0 : refuse(queue, "its count must be a number of nodes, 4, or from fewest to most, 0-4");
+    return is_good ? 0 : refuse(queue, "its count must be a number of nodes, e.g. 4, or a range, e.g. 0-4");
 }
 
 // "word=value" gives the value, NULL if it is another word.
@@ -91,13 +91,13 @@ static int read_named(struct cluster_queue *queue, const char *word) {
             continue;
         if (!aws_is_id(value, named[i].prefix))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "queue \"%s\": %s=%s, but such an id is %s and 8 or 17 hexadecimal digits",
+                                  "queue \"%s\": %s=%s, but such an id is %s followed by 8 or 17 hexadecimal digits",
                                   queue->name, named[i].name, value, named[i].prefix);
         memcpy((char *)queue + named[i].offset, &value, sizeof value);
         return 0;
     }
     return error_set_code(EXIT_CODE_USAGE,
-                          "queue \"%s\": \"%s\" is none of efa, placement-group[=NAME], no-smt, exclusive, "
+                          "queue \"%s\": \"%s\" is not one of efa, placement-group[=NAME], no-smt, exclusive, "
                           "gpu-health-check, spot, capacity-block, reservation=cr-…, subnet=subnet-…, ami=ami-…",
                           queue->name, word);
 }
@@ -124,7 +124,7 @@ static int read_word(struct cluster_queue *queue, const char *word) {
     if (!group)
         return read_named(queue, word);
     if (!*group || strspn(group, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(group))
-        return refuse(queue, "the name of a placement group is letters, digits, dots and dashes");
+        return refuse(queue, "the name of a placement group has letters, digits, dots and dashes only");
     queue->has_placement_group = true;
     queue->placement_group = group;
     return 0;
@@ -133,15 +133,15 @@ static int read_word(struct cluster_queue *queue, const char *word) {
 // What EC2 does not do, and says so only when nodes do not come up.
 static int check_together(const struct cluster_queue *queue) {
     if (queue->is_capacity_block && !queue->reservation)
-        return refuse(queue, "a capacity block is bought as a reservation; add reservation=cr-…");
+        return refuse(queue, "a capacity block is a reservation; add reservation=cr-…");
     if (queue->is_capacity_block && queue->has_placement_group)
-        return refuse(queue, "a capacity block is in one place already; leave placement-group out");
+        return refuse(queue, "the nodes of a capacity block are already close together; leave out placement-group");
     if (queue->is_spot && (queue->reservation || queue->is_capacity_block))
-        return refuse(queue, "spot machines cannot come out of a reservation; choose one");
+        return refuse(queue, "spot nodes cannot come from a reservation; choose one of the two");
     for (int i = 0; i < queue->type_count && queue->has_efa; i++) {
         const struct machine *machine = machine_look_up(queue->types[i]);
         if (machine && machine->efa == 0)
-            return error_set_code(EXIT_CODE_USAGE, "queue \"%s\": %s has no EFA; leave efa out", queue->name,
+            return error_set_code(EXIT_CODE_USAGE, "queue \"%s\": %s has no EFA; leave out efa", queue->name,
                                   queue->types[i]);
     }
     return 0;
@@ -151,15 +151,14 @@ int cluster_queue_parse(struct cluster_queue *queue, const char *text) {
     *queue = (struct cluster_queue){.text = memory_string(text)};
     for (const char *c = text; *c; c++)
         if (iscntrl((unsigned char)*c) && *c != '\t')
-            return error_set_code(EXIT_CODE_USAGE, "a --queue stands on one line, without control characters");
+            return error_set_code(EXIT_CODE_USAGE, "a --queue must be one line without control characters");
     char *cursor = queue->text;
     queue->name = next_word(&cursor);
     char *types = next_word(&cursor), *count = next_word(&cursor), *word;
     if (!queue->name || !types || !count)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "--queue \"%s\" is not NAME TYPE COUNT, as in \"gpu p4d.24xlarge 0-16 efa "
-                              "placement-group\"",
-                              text);
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--queue \"%s\" is not NAME TYPE COUNT, e.g. \"gpu p4d.24xlarge 0-16 efa placement-group\"", text);
     TRY(check_name(queue));
     TRY(read_types(queue, types));
     TRY(read_count(queue, count));

@@ -21,7 +21,7 @@ void shell_word(struct buffer *out, const char *text) {
     buffer_append_byte(out, '\'');
 }
 
-static bool is_name(const char *text, size_t length) {
+bool shell_is_name(const char *text, size_t length) {
     bool is_good = length > 0 && !isdigit((unsigned char)text[0]);
     for (size_t i = 0; i < length; i++)
         is_good = is_good && (isalnum((unsigned char)text[i]) || text[i] == '_');
@@ -29,7 +29,7 @@ static bool is_name(const char *text, size_t length) {
 }
 
 static int export_length(struct buffer *out, const char *name, size_t length, const char *value) {
-    if (!is_name(name, length))
+    if (!shell_is_name(name, length))
         return error_set_code(EXIT_CODE_USAGE,
                               "\"%.*s\" cannot be the name of an environment variable; give NAME=value", (int)length,
                               name);

@@ -4,11 +4,16 @@
 
 #include "base/buffer.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 // Appends text as one word: as it is if it is plain, else between single quotes.
 void shell_word(struct buffer *out, const char *text);
 // Appends "export NAME=word\n". -1 if the name is not one of a variable.
 int shell_export(struct buffer *out, const char *name, const char *value);
 // The same from "NAME=value".
 int shell_export_pair(struct buffer *out, const char *pair);
+// Whether the text can be the name of a variable.
+bool shell_is_name(const char *text, size_t length);
 
 #endif

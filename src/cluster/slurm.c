@@ -1,15 +1,14 @@
-// The sbatch script, and sbatch itself. See slurm.h.
+// The sbatch script. See slurm.h.
 #include "cluster/slurm.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/process.h"
 #include "cluster/shell.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Lines that begin with #SBATCH are read by sbatch, not by a shell, and have no safe quoting: what stands there must be
+// Lines that begin with #SBATCH are read by sbatch, not by a shell, and have no safe quoting, so their values must be
 // plain. `%` is Slurm's own (%j is the job).
 static int directive(struct buffer *out, const char *option, const char *value) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-&|()*[]";
@@ -17,8 +16,8 @@ static int directive(struct buffer *out, const char *option, const char *value) 
         return 0;
     if (!*value || value[strspn(value, plain)] || *value == '-')
         return error_set_code(EXIT_CODE_USAGE,
-                              "\"%s\" cannot be the value of sbatch's --%s; use letters, digits and the signs in names "
-                              "and paths, no blanks",
+                              "\"%s\" cannot be the value of sbatch's --%s; use letters, digits and the signs of names "
+                              "and paths, without spaces",
                               value, option);
     buffer_printf(out, "#SBATCH --%s=%s\n", option, value);
     return 0;
@@ -36,8 +35,8 @@ static int check_name(const char *name) {
         is_plain = is_plain && (unsigned char)*c >= ' ' && *c != 127;
     return is_plain ? 0
                     : error_set_code(EXIT_CODE_USAGE,
-                                     "\"%s\" cannot be the name of a job, which names files too: no \"/\", no control "
-                                     "characters, no \".\" or \"-\" at its beginning",
+                                     "\"%s\" cannot be a job name, because files are named after it: use no \"/\" and "
+                                     "no control characters, and do not start with \".\" or \"-\"",
                                      name);
 }
 
@@ -67,13 +66,15 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     }
     if (job->chain > 0)
         buffer_printf(out, "#SBATCH --array=1-%" PRId64 "%%1\n", job->chain);
-    // The shell below gets the warning and passes it on; a requeued job goes on in the same file.
+    // The shell below gets the warning and passes it on; a requeued job appends to the same file.
     if (job->warning_seconds > 0)
         buffer_printf(out, "#SBATCH --signal=B:USR1@%" PRId64 "\n", job->warning_seconds);
     buffer_append_string(out, "#SBATCH --requeue\n#SBATCH --open-mode=append\n");
     char *output = memory_printf("%s/%s", job->logs, job->chain > 0 ? "%x-%A-%a.log" : "%x-%j.log");
     int status = directive(out, "output", output);
     free(output);
+    for (int64_t i = 0; status == 0 && job->sbatch && i < job->sbatch->count; i++)
+        status = slurm_pass_options(job, job->sbatch->items[i], out);
     return status;
 }
 
@@ -124,90 +125,190 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
         words[n++] = image = memory_printf("--container-image=%s", job->container_image);
     if (job->container_mounts)
         words[n++] = mounts = memory_printf("--container-mounts=%s", job->container_mounts);
+    if (job->container_mount_home)
+        words[n++] = "--container-mount-home";
     words[n] = NULL;
     array(out, "options", words);
     free(image);
     free(mounts);
 }
 
-// What another try can mend is tried again: a signal killed a rank (137, 139, 143; 138 is a warning that came before
-// its handler), or the codes of slurm.h. An attempt may end before its first checkpoint, as where machines do not find
-// each other at once; after two in a row it is given up. The file `stuck` counts them. A preprocessing whose last part
-// does not fit into the time limit ends with 210 each time, with the same journal.
-static void ending(const struct slurm_job *job, struct buffer *out) {
-    if (job->chain > 0) {
-        buffer_append_string(out, "# The next allocation of the chain goes on from the checkpoint.\n"
-                                  "[ \"$code\" = 210 ] && exit 0\nexit \"$code\"\n");
-        return;
-    }
-    buffer_append_string(out, "# Who cancels a job wants it to end; who requeues it needs no help.\n"
-                              "[ -n \"$cancelled\" ] && exit \"$code\"\n"
-                              "case $code in\n"
-                              "137 | 138 | 139 | 143 | 210 | 211 | 212) ;;\n"
-                              "*) exit \"$code\" ;;\n"
-                              "esac\n");
-    if (job->save || job->journal) {
-        buffer_append_string(out, "stuck=0\n");
-        buffer_append_string(out, job->save
-                                      ? "if [ \"$code\" != 210 ] && [ \"$(newest)\" = \"$begun\" ]; then\n"
-                                      : "if [ \"$code$begun\" != 210none ] && [ \"$(newest)\" = \"$begun\" ]; then\n");
-        buffer_append_string(out, "    [ -s \"$logs/stuck\" ] && stuck=$(cat \"$logs/stuck\")\n"
-                                  "    stuck=$((stuck + 1))\n"
-                                  "    if [ \"$stuck\" -ge 2 ]; then\n"
-                                  "        echo \"bevatron: two attempts got no further; giving up\"\n"
-                                  "        exit 217\n"
-                                  "    fi\n"
-                                  "fi\n"
-                                  "echo \"$stuck\" >\"$logs/stuck\"\n");
-    }
-    buffer_printf(out,
-                  "if [ \"${SLURM_RESTART_COUNT:-0}\" -lt %" PRId64 " ] && scontrol requeue \"$SLURM_JOB_ID\"; then\n"
-                  "    sleep 60\n"
-                  "fi\n"
-                  "exit \"$code\"\n",
-                  job->max_requeues);
+// Whether there is anything to decide when the ranks have ended: other commands would start over.
+static bool may_restart(const struct slurm_job *job) {
+    return job->is_train || job->journal;
 }
 
-// The running part: one step, its signals, its end.
+// The function `decide`: the same rules as `launch local`'s, by the same program. What it remembers is in the job's
+// folder, of a chain in that of the whole chain. A container may not have that folder, but has the run's own.
+static void decision(const struct slurm_job *job, struct buffer *out) {
+    buffer_append_string(out, "# Whether the ranks are started again when they have ended; the file remembers earlier "
+                              "attempts.\nstate=");
+    if (job->container_image && (job->save || job->journal)) {
+        shell_word(out, job->save ? job->save : job->journal);
+        buffer_append_string(out, job->save ? "/restarts.json\n" : ".restarts.json\n");
+    } else if (job->chain > 0) {
+        shell_word(out, job->logs);
+        buffer_append_string(out, "/$SLURM_ARRAY_JOB_ID/restarts.json\n");
+    } else {
+        buffer_append_string(out, "$logs/restarts.json\n");
+    }
+    if (job->is_train)
+        buffer_append_string(out, "export BEVATRON_LIFELINE=$state.lifeline\n");
+    buffer_append_string(out, "decide() {\n    ");
+    if (job->container_image)
+        buffer_append_string(out, "srun \"${options[@]}\" --mpi=none --nodes=1 --ntasks=1 ");
+    buffer_append_string(out, "\"${command[0]}\" launch decide --state \"$state\" --job "
+                              "\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}\" \\\n        ");
+    if (job->save || job->journal) {
+        buffer_append_string(out, job->save ? "--save " : "--journal ");
+        shell_word(out, job->save ? job->save : job->journal);
+        buffer_append_byte(out, ' ');
+    }
+    if (job->keeps_memory)
+        buffer_append_string(out, "--memory ");
+    buffer_printf(out, "--max-restarts %" PRId64 " --restart-window-minutes %g \"$@\"\n}\n\n",
+                  job->max_requeues > 0 ? job->max_requeues : 1, job->window_minutes);
+}
+
+// Attempts in this allocation: another one follows if nothing was computed, since going back to the queue, or spending
+// one of a chain, would cost more. An attempt that was told to stop is the last one here.
+static const char attempts[] =
+    "# An attempt that was lost before its first iteration is repeated here: nothing was done, so nothing is lost.\n"
+    "while :; do\n"
+    "    verdict=end answer=217 code=217\n"
+    "    decide || [ $? != 217 ] || break\n"
+    "    attempt\n"
+    "    verdict= answer=$code\n"
+    "    [ -n \"$cancelled\" ] && break\n"
+    "    answer=$(decide --exit-code \"$code\")\n"
+    "    verdict=${answer% *} answer=${answer#* }\n"
+    "    [ \"$verdict\" = here ] && [ -z \"$warned\" ] || break\n"
+    "    sleep \"$answer\" &\n"
+    "    wait $!\n"
+    "    [ -z \"$warned\" ] || break\n"
+    "done\n"
+    "[ \"$verdict\" = end ] && code=$answer\n\n";
+
+static void ending(const struct slurm_job *job, struct buffer *out) {
+    if (!may_restart(job)) {
+        buffer_append_string(out, "attempt\nexit \"$code\"\n");
+        return;
+    }
+    buffer_append_string(out, attempts);
+    if (job->chain > 0) {
+        buffer_append_string(
+            out, "# USR2 and what no other attempt can mend end the whole chain. Otherwise the next allocation "
+                 "resumes.\n"
+                 "if [ \"$cancelled\" = all ] || { [ \"$verdict\" = end ] && [ \"$code\" != 0 ]; }; then\n"
+                 "    scancel --state=PENDING \"$SLURM_ARRAY_JOB_ID\"\n"
+                 "fi\n"
+                 "[ \"$code\" = 210 ] && exit 0\n"
+                 "exit \"$code\"\n");
+        return;
+    }
+    buffer_append_string(out, "# Who cancels a job wants it to end; who requeues it needs no help. Neither is a "
+                              "failure.\n"
+                              "if [ -n \"$cancelled\" ]; then\n"
+                              "    decide --exit-code 210 >/dev/null 2>&1\n"
+                              "    exit \"$code\"\n"
+                              "fi\n");
+    if (job->max_requeues > 0)
+        buffer_append_string(out, "case $verdict in\n"
+                                  "here | requeue) scontrol requeue \"$SLURM_JOB_ID\" && sleep 60 ;;\n"
+                                  "esac\n");
+    buffer_append_string(out, "exit \"$code\"\n");
+}
+
+// Signals of the batch shell. These lines come first: a warning that finds no trap ends the job, and with a short time
+// limit Slurm may warn as soon as the shell runs.
+static const char signals[] =
+    "# Slurm warns this shell (USR1); the ranks are told, save and leave with code 210. scancel (TERM) kills them "
+    "after\n"
+    "# KillWait; `scancel --batch --signal=USR2 JOB` saves and ends the job, however long that takes.\n"
+    "interrupted= cancelled= warned= step=\n"
+    "trap 'interrupted=1 warned=USR1; [ -n \"$step\" ] && kill -USR1 \"$step\" 2>/dev/null' USR1\n"
+    "trap 'interrupted=1 cancelled=1 warned=TERM; [ -n \"$step\" ] && kill -TERM \"$step\" 2>/dev/null' TERM\n"
+    "trap 'interrupted=1 cancelled=all warned=USR1; [ -n \"$step\" ] && kill -USR1 \"$step\" 2>/dev/null' USR2\n";
+
+// A function that runs one step and sets `code`. Its logs may hold what earlier attempts wrote: `seen` is how many
+// bytes of each, which are not shown again.
+static const char attempt[] =
+    "# Runs the ranks once. What earlier attempts wrote to their logs is not shown again.\n"
+    "declare -A seen\n"
+    "attempt() {\n"
+    "    local log said\n"
+    "    seen=()\n"
+    "    for log in \"$logs\"/rank-*.log; do\n"
+    "        [ -f \"$log\" ] && seen[$log]=$(wc -c <\"$log\")\n"
+    "    done\n"
+    "    # Ranks of other jobs and of earlier attempts do not know it.\n"
+    "    BEVATRON_JOB_TOKEN=$(od -An -N16 -tx4 /dev/urandom | tr -d ' \\n')\n"
+    "    export BEVATRON_JOB_TOKEN\n"
+    "    srun \"${options[@]}\" --open-mode=append --output=\"$logs/rank-%t.log\" \"${command[@]}\" &\n"
+    "    step=$!\n"
+    "    [ -n \"$warned\" ] && kill -\"$warned\" \"$step\" 2>/dev/null\n"
+    "    tail -c +$((${seen[$logs/rank-0.log]-0} + 1)) -F --pid=\"$step\" \"$logs/rank-0.log\" 2>/dev/null &\n"
+    "    shown=$!\n"
+    "    while :; do\n"
+    "        interrupted=\n"
+    "        wait \"$step\"\n"
+    "        code=$?\n"
+    "        [ -z \"$interrupted\" ] && break\n"
+    "    done\n"
+    "    step=\n"
+    "    # Bash 5.2 loses the code of a step that ends in the instant of a signal: it counts as ended by the warning.\n"
+    "    [ \"$code\" -lt 0 ] && code=138\n"
+    "    wait \"$shown\"\n"
+    "    [ \"$code\" = 0 ] || for log in \"$logs\"/rank-*.log; do\n"
+    "        [ \"$log\" = \"$logs/rank-0.log\" ] && continue\n"
+    "        said=$(tail -c +$((${seen[$log]-0} + 1)) \"$log\" 2>/dev/null | tail -n 3)\n"
+    "        [ -n \"$said\" ] && printf '==> %s <==\\n%s\\n' \"$log\" \"$said\"\n"
+    "    done\n"
+    "    echo \"bevatron: the ranks ended with code $code\"\n"
+    "}\n\n";
+
+// What train says about its job: in metrics.jsonl, for `board`, and when scancel would not wait for a checkpoint.
+static void describe_job(const struct slurm_job *job, struct buffer *out) {
+    buffer_append_string(out, "# For bevatron board, and for a warning if scancel cannot wait for a checkpoint.\n"
+                              "export BEVATRON_JOB_LOG=");
+    shell_word(out, job->logs);
+    buffer_append_byte(out, '/');
+    shell_word(out, job->name);
+    buffer_append_string(out, job->chain > 0 ? "-\"$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID.log\"\n"
+                                             : "-\"$SLURM_JOB_ID.log\"\n");
+    buffer_append_string(
+        out, "BEVATRON_KILL_WAIT=$(scontrol show config 2>/dev/null | sed -n 's/^KillWait *= *\\([0-9]*\\) .*/\\1/p')\n"
+             "export BEVATRON_KILL_WAIT\n\n");
+}
+
+// A step of its own holds checkpoints in memory, so that they outlive the step of the ranks.
+static void keepers(const struct slurm_job *job, struct buffer *out) {
+    buffer_append_string(out, "# Holds checkpoints in the memory of every node while ranks are started again.\n"
+                              "export BEVATRON_MEMORY=${TMPDIR:-/tmp}/bevatron-memory-$SLURM_JOB_ID-%N\n");
+    buffer_printf(
+        out,
+        "srun --mpi=none --overlap%s --nodes=%" PRId64 " --ntasks=%" PRId64 " --ntasks-per-node=1 "
+        "--cpus-per-task=1 \\\n    --open-mode=append --output=\"$logs/keepers.log\" \"${command[0]}\" launch "
+        "keeper --ranks %" PRId64 " --link \"$BEVATRON_MEMORY\" &\n"
+        "keepers=$!\n"
+        "trap 'kill \"$keepers\" 2>/dev/null' EXIT\n\n",
+        job->gpus_per_node > 0 ? " --gres=none" : "", job->nodes, job->nodes, job->nodes * job->tasks_per_node);
+}
+
+// The running part: one step and its end.
 static void body(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "logs=");
     shell_word(out, job->logs);
     buffer_append_string(out, "/$SLURM_JOB_ID\nmkdir -p \"$logs\"\n"
                               "# HyperPod replaces a broken machine and runs the step again.\n"
                               "[ -d /opt/sagemaker_cluster ] && options+=(--auto-resume=1)\n\n");
-    if (job->save && job->chain == 0) {
-        buffer_append_string(out, "# The newest checkpoint's iteration.\nnewest() { cat ");
-        shell_word(out, job->save);
-        buffer_append_string(out,
-                             "/latest_checkpointed_iteration.txt 2>/dev/null || echo none; }\nbegun=$(newest)\n\n");
-    } else if (job->journal && job->chain == 0) {
-        buffer_append_string(out, "# How far the work is.\nnewest() { cat ");
-        shell_word(out, job->journal);
-        buffer_append_string(out, " 2>/dev/null || echo none; }\nbegun=$(newest)\n\n");
-    }
-    buffer_append_string(
-        out,
-        "# Slurm warns this shell; the ranks are told, save and leave with code 210.\n"
-        "interrupted= cancelled= warned= step=\n"
-        "trap 'interrupted=1 warned=USR1; [ -n \"$step\" ] && kill -USR1 \"$step\" 2>/dev/null' USR1\n"
-        "trap 'interrupted=1 cancelled=1 warned=TERM; [ -n \"$step\" ] && kill -TERM \"$step\" 2>/dev/null' TERM\n"
-        "srun \"${options[@]}\" --output=\"$logs/rank-%t.log\" \"${command[@]}\" &\n"
-        "step=$!\n"
-        "[ -n \"$warned\" ] && kill -\"$warned\" \"$step\" 2>/dev/null\n"
-        "tail -n +1 -F --pid=\"$step\" \"$logs/rank-0.log\" 2>/dev/null &\n"
-        "while :; do\n"
-        "    interrupted=\n"
-        "    wait \"$step\"\n"
-        "    code=$?\n"
-        "    [ -z \"$interrupted\" ] && break\n"
-        "done\n"
-        "# Bash 5.2 loses the code of a step that ends in the instant of a signal: it counts as ended by the warning.\n"
-        "[ \"$code\" -lt 0 ] && code=138\n"
-        "wait\n"
-        "for log in \"$logs\"/rank-*.log; do\n"
-        "    [ \"$code\" = 0 ] || [ \"$log\" = \"$logs/rank-0.log\" ] || ! [ -s \"$log\" ] || tail -n 3 -v \"$log\"\n"
-        "done\n"
-        "echo \"bevatron: the ranks ended with code $code\"\n\n");
+    if (job->is_train)
+        describe_job(job, out);
+    if (may_restart(job))
+        decision(job, out);
+    if (job->keeps_memory)
+        keepers(job, out);
+    buffer_append_string(out, attempt);
     ending(job, out);
 }
 
@@ -215,74 +316,14 @@ int slurm_script(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "#!/bin/bash\n");
     TRY(directives(job, out));
     buffer_append_string(
-        out, "\n# Written by bevatron launch slurm. It may be edited, and submitted again with sbatch.\nset -u\n");
+        out, "\n# Written by bevatron launch slurm. It may be edited, and submitted again with sbatch.\nset -u\n"
+             "# Chose the cluster; on it, scontrol and scancel mean their own.\nunset SLURM_CLUSTERS\n");
+    buffer_append_string(out, signals);
+    buffer_append_byte(out, '\n');
     TRY(environment(job, out));
     buffer_append_byte(out, '\n');
     array(out, "command", job->command);
     srun_options(job, out);
     body(job, out);
     return 0;
-}
-
-// The first row whose text stands in sbatch's complaint says what to do.
-static const struct {
-    const char *text, *remedy;
-} remedies[] = {
-    {"artition name", "`sinfo -s` lists the partitions"},
-    {"eservation", "`scontrol show reservation` lists those that are there"},
-    {"nvalid account", "`sacctmgr show associations user=$USER` lists your accounts"},
-    {"generic resource",
-     "that partition has no such GPUs (`sinfo -o '%P %G'`): take another, or another --gpus-per-node"},
-    {"--container-", "this Slurm does not know Pyxis, which --container-image needs (plugstack.conf)"},
-    {"node configuration is not available", "no machine of the partition has that much (`sinfo -N -l`)"},
-    {"contact slurm controller", "run this on a machine of the cluster, and ask its head whether slurmctld is up"},
-    {"configuration source", "run this on a machine of the cluster, or point SLURM_CONF to its slurm.conf"},
-    {"configuration file", "run this on a machine of the cluster, or point SLURM_CONF to its slurm.conf"},
-};
-
-// All that sbatch said in one sentence, without its name before each part.
-static int refused(const char *complaint) {
-    static const char *const prefixes[] = {"sbatch: ", "error: ", "fatal: "};
-    struct buffer text = {0};
-    for (const char *at = complaint; *at;) {
-        size_t length = strcspn(at, "\n");
-        for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
-            if (strncmp(at, prefixes[i], strlen(prefixes[i])) == 0) {
-                at += strlen(prefixes[i]);
-                length -= strlen(prefixes[i]);
-            }
-        if (length > 0) {
-            buffer_append_string(&text, text.length ? "; " : "");
-            buffer_append(&text, at, length);
-        }
-        at += length + (at[length] == '\n');
-    }
-    const char *said = buffer_string(&text), *remedy = NULL;
-    for (size_t i = 0; !remedy && i < sizeof remedies / sizeof remedies[0]; i++)
-        if (strstr(said, remedies[i].text))
-            remedy = remedies[i].remedy;
-    int status = error_set("sbatch refused the job%s%s%s%s", *said ? ": " : " and did not say why", said,
-                           remedy ? "; " : "", remedy ? remedy : "");
-    buffer_free(&text);
-    return status;
-}
-
-int slurm_submit(const char *path, char **job_number) {
-    const char *const command[] = {"sbatch", "--parsable", path, NULL};
-    struct process_result result;
-    if (process_run(command, NULL, &result) < 0)
-        return error_set("%s; run this on a machine of the cluster, or print the script with --dry-run",
-                         error_message());
-    // "1234" or, of several clusters, "1234;name".
-    const char *answer = buffer_string(&result.output);
-    size_t digits = strspn(answer, "0123456789");
-    int status = 0;
-    if (result.exit_code != 0)
-        status = refused(buffer_string(&result.errors));
-    else if (digits == 0 || !strchr("\n;", answer[digits]))
-        status = error_set("sbatch's answer \"%.*s\" is not a job number", (int)strcspn(answer, "\n"), answer);
-    else
-        *job_number = memory_printf("%.*s", (int)digits, answer);
-    process_result_free(&result);
-    return status;
 }

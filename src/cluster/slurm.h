@@ -1,6 +1,6 @@
 // A job for Slurm: typed fields in, an sbatch script out that a person can read, check and keep. The script starts the
-// ranks, passes Slurm's warning on to them, and puts the job back in the queue when it ended in a way that another try
-// can mend (exit codes 210 stopped after saving, 211 peer lost, 212 hang, or a killed rank).
+// ranks, passes Slurm's warning on to them, and asks `bevatron launch decide` what to do when they have ended: start
+// them again in the same allocation, put the job back in the queue, or end it.
 #ifndef CLUSTER_SLURM_H
 #define CLUSTER_SLURM_H
 
@@ -22,21 +22,57 @@ struct slurm_job {
     bool has_no_gres;         // Slurm is not asked for them: whole machines, whose GPUs it does not count
     int64_t cpus_per_task;    // 0: Slurm's default
     int64_t warning_seconds;  // before the time limit the ranks are told to save and stop; 0: they are not
-    int64_t max_requeues;
+    int64_t max_requeues;     // after failures, within the window; 0: none at all
+    double window_minutes;
     const char *save;     // folder of the run's checkpoints; NULL: none
     const char *journal;  // file of a preprocessing that says how far it is; NULL: none
     int64_t chain;        // 0: one allocation; else so many, one after the other
+    bool is_train;        // it may be started again
+    bool keeps_memory;    // its checkpoints are also in the memory of its nodes
     bool is_exclusive;
     bool has_mpi;                                    // ranks are started by PMIx; else they find each other
     const char *container_image, *container_mounts;  // for Pyxis; NULL: none
-    const struct machine *machine;                   // NULL: unknown; its network's settings are exported
-    const struct string_list *environment;           // "NAME=value"
-    const char *const *command;                      // what each rank runs, NULL at the end
+    bool container_mount_home;
+    const struct string_list *sbatch;       // options passed through, each item one or more of them; NULL: none
+    const struct machine *machine;          // NULL: unknown; its network's settings are exported
+    const struct string_list *environment;  // "NAME=value"
+    const char *const *command;             // what each rank runs, NULL at the end
 };
 
-// -1 if a field cannot stand in a script.
+// -1 if a field is not valid in a script.
 int slurm_script(const struct slurm_job *job, struct buffer *out);
-// Hands the script to sbatch; the job's number as text, to be freed.
-int slurm_submit(const char *path, char **job_number);
+// Appends a line for each option of sbatch in `text`, split as a shell splits words. -1 if it is not a list of options,
+// or has one that the job sets itself.
+int slurm_pass_options(const struct slurm_job *job, const char *text, struct buffer *out);
+
+// What sbatch calls a job that it took.
+struct slurm_ticket {
+    char *number;
+    char *cluster;  // that it was sent to, by --clusters or SBATCH_CLUSTERS; NULL: the one of this machine
+};
+// Hands the script to sbatch.
+int slurm_submit(const char *path, struct slurm_ticket *ticket);
+// The same out of what `sbatch --parsable` prints.
+int slurm_read_ticket(const char *text, struct slurm_ticket *ticket);
+void slurm_ticket_free(struct slurm_ticket *ticket);
+
+// Seconds between scancel's TERM and its KILL on the job's cluster; 0 if that is not known.
+int64_t slurm_kill_wait(const struct slurm_ticket *ticket);
+// The same out of what `scontrol show config` prints.
+int64_t slurm_read_kill_wait(const char *settings);
+
+// How a job stands, as squeue prints it.
+struct slurm_state {
+    char state[32], reason[64];
+    bool has_ended;
+    int exit_code;  // of a job that has ended; 128 + number if a signal ended it
+};
+// Reads the first line of what slurm_watch asks squeue for, after one that names the cluster. False if there is none.
+bool slurm_read_state(const char *text, struct slurm_state *state);
+
+// The path of the job's log, or of the allocation `link` of a chain, from 1 on; to be freed.
+char *slurm_log_path(const struct slurm_job *job, const char *number, int64_t link);
+// Copies the job's log to stdout as it grows, until the job has ended: *exit_code is then the job's.
+int slurm_watch(const struct slurm_job *job, const struct slurm_ticket *ticket, int *exit_code);
 
 #endif

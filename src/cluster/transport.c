@@ -13,7 +13,7 @@ const char *transport_name(enum transport transport) {
     return names[transport];
 }
 
-// A line counts if both texts stand in it.
+// A line counts if it contains both texts.
 static const struct {
     const char *first, *second;
     enum transport transport;

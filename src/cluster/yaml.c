@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-static void quoted(struct buffer *out, const char *text) {
+void yaml_quote(struct buffer *out, const char *text) {
     buffer_append_byte(out, '"');
     for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
         if (*c == '"' || *c == '\\')
@@ -31,15 +31,15 @@ void yaml_text(struct yaml *yaml, const char *key, const char *value) {
         return;
     indent(yaml);
     buffer_printf(yaml->out, "%s: ", key);
-    quoted(yaml->out, value);
+    yaml_quote(yaml->out, value);
     buffer_append_byte(yaml->out, '\n');
 }
 
 void yaml_pair(struct yaml *yaml, const char *key, const char *value) {
     indent(yaml);
-    quoted(yaml->out, key);
+    yaml_quote(yaml->out, key);
     buffer_append_string(yaml->out, ": ");
-    quoted(yaml->out, value);
+    yaml_quote(yaml->out, value);
     buffer_append_byte(yaml->out, '\n');
 }
 
@@ -74,7 +74,7 @@ void yaml_item(struct yaml *yaml) {
 void yaml_item_text(struct yaml *yaml, const char *value) {
     indent(yaml);
     buffer_append_string(yaml->out, "- ");
-    quoted(yaml->out, value);
+    yaml_quote(yaml->out, value);
     buffer_append_byte(yaml->out, '\n');
 }
 

@@ -28,4 +28,7 @@ void yaml_item_number(struct yaml *yaml, int64_t value);
 void yaml_end(struct yaml *yaml);       // of a map, a list or an item
 void yaml_document(struct yaml *yaml);  // the next document of the stream
 
+// The string in double quotes.
+void yaml_quote(struct buffer *out, const char *text);
+
 #endif

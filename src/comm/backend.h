@@ -4,6 +4,7 @@
 #define COMM_BACKEND_H
 
 #include "base/buffer.h"
+#include "base/library.h"
 #include "comm/comm.h"
 #include "comm/record.h"
 #include "comm/watch.h"
@@ -17,6 +18,7 @@ struct collective {
     void *(*all_reduce)(struct group *group, const struct tensor *x, enum reduction reduction);
     void *(*all_gather)(struct group *group, const struct tensor *whole, const struct tensor *part);
     void *(*reduce_scatter)(struct group *group, const struct tensor *part, const struct tensor *whole);
+    void *(*all_to_all)(struct group *group, const struct comm_exchange *exchange);  // tensors end with their last rows
     void *(*broadcast)(struct group *group, const struct tensor *x, int root);
     void (*connect)(struct group *group);  // see comm_connect; NULL: messages need no preparation
     void *(*send)(struct group *group, const struct tensor *x, int to);
@@ -26,6 +28,9 @@ struct collective {
     // `test` says that it is done. False: the device is recording, no end can be observed, and the handle is gone. NULL
     // if the host waits itself. A world whose table has this entry has a watch.
     bool (*order)(struct group *group, void *handle);
+    // For a trace: when the collective began and ended on its stream, as stamps of the device (see device_stamp); NULL
+    // if the host waits itself. Called before `order`'s handle is gone.
+    void (*stamps)(struct group *group, const void *handle, int64_t stamps[2]);
     // A handle for the end of everything that the device has been given so far; NULL if collectives cannot be recorded.
     void *(*mark)(struct group *group);
     void (*overlap)(struct group *group, void *handle);  // see comm_overlap; NULL: transfers need no help
@@ -37,16 +42,21 @@ struct collective {
     struct group *(*host_group)(struct group *group);
     // Host values; these are waited for with `test` as well.
     void *(*host_max_i64)(struct group *group, int64_t *values, int count);
+    void *(*host_all_gather_i64)(struct group *group, int64_t *table, int count);
+    void *(*host_all_gather_rows_i64)(struct group *group, int64_t *table, const int *firsts);
     void *(*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
 };
 
 enum { WORLD_MAX_GROUPS = 512 };
 
-// The name of a rank's machine, cut off if it is too long, and the identity of its device, in the form of host values.
+// What a rank tells the others about itself, in the form of host values.
 struct host_name {
-    int64_t words[8];
-    int64_t device[2];  // zeros if ranks may share it freely
+    int64_t words[8];   // the name of its machine, cut off if it is too long
+    int64_t device[2];  // the identity of its device; zeros if ranks may share it freely
+    int64_t start;      // when it opened the world, in microseconds
+    int64_t lacks_nccl;
 };
+enum { HOST_NAME_WORDS = sizeof(struct host_name) / sizeof(int64_t) };
 
 struct world {
     const struct collective *collective;
@@ -58,9 +68,11 @@ struct world {
     struct record record;
     struct watch *watch;  // see watch.h; NULL if the host does all the waiting
     struct link link;
+    bool lacks_nccl;            // this rank would use NCCL and could not load it
     const char *record_folder;  // where the record is written when a collective hangs; NULL for nowhere
-    struct host_name *hosts;    // (size + 1), see hosts.c
+    struct host_name *hosts;    // (size), see hosts.c; NULL on paper
     struct pulse *pulse;        // NULL if there is none, see pulse.h
+    double waited_seconds;      // by the host, in comm_wait
     int patience;               // how many comm_patience_begin have no matching end yet
 };
 
@@ -73,7 +85,16 @@ struct group {
     int64_t collectives;  // begun so far, except between two ranks: equal on all ranks that have arrived
 };
 
-// Fills world->hosts. All ranks call, once the group of all ranks exists.
+// A group in `bytes` of memory, which begin with it; NULL if this rank is not a member.
+struct group_members {
+    const int *ranks;
+    int count;
+    const char *name;
+};
+struct group *group_new(struct world *world, size_t bytes, const struct group_members *members);
+void group_drop(struct group *group);  // frees what group_new took
+
+// Sets world->hosts. All ranks call; there may be no groups yet.
 void hosts_gather(struct world *world);
 // A number that the ranks of this run share, and that an earlier run did not have.
 int64_t hosts_run(const struct world *world);
@@ -82,25 +103,30 @@ void hosts_name(const struct world *world, int rank, struct buffer *out);
 // "rank 1 on n2, …": the other ranks of a group.
 void hosts_name_peers(const struct group *group, struct buffer *out);
 
-// The largest of each value over all ranks of a world that may have no groups yet. All of them call.
-void world_max_i64(struct world *world, int64_t *values, int count, const char *name);
-
-// What the ranks of a world compute on, which may have no groups yet. All of them call and get the same answer.
+// What the ranks of a world compute on; all get the same answer.
 enum devices_fit {
-    DEVICES_HOST,    // nobody has a GPU
+    DEVICES_HOST,    // no rank has a GPU
     DEVICES_MIXED,   // some have; `out` names those who have none: "rank 1 on n2, rank 3 on n4"
     DEVICES_SHARED,  // all have, but not each their own; `out` names two: "rank 0 on n2 and rank 7 on n2 share a GPU"
     DEVICES_OWN
 };
-enum devices_fit devices_find(struct world *world, struct device *device, struct buffer *out);
+enum devices_fit devices_find(const struct world *world, struct buffer *out);
+// "rank 1 on n2, rank 3 on n4" that could not load NCCL; false if there is none.
+bool hosts_lack_nccl(const struct world *world, struct buffer *out);
 
 // Whether NCCL is built in. It refuses ranks that share a GPU unless NCCL_HOSTID says that they are on different
 // machines.
 bool nccl_is_built(void);
+// What the backends load when they are opened; NULL if one is not built in.
+const struct library *nccl_library(void);
+const struct library *mpi_library(void);
 // A world that wraps another: `host` (NULL for a single rank) carries ids and host values, and is freed with it.
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 
 int self_world_open(struct world **world, struct device *device);
+int self_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name);
+void self_world_free(struct world *world);
+void paper_world_open(struct world **world, struct device *device, int rank, int size);
 int mpi_world_start(struct world_place *place);
 void mpi_world_stop(void);
 void mpi_world_abort(enum exit_code code);

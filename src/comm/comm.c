@@ -2,11 +2,15 @@
 #include "comm/comm.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/trace.h"
+#include "base/watchdog.h"
 #include "comm/backend.h"
 #include "comm/hang.h"
 #include "comm/pulse.h"
+#include "comm/request_trace.h"
 #include "ops/device.h"
 
 #include <inttypes.h>
@@ -29,22 +33,35 @@ void world_stop(const char *backend) {
         mpi_world_stop();
 }
 
+int world_libraries(const struct library **list) {
+    const struct library *all[] = {nccl_library(), mpi_library()};
+    int count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i])
+            list[count++] = all[i];
+    return count;
+}
+
 void world_abort(const char *backend, enum exit_code code) {
     if (strcmp(backend, "mpi") == 0)
         mpi_world_abort(code);
 }
 
-void world_max_i64(struct world *world, int64_t *values, int count, const char *name) {
-    struct group *all;
-    int size = world->place.size;
-    int *ranks = memory_alloc(sizeof *ranks * (size_t)size);
-    for (int i = 0; i < size; i++)
-        ranks[i] = i;
-    if (world->collective->group_create(world, &all, ranks, size, name) < 0)
-        die("%s", error_message());
-    comm_max_i64(all, values, count, name);
-    world->collective->group_free(all);
-    free(ranks);
+struct group *group_new(struct world *world, size_t bytes, const struct group_members *members) {
+    for (int i = 0; i < members->count; i++) {
+        if (members->ranks[i] != world->place.rank)
+            continue;
+        struct group *group = memory_alloc(bytes);
+        *group =
+            (struct group){.world = world, .name = memory_string(members->name), .rank = i, .size = members->count};
+        return group;
+    }
+    return NULL;
+}
+
+void group_drop(struct group *group) {
+    free(group->name);
+    free(group);
 }
 
 // Whether the ranks must not do without NCCL. Scripts ask for it whatever they run on, so that a run without any GPU is
@@ -61,43 +78,69 @@ static bool can_use_nccl(const struct world_options *options, enum devices_fit f
     return may && (fit == DEVICES_OWN || (fit == DEVICES_SHARED && insists));
 }
 
-// Ranks that share a GPU are slow, and nobody may have wanted that: a GPU that is lost leaves its rank to another.
+// Ranks that share a GPU are slow, and it may not be intended: a lost GPU leaves its rank to another one.
 static void warn_of_sharing(const struct world *world, const char *which) {
     if (world->place.rank == 0)
-        log_warn("%s, so ranks talk over MPI through the host's memory, which is slow: see with nvidia-smi whether a "
-                 "GPU is lost, and start one rank for each; --distributed-backend mpi says that this is meant",
+        log_warn("%s, so ranks communicate over MPI through host memory, which is slow: run nvidia-smi to see whether "
+                 "a GPU is lost, and start one rank per GPU; --distributed-backend mpi silences this",
                  which);
+}
+
+// Whether this rank may use NCCL, if the others can. It is loaded before ranks tell each other what they have.
+static bool may_use_nccl(const struct world_options *options, const struct device *device) {
+    return nccl_is_built() && device && device->ops->identity &&
+           (!options->carrier || strcmp(options->carrier, "nccl") == 0);
+}
+
+// A rank that lacks NCCL knows why; if the first rank does not, its users have to look. All ranks have decided alike.
+static int refuse_missing(const char *which, struct error_note *own) {
+    if (own)
+        error_give(own);
+    else
+        error_set("NCCL cannot be loaded by %s; run `bevatron version` there to see why, or give --distributed-backend "
+                  "mpi to communicate through host memory, which is slow",
+                  which);
+    error_mark_shared();
+    return -1;
 }
 
 // All ranks have decided alike.
 static int refuse(const char *which, enum devices_fit fit, bool is_mpi) {
     if (fit == DEVICES_MIXED)
-        error_set("some ranks compute on GPUs and others have none that works: %s; see with nvidia-smi there what "
-                  "became of them, leave those machines out, or give --device cpu",
+        error_set("some ranks have a working GPU and others do not: %s; run nvidia-smi on those hosts, leave them out, "
+                  "or give --device cpu",
                   which);
     else if (is_mpi)
-        error_set(
-            "--distributed-backend nccl needs a GPU for every rank and a build with NCCL; leave it out, and ranks "
-            "talk over MPI");
+        error_set("--distributed-backend nccl needs a GPU for every rank and a build with NCCL; leave it out to "
+                  "communicate over MPI");
     else
-        error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build with NCCL; for "
-                  "CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
+        error_set("several ranks without MPI need one GPU each and a build with NCCL; for CPUs, or several ranks on a "
+                  "GPU, start them with mpirun or srun --mpi=pmix");
     error_mark_shared();
     return -1;
 }
 
 // The world by its backend, and NCCL around it if the devices can use it.
 static int open_backend(struct world **world, const struct world_options *options, struct device *device) {
-    bool is_mpi = strcmp(options->backend, "mpi") == 0, is_tcp = strcmp(options->backend, "tcp") == 0;
+    const char *backend = options->backend ? options->backend : "self";
+    bool is_mpi = strcmp(backend, "mpi") == 0, is_tcp = strcmp(backend, "tcp") == 0;
     if (!is_mpi && !is_tcp)
         return self_world_open(world, device);
     TRY(is_mpi ? mpi_world_open(world, device) : tcp_world_open(world, device, options));
     (*world)->deadline_seconds = options->deadline_seconds;
-    struct buffer which = {0};
-    enum devices_fit fit = devices_find(*world, device, &which);
+    (*world)->lacks_nccl = may_use_nccl(options, device) && library_load(nccl_library()) < 0;
+    struct error_note *why = (*world)->lacks_nccl ? error_take() : NULL;
+    hosts_gather(*world);
+    struct buffer which = {0}, lacking = {0};
+    enum devices_fit fit = devices_find(*world, &which);
     bool insists = insists_on_nccl(options, fit);
     int status = 0;
-    if (can_use_nccl(options, fit, insists)) {
+    if (can_use_nccl(options, fit, insists) && hosts_lack_nccl(*world, &lacking)) {
+        world_close(*world);
+        *world = NULL;
+        status = refuse_missing(buffer_string(&lacking), why);
+        why = NULL;
+    } else if (can_use_nccl(options, fit, insists)) {
         status = nccl_world_open(world, device, *world);
     } else if (is_mpi && !insists && fit != DEVICES_MIXED) {
         if (fit == DEVICES_SHARED && !options->carrier)
@@ -107,8 +150,27 @@ static int open_backend(struct world **world, const struct world_options *option
         *world = NULL;
         status = refuse(buffer_string(&which), fit, is_mpi);
     }
+    if (why)
+        error_drop(why);
+    buffer_free(&lacking);
     buffer_free(&which);
     return status;
+}
+
+// The first group of a world.
+static int connect_all(struct world *world) {
+    struct group *all;
+    int *ranks = memory_alloc(sizeof *ranks * (size_t)world->place.size);
+    for (int i = 0; i < world->place.size; i++)
+        ranks[i] = i;
+    int status = world_group(world, &all, ranks, world->place.size, "all");
+    free(ranks);
+    return status;
+}
+
+int world_open_twin(struct world **world, struct device *device, int rank, int size) {
+    paper_world_open(world, device, rank, size);
+    return connect_all(*world);
 }
 
 int world_open(struct world **world, const struct world_options *given, struct device *device) {
@@ -119,16 +181,9 @@ int world_open(struct world **world, const struct world_options *given, struct d
     (*world)->deadline_seconds = options.deadline_seconds;
     (*world)->record_folder = options.record_folder;
     (*world)->link = options.link;
-    int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
-    for (int i = 0; i < (*world)->place.size; i++)
-        ranks[i] = i;
-    struct group *all;
-    int status = world_group(*world, &all, ranks, (*world)->place.size, "all");
-    free(ranks);
-    if (status == 0) {
-        hosts_gather(*world);
+    int status = connect_all(*world);
+    if (status == 0)
         status = pulse_open(&(*world)->pulse, *world);
-    }
     if (status < 0) {
         world_close(*world);
         *world = NULL;
@@ -206,8 +261,12 @@ static struct comm_request request_record(struct group *group, enum collective_k
         .group = group, .carrier = group, .name = name, .collective = group->world->collective, .peer = -1};
     if (group->size == 1)
         return request;
+    if (kind <= COLLECTIVE_HOST)
+        (void)fault_at((enum fault_phase)((int)FAULT_AT_ALL_REDUCE + (int)kind));
     struct world *world = group->world;
-    request.is_small = bytes < SMALL_BYTES && world->link.bytes_per_second <= 0;
+    request.kind = kind;
+    request.bytes = (int64_t)bytes;
+    request.is_small = bytes < SMALL_BYTES && world->link.bytes_per_second <= 0 && !trace_is_on();
     watch_lock(world->watch);
     struct record_entry *entry = record_begin(&world->record, read_clock(request.is_small));
     entry->name = name;
@@ -283,6 +342,52 @@ struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor
     return request;
 }
 
+// The rows of one side, rank after rank. A side without rows may be no tensor.
+static struct tensor exchanged_rows(const struct group *group, struct tensor x, const int64_t *rows, const char *name) {
+    int64_t sum = 0;
+    bool is_valid = tensor_is_contiguous(x);
+    for (int i = 0; i < group->size && is_valid; i++) {
+        sum += rows[i];
+        is_valid = rows[i] >= 0 && sum <= x.shape[0];
+    }
+    if (!is_valid || (sum > 0 && !x.data)) {
+        char text[96];
+        tensor_describe(x, text, sizeof text);
+        die("all_to_all \"%s\": the rows are more than those of a contiguous tensor %s", name, text);
+    }
+    return x.data ? tensor_rows(x, 0, sum) : tensor_1d(NULL, x.dtype, 0);
+}
+
+// No rows, of the other side's type and length.
+static struct tensor no_rows(struct tensor other) {
+    other.data = NULL;
+    return tensor_rows(other, 0, 0);
+}
+
+static int64_t row_length(const struct tensor *x) {
+    int64_t length = 1;
+    for (int d = 1; d < x->rank; d++)
+        length *= x->shape[d];
+    return length;
+}
+
+struct comm_request comm_all_to_all_start(struct group *group, const struct comm_exchange *given, const char *name) {
+    struct comm_exchange exchange = *given;
+    exchange.to = exchanged_rows(group, given->to, given->received, name);
+    exchange.from = exchanged_rows(group, given->from, given->sent, name);
+    exchange.to = given->to.data ? exchange.to : no_rows(exchange.from);
+    exchange.from = given->from.data ? exchange.from : no_rows(exchange.to);
+    CHECK(exchange.to.dtype == exchange.from.dtype && row_length(&exchange.to) == row_length(&exchange.from));
+    CHECK(given->received[group->rank] == given->sent[group->rank]);
+    size_t in = tensor_bytes(exchange.to), out = tensor_bytes(exchange.from);
+    struct comm_request request = request_record(group, COLLECTIVE_ALL_TO_ALL, in > out ? in : out, name);
+    if (group->size > 1)
+        START(request, request.collective->all_to_all(group, &exchange));
+    else if (in > 0)
+        copy_whole(group, exchange.to, exchange.from);
+    return request;
+}
+
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name) {
     struct comm_request request = request_begin(group, &x, COLLECTIVE_BROADCAST, name);
     if (group->size > 1)
@@ -334,7 +439,7 @@ static bool is_complete(struct comm_request *request) {
     return !request->handle && (request->due <= 0 || clock_seconds() >= request->due);
 }
 
-// If the device can wait by itself, the host goes on, unless it is held back or must know the end.
+// If the device can wait by itself, the host continues, unless it is held back or must know the end.
 static bool leave_to_device(struct comm_request *request) {
     if (!request->collective->order)
         return false;
@@ -342,7 +447,7 @@ static bool leave_to_device(struct comm_request *request) {
     // A receive may only be queued now, and connect ranks.
     if (request->peer >= 0)
         watch_enter(world->watch, request);
-    bool is_recorded = !request->collective->order(request->group, request->handle);
+    bool is_recorded = !request_order(request);
     if (request->peer >= 0)
         watch_leave(world->watch);
     if (is_recorded) {
@@ -362,38 +467,38 @@ void comm_wait(struct comm_request *request) {
     // A request may have flown for long before anybody asks for it: the deadline counts from the first look at the
     // clock here, which a wait that is soon over never takes.
     struct world *world = request->group->world;
-    double deadline = world->deadline_seconds, waited = 0, looked = 0;
-    // Who waits for files has the pulse to say who is lost, and leaves no file beside the pulse's.
-    bool is_patient = world->patience > 0, has_left = false;
+    struct stopwatch stopwatch = {0};
+    // A look at the request may take long itself, if other ranks have the core meanwhile.
+    double began = read_clock(request->is_small);
     int64_t polls = 0;
     for (; !is_complete(request); polls++) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
         if (polls > 3)
             sched_yield();
+        watchdog_beat();
         // Many ranks on a busy machine take their turns: where that makes polls rare, each of them looks.
-        if (polls % 16 != 0 && polls < 64)
+        // Who waits for files has the pulse to say who is lost, and leaves no file beside the pulse's.
+        if ((polls % 16 != 0 && polls < 64) || world->patience > 0)
             continue;
-        double now = clock_seconds();
-        if (looked > 0)
-            waited += hang_passed(world, now - looked);
-        looked = now;
-        // All that wait leave their records before the first of them gives up and reads them.
-        if (waited > 0.75 * deadline && !has_left && !is_patient) {
-            watch_lock(world->watch);
-            hang_leave(request);
-            watch_unlock(world->watch);
-            has_left = true;
-        }
-        if (waited > deadline && !is_patient)
-            hang_give_up(request);
+        watch_lock(world->watch);
+        stopwatch_look(&stopwatch, request);
+        watch_unlock(world->watch);
     }
-    if (has_left)
-        hang_forget(world);
+    stopwatch_reset(&stopwatch, world);
     // A small message that is there at the first look took less than a tick, as far as anybody waited for it.
     bool is_instant = request->is_small && polls == 0;
+    double ended = read_clock(request->is_small);
+    world->waited_seconds += ended - began;
     watch_lock(world->watch);
-    record_end(&world->record, request->number, is_instant ? request->started : read_clock(request->is_small));
+    record_end(&world->record, request->number, is_instant ? request->started : ended);
     watch_unlock(world->watch);
+    // A wait that the device was told of has its spans already.
+    if (trace_is_on() && !request->collective->order)
+        request_trace(request, began, ended);
+}
+
+double comm_waited_seconds(const struct group *group) {
+    return group->world->waited_seconds;
 }
 
 bool comm_records(const struct group *group) {
@@ -464,6 +569,20 @@ void comm_max_i64(struct group *group, int64_t *values, int count, const char *n
     struct group *host = host_of(group);
     if (host)
         wait_host(group, host, host->world->collective->host_max_i64(host, values, count), count, name);
+}
+
+void comm_all_gather_i64(struct group *group, int64_t *table, int count, const char *name) {
+    struct group *host = host_of(group);
+    if (host)
+        wait_host(group, host, host->world->collective->host_all_gather_i64(host, table, count), count * group->size,
+                  name);
+}
+
+void comm_all_gather_rows_i64(struct group *group, int64_t *table, const int *firsts, const char *name) {
+    struct group *host = host_of(group);
+    if (host)
+        wait_host(group, host, host->world->collective->host_all_gather_rows_i64(host, table, firsts),
+                  firsts[group->size], name);
 }
 
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {

@@ -17,6 +17,7 @@
 #define COMM_COMM_H
 
 #include "base/error.h"
+#include "base/library.h"
 #include "comm/link.h"
 #include "comm/record.h"
 #include "ops/ops.h"
@@ -36,8 +37,10 @@ struct comm_request {
     int64_t number;    // in the flight record
     int64_t sequence;  // among the collectives of the group; 0 for a send or receive
     int peer;          // the other side of a send or receive, a rank of the group; -1 for collectives of all
-    bool is_small;     // timed with the coarse clock only
-    void *handle;      // the backend's; NULL once the work is done
+    enum collective_kind kind;
+    int64_t bytes;  // as in the flight record
+    bool is_small;  // timed with the coarse clock only
+    void *handle;   // the backend's; NULL once the work is done
 };
 
 struct world_place {
@@ -55,7 +58,7 @@ struct world_meeting {
 
 // What the environment says about this process; found by the command line and passed down.
 struct world_options {
-    const char *backend;                  // "self", "mpi" or "tcp"
+    const char *backend;                  // "self", "mpi" or "tcp"; NULL for "self": one rank
     const struct world_meeting *meeting;  // for "tcp"
     // What carries tensors between the GPUs of several ranks: "nccl", which is an error if it cannot (on CPUs it has
     // no effect); "mpi", through the host; or NULL for whichever works.
@@ -68,6 +71,13 @@ struct world_options {
 };
 
 int world_open(struct world **world, const struct world_options *options, struct device *device);
+// The libraries that worlds of this build load when they are opened: fills at most WORLD_MOST_LIBRARIES, returns how
+// many.
+enum { WORLD_MOST_LIBRARIES = 2 };
+int world_libraries(const struct library **list);
+// A world of `size` ranks of which only this one exists: collectives move nothing, are complete at once, and are
+// counted (group_traffic). Host values stay those of this rank.
+int world_open_twin(struct world **world, struct device *device, int rank, int size);
 // Finds the place of this rank before a device is chosen; starts MPI if the backend is "mpi". Ranks that meet over TCP
 // know their place already.
 int world_start(const char *backend, struct world_place *place);
@@ -88,6 +98,8 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 // Whether that rank of the group is on the same machine as this one.
 bool group_is_neighbour(const struct group *group, int rank);
+// The name of the machine that a rank of the group is on; "" on paper. It lives as long as the world.
+const char *group_host(const struct group *group, int rank);
 // How many ranks of the group compute on this rank's device, itself included. Only devices that cannot be shared freely
 // are told apart. A group that is NULL is this rank alone.
 int group_device_sharers(const struct group *group);
@@ -105,6 +117,14 @@ struct comm_request comm_all_gather_start(struct group *group, struct tensor who
 // Sets `part` to this rank's slice of the sum of `whole`; `part` may be that slice itself.
 struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor part, struct tensor whole,
                                               const char *name);
+// Rows that the ranks of a group send each other, any number of them, also none. In `from` they are ordered by the rank
+// that they go to, in `to` by the rank that they come from; further rows stay as they are. Rows have the same length in
+// both tensors, which do not overlap. A side without rows may be a zeroed tensor. The counts are read at the start.
+struct comm_exchange {
+    struct tensor to, from;
+    const int64_t *received, *sent;  // (size): how many rows from each rank, and to it
+};
+struct comm_request comm_all_to_all_start(struct group *group, const struct comm_exchange *exchange, const char *name);
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name);
 // Prepares a group of two ranks for messages from the first to the second; both call. Without it the first message may
 // keep the host of one side until the other side's has come to it too, so that two hosts wait for each other.
@@ -115,6 +135,10 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
 // calls from a thread of its own until the request is waited for.
 void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
+
+// For how many seconds the host of this rank has waited in comm_wait so far, for any group. Devices that wait for
+// collectives themselves do not count.
+double comm_waited_seconds(const struct group *group);
 
 // Whether collectives of the group may be part of a device's recording (device_record_begin), if they are both started
 // and waited for within it.
@@ -129,6 +153,11 @@ void comm_broadcast(struct group *group, struct tensor x, int root, const char *
 void comm_barrier(struct group *group, const char *name);
 // Host values, for decisions that all ranks must share (a signal has arrived, a checkpoint is saved).
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name);
+// `table` (size, count): every rank has set its own row and gets those of the others.
+void comm_all_gather_i64(struct group *group, int64_t *table, int count, const char *name);
+// The same with rows of any length: that of a rank is [firsts[rank], firsts[rank + 1]) of `table`. `firsts` has
+// size + 1 entries, the first of them 0, and is the same on every rank.
+void comm_all_gather_rows_i64(struct group *group, int64_t *table, const int *firsts, const char *name);
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name);
 // Whether all ranks of the group succeeded in something they did with files: 0, or -1 on every rank, with the message
 // and the number of the first rank that failed.

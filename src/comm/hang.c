@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
+#include "base/whereabouts.h"
 #include "comm/backend.h"
 
 #include <inttypes.h>
@@ -29,23 +31,20 @@ static char *hang_path(const struct world *world, int rank) {
     return world->record_folder ? memory_printf("%s/flight-%d.jsonl", world->record_folder, rank) : NULL;
 }
 
-double hang_passed(const struct world *world, double seconds) {
-    return fmin(seconds, fmin(1, world->deadline_seconds / 10));
+static void count_time(struct stopwatch *stopwatch, const struct world *world) {
+    double now = clock_seconds();
+    if (stopwatch->looked > 0)
+        stopwatch->waited += fmin(now - stopwatch->looked, fmin(1, world->deadline_seconds / 10));
+    stopwatch->looked = now;
 }
 
-// How long a rank that gives up has waited for the files of others.
-struct patience {
-    double waited, looked;
-};
-
-// Waits a little; false if that was long enough.
-static bool is_patient(const struct world *world, struct patience *patience) {
-    if (patience->waited >= fmin(5, world->deadline_seconds))
+// A rank that gives up waits a little for the files of others; false if that was long enough. Those that wait have left
+// theirs long before, at three quarters of the deadline, and whoever pays for the machines waits for the end.
+static bool is_patient(const struct world *world, struct stopwatch *patience) {
+    count_time(patience, world);
+    if (patience->waited >= fmin(0.5, world->deadline_seconds))
         return false;
     clock_sleep(0.1);
-    double now = clock_seconds();
-    patience->waited += hang_passed(world, now - patience->looked);
-    patience->looked = now;
     return true;
 }
 
@@ -59,6 +58,14 @@ static void write_first_line(const struct comm_request *request, struct group *c
     json_int(&json, world->place.rank);
     json_key(&json, "run");
     json_int(&json, hosts_run(world));
+    json_key(&json, "host");
+    char host[256];
+    process_host(host, sizeof host);
+    json_cstring(&json, host);
+    json_key(&json, "iteration");
+    json_int(&json, whereabouts_iteration());
+    json_key(&json, "phase");
+    json_cstring(&json, whereabouts_phase());
     json_key(&json, "waits for");
     json_cstring(&json, request->name);
     json_key(&json, "of group");
@@ -76,44 +83,31 @@ static void write_first_line(const struct comm_request *request, struct group *c
     buffer_append_byte(out, '\n');
 }
 
-static void leave(const struct world *world, struct buffer *content) {
-    char *path = hang_path(world, world->place.rank);
-    if (path && file_write_all(path, content->data, content->length) < 0)
-        log_warn("the flight record is lost: %s", error_message());
-    error_clear();
-    free(path);
-    buffer_free(content);
-}
-
-void hang_leave(const struct comm_request *request) {
+// If it cannot be written, the rank only says so. The groups and the record belong to their owner and the watch; the
+// thread of a pulse has only its own group.
+static void leave_file(const struct comm_request *request, bool is_pulse) {
     const struct world *world = request->group->world;
     if (!world->record_folder)
         return;
     struct buffer content = {0};
-    char *text = NULL;
+    char *text = NULL, *path = hang_path(world, world->place.rank);
     size_t length = 0;
-    write_first_line(request, world->groups, world->group_count, &content);
-    FILE *record = open_memstream(&text, &length);
+    if (is_pulse)
+        write_first_line(request, &(struct group *){request->group}, 1, &content);
+    else
+        write_first_line(request, world->groups, world->group_count, &content);
+    FILE *record = is_pulse ? NULL : open_memstream(&text, &length);
     if (record) {
         record_write(&world->record, world->place.rank, record);
         fclose(record);
         buffer_append(&content, text, length);
     }
+    if (file_write_here(path, content.data, content.length) < 0)
+        log_warn("the flight record is lost: %s", error_message());
+    error_clear();
     free(text);
-    leave(world, &content);
-}
-
-void hang_leave_name(const struct comm_request *request) {
-    struct buffer content = {0};
-    write_first_line(request, &(struct group *){request->group}, 1, &content);
-    leave(request->group->world, &content);
-}
-
-void hang_forget(const struct world *world) {
-    char *path = hang_path(world, world->place.rank);
-    if (path)
-        unlink(path);
     free(path);
+    buffer_free(&content);
 }
 
 // The first line of a rank's file as JSON; NULL if there is none of this run.
@@ -121,7 +115,7 @@ static struct json *read_first_line(const struct world *world, int rank) {
     char *path = hang_path(world, rank), *line = memory_alloc(FIRST_LINE_BYTES);
     struct json *root = NULL;
     int64_t run = -1;
-    FILE *file = path ? fopen(path, "r") : NULL;
+    FILE *file = path && file_is_regular(path) ? fopen(path, "r") : NULL;
     if (file && fgets(line, FIRST_LINE_BYTES, file) && json_parse(&root, line, strlen(line), path) == 0 &&
         (root->type != JSON_OBJECT || json_get_int(root, "run", &run) < 0 || run != hosts_run(world))) {
         json_free(root);
@@ -133,6 +127,18 @@ static struct json *read_first_line(const struct world *world, int rank) {
     free(line);
     free(path);
     return root;
+}
+
+// What a rank waits for, and where in the run; "iteration" is -1 before the first one.
+static char *describe_wait(const struct json *root, const char *name, const char *of) {
+    const char *phase = "";
+    int64_t iteration = -1;
+    char at[64] = "";
+    if (json_get_int(root, "iteration", &iteration) == 0 && iteration >= 0)
+        snprintf(at, sizeof at, " at iteration %" PRId64, iteration);
+    if (json_get_string(root, "phase", &phase) < 0)
+        phase = "";
+    return memory_printf("waits for \"%.64s\" in group \"%.64s\"%s%s%.48s", name, of, at, *phase ? ", " : "", phase);
 }
 
 // `i` is a rank of the request's group.
@@ -150,7 +156,7 @@ static struct peer look_at(const struct comm_request *request, int i) {
                     collectives >= request->sequence;
     peer.arrival = has_come ? HAS_COME : NOT_COME;
     if (json_get_string(root, "waits for", &name) == 0 && json_get_string(root, "of group", &of) == 0)
-        peer.waits = memory_printf("waits for \"%.64s\" in group \"%.64s\"", name, of);
+        peer.waits = describe_wait(root, name, of);
     error_clear();
     json_free(root);
     return peer;
@@ -209,7 +215,7 @@ static int ask_silent(const struct world *world, bool *is_silent) {
 
 // Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is
 // for ranks that wait, too, and have not come to say so.
-static void describe_silent(const struct world *world, struct patience *patience, struct buffer *out) {
+static void describe_silent(const struct world *world, struct stopwatch *patience, struct buffer *out) {
     bool *is_silent = memory_alloc(sizeof *is_silent * (size_t)world->place.size);
     for (int rank = 0; rank < world->place.size; rank++)
         is_silent[rank] = rank != world->place.rank;
@@ -219,7 +225,7 @@ static void describe_silent(const struct world *world, struct patience *patience
     for (int rank = 0; rank < world->place.size && named < NAMED_PEERS; rank++) {
         if (!is_silent[rank])
             continue;
-        buffer_printf(out, "%s", named++ ? ", " : "; of the whole run these left no record: ");
+        buffer_printf(out, "%s", named++ ? ", " : "; ranks of the whole run without a record: ");
         hosts_name(world, rank, out);
     }
     if (silent > named)
@@ -232,21 +238,21 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     const struct world *world = group->world;
     // A group that carries another group's host values belongs to its backend and knows no names.
     if (!group->ranks || !world->hosts) {
-        buffer_printf(out, "another rank is lost or stuck: which one is not known");
+        buffer_printf(out, "another rank is lost or stuck; it is unknown which");
         return;
     }
     struct peer *peers = memory_alloc(sizeof *peers * (size_t)group->size);
     int counts[HAS_COME + 1] = {0};
-    struct patience patience = {.looked = clock_seconds()};
+    struct stopwatch patience = {0};
     if (world->record_folder)
         for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && is_patient(world, &patience);)
             look_at_all(request, peers, counts);
     bool all_have_come = counts[NO_FILE] + counts[NOT_COME] == 0;
     if (world->record_folder && all_have_come) {
-        buffer_printf(out, "all of its ranks have come, so the network between them or a device is stuck: ");
+        buffer_printf(out, "all ranks entered this collective, so the network between them or a device is stuck: ");
         describe_peers(request, peers, true, out);
     } else if (world->record_folder) {
-        buffer_printf(out, "%d of the others have come; lost or stuck: ", counts[HAS_COME]);
+        buffer_printf(out, "%d other ranks arrived; missing: ", counts[HAS_COME]);
         describe_peers(request, peers, false, out);
         if (counts[NO_FILE] == 0)
             describe_silent(world, &patience, out);
@@ -259,16 +265,40 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     free(peers);
 }
 
-void hang_give_up(const struct comm_request *request) {
+static _Noreturn void give_up(const struct stopwatch *stopwatch, const struct comm_request *request) {
     const struct group *group = request->group;
+    double deadline = group->world->deadline_seconds;
     struct buffer peers = {0};
     char *path = hang_path(group->world, group->world->place.rank);
-    if (path)
+    if (path && !stopwatch->files)
         log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
     hang_describe(request, &peers);
+    if (stopwatch->files)
+        die_code(EXIT_CODE_HANG,
+                 "no heartbeat from some ranks during %s for %.0f s, longer than --distributed-timeout-minutes allows; "
+                 "slow files do not stop a heartbeat; %s",
+                 stopwatch->files, deadline, buffer_string(&peers));
     die_code(EXIT_CODE_HANG,
              "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
              "--distributed-timeout-minutes allows; %s",
-             request->name, group->name, group->rank, group->size, group->world->deadline_seconds,
-             buffer_string(&peers));
+             request->name, group->name, group->rank, group->size, deadline, buffer_string(&peers));
+}
+
+void stopwatch_look(struct stopwatch *stopwatch, const struct comm_request *request) {
+    const struct world *world = request->group->world;
+    count_time(stopwatch, world);
+    if (stopwatch->waited > 0.75 * world->deadline_seconds && !stopwatch->has_left) {
+        leave_file(request, stopwatch->files != NULL);
+        stopwatch->has_left = true;
+    }
+    if (stopwatch->waited > world->deadline_seconds)
+        give_up(stopwatch, request);
+}
+
+void stopwatch_reset(struct stopwatch *stopwatch, const struct world *world) {
+    char *path = stopwatch->has_left ? hang_path(world, world->place.rank) : NULL;
+    if (path)
+        unlink(path);
+    free(path);
+    *stopwatch = (struct stopwatch){.files = stopwatch->files};
 }

@@ -1,30 +1,26 @@
 // Which machine each rank is on, so that a rank that waits in vain can say for whom, which device it has, and a number
-// that identifies this run. They are gathered once, when a world is opened: every rank puts its name into its own row
-// of a table of zeros, the first rank puts its time into an additional row, and the maximum over all ranks is the
-// complete table. What carries tensors depends on the devices, so those are gathered before, in the same way.
+// that identifies this run: when its first rank started. They are gathered when a world is opened, before it has
+// groups: what carries tensors depends on the devices.
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/backend.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { NAMED_PEERS = 8 };
 
-// Host values are signed: using seven bits of each byte keeps them above the zeros of the other ranks.
-static void fill_own(struct host_name *own, struct device *device) {
+static void fill_own(struct host_name *own, const struct world *world) {
+    struct device *device = world->device;
     char name[sizeof own->words] = "";
     gethostname(name, sizeof name - 1);
-    for (size_t i = 0; i < sizeof name; i++)
-        name[i] = name[i] & 0x7f;
     memcpy(own->words, name, sizeof name);
     if (device && device->ops->identity)
         device->ops->identity(device, own->device);
-    for (int i = 0; i < 2; i++)
-        own->device[i] &= INT64_MAX;
+    own->start = (int64_t)(clock_wall_seconds() * 1e6);
+    own->lacks_nccl = world->lacks_nccl;
 }
 
 static void append_name(const struct host_name *names, int rank, struct buffer *out) {
@@ -45,21 +41,38 @@ static int first_sharer(const struct host_name *names, int rank) {
     return first;
 }
 
+static bool has_none(const struct host_name *name) {
+    return !has_device(name);
+}
+
+static bool lacks_nccl(const struct host_name *name) {
+    return name->lacks_nccl != 0;
+}
+
+// Names the first of the ranks of which something holds; returns how many there are.
+static int name_those(const struct host_name *names, int size, bool (*holds)(const struct host_name *name),
+                      struct buffer *out) {
+    int count = 0;
+    for (int i = 0; i < size; i++) {
+        if (!holds(&names[i]))
+            continue;
+        if (count++ >= NAMED_PEERS)
+            continue;
+        buffer_printf(out, "%s", count > 1 ? ", " : "");
+        append_name(names, i, out);
+    }
+    if (count > NAMED_PEERS)
+        buffer_printf(out, " and %d more", count - NAMED_PEERS);
+    return count;
+}
+
 static enum devices_fit find_mixed(const struct host_name *names, int size, struct buffer *out) {
-    int with = 0, named = 0;
+    int with = 0;
     for (int i = 0; i < size; i++)
         with += has_device(&names[i]);
     if (with == 0)
         return DEVICES_HOST;
-    for (int i = 0; i < size && named < NAMED_PEERS; i++) {
-        if (has_device(&names[i]))
-            continue;
-        buffer_printf(out, "%s", named++ ? ", " : "");
-        append_name(names, i, out);
-    }
-    if (size - with > named)
-        buffer_printf(out, " and %d more", size - with - named);
-    return with < size ? DEVICES_MIXED : DEVICES_OWN;
+    return name_those(names, size, has_none, out) > 0 ? DEVICES_MIXED : DEVICES_OWN;
 }
 
 static enum devices_fit find_shared(const struct host_name *names, int size, struct buffer *out) {
@@ -79,46 +92,41 @@ static enum devices_fit find_shared(const struct host_name *names, int size, str
     return DEVICES_SHARED;
 }
 
-enum devices_fit devices_find(struct world *world, struct device *device, struct buffer *out) {
-    int size = world->place.size;
-    struct host_name *names = memory_alloc(sizeof *names * (size_t)size);
-    fill_own(&names[world->place.rank], device);
-    if (size > 1)
-        world_max_i64(world, names[0].words, size * (int)(sizeof *names / sizeof names->words[0]), "devices");
-    enum devices_fit fit = find_mixed(names, size, out);
-    if (fit == DEVICES_OWN)
-        fit = find_shared(names, size, out);
-    free(names);
-    return fit;
+enum devices_fit devices_find(const struct world *world, struct buffer *out) {
+    enum devices_fit fit = find_mixed(world->hosts, world->place.size, out);
+    return fit == DEVICES_OWN ? find_shared(world->hosts, world->place.size, out) : fit;
+}
+
+bool hosts_lack_nccl(const struct world *world, struct buffer *out) {
+    return name_those(world->hosts, world->place.size, lacks_nccl, out) > 0;
 }
 
 void hosts_gather(struct world *world) {
-    struct group *all = world->groups[0];
-    const struct collective *collective = world->collective;
-    struct group *host = collective->host_group ? collective->host_group(all) : all;
-    int size = world->place.size;
-    size_t bytes = (size_t)(size + 1) * sizeof *world->hosts;
-    world->hosts = memory_alloc(bytes);
-    if (size == 1)
-        return;
-    if (world->place.rank == 0)
-        world->hosts[size].words[0] = (int64_t)(clock_wall_seconds() * 1e6);
-    fill_own(&world->hosts[world->place.rank], world->device);
-    int count = (size + 1) * (int)(sizeof world->hosts[0] / sizeof world->hosts[0].words[0]);
-    void *handle = host->world->collective->host_max_i64(host, world->hosts[0].words, count);
-    while (!host->world->collective->test(host, handle))
-        sched_yield();
-    // A world that carries host values for another names ranks as that one does.
-    if (host->world != world) {
-        host->world->hosts = memory_alloc(bytes);
-        memcpy(host->world->hosts, world->hosts, bytes);
-    }
+    struct group *all;
+    int size = world->place.size, *ranks = memory_alloc(sizeof *ranks * (size_t)size);
+    struct host_name *names = memory_alloc((size_t)size * sizeof *names);
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    fill_own(&names[world->place.rank], world);
+    if (world->collective->group_create(world, &all, ranks, size, "machines") < 0)
+        die("%s", error_message());
+    comm_all_gather_i64(all, names[0].words, HOST_NAME_WORDS, "machines");
+    world->collective->group_free(all);
+    world->hosts = names;
+    free(ranks);
 }
 
 bool group_is_neighbour(const struct group *group, int rank) {
     const struct host_name *hosts = group->world->hosts;
+    if (!hosts)
+        return rank == group->rank;
     const struct host_name *own = &hosts[group->ranks[group->rank]], *other = &hosts[group->ranks[rank]];
     return memcmp(own->words, other->words, sizeof own->words) == 0;
+}
+
+const char *group_host(const struct group *group, int rank) {
+    const struct host_name *hosts = group->world->hosts;
+    return hosts ? (const char *)hosts[group->ranks[rank]].words : "";
 }
 
 int group_device_sharers(const struct group *group) {
@@ -132,7 +140,7 @@ int group_device_sharers(const struct group *group) {
 }
 
 int64_t hosts_run(const struct world *world) {
-    return world->hosts ? world->hosts[world->place.size].words[0] : 0;
+    return world->hosts ? world->hosts[0].start : 0;
 }
 
 void hosts_name(const struct world *world, int rank, struct buffer *out) {

@@ -15,7 +15,7 @@ struct link {
 };
 
 // When a collective that starts now completes; 0 on the real link. `bytes` counts the larger side. A ring of `ranks`
-// carries twice (ranks - 1) / ranks of them for a sum, once for a gather or a scatter.
+// carries twice (ranks - 1) / ranks of them for a sum, once for a gather, a scatter or an all-to-all.
 double link_carry(struct link *link, enum collective_kind kind, size_t bytes, int ranks, double now);
 
 #endif

@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
+#include "comm/mpi_library.h"
 #include "comm/pump.h"
 #include "ops/device.h"
 #include "tensor/half.h"
 
 #include <limits.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,18 +26,19 @@ static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds =
 // A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking.
 enum { TESTS_PER_LOCK = 64 };
 
+// A call of a function of the library.
 #define CHECK_MPI(call)                                                                                                \
     do {                                                                                                               \
-        int status_ = (call);                                                                                          \
+        int status_ = mpi()->call;                                                                                     \
         if (status_ != MPI_SUCCESS)                                                                                    \
             die_code(EXIT_CODE_PEER_LOST, "%s failed with MPI error %d", #call, status_);                              \
     } while (0)
 
-// For a collective; call with the lock.
-#define START_MPI(group, call)                                                                                         \
+// Starts a piece of a request; the communicator and the piece are the function's last arguments.
+#define START_MPI(group, request, function, ...)                                                                       \
     do {                                                                                                               \
         lock(group);                                                                                                   \
-        CHECK_MPI(call);                                                                                               \
+        CHECK_MPI(function(__VA_ARGS__, ((struct mpi_group *)(group))->comm, &(request)->pieces[(request)->count++])); \
         unlock(group);                                                                                                 \
     } while (0)
 
@@ -59,16 +60,19 @@ struct mpi_request {
     int count;                       // number of pieces
     void *staging_in, *staging_out;  // host copies if device memory is not host memory
     struct tensor result;            // where staging_out goes at the end
+    int *counts;                     // of an all-to-all, which MPI reads until its end
     struct mpi_request *next;        // in the list of those in flight, or of the spare ones
     MPI_Request pieces[MAX_PIECES];
 };
 
 void mpi_world_abort(enum exit_code code) {
     int running = 0, finished = 0;
-    MPI_Initialized(&running);
-    MPI_Finalized(&finished);
+    if (!mpi())
+        return;
+    mpi()->MPI_Initialized(&running);
+    mpi()->MPI_Finalized(&finished);
     if (running && !finished)
-        MPI_Abort(MPI_COMM_WORLD, (int)code);
+        mpi()->MPI_Abort(MPI_COMM_WORLD, (int)code);
 }
 
 static void add_bf16(void *in, void *inout, int *count, MPI_Datatype *type) {
@@ -89,10 +93,11 @@ static void add_f16(void *in, void *inout, int *count, MPI_Datatype *type) {
 
 int mpi_world_start(struct world_place *place) {
     int running = 0, provided = 0;
-    MPI_Initialized(&running);
-    if (!running && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
-        return error_set("MPI could not start; run under mpirun or srun, or without them for one rank");
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    TRY(library_load(mpi_library()));
+    mpi()->MPI_Initialized(&running);
+    if (!running && mpi()->MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+        return error_set("MPI cannot start; run under mpirun or srun, or without them for one rank");
+    mpi()->MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     die_set_handler(mpi_world_abort);
     CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &place->rank));
     CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &place->size));
@@ -132,26 +137,18 @@ void mpi_world_stop(void) {
 
 static int mpi_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
     MPI_Comm comm;
-    int mine = -1;
-    for (int i = 0; i < count; i++)
-        if (ranks[i] == world->place.rank)
-            mine = i;
+    *group = group_new(world, sizeof(struct mpi_group), &(struct group_members){ranks, count, name});
     // The first rank of a group is its colour: groups created in one call are disjoint.
-    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, mine >= 0 ? ranks[0] : MPI_UNDEFINED, mine, &comm));
-    if (mine < 0)
-        return 0;
-    struct mpi_group *g = memory_alloc(sizeof *g);
-    g->base = (struct group){.world = world, .name = memory_string(name), .rank = mine, .size = count};
-    g->comm = comm;
-    *group = &g->base;
+    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, *group ? ranks[0] : MPI_UNDEFINED, *group ? (*group)->rank : 0, &comm));
+    if (*group)
+        ((struct mpi_group *)*group)->comm = comm;
     return 0;
 }
 
 static void mpi_group_free(struct group *group) {
     struct mpi_group *g = (struct mpi_group *)group;
     CHECK_MPI(MPI_Comm_free(&g->comm));
-    free(group->name);
-    free(g);
+    group_drop(group);
 }
 
 static void mpi_world_free(struct world *world) {
@@ -161,8 +158,8 @@ static void mpi_world_free(struct world *world) {
         next = w->spare->next;
         free(w->spare);
     }
-    MPI_Op_free(&w->sum_bf16);
-    MPI_Op_free(&w->sum_f16);
+    mpi()->MPI_Op_free(&w->sum_bf16);
+    mpi()->MPI_Op_free(&w->sum_f16);
     mpi_world_stop();
     free(w);
 }
@@ -218,13 +215,14 @@ static struct mpi_request *request_new(const struct group *group) {
         return memory_alloc(sizeof *request);
     request->count = 0;
     request->staging_in = request->staging_out = NULL;
+    request->counts = NULL;
     request->next = NULL;
     return request;
 }
 
 // The memory from which MPI reads the tensor: the tensor's own, or a host copy made now.
 static void *readable(const struct group *group, struct mpi_request *request, const struct tensor *x) {
-    if (group->world->device->ops->is_host_memory)
+    if (group->world->device->ops->is_host_memory || !x->data)
         return x->data;
     request->staging_in = memory_alloc(tensor_bytes(*x));
     device_copy_out(group->world->device, request->staging_in, *x);
@@ -233,35 +231,42 @@ static void *readable(const struct group *group, struct mpi_request *request, co
 
 // The memory that MPI writes to, which is copied to the tensor when the request is done.
 static void *writable(const struct group *group, struct mpi_request *request, const struct tensor *x) {
-    if (group->world->device->ops->is_host_memory)
+    if (group->world->device->ops->is_host_memory || !x->data)
         return x->data;
     request->staging_out = memory_alloc(tensor_bytes(*x));
     request->result = *x;
     return request->staging_out;
 }
 
-// The number of elements of the next piece if `left` remain.
-static int piece_length(const struct mpi_request *request, int64_t left) {
-    if (request->count >= MAX_PIECES)
+struct mpi_piece {
+    void *memory;
+    int length;  // in elements
+    int64_t end;
+};
+
+// The next piece of a message; begins with a zeroed one.
+static bool next_piece(const struct mpi_request *request, const struct tensor *x, void *memory,
+                       struct mpi_piece *piece) {
+    int64_t left = tensor_count(*x) - piece->end;
+    if (left > 0 && request->count >= MAX_PIECES)
         die("a message of more than %d pieces", MAX_PIECES);
-    return left < PIECE_ELEMENTS ? (int)left : PIECE_ELEMENTS;
+    piece->memory = (char *)memory + (size_t)piece->end * dtype_bytes(x->dtype);
+    piece->length = left < PIECE_ELEMENTS ? (int)left : PIECE_ELEMENTS;
+    piece->end += piece->length;
+    return left > 0;
 }
 
 static void *mpi_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
     struct mpi_request *request = request_new(group);
-    char *memory = readable(group, request, x);
+    void *memory = readable(group, request, x);
     if (request->staging_in) {
         request->staging_out = request->staging_in;
         request->staging_in = NULL;
         request->result = *x;
     }
-    MPI_Comm comm = ((struct mpi_group *)group)->comm;
-    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
-        length = piece_length(request, all - done);
-        START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)done * dtype_bytes(x->dtype), (int)length,
-                                        type_of(x->dtype), operation_of(group->world, x->dtype, reduction), comm,
-                                        &request->pieces[request->count++]));
-    }
+    for (struct mpi_piece piece = {0}; next_piece(request, x, memory, &piece);)
+        START_MPI(group, request, MPI_Iallreduce, MPI_IN_PLACE, piece.memory, piece.length, type_of(x->dtype),
+                  operation_of(group->world, x->dtype, reduction));
     return request;
 }
 
@@ -279,8 +284,8 @@ static void *mpi_all_gather(struct group *group, const struct tensor *whole, con
     const void *from = in_place ? MPI_IN_PLACE : readable(group, request, part);
     void *to = writable(group, request, whole);
     int count = (int)tensor_count(*part);
-    START_MPI(group, MPI_Iallgather(from, count, type_of(part->dtype), to, count, type_of(part->dtype),
-                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    MPI_Datatype type = type_of(part->dtype);
+    START_MPI(group, request, MPI_Iallgather, from, count, type, to, count, type);
     return request;
 }
 
@@ -296,42 +301,58 @@ static void *mpi_reduce_scatter(struct group *group, const struct tensor *part, 
         to = request->staging_out = memory_alloc(tensor_bytes(*part));
         request->result = *part;
     }
-    START_MPI(group, MPI_Ireduce_scatter_block(from, to, (int)tensor_count(*part), type_of(part->dtype),
-                                               operation_of(group->world, part->dtype, REDUCE_SUM),
-                                               ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    START_MPI(group, request, MPI_Ireduce_scatter_block, from, to, (int)tensor_count(*part), type_of(part->dtype),
+              operation_of(group->world, part->dtype, REDUCE_SUM));
+    return request;
+}
+
+// Elements for each rank, and where they begin.
+static void set_counts(int *counts, int *offsets, const int64_t *rows, const struct tensor *x, int size) {
+    int64_t width = 1, offset = 0;
+    for (int d = 1; d < x->rank; d++)
+        width *= x->shape[d];
+    check_one_piece(x->shape[0] * width, "all_to_all");
+    for (int i = 0; i < size; i++) {
+        counts[i] = (int)(rows[i] * width);
+        offsets[i] = (int)offset;
+        offset += counts[i];
+    }
+}
+
+static void *mpi_all_to_all(struct group *group, const struct comm_exchange *exchange) {
+    struct mpi_request *request = request_new(group);
+    int size = group->size, *sent = request->counts = memory_alloc(sizeof *sent * 4 * (size_t)size);
+    int *received = sent + 2 * size;
+    set_counts(sent, sent + size, exchange->sent, &exchange->from, size);
+    set_counts(received, received + size, exchange->received, &exchange->to, size);
+    const void *from = readable(group, request, &exchange->from);
+    void *to = writable(group, request, &exchange->to);
+    MPI_Datatype type = type_of(exchange->to.dtype);
+    START_MPI(group, request, MPI_Ialltoallv, from, sent, sent + size, type, to, received, received + size, type);
     return request;
 }
 
 static void *mpi_broadcast(struct group *group, const struct tensor *x, int root) {
     struct mpi_request *request = request_new(group);
-    char *memory = group->rank == root ? readable(group, request, x) : writable(group, request, x);
-    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
-        length = piece_length(request, all - done);
-        START_MPI(group, MPI_Ibcast(memory + (size_t)done * dtype_bytes(x->dtype), (int)length, type_of(x->dtype), root,
-                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
-    }
+    void *memory = group->rank == root ? readable(group, request, x) : writable(group, request, x);
+    for (struct mpi_piece piece = {0}; next_piece(request, x, memory, &piece);)
+        START_MPI(group, request, MPI_Ibcast, piece.memory, piece.length, type_of(x->dtype), root);
     return request;
 }
 
 static void *mpi_send(struct group *group, const struct tensor *x, int to) {
     struct mpi_request *request = request_new(group);
-    char *memory = readable(group, request, x);
-    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
-        length = piece_length(request, all - done);
-        START_MPI(group, MPI_Isend(memory + (size_t)done * dtype_bytes(x->dtype), (int)length, type_of(x->dtype), to, 0,
-                                   ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
-    }
+    void *memory = readable(group, request, x);
+    for (struct mpi_piece piece = {0}; next_piece(request, x, memory, &piece);)
+        START_MPI(group, request, MPI_Isend, piece.memory, piece.length, type_of(x->dtype), to, 0);
     return request;
 }
 
 static void *mpi_receive(struct group *group, const struct tensor *x, int from) {
     struct mpi_request *request = request_new(group);
-    char *memory = writable(group, request, x);
-    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
-        length = piece_length(request, all - done);
-        START_MPI(group, MPI_Irecv(memory + (size_t)done * dtype_bytes(x->dtype), (int)length, type_of(x->dtype), from,
-                                   0, ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
-    }
+    void *memory = writable(group, request, x);
+    for (struct mpi_piece piece = {0}; next_piece(request, x, memory, &piece);)
+        START_MPI(group, request, MPI_Irecv, piece.memory, piece.length, type_of(x->dtype), from, 0);
     return request;
 }
 
@@ -395,6 +416,7 @@ static bool mpi_test(struct group *group, void *handle) {
     }
     free(request->staging_in);
     free(request->staging_out);
+    free(request->counts);
     lock(group);
     request->next = w->spare;
     w->spare = request;
@@ -411,15 +433,29 @@ static bool mpi_share(struct world *world, bool is_shared) {
 
 static void *mpi_host_max_i64(struct group *group, int64_t *values, int count) {
     struct mpi_request *request = request_new(group);
-    START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX,
-                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    START_MPI(group, request, MPI_Iallreduce, MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX);
+    return request;
+}
+
+static void *mpi_host_all_gather_i64(struct group *group, int64_t *table, int count) {
+    struct mpi_request *request = request_new(group);
+    START_MPI(group, request, MPI_Iallgather, MPI_IN_PLACE, count, MPI_INT64_T, table, count, MPI_INT64_T);
+    return request;
+}
+
+static void *mpi_host_all_gather_rows_i64(struct group *group, int64_t *table, const int *firsts) {
+    struct mpi_request *request = request_new(group);
+    int size = group->size, *counts = request->counts = memory_alloc(sizeof *counts * 2 * (size_t)size);
+    memcpy(counts + size, firsts, sizeof *counts * (size_t)size);
+    for (int i = 0; i < size; i++)
+        counts[i] = firsts[i + 1] - firsts[i];
+    START_MPI(group, request, MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_INT64_T, table, counts, counts + size, MPI_INT64_T);
     return request;
 }
 
 static void *mpi_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
     struct mpi_request *request = request_new(group);
-    START_MPI(group, MPI_Ibcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm,
-                                &request->pieces[request->count++]));
+    START_MPI(group, request, MPI_Ibcast, values, count, MPI_INT64_T, root);
     return request;
 }
 
@@ -431,6 +467,7 @@ static const struct collective mpi_collective = {
     .all_reduce = mpi_all_reduce,
     .all_gather = mpi_all_gather,
     .reduce_scatter = mpi_reduce_scatter,
+    .all_to_all = mpi_all_to_all,
     .broadcast = mpi_broadcast,
     .send = mpi_send,
     .receive = mpi_receive,
@@ -438,6 +475,8 @@ static const struct collective mpi_collective = {
     .overlap = mpi_overlap,
     .share = mpi_share,
     .host_max_i64 = mpi_host_max_i64,
+    .host_all_gather_i64 = mpi_host_all_gather_i64,
+    .host_all_gather_rows_i64 = mpi_host_all_gather_rows_i64,
     .host_broadcast_i64 = mpi_host_broadcast_i64,
 };
 

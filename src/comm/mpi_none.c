@@ -2,10 +2,14 @@
 #include "base/error.h"
 #include "comm/backend.h"
 
+const struct library *mpi_library(void) {
+    return NULL;
+}
+
 int mpi_world_start(struct world_place *place) {
     (void)place;
-    return error_set("this build has no MPI, so it cannot take part in a run of several ranks; install libopenmpi-dev "
-                     "and build again with -DBEVATRON_MPI=ON");
+    return error_set("this build has no MPI, which several ranks need; install libopenmpi-dev and build again with "
+                     "-DBEVATRON_MPI=ON");
 }
 
 void mpi_world_stop(void) {}

@@ -9,18 +9,19 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "comm/backend.h"
+#include "comm/nccl_library.h"
 #include "ops/device.h"
 
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
 
-// A GPU without memory is no peer that is lost, nor is a use that NCCL refuses, which no repetition mends. NCCL has no
-// code of its own for the first, but says what CUDA said.
+// A GPU without memory is not a lost peer, nor is a call that NCCL refuses, which a repetition does not cure. NCCL has
+// no code of its own for the first, but says what CUDA said.
 static enum exit_code nccl_exit_code(ncclResult_t status) {
-    const char *last = ncclGetLastError(NULL);
+    const char *last = nccl()->ncclGetLastError(NULL);
     if (status == ncclUnhandledCudaError && last && strstr(last, "out of memory"))
         return EXIT_CODE_OUT_OF_MEMORY;
     return status == ncclInvalidUsage || status == ncclInvalidArgument ? EXIT_CODE_USAGE : EXIT_CODE_PEER_LOST;
@@ -36,12 +37,13 @@ static const char *nccl_remedy(ncclResult_t status) {
     return remedy(nccl_exit_code(status));
 }
 
+// A call of a function of the library.
 #define CHECK_NCCL(call)                                                                                               \
     do {                                                                                                               \
-        ncclResult_t status_ = (call);                                                                                 \
+        ncclResult_t status_ = nccl()->call;                                                                           \
         if (status_ != ncclSuccess)                                                                                    \
-            die_code(nccl_exit_code(status_), "%s failed: %s: %s%s", #call, ncclGetErrorString(status_),               \
-                     ncclGetLastError(NULL), nccl_remedy(status_));                                                    \
+            die_code(nccl_exit_code(status_), "%s failed: %s: %s%s", #call, nccl()->ncclGetErrorString(status_),       \
+                     nccl()->ncclGetLastError(NULL), nccl_remedy(status_));                                            \
     } while (0)
 
 static enum exit_code stream_exit_code(cudaError_t status) {
@@ -69,6 +71,7 @@ struct nccl_request {
     int from;
     bool is_put_off;
     cudaEvent_t is_free;  // NULL: never needed so far
+    int64_t stamps[2];    // for a trace: its begin and end on the group's stream; 0 for none
     struct nccl_request *next;
 };
 
@@ -78,6 +81,7 @@ struct nccl_group {
     ncclComm_t comm;
     cudaStream_t stream;
     cudaEvent_t ready;  // what a collective comes after; free again once the stream was told to wait for it
+    int64_t began;      // for a trace: the stamp before the collective that is being queued; 0 for none
 };
 
 bool nccl_is_built(void) {
@@ -111,9 +115,8 @@ static int nccl_group_create(struct world *world, struct group **group, const in
         TRY(w->host->collective->group_create(w->host, &host, ranks, count, name));
     if (count == 0 || (w->host && !host))
         return 0;
-    struct nccl_group *g = memory_alloc(sizeof *g);
-    g->base = (struct group){
-        .world = world, .name = memory_string(name), .rank = host ? host->rank : 0, .size = host ? host->size : 1};
+    struct nccl_group *g =
+        (struct nccl_group *)group_new(world, sizeof *g, &(struct group_members){ranks, count, name});
     g->host = host;
     // comm.c never asks anything of a group of one among several ranks.
     if (g->base.size > 1 || !w->host) {
@@ -138,8 +141,7 @@ static void nccl_group_free(struct group *group) {
     }
     if (g->host)
         g->host->world->collective->group_free(g->host);
-    free(group->name);
-    free(g);
+    group_drop(group);
 }
 
 static void nccl_world_free(struct world *world) {
@@ -185,11 +187,16 @@ static cudaStream_t compute_stream(const struct group *group) {
     return device->ops->native_stream(device, STREAM_COMPUTE);
 }
 
+static int64_t stamp(const struct nccl_group *g) {
+    return trace_is_on() ? device_stamp_native(g->base.world->device, g->stream) : 0;
+}
+
 // The stream on which to queue a collective, ordered after the computation so far.
-static cudaStream_t begin(const struct group *group) {
-    const struct nccl_group *g = (const struct nccl_group *)group;
+static cudaStream_t begin(struct group *group) {
+    struct nccl_group *g = (struct nccl_group *)group;
     CHECK_STREAM(cudaEventRecord(g->ready, compute_stream(group)));
     CHECK_STREAM(cudaStreamWaitEvent(g->stream, g->ready, 0));
+    g->began = stamp(g);
     return g->stream;
 }
 
@@ -208,8 +215,11 @@ static struct nccl_request *request_new(struct nccl_world *w) {
 
 // A handle for what was queued last.
 static void *queued(const struct group *group) {
+    const struct nccl_group *g = (const struct nccl_group *)group;
     struct nccl_request *request = request_new((struct nccl_world *)group->world);
-    CHECK_STREAM(cudaEventRecord(request->passed, ((const struct nccl_group *)group)->stream));
+    CHECK_STREAM(cudaEventRecord(request->passed, g->stream));
+    request->stamps[0] = g->began;
+    request->stamps[1] = stamp(g);
     return request;
 }
 
@@ -229,6 +239,25 @@ static void *nccl_all_gather(struct group *group, const struct tensor *whole, co
 static void *nccl_reduce_scatter(struct group *group, const struct tensor *part, const struct tensor *whole) {
     CHECK_NCCL(ncclReduceScatter(whole->data, part->data, (size_t)tensor_count(*part), type_of(part->dtype), ncclSum,
                                  ((struct nccl_group *)group)->comm, begin(group)));
+    return queued(group);
+}
+
+static void *nccl_all_to_all(struct group *group, const struct comm_exchange *exchange) {
+    const struct nccl_group *g = (const struct nccl_group *)group;
+    cudaStream_t stream = begin(group);
+    ncclDataType_t type = type_of(exchange->to.dtype);
+    struct tensor to = exchange->to, from = exchange->from;
+    CHECK_NCCL(ncclGroupStart());
+    for (int i = 0; i < group->size; i++) {
+        struct tensor in = tensor_rows(to, 0, exchange->received[i]), out = tensor_rows(from, 0, exchange->sent[i]);
+        if (exchange->sent[i] > 0)
+            CHECK_NCCL(ncclSend(out.data, (size_t)tensor_count(out), type, i, g->comm, stream));
+        if (exchange->received[i] > 0)
+            CHECK_NCCL(ncclRecv(in.data, (size_t)tensor_count(in), type, i, g->comm, stream));
+        to = tensor_rows(to, in.shape[0], to.shape[0] - in.shape[0]);
+        from = tensor_rows(from, out.shape[0], from.shape[0] - out.shape[0]);
+    }
+    CHECK_NCCL(ncclGroupEnd());
     return queued(group);
 }
 
@@ -278,8 +307,10 @@ static void receive_now(const struct group *group, struct nccl_request *request)
     const struct nccl_group *g = (const struct nccl_group *)group;
     const struct tensor *x = &request->awaited;
     CHECK_STREAM(cudaStreamWaitEvent(g->stream, request->is_free, 0));
+    request->stamps[0] = stamp(g);
     CHECK_NCCL(ncclRecv(x->data, (size_t)tensor_count(*x), type_of(x->dtype), request->from, g->comm, g->stream));
     CHECK_STREAM(cudaEventRecord(request->passed, g->stream));
+    request->stamps[1] = stamp(g);
     request->is_put_off = false;
 }
 
@@ -310,9 +341,17 @@ static bool nccl_order(struct group *group, void *handle) {
     return false;
 }
 
+static void nccl_stamps(struct group *group, const void *handle, int64_t stamps[2]) {
+    const struct nccl_request *request = handle;
+    (void)group;
+    memcpy(stamps, request->stamps, sizeof request->stamps);
+}
+
+// It stands for work on the compute stream, which has stamps of its own.
 static void *nccl_mark(struct group *group) {
     struct nccl_request *request = request_new((struct nccl_world *)group->world);
     CHECK_STREAM(cudaEventRecord(request->passed, compute_stream(group)));
+    memset(request->stamps, 0, sizeof request->stamps);
     return request;
 }
 
@@ -326,7 +365,7 @@ static bool nccl_test(struct group *group, void *handle) {
     CHECK_NCCL(ncclCommGetAsyncError(((struct nccl_group *)group)->comm, &state));
     if (state != ncclSuccess)
         die_code(nccl_exit_code(state), "NCCL has failed in group \"%s\": %s: %s%s", group->name,
-                 ncclGetErrorString(state), ncclGetLastError(NULL),
+                 nccl()->ncclGetErrorString(state), nccl()->ncclGetLastError(NULL),
                  nccl_exit_code(state) == EXIT_CODE_PEER_LOST ? "; a rank of it is lost, or its network"
                                                               : nccl_remedy(state));
     cudaError_t progress = cudaEventQuery(request->passed);
@@ -347,23 +386,30 @@ static const struct collective nccl_collective = {
     .all_reduce = nccl_all_reduce,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
+    .all_to_all = nccl_all_to_all,
     .broadcast = nccl_broadcast,
     .connect = nccl_connect,
     .send = nccl_send,
     .receive = nccl_receive,
     .test = nccl_test,
     .order = nccl_order,
+    .stamps = nccl_stamps,
     .mark = nccl_mark,
     .host_group = nccl_host_group,
 };
 
 int nccl_world_open(struct world **world, struct device *device, struct world *host) {
+    TRY(library_load(nccl_library()));
     struct nccl_world *w = memory_alloc(sizeof *w);
     w->base.collective = &nccl_collective;
     w->base.device = device;
     w->base.place = host ? host->place : (struct world_place){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
     w->base.deadline_seconds = host ? host->deadline_seconds : 600;
     w->base.watch = watch_new(&w->base);
+    if (host) {
+        w->base.hosts = host->hosts;
+        host->hosts = NULL;
+    }
     w->host = host;
     log_info("GPUs talk over NCCL");
     *world = &w->base;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "base/watchdog.h"
 #include "comm/hang.h"
 
 #include <errno.h>
@@ -62,15 +63,6 @@ void pulse_close(struct pulse *pulse) {
     free(pulse);
 }
 
-static void give_up(const struct pulse *pulse, const struct comm_request *request) {
-    struct buffer peers = {0};
-    hang_describe(request, &peers);
-    die_code(EXIT_CODE_HANG,
-             "not all ranks have shown that they are alive while they worked with files (%s) for %.0f s, longer than "
-             "--distributed-timeout-minutes allows; a rank does that however slow its files are; %s",
-             pulse->what, pulse->ranks.world->deadline_seconds, buffer_string(&peers));
-}
-
 static bool is_dropped(struct pulse *pulse) {
     pthread_mutex_lock(&pulse->lock);
     bool is = pulse->is_dropped;
@@ -84,25 +76,16 @@ static bool exchange(struct pulse *pulse) {
     struct comm_request request = {.group = &pulse->ranks, .name = GROUP_NAME, .peer = -1};
     request.sequence = ++pulse->ranks.collectives;
     void *handle = collective->host_max_i64(pulse->line, &pulse->is_busy, 1);
-    double deadline = pulse->ranks.world->deadline_seconds, waited = 0, last = clock_seconds(), nap = 20e-6;
-    bool has_left = false;
+    struct stopwatch stopwatch = {.files = pulse->what};
+    double nap = 20e-6;
     while (!collective->test(pulse->line, handle)) {
         if (is_dropped(pulse))
             return false;
         clock_sleep(nap);
         nap = fmin(2 * nap, 5e-3);
-        double now = clock_seconds();
-        waited += hang_passed(pulse->ranks.world, now - last);
-        last = now;
-        if (waited > 0.75 * deadline && !has_left) {
-            hang_leave_name(&request);
-            has_left = true;
-        }
-        if (waited > deadline)
-            give_up(pulse, &request);
+        stopwatch_look(&stopwatch, &request);
     }
-    if (has_left)
-        hang_forget(pulse->ranks.world);
+    stopwatch_reset(&stopwatch, pulse->ranks.world);
     return true;
 }
 
@@ -123,7 +106,7 @@ static bool wait_for_turn(struct pulse *pulse) {
     return goes_on;
 }
 
-static void *run(void *argument) {
+static void *run_pulse(void *argument) {
     struct pulse *pulse = argument;
     do {
         if (!wait_for_turn(pulse) || !exchange(pulse))
@@ -142,7 +125,7 @@ void pulse_start(struct pulse *pulse, const char *what) {
     pulse->what = what;
     pulse->is_done = false;
     share_line(pulse, true);
-    pulse->has_thread = thread_start(&pulse->thread, run, pulse);
+    pulse->has_thread = thread_start(&pulse->thread, run_pulse, pulse);
     if (!pulse->has_thread)
         die("cannot start a thread: ranks that work with files must answer the others; raise the limit of threads "
             "(ulimit -u)");
@@ -155,7 +138,11 @@ static void end_thread(struct pulse *pulse, bool *reason) {
     pthread_mutex_unlock(&pulse->lock);
     if (!pulse->has_thread)
         return;
+    // Who waits here for others has the pulse's own deadline.
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_ELSEWHERE, "waiting for other ranks");
     pthread_join(pulse->thread, NULL);
+    watchdog_end(&work);
     pulse->has_thread = false;
     share_line(pulse, false);
 }

@@ -1,4 +1,4 @@
-// The thread that looks after transfers nobody waits for. See pump.h.
+// The thread that drives transfers that no call is waiting for. See pump.h.
 #include "comm/pump.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -41,7 +41,7 @@ void pump_share(struct pump *pump, bool is_shared) {
     pump->is_shared = is_shared;
 }
 
-static void *run(void *argument) {
+static void *run_pump(void *argument) {
     struct pump *pump = argument;
     pthread_mutex_lock(&pump->lock);
     while (!pump->is_ending) {
@@ -64,7 +64,7 @@ static void *run(void *argument) {
 bool pump_start(struct pump *pump) {
     // Without a thread, transfers make progress when they are waited for, which is slower but just as correct.
     if (!pump->has_thread)
-        pump->has_thread = thread_start(&pump->thread, run, pump);
+        pump->has_thread = thread_start(&pump->thread, run_pump, pump);
     return pump->has_thread;
 }
 

@@ -1,4 +1,4 @@
-// A thread that looks after transfers while nobody waits for them. MPI only moves a message forward inside calls to it,
+// A thread that drives transfers while no call waits for them. MPI only moves a message forward inside calls to it,
 // so a collective that was started and left alone would stand still during a long computation; the pump makes those
 // calls. NCCL's transfers go on by themselves, and the pump checks whether they do (watch.h).
 //

@@ -11,6 +11,7 @@ enum collective_kind {
     COLLECTIVE_ALL_REDUCE,
     COLLECTIVE_ALL_GATHER,
     COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_ALL_TO_ALL,
     COLLECTIVE_BROADCAST,
     COLLECTIVE_SEND,
     COLLECTIVE_RECEIVE,
@@ -26,7 +27,7 @@ struct record_entry {
     const char *name;   // of the collective; must live as long as the program
     const char *group;  // lives as long as the world
     enum collective_kind kind;
-    int64_t bytes;  // of the larger side: all of a gather or scatter
+    int64_t bytes;  // of the larger side: all of a gather or scatter, all rows sent or received
     // Seconds of the monotonic clock, coarse (some ms) for small messages; end is 0 while it runs.
     double start, end;
 };
@@ -57,6 +58,8 @@ static inline void record_end(struct record *record, int64_t number, double now)
     if (entry->number == number)
         entry->end = now > entry->start ? now : entry->start;
 }
+
+const char *collective_kind_name(enum collective_kind kind);  // "all_reduce"
 
 // One JSON object per line, oldest first; unfinished entries have no "seconds".
 void record_write(const struct record *record, int rank, FILE *file);

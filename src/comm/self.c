@@ -5,28 +5,19 @@
 
 #include <stdlib.h>
 
-static int self_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
-    (void)ranks;
-    if (count == 0)
-        return 0;
-    *group = memory_alloc(sizeof **group);
-    **group = (struct group){.world = world, .name = memory_string(name), .rank = 0, .size = 1};
+int self_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
+    *group = group_new(world, sizeof **group, &(struct group_members){ranks, count, name});
     return 0;
 }
 
-static void self_group_free(struct group *group) {
-    free(group->name);
-    free(group);
-}
-
-static void self_world_free(struct world *world) {
+void self_world_free(struct world *world) {
     free(world);
 }
 
 static const struct collective self_collective = {
     .name = "self",
     .group_create = self_group_create,
-    .group_free = self_group_free,
+    .group_free = group_drop,
     .world_free = self_world_free,
 };
 

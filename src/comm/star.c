@@ -1,10 +1,11 @@
-// Joining a star: listening, connecting, shaking hands. See star.h.
+// Listening, and joining a hub. See star.h; star_gather.c is the hub.
 #include "comm/star.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/star_parts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,21 +21,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { HELLO_MAGIC = 0x62766a31, BACKLOG = 4096 };
+enum { BACKLOG = 4096 };
 
-struct hello {
-    uint32_t magic, size, rank;
-    unsigned char token[STAR_TOKEN_BYTES];
-};
-
-// The hub's answer: success, or why not.
-struct welcome {
-    uint32_t magic, is_refused;
-    char reason[120];
-};
-
-// What to say where the system gives no socket, for the reason in errno.
-static int no_socket(const char *name) {
+int star_no_socket(const char *name) {
     int why = errno;
     struct rlimit limit = {0};
     if (why == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
@@ -44,7 +33,7 @@ static int no_socket(const char *name) {
     return error_set("%s: no socket to be had: %s", name, strerror(why));
 }
 
-static void describe(const struct sockaddr_storage *address, char *text, size_t size) {
+void star_describe(const struct sockaddr_storage *address, char *text, size_t size) {
     char host[64] = "?", port[16] = "?";
     socklen_t length = address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     getnameinfo((const struct sockaddr *)address, length, host, sizeof host, port, sizeof port,
@@ -99,10 +88,10 @@ int star_resolve(const char *host, int port, bool is_own, struct sockaddr_storag
 
 int star_listen(const struct sockaddr_storage *address, int *listener, int *port) {
     char text[96];
-    describe(address, text, sizeof text);
+    star_describe(address, text, sizeof text);
     int one = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return no_socket("listening for ranks");
+        return star_no_socket("listening for ranks");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     struct sockaddr_storage bound = {0};
     socklen_t length = sizeof bound;
@@ -138,7 +127,7 @@ static int move_all(int fd, void *bytes, size_t size, bool is_sending, double un
     return 0;
 }
 
-static void prepare(int fd) {
+void star_prepare_socket(int fd) {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
@@ -146,7 +135,7 @@ static void prepare(int fd) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static void star_open(struct star *star, const struct star_options *options) {
+void star_open(struct star *star, const struct star_options *options) {
     CHECK(options->size > 0 && options->size <= STAR_MAX_SIZE && options->rank >= 0 && options->rank < options->size);
     *star = (struct star){.name = memory_string(options->name), .rank = options->rank, .size = options->size};
     star->links = memory_alloc(sizeof *star->links * (size_t)star->size);
@@ -163,89 +152,12 @@ void star_close(struct star *star) {
     *star = (struct star){0};
 }
 
-// Compares every byte even after a difference, so that the time taken reveals nothing about the token.
-static bool same_token(const unsigned char *a, const unsigned char *b) {
-    unsigned char difference = 0;
-    for (int i = 0; i < STAR_TOKEN_BYTES; i++)
-        difference |= (unsigned char)(a[i] ^ b[i]);
-    return difference == 0;
-}
-
-static void judge(const struct star *star, const struct star_options *options, const struct hello *hello,
-                  struct welcome *answer) {
-    *answer = (struct welcome){.magic = HELLO_MAGIC, .is_refused = 1};
-    if (hello->magic != HELLO_MAGIC)
-        snprintf(answer->reason, sizeof answer->reason, "another program or version");
-    else if (!same_token(hello->token, options->token))
-        snprintf(answer->reason, sizeof answer->reason, "another job (its token differs)");
-    else if (hello->size != (uint32_t)options->size)
-        snprintf(answer->reason, sizeof answer->reason, "it counts %u ranks, rank 0 counts %d", hello->size,
-                 options->size);
-    else if (hello->rank == 0 || hello->rank >= hello->size)
-        snprintf(answer->reason, sizeof answer->reason, "there is no rank %u to join", hello->rank);
-    else if (star->links[hello->rank].socket >= 0)
-        snprintf(answer->reason, sizeof answer->reason, "rank %u is here already", hello->rank);
-    else
-        answer->is_refused = 0;
-}
-
-// Handles one visitor: returns 1 if it is a rank of ours, 0 if it was turned away. A stranger that says nothing must
-// not hold up the others for long.
-static int receive_visitor(struct star *star, const struct star_options *options, int fd,
-                           const struct sockaddr_storage *from, double until) {
-    struct hello hello = {0};
-    struct welcome answer;
-    double patience = clock_seconds() + 5;
-    until = until < patience ? until : patience;
-    prepare(fd);
-    bool has_spoken = move_all(fd, &hello, sizeof hello, false, until) == 0;
-    if (has_spoken)
-        judge(star, options, &hello, &answer);
-    if (has_spoken && move_all(fd, &answer, sizeof answer, true, until) == 0 && !answer.is_refused) {
-        star->links[hello.rank] = (struct star_link){.socket = fd, .address = *from};
-        return 1;
-    }
-    char text[96];
-    describe(from, text, sizeof text);
-    log_warn("%s: turned away %s: %s", options->name, text, has_spoken ? answer.reason : "it did not say who it is");
-    close(fd);
-    return 0;
-}
-
-// How many have not come, and the first of them as text.
-static int list_missing(const struct star *star, char *list, size_t size) {
-    size_t used = 0;
-    int missing = 0;
-    list[0] = 0;
-    for (int i = 1; i < star->size; i++)
-        if (star->links[i].socket < 0 && ++missing <= 8)
-            used += (size_t)snprintf(list + used, size - used, " %d", i);
-    if (missing > 8)
-        (void)snprintf(list + used, size - used, " …");
-    return missing;
-}
-
-static int missing_ranks(const struct star *star, const struct star_options *options) {
-    char list[128];
-    int missing = list_missing(star, list, sizeof list);
-    return error_set_code(EXIT_CODE_PEER_LOST,
-                          "%s: %d of %d ranks did not come within %.0f s:%s; see that they start, that they reach "
-                          "MASTER_ADDR and MASTER_PORT, and raise --distributed-timeout-minutes if they start slowly",
-                          options->name, missing, star->size, options->deadline_seconds, list);
-}
-
-// When a wait deserves a log line: after some seconds, after a quarter of a short deadline, and then whenever it has
-// doubled.
-struct wait_note {
-    double began, next;
-};
-
-static struct wait_note begin_wait(const struct star_options *options, double first) {
+struct wait_note star_begin_wait(const struct star_options *options, double first) {
     double quarter = options->deadline_seconds / 4;
     return (struct wait_note){.began = clock_seconds(), .next = first < quarter ? first : quarter};
 }
 
-static bool is_note_due(struct wait_note *note, double now) {
+bool star_is_note_due(struct wait_note *note, double now) {
     double waited = now - note->began;
     if (waited < note->next)
         return false;
@@ -253,53 +165,12 @@ static bool is_note_due(struct wait_note *note, double now) {
     return true;
 }
 
-static void note_missing(const struct star *star, const struct star_options *options, struct wait_note *note) {
-    char list[128];
-    if (!is_note_due(note, clock_seconds()))
-        return;
-    int missing = list_missing(star, list, sizeof list);
-    log_info("%s: waiting for %d of %d ranks:%s; giving up after %.0f s", options->name, missing, star->size, list,
-             options->deadline_seconds);
-}
-
-// Lets in who waits at the door, if anybody does: returns how many ranks have come, or -1 if the system has no room for
-// another connection. Such a visitor stays at the door, so asking again would only keep a processor busy.
-static int open_door(struct star *star, const struct star_options *options, int listener, double until) {
-    struct sockaddr_storage from = {0};
-    socklen_t length = sizeof from;
-    int fd = accept(listener, (struct sockaddr *)&from, &length);
-    if (fd >= 0)
-        return receive_visitor(star, options, fd, &from, until);
-    bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    return is_full ? no_socket(options->name) : 0;
-}
-
-int star_gather(struct star *star, const struct star_options *options, int listener) {
-    star_open(star, options);
-    double until = clock_seconds() + options->deadline_seconds;
-    struct wait_note note = begin_wait(options, 5);
-    int come = 0;
-    for (int here = 1; here < star->size && come >= 0; here += come) {
-        double left = until - clock_seconds();
-        note_missing(star, options, &note);
-        struct pollfd wait = {.fd = listener, .events = POLLIN};
-        come = left <= 0 ? missing_ranks(star, options) : interrupt_check();
-        if (come < 0)
-            break;
-        poll(&wait, 1, left < 1 ? (int)(left * 1000) + 1 : 1000);
-        come = open_door(star, options, listener, until);
-    }
-    if (come < 0)
-        star_close(star);
-    return come < 0 ? -1 : 0;
-}
-
-// One attempt: 0 joined, 1 nobody there yet, -1 refused.
+// One attempt: 0 joined, 1 no answer yet, -1 refused.
 static int try_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub,
                     double until) {
     int fd = socket(hub->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return no_socket(options->name);
+        return star_no_socket(options->name);
     struct hello hello = {.magic = HELLO_MAGIC, .size = (uint32_t)options->size, .rank = (uint32_t)options->rank};
     memcpy(hello.token, options->token, sizeof hello.token);
     struct welcome answer = {0};
@@ -310,7 +181,7 @@ static int try_join(struct star *star, const struct star_options *options, const
         close(fd);
         return 1;
     }
-    prepare(fd);
+    star_prepare_socket(fd);
     if (move_all(fd, &hello, sizeof hello, true, until) < 0 || move_all(fd, &answer, sizeof answer, false, until) < 0) {
         close(fd);
         return 1;
@@ -318,7 +189,7 @@ static int try_join(struct star *star, const struct star_options *options, const
     if (answer.magic != HELLO_MAGIC || answer.is_refused) {
         close(fd);
         answer.reason[sizeof answer.reason - 1] = 0;
-        return error_set("%s: rank 0 turned rank %d away: %s; start all ranks with the same command and job",
+        return error_set("%s: rank 0 rejected rank %d: %s; start all ranks with the same command and job",
                          options->name, options->rank,
                          answer.magic == HELLO_MAGIC ? answer.reason : "it is another program");
     }
@@ -329,22 +200,22 @@ static int try_join(struct star *star, const struct star_options *options, const
 int star_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub) {
     star_open(star, options);
     double until = clock_seconds() + options->deadline_seconds;
-    struct wait_note note = begin_wait(options, 20);
+    struct wait_note note = star_begin_wait(options, 20);
     char text[96];
-    describe(hub, text, sizeof text);
+    star_describe(hub, text, sizeof text);
     int status = 1;
     for (double pause = 0.01; (status = try_join(star, options, hub, until)) == 1; pause = pause < 1 ? 2 * pause : 1) {
         if ((status = interrupt_check()) < 0)
             break;
         double now = clock_seconds();
-        if (is_note_due(&note, now))
-            log_warn(
-                "%s: nobody answers at %s yet, so rank 0 is not running or cannot be reached; giving up after %.0f s",
-                options->name, text, options->deadline_seconds);
+        if (star_is_note_due(&note, now))
+            log_warn("%s: no answer from %s yet, so rank 0 is not running or cannot be reached; giving up after %.0f s",
+                     options->name, text, options->deadline_seconds);
         if (now + pause > until) {
-            error_set_code(EXIT_CODE_PEER_LOST,
-                           "%s: nobody answers at %s for %.0f s; is rank 0 running, and may this machine reach it?",
-                           options->name, text, options->deadline_seconds);
+            error_set_code(
+                EXIT_CODE_PEER_LOST,
+                "%s: no answer from %s for %.0f s; check that rank 0 is running and that this host can reach it",
+                options->name, text, options->deadline_seconds);
             status = -1;
             break;
         }

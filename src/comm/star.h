@@ -43,11 +43,16 @@ int star_gather(struct star *star, const struct star_options *options, int liste
 int star_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub);
 void star_close(struct star *star);
 
-// An exchange in which every rank contributes `count` numbers and receives the result. `values` stays the caller's and
-// holds the result once star_test returns true. A peer that is gone, or that asks for something else, ends the job.
-enum star_result { STAR_MAX, STAR_FROM };  // the largest of each; those of rank `root`
+// An exchange of `count` numbers: every rank contributes some and receives all. `values` stays the caller's and holds
+// the result once star_test returns true. A peer that is gone, or that asks for something else, ends the job.
+enum star_result {
+    STAR_MAX,   // the largest of each
+    STAR_FROM,  // those of rank `root`
+    STAR_ROWS   // every rank's own, [firsts[rank], firsts[rank + 1]); see star_start_rows
+};
 struct star_exchange;
 struct star_exchange *star_start(struct star *star, enum star_result result, int root, int64_t *values, int count);
+struct star_exchange *star_start_rows(struct star *star, int64_t *values, const int *firsts);  // read at the start
 bool star_test(struct star_exchange *exchange);  // true: done, and the exchange is freed
 
 #endif

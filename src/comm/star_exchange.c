@@ -1,5 +1,5 @@
-// Numbers in, result out. Every rank sends a frame to the hub; once the hub has all of them, it sends the result to
-// all. Nothing here blocks: star_test moves what can be moved. See star.h.
+// Numbers in, result out. Every rank sends what it contributes to the hub in a frame; once the hub has all of them, it
+// sends the result to all. Nothing here blocks: star_test moves what can be moved. See star.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "comm/star.h"
@@ -13,47 +13,79 @@ struct frame {
     uint32_t result, root, count, zero;
 };
 
+// What moves on one link: first the numbers that the link's rank contributes, then the result. Zeroed if unused.
+struct passage {
+    unsigned char *bytes;  // a frame and its numbers
+    size_t size, moved;
+    int first, count;  // of the numbers that are contributed
+};
+
 struct star_exchange {
     struct star *star;
     struct frame frame;
     int64_t *values;
-    size_t bytes;             // of a frame with its numbers
-    unsigned char **buffers;  // one per link that is used
-    size_t *moved;            // bytes moved so far on each link
-    bool is_answering;        // the hub sends results, the others wait for theirs
-    int left;                 // links that have not finished this half
+    struct passage *passages;  // one per link
+    unsigned char *answer;     // the result in a frame, the same for all links
+    bool is_answering;         // the hub sends results, the others wait for theirs
+    int left;                  // links that have not finished this half
 };
 
 static int link_count(const struct star *star) {
     return star->rank == 0 ? star->size : 1;
 }
 
-struct star_exchange *star_start(struct star *star, enum star_result result, int root, int64_t *values, int count) {
+static size_t frame_size(size_t count) {
+    return sizeof(struct frame) + sizeof(int64_t) * count;
+}
+
+static void set_passage(struct passage *passage, unsigned char *bytes, int first, int count) {
+    *passage = (struct passage){.bytes = bytes, .size = frame_size((size_t)count), .first = first, .count = count};
+}
+
+static void put_frame(const struct star_exchange *x, unsigned char *bytes, int first, int count) {
+    memcpy(bytes, &x->frame, sizeof x->frame);
+    memcpy(bytes + sizeof x->frame, x->values + first, sizeof(int64_t) * (size_t)count);
+}
+
+// Only rows need `firsts`.
+static struct star_exchange *start(struct star *star, struct frame frame, int64_t *values, const int *firsts) {
     struct star_exchange *x = memory_alloc(sizeof *x);
-    *x = (struct star_exchange){.star = star,
-                                .frame = {.result = result, .root = (uint32_t)root, .count = (uint32_t)count},
-                                .values = values,
-                                .bytes = sizeof(struct frame) + sizeof(int64_t) * (size_t)count};
-    size_t links = (size_t)link_count(star);
-    x->buffers = memory_alloc(sizeof *x->buffers * links);
-    x->moved = memory_alloc(sizeof *x->moved * links);
-    for (size_t i = 0; i < links; i++) {
+    *x = (struct star_exchange){.star = star, .frame = frame, .values = values};
+    x->passages = memory_alloc(sizeof *x->passages * (size_t)link_count(star));
+    for (int i = 0; i < link_count(star); i++) {
         if (star->links[i].socket < 0)
             continue;
-        x->buffers[i] = memory_alloc(x->bytes);
-        memcpy(x->buffers[i], &x->frame, sizeof x->frame);
-        memcpy(x->buffers[i] + sizeof x->frame, values, x->bytes - sizeof x->frame);
+        int rank = star->rank == 0 ? i : star->rank, first = 0, count = (int)frame.count;
+        if (frame.result == STAR_ROWS) {
+            first = firsts[rank];
+            count = firsts[rank + 1] - first;
+        } else if (frame.result == STAR_FROM && rank != (int)frame.root) {
+            count = 0;
+        }
+        set_passage(&x->passages[i], memory_alloc(frame_size((size_t)count)), first, count);
+        if (star->rank != 0)
+            put_frame(x, x->passages[i].bytes, first, count);
         x->left++;
     }
     return x;
 }
 
+struct star_exchange *star_start(struct star *star, enum star_result result, int root, int64_t *values, int count) {
+    return start(star, (struct frame){.result = result, .root = (uint32_t)root, .count = (uint32_t)count}, values,
+                 NULL);
+}
+
+struct star_exchange *star_start_rows(struct star *star, int64_t *values, const int *firsts) {
+    return start(star, (struct frame){.result = STAR_ROWS, .count = (uint32_t)firsts[star->size]}, values, firsts);
+}
+
 // Moves what can be moved on one link; returns whether its half is finished.
 static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     struct star *star = x->star;
-    while (x->moved[i] < x->bytes) {
-        unsigned char *at = x->buffers[i] + x->moved[i];
-        size_t size = x->bytes - x->moved[i];
+    struct passage *passage = &x->passages[i];
+    while (passage->moved < passage->size) {
+        unsigned char *at = passage->bytes + passage->moved;
+        size_t size = passage->size - passage->moved;
         int fd = star->links[i].socket;
         ssize_t moved = is_sending ? send(fd, at, size, MSG_NOSIGNAL) : recv(fd, at, size, 0);
         if (moved < 0 && (errno == EAGAIN || errno == EINTR))
@@ -61,49 +93,49 @@ static bool move_some(struct star_exchange *x, int i, bool is_sending) {
         if (moved <= 0)
             die_code(EXIT_CODE_PEER_LOST, "%s: rank %d is gone%s%s", star->name, star->rank == 0 ? i : 0,
                      moved < 0 ? ": " : "", moved < 0 ? strerror(errno) : "");
-        x->moved[i] += (size_t)moved;
+        passage->moved += (size_t)moved;
     }
-    if (!is_sending && memcmp(x->buffers[i], &x->frame, sizeof x->frame) != 0)
+    if (!is_sending && memcmp(passage->bytes, &x->frame, sizeof x->frame) != 0)
         die("%s: rank %d asks for something else than rank %d; were they started with the same flags?", star->name,
             star->rank == 0 ? i : 0, star->rank);
     return true;
 }
 
-// The hub has every rank's numbers: computes the result and frames it for sending.
+// The hub has what every rank contributes: the largest of each number, or the numbers in their places.
 static void combine(struct star_exchange *x) {
-    struct star *star = x->star;
-    int count = (int)x->frame.count;
-    for (int i = 1; i < star->size; i++) {
-        const unsigned char *numbers = x->buffers[i] + sizeof x->frame;
-        for (int k = 0; k < count; k++) {
-            int64_t value;
-            memcpy(&value, numbers + sizeof value * (size_t)k, sizeof value);
-            bool is_taken = x->frame.result == STAR_FROM ? x->frame.root == (uint32_t)i : value > x->values[k];
-            x->values[k] = is_taken ? value : x->values[k];
+    for (int i = 1; i < x->star->size; i++) {
+        const struct passage *passage = &x->passages[i];
+        for (int k = 0; k < passage->count; k++) {
+            int64_t value, *to = x->values + passage->first + k;
+            memcpy(&value, passage->bytes + frame_size((size_t)k), sizeof value);
+            *to = x->frame.result == STAR_MAX && value < *to ? *to : value;
         }
     }
-    for (int i = 1; i < star->size; i++)
-        memcpy(x->buffers[i] + sizeof x->frame, x->values, x->bytes - sizeof x->frame);
 }
 
 // The second half begins: directions are reversed.
 static void turn(struct star_exchange *x) {
+    int count = (int)x->frame.count;
     x->is_answering = true;
-    if (x->star->rank == 0)
+    x->answer = memory_alloc(frame_size((size_t)count));
+    if (x->star->rank == 0) {
         combine(x);
+        put_frame(x, x->answer, 0, count);
+    }
     for (int i = 0; i < link_count(x->star); i++) {
-        x->moved[i] = 0;
-        x->left += x->buffers[i] != NULL;
+        if (!x->passages[i].bytes)
+            continue;
+        free(x->passages[i].bytes);
+        set_passage(&x->passages[i], x->answer, 0, count);
+        x->left++;
     }
 }
 
 static void finish(struct star_exchange *x) {
     if (x->star->rank != 0)
-        memcpy(x->values, x->buffers[0] + sizeof x->frame, x->bytes - sizeof x->frame);
-    for (int i = 0; i < link_count(x->star); i++)
-        free(x->buffers[i]);
-    free(x->buffers);
-    free(x->moved);
+        memcpy(x->values, x->answer + sizeof x->frame, sizeof(int64_t) * x->frame.count);
+    free(x->answer);
+    free(x->passages);
     free(x);
 }
 
@@ -111,7 +143,7 @@ bool star_test(struct star_exchange *x) {
     for (;;) {
         bool is_sending = (x->star->rank == 0) == x->is_answering;
         for (int i = 0; i < link_count(x->star) && x->left > 0; i++)
-            if (x->buffers[i] && x->moved[i] < x->bytes && move_some(x, i, is_sending))
+            if (x->passages[i].moved < x->passages[i].size && move_some(x, i, is_sending))
                 x->left--;
         if (x->left > 0)
             return false;

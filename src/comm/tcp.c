@@ -30,8 +30,7 @@ struct tcp_group {
 };
 
 // Waits for an exchange of the whole world while it is being put together.
-static void world_exchange(struct tcp_world *w, enum star_result result, int root, int64_t *values, int count) {
-    struct star_exchange *x = star_start(&w->star, result, root, values, count);
+static void world_wait(const struct tcp_world *w, struct star_exchange *x) {
     double until = clock_seconds() + w->options.deadline_seconds;
     while (!star_test(x)) {
         clock_sleep(1e-4);
@@ -39,6 +38,16 @@ static void world_exchange(struct tcp_world *w, enum star_result result, int roo
             die_code(EXIT_CODE_HANG, "the ranks of the job do not come together within %.0f s",
                      w->options.deadline_seconds);
     }
+}
+
+// A table with a row of `count` numbers for every rank.
+static struct star_exchange *start_table(struct star *star, int64_t *table, int count) {
+    int *firsts = memory_alloc(sizeof *firsts * ((size_t)star->size + 1));
+    for (int i = 0; i < star->size; i++)
+        firsts[i + 1] = firsts[i] + count;
+    struct star_exchange *x = star_start_rows(star, table, firsts);
+    free(firsts);
+    return x;
 }
 
 // The hub knows everyone's address from their connection, and its own; it tells all of them at once. Of an address only
@@ -52,7 +61,7 @@ static void share_addresses(struct tcp_world *w) {
     int64_t *words = memory_alloc(sizeof *words * WORDS * (size_t)size);
     for (int i = 0; w->star.rank == 0 && i < size; i++)
         memcpy(words + WORDS * i, i == 0 ? &w->own : &w->star.links[i].address, WORDS * sizeof *words);
-    world_exchange(w, STAR_FROM, 0, words, WORDS * size);
+    world_wait(w, star_start(&w->star, STAR_FROM, 0, words, WORDS * size));
     for (int i = 0; i < size; i++)
         memcpy(&w->addresses[i], words + WORDS * i, WORDS * sizeof *words);
     free(words);
@@ -61,10 +70,8 @@ static void share_addresses(struct tcp_world *w) {
 
 static int tcp_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
     struct tcp_world *w = (struct tcp_world *)world;
-    int mine = -1, size = world->place.size, listener = -1, status = 0;
-    for (int i = 0; i < count; i++)
-        if (ranks[i] == world->place.rank)
-            mine = i;
+    struct tcp_group *g = (struct tcp_group *)group_new(world, sizeof *g, &(struct group_members){ranks, count, name});
+    int mine = g ? g->base.rank : -1, size = world->place.size, listener = -1, status = 0;
     int64_t *ports = memory_alloc(sizeof *ports * (size_t)size);
     if (mine == 0 && count > 1) {
         int port = 0;
@@ -72,10 +79,8 @@ static int tcp_group_create(struct world *world, struct group **group, const int
         status = star_listen(&address, &listener, &port);
         ports[world->place.rank] = status == 0 ? port : -1;
     }
-    world_exchange(w, STAR_MAX, 0, ports, size);
-    if (mine >= 0 && status == 0) {
-        struct tcp_group *g = memory_alloc(sizeof *g);
-        g->base = (struct group){.world = world, .name = memory_string(name), .rank = mine, .size = count};
+    world_wait(w, start_table(&w->star, ports, 1));
+    if (g && status == 0) {
         struct star_options options = w->options;
         options.name = name;
         options.rank = mine;
@@ -83,8 +88,8 @@ static int tcp_group_create(struct world *world, struct group **group, const int
         struct sockaddr_storage hub = star_with_port(&w->addresses[ranks[0]], (int)ports[ranks[0]]);
         if (count > 1)
             status = mine == 0 ? star_gather(&g->star, &options, listener) : star_join(&g->star, &options, &hub);
-        *group = &g->base;
     }
+    *group = g ? &g->base : NULL;
     if (listener >= 0)
         close(listener);
     free(ports);
@@ -94,8 +99,7 @@ static int tcp_group_create(struct world *world, struct group **group, const int
 static void tcp_group_free(struct group *group) {
     struct tcp_group *g = (struct tcp_group *)group;
     star_close(&g->star);
-    free(group->name);
-    free(g);
+    group_drop(group);
 }
 
 static void tcp_world_free(struct world *world) {
@@ -107,6 +111,14 @@ static void tcp_world_free(struct world *world) {
 
 static void *tcp_host_max_i64(struct group *group, int64_t *values, int count) {
     return star_start(&((struct tcp_group *)group)->star, STAR_MAX, 0, values, count);
+}
+
+static void *tcp_host_all_gather_i64(struct group *group, int64_t *table, int count) {
+    return start_table(&((struct tcp_group *)group)->star, table, count);
+}
+
+static void *tcp_host_all_gather_rows_i64(struct group *group, int64_t *table, const int *firsts) {
+    return star_start_rows(&((struct tcp_group *)group)->star, table, firsts);
 }
 
 static void *tcp_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
@@ -125,6 +137,8 @@ static const struct collective tcp_collective = {
     .world_free = tcp_world_free,
     .test = tcp_test,
     .host_max_i64 = tcp_host_max_i64,
+    .host_all_gather_i64 = tcp_host_all_gather_i64,
+    .host_all_gather_rows_i64 = tcp_host_all_gather_rows_i64,
     .host_broadcast_i64 = tcp_host_broadcast_i64,
 };
 

@@ -1,4 +1,4 @@
-// The thread that checks whether collectives end that nobody waits for. See watch.h.
+// The thread that detects hung collectives that the host is not waiting for. See watch.h.
 #include "comm/watch.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -24,9 +24,7 @@ struct watch {
     struct watched *ring;  // (capacity) oldest at `first`
     int64_t first, count, capacity;
     struct comm_request entered;  // what the host is starting; its group is NULL if it starts nothing
-    double waited;                // how long the oldest has been waited for, in seconds, as of the last look
-    double looked;                // when the last look was
-    bool has_left;                // whether it has left its file, see hang.h
+    struct stopwatch stopwatch;   // of what is current
 };
 
 static struct watched *at(const struct watch *watch, int64_t i) {
@@ -40,42 +38,22 @@ static const struct comm_request *current(const struct watch *watch) {
     return watch->entered.group ? &watch->entered : NULL;
 }
 
-// What was current is over.
-static void count_anew(struct watch *watch, double now) {
-    watch->waited = 0;
-    watch->looked = now;
-    if (watch->has_left)
-        hang_forget(watch->world);
-    watch->has_left = false;
-}
-
 // Drops what is done, oldest first; returns whether anything is left.
 static bool look(void *context) {
     struct watch *watch = context;
     struct world *world = watch->world;
-    double now = clock_seconds();
-    watch->waited += hang_passed(world, now - watch->looked);
-    watch->looked = now;
     while (watch->count > 0) {
         const struct comm_request *oldest = &at(watch, 0)->request;
         if (!oldest->collective->test(oldest->carrier, oldest->handle))
             break;
-        record_end(&world->record, oldest->number, now);
+        record_end(&world->record, oldest->number, clock_seconds());
         watch->first = (watch->first + 1) % watch->capacity;
         watch->count--;
-        count_anew(watch, now);
+        stopwatch_reset(&watch->stopwatch, world);
     }
-    const struct comm_request *waits = current(watch);
-    if (!waits)
-        return false;
-    // All waiting ranks leave their records before the first of them gives up and reads them.
-    if (watch->waited > 0.75 * world->deadline_seconds && !watch->has_left) {
-        hang_leave(waits);
-        watch->has_left = true;
-    }
-    if (watch->waited > world->deadline_seconds)
-        hang_give_up(waits);
-    return true;
+    if (current(watch))
+        stopwatch_look(&watch->stopwatch, current(watch));
+    return current(watch) != NULL;
 }
 
 struct watch *watch_new(struct world *world) {
@@ -111,7 +89,7 @@ bool watch_add(struct watch *watch, const struct comm_request *request) {
     if (watch->count == watch->capacity)
         grow(watch);
     if (!current(watch))
-        count_anew(watch, clock_seconds());
+        stopwatch_reset(&watch->stopwatch, watch->world);
     *at(watch, watch->count++) = (struct watched){.request = *request, .before = watch->world->record.count};
     pump_wake(watch->pump);
     watch_unlock(watch);
@@ -123,7 +101,7 @@ void watch_enter(struct watch *watch, const struct comm_request *request) {
         return;
     watch_lock(watch);
     if (!current(watch))
-        count_anew(watch, clock_seconds());
+        stopwatch_reset(&watch->stopwatch, watch->world);
     watch->entered = *request;
     pump_wake(watch->pump);
     watch_unlock(watch);
@@ -134,7 +112,7 @@ void watch_leave(struct watch *watch) {
         return;
     watch_lock(watch);
     if (current(watch) == &watch->entered)
-        count_anew(watch, clock_seconds());
+        stopwatch_reset(&watch->stopwatch, watch->world);
     watch->entered.group = NULL;
     watch_unlock(watch);
 }

@@ -1,4 +1,4 @@
-// Collectives that the device waits for while the host goes on. Nobody waits for them on the host any more, so a thread
+// Collectives that the device waits for while the host continues. No call on the host waits for them, so a thread
 // does. Every few milliseconds it looks at the oldest one and notes its end in the flight record; it ends the job if
 // the collective outlasts the deadline or the transport has failed, whatever the host is doing. The host may well be
 // stuck itself, inside a driver that waits for the device.

@@ -1,4 +1,4 @@
-// Complaints, numbered in the order they came. All are told; only a flood of them is cut, where a message ends.
+// Complaints, numbered in the order they came. All are reported; only a flood of them is cut, where a message ends.
 #include "config/complaints.h"
 #include "base/error.h"
 #include <stdarg.h>

@@ -68,6 +68,14 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
     return complaints_report(&complaints);
 }
 
+bool config_trains_tokenizer(const struct config *config) {
+    return config->tokenizer_type && strcmp(config->tokenizer_type, "auto") == 0;
+}
+
+int64_t config_model_ranks(const struct config *config) {
+    return config->tensor_model_parallel_size * config->context_parallel_size * config->pipeline_model_parallel_size;
+}
+
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples) {
     if (config->rampup_start == 0 || consumed_samples > config->rampup_samples)
         return config->global_batch_size;

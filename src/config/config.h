@@ -19,7 +19,7 @@ struct config {
 
     // Model. H = hidden_size, L = num_layers.
     char *preset;  // NULL for none
-    char *model;   // "gpt" | "bert" | "t5"
+    char *model;   // "gpt" | "bert" | "t5" | "ict"
     int64_t num_layers;
     int64_t hidden_size;
     int64_t word_embedding_size;  // 0: H
@@ -79,7 +79,10 @@ struct config {
     int64_t encoder_num_layers;  // these two: see config_encoder_layers
     int64_t decoder_num_layers;
     bool bert_no_binary_head;
-    int64_t num_token_types;  // -1: not given, see config_token_types
+    int64_t num_token_types;           // -1: not given, see config_token_types
+    int64_t biencoder_projection_dim;  // ICT: width of the embeddings; 0: H, without a projection
+    bool biencoder_shared_query_context_model;
+    bool retriever_score_scaling;
 
     // Batches and length of the run.
     int64_t seq_length;          // for T5: the encoder's
@@ -138,7 +141,7 @@ struct config {
     double min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
-    char *fp8_format;    // "hybrid", or NULL for no products in 8 bits
+    char *fp8_format;    // "hybrid", or NULL for no fp8 matmuls
     char *fp8_recipe;    // "delayed" | "tensorwise"
     int64_t fp8_margin;  // powers of two left free above the largest magnitude
     int64_t fp8_amax_history_len;
@@ -146,6 +149,13 @@ struct config {
     bool accumulate_allreduce_grads_in_fp32;
     bool grad_reduce_in_bf16;
     bool no_check_for_nan_in_loss_and_grad;
+    char *nan_policy;    // "stop" | "skip" | "rewind-and-skip"
+    char *spike_policy;  // "none" | "warn" | "rewind-and-skip"
+    double spike_threshold;
+    int64_t rewind_iterations;  // counts if it is given
+    int64_t skip_batches;       // the same
+    int64_t max_rewinds;
+    struct string_list iterations_to_skip;  // numbers and ranges, see config_skip
 
     // Data and tokenizer.
     struct string_list data_path;
@@ -168,6 +178,9 @@ struct config {
     double leave_unmasked_prob;
     double random_token_prob;
     bool mask_whole_words;
+    char *titles_data_path;  // ICT: NULL for contexts without titles
+    double query_in_block_prob;
+    bool use_one_sent_docs;
     char *tokenizer_type;
     char *tokenizer_model;
     char *vocab_file;
@@ -180,30 +193,45 @@ struct config {
     int64_t tiktoken_num_special_tokens;
     int64_t null_tokenizer_eod_id;  // -1: not given
     char *eod_token;                // NULL: the tokenizer's own
+    int64_t decoder_start_token;    // of T5; -1: what begins a text in the vocabulary
 
     // Evaluation.
     int64_t eval_iters;
     int64_t eval_interval;
+    struct string_list retriever_report_topk_accuracies;  // ICT: numbers, see config_top
+    int64_t sample_interval;                              // 0: no samples
+    struct string_list sample_prompt;
+    int64_t sample_tokens;
+    double sample_temperature;  // 0: greedy
 
     // Checkpoints.
     char *save;
+    char *save_to;        // s3:// address that checkpoints are copied to, or NULL
+    char *save_fallback;  // folder for checkpoints that cannot be written to `save`, or NULL
+    double save_retry_minutes, last_save_minutes;
     int64_t save_interval;
     int64_t keep_last;             // how many checkpoints are kept; 0 for all
     int64_t save_retain_interval;  // multiples of it are kept whatever keep_last says; 0 for none
     char *load;
     char *pretrained_checkpoint;  // weights to begin with, where `load` has no checkpoint
+    char *bert_load;              // ICT: a BERT for both towers, where there is nothing else to begin with
     int64_t ckpt_step;            // -1: the latest
+    char *checkpoint_cache_path;  // where checkpoints from S3 are kept; NULL for the user's cache
+    char *endpoint_url;           // of S3; NULL for what the environment says
     bool finetune;
     bool no_save_optim;
     bool no_save_rng;
     bool no_load_optim;
     bool no_load_rng;
     bool exit_on_missing_checkpoint;
+    bool allow_changed_data;
     bool use_checkpoint_args;
     char *ckpt_format;  // "bevatron"
     bool auto_detect_ckpt_format;
     bool async_save;
-    int64_t ckpt_writers;  // how many ranks of a stage write a checkpoint; 0 to decide by its size
+    bool checkpoint_in_memory;
+    int64_t memory_interval;  // iterations between checkpoints in host memory
+    int64_t ckpt_writers;     // how many ranks of a stage write a checkpoint; 0 to decide by its size
 
     // Logging.
     int64_t log_interval;
@@ -212,9 +240,18 @@ struct config {
     bool log_throughput;
     bool log_num_zeros_in_grad;
     bool log_progress;
+    bool no_live_view;
     bool log_arguments;
     int64_t timing_log_level;
     char *timing_log_option;
+    bool profile;
+    int64_t profile_step_start, profile_step_end;  // iterations after the first up to the second
+    struct string_list profile_ranks;              // numbers; empty for all
+    char *profile_dir;                             // NULL for the folder of --save, or another that is there
+    bool log_straggler;
+    int64_t straggler_minmax_count;
+    int64_t straggler_ctrlr_port;  // 0 for none
+    bool disable_straggler_on_startup;
     char *tensorboard_dir;
     int64_t tensorboard_log_interval;
     int64_t tensorboard_queue_size;
@@ -223,14 +260,19 @@ struct config {
     bool log_validation_ppl_to_tensorboard;
     bool log_memory_to_tensorboard;
     bool log_world_size_to_tensorboard;
+    char *on_event;  // a shell command
+    char *prometheus_textfile, *prometheus_host;
+    int64_t prometheus_port;  // 0 for none
+    char *wandb_project, *wandb_exp_name, *wandb_save_dir, *wandb_entity;
     char *metrics_file;  // JSON lines; by default metrics.jsonl in the save folder, NULL without one
 
     // Machine, parallelism and memory.
     char *device;       // "auto" | "cpu" | "cuda"
     int64_t threads;    // CPU threads of a rank; 0 for all it may use
-    char *cpu_kernels;  // for matrix products, by name; NULL for the best on this processor
+    char *cpu_kernels;  // for matmuls, by name; NULL for the best on this processor
     int64_t seed;
     int64_t check_replicas;
+    int64_t replay_check;  // every how many iterations; 0: never
     int64_t tensor_model_parallel_size;
     int64_t pipeline_model_parallel_size;
     int64_t context_parallel_size;
@@ -250,6 +292,7 @@ struct config {
     int64_t ddp_bucket_size, ddp_num_buckets;
     char *distributed_backend;  // NULL | "nccl" | "mpi" | "gloo"
     double distributed_timeout_minutes;
+    double start_timeout_minutes, step_timeout_minutes, save_timeout_minutes, load_timeout_minutes;  // 0: no limit
     char *attention_backend;
     char *recompute_granularity;  // NULL | "selective" | "full"
     char *recompute_method;       // NULL | "uniform" | "block"
@@ -257,9 +300,14 @@ struct config {
     struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; empty for core_attn
     bool distribute_saved_activations;
 
+    // Fault injection, see inject.h.
+    struct string_list inject, inject_kinds;
+    int64_t inject_seed, inject_count;
+    bool allow_injected_faults;
+
     // Derived by config_validate, undefined before it.
     int64_t world_size;
-    int64_t data_parallel_size;  // world_size / (tensor × pipeline × context)
+    int64_t data_parallel_size;  // world_size / config_model_ranks
     const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
     int64_t rampup_start;        // 0: no ramp-up, every batch has global_batch_size
     int64_t rampup_increment;
@@ -284,7 +332,7 @@ enum config_use {
 // The same for a command that only evaluates or generates: flags that have no meaning there are refused.
 struct flag_table config_flag_table_for(size_t base, enum config_use use);
 
-// What to do about an argument of train that is no flag: a script of Megatron's says which model it trains. NULL if
+// What to do about an argument of train that is not a flag: a script of Megatron's says which model it trains. NULL if
 // there is nothing to say.
 const char *config_argument_remedy(const char *argument);
 
@@ -313,6 +361,10 @@ const char *config_preset_name(size_t i);
 // message, each with its remedy. world_size is the number of ranks.
 int config_validate(struct config *config, int world_size);
 int config_validate_for(struct config *config, int world_size, enum config_use use);
+// The iterations of entry i of --iterations-to-skip, "N" or "N-M"; -1 if it is neither.
+int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t *last);
+// Whether a model of this kind can write text on this layout; a config that is only evaluated may ask that too.
+int config_check_writing(const struct config *config);
 
 // padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by,
 // unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
@@ -320,8 +372,13 @@ int config_pad_vocab(struct config *config, int64_t vocab_size);
 
 // What the model's flags mean in combination (config_model.c). The fields themselves stay as they were given, so that
 // they can be compared with a checkpoint's.
-enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5 };
+enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5, CONFIG_ICT };
 enum config_form config_form(const struct config *config);
+// Whether a stack of it reads whole texts in both directions and nothing else does: BERT, and each tower of ICT.
+bool config_is_encoder(const struct config *config);
+// The i-th of the top-k accuracies that ICT reports.
+enum { CONFIG_MOST_TOPS = 8 };
+int64_t config_top(const struct config *config, int64_t i);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
 // "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu", and whether the MLP is gated.
 const char *config_activation(const struct config *config);
@@ -345,24 +402,28 @@ int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);
 int64_t config_layers(const struct config *config);  // of both
 // The pipeline (config_pipeline.c): the chunks of each stage, the layers of a stage, the first stage with decoder
-// layers of a T5 (0 if there is only one stage, and for other models), and which layers of each stack a piece has.
+// layers of a T5 (0 if there is only one stage, and for other models), and which layers of each stack a chunk has.
 int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
 // The same with an embedding or a head that counts as a layer; this is what chunks divide evenly.
 int64_t config_stage_places(const struct config *config, int64_t stage);
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
-// A piece has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.
-struct config_piece {
+// A chunk has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.
+struct config_chunk {
     int64_t encoder_first, encoder_count, decoder_first, decoder_count;
     bool begins, ends;  // its stack: it has the embeddings before the first layer, what follows the last one
 };
-struct config_piece config_piece(const struct config *config, int64_t piece);
-struct config_piece config_whole(const struct config *config);  // all of it, whatever the pipeline
+struct config_chunk config_chunk(const struct config *config, int64_t number);
+struct config_chunk config_whole(const struct config *config);  // all of it, whatever the pipeline
 // The number of rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
-// The number of parameters of the model; padded_vocab_size must be set.
-int64_t config_parameter_count(const struct config *config);
+
+// --tokenizer-type auto: train trains a tokenizer on its text. Then vocab_size is how many tokens it gets at most.
+bool config_trains_tokenizer(const struct config *config);
+
+// The ranks that one copy of the model needs: the product of all axes of the mesh but data.
+int64_t config_model_ranks(const struct config *config);
 
 // The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
 // train_samples make.
@@ -382,7 +443,7 @@ int config_from_json(struct config *config, const struct json *object);
 // Compares the fields that define the model with such an object; -1, naming every difference, if there are any. `name`
 // is the file it came from.
 int config_check_json(const struct config *config, const struct json *object, const char *name);
-// The same for the fields that say how the model is stored, which a run that goes on with its optimizer must share.
+// The same for the fields that say how the model is stored, which a run that resumes with its optimizer must share.
 int config_check_storage(const struct config *config, const struct json *object, const char *name);
 // Whether such an object's run kept its norms' gains as their distance from 1.
 bool config_json_is_centered(const struct json *object);

@@ -1,4 +1,4 @@
-// What a run that goes on does otherwise than the one that wrote its checkpoint. Such changes are allowed, and often
+// What a resumed run does otherwise than the one that wrote its checkpoint. Such changes are allowed, and often
 // meant, but one that nobody noticed trains on samples twice, or on other ones than the log says.
 #include "config/config.h"
 #include "base/error.h"
@@ -29,10 +29,14 @@ static const char *const watched[] = {
     "--leave-unmasked-prob",
     "--random-token-prob",
     "--mask-whole-words",
+    "--titles-data-path",
+    "--query-in-block-prob",
+    "--use-one-sent-docs",
     "--hidden-dropout",
     "--attention-dropout",
     "--fast-attention-dropout",
     "--clip-grad",
+    "--sgd-momentum",
     "--adam-beta1",
     "--adam-beta2",
     "--adam-eps",

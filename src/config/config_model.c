@@ -1,7 +1,7 @@
-// What the flags of a model mean together: each question that several flags answer is asked here, so that the model,
-// the count of its parameters and the count of its FLOPs agree.
+// What the flags of a model mean together: each question that several flags answer is asked here.
 #include "config/config.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is(const char *text, const char *name) {
@@ -9,7 +9,18 @@ static bool is(const char *text, const char *name) {
 }
 
 enum config_form config_form(const struct config *config) {
-    return is(config->model, "bert") ? CONFIG_BERT : is(config->model, "t5") ? CONFIG_T5 : CONFIG_GPT;
+    return is(config->model, "bert")  ? CONFIG_BERT
+           : is(config->model, "t5")  ? CONFIG_T5
+           : is(config->model, "ict") ? CONFIG_ICT
+                                      : CONFIG_GPT;
+}
+
+bool config_is_encoder(const struct config *config) {
+    return config_form(config) == CONFIG_BERT || config_form(config) == CONFIG_ICT;
+}
+
+int64_t config_top(const struct config *config, int64_t i) {
+    return strtoll(config->retriever_report_topk_accuracies.items[i], NULL, 10);
 }
 
 int64_t config_query_groups(const struct config *config) {
@@ -40,8 +51,10 @@ bool config_has_output_bias(const struct config *config) {
     return config_form(config) == CONFIG_BERT || config->add_output_bias;
 }
 
+// Every text of ICT has type 0 only. Its towers have two types because the BERTs that they begin with do.
 int64_t config_token_types(const struct config *config) {
-    return config->num_token_types >= 0 ? config->num_token_types : config_has_binary_head(config) ? 2 : 0;
+    bool has_two = config_has_binary_head(config) || config_form(config) == CONFIG_ICT;
+    return config->num_token_types >= 0 ? config->num_token_types : has_two ? 2 : 0;
 }
 
 bool config_has_qkv_bias(const struct config *config) {
@@ -61,7 +74,7 @@ const char *config_head_activation(const struct config *config) {
 }
 
 bool config_has_embedding_norm(const struct config *config) {
-    return config_form(config) == CONFIG_BERT && is(config->norm_placement, "post");
+    return config_is_encoder(config) && is(config->norm_placement, "post");
 }
 
 int64_t config_word_embedding_size(const struct config *config) {
@@ -83,7 +96,7 @@ int64_t config_encoder_layers(const struct config *config) {
 }
 
 int64_t config_decoder_layers(const struct config *config) {
-    if (config_form(config) == CONFIG_BERT)
+    if (config_is_encoder(config))
         return 0;
     bool is_given = config_form(config) == CONFIG_T5 && config->decoder_num_layers > 0;
     return is_given ? config->decoder_num_layers : config->num_layers;
@@ -91,58 +104,4 @@ int64_t config_decoder_layers(const struct config *config) {
 
 int64_t config_rotary_channels(const struct config *config) {
     return (int64_t)((double)config->kv_channels * config->rotary_percent);
-}
-
-// Weight and bias of a linear layer.
-static int64_t linear(int64_t in, int64_t out, bool has_bias) {
-    return in * out + (has_bias ? out : 0);
-}
-
-static int64_t norm_of(const struct config *config, int64_t width) {
-    return is(config->normalization, "RMSNorm") ? width : 2 * width;
-}
-
-static int64_t norm(const struct config *config) {
-    return norm_of(config, config->hidden_size);
-}
-
-static int64_t stack_parameters(const struct config *config, int64_t layers, bool has_cross) {
-    int64_t h = config->hidden_size, f = config->ffn_hidden_size, q = config->num_attention_heads * config->kv_channels;
-    int64_t k = config_query_groups(config) * config->kv_channels;
-    bool has_qkv = config_has_qkv_bias(config), has_out = config_has_attention_bias(config);
-    bool has_mlp = config_has_mlp_bias(config), is_post = is(config->norm_placement, "post");
-    int64_t heads = config->qk_layernorm ? 2 * norm_of(config, config->kv_channels) : 0;
-    int64_t attention = linear(h, q + 2 * k, has_qkv) + linear(q, h, has_out) + norm(config) + heads;
-    int64_t cross = linear(h, q, has_qkv) + linear(h, 2 * k, has_qkv) + linear(q, h, has_out) + norm(config);
-    int64_t mlp = linear(h, config_is_gated(config) ? 2 * f : f, has_mlp) + linear(f, h, has_mlp) + norm(config);
-    int64_t bias = is(config->position_embedding_type, "relative")
-                       ? config->relative_attention_num_buckets * config->num_attention_heads *
-                             (config->relative_attention_per_layer ? layers : 1)
-                       : 0;
-    return layers * (attention + (has_cross ? cross : 0) + mlp) + (is_post ? 0 : norm(config)) + bias;
-}
-
-int64_t config_parameter_count(const struct config *config) {
-    int64_t h = config->hidden_size, V = config->padded_vocab_size, e = config_word_embedding_size(config);
-    int64_t count = V * e + config_token_types(config) * h;
-    bool has_cross = config_form(config) == CONFIG_T5;
-    if (is(config->position_embedding_type, "learned_absolute"))
-        count += (config->max_position_embeddings + config->position_offset) * h;
-    if (e != h)
-        count += 2 * e * h;
-    if (config_has_embedding_norm(config))
-        count += norm(config);
-    if (config_encoder_layers(config) > 0)
-        count += stack_parameters(config, config_encoder_layers(config), false);
-    if (config_decoder_layers(config) > 0)
-        count += stack_parameters(config, config_decoder_layers(config), has_cross);
-    if (config->untie_embeddings_and_output_weights)
-        count += V * e;
-    if (config_has_output_bias(config))
-        count += V;
-    if (config_form(config) == CONFIG_BERT)
-        count += linear(h, h, true) + norm(config);
-    if (config_has_binary_head(config))
-        count += linear(h, h, true) + linear(h, 2, true);
-    return count;
 }

@@ -1,7 +1,7 @@
-// How the layers of a model are cut into the pieces of a pipeline. With several chunks a stage, piece
-// chunk * stages + stage lies on that stage, as in parallel/schedule.h. A stage's layers are divided evenly among its
-// chunks, and pieces follow each other in the order of the layers. An embedding or a head that counts as a layer takes
-// the place of one in the first or last piece, which then may have no layers at all.
+// How the layers of a model are cut into the chunks of a pipeline. The i-th chunk of a stage has number
+// i * stages + stage, as in parallel/schedule.h. A stage's layers are divided evenly among its chunks, and chunks are
+// numbered in the order of the layers. An embedding or a head that counts as a layer takes the place of one in the
+// first or last chunk, which then may have no layers at all.
 #include "config/config.h"
 
 int64_t config_chunks(const struct config *config) {
@@ -55,46 +55,46 @@ int64_t config_stage_places(const struct config *config, int64_t stage) {
     return even > 0 ? (config_layers(config) - first - last) / even : 0;
 }
 
-struct config_piece config_whole(const struct config *config) {
-    return (struct config_piece){.encoder_count = config_encoder_layers(config),
+struct config_chunk config_whole(const struct config *config) {
+    return (struct config_chunk){.encoder_count = config_encoder_layers(config),
                                  .decoder_count = config_decoder_layers(config),
                                  .begins = true,
                                  .ends = true};
 }
 
-// The layers of a piece of a model with one stack.
-static int64_t piece_layers(const struct config *config, int64_t piece) {
+// The layers of a chunk of a model with one stack.
+static int64_t chunk_layers(const struct config *config, int64_t number) {
     int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
-    return config_stage_places(config, piece % stages) / chunks -
-           (piece == 0 && config->account_for_embedding_in_pipeline_split) -
-           (piece == stages * chunks - 1 && config->account_for_loss_in_pipeline_split);
+    return config_stage_places(config, number % stages) / chunks -
+           (number == 0 && config->account_for_embedding_in_pipeline_split) -
+           (number == stages * chunks - 1 && config->account_for_loss_in_pipeline_split);
 }
 
-// Of an encoder and a decoder, the pieces of one come before all of the other's.
-static struct config_piece piece_of_two(const struct config *config, int64_t piece) {
+// All chunks of the encoder come before those of the decoder.
+static struct config_chunk chunk_of_two(const struct config *config, int64_t number) {
     int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
     int64_t first_decoder = config_split_stage(config) * chunks;
-    bool is_encoder = piece < first_decoder;
+    bool is_encoder = number < first_decoder;
     int64_t begin = is_encoder ? 0 : first_decoder, end = is_encoder ? first_decoder : stages * chunks;
-    int64_t count = config_stage_layers(config, is_encoder ? 0 : stages - 1) / chunks, first = (piece - begin) * count;
+    int64_t count = config_stage_layers(config, is_encoder ? 0 : stages - 1) / chunks, first = (number - begin) * count;
     if (is_encoder)
-        return (struct config_piece){
-            .encoder_first = first, .encoder_count = count, .begins = piece == begin, .ends = piece == end - 1};
-    return (struct config_piece){
-        .decoder_first = first, .decoder_count = count, .begins = piece == begin, .ends = piece == end - 1};
+        return (struct config_chunk){
+            .encoder_first = first, .encoder_count = count, .begins = number == begin, .ends = number == end - 1};
+    return (struct config_chunk){
+        .decoder_first = first, .decoder_count = count, .begins = number == begin, .ends = number == end - 1};
 }
 
-struct config_piece config_piece(const struct config *config, int64_t piece) {
-    int64_t pieces = config->pipeline_model_parallel_size * config_chunks(config), first = 0;
+struct config_chunk config_chunk(const struct config *config, int64_t number) {
+    int64_t count = config->pipeline_model_parallel_size * config_chunks(config), first = 0;
     if (config->pipeline_model_parallel_size == 1)
         return config_whole(config);
     if (config_split_stage(config) > 0)
-        return piece_of_two(config, piece);
-    for (int64_t p = 0; p < piece; p++)
-        first += piece_layers(config, p);
-    struct config_piece result = {.begins = piece == 0, .ends = piece == pieces - 1};
-    bool is_encoder = config_form(config) == CONFIG_BERT;
+        return chunk_of_two(config, number);
+    for (int64_t p = 0; p < number; p++)
+        first += chunk_layers(config, p);
+    struct config_chunk result = {.begins = number == 0, .ends = number == count - 1};
+    bool is_encoder = config_is_encoder(config);
     *(is_encoder ? &result.encoder_first : &result.decoder_first) = first;
-    *(is_encoder ? &result.encoder_count : &result.decoder_count) = piece_layers(config, piece);
+    *(is_encoder ? &result.encoder_count : &result.decoder_count) = chunk_layers(config, number);
     return result;
 }

@@ -1,4 +1,4 @@
-// The schedules of a run that goes on: those of its checkpoint and those of the flags must be the same, unless the user
+// The schedules of a resumed run: those of its checkpoint and those of the flags must be the same, unless the user
 // says which of the two counts. A schedule that changes unnoticed ruins a run slowly.
 #include "config/config.h"
 #include "base/error.h"
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_INT, KIND_DOUBLE, KIND_TEXT };
+enum value_kind { KIND_INT, KIND_DOUBLE, KIND_TEXT };
 
-static const struct member {
+static const struct schedule_member {
     const char *name;
-    enum kind kind;
+    enum value_kind kind;
     size_t offset;
 } members[] = {
     {"lr", KIND_DOUBLE, offsetof(struct config, lr)},
@@ -50,7 +50,7 @@ void config_schedule_to_json(const struct config *config, struct json_writer *wr
 }
 
 // A member of the file, read as what it should be.
-struct reading {
+struct member_value {
     bool is_there;
     int64_t integer;
     double number;
@@ -58,7 +58,7 @@ struct reading {
 };
 
 // One of the names that the flag of a style takes.
-static bool is_choice(const struct member *member, const char *text) {
+static bool is_choice(const struct schedule_member *member, const char *text) {
     struct flag_table table = config_flag_table(0);
     for (size_t i = 0; i < table.count; i++) {
         if (table.flags[i].type != FLAG_CHOICE || table.flags[i].offset != member->offset)
@@ -71,14 +71,15 @@ static bool is_choice(const struct member *member, const char *text) {
 }
 
 // Members that were added when there were files without them, in whose runs they were 0.
-static bool was_zero(const struct member *member) {
+static bool was_zero(const struct schedule_member *member) {
     return strcmp(member->name, "decoupled_lr") == 0 || strcmp(member->name, "decoupled_min_lr") == 0;
 }
 
 // Files of other versions may lack a member, and a value that was never given is null.
-static int read_member(struct reading *reading, const struct json *schedule, const struct member *member) {
+static int read_member(struct member_value *reading, const struct json *schedule,
+                       const struct schedule_member *member) {
     const struct json *value = json_member(schedule, member->name);
-    *reading = (struct reading){.is_there = value && value->type != JSON_NULL};
+    *reading = (struct member_value){.is_there = value && value->type != JSON_NULL};
     if (!reading->is_there) {
         reading->is_there = was_zero(member);
         return 0;
@@ -94,12 +95,13 @@ static int read_member(struct reading *reading, const struct json *schedule, con
     } else {
         TRY(json_get_string(schedule, member->name, &reading->text));
         if (!is_choice(member, reading->text))
-            return error_set("the key \"%s\" holds \"%s\", which is no style", member->name, reading->text);
+            return error_set("the key \"%s\" holds \"%s\", which is not a style", member->name, reading->text);
     }
     return 0;
 }
 
-static bool is_equal(const struct config *config, const struct member *member, const struct reading *reading) {
+static bool is_equal(const struct config *config, const struct schedule_member *member,
+                     const struct member_value *reading) {
     const void *slot = (const char *)config + member->offset;
     if (member->kind == KIND_INT)
         return *(const int64_t *)slot == reading->integer;
@@ -109,13 +111,13 @@ static bool is_equal(const struct config *config, const struct member *member, c
     return text && strcmp(text, reading->text) == 0;
 }
 
-// A number of steps over which nothing changes is no difference: a longer run has the same weight decay.
-static bool is_unused(const struct config *config, const struct member *member) {
+// A number of steps over which nothing changes is not a difference: a longer run has the same weight decay.
+static bool is_unused(const struct config *config, const struct schedule_member *member) {
     return strcmp(member->name, "wd_incr_steps") == 0 && config->weight_decay_incr_style &&
            strcmp(config->weight_decay_incr_style, "constant") == 0;
 }
 
-static void append_value(const struct config *config, const struct member *member, struct buffer *out) {
+static void append_value(const struct config *config, const struct schedule_member *member, struct buffer *out) {
     const void *slot = (const char *)config + member->offset;
     if (member->kind == KIND_INT)
         buffer_printf(out, "%" PRId64, *(const int64_t *)slot);
@@ -126,15 +128,15 @@ static void append_value(const struct config *config, const struct member *membe
 }
 
 // "lr_decay_steps is 960 there and 1120 here (in samples)".
-static void append_difference(const struct config *config, const struct member *member, const struct json *there,
-                              struct buffer *out) {
+static void append_difference(const struct config *config, const struct schedule_member *member,
+                              const struct json *there, struct buffer *out) {
     bool is_there = there && there->type != JSON_NULL;
     buffer_printf(out, "%s%s is %s there and ", out->length ? ", " : "", member->name, is_there ? there->string : "0");
     append_value(config, member, out);
     buffer_append_string(out, strstr(member->name, "_steps") ? " here (in samples)" : " here");
 }
 
-static void take(struct config *config, const struct member *member, const struct reading *reading) {
+static void take(struct config *config, const struct schedule_member *member, const struct member_value *reading) {
     void *slot = (char *)config + member->offset;
     if (member->kind == KIND_INT) {
         *(int64_t *)slot = reading->integer;
@@ -151,7 +153,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     if (!schedule || config->override_opt_param_scheduler)
         return 0;
     // Read whole first, so that a bad member changes nothing.
-    struct reading readings[MEMBER_COUNT];
+    struct member_value readings[MEMBER_COUNT];
     for (size_t i = 0; i < MEMBER_COUNT; i++)
         if (read_member(&readings[i], schedule, &members[i]) < 0)
             return error_context("the schedules of %s", name);
@@ -166,11 +168,10 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     }
     int status = 0;
     if (differences.length)
-        status = error_set_code(
-            EXIT_CODE_USAGE,
-            "the schedules of %s are not those of the flags: %s. Give --override-opt_param-scheduler to go on "
-            "with the flags, --use-checkpoint-opt_param-scheduler to go on with the checkpoint's",
-            name, differences.data);
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "the schedules of %s differ from the flags: %s. Give --override-opt_param-scheduler to "
+                                "use the flags, or --use-checkpoint-opt_param-scheduler to use the checkpoint's",
+                                name, differences.data);
     buffer_free(&differences);
     return status;
 }

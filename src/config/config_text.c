@@ -62,10 +62,13 @@ static const char *const model_fields[] = {"model",
                                            "decoder_num_layers",
                                            "bert_no_binary_head",
                                            "num_token_types",
+                                           "biencoder_projection_dim",
+                                           "biencoder_shared_query_context_model",
+                                           "retriever_score_scaling",
                                            "padded_vocab_size"};
 
-// How a checkpoint stores its model: whoever loads other weights than a run's own converts them.
-static const char *const storage_fields[] = {"apply_layernorm_1p"};
+// How a checkpoint stores its model and which states it has; whoever loads only its weights converts them.
+static const char *const storage_fields[] = {"apply_layernorm_1p", "optimizer"};
 
 // What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.
 static const char *const tokenizer_fields[] = {"seq_length",
@@ -81,9 +84,10 @@ static const char *const tokenizer_fields[] = {"seq_length",
                                                "tiktoken_pattern",
                                                "tiktoken_num_special_tokens",
                                                "null_tokenizer_eod_id",
-                                               "eod_token"};
+                                               "eod_token",
+                                               "decoder_start_token"};
 
-// And how much is dropped out: a model that was trained without dropout is not to go on with some unnoticed.
+// And the dropout: a model that was trained without dropout must not continue with some unnoticed.
 static const char *const dropout_fields[] = {"hidden_dropout", "attention_dropout"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -159,7 +163,7 @@ static void add_row(struct dump *dump, const struct flag *flag, const struct con
     buffer_free(&value);
 }
 
-// Whether nobody gave the flag, and nothing that was given has changed its value.
+// Whether the flag was not given, and no other flag has changed its value.
 static bool is_untouched(const struct flag *flag, const struct config *config, const struct config *defaults) {
     struct buffer value = {0}, initial = {0};
     flag_format(flag, config, &value);
@@ -299,15 +303,16 @@ static bool has_other_tokenizer(const struct config *config, const struct json *
 
 int config_from_json(struct config *config, const struct json *object) {
     if (object->type != JSON_OBJECT)
-        return error_set("the configuration of a checkpoint is no JSON object");
+        return error_set("the configuration of a checkpoint is not a JSON object");
     for (size_t i = 0; i < COUNT(model_fields); i++)
         TRY(take_field(config, object, model_fields[i]));
     for (size_t i = 0; i < COUNT(storage_fields); i++)
         TRY(take_field(config, object, storage_fields[i]));
-    // The token that ends a document is one of the object's tokenizer; another one has its own.
+    // These two are tokens of the object's tokenizer; another one has its own.
     bool has_other = has_other_tokenizer(config, object);
     for (size_t i = 0; i < COUNT(tokenizer_fields); i++)
-        if (!has_other || strcmp(tokenizer_fields[i], "eod_token") != 0)
+        if (!has_other ||
+            (strcmp(tokenizer_fields[i], "eod_token") != 0 && strcmp(tokenizer_fields[i], "decoder_start_token") != 0))
             TRY(take_field(config, object, tokenizer_fields[i]));
     for (size_t i = 0; i < COUNT(dropout_fields); i++)
         TRY(take_field(config, object, dropout_fields[i]));
@@ -403,7 +408,7 @@ static bool is_spelling(const char *field, const bool is_same[MEANING_COUNT]) {
 
 int config_check_json(const struct config *config, const struct json *object, const char *name) {
     if (object->type != JSON_OBJECT)
-        return error_set("%s: the configuration is no JSON object", name);
+        return error_set("%s: the configuration is not a JSON object", name);
     struct buffer differences = {0};
     bool is_same[MEANING_COUNT] = {false};
     find_meanings(config, object, is_same);
@@ -420,14 +425,14 @@ int config_check_json(const struct config *config, const struct json *object, co
 
 int config_check_storage(const struct config *config, const struct json *object, const char *name) {
     if (object->type != JSON_OBJECT)
-        return error_set("%s: the configuration is no JSON object", name);
+        return error_set("%s: the configuration is not a JSON object", name);
     struct buffer differences = {0};
     for (size_t i = 0; i < COUNT(storage_fields); i++)
         compare_field(config, object, storage_fields[i], &differences);
     int status = 0;
     if (differences.length)
-        status = error_set("%s is no state that this run can go on from: %s; give the checkpoint's value, or "
-                           "--use-checkpoint-args, or begin with its weights, which are then converted, by --finetune",
+        status = error_set("this run cannot resume from %s: %s; give the checkpoint's value or --use-checkpoint-args, "
+                           "or start from its weights, converted, with --finetune",
                            name, buffer_string(&differences));
     buffer_free(&differences);
     return status;

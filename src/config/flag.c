@@ -78,7 +78,9 @@ static bool in_range(const struct flag *flag, double value) {
 static int refuse_number(const struct flag *flag, const char *text) {
     struct buffer range = {0};
     flag_format_range(flag, &range);
-    const char *kind = flag->type == FLAG_INT ? "a whole number" : "a number";
+    const char *kind = flag->is_size            ? "a number of bytes, with K, M, G or T for powers of 1024"
+                       : flag->type == FLAG_INT ? "a whole number"
+                                                : "a number";
     error_set_code(EXIT_CODE_USAGE, "%s takes %s%s%s, not \"%s\"", flag->name, kind, range.length ? ", " : "",
                    buffer_string(&range), text);
     buffer_free(&range);
@@ -87,7 +89,8 @@ static int refuse_number(const struct flag *flag, const char *text) {
 
 static int set_int(const struct flag *flag, int64_t *value, const char *text) {
     int64_t number;
-    if (!number_read_int(text, &number) || !in_range(flag, (double)number))
+    bool is_number = flag->is_size ? number_read_size(text, &number) : number_read_int(text, &number);
+    if (!is_number || !in_range(flag, (double)number))
         return refuse_number(flag, text);
     *value = number;
     return 0;
@@ -208,7 +211,7 @@ void flags_set_defaults(const struct flag_command *command, void *options) {
             const struct flag *flag = &table->flags[i];
             if (flag->type == FLAG_GROUP)
                 continue;
-            // The memory is new: whatever stands there is no pointer of ours.
+            // The memory is new: whatever stands there is not our pointer.
             if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE)
                 *(char **)(base + flag->offset) = NULL;
             else if (flag->type == FLAG_STRING_LIST)

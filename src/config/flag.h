@@ -1,6 +1,6 @@
 // The flag engine. A command is a plain struct of options and static const tables of `struct flag` rows that say
-// where in the struct each flag's value goes; parsing, ranges, defaults, `--config FILE`, `--help`, the suggestion
-// after a misspelt name and the reference page in docs/ all come from the same rows.
+// where in the struct each flag's value goes (flag_rows.h has macros for them). Parsing, ranges, defaults, `--config
+// FILE`, `--help`, the suggestion after a misspelt name and the reference page in docs/ all come from the same rows.
 //
 //     struct options {
 //         struct flag_given given;
@@ -8,16 +8,14 @@
 //         int64_t workers;
 //         bool append_eod;
 //     };
-//     static const struct flag flags[] = {
-//         {.name = "Input", .type = FLAG_GROUP},
-//         {.name = "--input", .type = FLAG_STRING_LIST, .offset = offsetof(struct options, input), .required = true,
-//          .repeats_add = true, .help = "files to read"},
-//         {.name = "--workers", .type = FLAG_INT, .offset = offsetof(struct options, workers), .initial = "1",
-//          .minimum = 1, .maximum = 4096, .help = "threads"},
-//         {.name = "--append-eod", .type = FLAG_BOOL, .offset = offsetof(struct options, append_eod), .help = "…"},
+//     #define FLAG_STRUCT struct options
+//     static const struct flag rows[] = {
+//         GROUP("Input"),
+//         LIST("--input", input, "FILE…", "files to read", .required = true, .repeats_add = true),
+//         INT("--workers", workers, "1", 1, 4096, "threads"),
+//         SWITCH("--append-eod", append_eod, "…"),
 //     };
-//     static const struct flag_table tables[] = {
-//         {.flags = flags, .count = sizeof flags / sizeof flags[0], .given = offsetof(struct options, given)}};
+//     static const struct flag_table tables[] = {{FLAG_TABLE(rows)}};
 //     static const struct flag_command command = {
 //         .name = "preprocess", .summary = "Turns JSON Lines into a dataset.", .tables = tables, .table_count = 1};
 //
@@ -67,15 +65,20 @@ struct flag {
     const char *name;  // "--num-layers"; found with _ for - as well
     enum flag_type type;
     size_t offset;            // of the value in its struct
-    const char *initial;      // the default as one would type it; NULL for none (lists: separated by blanks)
+    const char *initial;      // the default as one would type it; NULL for none (lists: separated by spaces)
     double minimum, maximum;  // of numbers; both 0 for no range. Of lists: the number of items
     enum flag_bounds bounds;
     const char *const *choices;  // FLAG_CHOICE: the names, NULL at the end
-    const char *value_name;      // what --help calls the value; NULL for N, X, TEXT, …
-    const char *help;            // one sentence or two, without a full stop
-    bool required;               // leaving it out is an error
-    bool repeats_add;            // FLAG_STRING_LIST: a second --flag adds items and does not replace them
-    bool advanced;               // shown by --help-all, not by --help
+    // What --help calls the value; NULL for N, X, TEXT, … Completion offers files for a name that contains FILE, PATH,
+    // PREFIX or SCRIPT, and folders for DIR or FOLDER.
+    const char *value_name;
+    const char *(*offer)(size_t i);  // FLAG_STRING: value i that completion offers, NULL after the last; may be NULL
+    const char *help;                // one sentence or two, without a full stop
+    char letter;                     // "-b" stands for it, with its value; 0 for none
+    bool is_size;                    // FLAG_INT: bytes, which may end with K, M, G or T
+    bool required;                   // leaving it out is an error
+    bool repeats_add;                // FLAG_STRING_LIST: a second --flag adds items and does not replace them
+    bool advanced;                   // shown by --help-all, not by --help
     bool not_yet;  // its feature is not built: only the default is accepted (by the command, not by the parser)
 };
 
@@ -88,7 +91,7 @@ struct flag_alias {
     const char *note;
 };
 
-// Names that are no flags of this program but deserve better than "unknown", separated by blanks: "--name" is a
+// Names that are not flags of this program but deserve better than "unknown", separated by spaces: "--name" is a
 // switch, "--name=" a flag with a value, "--name=x" one whose default was x, "--name=*" a flag with a list of values.
 struct flag_names {
     const char *names;
@@ -124,17 +127,17 @@ struct flag_table {
     const struct flag_names *names;    // groups of names without a row
     size_t names_count;
     const struct flag_synonym *synonyms;  // the last has no names; NULL for none
-    // A command for which only some rows mean anything names them here, with blanks between; NULL for all. The others
+    // A command for which only some rows mean anything names them here, with spaces between; NULL for all. The others
     // keep their defaults, are not in its --help, and on its command line are refused with the message. In a file
     // they pass: one file may serve several commands.
     const char *offered;
     const char *refusal;  // "is a flag of train, not of generate"
     // And the names of those that its short --help shows; NULL for all but the advanced ones.
     const char *essential;
-    // Members that this program writes into JSON files beside the flags, with blanks between: reading passes over
+    // Members that this program writes into JSON files beside the flags, with spaces between: reading passes over
     // them.
     const char *derived;
-    // Flags that commands with this table may have beside it, with blanks between: in a file of theirs that another one
+    // Flags that commands with this table may have beside it, with spaces between: in a file of theirs that another one
     // reads they pass, too.
     const char *beside;
 };
@@ -144,15 +147,16 @@ struct flag_command {
     const char *summary;  // what the command does, sentences
     const struct flag_table *tables;
     size_t table_count;
-    // Arguments that are no flags: how --help calls them ("PREFIX…", NULL for none), how many, and the offset of the
+    // Arguments that are not flags: how --help calls them ("PREFIX…", NULL for none), how many, and the offset of the
     // struct string_list that takes them. "--" ends the flags.
     const char *positional_name;
     int64_t positional_minimum, positional_maximum;
     size_t positional_offset;
-    // What to do about an argument that is no flag, where the command takes none; the function, or what it returns,
+    // What to do about an argument that is not a flag, where the command takes none; the function, or what it returns,
     // may be NULL.
     const char *(*argument_remedy)(const char *argument);
     const char *argument_flag;  // the flag that such an argument is probably the value of; may be NULL
+    const char *flag_remedy;    // what to do about a flag that is not one, unless a similar one exists; may be NULL
     const char *epilogue;       // text after the flags in --help, examples for instance; may be NULL
 };
 
@@ -166,7 +170,7 @@ enum { FLAGS_HELP = 1 };
 int flags_parse(const struct flag_command *command, void *options, int argc, char **argv);
 void flags_free(const struct flag_command *command, void *options);
 
-// The same without a word (but for --help): what there is to note about the flags goes to a list, which is empty
+// The same without printing (except --help): notes about the flags go to a list, which is empty
 // before. A command that does not know yet whether it is the one rank that speaks says it later.
 struct flag_line {
     int argc;
@@ -181,7 +185,7 @@ void flags_set_defaults(const struct flag_command *command, void *options);
 // Reads the text of a configuration file (--config) from memory; errors call it `name`.
 int flags_read_text(const struct flag_command *command, void *options, const char *name, const char *text,
                     size_t length);
-// Sets one flag from text, checked like the command line; a list is split at blanks. name with or without "--".
+// Sets one flag from text, checked like the command line; a list is split at spaces. name with or without "--".
 int flag_set(const struct flag_table *table, void *options, const char *name, const char *text,
              enum flag_source source);
 // Where the value of `name` came from; asking for a name that is in no row is a broken invariant.
@@ -191,9 +195,23 @@ bool flag_is_given(const struct flag_given *given, const char *name);
 
 // The row of a name, with or without "--", NULL if there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
-// Appends a value as text: the number, the string, items with blanks between; "None" if unset.
+// Appends a value as text: the number, the string, items with spaces between; "None" if unset.
 // `base` is the struct the row's offset counts from.
 void flag_format(const struct flag *flag, const void *base, struct buffer *out);
+
+// The texts that an argument of a command may ask for. Users type the first two. `bevatron help` asks each command for
+// the others, because only a command knows its tables.
+enum flag_text {
+    FLAG_TEXT_NONE,
+    FLAG_TEXT_HELP,  // --help, -h
+    FLAG_TEXT_ALL,   // --help-all
+    FLAG_TEXT_NAME,  // --help-names: the command's name, of a command with parts also theirs
+    FLAG_TEXT_MAN,   // --help-man: a manual page
+    FLAG_TEXT_BASH,  // --help-bash and so on: the command's part of the completion script of that shell
+    FLAG_TEXT_ZSH,
+    FLAG_TEXT_FISH,
+};
+enum flag_text flag_text_asked(const char *argument);
 
 void flags_help(const struct flag_command *command, bool all, struct buffer *out);
 // The same as Markdown tables, one per group.

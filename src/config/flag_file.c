@@ -1,7 +1,7 @@
 // Configuration files: a JSON object, or the part of YAML that a flat list of flags needs: `flag: value` lines,
 // comments, both kinds of quotes, lists as [a, b] or as `- item` lines, null for "leave it at its default". A key
 // that is written twice, nesting, anchors, blocks and tags are errors that say so, because a reader that guessed
-// would train the wrong model.
+// would train the wrong model. Values refer to variables of the environment (flag_variables.c), except in '…'.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
@@ -125,7 +125,7 @@ static int unescape(struct file_reader *reader, char letter, struct buffer *out)
     return 0;
 }
 
-// A quoted text at *cursor, which is moved behind it.
+// A quoted text at *cursor, which is moved past it.
 static int read_quoted(struct file_reader *reader, const char **cursor, struct buffer *out) {
     const char quote = **cursor;
     const char *p = *cursor + 1;
@@ -145,7 +145,7 @@ static int read_quoted(struct file_reader *reader, const char **cursor, struct b
     }
 }
 
-// Text up to a terminator, without blanks at its end.
+// Text up to a terminator, without spaces at its end.
 static int read_plain(struct file_reader *reader, const char **cursor, const char *terminators, struct buffer *out) {
     if (**cursor && strchr("{}[]&*!|>%@`,?", **cursor))
         return refuse(reader, "a value that begins with one of {}[]&*!|>%@`,? must stand in quotes");
@@ -173,6 +173,30 @@ static int read_scalar(struct file_reader *reader, const char **cursor, const ch
     return 0;
 }
 
+// Replaces variables in the value. One that is not set is put off: the file can be read further, and all of them are
+// reported together.
+static void expand(struct file_reader *reader, struct buffer *value) {
+    if (!reader->parse->has_variables || !strstr(buffer_string(value), "${"))
+        return;
+    struct buffer expanded = {0};
+    if (flag_expand(buffer_string(value), &expanded) < 0) {
+        at_line(reader, reader->line);
+        flag_put_off(reader->parse);
+        reader->is_refused = true;
+    }
+    buffer_free(value);
+    *value = expanded;
+}
+
+// A scalar that is a value. '…' is taken as it is written.
+static int read_expanded(struct file_reader *reader, const char **cursor, const char *terminators, struct buffer *out) {
+    bool is_literal = **cursor == '\'';
+    TRY(read_scalar(reader, cursor, terminators, out));
+    if (!is_literal)
+        expand(reader, out);
+    return 0;
+}
+
 // [a, b, "c"] on one line.
 static int read_flow_list(struct file_reader *reader, const char *p) {
     struct buffer item = {0};
@@ -180,10 +204,10 @@ static int read_flow_list(struct file_reader *reader, const char *p) {
     p = skip_blanks(p + 1);
     while (status == 0 && *p != ']') {
         buffer_clear(&item);
-        status = *p ? read_scalar(reader, &p, ",]", &item) : refuse(reader, "a list is opened with [ and not closed");
+        status = *p ? read_expanded(reader, &p, ",]", &item) : refuse(reader, "a list is opened with [ and not closed");
         if (status < 0)
             break;
-        if (item.length == 0 && !reader->values.quoted)
+        if (item.length == 0 && !reader->values.quoted && !reader->is_refused)
             status = refuse(reader, "a list has an empty item; write '' for an empty text");
         string_list_add(&reader->values.items, buffer_string(&item));
         if (*p == ',')
@@ -201,9 +225,11 @@ static int read_value(struct file_reader *reader, const char *p) {
     if (*p == '[')
         return read_flow_list(reader, p);
     struct buffer text = {0};
-    int status = read_scalar(reader, &p, "", &text);
+    int status = read_expanded(reader, &p, "", &text);
     const char *string = buffer_string(&text);
-    if (status == 0 && !reader->values.quoted && (strcmp(string, "null") == 0 || strcmp(string, "~") == 0))
+    // Nothing is left of ${NAME:-} where the variable is not set.
+    bool is_null = !*string || strcmp(string, "null") == 0 || strcmp(string, "~") == 0;
+    if (status == 0 && !reader->values.quoted && is_null)
         reader->is_null = true;
     else if (status == 0)
         string_list_add(&reader->values.items, string);
@@ -218,7 +244,7 @@ static int read_item(struct file_reader *reader, const char *p) {
     if (!*p)
         return refuse(reader, "a list item is empty");
     struct buffer text = {0};
-    int status = read_scalar(reader, &p, "", &text);
+    int status = read_expanded(reader, &p, "", &text);
     if (status == 0)
         string_list_add(&reader->values.items, buffer_string(&text));
     buffer_free(&text);
@@ -241,7 +267,7 @@ static int read_entry(struct file_reader *reader, const char *p) {
     return *p ? read_value(reader, p) : 0;
 }
 
-// Cuts a comment and blanks off the end of a line. # opens a comment at the start or after a blank, outside quotes; a
+// Cuts a comment and spaces off the end of a line. # opens a comment at the start or after a space, outside quotes; a
 // quote counts only where a value begins, so that don't is a word.
 static void trim_line(char *line) {
     char quote = 0, before = ' ';
@@ -268,7 +294,7 @@ static int read_line(struct file_reader *reader, char *line) {
     if (length && line[length - 1] == '\r')
         line[length - 1] = '\0';
     if (strchr(line, '\t'))
-        return refuse(reader, "a tab; use blanks");
+        return refuse(reader, "a tab; use spaces");
     trim_line(line);
     const char *p = skip_blanks(line);
     if (!*p || (strcmp(line, "---") == 0 && reader->seen_count == 0))
@@ -311,7 +337,11 @@ static int add_json_value(struct file_reader *reader, const struct json *value) 
     } else if (value->type == JSON_NUMBER || value->type == JSON_STRING) {
         if (strlen(value->string) != value->length)
             return refuse(reader, "a text holds a NUL character");
-        string_list_add(&reader->values.items, value->string);
+        struct buffer text = {0};
+        buffer_append_string(&text, value->string);
+        expand(reader, &text);
+        string_list_add(&reader->values.items, buffer_string(&text));
+        buffer_free(&text);
     } else {
         return refuse(reader, "a value must be a number, a text, true, false, null, or a list of such");
     }
@@ -356,7 +386,7 @@ static int read_json(struct file_reader *reader, const char *text, size_t length
 static int read_text(struct file_reader *reader, struct buffer *text) {
     const char *start = buffer_string(text);
     if (strlen(start) != text->length)
-        return refuse(reader, "the file holds NUL bytes: it is no text");
+        return refuse(reader, "the file holds NUL bytes, so it is not text");
     size_t mark = strncmp(start, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (start[mark + strspn(start + mark, " \t\r\n")] == '{')
         return read_json(reader, start + mark, text->length - mark);
@@ -376,6 +406,7 @@ static int parse_text(struct flag_parse *parse, const char *name, struct buffer 
 int flag_parse_file(struct flag_parse *parse, const char *path) {
     struct buffer text = {0};
     int status = file_read_all(path, LARGEST_FILE_BYTES, &text);
+    parse->has_variables = true;
     if (status == 0)
         status = parse_text(parse, path, &text);
     else

@@ -5,12 +5,21 @@
 
 enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };
 
-static const char *value_name(const struct flag *flag) {
+const struct flag flag_general[FLAG_GENERAL_COUNT] = {
+    {.name = "--config",
+     .type = FLAG_STRING,
+     .value_name = "FILE",
+     .help = "read flags from a file, one `flag: value` per line (YAML) or a JSON object; flags given here win"},
+    {.name = "--help", .type = FLAG_BOOL, .help = "print this help"},
+    {.name = "--help-all", .type = FLAG_BOOL, .help = "print this help with the advanced flags"},
+};
+
+const char *flag_value_name(const struct flag *flag) {
     if (flag->value_name)
         return flag->value_name;
     switch (flag->type) {
     case FLAG_INT:
-        return "N";
+        return flag->is_size ? "SIZE" : "N";
     case FLAG_DOUBLE:
         return "X";
     case FLAG_STRING:
@@ -73,20 +82,28 @@ static void append_values(const struct flag *flag, struct buffer *out) {
         buffer_append_string(out, " values");
 }
 
-static void help_row(const struct flag *flag, struct buffer *out) {
-    struct buffer left = {0}, right = {0}, values = {0};
-    const char *value = value_name(flag);
-    buffer_printf(&left, "  %s%s%s", flag->name, value ? " " : "", value ? value : "");
-    buffer_append_string(&right, flag->help ? flag->help : "");
+void flag_row_text(const struct flag *flag, struct buffer *out) {
+    struct buffer values = {0};
+    buffer_append_string(out, flag->help ? flag->help : "");
     append_values(flag, &values);
     if (values.length)
-        buffer_printf(&right, " [%s]", values.data);
+        buffer_printf(out, " [%s]", values.data);
     if (flag->required)
-        buffer_append_string(&right, " (required)");
+        buffer_append_string(out, " (required)");
     else if (flag->initial && flag->type != FLAG_BOOL_OFF)
-        buffer_printf(&right, " (default %s%s)", flag->initial, flag->not_yet ? ", and nothing else yet" : "");
+        buffer_printf(out, " (default %s%s)", flag->initial, flag->not_yet ? "; other values are not supported" : "");
     else if (flag->not_yet)
-        buffer_append_string(&right, " (not implemented yet)");
+        buffer_append_string(out, " (not supported)");
+    buffer_free(&values);
+}
+
+static void help_row(const struct flag *flag, struct buffer *out) {
+    struct buffer left = {0}, right = {0};
+    const char *value = flag_value_name(flag);
+    if (flag->letter)
+        buffer_printf(&left, "  -%c,", flag->letter);
+    buffer_printf(&left, "%s%s%s%s", flag->letter ? " " : "  ", flag->name, value ? " " : "", value ? value : "");
+    flag_row_text(flag, &right);
     size_t width = width_of(left.data, left.length);
     buffer_append_string(out, left.data);
     if (width + 2 > HELP_COLUMN)
@@ -96,7 +113,6 @@ static void help_row(const struct flag *flag, struct buffer *out) {
     append_wrapped(buffer_string(&right), HELP_COLUMN, out);
     buffer_free(&left);
     buffer_free(&right);
-    buffer_free(&values);
 }
 
 // A heading waits for its first visible row: a group of advanced flags alone leaves no empty title.
@@ -140,16 +156,9 @@ void flags_help(const struct flag_command *command, bool all, struct buffer *out
     for (size_t t = 0; t < command->table_count; t++)
         hidden += help_table(&command->tables[t], all, out);
     buffer_append_string(out, "\nGeneral\n");
-    static const struct flag general[] = {
-        {.name = "--config",
-         .type = FLAG_STRING,
-         .value_name = "FILE",
-         .help = "read flags from a file, one `flag: value` per line (YAML) or a JSON object; flags given here win"},
-        {.name = "--help", .type = FLAG_BOOL, .help = "this text"},
-        {.name = "--help-all", .type = FLAG_BOOL, .help = "this text with the advanced flags"}};
-    for (size_t i = 0; i < sizeof general / sizeof general[0]; i++)
+    for (size_t i = 0; i < FLAG_GENERAL_COUNT; i++)
         if (i < 2 || hidden)
-            help_row(&general[i], out);
+            help_row(&flag_general[i], out);
     if (hidden)
         buffer_printf(out, "\n%zu more flags: bevatron %s --help-all\n", hidden, command->name);
     if (command->epilogue)
@@ -167,7 +176,7 @@ static void append_cell(const char *text, struct buffer *out) {
 
 static void markdown_row(const struct flag *flag, struct buffer *out) {
     struct buffer values = {0};
-    const char *value = value_name(flag);
+    const char *value = flag_value_name(flag);
     buffer_printf(out, "| `%s%s%s` | ", flag->name, value ? " " : "", value ? value : "");
     if (flag->required)
         buffer_append_string(out, "required");
@@ -179,7 +188,7 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
     buffer_append_string(out, " | ");
     append_cell(flag->help ? flag->help : "", out);
     if (flag->not_yet)
-        buffer_append_string(out, flag->initial ? " (only the default yet)" : " (not implemented yet)");
+        buffer_append_string(out, flag->initial ? " (only the default is supported)" : " (not supported)");
     buffer_append_string(out, " |\n");
     buffer_free(&values);
 }

@@ -1,4 +1,4 @@
-// What the files of the flag engine share and nobody else needs.
+// What only the files of the flag engine share.
 //
 // A name is resolved first, to a row, an alias or a known name without a row, which says how many values it takes;
 // then the values, from the command line or from a file, are applied to it. Both sources go through the same two
@@ -17,17 +17,18 @@ struct flag_match {
     const struct flag *flag;
     const struct flag_alias *alias;  // the first row of that name
     const struct flag_names *names;
-    const char *known;  // the entry within names; ends at a blank or NUL
+    const char *known;  // the entry within names; ends at a space or NUL
     enum flag_arity arity;
 };
 
 // One parse: the command, its options, the comments so far, each beginning with its flag's name, and the mistakes,
-// which are told together at the end.
+// which are reported together at the end.
 struct flag_parse {
     const struct flag_command *command;
     void *options;
     struct string_list notes;
     struct complaints complaints;
+    bool has_variables;  // its files may refer to variables of the environment
 };
 
 // Keeps the present error for the end.
@@ -35,21 +36,21 @@ void flag_put_off(struct flag_parse *parse);
 // Says the notes and frees the parse; -1 with all its mistakes if there were any.
 int flag_parse_end(struct flag_parse *parse);
 
-// The values of one flag as written. `quoted` keeps a single text with blanks in one piece for a list.
+// The values of one flag as written. `quoted` keeps a single text with spaces in one piece for a list.
 struct flag_values {
     struct string_list items;
     bool quoted;
 };
 
 // Whether two names are the same, "--" before them and _ for - aside; `length` is that of a; b ends
-// at NUL, '=' or a blank.
+// at NUL, '=' or a space.
 bool flag_name_equal(const char *a, size_t length, const char *b);
 
-// The next of names separated by blanks, moving the cursor behind it; NULL after the last. Its length goes to
+// The next of names separated by spaces, moving the cursor past it; NULL after the last. Its length goes to
 // *length.
 const char *flag_next_name(const char **cursor, size_t *length);
 
-// Whether a name is among names separated by blanks.
+// Whether a name is among names separated by spaces.
 bool flag_name_listed(const char *name, size_t length, const char *names);
 // Whether the table's command has this row at all.
 bool flag_is_offered(const struct flag_table *table, const struct flag *flag);
@@ -68,16 +69,24 @@ int flag_apply(struct flag_parse *parse, const struct flag_match *match, const s
 int flag_set_values(const struct flag *flag, void *base, const struct string_list *items, bool add);
 void flag_mark(const struct flag_table *table, void *options, const struct flag *flag, enum flag_source source);
 
+// Appends the text with ${NAME} and ${NAME:-default} replaced by variables of the environment; $${ is a plain ${.
+int flag_expand(const char *text, struct buffer *out);
 // Reads a configuration file into the parse.
 int flag_parse_file(struct flag_parse *parse, const char *path);
 
-// "true", "off", …: 1, 0, or -1 if the text is no truth value.
+// "true", "off", …: 1, 0, or -1 if the text is not a truth value.
 int flag_truth(const char *text);
 // A number in the fewest digits that read back as the same double.
 void flag_format_double(double value, struct buffer *out);
 // "from 0 to less than 1", "at least 1"; nothing if the row has no range.
 void flag_format_range(const struct flag *flag, struct buffer *out);
-// Splits text at blanks and adds the pieces.
+// The flags that every command has: --config, --help, --help-all.
+enum { FLAG_GENERAL_COUNT = 3 };
+extern const struct flag flag_general[FLAG_GENERAL_COUNT];
+// What --help calls the value, NULL if there is none; and what it says about the flag: meaning, values, default.
+const char *flag_value_name(const struct flag *flag);
+void flag_row_text(const struct flag *flag, struct buffer *out);
+// Splits text at spaces and adds the pieces.
 void string_list_add_words(struct string_list *list, const char *text);
 
 #endif

@@ -143,8 +143,9 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
     if (nearest.best)
         error_set_code(EXIT_CODE_USAGE, "unknown flag %s; did you mean %s?", dashed.data, nearest.best);
     else
-        error_set_code(EXIT_CODE_USAGE, "unknown flag %s; `bevatron %s --help-all` lists all flags", dashed.data,
-                       command->name);
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %s; `bevatron %s --help-all` lists all flags%s%s", dashed.data,
+                       command->name, command->flag_remedy ? "; " : "",
+                       command->flag_remedy ? command->flag_remedy : "");
     buffer_free(&dashed);
     return -1;
 }

@@ -2,6 +2,7 @@
 // with "--" is always a flag, never a value, so a forgotten value is noticed where it is missing and files can be
 // read before the flags that override them.
 #include "config/flag.h"
+#include "config/flag_docs.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -39,7 +40,7 @@ static void note_once(struct flag_parse *parse, const char *name, const char *no
     free(text);
 }
 
-// Whether the value is the default that stands behind the name's =; 1 is 1.0.
+// Whether the value is the default that follows the name's =; 1 is 1.0.
 static bool is_default_value(const char *known, const struct string_list *items) {
     size_t length = strcspn(known, " ");
     const char *equals = memchr(known, '=', length);
@@ -170,6 +171,48 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
     return taken;
 }
 
+static const struct flag *find_letter(const struct flag_command *command, char letter,
+                                      const struct flag_table **table) {
+    for (size_t t = 0; t < command->table_count; t++)
+        for (size_t i = 0; i < command->tables[t].count; i++) {
+            *table = &command->tables[t];
+            if ((*table)->flags[i].letter == letter)
+                return &(*table)->flags[i];
+        }
+    return NULL;
+}
+
+static int unknown_letter(const struct flag_command *command, const char *argument) {
+    struct buffer letters = {0};
+    for (size_t t = 0; t < command->table_count; t++)
+        for (size_t i = 0; i < command->tables[t].count; i++)
+            if (command->tables[t].flags[i].letter)
+                buffer_printf(&letters, " -%c", command->tables[t].flags[i].letter);
+    error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes%s%s%s%s", argument,
+                   letters.length ? ", except" : "", buffer_string(&letters), command->flag_remedy ? "; " : "",
+                   command->flag_remedy ? command->flag_remedy : "");
+    buffer_free(&letters);
+    return -1;
+}
+
+// "-b 8" or "-b8" at argv[0]; returns how many further arguments it used.
+static int parse_letter(struct flag_parse *parse, int argc, char **argv) {
+    struct flag_match match = {.arity = ARITY_ONE};
+    match.flag = find_letter(parse->command, argv[0][1], &match.table);
+    if (!match.flag)
+        return unknown_letter(parse->command, argv[0]);
+    struct flag_values values = {0};
+    int taken = 0;
+    if (argv[0][2])
+        string_list_add(&values.items, argv[0] + 2);
+    else
+        taken = take_values(parse->command, match.arity, argc - 1, argv + 1, &values.items);
+    if (taken >= 0 && flag_apply(parse, &match, &values, FLAG_FROM_COMMAND) < 0)
+        taken = -1;
+    string_list_free(&values.items);
+    return taken;
+}
+
 static void parse_files(struct flag_parse *parse, int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         const char *path = NULL;
@@ -182,7 +225,7 @@ static void parse_files(struct flag_parse *parse, int argc, char **argv) {
     }
 }
 
-// Values of a flag that is wrong are no mistakes of their own.
+// Values of a flag that is wrong are not separate mistakes.
 static int count_values(int argc, char **argv) {
     int count = 0;
     while (count + 1 < argc && !is_flag(argv[count + 1]))
@@ -190,8 +233,25 @@ static int count_values(int argc, char **argv) {
     return count;
 }
 
+// Whether an argument overrides a value as Hydra's programs (NeMo) take it: training.model.num_layers=24. *name is the
+// last part.
+static bool is_override(const struct flag_command *command, const char *argument, const char **name) {
+    size_t length = strcspn(argument, "=");
+    struct flag_match match;
+    *name = argument + strspn(argument, "+");
+    for (const char *p = *name; p < argument + length; p++)
+        if (*p == '.')
+            *name = p + 1;
+    return argument[length] == '=' && *name < argument + length &&
+           flag_resolve(command, *name, (size_t)(argument + length - *name), &match);
+}
+
 static int refuse_argument(const struct flag_command *command, const char *argument) {
     const char *remedy = command->argument_remedy ? command->argument_remedy(argument) : NULL;
+    const char *name;
+    if (is_override(command, argument, &name))
+        return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": a flag overrides the file; write --%s",
+                              argument, name);
     if (!remedy && command->argument_flag)
         return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags; did you mean %s %s?",
                               argument, command->name, command->argument_flag, argument);
@@ -209,7 +269,7 @@ static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct 
         else if (!flags_ended && is_flag(argument))
             taken = parse_flag(parse, argc - i, argv + i);
         else if (!flags_ended && argument[0] == '-' && isalpha((unsigned char)argument[1]))
-            taken = error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes", argument);
+            taken = parse_letter(parse, argc - i, argv + i);
         else if (!positional)
             taken = refuse_argument(parse->command, argument);
         else
@@ -242,26 +302,48 @@ static void check_complete(struct flag_parse *parse, const struct string_list *p
                  positional->items[command->positional_maximum], command->name);
 }
 
+enum flag_text flag_text_asked(const char *argument) {
+    static const struct {
+        const char *name;
+        enum flag_text text;
+    } known[] = {{"--help", FLAG_TEXT_HELP},       {"-h", FLAG_TEXT_HELP},         {"--help-all", FLAG_TEXT_ALL},
+                 {"--help-names", FLAG_TEXT_NAME}, {"--help-man", FLAG_TEXT_MAN},  {"--help-bash", FLAG_TEXT_BASH},
+                 {"--help-zsh", FLAG_TEXT_ZSH},    {"--help-fish", FLAG_TEXT_FISH}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(argument, known[i].name) == 0)
+            return known[i].text;
+    return FLAG_TEXT_NONE;
+}
+
 // Help wins over everything else on the line, mistakes included: who asks for it may be looking for them.
-static bool wants_help(int argc, char **argv, bool *all) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        *all = strcmp(argv[i], "--help-all") == 0;
-        if (*all || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    }
-    return false;
+static enum flag_text find_text(int argc, char **argv) {
+    enum flag_text text = FLAG_TEXT_NONE;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0 && text == FLAG_TEXT_NONE; i++)
+        text = flag_text_asked(argv[i]);
+    return text;
+}
+
+static void print_text(const struct flag_command *command, enum flag_text text) {
+    struct buffer out = {0};
+    if (text == FLAG_TEXT_NAME)
+        buffer_printf(&out, "%s\n", command->name);
+    else if (text == FLAG_TEXT_MAN)
+        flags_man(command, &out);
+    else if (text > FLAG_TEXT_MAN)
+        flags_completion(command, text, &out);
+    else
+        flags_help(command, text == FLAG_TEXT_ALL, &out);
+    fputs(buffer_string(&out), stdout);
+    buffer_free(&out);
 }
 
 int flags_read(const struct flag_command *command, void *options, struct flag_line line) {
     int argc = line.argc;
     char **argv = line.argv;
     flags_set_defaults(command, options);
-    bool all = false;
-    if (wants_help(argc, argv, &all)) {
-        struct buffer text = {0};
-        flags_help(command, all, &text);
-        fputs(buffer_string(&text), stdout);
-        buffer_free(&text);
+    enum flag_text text = find_text(argc, argv);
+    if (text != FLAG_TEXT_NONE) {
+        print_text(command, text);
         return FLAGS_HELP;
     }
     struct string_list *positional = NULL;

@@ -7,7 +7,7 @@
 extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
 extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c, likewise
 
-// Megatron's flags without a row, from flags_megatron.c; blanks separate them.
+// Megatron's flags without a row, from flags_megatron.c; spaces separate them.
 extern const char flags_always_so[];
 extern const char flags_only_speed[];
 extern const char flags_no_meaning[];

@@ -10,7 +10,9 @@ const char flags_always_so[] =
     "--use-flash-attn --te-rng-tracker --inference-rng-tracker --use-mp-args-from-checkpoint-args "
     "--verify-integrity --bias-gelu-fusion --bias-dropout-fusion --scaled-upper-triang-masked-softmax-fusion "
     "--scaled-masked-softmax-fusion --legacy-tokenizer --use-precision-aware-optimizer --no-query-key-layer-scaling "
-    "--overlap-p2p-communication --log-batch-size-to-tensorboard --tokenizer-hf-include-special-tokens ";
+    "--overlap-p2p-communication --log-batch-size-to-tensorboard --tokenizer-hf-include-special-tokens "
+    // With --profile there is always a trace, and NVTX ranges on a GPU.
+    "--use-pytorch-profiler --nvtx-ranges ";
 
 // Numbers that Megatron can keep in fewer bits: here they have more, and the run differs by less rounding only.
 const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= --exp-avg-dtype= --exp-avg-sq-dtype= "
@@ -63,17 +65,16 @@ const char flags_only_speed[] =
 
 // Services, profilers, launchers and choices between parts of Megatron.
 const char flags_no_meaning[] =
-    "--config-logger-dir= --profile --profile-step-start= --profile-step-end= --use-pytorch-profiler "
+    "--config-logger-dir= "
     "--pytorch-profiler-collect-shapes --pytorch-profiler-collect-callstack --pytorch-profiler-collect-chakra "
-    "--profile-ranks=* --record-memory-history --memory-snapshot-path= --record-shapes --nvtx-ranges "
+    "--record-memory-history --memory-snapshot-path= --record-shapes "
     "--dump-param-to-param-group-map= --flight-recorder-dump-path= --flight-recorder-trace-buffer-size= "
     "--no-flight-recorder-dump-on-timeout --disable-flight-recorder-dump-on-timeout "
     "--flight-recorder-include-stack-trace --no-flight-recorder-include-only-active "
     "--disable-flight-recorder-include-only-active --no-flight-recorder-extra-dump-on-exec "
     "--disable-flight-recorder-extra-dump-on-exec --adlr-autoresume --adlr-autoresume-interval= "
-    "--log-memory-interval= --log-device-memory-used --wandb-project= --wandb-exp-name= --wandb-save-dir= "
-    "--wandb-entity= --logging-level= --log-energy --otel-enabled --otel-service-name= --otel-span-groups=* "
-    "--log-straggler --straggler-ctrlr-port= --straggler-minmax-count= --disable-straggler-on-startup "
+    "--log-memory-interval= --log-device-memory-used --logging-level= --log-energy --otel-enabled "
+    "--otel-service-name= --otel-span-groups=* "
     "--run-workload-inspector-server --no-one-logger --one-logger-project= --one-logger-run-name= "
     "--one-logger-async --app-tag-run-name= --app-tag-run-version= --enable-ft-package --calc-ft-timeouts "
     "--ft-num-warmup-iters= --rerun-mode= --enable-msc --disable-msc --allow-ambiguous-pad-tokens "
@@ -157,7 +158,7 @@ const char flags_refused[] =
     // Profiling + training loop + fusions.
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "
-    "--exit-signal-handler-for-training --iterations-to-skip=* --check-for-large-grads "
+    "--exit-signal-handler-for-training --check-for-large-grads "
     "--result-rejected-tracker-filename= --rope-type= "
     // RL (GRPO).
     "--perform-rl-step --rl-prompts-per-eval=32 --grpo-prompts-per-step=32 --grpo-group-size=2 "
@@ -218,9 +219,7 @@ const char flags_refused[] =
     "--trust-remote-code --null-tokenizer-pad-id=-1 --chat-template= "
     "--use-gigatoken "
     // Bi-encoder (legacy).
-    "--ict-head-size= --biencoder-projection-dim=0 --biencoder-shared-query-context-model --ict-load= "
-    "--bert-load= --titles-data-path= --query-in-block-prob=0.1 --use-one-sent-docs --evidence-data-path= "
-    "--retriever-report-topk-accuracies=* --retriever-score-scaling --block-data-path= --embedding-path= "
+    "--evidence-data-path= --block-data-path= --embedding-path= "
     "--indexer-batch-size=128 --indexer-log-interval=1000 "
     // Vision (legacy).
     "--num-classes=1000 --img-h=224 --img-w=224 --num-channels=3 --patch-dim=16 --classes-fraction=1.0 "
@@ -290,7 +289,7 @@ const char flags_refused[] =
     "--inprocess-last-call-wait=1 --inprocess-termination-grace-time=1 --inprocess-granularity=node "
     "--inprocess-active-world-size= --inprocess-empty-cuda-cache "
     // Rerun engine.
-    "--error-injection-rate=0 --error-injection-type=transient_error --check-for-spiky-loss "
+    "--error-injection-rate=0 --error-injection-type=transient_error "
     // Kitchen (only if library present).
     "--kitchen-config-file= --kitchen-recipe-number= "
     // SFT.

@@ -16,9 +16,10 @@
     "--add-attention-bias --add-mlp-bias --group-query-attention --num-query-groups "                                  \
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
     "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head "                     \
-    "--num-token-types --seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file "                  \
+    "--num-token-types --biencoder-projection-dim --biencoder-shared-query-context-model --retriever-score-scaling "   \
+    "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file "                                    \
     "--tokenizer-model --vocab-size --vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --eod-token "      \
-    "--load "                                                                                                          \
+    "--decoder-start-token --load --checkpoint-cache-path --endpoint-url "                                             \
     "--ckpt-step --use-checkpoint-args --auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels "      \
     "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --sequence-parallel "         \
     "--distributed-backend --distributed-timeout-minutes --attention-backend "
@@ -26,7 +27,8 @@
 #define DATA_FLAGS                                                                                                     \
     "--micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --eod-mask-loss "     \
     "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \
-    "--short-seq-prob --sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words "
+    "--short-seq-prob --sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words "               \
+    "--titles-data-path --query-in-block-prob --use-one-sent-docs --retriever-report-topk-accuracies "
 // How a pipeline's stages share the layers.
 #define STAGE_FLAGS                                                                                                    \
     "--decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers "                                          \

@@ -17,7 +17,7 @@ const struct flag_synonym flags_synonyms[] = {
      "--warmup-num-steps",
      "--lr-warmup-iters", NULL},
     {"--warmup-ratio --warmup-fraction --lr-warmup-ratio --warmup-proportion --warmup-pct", "--lr-warmup-fraction",
-     "the part of --lr-decay-iters, which is --train-iters if not given"},
+     "the fraction of --lr-decay-iters, by default of --train-iters"},
     {"--warmup-tokens --lr-warmup-tokens", "--lr-warmup-samples", SAMPLES_OF_TOKENS},
     {"--lr-decay-tokens --decay-tokens", "--lr-decay-samples", SAMPLES_OF_TOKENS},
     {"--lr-scheduler-type --lr-scheduler-name --lr-schedule --lr-decay --decay-lr --scheduler --schedule",
@@ -43,20 +43,20 @@ const struct flag_synonym flags_synonyms[] = {
      "--accumulation-steps --accum-steps --accumulate-grad-batches --update-freq",
      "--global-batch-size", "--micro-batch-size × data-parallel ranks × the accumulation steps"},
     {"--per-device-eval-batch-size --eval-batch-size --val-batch-size", "--micro-batch-size",
-     "an evaluation has batches of the same size"},
+     "evaluations use the same batch size"},
     // Model.
     {"--block-size --context-length --context-size --context-window --ctx-len --ctx-size --n-ctx --n-positions "
      "--max-seq-len --max-seq-length --max-sequence-length --model-max-length --max-length --sequence-length --seq-len "
      "--sequence-len --seqlen --cutoff-len",
      "--seq-length", NULL},
     {"--n-layer --n-layers --num-hidden-layers --layers --depth", "--num-layers", NULL},
-    {"--encoder-layers --num-encoder-layers", "--encoder-num-layers", "of a T5; a BERT has --num-layers"},
-    {"--decoder-layers --num-decoder-layers", "--num-layers", "of a GPT; a T5's decoder has --decoder-num-layers"},
+    {"--encoder-layers --num-encoder-layers", "--encoder-num-layers", "for T5; for BERT use --num-layers"},
+    {"--decoder-layers --num-decoder-layers", "--num-layers", "for GPT; for T5's decoder use --decoder-num-layers"},
     {"--n-head --n-heads --num-heads --attention-heads --heads --decoder-attention-heads --encoder-attention-heads",
      "--num-attention-heads", NULL},
     {"--num-kv-heads --num-key-value-heads --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
      "--multi-query-group-num",
-     "--group-query-attention and --num-query-groups", "a switch, and the number of heads of keys and values"},
+     "--group-query-attention and --num-query-groups", "a switch, and the number of key/value heads"},
     {"--n-embd --n-embed --d-model --dim --model-dim --hidden-dim --embed-dim --embedding-dim --embedding-size "
      "--decoder-embed-dim --encoder-embed-dim",
      "--hidden-size", NULL},
@@ -69,13 +69,13 @@ const struct flag_synonym flags_synonyms[] = {
     {"--rotary-dim", "--rotary-percent", "rotated channels / --kv-channels"},
     {"--rope --use-rope --rotary --use-rotary", "--position-embedding-type rope", NULL},
     {"--dropout --dropout-rate --dropout-p --resid-pdrop --embd-pdrop --resid-dropout --residual-dropout",
-     "--hidden-dropout and --attention-dropout", "each is 0.1 if not given, other programs often have 0"},
+     "--hidden-dropout and --attention-dropout", "each defaults to 0.1; other programs often use 0"},
     {"--attn-dropout --attn-pdrop --attention-probs-dropout-prob", "--attention-dropout", NULL},
     {"--hidden-dropout-prob", "--hidden-dropout", NULL},
-    {"--bias --use-bias --add-bias", "--disable-bias-linear", "linear layers have biases unless it is given"},
+    {"--bias --use-bias --add-bias", "--disable-bias-linear", "by default linear layers have biases"},
     {"--tie-word-embeddings --tie-embeddings --tie-weights --weight-tying --share-embeddings "
      "--share-decoder-input-output-embed",
-     "--untie-embeddings-and-output-weights", "they are tied unless it is given"},
+     "--untie-embeddings-and-output-weights", "by default they are tied"},
     {"--rms-norm-eps --layer-norm-eps --layer-norm-epsilon --norm-eps --ln-eps", "--norm-epsilon", NULL},
     {"--norm-type --use-rmsnorm --rms-norm --rmsnorm", "--normalization", "LayerNorm or RMSNorm"},
     {"--hidden-act --activation-function --activation-fn", "--activation", "gelu_tanh, gelu, relu, squared_relu, silu"},
@@ -97,7 +97,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--wd --l2 --weight-decay-rate", "--weight-decay", NULL},
     {"--optim --optimizer-name --optimizer-type", "--optimizer", "adam, whose weight decay is decoupled as AdamW's"},
     {"--momentum", "--sgd-momentum", NULL},
-    {"--reset-optimizer --reset-lr-scheduler", "--no-load-optim", "or --finetune, which begins at iteration 0"},
+    {"--reset-optimizer --reset-lr-scheduler", "--no-load-optim", "or --finetune, which starts at iteration 0"},
     // Precision and speed.
     {"--dtype --torch-dtype --param-dtype --precision --mixed-precision --amp --use-amp", "--bf16 or --fp16",
      "switches; without them everything is fp32"},
@@ -107,10 +107,10 @@ const struct flag_synonym flags_synonyms[] = {
     {"--fp8 --use-fp8 --enable-fp8", "--fp8-format hybrid", "with --bf16, on a GPU"},
     {"--gradient-checkpointing --grad-checkpointing --activation-checkpointing --deepspeed-activation-checkpointing "
      "--activation-checkpoint",
-     "--recompute-granularity", "full recomputes whole layers, selective attention only"},
+     "--recompute-granularity", "full recomputes whole layers, selective only attention"},
     {"--compile --torch-compile --use-compile --flash --flash-attention --use-flash-attention "
      "--use-flash-attention-2 --attn-implementation",
-     NULL, "leave it out: bevatron picks the kernels itself"},
+     NULL, "leave it out: bevatron chooses the kernels"},
     // Data and tokenizer.
     {"--data --dataset --data-dir --dataset-name --dataset-path --dataset-dir --data-prefix --train-file --train-data "
      "--train-data-dir --train-path --train-bin --input-data",
@@ -138,19 +138,19 @@ const struct flag_synonym flags_synonyms[] = {
     // Evaluation.
     {"--eval-steps --eval-every --eval-freq --eval-frequency --eval-every-steps --evaluation-interval --val-interval "
      "--val-check-interval --val-loss-every --validate-interval --validate-interval-updates --validation-interval",
-     "--eval-interval", "updates between evaluations; --eval-iters is their length"},
+     "--eval-interval", "iterations between evaluations; --eval-iters is their length in batches"},
     {"--eval-batches --eval-max-steps --max-eval-batches --limit-val-batches --val-iters --val-max-steps",
-     "--eval-iters", "batches of one evaluation; --eval-interval is how far they are apart"},
+     "--eval-iters", "batches per evaluation; --eval-interval is the number of iterations between them"},
     {"--do-eval --eval-strategy --evaluation-strategy", "--eval-interval", "and --eval-iters 0 for no evaluation"},
     {"--do-train", NULL, "leave it out: train trains, and --skip-train only evaluates"},
     {"--eval-only --only-eval", "--skip-train", NULL},
     // Checkpoints.
     {"--output-dir --out-dir --output --output-path --out --save-dir --save-path --checkpoint-dir --checkpoint-path "
      "--ckpt-dir --results-dir --run-dir --default-root-dir",
-     "--save", "a folder; --save-interval is how often"},
+     "--save", "a folder; --save-interval sets how often"},
     {"--save-steps --save-every --save-freq --save-frequency --save-interval-updates --checkpoint-interval "
      "--checkpoint-every --checkpoint-freq --checkpointing-steps --ckpt-interval",
-     "--save-interval", "updates between checkpoints"},
+     "--save-interval", "iterations between checkpoints"},
     {"--save-total-limit --save-top-k --keep-last-n-checkpoints --keep-last-k --keep-latest-k --keep-interval-updates "
      "--max-checkpoints --keep-checkpoints",
      "--keep-last", NULL},
@@ -162,8 +162,13 @@ const struct flag_synonym flags_synonyms[] = {
      "--print-freq --print-every",
      "--log-interval", NULL},
     {"--logging-dir --log-dir --tensorboard-logdir --tb-dir --tensorboard", "--tensorboard-dir", NULL},
-    {"--report-to --wandb --use-wandb --wandb-log --wandb-run-name --wandb-name --run-name", "--tensorboard-dir",
-     "TensorBoard files, beside the metrics.jsonl that is always written into --save; nothing is sent to a service"},
+    {"--report-to", "--tensorboard-dir",
+     "TensorBoard files; --wandb-project writes an offline run for `wandb sync`; nothing is sent to a service"},
+    {"--wandb --use-wandb --wandb-log", "--wandb-project",
+     "an offline run that `wandb sync` uploads; it needs --wandb-exp-name, too"},
+    {"--wandb-run-name --wandb-name --run-name", "--wandb-exp-name", "with --wandb-project"},
+    {"--wandb-dir", "--wandb-save-dir", NULL},
+    {"--wandb-team --wandb-org --wandb-organization", "--wandb-entity", NULL},
     // Ranks and devices.
     {"--tp --tp-size --tensor-parallel --tensor-parallel-size --tensor-parallel-degree", "--tensor-model-parallel-size",
      NULL},
@@ -171,14 +176,14 @@ const struct flag_synonym flags_synonyms[] = {
      "--pipeline-model-parallel-size", NULL},
     {"--cp --cp-size --context-parallel --context-parallel-degree", "--context-parallel-size", NULL},
     {"--dp --dp-size --data-parallel-size --data-parallel-degree", NULL,
-     "leave it out: data-parallel ranks are those that tensor, pipeline and context parallelism leave"},
+     "leave it out: the data-parallel size follows from the number of ranks"},
     {"--num-gpus --gpus --n-gpus --n-gpu --ngpus --devices --num-devices --num-processes --world-size", "--nproc",
-     "ranks on this machine, one per GPU; mpirun or srun start those of several"},
+     "ranks on this machine, one per GPU; on several machines use mpirun or srun"},
     {"--num-nodes --nodes", NULL,
      "leave it out: mpirun, srun or `bevatron launch` start the ranks of several machines"},
     {"--deepspeed --deepspeed-config --use-deepspeed --ds-config --zero --zero-stage --zero-optimization --fsdp",
-     "--use-distributed-optimizer", "ZeRO stage 1; tensor and pipeline parallelism divide the parameters themselves"},
-    {"--use-mpi --distributed --ddp", NULL, "leave it out: mpirun, srun and torchrun are recognised"},
+     "--use-distributed-optimizer", "ZeRO stage 1; tensor and pipeline parallelism split the parameters"},
+    {"--use-mpi --distributed --ddp", NULL, "leave it out: mpirun, srun and torchrun are recognized"},
     {"--cpu --use-cpu --no-cuda", "--device cpu", NULL},
     {"--gpu --cuda --use-gpu --use-cuda --accelerator", "--device cuda", NULL},
     {0},

@@ -38,7 +38,7 @@ static int give(struct config *config, const char *flag, int64_t value) {
     return status;
 }
 
-// "--flag value --flag value …", separated by blanks.
+// "--flag value --flag value …", separated by spaces.
 static int give_all(struct config *config, const char *flags) {
     char *copy = memory_string(flags), *rest = copy;
     int status = 0;
@@ -63,7 +63,7 @@ static int apply_sizes(struct config *config, const struct preset *preset) {
     return give(config, "--max-position-embeddings", positions);
 }
 
-// What --model names becomes a form and its flags, so that nothing behind this needs to know families.
+// What --model names becomes a form and its flags, so that nothing after this needs to know families.
 static int apply_family(struct config *config) {
     const struct preset_family *family = NULL;
     for (size_t i = 0; (family = preset_family_at(i)) && strcmp(family->name, config->model) != 0; i++)

@@ -12,6 +12,18 @@
     "--hidden-dropout 0 --attention-dropout 0 "
 #define LLAMA3 LLAMA "--rotary-base 500000 --group-query-attention true --num-query-groups 8 "
 #define SCALED "--use-rope-scaling true --seq-length 8192 "
+#define UNTIED "--untie-embeddings-and-output-weights true "
+#define QWEN TIED_LLAMA "--rotary-base 1000000 --norm-epsilon 1e-6 --group-query-attention true --seq-length 4096 "
+#define QWEN2 QWEN "--add-qkv-bias true "
+#define QWEN3 QWEN "--qk-layernorm true --kv-channels 128 --num-query-groups 8 "
+#define STARCODER2                                                                                                     \
+    "--position-embedding-type rope --group-query-attention true --sliding-window 4096 --init-method-std 0.018042 "
+#define STABLELM                                                                                                       \
+    "--swiglu true --disable-bias-linear true --position-embedding-type rope --rotary-percent 0.25 "                   \
+    "--untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 "
+#define NEMOTRON                                                                                                       \
+    "--apply-layernorm-1p true --squared-relu true --disable-bias-linear true --position-embedding-type rope "         \
+    "--rotary-percent 0.5 --untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 "
 #define BERT "--model bert --norm-placement post --norm-epsilon 1e-12 --activation gelu --num-token-types 2 "
 #define ROBERTA                                                                                                        \
     "--model bert --norm-placement post --activation gelu --num-token-types 1 --position-offset 2 "                    \
@@ -35,11 +47,29 @@
 #define ROBERTA_PAPER "Liu et al. 2019"
 #define T5_PAPER "Raffel et al. 2020"
 #define T511_PAPER "Shazeer 2020"
+#define QWEN25_PAPER "Qwen Team 2024"
+#define QWEN3_PAPER "Qwen Team 2025"
+#define STARCODER2_PAPER "Lozhkov et al. 2024"
+#define MT5_PAPER "Xue et al. 2021"
+#define UMT5_PAPER "Chung et al. 2023"
+#define XLMR_PAPER "Conneau et al. 2020"
+#define RELEASED "released configuration"
+#define FOR_CPU "for a CPU: learns in minutes to hours"
+#define FOR_GPU "for one GPU"
 
 // GPT-3 13B is printed with a width of 5140, and 1.3B with 24 heads of 128, which do not fit their own tables; the
 // values here (5120, 16 heads) are the ones everybody trains. The Megatron family has a vocabulary of 51200: 50257
-// padded to a multiple of 1024.
+// padded to a multiple of 1024. The first rows are nobody's: sizes for one machine, counted with vocabularies of
+// 8192 and 32000.
 static const struct preset presets[] = {
+    {"cpu-3m", 4, 192, 3, 256, 128, TIED_LLAMA, "--ffn-hidden-size 512", "3.3M", FOR_CPU},
+    {"cpu-10m", 6, 320, 5, 512, 128, TIED_LLAMA, "--ffn-hidden-size 896", "10M", FOR_CPU},
+    {"cpu-30m", 8, 512, 8, 512, 128, TIED_LLAMA, "--ffn-hidden-size 1408", "30M", FOR_CPU},
+    {"gpu-150m", 18, 768, 12, 2048, 128, TIED_LLAMA, "--ffn-hidden-size 2048", "152M", FOR_GPU},
+    {"gpu-350m", 24, 1024, 16, 2048, 128, TIED_LLAMA, "--ffn-hidden-size 2816", "341M", FOR_GPU},
+    {"gpu-1b", 22, 2048, 32, 2048, 128, LLAMA,
+     "--ffn-hidden-size 5632 --group-query-attention true --num-query-groups 4", "1.1B",
+     "for one GPU; TinyLlama, Zhang et al. 2024"},
     {"gpt2-124m", 12, 768, 12, 1024, 128, GPT, "", "124M", GPT2_PAPER},
     {"gpt2-355m", 24, 1024, 16, 1024, 128, GPT, "", "355M", GPT2_PAPER},
     {"gpt2-774m", 36, 1280, 20, 1024, 128, GPT, "", "774M", GPT2_PAPER},
@@ -99,11 +129,61 @@ static const struct preset presets[] = {
      "--ffn-hidden-size 14336 --group-query-attention true --num-query-groups 8 --sliding-window 4096 --seq-length "
      "8192",
      "7.3B", "Jiang et al. 2023"},
+    {"qwen2.5-0.5b", 24, 896, 14, 32768, 128, QWEN2, "--num-query-groups 2 --ffn-hidden-size 4864", "0.49B",
+     QWEN25_PAPER},
+    {"qwen2.5-1.5b", 28, 1536, 12, 131072, 128, QWEN2, "--num-query-groups 2 --ffn-hidden-size 8960", "1.54B",
+     QWEN25_PAPER},
+    {"qwen2.5-3b", 36, 2048, 16, 32768, 128, QWEN2, "--num-query-groups 2 --ffn-hidden-size 11008", "3.09B",
+     QWEN25_PAPER},
+    {"qwen2.5-7b", 28, 3584, 28, 131072, 128, QWEN2, UNTIED "--num-query-groups 4 --ffn-hidden-size 18944", "7.61B",
+     QWEN25_PAPER},
+    {"qwen2.5-14b", 48, 5120, 40, 131072, 128, QWEN2,
+     UNTIED "--num-query-groups 8 --ffn-hidden-size 13824 --norm-epsilon 1e-5", "14.7B", QWEN25_PAPER},
+    {"qwen2.5-32b", 64, 5120, 40, 131072, 128, QWEN2,
+     UNTIED "--num-query-groups 8 --ffn-hidden-size 27648 --norm-epsilon 1e-5", "32.5B", QWEN25_PAPER},
+    {"qwen2.5-72b", 80, 8192, 64, 131072, 128, QWEN2,
+     UNTIED "--num-query-groups 8 --ffn-hidden-size 29568 --norm-epsilon 1e-5", "72.7B", QWEN25_PAPER},
+    {"qwen3-0.6b", 28, 1024, 16, 40960, 128, QWEN3, "--ffn-hidden-size 3072", "0.6B", QWEN3_PAPER},
+    {"qwen3-1.7b", 28, 2048, 16, 40960, 128, QWEN3, "--ffn-hidden-size 6144", "1.7B", QWEN3_PAPER},
+    {"qwen3-4b", 36, 2560, 32, 40960, 128, QWEN3, "--ffn-hidden-size 9728", "4.0B", QWEN3_PAPER},
+    {"qwen3-8b", 36, 4096, 32, 40960, 128, QWEN3, UNTIED "--ffn-hidden-size 12288", "8.2B", QWEN3_PAPER},
+    {"qwen3-14b", 40, 5120, 40, 40960, 128, QWEN3, UNTIED "--ffn-hidden-size 17408", "14.8B", QWEN3_PAPER},
+    {"qwen3-32b", 64, 5120, 64, 40960, 128, QWEN3, UNTIED "--ffn-hidden-size 25600", "32.8B", QWEN3_PAPER},
+    {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",
+     "Abdin et al. 2024a"},
+    {"phi4", 40, 5120, 40, 16384, 128, LLAMA,
+     "--ffn-hidden-size 17920 --group-query-attention true --num-query-groups 10 --rotary-base 250000 --seq-length "
+     "4096",
+     "14.7B", "Abdin et al. 2024b"},
+    {"starcoder-15b", 40, 6144, 48, 8192, 128, GPT, "--group-query-attention true --num-query-groups 1", "15.5B",
+     "Li et al. 2023"},
+    {"starcoder2-3b", 30, 3072, 24, 16384, 128, STARCODER2,
+     "--num-query-groups 2 --rotary-base 999999.4420358813 --seq-length 4096", "3.0B", STARCODER2_PAPER},
+    {"starcoder2-7b", 32, 4608, 36, 16384, 128, STARCODER2,
+     "--num-query-groups 4 --rotary-base 1000000 --seq-length 4096", "7.2B", STARCODER2_PAPER},
+    {"starcoder2-15b", 40, 6144, 48, 16384, 128, STARCODER2,
+     UNTIED "--num-query-groups 4 --rotary-base 100000 --init-method-std 0.01275 --seq-length 4096", "16.0B",
+     STARCODER2_PAPER},
+    {"stablelm-3b", 32, 2560, 32, 4096, 128, STABLELM, "--ffn-hidden-size 6912", "2.8B", RELEASED},
+    {"stablelm2-1.6b", 24, 2048, 32, 4096, 128, STABLELM, "--ffn-hidden-size 5632 --add-qkv-bias true", "1.64B",
+     "Bellagente et al. 2024"},
+    {"minitron-4b", 32, 3072, 24, 4096, 128, NEMOTRON,
+     "--ffn-hidden-size 9216 --group-query-attention true --num-query-groups 8 --init-method-std 0.0134", "4.2B",
+     "Muralidharan et al. 2024"},
+    {"nemotron4-15b", 32, 6144, 48, 4096, 128, NEMOTRON,
+     "--ffn-hidden-size 24576 --group-query-attention true --num-query-groups 8 --init-method-std 0.0134", "15.6B",
+     "Parmar et al. 2024"},
+    {"nemotron4-340b", 96, 18432, 96, 4096, 128, NEMOTRON,
+     "--ffn-hidden-size 73728 --group-query-attention true --num-query-groups 8 --init-method-std 0.0063", "340B",
+     "Nvidia 2024"},
     {"bert-base", 12, 768, 12, 512, 1, BERT, "", "110M", BERT_PAPER},
     {"bert-large", 24, 1024, 16, 512, 1, BERT, "", "340M", BERT_PAPER},
     {"megatron-bert-345m", 24, 1024, 16, 512, 128, "--model bert ", "", "345M", "Shoeybi et al. 2019"},
     {"roberta-base", 12, 768, 12, 512, 1, ROBERTA, "", "125M", ROBERTA_PAPER},
     {"roberta-large", 24, 1024, 16, 512, 1, ROBERTA, "", "355M", ROBERTA_PAPER},
+    {"xlm-roberta-base", 12, 768, 12, 512, 1, ROBERTA, "", "278M", XLMR_PAPER},
+    {"xlm-roberta-large", 24, 1024, 16, 512, 1, ROBERTA, "", "560M", XLMR_PAPER},
+    {"camembert-base", 12, 768, 12, 512, 1, ROBERTA, "", "111M", "Martin et al. 2020"},
     {"t5-small", 6, 512, 8, 512, 128, T5, "", "60M", T5_PAPER},
     {"t5-base", 12, 768, 12, 512, 128, T5, "", "220M", T5_PAPER},
     {"t5-large", 24, 1024, 16, 512, 128, T5, "", "770M", T5_PAPER},
@@ -114,6 +194,19 @@ static const struct preset presets[] = {
     {"t5-1.1-large", 24, 1024, 16, 512, 128, T511, "--ffn-hidden-size 2816", "783M", T511_PAPER},
     {"t5-1.1-xl", 24, 2048, 32, 512, 128, T511, "--ffn-hidden-size 5120", "2.8B", T511_PAPER},
     {"t5-1.1-xxl", 24, 4096, 64, 512, 128, T511, "--ffn-hidden-size 10240", "11B", T511_PAPER},
+    {"mt5-small", 8, 512, 6, 512, 128, T511, "--ffn-hidden-size 1024", "300M", MT5_PAPER},
+    {"mt5-base", 12, 768, 12, 512, 128, T511, "--ffn-hidden-size 2048", "580M", MT5_PAPER},
+    {"mt5-large", 24, 1024, 16, 512, 128, T511, "--ffn-hidden-size 2816", "1.2B", MT5_PAPER},
+    {"mt5-xl", 24, 2048, 32, 512, 128, T511, "--ffn-hidden-size 5120", "3.7B", MT5_PAPER},
+    {"mt5-xxl", 24, 4096, 64, 512, 128, T511, "--ffn-hidden-size 10240", "13B", MT5_PAPER},
+    {"umt5-small", 8, 512, 6, 512, 128, T511, "--relative-attention-per-layer true --ffn-hidden-size 1024", "306M",
+     UMT5_PAPER},
+    {"umt5-base", 12, 768, 12, 512, 128, T511, "--relative-attention-per-layer true --ffn-hidden-size 2048", "592M",
+     UMT5_PAPER},
+    {"umt5-xl", 24, 2048, 32, 512, 128, T511, "--relative-attention-per-layer true --ffn-hidden-size 5120", "3.7B",
+     UMT5_PAPER},
+    {"umt5-xxl", 24, 4096, 64, 512, 128, T511, "--relative-attention-per-layer true --ffn-hidden-size 10240", "13B",
+     UMT5_PAPER},
 };
 
 static const struct preset_family families[] = {

@@ -1,8 +1,9 @@
-// Makes a configuration complete and refuses one that contradicts itself. All contradictions are told at once, each
+// Makes a configuration complete and refuses one that contradicts itself. All contradictions are reported at once, each
 // with its remedy, because a job that waited hours in a queue should not fail on them one by one.
 #include "config/validate.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/remote/url.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include <ctype.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 
 const char *divisors(int64_t number, char *text, size_t size) {
-    enum { MOST = 1024 };  // larger ones help nobody
+    enum { MOST = 1024 };  // larger ones are of no use
     size_t used = 0;
     text[0] = 0;
     for (int64_t d = 1; d <= number && d <= MOST && used < size; d++)
@@ -60,7 +61,9 @@ static void validate_data(struct config *config, enum config_use use, struct com
         has_own = has_own || own[i]->count > 0;
     int sources = has_common + has_own + config->mock_data;
     if (sources == 0 && use == CONFIG_TRAIN)
-        complain(complaints, "there is no data; give --data-path PREFIX, or --mock-data to try without");
+        complain(
+            complaints,
+            "there is no data; give --data-path with a text or the PREFIX of a dataset, or --mock-data to try without");
     if (sources > 1)
         complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
     if (config->data_path.count > 0 && config->data_args_path)
@@ -68,21 +71,49 @@ static void validate_data(struct config *config, enum config_use use, struct com
     bool is_bert = strcmp(config->model, "bert") == 0;
     if (config->sample_break_mode && (!is_bert || !config->bert_no_binary_head))
         complain(complaints,
-                 "--sample-break-mode cuts RoBERTa's samples; give --model bert --bert-no-binary-head with it");
+                 "--sample-break-mode is for RoBERTa's samples; give --model bert --bert-no-binary-head with it");
     if (config->mask_whole_words && !config->sample_break_mode)
         complain(complaints,
                  "--mask-whole-words is RoBERTa's; give --sample-break-mode with it (BERT always masks words)");
+    bool is_fairseq = config->tokenizer_type && strcmp(config->tokenizer_type, "FairseqTokenizer") == 0;
+    if (config->mask_whole_words && is_fairseq && !config->vocab_file)
+        complain(complaints, "--mask-whole-words needs a BPE: the tokens of a dictionary of words are words; leave it "
+                             "out, or give --vocab-file and --merge-file");
     if (has_own && config->split)
-        complain(complaints, "--split divides one --data-path; leave it out with --train/valid/test-data-path");
+        complain(complaints, "--split splits one --data-path; leave it out with --train/valid/test-data-path");
     if (config->split && !is_split(config->split))
-        complain(complaints, "--split takes up to three shares like 969,30,1, not \"%s\"", config->split);
+        complain(complaints, "--split takes up to three shares, e.g. 969,30,1, not \"%s\"", config->split);
     if (has_common && !config->split && use == CONFIG_TRAIN) {
         config->split = memory_string("969, 30, 1");
         log_info("note: --split is not given; 969, 30, 1 of the documents are for training, validation and test");
     }
 }
 
-static void validate_tokenizer(struct config *config, struct complaints *complaints) {
+// --tokenizer-type auto: a byte-level BPE of the run's own text.
+static void validate_trained_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
+    enum { LEAST = 257, USUAL = 32000 };
+    if (use != CONFIG_TRAIN)
+        complain(complaints, "--tokenizer-type auto is for train; leave it out, the checkpoint has the tokenizer");
+    if (config->vocab_file || config->merge_file || config->tokenizer_model)
+        complain(complaints, "--tokenizer-type auto trains a tokenizer and reads none; leave out --vocab-file, "
+                             "--merge-file and --tokenizer-model, or name the type of their tokenizer");
+    // A dry run without data has mock data in its place; the size is known.
+    if (flag_is_given(&config->given, "--mock-data") && config->mock_data)
+        complain(complaints, "--tokenizer-type auto needs text to learn from, and --mock-data has none; give "
+                             "--vocab-size alone");
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints,
+                 "--tokenizer-type auto makes a GPT-2 tokenizer, which lacks the special tokens of --model %s; give "
+                 "--tokenizer-type and its files, e.g. BertWordPieceLowerCase with --vocab-file vocab.txt",
+                 config->model);
+    if (config->vocab_size == 0)
+        config->vocab_size = USUAL;
+    else if (config->vocab_size < LEAST)
+        complain(complaints, "--tokenizer-type auto needs --vocab-size %d or more: 256 bytes and the end of documents",
+                 LEAST);
+}
+
+static void validate_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
     // As pretrain_bert.py and pretrain_t5.py have it, and pretrain_gpt.py.
     bool is_gpt = strcmp(config->model, "gpt") == 0;
     bool is_assumed = !config->tokenizer_type && (config->vocab_file || config->merge_file);
@@ -90,7 +121,13 @@ static void validate_tokenizer(struct config *config, struct complaints *complai
         config->tokenizer_type =
             memory_string(is_gpt || config->merge_file ? "GPT2BPETokenizer" : "BertWordPieceLowerCase");
     if (!config->tokenizer_type && !config->tokenizer_model && config->vocab_size == 0) {
-        complain(complaints, "the vocabulary is not known; give --vocab-file and --merge-file, or --vocab-size");
+        complain(complaints,
+                 "the vocabulary is unknown; give --vocab-file and --merge-file, or --vocab-size; for text, "
+                 "--tokenizer-type auto --vocab-size 32000 trains a tokenizer on it");
+        return;
+    }
+    if (config_trains_tokenizer(config)) {
+        validate_trained_tokenizer(config, use, complaints);
         return;
     }
     if (config->tokenizer_type && strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0 &&
@@ -123,13 +160,51 @@ static void validate_checkpoints(struct config *config, struct complaints *compl
                  "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude each other; "
                  "give one");
     if (!config->load && config->finetune)
-        complain(complaints, "--finetune needs --load, the checkpoint to begin from");
+        complain(complaints, "--finetune needs --load, the checkpoint to start from");
     if (!config->load && !config->pretrained_checkpoint && config->use_checkpoint_args)
         complain(complaints, "--use-checkpoint-args needs --load, the checkpoint to take them from");
     if (!config->load && config->ckpt_step >= 0)
         complain(complaints, "--ckpt-step needs --load, the folder it is in");
+    if (config->save && !*config->save)
+        complain(complaints, "--save is empty; give a folder for checkpoints, or leave it out to save none");
+    if (config->save && url_is_remote(config->save))
+        complain(complaints, "--save %s is not a folder; give a folder, and the address with --save-to", config->save);
+    if (config->save_to && !url_is_s3(config->save_to))
+        complain(complaints, "--save-to %s does not begin with s3://", config->save_to);
+    if (config->save_to && !config->save)
+        complain(complaints, "--save-to needs --save, the folder that checkpoints are written to first");
+    if (config->save_fallback && (!config->save || file_is_same_path(config->save, config->save_fallback)))
+        complain(complaints, "--save-fallback needs --save, and must be another folder on another file system");
+    if (config->save_fallback && url_is_remote(config->save_fallback))
+        complain(complaints, "--save-fallback %s is not a folder", config->save_fallback);
+    bool has_wandb = config->wandb_project && *config->wandb_project;
+    if (has_wandb && (!config->wandb_exp_name || !*config->wandb_exp_name))
+        complain(complaints, "--wandb-project needs --wandb-exp-name, the name of the run");
+    if (config->on_event && !*config->on_event)
+        complain(complaints, "--on-event is empty; give a shell command, or leave it out");
     if (config->save && !config->metrics_file)
         config->metrics_file = file_join(config->save, "metrics.jsonl");
+}
+
+// What --sample-interval cannot do. Ranks that share layers, and pipelines, can.
+static void validate_samples(const struct config *config, struct complaints *complaints) {
+    enum config_form form = config_form(config);
+    if (config->sample_interval == 0) {
+        if (config->sample_prompt.count > 0)
+            log_warn_once("--sample-prompt has no effect without --sample-interval");
+        return;
+    }
+    if (form != CONFIG_GPT)
+        complain(complaints,
+                 "--sample-interval is for models that continue a text (gpt, opt, llama), and this is a --model %s; "
+                 "leave it out",
+                 config->model);
+    if (config->context_parallel_size > 1)
+        complain(complaints, "--sample-interval generates one token at a time, which --context-parallel-size cannot "
+                             "split; leave one of them out");
+    if (config->pipeline_model_parallel_size > 1 && config_chunks(config) > 1)
+        complain(complaints, "--sample-interval generates with each stage once, and there are virtual stages; leave "
+                             "one of them out");
 }
 
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
@@ -146,14 +221,46 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_batches(config, use, &complaints);
     validate_pipeline(config, &complaints);
     validate_fp8(config, &complaints);
+    validate_ict(config, &complaints);
+    validate_profile(config, &complaints);
     validate_size(config, &complaints);
-    if (use == CONFIG_TRAIN)
+    if (use == CONFIG_TRAIN) {
         validate_schedule(config, &complaints);
+        validate_recovery(config, &complaints);
+        validate_samples(config, &complaints);
+    }
     if (use != CONFIG_GENERATE)
         validate_data(config, use, &complaints);
-    validate_tokenizer(config, &complaints);
+    validate_tokenizer(config, use, &complaints);
     validate_checkpoints(config, &complaints);
+    validate_inject(config, use, &complaints);
     return complaints_report(&complaints);
+}
+
+int config_check_writing(const struct config *config) {
+    enum config_form form = config_form(config);
+    bool is_cut = config->pipeline_model_parallel_size > 1;
+    if (form == CONFIG_BERT)
+        return error_set_code(EXIT_CODE_USAGE, "a BERT does not generate text; generate needs --model gpt or t5");
+    if (form == CONFIG_ICT)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "a bi-encoder (--model ict) embeds text and does not generate any; generate needs "
+                              "--model gpt or t5");
+    if (config->context_parallel_size > 1)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "text cannot be generated with context parallelism; leave out --context-parallel-size");
+    if (config->sequence_parallel && config->tensor_model_parallel_size > 1)
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "text is generated one token at a time, which cannot be split; leave out --sequence-parallel");
+    if (is_cut && form == CONFIG_T5)
+        return error_set_code(EXIT_CODE_USAGE, "a T5 generates text without a pipeline; a checkpoint loads on any "
+                                               "layout, so leave out --pipeline-model-parallel-size");
+    if (is_cut && config_chunks(config) > 1)
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "text is generated one token at a time, which passes each stage once; leave out virtual stages");
+    return 0;
 }
 
 int config_validate(struct config *config, int world_size) {

@@ -21,8 +21,16 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
 void validate_size(const struct config *config, struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
 void validate_schedule(struct config *config, struct complaints *complaints);
-// What products in 8 bits ask of the other flags; needs the model and the batch sizes.
+// What fp8 matmuls require of the other flags; needs the model and the batch sizes.
 void validate_fp8(const struct config *config, struct complaints *complaints);
+// What ICT requires of the other flags; needs the model.
+void validate_ict(const struct config *config, struct complaints *complaints);
+// Which iterations and ranks are profiled; needs the number of ranks.
+void validate_profile(const struct config *config, struct complaints *complaints);
+// Faults that are injected on purpose; needs the number of ranks and the length of the run.
+void validate_inject(const struct config *config, enum config_use use, struct complaints *complaints);
+// What --nan-policy, --spike-policy and --iterations-to-skip require of the other flags.
+void validate_recovery(const struct config *config, struct complaints *complaints);
 // Refuses flags whose feature is not there, and says which have no effect.
 void validate_features(const struct config *config, struct complaints *complaints);
 

@@ -1,19 +1,44 @@
 // Flags that only a BERT or a T5 has. Megatron says by the name of its script which model they are for, and here
-// --model does: a command line that has lost the one and not got the other would train a GPT without a word.
+// --model does: a command line that has lost the one and not got the other would silently train a GPT.
 #include "config/validate.h"
 #include "base/log.h"
 #include <string.h>
 
-static const char bert[] = "--model bert", t5[] = "--model t5", either[] = "--model bert or --model t5";
+static const char bert[] = "--model bert", t5[] = "--model t5", either[] = "--model bert or --model t5",
+                  ict[] = "--model ict";
 
 static const struct {
     const char *flag;
     const char *family;
 } of_families[] = {
-    {"--bert-no-binary-head", bert}, {"--mask-prob", either},       {"--short-seq-prob", either},
-    {"--leave-unmasked-prob", bert}, {"--random-token-prob", bert}, {"--decoder-seq-length", t5},
+    {"--bert-no-binary-head", bert},
+    {"--mask-prob", either},
+    {"--short-seq-prob", either},
+    {"--leave-unmasked-prob", bert},
+    {"--random-token-prob", bert},
+    {"--decoder-seq-length", t5},
     {"--decoder-num-layers", t5},
+    {"--bert-load", ict},
+    {"--titles-data-path", ict},
+    {"--query-in-block-prob", ict},
+    {"--use-one-sent-docs", ict},
+    {"--biencoder-projection-dim", ict},
+    {"--biencoder-shared-query-context-model", ict},
+    {"--retriever-score-scaling", ict},
+    {"--retriever-report-topk-accuracies", ict},
 };
+
+// Whether a model of this form has the flags of a family. Megatron's scripts for BERT serve ICT as well, so flags of
+// BERT's samples may stand there without an effect.
+static bool has_flags_of(enum config_form form, const char *family) {
+    if (family == ict || form == CONFIG_ICT)
+        return family == ict && form == CONFIG_ICT;
+    return (form == CONFIG_BERT && family != t5) || form == CONFIG_T5;
+}
+
+static const char *name_of(const struct config *config) {
+    return config_form(config) == CONFIG_ICT ? "ICT" : "a GPT";
+}
 
 // What a GPT can have, but seldom has; NULL if there is nothing.
 static const char *find_unusual(const struct config *config) {
@@ -42,20 +67,20 @@ void validate_family(const struct config *config, struct complaints *complaints)
     bool is_refused = false;
     for (size_t i = 0; i < sizeof of_families / sizeof of_families[0]; i++) {
         const char *flag = of_families[i].flag, *family = of_families[i].family;
-        if (!flag_is_given(&config->given, flag) || (form == CONFIG_BERT && family != t5) || form == CONFIG_T5)
+        if (!flag_is_given(&config->given, flag) || has_flags_of(form, family))
             continue;
         if (!is_chosen)
             complain(complaints, "%s belongs to %s, and without --model this is a GPT; give %s, or leave %s out", flag,
                      family, family, flag);
-        else if (family == t5)
-            complain(complaints, "%s belongs to --model t5; leave it out", flag);
+        else if (family == t5 || (family == ict && flag_source(&config->given, flag) == FLAG_FROM_COMMAND))
+            complain(complaints, "%s belongs to %s; leave it out", flag, family);
         else if (flag_source(&config->given, flag) == FLAG_FROM_COMMAND)  // a file may have all flags there are
-            log_info("note: %s has no effect in a GPT; it belongs to %s", flag, family);
+            log_info("note: %s has no effect in %s; it belongs to %s", flag, name_of(config), family);
         is_refused = is_refused || !is_chosen;
     }
     const char *unusual = is_chosen || is_refused ? NULL : find_unusual(config);
     if (unusual)
-        log_warn_once("%s is usual for a BERT or a T5, and without --model this is a GPT; give --model bert or "
-                      "--model t5 if it is meant to be one, or --model gpt",
+        log_warn_once("%s is usual for a BERT or a T5, and without --model this is a GPT; give --model bert, --model "
+                      "t5 or --model gpt",
                       unusual);
 }

@@ -12,8 +12,6 @@ static const struct {
 } without_effect[] = {
     {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
     {"--attention-backend", "has no effect: bevatron picks the kernel"},
-    {"--timing-log-level", "has no effect yet: only the iteration is timed"},
-    {"--timing-log-option", "has no effect yet: only the iteration is timed"},
     {"--log-progress", "has no effect yet: metrics.jsonl has what progress.txt would say"},
     {"--log-memory-to-tensorboard", "has no effect yet"},
     {"--exit-signal-handler", "is always on: SIGTERM, SIGINT and SIGUSR1 end the run after a checkpoint"},
@@ -87,10 +85,11 @@ void validate_features(const struct config *config, struct complaints *complaint
     if (config->grad_reduce_in_bf16 && !config->bf16)
         log_info("note: --grad-reduce-in-bf16 has no effect without --bf16");
     if (config->tensor_model_parallel_size == 1 && (config->sequence_parallel || config->distribute_saved_activations))
-        log_info("note: --sequence-parallel and --distribute-saved-activations divide nothing with one tensor-parallel "
-                 "rank; they do with --tensor-model-parallel-size 2 or more");
+        log_info("note: --sequence-parallel and --distribute-saved-activations have no effect with one tensor-parallel "
+                 "rank; they need --tensor-model-parallel-size 2 or more");
     else if (config->sequence_parallel && config->distribute_saved_activations)
-        log_info("note: --distribute-saved-activations has no effect with --sequence-parallel, which divides the same");
+        log_info(
+            "note: --distribute-saved-activations has no effect with --sequence-parallel, which already splits them");
     buffer_free(&value);
     buffer_free(&initial);
     config_free(&defaults);

@@ -1,10 +1,10 @@
-// What products in 8 bits ask of the other flags.
+// What fp8 matmuls require of the other flags.
 #include "config/validate.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-// Sizes that 8-bit products can have.
+// Sizes that fp8 matmuls can have.
 enum { FP8_STEP = 16 };
 
 static void validate_sizes(const struct config *config, struct complaints *complaints) {
@@ -20,8 +20,7 @@ static void validate_sizes(const struct config *config, struct complaints *compl
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].value % FP8_STEP != 0)
             complain(complaints,
-                     "--fp8-format multiplies in blocks of %d, and %s is %" PRId64
-                     "; change it or leave --fp8-format out",
+                     "--fp8-format needs multiples of %d, and %s is %" PRId64 "; change it or leave out --fp8-format",
                      (int)FP8_STEP, sizes[i].name, sizes[i].value);
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
     int64_t ranks = config->context_parallel_size * (config->sequence_parallel ? parts : 1);
@@ -29,8 +28,8 @@ static void validate_sizes(const struct config *config, struct complaints *compl
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
         if (samples * lengths[i] / ranks % FP8_STEP != 0)
             complain(complaints,
-                     "--fp8-format multiplies in blocks of %d, and a micro-batch has %" PRId64
-                     " tokens on a rank; change --seq-length or --micro-batch-size, or leave --fp8-format out",
+                     "--fp8-format needs multiples of %d, and a micro-batch has %" PRId64
+                     " tokens on a rank; change --seq-length or --micro-batch-size, or leave out --fp8-format",
                      (int)FP8_STEP, samples * lengths[i] / ranks);
 }
 
@@ -38,6 +37,6 @@ void validate_fp8(const struct config *config, struct complaints *complaints) {
     if (!config->fp8_format)
         return;
     if (!config->bf16)
-        complain(complaints, "--fp8-format is for the products of a bf16 model; give --bf16 with it");
+        complain(complaints, "--fp8-format is for the matmuls of a bf16 model; give --bf16 with it");
     validate_sizes(config, complaints);
 }

@@ -55,12 +55,11 @@ static void validate_positions(struct config *config, struct complaints *complai
     if (is_yarn && config->yarn_beta_fast < config->yarn_beta_slow)
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
     if (is_yarn && (config->rotary_percent < 1 || config->rotary_base < 2))
-        complain(complaints, "--rope-scaling-type yarn needs whole heads that are rotated and a --rotary-base of at "
-                             "least 2; leave --rotary-percent out");
+        complain(complaints, "--rope-scaling-type yarn needs fully rotated heads and a --rotary-base of at least 2; "
+                             "leave out --rotary-percent");
     if (config->relative_attention_per_layer && !is(config->position_embedding_type, "relative"))
-        complain(complaints,
-                 "--relative-attention-per-layer needs --position-embedding-type relative; give it, or leave "
-                 "--relative-attention-per-layer out");
+        complain(complaints, "--relative-attention-per-layer needs --position-embedding-type relative; give it, or "
+                             "leave out --relative-attention-per-layer");
     if (is(config->position_embedding_type, "relative") &&
         (buckets % 2 != 0 || config->relative_attention_max_distance <= buckets / 2))
         complain(complaints,
@@ -82,13 +81,13 @@ static void validate_form(struct config *config, struct complaints *complaints) 
         complain(complaints, "--word-embedding-size belongs to --model gpt; leave it out");
     if (form != CONFIG_BERT && config->lm_head_activation)
         complain(complaints, "--lm-head-activation belongs to --model bert; leave it out");
-    if (form != CONFIG_BERT && config->num_token_types > 0)
+    if (!config_is_encoder(config) && config->num_token_types > 0)
         complain(complaints, "--num-token-types belongs to --model bert; leave it out");
     if (form == CONFIG_BERT && config->num_token_types == 0 && config_has_binary_head(config))
         complain(complaints, "BERT's binary head needs token types; give --num-token-types 2 or --bert-no-binary-head");
     if (form == CONFIG_BERT && config->untie_embeddings_and_output_weights)
-        complain(complaints, "BERT's output layer shares the embedding's matrix; leave "
-                             "--untie-embeddings-and-output-weights out");
+        complain(complaints,
+                 "BERT's output layer shares the embedding's matrix; leave out --untie-embeddings-and-output-weights");
     if (form == CONFIG_T5 && config->decoder_seq_length == 0)
         config->decoder_seq_length = config->seq_length;
     if (config->scale_tied_output && config->untie_embeddings_and_output_weights)
@@ -127,32 +126,31 @@ static int64_t next_length(const struct config *config, int64_t tokens) {
     return tokens;
 }
 
-// Ranks that share sequences take two of 2 × ranks equal chunks of each; those that divide the stream divide the rows
-// of the chunks that a rank has.
-static void validate_chunks(const struct config *config, struct complaints *complaints) {
-    int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, chunks = 2 * ranks;
+// Ranks that share sequences take two of 2 × ranks equal strips of each; those that divide the residual stream divide
+// the rows of the strips that a rank has.
+static void validate_strips(const struct config *config, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, strips = 2 * ranks;
     const struct {
         const char *name;
         int64_t tokens;
     } lengths[] = {{"--seq-length", config->seq_length}, {"--decoder-seq-length", config->decoder_seq_length}};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         const char *name = lengths[i].name;
-        int64_t tokens = lengths[i].tokens, below = tokens / chunks * chunks;
+        int64_t tokens = lengths[i].tokens, below = tokens / strips * strips;
         if (ranks > 1 && below != tokens && below > 0)
             complain(complaints,
-                     "%s %" PRId64 " cannot be cut into 2 × --context-parallel-size %" PRId64 " equal chunks; %" PRId64
+                     "%s %" PRId64 " cannot be cut into 2 × --context-parallel-size %" PRId64 " equal strips; %" PRId64
                      " and %" PRId64 " tokens can",
-                     name, tokens, ranks, below, below + chunks);
+                     name, tokens, ranks, below, below + strips);
         else if (ranks > 1 && below != tokens)
             complain(complaints,
-                     "%s %" PRId64 " cannot be cut into 2 × --context-parallel-size %" PRId64 " equal chunks; %" PRId64
+                     "%s %" PRId64 " cannot be cut into 2 × --context-parallel-size %" PRId64 " equal strips; %" PRId64
                      " tokens can",
-                     name, tokens, ranks, chunks);
+                     name, tokens, ranks, strips);
         else if (config->sequence_parallel && config->micro_batch_size * tokens / ranks % parts != 0)
             complain(complaints,
-                     "--sequence-parallel divides the tokens of a micro-batch, %" PRId64 " × %" PRId64
-                     ", among %" PRId64 " ranks, which does not work out; %s %" PRId64 " does, or --micro-batch-size "
-                     "%" PRId64,
+                     "--sequence-parallel cannot split the tokens of a micro-batch, %" PRId64 " × %" PRId64
+                     ", among %" PRId64 " ranks; %s %" PRId64 " works, or --micro-batch-size %" PRId64,
                      config->micro_batch_size, tokens / ranks, parts, name, next_length(config, tokens),
                      next_multiple(config->micro_batch_size, parts));
     }
@@ -160,8 +158,8 @@ static void validate_chunks(const struct config *config, struct complaints *comp
 
 static void validate_optimizer_division(const struct config *config, struct complaints *complaints) {
     if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))
-        complain(complaints, "--overlap-param-gather is part of a divided optimizer that overlaps; give "
-                             "--use-distributed-optimizer and --overlap-grad-reduce too");
+        complain(complaints,
+                 "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce; give them too");
 }
 
 // Megatron's older models, chosen by --use-legacy-models since core 0.8, let --openai-gelu and --onnx-safe choose the
@@ -246,14 +244,14 @@ void validate_model(struct config *config, struct complaints *complaints) {
     int64_t h = config->hidden_size, heads = config->num_attention_heads, groups = config_query_groups(config);
     if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
         complain(complaints,
-                 "--hidden-size %" PRId64 " is no multiple of --num-attention-heads %" PRId64
+                 "--hidden-size %" PRId64 " is not a multiple of --num-attention-heads %" PRId64
                  "; change one, or give --kv-channels",
                  h, heads);
     if (config->kv_channels == 0 && heads > 0)
         config->kv_channels = h / heads;
     if (groups > 0 && heads % groups != 0)
         complain(complaints,
-                 "--num-attention-heads %" PRId64 " is no multiple of --num-query-groups %" PRId64 "; change one",
+                 "--num-attention-heads %" PRId64 " is not a multiple of --num-query-groups %" PRId64 "; change one",
                  heads, groups);
     warn_of_groups(config);
     if (config->word_embedding_size == h)
@@ -264,6 +262,6 @@ void validate_model(struct config *config, struct complaints *complaints) {
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);
-    validate_chunks(config, complaints);
+    validate_strips(config, complaints);
     validate_recompute(config, complaints);
 }

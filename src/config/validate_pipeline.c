@@ -14,7 +14,7 @@ static void validate_even(const char *what, int64_t layers, int64_t stages, stru
     char text[256];
     if (layers < stages || layers % stages != 0)
         complain(complaints,
-                 "%s, %" PRId64 ", cannot be divided into %" PRId64
+                 "%s, %" PRId64 ", cannot be split into %" PRId64
                  " pipeline stages; numbers of stages that work are %s",
                  what, layers, stages, divisors(layers, text, sizeof text));
 }
@@ -63,13 +63,13 @@ static void validate_weighed(const struct config *config, struct complaints *com
     char text[256];
     if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
         complain(complaints,
-                 "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split choose "
-                 "the layers of the first and last stage; leave out "
-                 "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
+                 "%s chooses the layers of the first and last stage; leave out --decoder-first-pipeline-num-layers and "
+                 "--decoder-last-pipeline-num-layers",
+                 has_first ? "--account-for-embedding-in-pipeline-split" : "--account-for-loss-in-pipeline-split");
     else if ((layers + ends) % stages != 0)
         complain(complaints,
                  "--num-layers %" PRId64 " and %" PRId64
-                 " more for the embedding and the loss cannot be divided into %" PRId64
+                 " more for the embedding and the loss cannot be split into %" PRId64
                  " pipeline stages; numbers of stages that work are the divisors of %" PRId64 ": %s",
                  layers, ends, stages, layers + ends, divisors(layers + ends, text, sizeof text));
 }
@@ -102,19 +102,21 @@ static void validate_split(const struct config *config, struct complaints *compl
         working_splits(config, stages, splits, sizeof splits);
         working_splits(config, 0, sizes, sizeof sizes);
         complain(complaints,
-                 "the encoder's %" PRId64 " and the decoder's %" PRId64 " layers cannot be divided into %" PRId64
+                 "the encoder's %" PRId64 " and the decoder's %" PRId64 " layers cannot be split into %" PRId64
                  " pipeline stages with the decoder beginning at stage %" PRId64 "; %s%s",
                  config_encoder_layers(config), config_decoder_layers(config), stages, split,
                  splits[0] ? "numbers for --pipeline-model-parallel-split-rank that work are "
                            : "numbers for --pipeline-model-parallel-size that work are ",
                  splits[0] ? splits : sizes);
     }
-    if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0 ||
-        config_weighs_ends(config))
-        complain(complaints,
-                 "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, "
-                 "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split belong "
-                 "to models with one stack; a T5 has --pipeline-model-parallel-split-rank");
+    const char *uneven = config->decoder_first_pipeline_num_layers > 0     ? "--decoder-first-pipeline-num-layers"
+                         : config->decoder_last_pipeline_num_layers > 0    ? "--decoder-last-pipeline-num-layers"
+                         : config->account_for_embedding_in_pipeline_split ? "--account-for-embedding-in-pipeline-split"
+                         : config->account_for_loss_in_pipeline_split      ? "--account-for-loss-in-pipeline-split"
+                                                                           : NULL;
+    if (uneven != NULL)
+        complain(complaints, "%s is for models with one stack; for T5 use --pipeline-model-parallel-split-rank",
+                 uneven);
 }
 
 // Chunks of a stage: every stage's layers, and the ends that count as layers, must divide among them.

@@ -38,8 +38,8 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
                              "--train-iters");
     if (start > size)
         complain(complaints,
-                 "--rampup-batch-size begins with %" PRId64 ", above --global-batch-size %" PRId64 "; begin lower",
-                 start, size);
+                 "--rampup-batch-size starts at %" PRId64 ", above --global-batch-size %" PRId64 "; start lower", start,
+                 size);
     else if ((size - start) % increment != 0)
         complain(complaints,
                  "--rampup-batch-size does not reach --global-batch-size %" PRId64 " from %" PRId64
@@ -61,12 +61,11 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
 }
 
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints) {
-    int64_t parts = config->tensor_model_parallel_size * config->pipeline_model_parallel_size;
-    parts = product(parts, config->context_parallel_size, "--context-parallel-size", complaints);
+    int64_t parts = config_model_ranks(config);
     config->data_parallel_size = 1;
-    if (parts > 0 && config->world_size % parts == 0)
+    if (config->world_size % parts == 0)
         config->data_parallel_size = config->world_size / parts;
-    else if (parts > 0 && config->world_size > parts)
+    else if (config->world_size > parts)
         complain(complaints,
                  "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
                  "; start a multiple of it, %" PRId64 " or %" PRId64,
@@ -93,8 +92,9 @@ void validate_batches(struct config *config, enum config_use use, struct complai
         config->global_batch_size = unit;
     if (config->global_batch_size % unit != 0)
         complain(complaints,
-                 "--global-batch-size %" PRId64 " is no multiple of micro-batch size × data-parallel ranks = %" PRId64
-                 " × %" PRId64 "; make it %" PRId64 " or change --micro-batch-size",
+                 "--global-batch-size %" PRId64
+                 " is not a multiple of micro-batch size × data-parallel ranks = %" PRId64 " × %" PRId64
+                 "; make it %" PRId64 " or change --micro-batch-size",
                  config->global_batch_size, config->micro_batch_size, config->data_parallel_size,
                  (config->global_batch_size / unit + 1) * unit);
     else if (use == CONFIG_TRAIN)

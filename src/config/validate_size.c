@@ -20,13 +20,17 @@ static double bound_of_bytes(const struct config *config) {
            heads = (double)config->num_attention_heads;
     double q = heads * (double)config->kv_channels;
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
-    double stacks = config_form(config) == CONFIG_T5 ? 2 : 1;
+    double stacks = config_form(config) == CONFIG_T5 || config_form(config) == CONFIG_ICT ? 2 : 1;
     double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
     double vocabulary = (double)config->padded_vocab_size, positions = (double)config->max_position_embeddings;
     double tokens = (double)config->micro_batch_size * (double)config->seq_length;
     if (tokens < positions)
         tokens = positions;  // generation goes that far
     double gated = config_is_gated(config) ? 2 : 1, output = config->untie_embeddings_and_output_weights ? 2 : 1;
+    if (config_form(config) == CONFIG_ICT) {  // two towers, each with its tables
+        output = 2;
+        positions *= 2;
+    }
     double heads_of_bert = config_form(config) == CONFIG_BERT ? 2 * h : 0;
     double words = fmax(h, (double)config_word_embedding_size(config));
     double projections = config_word_embedding_size(config) != config->hidden_size ? 2 * words * h : 0;

@@ -1,5 +1,5 @@
-// `return bad_data("%s: byte %…: what; remedy", …)`: the error of a dataset that is damaged or does not fit the
-// run, for which the program has an exit code of its own.
+// `return bad_data("%s: byte %…: what; remedy", …)`: reports a dataset that is damaged or does not fit the run. The
+// program has a separate exit code for these errors.
 #ifndef DATA_BAD_DATA_H
 #define DATA_BAD_DATA_H
 

@@ -1,5 +1,5 @@
-// fairseq's datasets to ours, in one walk and constant memory: the reader proves that each item follows on the one
-// before (fairseq_reader.h), and the sink decides where documents end (import_sink.h).
+// Converts fairseq's datasets to ours, in one pass and constant memory: the reader verifies that each item follows the
+// previous one (fairseq_reader.h), and the sink decides where documents end (import_sink.h).
 #include "data/import.h"
 
 #include "base/error.h"
@@ -13,11 +13,11 @@
 struct import {
     struct fairseq_reader *reader;
     struct import_sink sink;
-    int32_t *tokens;  // of the item at hand
+    int32_t *tokens;  // of the current item
     int64_t capacity;
 };
 
-// 16 bits where all ids are sure to fit, as preprocess has it.
+// 16 bits if all ids are sure to fit, as in preprocess.
 static enum index_dtype choose_dtype(const struct fairseq_reader *reader, int64_t vocab_size) {
     if (vocab_size > 0)
         return index_dtype_for_vocab(vocab_size);
@@ -35,7 +35,7 @@ static int read_item(struct import *import, uint64_t first, int64_t length) {
     for (int64_t i = 0; vocab_size > 0 && i < length; i++)
         if (import->tokens[i] >= vocab_size)
             return bad_data("%s.bin: token %" PRIu64 " is %" PRId32 ", beyond the dictionary of %" PRId64
-                            "; give the dict.txt that was used with it",
+                            "; give the dict.txt that it was made with",
                             import->reader->files.prefix, first + (uint64_t)i, import->tokens[i], vocab_size);
     return 0;
 }

@@ -1,7 +1,7 @@
-// Data of other programs as .bin/.idx of ours: shards of llm.c, what fairseq-preprocess made, or the text it would have
-// been given. Of fairseq, every line of text (an item) becomes a sequence, with </s> at its end. Documents are what
-// stands between empty lines, which fairseq keeps as items of a single </s>: these stay, at the end of the document
-// before, because RoBERTa's samples (sample/block.h) look for them.
+// Imports data of other programs as .bin/.idx: shards of llm.c, the output of fairseq-preprocess, or the text that
+// would have been its input. From fairseq, every line of text (an item) becomes a sequence that ends in </s>. Documents
+// are separated by empty lines, which fairseq stores as items of a single </s>. These are kept at the end of the
+// document before them, because RoBERTa's samples (sample/text_block.h) look for them.
 #ifndef DATA_IMPORT_H
 #define DATA_IMPORT_H
 
@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 struct import_options {
-    const char *output;        // prefix of ours
-    int64_t vocab_size;        // ids beyond it are errors, and it decides the dtype; 0 if unknown
+    const char *output;        // prefix of the output
+    int64_t vocab_size;        // ids must be below it, and it decides the dtype; 0 if unknown
     int32_t eos;               // the only token of an empty line
-    bool lines_are_documents;  // every item is a document of its own
+    bool lines_are_documents;  // every item is a separate document
 };
 
 struct import_summary {
@@ -25,7 +25,7 @@ struct import_summary {
     enum index_dtype dtype;
 };
 
-// The output appears when it is whole; on error nothing is left of it.
+// The output appears once it is complete; on error nothing is left.
 int import_fairseq(const char *prefix, const struct import_options *options, struct import_summary *summary);
 
 struct import_text {
@@ -34,12 +34,12 @@ struct import_text {
     int threads;        // the output does not depend on it
     size_t line_limit;  // bytes; 0 for the default of lines.h
 };
-// Each line goes through the tokenizer as fairseq's encoder and fairseq-preprocess would take it, the blanks at its
-// ends left out, and gets options->eos. Ill-formed UTF-8 is an error.
+// Tokenizes each line as fairseq's encoder and fairseq-preprocess would, without the spaces at its ends, and appends
+// options->eos. Ill-formed UTF-8 is an error.
 int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary);
 
 // Shards of llm.c, in order. options->eos is the id that documents begin with, -1 for the one that llm.c writes;
-// lines_are_documents has no meaning here.
+// lines_are_documents is ignored.
 int import_llmc(const struct string_list *files, const struct import_options *options, struct import_summary *summary);
 
 #endif

@@ -1,7 +1,7 @@
-// Shards of llm.c (fineweb_train_000001.bin and the like) to ours. A shard is a header of 256 32-bit numbers, of which
-// the first three are magic, version and count of tokens, and then the tokens, of 16 bits for GPT-2's vocabulary and 32
-// for Llama-3's. The stream goes on from shard to shard; every document begins with a delimiter there and ends with it
-// here, so that the stream stays the same but for its first token and its last.
+// Converts shards of llm.c (fineweb_train_000001.bin and the like). A shard is a header of 256 32-bit numbers, of which
+// the first three are magic, version and token count, followed by the tokens, 16 bits each for GPT-2's vocabulary and
+// 32 bits for Llama-3's. Documents may cross from shard to shard. In llm.c every document begins with a delimiter, here
+// every document ends with it, so the order of tokens stays the same except for the first and the last.
 #include "data/import.h"
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ enum { HEADER_NUMBERS = 256, HEADER_BYTES = HEADER_NUMBERS * 4, LONGEST_DOCUMENT
 static const struct shard_kind {
     int32_t magic, version;
     size_t token_bytes;
-    int32_t delimiter;  // unless --eos-id says another
+    int32_t delimiter;  // unless --eos-id gives another
 } kinds[] = {{20240520, 1, 2, 50256}, {20240801, 7, 4, 128000}};
 static const int32_t choices_magic = 20240522;
 
@@ -25,7 +25,7 @@ struct llmc_import {
     struct import_sink sink;
     const struct shard_kind *kind;  // of the first shard, and so of all
     int32_t delimiter;
-    bool is_begun;  // a document: a delimiter was seen
+    bool is_begun;  // a delimiter was seen
     struct token_list document;
 };
 
@@ -40,18 +40,18 @@ static int find_kind(const struct file_map *map, const char *path, const struct 
     if (header[0] == choices_magic)
         return bad_data("%s holds questions with several answers (HellaSwag or MMLU), not text", path);
     if (!*kind)
-        return bad_data("%s is no shard of llm.c: it begins neither with 20240520 nor with 20240801", path);
+        return bad_data("%s is not an llm.c shard: it starts neither with 20240520 nor with 20240801", path);
     if (header[1] != (*kind)->version)
-        return bad_data("%s is a shard of llm.c of version %" PRId32 ", and %" PRId32 " is known", path, header[1],
-                        (*kind)->version);
+        return bad_data("%s is an llm.c shard of version %" PRId32 ", and only version %" PRId32 " is supported", path,
+                        header[1], (*kind)->version);
     size_t bytes = map->size - HEADER_BYTES;
     if (header[2] < 0 || bytes / (*kind)->token_bytes != (size_t)header[2] || bytes % (*kind)->token_bytes != 0)
-        return bad_data("%s says that it has %" PRId32 " tokens, and %zu bytes follow; the file was cut or damaged",
-                        path, header[2], bytes);
+        return bad_data("%s claims %" PRId32 " tokens, and %zu bytes follow; the file is truncated or damaged", path,
+                        header[2], bytes);
     return 0;
 }
 
-// What is before the first delimiter of the first shard is a document too, and between two of them there is an empty
+// The tokens before the first delimiter of the first shard are a document too; two delimiters in a row make an empty
 // one.
 static int end_document(struct llmc_import *import) {
     if (import->document.count == 0 && !import->is_begun)
@@ -73,8 +73,8 @@ static int add_token(struct llmc_import *import, int64_t token, const char *path
         return 0;
     }
     if (import->document.count == LONGEST_DOCUMENT)
-        return bad_data("%s: in %d tokens none is %" PRId32 ", with which documents should begin; give the id that "
-                        "they begin with as --eos-id",
+        return bad_data("%s: none of its first %d tokens is %" PRId32
+                        ", which documents start with; give the id that they start with as --eos-id",
                         path, LONGEST_DOCUMENT, import->delimiter);
     token_list_append(&import->document, (int32_t)token);
     return 0;

@@ -1,5 +1,5 @@
-// Cuts a stream of lines into documents. A document ends before the first line after its empty lines, so that these
-// stay with it; is_open says that it has a line with text, has_separator that empty ones followed.
+// Splits a stream of lines into documents. A document ends before the first text line that follows its empty lines, so
+// the empty lines stay with it. is_open: the document has a line with text; has_separator: empty lines followed.
 #include "data/import_sink.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Lines of text to sequences, tokenized by several threads: what fairseq's multiprocessing_bpe_encoder (--keep-empty)
-// and fairseq-preprocess do one after the other.
+// Tokenizes lines of text into sequences with several threads: what fairseq's multiprocessing_bpe_encoder
+// (--keep-empty) and fairseq-preprocess do in two steps.
 #include "data/import.h"
 
 #include "base/error.h"
@@ -12,8 +12,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// A few megabytes of lines on their way through the pipeline.
-struct piece {
+// A few megabytes of lines, one item of the pipeline.
+struct text_piece {
     struct line_chunk chunk;
     struct token_list tokens;
     int64_t *ends;  // (count) where each line's tokens end
@@ -29,11 +29,11 @@ struct text_import {
 
 static int produce(void *context, void *item) {
     struct text_import *import = context;
-    struct piece *piece = item;
+    struct text_piece *piece = item;
     return line_reader_next(import->lines, &piece->chunk);
 }
 
-static void add_end(struct piece *piece) {
+static void add_end(struct text_piece *piece) {
     if (piece->count == piece->capacity) {
         piece->capacity = piece->capacity ? 2 * piece->capacity : 1024;
         piece->ends = memory_realloc(piece->ends, (size_t)piece->capacity * sizeof *piece->ends);
@@ -43,7 +43,7 @@ static void add_end(struct piece *piece) {
 
 static int work(void *context, void *item, int thread) {
     struct text_import *import = context;
-    struct piece *piece = item;
+    struct text_piece *piece = item;
     struct line_cursor cursor = {.chunk = &piece->chunk};
     piece->tokens.count = piece->count = 0;
     while (line_cursor_next(&cursor)) {
@@ -63,7 +63,7 @@ static int work(void *context, void *item, int thread) {
 
 static int consume(void *context, void *item) {
     struct text_import *import = context;
-    const struct piece *piece = item;
+    const struct text_piece *piece = item;
     int64_t begin = 0;
     for (int64_t i = 0; i < piece->count; i++) {
         TRY(import_sink_add(&import->sink, piece->tokens.ids + begin, piece->ends[i] - begin));
@@ -72,9 +72,9 @@ static int consume(void *context, void *item) {
     return 0;
 }
 
-static int run(struct text_import *import, int threads) {
+static int run_text_import(struct text_import *import, int threads) {
     int count = 2 * threads, status = 0;
-    struct piece *pieces = memory_alloc((size_t)count * sizeof *pieces);
+    struct text_piece *pieces = memory_alloc((size_t)count * sizeof *pieces);
     void **items = memory_alloc((size_t)count * sizeof *items);
     for (int i = 0; i < count; i++)
         items[i] = &pieces[i];
@@ -111,7 +111,7 @@ int import_text(const struct import_text *text, const struct import_options *opt
         status = import_sink_open(&import.sink, options, index_dtype_for_vocab(options->vocab_size), summary);
     if (status == 0) {
         line_reader_open(&import.lines, &lines);
-        status = import_sink_close(&import.sink, run(&import, text->threads));
+        status = import_sink_close(&import.sink, run_text_import(&import, text->threads));
         line_reader_close(import.lines);
     }
     for (int i = 0; i < text->threads; i++)

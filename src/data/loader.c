@@ -1,12 +1,14 @@
 // A ring of micro-batches between one producing thread and one consumer. Slots are filled in order; slot i holds
 // micro-batch number i, i + slots, …. Under the lock: filled and taken, the numbers of micro-batches produced and
-// released, with taken <= filled <= taken + slots. The consumer holds slot `taken` from one loader_next to the
-// following one.
+// released, with taken <= filled <= taken + slots. The consumer holds slot `taken` from one loader_next to the next.
 #include "data/loader.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/trace.h"
+#include "base/watchdog.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,10 +16,10 @@
 
 struct loader {
     struct loader_options options;
-    int64_t batch_count;  // micro-batches until the source is used up
+    int64_t batch_count;  // micro-batches until the source ends
     int64_t slots;
     struct batch *ring;  // (slots)
-    int32_t *row;        // (T + 1), the producer's
+    int32_t *row;        // (T + 1), used by the producer
 
     pthread_t thread;
     pthread_mutex_t lock;
@@ -25,9 +27,9 @@ struct loader {
     int64_t filled, taken;
     bool is_held;  // the consumer is using slot `taken`
     bool is_stopped;
-    struct error_note *error;  // why micro-batch number `filled` could not be made
+    struct error_note *error;  // why micro-batch `filled` could not be made
     bool has_failed;
-    uint64_t digest;  // of all rows that were given out
+    uint64_t digest;  // of all delivered rows
 };
 
 int64_t loader_batch_count(const struct loader_options *options) {
@@ -41,29 +43,29 @@ int64_t loader_batch_count(const struct loader_options *options) {
 static struct batch_form form_of(const struct loader_options *options) {
     if (options->source.fill)
         return options->source.form;
-    return (struct batch_form){.columns = options->source.seq_length,
-                               .has_document_starts = options->reset_attention_mask};
+    return (struct batch_form){.T = options->source.seq_length,
+                               .fields = BATCH_TEXT | (options->reset_attention_mask ? BATCH_BIT(DOCUMENT_STARTS) : 0)};
 }
 
-// Masks and positions of running text, whose tokens and labels are there.
-static void fill_masks(const struct loader_options *options, const struct batch_row *row, int64_t columns) {
+// Masks and positions of running text, whose tokens and labels are already set.
+static void fill_masks(const struct loader_options *options, const struct batch *row, int64_t columns) {
     int32_t *tokens = row->tokens, *labels = row->labels;
     int64_t document = 0;
     for (int64_t t = 0; t < columns; t++) {
         bool is_eod = tokens[t] == options->eod;
         row->loss_mask[t] = (options->eod_mask_loss && is_eod) || labels[t] < 0 ? 0.0f : 1.0f;
-        row->position_ids[t] = (int32_t)(options->reset_position_ids ? t - document : t);
+        row->positions[t] = (int32_t)(options->reset_position_ids ? t - document : t);
         if (row->document_starts)
             row->document_starts[t] = (int32_t)document;
         if (is_eod)
             document = t + 1;
-        // The model must find a row of its table even if there is no token.
+        // The model must find a row of its embedding table even for padding.
         tokens[t] = tokens[t] < 0 ? 0 : tokens[t];
         labels[t] = labels[t] < 0 ? 0 : labels[t];
     }
 }
 
-static int fill_row(struct loader *loader, int64_t sample, const struct batch_row *row) {
+static int fill_row(struct loader *loader, int64_t sample, const struct batch *row) {
     const struct sample_source *source = &loader->options.source;
     if (source->fill)
         return source->fill(source->context, sample, row);
@@ -79,14 +81,14 @@ static int fill_batch(struct loader *loader, int64_t number, struct batch *batch
     const struct loader_options *options = &loader->options;
     int64_t step = options->micro_batch_size * options->dp_size;
     int64_t first = options->consumed_samples + number * step + options->dp_rank * options->micro_batch_size;
-    for (int64_t i = 0; i < batch->rows; i++) {
+    for (int64_t i = 0; i < batch->B; i++) {
         if (first + i >= options->source.count) {
             batch_clear_row(batch, i);
             continue;
         }
-        struct batch_row row = batch_row(batch, i);
+        struct batch row = batch_row(batch, i);
         TRY(fill_row(loader, first + i, &row));
-        batch->samples[i] = first + i;
+        *row.samples = first + i;
     }
     return 0;
 }
@@ -101,11 +103,25 @@ static bool wait_for_slot(struct loader *loader) {
     return go_on;
 }
 
+static int fill_traced(struct loader *loader, int64_t number) {
+    double started = trace_is_on() ? clock_seconds() : 0;
+    int status = fill_batch(loader, number, &loader->ring[number % loader->slots]);
+    if (trace_is_on() && started > 0)
+        trace_add(&(struct trace_event){.name = "read samples",
+                                        .start = started,
+                                        .end = clock_seconds(),
+                                        .micro_batch = -1,
+                                        .chunk = -1,
+                                        .kind = TRACE_DATA,
+                                        .track = TRACK_LOADER});
+    return status;
+}
+
 static void *produce(void *context) {
     struct loader *loader = context;
     bool has_failed = false;
     for (int64_t number = 0; number < loader->batch_count && !has_failed && wait_for_slot(loader); number++) {
-        has_failed = fill_batch(loader, number, &loader->ring[number % loader->slots]) < 0;
+        has_failed = fill_traced(loader, number) < 0;
         pthread_mutex_lock(&loader->lock);
         if (has_failed) {
             loader->error = error_take();
@@ -146,22 +162,24 @@ int loader_open(struct loader **out, const struct loader_options *options) {
     pthread_cond_init(&loader->released, NULL);
     int code = pthread_create(&loader->thread, NULL, produce, loader);
     if (code != 0)
-        die("cannot start the loader's thread: %s", strerror(code));
+        die("cannot start the loader's thread: %s; raise the limit of threads (ulimit -u, or pids.max of the control "
+            "group)",
+            strerror(code));
     *out = loader;
     return 0;
 }
 
 static int past_the_end(const struct loader *loader) {
     const struct loader_options *options = &loader->options;
-    return error_set("the %s has %" PRId64 " samples, and all whole micro-batches of %" PRId64 " on %" PRId64
+    return error_set("the %s is exhausted: it has %" PRId64 " samples, read as micro-batches of %" PRId64 " on %" PRId64
                      " ranks from sample %" PRId64
-                     " on have been given; make the run shorter, or give the datasets of --data-path weights, with "
-                     "which they are read as often as it takes",
+                     " on; shorten the run, or give the datasets of --data-path weights, so that they repeat",
                      options->source.name, options->source.count, options->micro_batch_size, options->dp_size,
                      options->consumed_samples);
 }
 
-// Why there is no micro-batch to give. The message of a failed read is given once, then that there was one.
+// Why there is no micro-batch. The error of a failed read is reported once; after that, only the fact that a read
+// failed.
 static int explain_end(struct loader *loader) {
     pthread_mutex_lock(&loader->lock);
     struct error_note *error = loader->error;
@@ -170,16 +188,17 @@ static int explain_end(struct loader *loader) {
     pthread_mutex_unlock(&loader->lock);
     if (error)
         return error_give(error);
-    return has_failed ? error_set("reading the %s has failed before", loader->options.source.name)
-                      : past_the_end(loader);
+    return has_failed ? error_set("reading the %s failed earlier", loader->options.source.name) : past_the_end(loader);
 }
 
 static uint64_t add_to_digest(const struct batch *batch, uint64_t digest) {
-    size_t inputs = (size_t)(batch->rows * batch->columns), labels = (size_t)(batch->rows * batch->label_columns);
-    digest = hash_bytes(batch->tokens, inputs * sizeof batch->tokens[0], digest);
-    digest = hash_bytes(batch->labels, labels * sizeof batch->labels[0], digest);
-    return batch->decoder_tokens ? hash_bytes(batch->decoder_tokens, labels * sizeof batch->decoder_tokens[0], digest)
-                                 : digest;
+    static const enum batch_field hashed[] = {BATCH_TOKENS, BATCH_LABELS, BATCH_DECODER_TOKENS, BATCH_CONTEXT_TOKENS};
+    struct batch_form form = batch_form(batch);
+    for (size_t i = 0; i < sizeof hashed / sizeof hashed[0]; i++)
+        if (batch->fields[hashed[i]])
+            digest = hash_bytes(batch->fields[hashed[i]], (size_t)batch_elements(&form, hashed[i]) * sizeof(int32_t),
+                                digest);
+    return digest;
 }
 
 int loader_next(struct loader *loader, const struct batch **batch) {
@@ -189,8 +208,15 @@ int loader_next(struct loader *loader, const struct batch **batch) {
         pthread_cond_signal(&loader->released);
     }
     int64_t number = loader->taken;
+    struct watchdog_work work;
+    bool must_wait = number < loader->batch_count && loader->filled == number && !loader->has_failed;
+    if (must_wait)
+        watchdog_begin(&work, WATCHDOG_LOAD, "waiting for data");
     while (number < loader->batch_count && loader->filled == number && !loader->has_failed)
         pthread_cond_wait(&loader->produced, &loader->lock);
+    if (must_wait)
+        watchdog_end(&work);
+    watchdog_beat();
     bool is_held = loader->is_held = loader->filled > number;
     pthread_mutex_unlock(&loader->lock);
     *batch = is_held ? &loader->ring[number % loader->slots] : NULL;
@@ -211,7 +237,7 @@ void loader_close(struct loader *loader) {
     pthread_cond_signal(&loader->released);
     pthread_mutex_unlock(&loader->lock);
     pthread_join(loader->thread, NULL);
-    error_drop(loader->error);  // of a micro-batch that nobody asked for; the caller may be on its way out with another
+    error_drop(loader->error);  // of a micro-batch that was not requested; the caller may be returning another error
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->produced);
     pthread_cond_destroy(&loader->released);

@@ -1,6 +1,6 @@
-// One lock, one condition. Items sit in a ring: numbers consumed…produced-1 are under way, number n in place n %
-// items. Every thread does whatever is next: consume the oldest item if it is done, else produce and work on a new one
-// if there is a free place, else wait.
+// One lock, one condition. Items sit in a ring: items consumed…produced-1 are in progress, item n in slot n % items.
+// Every thread does what comes next: consume the oldest item if it is done, else produce and process a new one if a
+// slot is free, else wait.
 #include "data/pipeline.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -11,18 +11,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum item_state { ITEM_FREE, ITEM_BUSY, ITEM_DONE, ITEM_FAILED };
+enum place_state { ITEM_FREE, ITEM_BUSY, ITEM_DONE, ITEM_FAILED };
 
-struct place {
-    enum item_state state;
+struct pipeline_place {
+    enum place_state state;
     struct error_note *error;  // of a failed item
 };
 
-struct run {
+struct pipeline_state {
     const struct pipeline *pipeline;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct place *places;
+    struct pipeline_place *places;
     int64_t produced, consumed;
     bool producing, consuming;
     bool ended;                // nothing more will be produced
@@ -31,28 +31,28 @@ struct run {
 };
 
 struct helper {
-    struct run *run;
+    struct pipeline_state *run;
     int thread;
     pthread_t handle;
 };
 
-static struct place *place_of(struct run *run, int64_t number) {
+static struct pipeline_place *place_of(struct pipeline_state *run, int64_t number) {
     return &run->places[number % run->pipeline->items];
 }
 
-static void *item_of(struct run *run, int64_t number) {
+static void *item_of(struct pipeline_state *run, int64_t number) {
     return run->pipeline->item[number % run->pipeline->items];
 }
 
-static void stop(struct run *run, struct error_note *error) {
+static void stop(struct pipeline_state *run, struct error_note *error) {
     if (!run->stopped)
         run->error = error;
     run->stopped = true;
 }
 
-// The next three are called with the lock held, and hold it again when they return.
+// The next three are called with the lock held and return with it held.
 
-static void consume_oldest(struct run *run) {
+static void consume_oldest(struct pipeline_state *run) {
     run->consuming = true;
     void *item = item_of(run, run->consumed);
     pthread_mutex_unlock(&run->lock);
@@ -66,7 +66,7 @@ static void consume_oldest(struct run *run) {
         stop(run, error);
 }
 
-static void work_on(struct run *run, int64_t number, int thread) {
+static void work_on(struct pipeline_state *run, int64_t number, int thread) {
     pthread_mutex_unlock(&run->lock);
     int status = run->pipeline->work(run->pipeline->context, item_of(run, number), thread);
     struct error_note *error = status < 0 ? error_take() : NULL;
@@ -75,12 +75,12 @@ static void work_on(struct run *run, int64_t number, int thread) {
     place_of(run, number)->error = error;
 }
 
-static void produce_one(struct run *run, int thread) {
+static void produce_one(struct pipeline_state *run, int thread) {
     int64_t number = run->produced;
     run->producing = true;
     pthread_mutex_unlock(&run->lock);
     int status = run->pipeline->produce(run->pipeline->context, item_of(run, number));
-    // Asked after reading: a signal may be what ended the input.
+    // Check after reading: a signal may have ended the input.
     if (status >= 0 && interrupt_check() < 0)
         status = -1;
     struct error_note *error = status < 0 ? error_take() : NULL;
@@ -90,7 +90,7 @@ static void produce_one(struct run *run, int thread) {
     if (status != 0)
         run->produced++;
     if (status < 0)
-        *place_of(run, number) = (struct place){ITEM_FAILED, error};
+        *place_of(run, number) = (struct pipeline_place){ITEM_FAILED, error};
     if (status <= 0)
         return;
     place_of(run, number)->state = ITEM_BUSY;
@@ -98,10 +98,10 @@ static void produce_one(struct run *run, int thread) {
     work_on(run, number, thread);
 }
 
-static void take_part(struct run *run, int thread) {
+static void take_part(struct pipeline_state *run, int thread) {
     pthread_mutex_lock(&run->lock);
     while (!run->stopped && !(run->ended && run->consumed == run->produced)) {
-        struct place *oldest = place_of(run, run->consumed);
+        struct pipeline_place *oldest = place_of(run, run->consumed);
         if (run->consumed < run->produced && oldest->state == ITEM_FAILED && !run->consuming) {
             stop(run, oldest->error);
             oldest->error = NULL;
@@ -124,22 +124,23 @@ static void *helper_main(void *argument) {
     return NULL;
 }
 
-// Frees the messages of items that failed after the first one did.
-static void drop_errors(struct run *run) {
+// Frees the errors of items that failed after the first failure.
+static void drop_errors(struct pipeline_state *run) {
     for (int i = 0; i < run->pipeline->items; i++)
         error_drop(run->places[i].error);
 }
 
 int pipeline_run(const struct pipeline *pipeline) {
     CHECK(pipeline->threads >= 1 && pipeline->items >= 1);
-    struct run run = {.pipeline = pipeline, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct pipeline_state run = {
+        .pipeline = pipeline, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     run.places = memory_alloc((size_t)pipeline->items * sizeof *run.places);
     struct helper *helpers = memory_alloc((size_t)pipeline->threads * sizeof *helpers);
     int started = 1;
     for (; started < pipeline->threads; started++) {
         helpers[started] = (struct helper){.run = &run, .thread = started};
         if (pthread_create(&helpers[started].handle, NULL, helper_main, &helpers[started]) != 0) {
-            log_warn("only %d of %d threads could be started; going on with those", started, pipeline->threads);
+            log_warn("only %d of %d threads could be started; continuing with those", started, pipeline->threads);
             break;
         }
     }
@@ -153,5 +154,5 @@ int pipeline_run(const struct pipeline *pipeline) {
     pthread_cond_destroy(&run.changed);
     if (!run.stopped)
         return 0;
-    return run.error ? error_give(run.error) : error_set("a step of the pipeline failed without saying why");
+    return run.error ? error_give(run.error) : error_set("a step of the pipeline failed without a message");
 }

@@ -1,19 +1,18 @@
-// Work on a stream of items with several threads, results in the order of the stream. Each item passes through three
-// functions: produce fills it with the next piece of input, work does the computing, consume takes the result. produce
-// and consume are called by one thread at a time and in order, so they need no locks and the outcome does not depend on
-// the number of threads; work runs on many items at once. Items are the caller's and are used again and again, which
-// bounds memory.
+// Processes a stream of items with several threads and delivers results in the order of the stream. Each item passes
+// through three functions: produce fills it with the next input, work computes, consume takes the result. produce and
+// consume are called by one thread at a time and in order, so they need no locks and the outcome does not depend on the
+// number of threads; work runs on many items at once. The caller owns the items; they are reused, which bounds memory.
 //
-// The error that stops the stream is the first one in the order of the stream: everything before it has been consumed.
-// A signal (base/interrupt.h) is such an error.
+// The error that stops the stream is the first in stream order: everything before it has been consumed. A signal
+// (base/interrupt.h) is such an error.
 #ifndef DATA_PIPELINE_H
 #define DATA_PIPELINE_H
 
 struct pipeline {
     int threads;                                // at least 1; the caller is one of them
-    int items;                                  // number of items, at least 1; twice the threads keeps all of them busy
+    int items;                                  // number of items, at least 1; twice the threads keeps all threads busy
     void **item;                                // (items)
-    void *context;                              // handed to the functions
+    void *context;                              // passed to the functions
     int (*produce)(void *context, void *item);  // 1, 0 at the end of the stream, -1 on error
     int (*work)(void *context, void *item, int thread);  // thread in [0, threads)
     int (*consume)(void *context, void *item);

@@ -1,9 +1,8 @@
-// Puts preprocessing together: what is asked for, where an earlier run stopped, the run itself (preprocess_run.h), and
-// the datasets under their names (preprocess_publish.h).
+// Puts preprocessing together: the request, where an earlier run stopped, the run itself (preprocess_run.h), and the
+// datasets under their final names (preprocess_publish.h).
 #include "data/preprocess.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"
-#include "data/preprocess_progress.h"
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
 #include "data/sentence_words.h"
@@ -11,9 +10,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/progress.h"
+#include "base/remote/remote.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,15 +23,30 @@
 
 enum {
     PIECE_BYTES = 1 << 20,        // text that one thread tokenizes at a time
-    LEAST_PIECE_BYTES = 1 << 17,  // and if there are many threads
-    PIECES_BYTES = 64 << 20,      // that all pieces together should not exceed; each thread has two
-    SHARED_FROM = 8,              // threads, from which on they get into each other's way when they write a file
+    LEAST_PIECE_BYTES = 1 << 17,  // the same with many threads
+    PIECES_BYTES = 64 << 20,      // target for all pieces together; each thread has two
+    SHOWN_PROBLEMS = 10,
+    SHARED_FROM = 8,  // threads, from which on writes to one file become a bottleneck
+};
+
+// What a user sees during tokenization: a progress bar or Megatron's lines, and the first bad lines. Rates are those of
+// this run and exclude the work of an earlier, stopped run.
+struct preprocess_progress {
+    const char *bad_lines;            // name of the list of bad lines
+    double started;                   // clock_seconds when the command began
+    int64_t log_interval;             // documents between two lines; 0 for a progress bar
+    struct progress bar;              // if there is one
+    struct text_counts counts;        // of this run
+    uint64_t done_bytes, left_bytes;  // of input, in this run: done, and left when it began; 0 if unknown
+    int64_t next_log;                 // documents at which the next line is due
+    int64_t bad_count;                // bad lines so far
 };
 
 struct preprocessing {
     const struct preprocess_options *options;
     const struct tokenizer *tokenizer;
     struct string_list files;
+    bool *are_plain;    // (files) plain text, not JSON Lines
     bool is_resumable;  // all inputs can be read again
     struct buffer settings;
     char **targets;   // (keys)
@@ -47,7 +64,81 @@ char *preprocess_output_name(const struct preprocess_options *options, const cha
     return memory_printf("%s_%s_%s", options->output_prefix, key, options->split_sentences ? "sentence" : "document");
 }
 
-// ---- what is asked for ----
+// ---- progress ----
+
+// Never 0, so that rates are finite.
+static double seconds_since(double started) {
+    return fmax(clock_seconds() - started, 1e-9);
+}
+
+// Megatron's own line, for scripts that parse it, followed by what it does not say. Its MB are 2^20 bytes.
+static void log_line(const struct preprocess_progress *progress, double seconds) {
+    const struct text_counts *counts = &progress->counts;
+    double documents = (double)counts->documents / seconds, text = (double)counts->text_bytes / seconds / 1048576;
+    struct buffer line = {0};
+    buffer_printf(&line, "Processed %" PRId64 " documents (%.*f docs/s, %.*f MB/s). ", counts->documents,
+                  documents < 100 ? 2 : 0, documents, text < 100 ? 1 : 0, text);
+    progress_append_count(&line, (double)counts->tokens / seconds);
+    buffer_append_string(&line, " tok/s");
+    if (progress->left_bytes > progress->done_bytes && progress->done_bytes > 0) {
+        double left = (double)(progress->left_bytes - progress->done_bytes);
+        buffer_append_string(&line, ", ETA ");
+        progress_append_duration(&line, seconds * left / (double)progress->done_bytes);
+    }
+    log_info("%s", buffer_string(&line));
+    buffer_free(&line);
+}
+
+static void append_rates(struct buffer *note, const struct preprocess_progress *progress) {
+    double seconds = seconds_since(progress->bar.started);
+    progress_append_count(note, (double)progress->counts.documents / seconds);
+    buffer_append_string(note, " docs/s, ");
+    progress_append_count(note, (double)progress->counts.tokens / seconds);
+    buffer_append_string(note, " tokens/s");
+}
+
+static void progress_start(struct preprocess_progress *progress, int64_t log_interval, uint64_t left_bytes) {
+    progress->log_interval = log_interval > 0 ? log_interval : 0;
+    progress->next_log = progress->log_interval;
+    progress->left_bytes = left_bytes;
+    if (progress->log_interval == 0)
+        progress_begin(&progress->bar, "tokenizing", "MB", (double)left_bytes / 1e6);
+}
+
+static void add_progress(void *context, const struct text_counts *more, uint64_t input_bytes) {
+    struct preprocess_progress *progress = context;
+    text_counts_add(&progress->counts, more);
+    progress->done_bytes += input_bytes;
+    int64_t documents = progress->counts.documents;
+    if (progress->log_interval == 0) {
+        struct buffer note = {0};
+        append_rates(&note, progress);
+        progress_update(&progress->bar, (double)progress->done_bytes / 1e6, buffer_string(&note));
+        buffer_free(&note);
+    } else if (documents >= progress->next_log) {
+        log_line(progress, seconds_since(progress->started));
+        progress->next_log = (documents / progress->log_interval + 1) * progress->log_interval;
+    }
+}
+
+static void show_bad_line(void *context, const char *problem) {
+    struct preprocess_progress *progress = context;
+    if (progress->bad_count++ < SHOWN_PROBLEMS)
+        log_warn("skipped %s", problem);
+    else if (progress->bad_count == SHOWN_PROBLEMS + 1)
+        log_warn("further bad lines are only listed in %s", progress->bad_lines);
+}
+
+static void progress_stop(struct preprocess_progress *progress) {
+    if (progress->log_interval > 0)
+        return;
+    struct buffer note = {0};
+    append_rates(&note, progress);
+    progress_end(&progress->bar, buffer_string(&note));
+    buffer_free(&note);
+}
+
+// ---- the request ----
 
 static int check_keys(const struct string_list *keys) {
     if (keys->count == 0)
@@ -64,16 +155,31 @@ static int check_keys(const struct string_list *keys) {
     return 0;
 }
 
-// Looks at an input now, so that one that cannot be read does not end hours of work, and notes what it is.
+// An object counts as unchanged while its tag is the same.
+static int check_remote_input(struct preprocessing *run, const char *url) {
+    struct remote_object object;
+    int status = remote_find(&object, url);
+    if (status == 0)
+        status = error_set("%s no longer exists; check the address", url);
+    run->is_resumable = run->is_resumable && status > 0 && object.tag[0];
+    if (status > 0)
+        buffer_printf(&run->settings, "input %" PRId64 " bytes of %s: %s\n", (int64_t)object.size, object.tag, url);
+    remote_object_free(&object);
+    return status < 0 ? -1 : 0;
+}
+
+// Checks an input now, so that an unreadable one does not end hours of work, and records its kind.
 static int check_input(struct preprocessing *run, const char *path) {
     struct stat status;
     if (strcmp(path, "-") == 0) {
         run->is_resumable = false;
         return 0;
     }
+    if (url_is_remote(path))
+        return check_remote_input(run, path);
     if (stat(path, &status) < 0)
-        return error_set("cannot look at %s: %s; check the path", path, strerror(errno));
-    // A pipe is not opened in vain: its writer would notice.
+        return error_set("cannot inspect %s: %s; check the path", path, strerror(errno));
+    // Do not open a pipe just to check it: its writer would notice.
     int descriptor = S_ISREG(status.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (descriptor < 0 && S_ISREG(status.st_mode))
         return error_set("cannot open %s: %s; check the path and its permissions", path, strerror(errno));
@@ -89,8 +195,8 @@ static const char *yes_no(bool value) {
     return value ? "yes" : "no";
 }
 
-// Everything that the result depends on. Not among it: --workers; --skip-bad-lines and --max-line-bytes, which change
-// nothing in what is done already as long as no line was bad (see check_begun).
+// Everything that the result depends on. --workers is not included, nor are --skip-bad-lines and --max-line-bytes,
+// which do not affect finished work as long as no line was bad (see check_begun).
 static int describe_settings(struct preprocessing *run) {
     const struct preprocess_options *options = run->options;
     struct buffer *out = &run->settings;
@@ -108,8 +214,11 @@ static int describe_settings(struct preprocessing *run) {
         buffer_printf(out, "--json-keys %s\n", options->keys.items[i]);
     buffer_printf(out, "%s", options->tokenizer ? options->tokenizer : "");
     run->is_resumable = true;
-    for (int64_t i = 0; i < run->files.count; i++)
+    for (int64_t i = 0; i < run->files.count; i++) {
         TRY(check_input(run, run->files.items[i]));
+        if (run->are_plain[i])
+            buffer_append_string(out, "which is plain text\n");
+    }
     return 0;
 }
 
@@ -118,7 +227,7 @@ static int check_target(const char *prefix, const char *suffix) {
     char *path = memory_printf("%s%s", prefix, suffix);
     int result = 0;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        result = error_set("cannot write %s: it is no regular file; choose another --output-prefix", path);
+        result = error_set("cannot write %s: it is not a regular file; choose another --output-prefix", path);
     free(path);
     return result;
 }
@@ -149,8 +258,7 @@ static int create_workers(struct preprocessing *run) {
     if (options->append_eod && tokenizer_eod(run->tokenizer) < 0)
         return error_set_code(
             EXIT_CODE_USAGE,
-            "--append-eod: this tokenizer has no token that ends a document; name one of its tokens with "
-            "--eod-token TEXT");
+            "--append-eod: this tokenizer has no end-of-document token; name one of its tokens with --eod-token TEXT");
     run->workers = memory_alloc((size_t)options->workers * sizeof *run->workers);
     for (int i = 0; i < options->workers; i++) {
         struct text_worker *worker = &run->workers[i];
@@ -168,7 +276,7 @@ static int create_workers(struct preprocessing *run) {
 
 // ---- the run ----
 
-// Input that an earlier run has used up: whole files, and of a file it was in the middle of what its text takes.
+// Input that an earlier run has consumed: whole files, plus the part of the file it was reading.
 static uint64_t bytes_before(const struct preprocessing *run) {
     struct string_list before = {.items = run->files.items, .count = run->state.file};
     return before.count > 0 ? inputs_bytes(&before) : 0;
@@ -185,6 +293,7 @@ static int tokenize(struct preprocessing *run) {
     const struct preprocess_options *options = run->options;
     const struct preprocess_run work = {
         .files = &run->files,
+        .are_plain = run->are_plain,
         .workers = run->workers,
         .threads = options->workers,
         .piece_bytes = piece_bytes(options),
@@ -193,22 +302,22 @@ static int tokenize(struct preprocessing *run) {
         .journal = &run->journal,
         .is_journaled = run->is_resumable,
         .journal_seconds = options->journal_seconds,
-        .progress = preprocess_progress_add,
-        .bad_line = preprocess_progress_bad_line,
+        .progress = add_progress,
+        .bad_line = show_bad_line,
         .context = &run->progress,
     };
     uint64_t total = inputs_bytes(&run->files), before = bytes_before(run);
-    preprocess_progress_begin(&run->progress, options->log_interval, total > before ? total - before : 0);
+    progress_start(&run->progress, options->log_interval, total > before ? total - before : 0);
     TRY(store_open(&run->store, run->journal.prefix, options->keys.count, run->state.bytes));
-    // Fewer workers need not the memory of it.
+    // Not worth the memory with few workers.
     if (options->workers >= SHARED_FROM)
         store_share(&run->store);
     int status = preprocess_run(&work, &run->state);
-    preprocess_progress_end(&run->progress);
+    progress_stop(&run->progress);
     return status;
 }
 
-// Nothing was done that is worth continuing, but the list says why.
+// No work worth resuming was done, but the list of bad lines says why.
 static int refuse_nothing(struct preprocessing *run, const struct preprocess_publish *publish) {
     const char *others = run->files.count > 1 ? " and the other inputs" : "";
     run->journal.is_kept = false;
@@ -221,20 +330,20 @@ static int refuse_nothing(struct preprocessing *run, const struct preprocess_pub
                     run->files.items[0], others, run->bad_lines);
 }
 
-// What a begun run has done must be what this one would have.
+// An unfinished run can be resumed only if this run would have done the same so far.
 static int check_begun(const struct preprocessing *run) {
     int64_t bad_lines = run->state.counts.bad_lines;
     if (bad_lines > 0 && !run->options->skip_bad_lines)
         return error_set_code(EXIT_CODE_USAGE,
-                              "%s holds a run that has skipped %" PRId64
-                              " bad lines; continue it with --skip-bad-lines, or give --restart to begin anew",
+                              "%s holds a run that skipped %" PRId64
+                              " bad lines; resume it with --skip-bad-lines, or start over with --restart",
                               run->journal.folder, bad_lines);
     if (run->state.file > run->files.count)
-        return error_set("%s cannot be continued; begin anew with --restart", run->journal.folder);
+        return error_set("cannot resume %s; start over with --restart", run->journal.folder);
     return 0;
 }
 
-// Whether a file begins with a line of the list of bad lines, "FILE:LINE: what is wrong".
+// Whether a file begins with an entry of a list of bad lines, "FILE:LINE: what is wrong".
 static bool is_bad_line(const char *begin, size_t length) {
     const char *end = memchr(begin, '\n', length);
     for (const char *at = begin; at && (at = memchr(at, ':', (size_t)((end ? end : begin + length) - at))); at++) {
@@ -253,21 +362,18 @@ static int check_outputs(const struct preprocessing *run) {
 
 static int process(struct preprocessing *run, enum journal_phase phase) {
     const struct preprocess_publish publish = {
+        .options = run->options,
         .journal = &run->journal,
         .dtype = run->workers[0].dtype,
         .targets = run->targets,
         .bad_lines = run->bad_lines,
-        .dedup = run->options->dedup,
-        .shuffle = run->options->shuffle,
-        .seed = run->options->seed,
-        .partitions = run->options->partitions,
     };
-    // A run that was killed while it published its files may have left a .bin without its .idx.
+    // A run that was killed while publishing may have left a .bin without its .idx.
     if (phase == JOURNAL_NEW && !run->options->restart)
         TRY(check_outputs(run));
     if (phase != JOURNAL_NEW) {
         TRY(check_begun(run));
-        log_info("continuing a run that was stopped after %" PRId64 " documents", run->state.counts.documents);
+        log_info("resuming a run that stopped after %" PRId64 " documents", run->state.counts.documents);
     }
     if (phase != JOURNAL_PUBLISH) {
         TRY(tokenize(run));
@@ -293,7 +399,7 @@ static int process_in_folder(struct preprocessing *run, struct preprocess_summar
         status = process(run, phase);
         store_close(&run->store);
         if (status < 0 && run->journal.is_kept)
-            log_warn("what is done is kept in %s; the same command continues it, --restart begins anew",
+            log_warn("the unfinished output is kept in %s; the same command resumes it, --restart starts over",
                      run->journal.folder);
         journal_close(&run->journal, status == 0);
     }
@@ -302,9 +408,23 @@ static int process_in_folder(struct preprocessing *run, struct preprocess_summar
     return status;
 }
 
+static int find_formats(struct preprocessing *run) {
+    run->are_plain = memory_alloc((size_t)run->files.count * sizeof *run->are_plain);
+    for (int64_t i = 0; i < run->files.count; i++) {
+        TRY(text_format_find(&run->are_plain[i], run->options->format, run->files.items[i]));
+        if (run->are_plain[i] && run->options->keys.count > 1)
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "%s is plain text, which has no members; give one name with --json-keys",
+                                  run->files.items[i]);
+    }
+    return 0;
+}
+
 static int prepare(struct preprocessing *run) {
     TRY(check_keys(&run->options->keys));
-    TRY(inputs_expand_folders(&run->files, &run->options->inputs, endings));
+    const char *const *accepted = run->options->format == TEXT_FORMAT_JSONL ? endings : text_format_endings;
+    TRY(inputs_expand_folders(&run->files, &run->options->inputs, accepted));
+    TRY(find_formats(run));
     TRY(describe_settings(run));
     TRY(name_targets(run));
     return create_workers(run);
@@ -318,6 +438,7 @@ static void finish(struct preprocessing *run) {
     for (int64_t i = 0; run->targets && i < run->options->keys.count; i++)
         free(run->targets[i]);
     free(run->workers);
+    free(run->are_plain);
     free(run->targets);
     free(run->bad_lines);
     buffer_free(&run->settings);

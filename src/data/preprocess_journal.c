@@ -1,4 +1,4 @@
-// The folder of a begun run: lock, settings, journal. A journal is one line of JSON and the SHA-256 of that line.
+// The folder of an unfinished run: lock, settings, journal. A journal is one line of JSON and the SHA-256 of that line.
 #include "data/preprocess_journal.h"
 #include "data/preprocess_store.h"
 #include "base/error.h"
@@ -30,6 +30,15 @@ void preprocess_state_copy(struct preprocess_state *to, const struct preprocess_
     to->bytes = bytes;
 }
 
+void preprocess_state_add(struct preprocess_state *sum, const struct preprocess_state *more, int64_t keys) {
+    sum->file = more->file;
+    sum->offset = more->offset;
+    sum->line = more->line;
+    text_counts_add(&sum->counts, &more->counts);
+    for (int64_t file = 0; file < store_files(keys); file++)
+        sum->bytes[file] += more->bytes[file];
+}
+
 void preprocess_state_free(struct preprocess_state *state) {
     free(state->bytes);
     *state = (struct preprocess_state){0};
@@ -37,7 +46,7 @@ void preprocess_state_free(struct preprocess_state *state) {
 
 // ---- the journal as text ----
 
-// Every number of a state, so that reading and writing cannot differ.
+// All numbers of a state in one table, so that reading and writing cannot differ.
 struct field {
     const char *name;
     int64_t *value;
@@ -114,7 +123,7 @@ static int read_fields(const struct json *root, enum journal_phase *phase, struc
     for (int64_t i = 0; i < files; i++) {
         const struct json *item = &bytes->items[i];
         if (item->type != JSON_NUMBER || item->string[0] == '-')
-            return error_set("a size is no number");
+            return error_set("a size is not a number");
         state->bytes[i] = strtoull(item->string, NULL, 10);
     }
     return 0;
@@ -133,7 +142,7 @@ static int parse(const struct buffer *text, enum journal_phase *phase, struct pr
     const char *end = text->length ? memchr(text->data, '\n', text->length) : NULL;
     char hex[65];
     if (!end)
-        return error_set("it is cut short");
+        return error_set("it is truncated");
     checksum(hex, text->data, (size_t)(end - text->data));
     if (text->length - (size_t)(end - text->data) != sizeof hex + 1 || memcmp(end + 1, hex, 64) != 0)
         return error_set("its checksum is wrong");
@@ -165,9 +174,9 @@ static int take_lock(struct journal *journal) {
     journal->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     int result = 0;
     if (journal->lock < 0)
-        result = error_set("cannot create %s: %s; choose a folder that you may write to", path, strerror(errno));
+        result = error_set("cannot create %s: %s; choose a writable folder", path, strerror(errno));
     else if (flock(journal->lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-        result = error_set("another process is at work in %s; wait for it, or choose another --output-prefix",
+        result = error_set("another process is writing to %s; wait for it, or choose another --output-prefix",
                            journal->folder);
     if (result < 0 && journal->lock >= 0) {
         close(journal->lock);
@@ -177,7 +186,7 @@ static int take_lock(struct journal *journal) {
     return result;
 }
 
-// Names that this program gives to files in the folder; whatever else somebody has put there stays.
+// Names that this program gives to files in the folder; any other file there is kept.
 static bool is_own_name(const char *name) {
     static const char *const begins[] = {"data.", "journal.tmp.", "settings.tmp."};
     bool is_own = strcmp(name, "journal") == 0 || strcmp(name, "settings") == 0;
@@ -186,7 +195,7 @@ static bool is_own_name(const char *name) {
     return is_own;
 }
 
-// Removes the files in the folder but for what tells a later run how to go on, or but for the lock alone.
+// Removes the files in the folder except those needed to resume, or all except the lock.
 static void remove_files(const struct journal *journal, bool keeps_notes) {
     DIR *folder = opendir(journal->folder);
     const struct dirent *entry;
@@ -209,7 +218,7 @@ static void remove_file(const struct journal *journal, const char *name) {
     free(path);
 }
 
-// "what it was" and "what it is" of the first line in which two lists of settings differ.
+// Reports the first line in which two lists of settings differ: what it was and what it is.
 static int report_difference(const struct journal *journal, const char *old, const char *now) {
     size_t old_length = strcspn(old, "\n"), now_length = strcspn(now, "\n");
     while (old_length == now_length && memcmp(old, now, old_length) == 0 && old[old_length] && now[now_length]) {
@@ -220,13 +229,13 @@ static int report_difference(const struct journal *journal, const char *old, con
     }
     enum { SHOWN = 300 };
     return error_set_code(EXIT_CODE_USAGE,
-                          "%s holds a run that was begun with other settings (\"%.*s\" then, \"%.*s\" now); give the "
-                          "same flags and inputs to continue it, or --restart to begin anew",
+                          "%s holds a run with other settings (\"%.*s\" then, \"%.*s\" now); give the same flags and "
+                          "inputs to resume it, or start over with --restart",
                           journal->folder, old_length < SHOWN ? (int)old_length : SHOWN, old,
                           now_length < SHOWN ? (int)now_length : SHOWN, now);
 }
 
-// A begun run, if there is one: its phase and state, or an error if it is not the one that is asked for.
+// Finds an unfinished run: its phase and state, or an error if its settings are not the requested ones.
 static int find_begun(struct journal *journal, const char *settings, enum journal_phase *phase,
                       struct preprocess_state *state) {
     char *journal_path = file_join(journal->folder, "journal"), *settings_path = file_join(journal->folder, "settings");
@@ -240,7 +249,7 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
         if (result == 0)
             result = file_read_all(journal_path, MOST_JOURNAL_BYTES, &text);
         if (result == 0 && parse(&text, phase, state, store_files(journal->keys)) < 0)
-            result = error_context("%s cannot be continued; begin anew with --restart", journal_path);
+            result = error_context("cannot resume %s (start over with --restart)", journal_path);
     }
     free(journal_path);
     free(settings_path);
@@ -258,7 +267,7 @@ static int begin(struct journal *journal, const struct journal_options *options,
     if (*phase != JOURNAL_NEW)
         return 0;
     journal->is_kept = false;
-    // The journal goes first: the rest means nothing without it.
+    // Remove the journal first: the rest means nothing without it.
     remove_file(journal, "journal");
     remove_files(journal, false);
     char *path = file_join(journal->folder, "settings");
@@ -283,7 +292,8 @@ void journal_close(struct journal *journal, bool finished) {
     if (journal->lock >= 0) {
         struct error_note *present = error_take();
         if (finished || !journal->is_kept) {
-            // The journal goes after the rest, since until then the run can be finished again, and before the settings.
+            // Remove the journal after the other files, since until then the run can be finished again, but before the
+            // settings.
             remove_files(journal, true);
             remove_file(journal, "journal");
             remove_file(journal, "settings");

@@ -1,6 +1,6 @@
-// From the files of a store to datasets under their names, in three steps that can each be done again after a kill:
-// the .idx files are written beside the tokens, documents are dropped and reordered into new files, and then, with the
-// journal saying so, everything is renamed.
+// Turns the files of a store into datasets under their final names, in three steps that can each be repeated after a
+// kill: the .idx files are written beside the tokens, documents are dropped and reordered into new files, and then,
+// after the journal says so, everything is renamed.
 #include "data/preprocess_publish.h"
 #include "data/index/assemble.h"
 #include "data/index/rearrange.h"
@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,13 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// Datasets as they come from the store, and as they will be published where documents are dropped or reordered.
+// Datasets as they come from the store, and as they are published if documents are dropped or reordered.
 static char *raw_prefix(const struct journal *journal, int64_t key) {
     return memory_printf("%s.%" PRId64, journal->prefix, key);
 }
 
 static bool is_rearranged(const struct preprocess_publish *publish) {
-    return publish->dedup || publish->shuffle || publish->partitions > 1;
+    return publish->options->dedup || publish->options->shuffle || publish->options->partitions > 1;
 }
 
 static char *final_prefix(const struct preprocess_publish *publish, int64_t key) {
@@ -54,7 +55,7 @@ static int write_index(struct file_writer *index, const struct store *store, con
     TRY(index_write_pointers(index, &lengths, index_dtype_bytes(dtype), &token_end));
     TRY(index_write_boundaries(index, &documents, &sequence_end));
     if ((uint64_t)token_end != state->bytes[store_file(key, STORE_TOKENS)] || sequence_end != lengths.count)
-        return error_set("the files in the making do not agree; begin anew with --restart");
+        return error_set("the unfinished output is inconsistent; start over with --restart");
     return 0;
 }
 
@@ -89,13 +90,15 @@ static int rearrange(const struct preprocess_publish *publish, struct preprocess
         .inputs = inputs,
         .outputs = outputs,
         .count = keys,
-        .dedup = publish->dedup,
-        .shuffle = publish->shuffle,
-        .seed = publish->seed,
-        .partitions = publish->partitions,
+        .dedup = publish->options->dedup,
+        .shuffle = publish->options->shuffle,
+        .seed = publish->options->seed,
+        .partitions = publish->options->partitions,
     };
     struct index_rearrange_summary summary;
+    struct phase *phase = phase_begin("rearranging the documents");
     int result = index_rearrange(&options, &summary);
+    phase_end(phase);
     if (result == 0) {
         state->counts.duplicates = summary.duplicates;
         state->counts.documents = summary.documents_written;
@@ -110,14 +113,21 @@ static int rearrange(const struct preprocess_publish *publish, struct preprocess
     return result;
 }
 
-int preprocess_finish(const struct preprocess_publish *publish, struct store *store, struct preprocess_state *state) {
+static int write_indexes(const struct preprocess_publish *publish, struct store *store,
+                         const struct preprocess_state *state) {
+    struct phase *phase = phase_begin("writing the index");
     int result = store_cut(store, state->bytes);
     if (result == 0)
         result = store_sync(store);
     for (int64_t key = 0; result == 0 && key < store->keys; key++)
         result = make_index(publish, store, state, key);
     store_close(store);
-    TRY(result);
+    phase_end(phase);
+    return result;
+}
+
+int preprocess_finish(const struct preprocess_publish *publish, struct store *store, struct preprocess_state *state) {
+    TRY(write_indexes(publish, store, state));
     if (is_rearranged(publish))
         TRY(rearrange(publish, state));
     return journal_write(publish->journal, JOURNAL_PUBLISH, state);
@@ -125,29 +135,30 @@ int preprocess_finish(const struct preprocess_publish *publish, struct store *st
 
 // ---- names ----
 
-// What a name stands for, links followed, so that the file behind a link is replaced and not the link; to be freed.
+// The file that a path leads to after following links, so that the target of a link is replaced and not the link. The
+// caller frees it.
 static char *resolve(const char *path) {
     char *real = realpath(path, NULL);
     return real ? real : memory_string(path);
 }
 
-// Renames a file of the folder unless an earlier try has done so.
+// Renames a file of the folder unless an earlier attempt has done so.
 static int take_name(const char *from, const char *to) {
     if (!file_exists(from)) {
         if (file_exists(to))
             return 0;
-        return error_set("cannot publish %s: neither it nor %s is there; begin anew with --restart", to, from);
+        return error_set("cannot publish %s: neither it nor %s exists; start over with --restart", to, from);
     }
     char *target = resolve(to);
     int result = 0;
     if (rename(from, target) < 0)
         result = error_set("cannot rename %s to %s: %s; %s", from, target, strerror(errno),
-                           errno == EXDEV ? "remove the link that leads to another disk" : "run it again");
+                           errno == EXDEV ? "remove the link to another disk" : "run it again");
     free(target);
     return result;
 }
 
-// An .idx of an older dataset goes before the .bin it describes: there is never an .idx beside a .bin of another.
+// An old .idx is removed before its .bin is replaced: there is never an .idx beside the .bin of another dataset.
 static int publish_key(const struct preprocess_publish *publish, int64_t key) {
     char *from = final_prefix(publish, key);
     char *from_tokens = memory_printf("%s.bin", from), *from_index = memory_printf("%s.idx", from);
@@ -157,7 +168,7 @@ static int publish_key(const struct preprocess_publish *publish, int64_t key) {
     if (file_exists(from_tokens)) {
         char *old = resolve(index);
         if (unlink(old) < 0 && errno != ENOENT)
-            result = error_set("cannot replace %s: %s; choose a folder that you may write to", old, strerror(errno));
+            result = error_set("cannot replace %s: %s; choose a writable folder", old, strerror(errno));
         free(old);
     }
     if (result == 0)

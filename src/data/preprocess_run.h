@@ -1,12 +1,12 @@
-// The part of preprocessing that uses all processors: inputs to the files of a store, in the order of the input,
-// whatever the number of threads.
+// The parallel part of preprocessing: turns inputs into the files of a store, in input order for every number of
+// threads.
 //
 // The unit of order is a lane: a run of plain files, or one compressed file. Threads read, tokenize and write pieces of
-// the first lane that has work to give. A plain file always has; a compressed one can be read by one thread at a time,
-// and so others begin the lanes after it, whose results go to stores of their own until their turn comes and they are
-// copied. Pieces of a lane are given their place in its store in order; writing them there is again anybody's work.
+// the first lane that has work. A plain file always has work; a compressed one is read by one thread at a time, so
+// other threads start the lanes after it. Those lanes write to stores of their own, which are copied when their turn
+// comes. Pieces of a lane get their place in its store in order; any thread may write them.
 //
-// The error that counts is the first in the order of the input.
+// The error that is reported is the first in input order.
 #ifndef DATA_PREPROCESS_RUN_H
 #define DATA_PREPROCESS_RUN_H
 
@@ -17,20 +17,21 @@
 
 struct preprocess_run {
     const struct string_list *files;
+    const bool *are_plain;        // (files) plain text, not JSON Lines
     struct text_worker *workers;  // (threads)
     int threads;
     size_t piece_bytes, line_limit;
     const struct store *store;
-    struct journal *journal;  // also says where parts are kept
-    bool is_journaled;        // it can be continued later
+    struct journal *journal;  // also says where parts are stored
+    bool is_journaled;        // the run can be resumed later
     double journal_seconds;   // between two entries
-    // Told in order of completion, by one thread at a time, what has been added.
+    // Called by one thread at a time, in order of completion, with what was added.
     void (*progress)(void *context, const struct text_counts *more, uint64_t input_bytes);
-    void (*bad_line)(void *context, const char *problem);  // the same: "file:line: reason"
+    void (*bad_line)(void *context, const char *problem);  // in the same way: "file:line: reason"
     void *context;
 };
 
-// From *state to the end of the input; *state says how far it got, also on error.
+// Runs from *state to the end of the input and updates *state, also on error.
 int preprocess_run(const struct preprocess_run *run, struct preprocess_state *state);
 
 #endif

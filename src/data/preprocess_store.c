@@ -2,13 +2,16 @@
 // (preprocess_run.c); here bytes only reach the place they were given, whole or with an error that names the file.
 #include "data/preprocess_store.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +42,120 @@ static int fail(const struct store *store, int64_t file, const char *what, int e
     return -1;
 }
 
+// ---- writing through maps ----
+
+// The kernel lets one write() at a time into a file, which from about ten threads on is what all of them wait for.
+// Where it is safe, large writes therefore go through maps of the file's next parts: the pages are made by each thread
+// for itself. Safe means a local file system, and a kernel that can be asked to make pages (MADV_POPULATE_WRITE), so
+// that a full disk is an answer and not a signal; else the caller writes as usual. A few windows of the file are mapped
+// at a time; a new one replaces the first unused one.
+enum { MAP_WINDOWS = 4, WINDOW_BYTES = 32 << 20, POPULATE_WRITE = 23 };  // the last is Linux's number
+
+struct map_window {
+    unsigned char *data;  // NULL if free
+    uint64_t number;      // it begins at this many windows
+    int users;            // threads that write to it
+};
+
+struct write_map {
+    pthread_mutex_t lock;
+    int descriptor;
+    bool is_usable;
+    uint64_t size;  // of the file, which is longer than what is written
+    struct map_window windows[MAP_WINDOWS];
+};
+
+static void write_map_open(struct write_map *map, int descriptor) {
+    struct stat status;
+    *map = (struct write_map){.descriptor = descriptor};
+    pthread_mutex_init(&map->lock, NULL);
+    // Local file systems make pages of a map as readily as those of a write.
+    map->is_usable = file_is_local(descriptor) && fstat(descriptor, &status) == 0;
+    map->size = map->is_usable ? (uint64_t)status.st_size : 0;
+}
+
+static void release(struct map_window *window) {
+    if (window->data)
+        munmap(window->data, WINDOW_BYTES);
+    *window = (struct map_window){0};
+}
+
+// The file keeps its size, which is to be cut.
+static void write_map_close(struct write_map *map) {
+    for (int i = 0; i < MAP_WINDOWS; i++)
+        release(&map->windows[i]);
+    map->is_usable = false;
+}
+
+// Maps a window; the file grows to its end. With the lock held.
+static bool begin_window(struct write_map *map, struct map_window *window, uint64_t number) {
+    uint64_t end = (number + 1) * WINDOW_BYTES;
+    if (end > map->size && ftruncate(map->descriptor, (off_t)end) < 0)
+        return false;
+    map->size = end > map->size ? end : map->size;
+    void *data =
+        mmap(NULL, WINDOW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, map->descriptor, (off_t)(number * WINDOW_BYTES));
+    if (data == MAP_FAILED)
+        return false;
+    *window = (struct map_window){.data = data, .number = number};
+    return true;
+}
+
+// The window of this number, in use by one more; NULL if there is no place for it. With the lock held.
+static struct map_window *take_window(struct write_map *map, uint64_t number) {
+    struct map_window *place = NULL;
+    for (int i = 0; i < MAP_WINDOWS; i++) {
+        struct map_window *window = &map->windows[i];
+        if (window->data && window->number == number) {
+            window->users++;
+            return window;
+        }
+        bool is_better = !place || !window->data || (place->data && window->number < place->number);
+        if (window->users == 0 && is_better)
+            place = window;
+    }
+    if (!place)
+        return NULL;
+    release(place);
+    if (!begin_window(map, place, number)) {
+        map->is_usable = false;
+        return NULL;
+    }
+    place->users = 1;
+    return place;
+}
+
+static size_t write_part(struct write_map *map, uint64_t offset, const void *bytes, size_t count) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), first = (size_t)(offset % WINDOW_BYTES);
+    size_t part = WINDOW_BYTES - first < count ? WINDOW_BYTES - first : count;
+    pthread_mutex_lock(&map->lock);
+    struct map_window *window = map->is_usable ? take_window(map, offset / WINDOW_BYTES) : NULL;
+    pthread_mutex_unlock(&map->lock);
+    if (!window)
+        return 0;
+    size_t begin = first / page * page, end = (first + part + page - 1) / page * page;
+    bool is_there = madvise(window->data + begin, end - begin, POPULATE_WRITE) == 0;
+    if (is_there)
+        memcpy(window->data + first, bytes, part);
+    pthread_mutex_lock(&map->lock);
+    map->is_usable = map->is_usable && is_there;
+    window->users--;
+    pthread_mutex_unlock(&map->lock);
+    return is_there ? part : 0;
+}
+
+// Writes from the beginning what it can; returns how many bytes that is, 0 if none.
+static size_t write_map_write(struct write_map *map, uint64_t offset, const void *bytes, size_t count) {
+    size_t done = 0, part = 1;
+    while (done < count && part > 0) {
+        part = write_part(map, offset + done, (const char *)bytes + done, count - done);
+        done += part;
+    }
+    return done;
+}
+
+// ---- the files ----
+
 static int open_file(struct store *store, int64_t file, uint64_t bytes) {
     struct stat status;
     char *path = store_path(store->prefix, store->keys, file);
@@ -51,7 +168,7 @@ static int open_file(struct store *store, int64_t file, uint64_t bytes) {
         result = fail(store, file, "open", errno);
     else if ((uint64_t)status.st_size < bytes)
         result =
-            error_set("cannot go on: %s has %" PRIu64 " bytes and should have %" PRIu64 "; begin anew with --restart",
+            error_set("cannot resume: %s has %" PRIu64 " bytes and should have %" PRIu64 "; start over with --restart",
                       path, (uint64_t)status.st_size, bytes);
     else if (ftruncate(descriptor, (off_t)bytes) < 0)
         result = fail(store, file, "cut", errno);

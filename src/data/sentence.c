@@ -1,6 +1,6 @@
-// The rules of the sentence splitter. A stop (. ! ? … 。 and their kin) makes a place where a sentence may end; what
-// stands before and after it decides. Looking back and ahead is limited to a few words, and what was passed over is
-// not looked at again, so the time is linear in the text.
+// The rules of the sentence splitter. At a stop (. ! ? … 。 and similar) a sentence may end; the text before and after
+// it decides. Looking back and ahead is limited to a few words, and text that was passed is not examined again, so the
+// time is linear.
 #include "data/sentence.h"
 
 #include "base/utf8.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    LOOK_BACK_BYTES = 24,       // longest word before a full stop that may be an abbreviation, and then some
+    LOOK_BACK_BYTES = 24,       // longest word before a full stop that may be an abbreviation, with a margin
     LOOK_AHEAD_CHARACTERS = 8,  // quotes, brackets and dashes before the next word
     UNSPACED_LETTERS = 4        // longest abbreviation of Thai, Lao and Khmer
 };
@@ -33,7 +33,7 @@ static uint32_t character_at(const struct sentence_splitter *s, size_t at, size_
 
 // ---- the white space between sentences ----
 
-// Passes over white space; *is_paragraph says that an empty line is in it.
+// Skips white space; *is_paragraph: it contains an empty line.
 static size_t skip_space(const struct sentence_splitter *s, size_t at, bool *is_paragraph) {
     int newlines = 0;
     while (at < s->length) {
@@ -52,7 +52,7 @@ static size_t skip_space(const struct sentence_splitter *s, size_t at, bool *is_
     return at;
 }
 
-// The end of the text before `end`, the white space at its end left out. There is something else after `begin`.
+// The end of the text before `end` without trailing white space. The text after `begin` is not all white space.
 static size_t trim_space(const struct sentence_splitter *s, size_t begin, size_t end) {
     while (end > begin) {
         size_t last = end - 1, bytes;
@@ -67,7 +67,7 @@ static size_t trim_space(const struct sentence_splitter *s, size_t begin, size_t
 
 // ---- what follows a stop ----
 
-// The first letter, digit or sign after the marks that may open a sentence; 0 at the end of the text. *at moves there.
+// The first letter, digit or sign after any opening marks; 0 at the end of the text. *at moves there.
 static uint32_t first_of_next(const struct sentence_splitter *s, size_t *at) {
     size_t bytes;
     for (int i = 0; *at < s->length; i++, *at += bytes) {
@@ -93,7 +93,7 @@ static bool opens_sentence(const struct sentence_splitter *s, size_t at) {
     return !is_abbreviated && sentence_is_opener(language, s->text + at, end - at);
 }
 
-// Reference marks as Wikipedia has them, "[12]", that stand after the stop but belong to its sentence.
+// Reference marks as in Wikipedia, "[12]", that come after the stop but belong to its sentence.
 static size_t skip_reference(const struct sentence_splitter *s, size_t at) {
     size_t end = at + 1;
     while (end < s->length && end - at <= 4 && is_digit((unsigned char)s->text[end]))
@@ -131,7 +131,7 @@ static size_t skip_closers(const struct sentence_splitter *s, size_t at) {
     return at;
 }
 
-// ---- what stands before a full stop ----
+// ---- what comes before a full stop ----
 
 // One letter alone: an initial, "J. Smith", or a letter in a list.
 static bool is_one_letter(const char *word, size_t length) {
@@ -162,7 +162,7 @@ static bool is_ascii(const char *word, size_t length) {
     return true;
 }
 
-// A number of up to three digits or a Roman numeral in capitals.
+// A number of up to three digits, or a Roman numeral in capitals.
 static bool is_ordinal(const char *word, size_t length) {
     size_t digits = 0, romans = 0;
     for (size_t i = 0; i < length; i++) {
@@ -187,7 +187,7 @@ static bool is_unspaced_abbreviation(const char *word, size_t length) {
     return letters > 0 && (has_stop || letters <= UNSPACED_LETTERS);
 }
 
-// "1", "12", "iv" or "A" at the very beginning of a sentence: what follows the stop is the item itself.
+// "1", "12", "iv" or "A" at the very beginning of a sentence: the text of a list item follows the stop.
 static bool is_list_mark(const char *word, size_t length) {
     if (length == 0 || length > 4)
         return false;
@@ -199,7 +199,7 @@ static bool is_list_mark(const char *word, size_t length) {
     return (digits == length && length <= 3) || romans == length || is_one_letter(word, length);
 }
 
-// Where the word that ends at `end` begins. One that is too long to be of interest is cut.
+// Where the word that ends at `end` begins. A word too long to matter is cut.
 static size_t word_begin(const struct sentence_splitter *s, size_t begin, size_t end) {
     size_t at = end, bytes;
     while (at > begin && end - at < LOOK_BACK_BYTES) {
@@ -213,7 +213,7 @@ static size_t word_begin(const struct sentence_splitter *s, size_t begin, size_t
     return at;
 }
 
-// Is a number next, or a Roman numeral where the language has such after abbreviations (séc. XIX)?
+// Is a number next, or a Roman numeral if the language puts those after abbreviations (séc. XIX)?
 static bool is_count(const struct sentence_splitter *s, size_t next, uint32_t first, bool is_english) {
     size_t end = next, bytes;
     if (is_digit(first) || is_english)
@@ -223,8 +223,8 @@ static bool is_count(const struct sentence_splitter *s, size_t next, uint32_t fi
     return end > next && (end == s->length || !is_letter(character_at(s, end, &bytes)));
 }
 
-// An abbreviation of single letters may have spaces in it: "z. B.", "т. е.". Writes it without them ("z.b") and
-// returns its length; 0 if the word is not the last letter of such a one. Nothing before `begin` is looked at.
+// An abbreviation of single letters may contain spaces: "z. B.", "т. е.". Writes it without them ("z.b") and returns
+// its length; 0 if the word is not the last letter of one. Never looks before `begin`.
 static size_t join_letters(const struct sentence_splitter *s, size_t begin, struct sentence word,
                            char out[LOOK_BACK_BYTES]) {
     struct sentence letters[4] = {word};
@@ -251,7 +251,8 @@ static size_t join_letters(const struct sentence_splitter *s, size_t begin, stru
     return length;
 }
 
-// What the word is as an abbreviation: by itself, without an article before it (l'art.), or with the letters before it.
+// The kind of abbreviation: of the word itself, of the word without an article (l'art.), or joined with letters before
+// it.
 static enum sentence_abbreviation abbreviation_of(const struct sentence_splitter *s, size_t begin, struct sentence word,
                                                   const struct sentence_language *language) {
     const char *text = s->text + word.begin;
@@ -269,8 +270,8 @@ static enum sentence_abbreviation abbreviation_of(const struct sentence_splitter
     return sentence_abbreviation(language, text, length);
 }
 
-// Does the sentence that began at `begin` end at the full stop after the word? `next` is where the next word begins,
-// with the character `first`.
+// Does the sentence that starts at `begin` end at the full stop after the word? The next word starts at `next`, with
+// the character `first`.
 static bool word_ends(const struct sentence_splitter *s, size_t begin, struct sentence word, size_t next,
                       uint32_t first) {
     const char *text = s->text + word.begin;
@@ -279,7 +280,7 @@ static bool word_ends(const struct sentence_splitter *s, size_t begin, struct se
     const bool is_english = language == &sentence_english;
     enum sentence_abbreviation kind = abbreviation_of(s, begin, word, language);
     bool is_small_letter = length == 1 && is_small((unsigned char)*text);
-    // "I" ends a sentence more often than it is somebody's initial.
+    // "I" ends a sentence more often than it is an initial.
     bool is_initial = is_one_letter(text, length) && !is_small_letter && !(is_english && length == 1 && *text == 'I');
     if (is_initial || (is_dotted(text, length) && (!is_english || is_ascii(text, length)))) {
         if (kind == SENTENCE_CLOSES && !is_english)
@@ -302,7 +303,7 @@ static bool word_ends(const struct sentence_splitter *s, size_t begin, struct se
     return true;
 }
 
-// Does the sentence that began at `begin` end at the full stop at `stop`? `next` is where the next word begins.
+// Does the sentence that starts at `begin` end at the full stop at `stop`? The next word starts at `next`.
 static bool period_ends(const struct sentence_splitter *s, size_t begin, size_t stop, size_t next) {
     uint32_t first = first_of_next(s, &next);
     if (is_small(first))
@@ -319,8 +320,8 @@ static bool period_ends(const struct sentence_splitter *s, size_t begin, size_t 
     return word_ends(s, begin, (struct sentence){from, stop}, next, first);
 }
 
-// A stop of a script without blanks ends the sentence wherever it stands, but not before a comma or, after a quotation,
-// before the Japanese particles that go on with it.
+// In a script without spaces a stop ends the sentence wherever it is, except before a comma or, after a quotation,
+// before the Japanese particles that continue it.
 static bool compact_ends(const struct sentence_splitter *s, size_t at, bool is_quoted) {
     size_t bytes;
     uint32_t c = at < s->length ? character_at(s, at, &bytes) : 0;
@@ -329,7 +330,8 @@ static bool compact_ends(const struct sentence_splitter *s, size_t at, bool is_q
     return !(is_quoted && (c == 0x3068 || c == 0x3063));
 }
 
-// Looks at the run of stops at `at`. Moves *at past it and its closing marks; says whether the sentence ends there.
+// Examines the run of stops at `at` and moves *at past it and its closing marks; returns whether the sentence ends
+// there.
 static bool stop_ends(const struct sentence_splitter *s, size_t begin, size_t *at) {
     size_t stop = *at, end = *at, bytes;
     enum stop kind = STOP_NONE;
@@ -365,7 +367,7 @@ static bool may_stop(unsigned char byte) {
     return (byte >= 0x80) | (byte == '.') | (byte == '!') | (byte == '?') | (byte == '\n') | (byte == '\r');
 }
 
-// Passes over bytes that no rule looks at, in blocks without a branch per byte, which compilers turn into vectors.
+// Skips bytes that no rule examines, in blocks without a branch per byte, which compilers vectorize.
 static size_t skip_plain(const struct sentence_splitter *s, size_t at) {
     enum { BLOCK = 16 };
     for (; s->length - at >= BLOCK; at += BLOCK) {
@@ -380,8 +382,8 @@ static size_t skip_plain(const struct sentence_splitter *s, size_t at) {
     return at;
 }
 
-// White space at `at`, after a letter of Thai, Lao or Khmer: it ends the sentence if another one follows, unless that
-// begins an abbreviation, which leads on more often than not.
+// White space at `at`, after a letter of Thai, Lao or Khmer: it ends the sentence if another such letter follows,
+// unless an abbreviation starts there, which more often continues the sentence.
 static bool space_ends(const struct sentence_splitter *s, size_t at) {
     bool is_paragraph;
     size_t bytes, after = skip_space(s, at, &is_paragraph);
@@ -395,7 +397,7 @@ static bool space_ends(const struct sentence_splitter *s, size_t at) {
     return letters > 0 && !is_abbreviation;
 }
 
-// The end of the sentence that begins at `begin`, the white space after it left out. *next is where the next begins.
+// The end of the sentence that starts at `begin`, without trailing white space. *next is where the next one starts.
 static size_t sentence_end(const struct sentence_splitter *s, size_t begin, size_t *next) {
     bool is_paragraph;
     size_t at = begin;

@@ -1,9 +1,9 @@
-// Cuts a text into sentences by rules, for models that learn from pairs of sentences or from whole ones (BERT, T5): the
-// part that NLTK's punkt plays in Megatron's --split-sentences. The rules are in docs/internals/sentences.md.
+// Splits text into sentences by rules, for models that train on sentence pairs or whole sentences (BERT, T5). Megatron
+// uses NLTK's punkt for this (--split-sentences). The rules are in docs/internals/sentences.md.
 //
-// The splitter is a cursor over the caller's bytes: nothing is allocated, every byte is looked at a bounded number of
-// times, and any bytes at all are safe (ill-formed UTF-8 counts as letters). Sentences come in order, never overlap,
-// never are empty, and lose nothing but the white space between them:
+// The splitter is a cursor over the caller's bytes. It allocates nothing, examines every byte a bounded number of
+// times, and accepts any bytes (ill-formed UTF-8 counts as letters). Sentences come in order, do not overlap, are not
+// empty, and lose only the white space between them:
 //
 //   struct sentence_splitter splitter = {.text = text, .length = length};
 //   struct sentence sentence;
@@ -18,10 +18,10 @@
 struct sentence_language;
 
 struct sentence_splitter {
-    const char *text;    // UTF-8, need not end in a NUL
+    const char *text;    // UTF-8, not necessarily NUL-terminated
     size_t length;       // bytes
     bool keep_newlines;  // white space after a sentence belongs to it (Megatron's --keep-newlines): the sentences then
-                         // join to the text again, but for white space at its end
+                         // concatenate to the text, except for white space at its end
     size_t position;     // where the next sentence begins; 0 at first
     const struct sentence_language *language;  // of sentence_words.h; NULL for English
 };

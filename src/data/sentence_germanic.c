@@ -1,4 +1,4 @@
-// What the sentence splitter knows of German, Dutch, Swedish, Danish and Norwegian. See sentence_words.h for the lists.
+// German, Dutch, Swedish, Danish and Norwegian for the sentence splitter. See sentence_words.h for the lists.
 #include "data/sentence_words.h"
 
 const struct sentence_language sentence_german = {

@@ -1,5 +1,5 @@
-// The characters that the rules of the sentence splitter look at: stops, quotes, brackets, letters. Inline, since the
-// splitter asks for every character beyond ASCII.
+// The characters that matter to the sentence splitter: stops, quotes, brackets, letters. Inline, since it tests every
+// character beyond ASCII.
 #ifndef DATA_SENTENCE_MARKS_H
 #define DATA_SENTENCE_MARKS_H
 
@@ -9,10 +9,10 @@
 
 enum stop {
     STOP_NONE,
-    STOP_PERIOD,   // one full stop: may belong to an abbreviation
-    STOP_TRAIL,    // an ellipsis: the sentence may go on
+    STOP_PERIOD,   // a full stop: may belong to an abbreviation
+    STOP_TRAIL,    // an ellipsis: the sentence may continue
     STOP_FULL,     // exclamation and question marks; the stops of scripts without capitals
-    STOP_COMPACT,  // of scripts that put no blank after it
+    STOP_COMPACT,  // of scripts that put no space after it
 };
 
 static inline enum stop stop_kind(uint32_t c) {
@@ -79,7 +79,7 @@ static inline bool is_closer(uint32_t c) {
     }
 }
 
-// What may stand between the blank after a stop and the first letter of the next sentence.
+// Marks that may come between the space after a stop and the first letter of the next sentence.
 static inline bool is_opening_mark(uint32_t c) {
     switch (c) {
     case '"':
@@ -108,7 +108,7 @@ static inline bool is_opening_mark(uint32_t c) {
     }
 }
 
-// Small letters of the scripts that have capitals. Digits, signs and all other letters may begin a sentence.
+// Small letters of scripts that have capitals. Digits, signs and all other letters may begin a sentence.
 static inline bool is_small(uint32_t c) {
     if (c < 0x80)
         return c >= 'a' && c <= 'z';
@@ -121,15 +121,15 @@ static inline bool is_digit(uint32_t c) {
     return c >= '0' && c <= '9';
 }
 
-// A character of a word as abbreviations have it. Beyond ASCII everything counts but blanks and punctuation.
+// A character that may be part of an abbreviation. Beyond ASCII, everything except spaces and punctuation.
 static inline bool is_word_character(uint32_t c) {
     if (c < 0x80)
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '.' || c == '\'' || c == '&';
     return c >= 0xC0 && !(c >= 0x2000 && c <= 0x206F) && !(c >= 0x3000 && c <= 0x303F);
 }
 
-// Letters of Thai, Lao and Khmer, which put no space between words but between sentences and clauses. Digits and the
-// repetition mark, which has spaces around it, are not among them.
+// Letters of Thai, Lao and Khmer, which put spaces between sentences and clauses but not between words. Excludes digits
+// and the repetition mark, which has spaces around it.
 static inline bool is_unspaced(uint32_t c) {
     bool is_thai = c >= 0x0E01 && c <= 0x0E4E && c != 0x0E3F && c != 0x0E46;
     bool is_lao = c >= 0x0E81 && c <= 0x0EDF && c != 0x0EC6 && !(c >= 0x0ED0 && c <= 0x0ED9);

@@ -1,4 +1,4 @@
-// What the sentence splitter knows of Estonian, Finnish, Turkish and Greek. See sentence_words.h for the lists.
+// Estonian, Finnish, Turkish and Greek for the sentence splitter. See sentence_words.h for the lists.
 #include "data/sentence_words.h"
 
 const struct sentence_language sentence_estonian = {

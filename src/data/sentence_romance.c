@@ -1,4 +1,4 @@
-// What the sentence splitter knows of French, Spanish, Italian and Portuguese. See sentence_words.h for the lists.
+// French, Spanish, Italian and Portuguese for the sentence splitter. See sentence_words.h for the lists.
 #include "data/sentence_words.h"
 
 const struct sentence_language sentence_french = {

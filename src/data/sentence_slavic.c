@@ -1,5 +1,5 @@
-// What the sentence splitter knows of Polish, Czech, Slovene, and of Russian and others that are written in Cyrillic.
-// See sentence_words.h for the lists.
+// Polish, Czech, Slovene, Russian and other languages in Cyrillic for the sentence splitter. See sentence_words.h for
+// the lists.
 #include "data/sentence_words.h"
 
 const struct sentence_language sentence_polish = {

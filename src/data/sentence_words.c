@@ -1,4 +1,4 @@
-// The words of English, and how a word is looked up in a list.
+// The word lists of English, and the lookup of words in lists.
 #include "data/sentence_words.h"
 
 #include "base/utf8.h"
@@ -44,7 +44,7 @@ static const struct sentence_language *const languages[] = {
 };
 enum { LANGUAGES = sizeof languages / sizeof languages[0] };
 
-// Is the word one of those between spaces? For short lists in any order.
+// Is the word in a space-separated list? For short lists in any order.
 static bool is_among(const char *list, const char *word, size_t length) {
     for (const char *at = list; (at = strstr(at, word)); at++)
         if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
@@ -80,7 +80,7 @@ const struct sentence_language *sentence_word_language(const struct sentence_lan
 
 // ---- lists ----
 
-// Copies the word in lower case: its length, 0 if it is too long to be listed.
+// Copies the word in lower case; returns its length, 0 if it is too long to be in a list.
 static size_t lower(const char *word, size_t length, char out[LONGEST_WORD + 4]) {
     size_t done = 0;
     for (size_t at = 0; at < length;) {

@@ -1,12 +1,13 @@
-// Tokenizes one batch of lines into the bytes of a dataset: line by line into columns of ids and counts, then ids into
-// the dataset's dtype where they stand. A line is in all columns or in none: a bad one is taken back to the marks that
-// were set before it.
+// Tokenizes one batch of lines into the bytes of a dataset: line by line into columns of ids and counts, then the ids
+// in place into the dataset's dtype. A line is in all columns or in none: a bad line is rolled back to the marks set
+// before it.
 #include "data/text_batch.h"
 #include "data/bad_data.h"
 #include "data/index/dtype.h"
 #include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static void append_count(struct buffer *counts, int64_t value) {
     buffer_append(counts, &count, sizeof count);
 }
 
-// One sequence, left out where it has no token.
+// Adds one sequence, unless it has no tokens.
 static int add_sequence(struct text_column *column, struct text_worker *worker, const char *text, size_t length) {
     int64_t before = column->tokens.count;
     TRY(tokenizer_encode(worker->encoder, text, length, &column->tokens));
@@ -97,7 +98,7 @@ static int add_text(struct text_column *column, struct text_worker *worker, cons
     return 0;
 }
 
-// The end of the document counts to its last sequence.
+// The end-of-document token belongs to the last sequence.
 static void add_end(struct text_column *column, int32_t eod) {
     int32_t last;
     char *place = column->lengths.data + column->lengths.length - sizeof last;
@@ -107,7 +108,7 @@ static void add_end(struct text_column *column, int32_t eod) {
     memcpy(place, &last, sizeof last);
 }
 
-// Adds one member of a line as a document. A document of no sequences gets no end.
+// Adds one member of a line as a document. A document without sequences gets no end-of-document token.
 static int add_document(struct text_column *column, struct text_worker *worker, const struct json_text *text) {
     const size_t before = column->lengths.length;
     const char *at = text->text.data;
@@ -158,7 +159,7 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 
 // ---- lines ----
 
-// What can be done about a line that ends the run.
+// What to do about a line that ends the run.
 static void add_remedy(void) {
     char *problem = memory_string(error_message());
     const char *more = "";
@@ -169,13 +170,13 @@ static void add_remedy(void) {
     if (strstr(problem, "not UTF-8"))
         more = ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace";
     else if (strstr(problem, ": no object;"))
-        more = "; of plain text, `jq -Rsc '{text: .}' FILE` makes one document, and `bevatron dataset import --text "
-               "FILE` a sequence of each line";
-    bad_data("%s; mend it, or pass bad lines over with --skip-bad-lines%s", problem, more);
+        more = "; for plain text give --input-format text; `bevatron dataset import --text FILE` makes a sequence of "
+               "each line";
+    bad_data("%s; correct it, or skip bad lines with --skip-bad-lines%s", problem, more);
     free(problem);
 }
 
-// A bad line, whose error is set: it is noted, or ends the batch.
+// Handles a bad line, whose error is set: it is recorded, or it ends the batch.
 static int reject(struct text_batch *batch, const struct text_worker *worker, int64_t line) {
     if (!worker->parser.options.skip_bad_lines) {
         batch->failed_line = line;
@@ -212,7 +213,59 @@ static int take_lines(struct text_batch *batch, struct text_worker *worker) {
         batch->lines++;
         at = stop + 1;
     }
-    if (piece->too_long) {
+    return 0;
+}
+
+// ---- plain text ----
+
+// Appends a line to the current document, which is built where the parser puts the first member of a JSON line.
+static int take_text_line(struct text_worker *worker, const char *line, size_t length) {
+    struct jsonl_parser *parser = &worker->parser;
+    struct buffer *text = &parser->found[0].text;
+    if (length > worker->line_limit)
+        return line_too_long(worker->line_limit);
+    size_t good = utf8_check(line, length);
+    if (good < length && !parser->options.replace_ill_formed)
+        return bad_data("byte %zu of the line is not UTF-8", good);
+    parser->repaired_lines += good < length;
+    utf8_append_repaired(text, line, length);
+    return 0;
+}
+
+static int end_text(struct text_batch *batch, struct text_worker *worker) {
+    struct json_text *found = &worker->parser.found[0];
+    if (found->text.length == 0)
+        return 0;
+    json_text_set_whole(found);
+    TRY(add_line(batch, worker));
+    buffer_clear(&found->text);
+    return 0;
+}
+
+// The lines that begin in one block of the file form a document.
+static int take_text(struct text_batch *batch, struct text_worker *worker) {
+    const struct line_piece *piece = &batch->piece;
+    const char *at = piece->text.data + piece->first, *end = piece->text.data + piece->text.length;
+    uint64_t block = UINT64_MAX;
+    buffer_clear(&worker->parser.found[0].text);
+    while (at < end) {
+        uint64_t next = (piece->origin + (uint64_t)(at - piece->text.data)) / piece->block_bytes;
+        if (next != block)
+            TRY(end_text(batch, worker));
+        block = next;
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop + 1 : end;
+        if (take_text_line(worker, at, (size_t)(stop - at)) < 0)
+            TRY(reject(batch, worker, batch->lines));
+        batch->lines++;
+        at = stop;
+    }
+    return end_text(batch, worker);
+}
+
+static int take_piece(struct text_batch *batch, struct text_worker *worker) {
+    TRY(batch->piece.block_bytes > 0 ? take_text(batch, worker) : take_lines(batch, worker));
+    if (batch->piece.too_long) {
         line_too_long(worker->line_limit);
         TRY(reject(batch, worker, batch->lines));
         batch->lines++;
@@ -222,7 +275,7 @@ static int take_lines(struct text_batch *batch, struct text_worker *worker) {
 
 // ---- bytes ----
 
-// Turns ids into the dataset's dtype where they stand. Ids are never narrower than what they become.
+// Converts ids in place to the dataset's dtype, which is never wider than the ids.
 static int pack_tokens(struct text_column *column, enum index_dtype dtype) {
     int32_t block[4096];
     const int64_t block_tokens = sizeof block / sizeof block[0];
@@ -258,7 +311,7 @@ static void clear(struct text_batch *batch) {
 int text_batch_tokenize(struct text_batch *batch, struct text_worker *worker) {
     clear(batch);
     worker->parser.repaired_lines = 0;
-    TRY(take_lines(batch, worker));
+    TRY(take_piece(batch, worker));
     batch->counts.repaired_lines = worker->parser.repaired_lines;
     batch->counts.text_bytes = (int64_t)(batch->piece.text.length - batch->piece.first);
     for (int64_t key = 0; key < batch->keys; key++)

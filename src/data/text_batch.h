@@ -1,6 +1,7 @@
-// The unit of work of preprocessing: a piece of JSON lines and, once tokenized, its documents under each key, as the
-// bytes that go to disk. Nothing in them depends on what came before the piece: lengths are counts, not places, and
-// lines are numbered from 0, so batches can be made in any order and put one after another.
+// The work item of preprocessing: a piece of JSON lines or of plain text (in blocks, see text_format.h) and, once
+// tokenized, its documents under each key, as the bytes that go to disk. They do not depend on what came before the
+// piece: lengths are counts, not offsets, and lines are numbered from 0, so batches can be made in any order and
+// concatenated.
 #ifndef DATA_TEXT_BATCH_H
 #define DATA_TEXT_BATCH_H
 
@@ -9,7 +10,7 @@
 #include "data/index/index.h"
 #include "data/tokenizer/tokenizer.h"
 
-// What is counted along the way.
+// What preprocessing counts.
 struct text_counts {
     int64_t documents;
     int64_t empty_documents;  // without a token under at least one key
@@ -20,7 +21,7 @@ struct text_counts {
     int64_t duplicates;  // documents left out because they equal an earlier one
 };
 
-// How far a column is.
+// A position in a column.
 struct text_mark {
     int64_t tokens;
     size_t lengths, documents;  // bytes
@@ -29,10 +30,10 @@ struct text_mark {
 // The documents of one batch under one key.
 struct text_column {
     struct token_list tokens;
-    size_t token_bytes;       // of the dataset's dtype; they stand where the tokens did
+    size_t token_bytes;       // in the dataset's dtype, at the place of the ids
     struct buffer lengths;    // int32 per sequence: its tokens
     struct buffer documents;  // int32 per document: its sequences
-    struct text_mark before;  // the present line, which is taken back to here if it turns out to be bad
+    struct text_mark before;  // the current line: a bad line is rolled back to here
 };
 
 struct text_problem {
@@ -48,7 +49,7 @@ struct text_batch {
     struct text_counts counts;
     struct text_problem *problems;  // (counts.bad_lines) lines that were skipped
     int64_t problem_capacity;
-    int64_t failed_line;  // where tokenizing failed because of a line: which one, from 0; else -1
+    int64_t failed_line;  // the line that made tokenizing fail, from 0; else -1
 };
 
 struct sentence_language;
@@ -67,7 +68,7 @@ struct text_worker {
 
 struct text_batch *text_batch_create(int64_t keys);
 void text_batch_free(struct text_batch *batch);
-// Gives memory back that is more than `bytes` in one part.
+// Frees buffers larger than `bytes`.
 void text_batch_shrink(struct text_batch *batch, size_t bytes);
 
 // Fills everything from the piece.

@@ -1,6 +1,7 @@
 // From flags to choices. See choices.h.
 #include "model/choices.h"
 #include "base/error.h"
+#include "model/sublayer.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,6 +96,13 @@ static void set_recompute(struct choices *choices, const struct config *config) 
 
 struct shard choices_split(const struct choices *choices, struct shard whole, int dimension) {
     return choices->parts > 1 ? shard_split(whole, dimension, choices->parts, choices->part) : whole;
+}
+
+struct layer_choices choices_layer(const struct choices *choices, bool is_causal, bool has_cross) {
+    const struct sublayer_kind *mlp = choices->is_gated ? &sublayer_gated_mlp : &sublayer_mlp;
+    return (struct layer_choices){
+        .sublayers = {&sublayer_self_attention, has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL},
+        .window = is_causal ? choices->window : 0};
 }
 
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {

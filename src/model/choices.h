@@ -4,7 +4,7 @@
 #define MODEL_CHOICES_H
 
 #include "config/config.h"
-#include "model/layer.h"
+#include "model/linear.h"
 
 // Rotary positions: how many pairs of channels are rotated, and how fast each of them.
 struct rope {
@@ -19,7 +19,7 @@ struct choices {
     bool has_head_norm;  // queries and keys of each head go through a norm
     bool is_post_norm;   // norm after the residual addition instead of before the sublayer
     enum activation activation;
-    bool is_gated;
+    bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
     float scale;                                          // of attention scores
     int64_t window;                                       // of causal attention; 0 for none
@@ -29,19 +29,30 @@ struct choices {
     double standard_deviation;
     double hidden_dropout, attention_dropout;
     int parts, part;            // how many ranks share each layer, and which of them this is
-    bool splits_rows;           // sequence parallelism: they divide the stream, see pass_stream_rows
+    bool splits_rows;           // sequence parallelism: they split the residual stream, see pass_stream_rows
     bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP
     bool recomputes_activation;
     int64_t recomputed_layers;  // full recompute, 0: none; uniform: layers per group; else how many, one by one
     bool is_recompute_uniform;
     bool divides_inputs;  // full recompute: ranks that share layers each keep some rows of the layers' inputs
-    struct fp8 *fp8;      // of the model, if the products of its blocks are in 8 bits; else NULL
+    struct fp8 *fp8;      // of the model, if the matmuls of its blocks are in fp8; else NULL
+};
+
+// What may differ from layer to layer: its sublayers in order, and the window of causal attention (0 for none).
+struct sublayer_kind;
+enum { MOST_SUBLAYERS = 3 };
+struct layer_choices {
+    const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
+    int64_t window;
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
+// The choices of a layer of a causal or a bidirectional stack that attends to a memory or not. So far all layers of a
+// stack are alike.
+struct layer_choices choices_layer(const struct choices *choices, bool is_causal, bool has_cross);
 // The activation that a flag names.
 enum activation choices_activation(const char *name);
-// Whether the ranks that share layers divide the stream as well.
+// Whether the ranks that share layers split the residual stream as well.
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh);
 // The shape as this rank holds it, split along a dimension among the ranks that share the layer.
 struct shard choices_split(const struct choices *choices, struct shard whole, int dimension);

@@ -1,30 +1,30 @@
 // Gathers keys and values from the ranks that share a sequence, and returns their gradients. See context.h.
 #include "model/context.h"
-#include "model/block.h"
 #include "ops/device.h"
 
-int pass_chunks(const struct pass *pass) {
-    return context_chunks(pass->mesh);
+int pass_strips(const struct pass *pass) {
+    return context_strips(pass->mesh);
 }
 
-struct chunk pass_chunk(const struct pass *pass, int which) {
-    int64_t T = pass->T / pass_chunks(pass), before = pass->cache ? pass->cache->length : 0;
-    int64_t place = context_chunk(pass->mesh, pass->mesh->place[AXIS_CONTEXT], which);
-    return (struct chunk){.first_row = which * pass->B * T, .B = pass->B, .T = T, .end = before + (place + 1) * T};
+struct strip pass_strip(const struct pass *pass, int which) {
+    int64_t T = pass->T / pass_strips(pass);
+    int64_t place = context_strip(pass->mesh, pass->mesh->place[AXIS_CONTEXT], which);
+    return (struct strip){
+        .first_row = which * pass->B * T, .B = pass->B, .T = T, .end = pass->cached + (place + 1) * T};
 }
 
-struct tensor chunk_rows(const struct chunk *chunk, struct tensor x) {
-    return x.data ? tensor_rows(x, chunk->first_row, chunk->B * chunk->T) : x;
+struct tensor strip_rows(const struct strip *strip, struct tensor x) {
+    return x.data ? tensor_rows(x, strip->first_row, strip->B * strip->T) : x;
 }
 
 int64_t pass_whole_length(const struct pass *pass, int64_t T) {
     return T * pass->mesh->length[AXIS_CONTEXT];
 }
 
-// Gathered chunks are ordered by the ranks that own them, (ranks, chunks, B, T, W): the chunks of one rank.
-static struct tensor chunk_of_rank(const struct pass *pass, struct tensor parts, int rank, int which) {
-    int64_t rows = parts.shape[0] / context_all_chunks(pass->mesh);
-    return tensor_rows(parts, (rank * pass_chunks(pass) + which) * rows, rows);
+// Gathered strips are ordered by the ranks that own them, (ranks, strips, B, T, W): the strips of one rank.
+static struct tensor strip_of_rank(const struct pass *pass, struct tensor parts, int rank, int which) {
+    int64_t rows = parts.shape[0] / context_all_strips(pass->mesh);
+    return tensor_rows(parts, (rank * pass_strips(pass) + which) * rows, rows);
 }
 
 // Tokens [first, first + T) of sequences (B tokens, W), as (B, T, 1, W).
@@ -38,29 +38,25 @@ static struct tensor last_columns(struct tensor packed, int64_t W) {
 }
 
 struct gathered context_gather_start(const struct pass *pass, struct tensor packed, int64_t W) {
-    if (pass_chunks(pass) == 1)
+    if (pass_strips(pass) == 1)
         return (struct gathered){.kv = packed, .is_in_order = true};
     int64_t own_rows = packed.shape[0], rows = pass_whole_length(pass, own_rows);
     struct gathered gathered = {.kv = arena_2d(pass->scratch, packed.dtype, rows, W),
                                 .parts = arena_2d(pass->scratch, packed.dtype, rows, W)};
     struct tensor own = tensor_rows(gathered.parts, own_rows * pass->mesh->place[AXIS_CONTEXT], own_rows);
     op_copy(pass->device, &(struct op_copy){.dst = own, .src = last_columns(packed, W)});
-    gathered.is_flying = !pass->device->ops->is_paper;
-    if (gathered.is_flying)
-        gathered.request =
-            comm_all_gather_start(pass->mesh->group[AXIS_CONTEXT], gathered.parts, own, "keys and values");
+    gathered.request = comm_all_gather_start(pass->mesh->group[AXIS_CONTEXT], gathered.parts, own, "keys and values");
     return gathered;
 }
 
 struct tensor context_gathered(const struct pass *pass, struct gathered *gathered) {
     if (gathered->is_in_order)
         return gathered->kv;
-    if (gathered->is_flying)
-        comm_wait(&gathered->request);
+    comm_wait(&gathered->request);
     for (int rank = 0; rank < pass->mesh->length[AXIS_CONTEXT]; rank++) {
-        for (int which = 0; which < pass_chunks(pass); which++) {
-            struct tensor from = chunk_of_rank(pass, gathered->parts, rank, which);
-            int64_t T = from.shape[0] / pass->B, first = T * context_chunk(pass->mesh, rank, which);
+        for (int which = 0; which < pass_strips(pass); which++) {
+            struct tensor from = strip_of_rank(pass, gathered->parts, rank, which);
+            int64_t T = from.shape[0] / pass->B, first = T * context_strip(pass->mesh, rank, which);
             op_copy(pass->device, &(struct op_copy){.dst = tokens_of(pass, gathered->kv, first, T),
                                                     .src = tensor_reshape_4d(from, pass->B, T, 1, from.shape[1])});
         }
@@ -70,16 +66,16 @@ struct tensor context_gathered(const struct pass *pass, struct gathered *gathere
 }
 
 struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, int64_t keys, int64_t W) {
-    return pass_chunks(pass) == 1 ? dpacked : arena_2d(pass->scratch, dpacked.dtype, pass->B * keys, W);
+    return pass_strips(pass) == 1 ? dpacked : arena_2d(pass->scratch, dpacked.dtype, pass->B * keys, W);
 }
 
 // Sets to (B T, W) to the sum of the parts' gradients for tokens [first, first + T), as far as each part reaches. `one`
 // has the shape of `to`.
 static void sum_parts(const struct pass *pass, struct tensor to, struct tensor one, int64_t first,
-                      const struct tensor parts[CONTEXT_MOST_CHUNKS]) {
+                      const struct tensor parts[CONTEXT_MOST_STRIPS]) {
     int64_t T = to.shape[0] / pass->B, W = to.shape[1];
     bool is_empty = true;
-    for (int which = pass_chunks(pass) - 1; which >= 0; which--) {
+    for (int which = pass_strips(pass) - 1; which >= 0; which--) {
         if (first >= parts[which].shape[0] / pass->B)
             continue;
         op_copy(pass->device, &(struct op_copy){.dst = tensor_reshape_4d(is_empty ? to : one, pass->B, T, 1, W),
@@ -93,25 +89,23 @@ static void sum_parts(const struct pass *pass, struct tensor to, struct tensor o
 }
 
 void context_scatter(const struct pass *pass, struct tensor dpacked, int64_t W,
-                     const struct tensor parts[CONTEXT_MOST_CHUNKS]) {
-    if (pass_chunks(pass) == 1)
+                     const struct tensor parts[CONTEXT_MOST_STRIPS]) {
+    if (pass_strips(pass) == 1)
         return;
     int64_t own_rows = dpacked.shape[0], rows = pass_whole_length(pass, own_rows);
     size_t mark = arena_mark(pass->scratch);
     struct tensor whole = arena_2d(pass->scratch, dpacked.dtype, rows, W);
-    struct tensor one = arena_2d(pass->scratch, dpacked.dtype, rows / context_all_chunks(pass->mesh), W);
+    struct tensor one = arena_2d(pass->scratch, dpacked.dtype, rows / context_all_strips(pass->mesh), W);
     for (int rank = 0; rank < pass->mesh->length[AXIS_CONTEXT]; rank++) {
-        for (int which = 0; which < pass_chunks(pass); which++) {
-            int64_t T = one.shape[0] / pass->B, first = T * context_chunk(pass->mesh, rank, which);
-            sum_parts(pass, chunk_of_rank(pass, whole, rank, which), one, first, parts);
+        for (int which = 0; which < pass_strips(pass); which++) {
+            int64_t T = one.shape[0] / pass->B, first = T * context_strip(pass->mesh, rank, which);
+            sum_parts(pass, strip_of_rank(pass, whole, rank, which), one, first, parts);
         }
     }
     struct tensor own = tensor_rows(whole, own_rows * pass->mesh->place[AXIS_CONTEXT], own_rows);
-    if (!pass->device->ops->is_paper) {
-        struct comm_request request =
-            comm_reduce_scatter_start(pass->mesh->group[AXIS_CONTEXT], own, whole, "gradients of keys and values");
-        comm_wait(&request);
-    }
+    struct comm_request request =
+        comm_reduce_scatter_start(pass->mesh->group[AXIS_CONTEXT], own, whole, "gradients of keys and values");
+    comm_wait(&request);
     op_copy(pass->device, &(struct op_copy){.dst = last_columns(dpacked, W), .src = own});
     arena_release(pass->scratch, mark);
 }

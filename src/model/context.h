@@ -1,23 +1,23 @@
 // Attention over sequences that several ranks share (context parallelism). Each rank has the queries, keys and values
-// of its own chunks. The keys and values of all ranks are gathered and put in the order of the sequence, and each chunk
+// of its own strips. The keys and values of all ranks are gathered and put in the order of the sequence, and each strip
 // of queries attends to those it may see. The gradients of keys and values are summed and returned to their owners.
 // Gathered keys are not kept: the backward pass gathers them again, so a rank only keeps its own share.
 //
-// If a rank holds its sequences alone, there is one chunk and nothing is gathered.
+// If a rank holds its sequences alone, there is one strip and nothing is gathered.
 #ifndef MODEL_CONTEXT_H
 #define MODEL_CONTEXT_H
 
 #include "model/layer.h"
 
-// The queries of one chunk: rows [first_row, first_row + B T) of a pass, T of each sequence. `end` is the number of
+// The queries of one strip: rows [first_row, first_row + B T) of a pass, T of each sequence. `end` is the number of
 // tokens of the sequence up to and including its last query, counting those in a cache.
-struct chunk {
+struct strip {
     int64_t first_row, B, T, end;
 };
-struct chunk pass_chunk(const struct pass *pass, int which);
-int pass_chunks(const struct pass *pass);
-// The chunk's rows of a tensor that has one row for each of the pass's.
-struct tensor chunk_rows(const struct chunk *chunk, struct tensor x);
+struct strip pass_strip(const struct pass *pass, int which);
+int pass_strips(const struct pass *pass);
+// The strip's rows of a tensor that has one row for each of the pass's.
+struct tensor strip_rows(const struct strip *strip, struct tensor x);
 // The length of a whole sequence of which each rank has T tokens.
 int64_t pass_whole_length(const struct pass *pass, int64_t T);
 
@@ -26,7 +26,7 @@ struct gathered {
     struct tensor kv;     // (B whole T, …): in sequence order; the last columns are keys and values
     struct tensor parts;  // (B whole T, W): in rank order
     struct comm_request request;
-    bool is_flying, is_in_order;
+    bool is_in_order;
 };
 // Starts to gather. The last W columns of `packed` (B T, …) are this rank's keys and values. The memory comes from
 // scratch and must stay while the keys are used.
@@ -34,11 +34,11 @@ struct gathered context_gather_start(const struct pass *pass, struct tensor pack
 // The gathered keys and values; the first call waits for them. Returns `packed` itself if nothing is shared.
 struct tensor context_gathered(const struct pass *pass, struct gathered *gathered);
 
-// Where the queries of a chunk write the gradients of the keys and values of the first `keys` tokens: scratch memory (B
+// Where the queries of a strip write the gradients of the keys and values of the first `keys` tokens: scratch memory (B
 // keys, W), or dpacked (B T, …) itself if nothing is shared.
 struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, int64_t keys, int64_t W);
-// Sets the last W columns of dpacked to the sums of what all chunks of all ranks wrote for this rank's tokens.
+// Sets the last W columns of dpacked to the sums of what all strips of all ranks wrote for this rank's tokens.
 void context_scatter(const struct pass *pass, struct tensor dpacked, int64_t W,
-                     const struct tensor parts[CONTEXT_MOST_CHUNKS]);
+                     const struct tensor parts[CONTEXT_MOST_STRIPS]);
 
 #endif

@@ -22,49 +22,43 @@ static bool is_in(const struct arena *arena, struct tensor x) {
     return data >= arena->base && data < arena->base + arena->capacity;
 }
 
-static struct tensor keep(struct deferred *deferred, const struct pass *pass, struct tensor x) {
-    struct tensor kept = arena_2d(&deferred->arena, x.dtype, x.shape[0], x.shape[1]);
+static struct tensor copy(struct deferred *deferred, const struct pass *pass, struct tensor x) {
+    struct arena *arena = &deferred->arena;
+    struct tensor kept =
+        x.rank == 1 ? arena_1d(arena, x.dtype, x.shape[0]) : arena_2d(arena, x.dtype, x.shape[0], x.shape[1]);
     op_copy(pass->device, &(struct op_copy){.dst = kept, .src = x});
     return kept;
 }
 
-static void add(struct deferred *deferred, const struct deferred_product *kept) {
+// Ranges are always copied: other micro-batches may change those of the layer before the matmul is computed.
+static struct operand keep(struct deferred *deferred, const struct pass *pass, struct operand x, bool is_lost) {
+    if (is_lost && x.value.data)
+        x.value = copy(deferred, pass, x.value);
+    if (is_lost && x.transposed.data)
+        x.transposed = copy(deferred, pass, x.transposed);
+    if (x.range.data)
+        x.range = copy(deferred, pass, x.range);
+    return x;
+}
+
+static struct tensor matrix(struct operand x) {
+    return x.value.data ? x.value : x.transposed;
+}
+
+void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_matmul *matmul) {
+    bool all = deferred->copies_inputs;
     if (deferred->count == deferred->capacity)
         deferred_reserve(deferred, deferred->capacity ? 2 * deferred->capacity : 64);
-    deferred->items[deferred->count++] = *kept;
-}
-
-static struct tensor keep_turned(struct deferred *deferred, const struct pass *pass, struct tensor x) {
-    struct tensor kept = keep(deferred, pass, x);
-    struct tensor range = arena_1d(&deferred->arena, DTYPE_F32, RANGE_LENGTH);
-    op_copy(pass->device, &(struct op_copy){.dst = range, .src = tensor_1d(x.range, DTYPE_F32, RANGE_LENGTH)});
-    kept.range = range.data;
-    return kept;
-}
-
-void deferred_add_turned(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product) {
-    add(deferred, &(struct deferred_product){.linear = product->linear,
-                                             .dy = keep_turned(deferred, pass, product->dy),
-                                             .x = keep_turned(deferred, pass, product->x)});
-}
-
-void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product) {
-    struct deferred_product kept = *product;
-    if (deferred->copies_inputs || !is_in(pass->saved, product->dy))
-        kept.dy = keep(deferred, pass, product->dy);
-    if (deferred->copies_inputs || is_in(pass->scratch, product->x))
-        kept.x = keep(deferred, pass, product->x);
-    add(deferred, &kept);
+    struct operand dy = keep(deferred, pass, matmul->dy, all || !is_in(pass->activations, matrix(matmul->dy)));
+    struct operand x = keep(deferred, pass, matmul->x, all || is_in(pass->scratch, matrix(matmul->x)));
+    deferred->items[deferred->count++] = (struct deferred_matmul){.linear = matmul->linear, .dy = dy, .x = x};
 }
 
 void deferred_run(struct deferred *deferred, const struct pass *pass) {
     CHECK(!pass->deferred);
     for (int i = 0; i < deferred->count; i++) {
-        const struct deferred_product *product = &deferred->items[i];
-        if (dtype_is_float8(product->dy.dtype))
-            linear_weight_product(product->linear, pass, product->dy, product->x);
-        else
-            linear_backward_weight(product->linear, pass, product->dy, product->x);
+        const struct deferred_matmul *matmul = &deferred->items[i];
+        linear_weight_matmul(matmul->linear, pass, matmul->dy, matmul->x);
     }
     deferred->count = 0;
     deferred->is_used = false;

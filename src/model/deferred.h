@@ -1,33 +1,30 @@
 // Weight gradients that are computed later. The stage before waits only for the gradient of a backward pass's input;
-// the weight gradients can be computed whenever there is time (zero-bubble schedules). Until then, what their products
+// the weight gradients can be computed whenever there is time (zero-bubble schedules). Until then, what their matmuls
 // need is kept: the gradient of the output and the input, copied if they would otherwise disappear with the scratch
 // memory.
 #ifndef MODEL_DEFERRED_H
 #define MODEL_DEFERRED_H
 
-#include "model/layer.h"
+#include "model/linear.h"
 
-struct deferred_product {
+struct deferred_matmul {
     const struct linear *linear;
-    struct tensor dy, x;  // (N, out), (N, in); in 8 bits transposed, (out, N), (in, N)
+    struct operand dy, x;  // (N, out), (N, in), as linear_weight_matmul takes them
 };
 
 struct deferred {
     struct arena arena;  // memory for what is kept
     bool copies_inputs;  // inputs lie in memory that is reused earlier: activations that are recomputed
-    struct deferred_product *items;
+    struct deferred_matmul *items;
     int count, capacity;
     bool is_used;  // a micro-batch is between the two halves of its backward
 };
 
-// Makes room for this many products.
+// Makes room for this many matmuls.
 void deferred_reserve(struct deferred *deferred, int count);
 void deferred_free(struct deferred *deferred);
-void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product);
-// The same for factors in 8 bits, both transposed. They are copied, with the ranges they were stored with: other
-// micro-batches may change those of the layer before the product is computed.
-void deferred_add_turned(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product);
-// Computes all products in order and forgets them; the object is free for another micro-batch.
+void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_matmul *matmul);
+// Computes all matmuls in order and forgets them; the object is free for another micro-batch.
 void deferred_run(struct deferred *deferred, const struct pass *pass);
 
 #endif

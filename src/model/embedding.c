@@ -22,7 +22,8 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                                     .E = E,
                                     .position_offset = config->position_offset,
                                     .has_norm = config_has_embedding_norm(config),
-                                    .dropout = choices->hidden_dropout};
+                                    .dropout = choices->hidden_dropout,
+                                    .decoder_dropout_layer = config_encoder_layers(config)};
     embedding->tokens = embedding_tokens(params, config, choices);
     embedding->vocabulary_start = shard_local_start(&embedding->tokens->shard);
     if (E != C)
@@ -57,9 +58,9 @@ static bool is_plain(const struct embedding *embedding) {
     return !embedding->types && !embedding->has_norm && !embedding->projection.weight;
 }
 
-static struct dropout dropout_of(const struct embedding *embedding, const struct pass *pass,
-                                 const struct embedding_input *input) {
-    return pass_dropout(pass, embedding->dropout, input->dropout_layer, DROPOUT_EMBEDDING);
+static struct dropout dropout_of(const struct embedding *embedding, const struct pass *pass) {
+    int64_t layer = pass->is_over_encoder ? embedding->decoder_dropout_layer : 0;
+    return pass_dropout(pass, embedding->dropout, layer, DROPOUT_EMBEDDING);
 }
 
 // out += the rows of a table.
@@ -74,67 +75,68 @@ static void add_rows(const struct embedding *embedding, const struct pass *pass,
 }
 
 // Ranks that share the vocabulary each look up the tokens they hold. Other tokens give 0, so the sum is complete.
-static void look_up_words(const struct embedding *embedding, const struct pass *pass,
-                          const struct embedding_input *input, struct tensor out) {
+static void look_up_words(const struct embedding *embedding, const struct pass *pass, struct tensor out) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor whole = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->E) : out;
     op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = whole,
-                                                                      .tokens = input->tokens,
+                                                                      .tokens = pass_input(pass, BATCH_TOKENS),
                                                                       .table = embedding->tokens->value,
                                                                       .vocabulary_start = embedding->vocabulary_start});
     pass_sum(pass, out, whole, "embedding");
     arena_release(pass->scratch, mark);
 }
 
-// One after the other: the words, the product that widens them, positions and dropout.
+// One after the other: the words, the matmul that widens them, positions and dropout.
 static void look_up_in_steps(const struct embedding *embedding, const struct pass *pass,
-                             struct embedding_flight *flight, const struct embedding_input *input, struct tensor out) {
+                             struct embedding_flight *flight, struct tensor out) {
     if (embedding->projection.weight) {
-        flight->words = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), embedding->E);
-        look_up_words(embedding, pass, input, flight->words);
-        linear_forward(&embedding->projection, pass, out, flight->words, EPILOGUE_NONE, (struct tensor){0});
+        flight->words = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), embedding->E);
+        look_up_words(embedding, pass, flight->words);
+        linear_forward(&embedding->projection, pass, out, operand_of(flight->words), EPILOGUE_NONE, (struct tensor){0});
     } else {
-        look_up_words(embedding, pass, input, out);
+        look_up_words(embedding, pass, out);
     }
     if (embedding->positions)
-        add_rows(embedding, pass, input->positions, position_rows(embedding, embedding->positions->value), out);
-    struct dropout dropout = dropout_of(embedding, pass, input);
+        add_rows(embedding, pass, pass_input(pass, BATCH_POSITIONS),
+                 position_rows(embedding, embedding->positions->value), out);
+    struct dropout dropout = dropout_of(embedding, pass);
     if (is_plain(embedding) && dropout.rate != 0)
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = out, .dropout = dropout});
 }
 
 static void look_up(const struct embedding *embedding, const struct pass *pass, struct embedding_flight *flight,
-                    const struct embedding_input *input, struct tensor out) {
+                    struct tensor out) {
     if (pass_parts(pass) > 1 || embedding->projection.weight) {
-        look_up_in_steps(embedding, pass, flight, input, out);
+        look_up_in_steps(embedding, pass, flight, out);
         return;
     }
-    struct op_embedding_forward op = {.out = out, .tokens = input->tokens, .table = embedding->tokens->value};
+    struct op_embedding_forward op = {
+        .out = out, .tokens = pass_input(pass, BATCH_TOKENS), .table = embedding->tokens->value};
     if (embedding->positions) {
-        op.positions = input->positions;
+        op.positions = pass_input(pass, BATCH_POSITIONS);
         op.position_table = position_rows(embedding, embedding->positions->value);
     }
     if (is_plain(embedding))
-        op.dropout = dropout_of(embedding, pass, input);
+        op.dropout = dropout_of(embedding, pass);
     op_embedding_forward(pass->device, &op);
 }
 
 struct tensor embedding_forward(const struct embedding *embedding, const struct pass *pass,
-                                struct embedding_flight *flight, const struct embedding_input *input) {
+                                struct embedding_flight *flight) {
     int64_t N = pass_stream_rows(pass);
-    struct tensor x = arena_2d(pass->saved, pass->dtype, N, embedding->C);
-    look_up(embedding, pass, flight, input, x);
+    struct tensor x = arena_2d(pass->activations, pass->dtype, N, embedding->C);
+    look_up(embedding, pass, flight, x);
     if (is_plain(embedding))
         return x;
     if (embedding->types)
-        add_rows(embedding, pass, input->types, embedding->types->value, x);
+        add_rows(embedding, pass, pass_input(pass, BATCH_TOKEN_TYPES), embedding->types->value, x);
     if (embedding->has_norm) {
         flight->sum = x;
-        norm_take(&embedding->norm, pass, &flight->norm, N, (struct tensor){0});
+        norm_take(&embedding->norm, pass, &flight->norm, N, (struct operand){0});
         norm_forward(&embedding->norm, pass, &flight->norm, x, &(struct residual){0});
-        x = flight->norm.y;
+        x = flight->norm.y.value;
     }
-    struct dropout dropout = dropout_of(embedding, pass, input);
+    struct dropout dropout = dropout_of(embedding, pass);
     if (dropout.rate != 0)
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = x, .x = x, .dropout = dropout});
     return x;
@@ -143,9 +145,8 @@ struct tensor embedding_forward(const struct embedding *embedding, const struct 
 // Takes dx through the dropout, and through the norm if there is one; returns the gradient of the sum of the tables'
 // rows.
 static struct tensor backward_sum(const struct embedding *embedding, const struct pass *pass,
-                                  const struct embedding_flight *flight, const struct embedding_input *input,
-                                  struct tensor dx) {
-    struct dropout dropout = dropout_of(embedding, pass, input);
+                                  const struct embedding_flight *flight, struct tensor dx) {
+    struct dropout dropout = dropout_of(embedding, pass);
     if (dropout.rate != 0)
         op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = dx, .dy = dx, .dropout = dropout});
     if (!embedding->has_norm)
@@ -156,44 +157,45 @@ static struct tensor backward_sum(const struct embedding *embedding, const struc
     return dsum;
 }
 
-// For a table whose rows were added to the stream; if the stream is divided, for this rank's part.
+// For a table whose rows were added to the residual stream; if that is split, for this rank's part.
 static void backward_rows(const struct pass *pass, struct tensor which, struct tensor dtable, struct tensor dout) {
     op_embedding_backward(pass->device, &(struct op_embedding_backward){
                                             .dtable = dtable, .dout = dout, .tokens = pass_own_rows(pass, which)});
 }
 
-// The gradient of the words themselves, from that of the stream.
+// The gradient of the words themselves, from that of the residual stream.
 static struct tensor backward_projection(const struct embedding *embedding, const struct pass *pass,
                                          const struct embedding_flight *flight, struct tensor dx) {
     if (!embedding->projection.weight)
         return dx;
     struct tensor dwords = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->E);
-    linear_backward_input(&embedding->projection, pass, dwords, dx, (struct tensor){0});
-    linear_backward_weight(&embedding->projection, pass, dx, flight->words);
+    linear_backward_input(&embedding->projection, pass, dwords, operand_of(dx), (struct tensor){0});
+    linear_backward_weight(&embedding->projection, pass, operand_of(dx), operand_of(flight->words));
     return dwords;
 }
 
 void embedding_backward(const struct embedding *embedding, const struct pass *pass,
-                        const struct embedding_flight *flight, const struct embedding_input *input, struct tensor dx) {
+                        const struct embedding_flight *flight, struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
     struct op_embedding_backward op = {.dtable = embedding->tokens->grad,
                                        .dout = dx,
-                                       .tokens = input->tokens,
+                                       .tokens = pass_input(pass, BATCH_TOKENS),
                                        .vocabulary_start = embedding->vocabulary_start};
     bool is_one = is_plain(embedding) && !pass->splits_rows;
     if (is_one)
-        op.dropout = dropout_of(embedding, pass, input);
+        op.dropout = dropout_of(embedding, pass);
     else
-        dx = backward_sum(embedding, pass, flight, input, dx);
+        dx = backward_sum(embedding, pass, flight, dx);
     if (embedding->positions && is_one) {
-        op.positions = input->positions;
+        op.positions = pass_input(pass, BATCH_POSITIONS);
         op.dposition_table = position_rows(embedding, embedding->positions->grad);
     } else if (embedding->positions) {
-        backward_rows(pass, input->positions, position_rows(embedding, embedding->positions->grad), dx);
+        backward_rows(pass, pass_input(pass, BATCH_POSITIONS), position_rows(embedding, embedding->positions->grad),
+                      dx);
     }
     op.dout = pass_gather(pass, pass->scratch, backward_projection(embedding, pass, flight, dx), "embedding gradient");
     op_embedding_backward(pass->device, &op);
     if (embedding->types)
-        backward_rows(pass, input->types, embedding->types->grad, dx);
+        backward_rows(pass, pass_input(pass, BATCH_TOKEN_TYPES), embedding->types->grad, dx);
     arena_release(pass->scratch, mark);
 }

@@ -1,6 +1,6 @@
 // The input of a model: token embeddings, plus learned positions and token types if the model has them, then dropout. A
-// post-norm BERT normalises before the dropout. If token embeddings are narrower than the stream, a product widens
-// them.
+// post-norm BERT normalises before the dropout. If token embeddings are narrower than the residual stream, a matmul
+// widens them.
 #ifndef MODEL_EMBEDDING_H
 #define MODEL_EMBEDDING_H
 
@@ -16,6 +16,7 @@ struct embedding {
     bool has_norm;
     struct norm norm;
     double dropout;
+    int64_t decoder_dropout_layer;  // over an encoder, see struct block_options; otherwise it is layer 0
 };
 
 // What backward needs of a micro-batch if the model has a projection or a norm here.
@@ -25,23 +26,15 @@ struct embedding_flight {
     struct norm_saved norm;
 };
 
-// The input of one stack.
-struct embedding_input {
-    struct tensor tokens;     // (N) i32
-    struct tensor positions;  // (N) i32
-    struct tensor types;      // (N) i32, if the model has token types
-    int64_t dropout_layer;    // see struct block_options
-};
-
 // The table of token embeddings, which a tied output layer shares.
 struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices);
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices);
-// Returns the stream before the first block, (N, C).
+// Returns the residual stream before the first block, (N, C).
 struct tensor embedding_forward(const struct embedding *embedding, const struct pass *pass,
-                                struct embedding_flight *flight, const struct embedding_input *input);
+                                struct embedding_flight *flight);
 // Adds to the gradients of all tables; dx (N, C) is overwritten.
 void embedding_backward(const struct embedding *embedding, const struct pass *pass,
-                        const struct embedding_flight *flight, const struct embedding_input *input, struct tensor dx);
+                        const struct embedding_flight *flight, struct tensor dx);
 
 #endif

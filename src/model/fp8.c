@@ -1,4 +1,4 @@
-// Ranges and weights of matrix products in 8 bits. See fp8.h.
+// Ranges and weights of fp8 matmuls. See fp8.h.
 #include "model/fp8.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -39,25 +39,6 @@ struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role) {
     return tensor_flat(tensor_rows(fp8->ranges, layer * FP8_ROLES + (int)role, 1));
 }
 
-struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, enum fp8_role role, int64_t rows,
-                       int64_t columns) {
-    struct tensor t = arena_2d(arena, dtype_of(role), rows, columns);
-    t.range = fp8_range(fp8, layer, role).data;
-    return t;
-}
-
-struct tensor fp8_take_kept(const struct fp8 *fp8, struct arena *arena, int layer, int64_t rows, int64_t columns) {
-    struct tensor t = fp8_take(fp8, arena, layer, FP8_INPUT, rows, columns);
-    if (fp8->keeps_ranges && !fp8->is_known)
-        t.range = arena_1d(arena, DTYPE_F32, RANGE_LENGTH).data;
-    return t;
-}
-
-void fp8_keep_range(struct device *device, struct tensor stored, struct tensor range) {
-    if (stored.data && stored.range != range.data)
-        op_copy(device, &(struct op_copy){.dst = tensor_1d(stored.range, DTYPE_F32, RANGE_LENGTH), .src = range});
-}
-
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
     if (fp8->count == 0)
         return;
@@ -67,8 +48,9 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
     for (int i = 0; i < fp8->count; i++) {
         struct fp8_layer *layer = &fp8->layers[i];
         int64_t out = layer->weight->value.shape[0], in = layer->weight->value.shape[1];
-        layer->value = fp8_take(fp8, arena, i, FP8_WEIGHT, out, in);
-        layer->transposed = fp8_take(fp8, arena, i, FP8_WEIGHT, in, out);
+        layer->operand = (struct operand){.value = arena_2d(arena, DTYPE_E4M3, out, in),
+                                          .transposed = arena_2d(arena, DTYPE_E4M3, in, out),
+                                          .range = fp8_range(fp8, i, FP8_WEIGHT)};
     }
 }
 
@@ -99,13 +81,13 @@ void fp8_resume(struct fp8 *fp8, int64_t steps) {
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh) {
     if (!fp8->is_known) {
         struct op_quantize measure = *op;
-        measure.y = measure.transposed = measure.dbias = (struct tensor){0};
-        measure.range = tensor_flat(fp8->measured);
+        measure.y = (struct operand){.range = tensor_flat(fp8->measured)};
+        measure.dbias = (struct tensor){0};
         op_quantize(device, &measure);
-        if (mesh && !device->ops->is_paper)
-            comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(measure.range, RANGE_SEEN, 1), REDUCE_MAX,
+        if (mesh)
+            comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(measure.y.range, RANGE_SEEN, 1), REDUCE_MAX,
                             "fp8 range");
-        struct tensor range = tensor_2d(op->range.data, DTYPE_F32, 1, RANGE_LENGTH);
+        struct tensor range = tensor_2d(op->y.range.data, DTYPE_F32, 1, RANGE_LENGTH);
         op_move_ranges(device,
                        &(struct op_move_ranges){.ranges = fp8->measured, .scaled = range, .margin = fp8->margin});
     }
@@ -115,20 +97,15 @@ void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_
 void fp8_begin_step(struct fp8 *fp8, struct device *device) {
     for (int i = 0; i < fp8->count; i++) {
         const struct fp8_layer *layer = &fp8->layers[i];
-        fp8_quantize(fp8, device,
-                     &(struct op_quantize){.y = layer->value,
-                                           .transposed = layer->transposed,
-                                           .x = layer->weight->value,
-                                           .range = fp8_range(fp8, i, FP8_WEIGHT)},
-                     NULL);
+        fp8_quantize(fp8, device, &(struct op_quantize){.y = layer->operand, .x = layer->weight->value}, NULL);
     }
 }
 
-// All ranks agree on the largest magnitude of each tensor, so that it does not matter how the tensor is divided among
+// All ranks agree on the largest magnitude of each tensor, so that it does not matter how the tensor is split among
 // them. Scales that were measured differ among ranks until they are moved here; where one is not, because nothing
-// finite was seen, all ranks keep the largest of theirs, and moving makes its factor anew.
+// finite was seen, all ranks keep the largest of theirs, and moving computes its factor again.
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
-    if (fp8->count > 0 && !device->ops->is_paper)
+    if (fp8->count > 0)
         comm_all_reduce(mesh->stage, fp8->ranges, REDUCE_MAX, "fp8 ranges");
     if (fp8->count > 0)
         op_move_ranges(device, &(struct op_move_ranges){.ranges = fp8->ranges,

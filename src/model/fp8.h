@@ -1,10 +1,10 @@
-// Matrix products in 8 bits: inputs and weights in E4M3, gradients in E5M2, each tensor with one range. The range
+// Ranges and weights of fp8 matmuls: inputs and weights are E4M3, gradients E5M2, each tensor with one range. The range
 // follows the largest magnitude in the tensor. It is either delayed, taken from earlier steps, or measured each time
 // just before it is used (always so in the first step of a run, when nothing is known yet), of that tensor alone: what
-// earlier micro-batches had does not count, so a layer that is computed again has the range it had. Products sum in
+// earlier micro-batches had does not count, so a layer that is computed again has the range it had. Matmuls sum in
 // fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
-// Weights are stored in 8 bits twice, as they are and transposed, because 8-bit products read both factors along the
+// Weights are stored in fp8 twice, as they are and transposed, because fp8 matmuls read both operands along the
 // dimension that is summed over. They are converted at the start of each step.
 #ifndef MODEL_FP8_H
 #define MODEL_FP8_H
@@ -18,8 +18,8 @@
 enum fp8_role { FP8_INPUT, FP8_WEIGHT, FP8_GRADIENT, FP8_ROLES };
 
 struct fp8_layer {
-    const struct param *weight;       // (out, in)
-    struct tensor value, transposed;  // (out, in), (in, out) E4M3
+    const struct param *weight;  // (out, in)
+    struct operand operand;      // both as it is and transposed, E4M3
 };
 
 struct fp8 {
@@ -30,14 +30,14 @@ struct fp8 {
     struct tensor measured;  // (1, RANGE_LENGTH) fp32: has seen the one tensor that is measured just now
     int64_t length;
     bool is_delayed, takes_largest;
-    bool keeps_ranges;  // several micro-batches are in flight at once, see fp8_take_kept
+    bool keeps_ranges;  // several micro-batches are in flight at once: inputs have ranges of their own
     int margin;
     int64_t step;   // steps ended so far
     bool is_known;  // the ranges hold what earlier steps have seen
 };
 
 void fp8_set(struct fp8 *fp8, const struct config *config);
-// Adds a layer whose products are in 8 bits; returns its number.
+// Adds a layer whose matmuls are in fp8; returns its number.
 int fp8_add(struct fp8 *fp8, const struct param *weight);
 void fp8_free(struct fp8 *fp8);
 // Takes its tensors from the arena.
@@ -51,18 +51,9 @@ void fp8_resume(struct fp8 *fp8, int64_t steps);
 void fp8_begin_step(struct fp8 *fp8, struct device *device);
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh);
 
-struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);
-// Takes an 8-bit tensor for this role, with its range.
-struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, enum fp8_role role, int64_t rows,
-                       int64_t columns);
-// The same for an input that is kept for the backward pass. If ranges are measured just before use, the next
-// micro-batch may measure before this one's backward; then the input gets a range of its own, which fp8_keep_range
-// fills.
-struct tensor fp8_take_kept(const struct fp8 *fp8, struct arena *arena, int layer, int64_t rows, int64_t columns);
-// To be called after `stored` was written with `range`: copies that range to the tensor's own, if it has one.
-void fp8_keep_range(struct device *device, struct tensor stored, struct tensor range);
-// op_quantize, measuring the range first if it is not known. If a mesh is given, the ranks that divide the stream agree
-// on the range.
+struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);  // (RANGE_LENGTH)
+// op_quantize, measuring the range first if it is not known. If a mesh is given, the ranks that split the residual
+// stream agree on the range.
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);
 
 #endif

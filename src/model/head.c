@@ -45,14 +45,14 @@ void head_build(struct head *head, struct param_list *params, const struct confi
 static struct tensor transform(const struct head *head, const struct pass *pass, struct head_flight *flight,
                                struct tensor x) {
     int64_t rows = x.shape[0];
-    flight->before = arena_2d(pass->saved, pass->dtype, rows, head->C);
-    flight->after = arena_2d(pass->saved, pass->dtype, rows, head->C);
-    norm_take(&head->norm, pass, &flight->norm, rows, (struct tensor){0});
-    linear_forward(&head->dense, pass, flight->before, x, EPILOGUE_BIAS, (struct tensor){0});
+    flight->before = arena_2d(pass->activations, pass->dtype, rows, head->C);
+    flight->after = arena_2d(pass->activations, pass->dtype, rows, head->C);
+    norm_take(&head->norm, pass, &flight->norm, rows, (struct operand){0});
+    linear_forward(&head->dense, pass, flight->before, operand_of(x), EPILOGUE_BIAS, (struct tensor){0});
     op_activation_forward(pass->device, &(struct op_activation_forward){
                                             .y = flight->after, .x = flight->before, .activation = head->activation});
     norm_forward(&head->norm, pass, &flight->norm, flight->after, &(struct residual){0});
-    return flight->norm.y;
+    return flight->norm.y.value;
 }
 
 // What is multiplied with the vocabulary's rows, (rows, E).
@@ -62,16 +62,17 @@ static struct tensor features_of(const struct head *head, const struct pass *pas
         return transform(head, pass, flight, x);
     if (!head->projection.weight)
         return x;
-    struct tensor narrow = arena_2d(pass->saved, pass->dtype, x.shape[0], head->E);
-    linear_forward(&head->projection, pass, narrow, x, EPILOGUE_NONE, (struct tensor){0});
+    struct tensor narrow = arena_2d(pass->activations, pass->dtype, x.shape[0], head->E);
+    linear_forward(&head->projection, pass, narrow, operand_of(x), EPILOGUE_NONE, (struct tensor){0});
     return narrow;
 }
 
 void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
                   struct tensor logits) {
     flight->x = x;
-    flight->features = pass_gather(pass, pass->saved, features_of(head, pass, flight, x), "head input");
-    flight->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, flight->features.shape[0], head->V);
+    flight->features = pass_gather(pass, pass->activations, features_of(head, pass, flight, x), "head input");
+    flight->logits =
+        logits.data ? logits : arena_2d(pass->activations, pass->dtype, flight->features.shape[0], head->V);
     op_matmul(pass->device, &(struct op_matmul){.a = flight->features,
                                                 .b = head->weight->value,
                                                 .d = flight->logits,
@@ -96,21 +97,16 @@ static void share_stats(const struct pass *pass, const struct op_cross_entropy *
                                                               .logits = op->logits,
                                                               .labels = op->labels,
                                                               .vocabulary_start = op->vocabulary_start});
-    if (!pass->device->ops->is_paper) {
-        struct comm_request request =
-            comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], tensor_flat(all), flat, "softmax statistics");
-        comm_wait(&request);
-    }
+    struct comm_request request =
+        comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], tensor_flat(all), flat, "softmax statistics");
+    comm_wait(&request);
     op_softmax_merge(pass->device,
                      &(struct op_softmax_merge){
                          .row_max = op->row_max, .row_sum = op->row_sum, .row_target = op->row_target, .parts = all});
     arena_release(pass->scratch, mark);
 }
 
-// Adds the losses of logits (rows, classes) to the targets' sum; if there are weights, the logits become their
-// gradients. If ranks share the classes, `first_class` is the first class of this rank; otherwise it is -1.
-static void add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets,
-                     int64_t first_class) {
+void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class) {
     int64_t rows = logits.shape[0];
     size_t mark = arena_mark(pass->scratch);
     struct op_cross_entropy op = {.losses = arena_1d(pass->scratch, DTYPE_F32, rows),
@@ -131,7 +127,7 @@ static void add_loss(const struct pass *pass, struct tensor logits, const struct
 
 void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
                const struct targets *targets) {
-    add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1);
+    head_add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1);
 }
 
 static void backward_transform(const struct head *head, const struct pass *pass, const struct head_flight *flight,
@@ -143,9 +139,9 @@ static void backward_transform(const struct head *head, const struct pass *pass,
     op_activation_backward(pass->device,
                            &(struct op_activation_backward){
                                .dx = dafter, .dy = dafter, .x = flight->before, .activation = head->activation});
-    linear_backward_input(&head->dense, pass, dx, dafter, (struct tensor){0});
-    linear_backward_weight(&head->dense, pass, dafter, flight->x);
-    linear_backward_bias(&head->dense, pass, dafter);
+    struct operand dbefore = linear_gradient(&head->dense, pass, dafter);
+    linear_backward_input(&head->dense, pass, dx, dbefore, (struct tensor){0});
+    linear_backward_weight(&head->dense, pass, dbefore, operand_of(flight->x));
     arena_release(pass->scratch, mark);
 }
 
@@ -174,8 +170,8 @@ void head_backward(const struct head *head, const struct pass *pass, const struc
     if (head->has_transform)
         backward_transform(head, pass, flight, dx, dfeatures);
     if (head->projection.weight) {
-        linear_backward_input(&head->projection, pass, dx, dfeatures, (struct tensor){0});
-        linear_backward_weight(&head->projection, pass, dfeatures, flight->x);
+        linear_backward_input(&head->projection, pass, dx, operand_of(dfeatures), (struct tensor){0});
+        linear_backward_weight(&head->projection, pass, operand_of(dfeatures), operand_of(flight->x));
     }
     arena_release(pass->scratch, mark);
 }
@@ -190,48 +186,48 @@ void pair_head_build(struct pair_head *head, struct param_list *params, const st
 }
 
 // The rows of the first tokens of x (B * T, C). If ranks share sequences, the first rank has them; the others take the
-// first tokens of their own first chunks, for which their losses do not count.
+// first tokens of their own first strips, for which their losses do not count.
 static struct tensor first_tokens(const struct pass *pass, struct tensor x) {
-    struct chunk chunk = pass_chunk(pass, 0);
+    struct strip strip = pass_strip(pass, 0);
     int64_t C = x.shape[1];
-    return tensor_slice(tensor_reshape_2d(chunk_rows(&chunk, x), pass->B, chunk.T * C), 1, 0, C);
+    return tensor_slice(tensor_reshape_2d(strip_rows(&strip, x), pass->B, strip.T * C), 1, 0, C);
 }
 
 void pair_head_forward(const struct pair_head *head, const struct pass *pass, struct pair_head_flight *flight,
                        struct tensor x, const struct targets *targets) {
     struct tensor none = {0};
-    flight->first = first_tokens(pass, pass_gather(pass, pass->saved, x, "pair head input"));
-    flight->before = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
-    flight->after = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
-    flight->logits = arena_2d(pass->saved, pass->dtype, pass->B, head->output.out);
-    linear_forward(&head->dense, pass, flight->before, flight->first, EPILOGUE_BIAS, none);
+    flight->first = first_tokens(pass, pass_gather(pass, pass->activations, x, "pair head input"));
+    flight->before = arena_2d(pass->activations, pass->dtype, pass->B, head->dense.out);
+    flight->after = arena_2d(pass->activations, pass->dtype, pass->B, head->dense.out);
+    flight->logits = arena_2d(pass->activations, pass->dtype, pass->B, head->output.out);
+    linear_forward(&head->dense, pass, flight->before, operand_of(flight->first), EPILOGUE_BIAS, none);
     op_activation_forward(pass->device, &(struct op_activation_forward){
                                             .y = flight->after, .x = flight->before, .activation = ACTIVATION_TANH});
-    linear_forward(&head->output, pass, flight->logits, flight->after, EPILOGUE_BIAS, none);
-    add_loss(pass, flight->logits, targets, -1);
+    linear_forward(&head->output, pass, flight->logits, operand_of(flight->after), EPILOGUE_BIAS, none);
+    head_add_loss(pass, flight->logits, targets, -1);
 }
 
 void pair_head_backward(const struct pair_head *head, const struct pass *pass, const struct pair_head_flight *flight,
                         struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dbefore = arena_2d(pass->scratch, pass->dtype, pass->B, head->dense.out);
-    linear_backward_input(&head->output, pass, dbefore, flight->logits, (struct tensor){0});
-    linear_backward_weight(&head->output, pass, flight->logits, flight->after);
-    linear_backward_bias(&head->output, pass, flight->logits);
+    struct operand dlogits = linear_gradient(&head->output, pass, flight->logits);
+    linear_backward_input(&head->output, pass, dbefore, dlogits, (struct tensor){0});
+    linear_backward_weight(&head->output, pass, dlogits, operand_of(flight->after));
     op_activation_backward(pass->device,
                            &(struct op_activation_backward){
                                .dx = dbefore, .dy = dbefore, .x = flight->before, .activation = ACTIVATION_TANH});
+    struct operand dy = linear_gradient(&head->dense, pass, dbefore);
     if (pass->splits_rows) {
-        // Every rank has the whole gradient; this rank's rows of it go to the stream.
+        // Every rank has the whole gradient; this rank's rows of it go to the residual stream.
         struct tensor whole = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), dx.shape[1]);
         device_zero(pass->device, whole);
-        linear_backward_input_add(&head->dense, pass, first_tokens(pass, whole), dbefore);
+        linear_backward_input_add(&head->dense, pass, first_tokens(pass, whole), dy);
         op_dropout_add(pass->device,
                        &(struct op_dropout_add){.out = dx, .x = pass_own_rows(pass, whole), .residual = dx});
     } else {
-        linear_backward_input_add(&head->dense, pass, first_tokens(pass, dx), dbefore);
+        linear_backward_input_add(&head->dense, pass, first_tokens(pass, dx), dy);
     }
-    linear_backward_weight(&head->dense, pass, dbefore, flight->first);
-    linear_backward_bias(&head->dense, pass, dbefore);
+    linear_backward_weight(&head->dense, pass, dy, operand_of(flight->first));
     arena_release(pass->scratch, mark);
 }

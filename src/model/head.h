@@ -1,7 +1,7 @@
 // The outputs of a model. The token head computes logits over the vocabulary, with the embedding's matrix or one of its
-// own. BERT's token head first transforms the stream (dense, GELU, norm); and if the vocabulary's rows are narrower
-// than the stream, a product narrows it. The pair head is BERT's second head: the first token of a sample goes through
-// a dense layer and tanh, then to two classes.
+// own. BERT's token head first transforms the residual stream (dense, GELU, norm); and if the vocabulary's rows are
+// narrower than the residual stream, a matmul narrows it. The pair head is BERT's second head: the first token of a
+// sample goes through a dense layer and tanh, then to two classes.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
 
@@ -32,11 +32,15 @@ struct head {
 
 // What backward needs of a micro-batch.
 struct head_flight {
-    struct tensor x, before, after;  // (N, C): the stream; before and after the activation of the transform
+    struct tensor x, before, after;  // (N, C): the residual stream; before and after the activation of the transform
     struct norm_saved norm;
     struct tensor features;  // (N, E): what is multiplied with the vocabulary's matrix
     struct tensor logits;    // (N, V): after the loss it holds their gradient
 };
+
+// Adds the losses of logits (rows, classes) to the targets' sum; if there are weights, the logits become their
+// gradients. If ranks share the classes, `first_class` is the first class of this rank; otherwise it is -1.
+void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class);
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices);

@@ -1,52 +1,66 @@
 // Puts the parts of a model together, and takes micro-batches through them. See model.h.
 #include "model/model.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "ops/device.h"
 
+#include <stdlib.h>
+
+static void build_stack(struct model *model, struct param_list *params, const struct model_options *options,
+                        bool is_decoder) {
+    const struct config_chunk *chunk = &options->chunk;
+    int64_t encoder = config_encoder_layers(options->config), decoder = config_decoder_layers(options->config);
+    struct stack_options stack = {.name = is_decoder ? "decoder" : "encoder",
+                                  .choices = &model->choices,
+                                  .first = is_decoder ? chunk->decoder_first : chunk->encoder_first,
+                                  .L = is_decoder ? chunk->decoder_count : chunk->encoder_count,
+                                  .begins = chunk->begins,
+                                  .ends = chunk->ends,
+                                  .layers = is_decoder ? decoder : encoder,
+                                  .is_causal = is_decoder,
+                                  .first_dropout_layer = is_decoder ? encoder : 0,
+                                  .first_cross_dropout_layer = encoder + decoder};
+    struct layer_choices *each = memory_alloc(sizeof *each * (size_t)(stack.L + 1));
+    for (int64_t i = 0; i < stack.L; i++)
+        each[i] = choices_layer(&model->choices, is_decoder, is_decoder && encoder > 0);
+    stack.each = each;
+    stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);
+    free(each);
+}
+
 static void build_stacks(struct model *model, struct param_list *params, const struct model_options *options) {
-    const struct config_piece *piece = &options->piece;
-    int64_t encoder = model->encoder_layers, decoder = config_decoder_layers(options->config);
+    const struct config_chunk *chunk = &options->chunk;
     // An end of a pipeline may have a stack without layers.
-    bool is_end = piece->encoder_count + piece->decoder_count == 0;
-    if (piece->encoder_count > 0 || (is_end && model->form == CONFIG_BERT))
-        stack_build(&model->encoder, params,
-                    &(struct stack_options){.name = "encoder",
-                                            .choices = &model->choices,
-                                            .first = piece->encoder_first,
-                                            .L = piece->encoder_count,
-                                            .begins = piece->begins,
-                                            .ends = piece->ends,
-                                            .layers = encoder});
-    if (piece->decoder_count > 0 || (is_end && model->form == CONFIG_GPT))
-        stack_build(&model->decoder, params,
-                    &(struct stack_options){.name = "decoder",
-                                            .choices = &model->choices,
-                                            .first = piece->decoder_first,
-                                            .L = piece->decoder_count,
-                                            .begins = piece->begins,
-                                            .ends = piece->ends,
-                                            .layers = decoder,
-                                            .is_causal = true,
-                                            .has_cross = encoder > 0,
-                                            .first_dropout_layer = encoder,
-                                            .first_cross_dropout_layer = encoder + decoder});
+    bool is_end = chunk->encoder_count + chunk->decoder_count == 0;
+    if (chunk->encoder_count > 0 || (is_end && model->form == CONFIG_BERT))
+        build_stack(model, params, options, false);
+    if (chunk->decoder_count > 0 || (is_end && model->form == CONFIG_GPT))
+        build_stack(model, params, options, true);
 }
 
 static bool has_both(const struct model *model) {
     return model->form == CONFIG_T5;
 }
 
+struct model_options model_chunk(const struct model_options *options, int64_t number) {
+    return (struct model_options){
+        .config = options->config, .mesh = options->mesh, .chunk = config_chunk(options->config, number)};
+}
+
 void model_build(struct model *model, struct param_list *params, const struct model_options *options) {
-    const struct mesh alone = {.size = 1, .length = {1, 1, 1, 1}};
+    struct mesh alone;
+    CHECK(mesh_place(&alone, 0, 1, NULL) == 0);
     const struct config *config = options->config;
-    *model = (struct model){.form = config_form(config),
-                            .V = config->padded_vocab_size,
-                            .P = config->max_position_embeddings,
-                            .encoder_layers = config_encoder_layers(config)};
+    *model = (struct model){
+        .form = config_form(config), .V = config->padded_vocab_size, .P = config->max_position_embeddings};
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
     fp8_set(&model->fp8, config);
     model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
-    if (options->piece.begins)
+    if (model->form == CONFIG_ICT) {
+        biencoder_build(&model->biencoder, params, config, &model->choices);
+        return;
+    }
+    if (options->chunk.begins)
         embedding_build(&model->embedding, params, config, &model->choices);
     build_stacks(model, params, options);
     model->has_head = model->form == CONFIG_BERT ? model->encoder.ends : model->decoder.ends;
@@ -61,19 +75,30 @@ void model_free(struct model *model) {
     fp8_free(&model->fp8);
     stack_free(&model->encoder);
     stack_free(&model->decoder);
+    biencoder_free(&model->biencoder);
     *model = (struct model){0};
+}
+
+const struct embedding *model_embedding(const struct model *model) {
+    return model->form == CONFIG_ICT ? &model->biencoder.towers[TEXT_QUERY].embedding : &model->embedding;
 }
 
 void model_flight_open(struct model_flight *flight, const struct model *model) {
     *flight = (struct model_flight){0};
     stack_flight_open(&flight->encoder, &model->encoder);
     stack_flight_open(&flight->decoder, &model->decoder);
+    biencoder_flight_open(&flight->biencoder, &model->biencoder);
 }
 
 void model_flight_close(struct model_flight *flight) {
     stack_flight_close(&flight->encoder);
     stack_flight_close(&flight->decoder);
+    biencoder_flight_close(&flight->biencoder);
     *flight = (struct model_flight){0};
+}
+
+void model_take_cache(const struct model *model, struct model_flight *flight, const struct cache_options *options) {
+    stack_take_cache(&model->decoder, &flight->decoder, options);
 }
 
 // A stack with the embeddings before it, and what they keep of one micro-batch.
@@ -82,7 +107,6 @@ struct section {
     struct stack_flight *stack_flight;
     struct embedding_flight *embedding_flight;
     struct pass pass;
-    struct embedding_input input;
 };
 
 // The only stack, or the encoder under a decoder: the one that `tokens` goes through.
@@ -92,12 +116,8 @@ static struct section first_section(const struct model *model, const struct pass
     struct section section = {.stack = is_encoder ? &model->encoder : &model->decoder,
                               .stack_flight = is_encoder ? &flight->encoder : &flight->decoder,
                               .embedding_flight = &flight->embeddings[0],
-                              .pass = *pass,
-                              .input = {.tokens = batch->tokens, .positions = batch->positions, .types = batch->types}};
-    section.pass.row_ids = batch->row_ids;
-    section.pass.positions = batch->positions;
-    section.pass.key_counts = batch->lengths;
-    section.pass.first_keys = batch->first_keys;
+                              .pass = *pass};
+    section.pass.batch = batch;
     return section;
 }
 
@@ -107,13 +127,10 @@ static struct section second_section(const struct model *model, const struct pas
     struct section section = {.stack = &model->decoder,
                               .stack_flight = &flight->decoder,
                               .embedding_flight = &flight->embeddings[1],
-                              .pass = *pass,
-                              .input = {.tokens = batch->decoder_tokens,
-                                        .positions = batch->decoder_positions,
-                                        .dropout_layer = model->encoder_layers}};
-    section.pass.T = batch->S;
-    section.pass.row_ids = batch->decoder_row_ids;
-    section.pass.positions = batch->decoder_positions;
+                              .pass = *pass};
+    section.pass.batch = batch;
+    section.pass.is_over_encoder = true;
+    section.pass.T = batch->form.S;
     section.pass.memory = flight->memory;
     return section;
 }
@@ -124,15 +141,15 @@ static struct section last_section(const struct model *model, const struct pass 
     return has_both(model) ? second_section(model, pass, flight, batch) : first_section(model, pass, flight, batch);
 }
 
-// From tokens, or from x if an earlier piece has the embeddings, to the input of the final norm.
-static struct tensor run(const struct model *model, const struct section *section, struct tensor x) {
+// From tokens, or from x if an earlier chunk has the embeddings, to the input of the final norm.
+static struct tensor run_section(const struct model *model, const struct section *section, struct tensor x) {
     if (section->stack->begins) {
         // The tables are declared before the blocks.
         if (section->stack->L > 0)
             pass_await_param(&section->pass, block_first_matrix(&section->stack->blocks[0]));
         else if (section->pass.reducer)
             reducer_settle(section->pass.reducer);
-        x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
+        x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight);
     }
     return stack_forward(section->stack, &section->pass, section->stack_flight, x);
 }
@@ -143,10 +160,14 @@ static struct tensor normalize(const struct section *section, struct tensor x) {
 
 struct handover model_forward(const struct model *model, const struct pass *pass, struct model_flight *flight,
                               const struct device_batch *batch, struct handover in) {
-    flight->memory = (struct memory){.x = in.memory, .T = pass->T, .key_counts = batch->lengths};
+    if (model->form == CONFIG_ICT) {
+        biencoder_forward(&model->biencoder, pass, &flight->biencoder, batch);
+        return (struct handover){0};
+    }
+    flight->memory = (struct memory){.x = in.memory, .T = pass->T};
     if (has_both(model) && model->encoder.L > 0) {
         struct section encoder = first_section(model, pass, flight, batch);
-        struct tensor x = normalize(&encoder, run(model, &encoder, in.x));
+        struct tensor x = normalize(&encoder, run_section(model, &encoder, in.x));
         if (!model->encoder.ends)
             return (struct handover){.x = x};
         flight->memory.x = x;
@@ -154,29 +175,38 @@ struct handover model_forward(const struct model *model, const struct pass *pass
             return (struct handover){.memory = x};
     }
     struct section last = last_section(model, pass, flight, batch);
-    struct tensor y = normalize(&last, run(model, &last, in.x));
+    struct tensor y = normalize(&last, run_section(model, &last, in.x));
     if (!model->has_head)
         return (struct handover){.x = y, .memory = flight->memory.x};
     if (pass->reducer)
         reducer_settle(pass->reducer);
     head_forward(&model->head, &last.pass, &flight->head, y, (struct tensor){0});
-    head_loss(&model->head, &last.pass, &flight->head, &batch->targets);
+    head_loss(&model->head, &last.pass, &flight->head,
+              &(struct targets){batch->labels, batch->loss_mask, batch->loss_weights, batch->loss_sum});
     if (model->has_pair_head)
-        pair_head_forward(&model->pair_head, &last.pass, &flight->pair_head, y, &batch->pair);
+        pair_head_forward(
+            &model->pair_head, &last.pass, &flight->pair_head, y,
+            &(struct targets){batch->pair_labels, batch->pair_mask, batch->pair_weights, batch->pair_loss_sum});
     return (struct handover){0};
 }
 
-void model_clear_tables(const struct model *model, struct device *device) {
-    const struct param *tables[] = {model->embedding.positions, model->embedding.types};
-    const struct stack *stacks[] = {&model->encoder, &model->decoder};
-    for (size_t i = 0; i < 2; i++) {
+static void clear_embedding(const struct embedding *embedding, const struct param *head, struct device *device) {
+    const struct param *tables[] = {embedding->positions, embedding->types,
+                                    embedding->tokens == head ? NULL : embedding->tokens};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (tables[i])
             device_zero(device, tables[i]->grad);
+}
+
+void model_clear_tables(const struct model *model, struct device *device) {
+    const struct tower *towers = model->biencoder.towers;
+    const struct stack *stacks[] = {&model->encoder, &model->decoder, &towers[0].stack, &towers[1].stack};
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++)
         for (int64_t t = 0; t < stacks[i]->tables; t++)
             device_zero(device, stacks[i]->relative[t]->grad);
-    }
-    if (model->embedding.tokens && model->head.weight != model->embedding.tokens)
-        device_zero(device, model->embedding.tokens->grad);
+    clear_embedding(&model->embedding, model->head.weight, device);
+    for (int i = 0; i < TEXT_COUNT; i++)
+        clear_embedding(&towers[i].embedding, NULL, device);
 }
 
 // Memory for a gradient (N, C) of the section's stream, in scratch.
@@ -184,7 +214,7 @@ static struct tensor take_gradient(const struct model *model, const struct pass 
     return arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
 }
 
-// From dy (N, C), the gradient of a section's output, to that of its input: to din if an earlier piece waits for it,
+// From dy (N, C), the gradient of a section's output, to that of its input: to din if an earlier chunk waits for it,
 // otherwise to the tables.
 static void backward_section(const struct model *model, const struct section *section, struct tensor din,
                              struct tensor dy) {
@@ -198,11 +228,11 @@ static void backward_section(const struct model *model, const struct section *se
     if (section->stack->begins) {
         struct pass at_once = *pass;
         at_once.deferred = NULL;
-        embedding_backward(&model->embedding, &at_once, section->embedding_flight, &section->input, dx);
+        embedding_backward(&model->embedding, &at_once, section->embedding_flight, dx);
     }
 }
 
-// The last section of the model, followed by the heads if this piece has them.
+// The last section of the model, followed by the heads if this chunk has them.
 static void backward_last(const struct model *model, const struct section *section, struct model_flight *flight,
                           const struct model_gradients *gradients) {
     const struct pass *pass = &section->pass;
@@ -221,7 +251,7 @@ static void backward_last(const struct model *model, const struct section *secti
     arena_release(pass->scratch, mark);
 }
 
-// Decoders add to the gradient of the memory: all decoder pieces do, from the last to the first; then the encoder uses
+// Decoders add to the gradient of the memory: all decoder chunks do, from the last to the first; then the encoder uses
 // it.
 static void backward_both(const struct model *model, const struct pass *pass, struct model_flight *flight,
                           const struct device_batch *batch, const struct model_gradients *gradients) {
@@ -245,7 +275,9 @@ static void backward_both(const struct model *model, const struct pass *pass, st
 void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,
                     const struct device_batch *batch, const struct model_gradients *gradients) {
     size_t mark = arena_mark(pass->scratch);
-    if (has_both(model)) {
+    if (model->form == CONFIG_ICT) {
+        biencoder_backward(&model->biencoder, pass, &flight->biencoder, batch);
+    } else if (has_both(model)) {
         backward_both(model, pass, flight, batch, gradients);
     } else {
         struct section only = first_section(model, pass, flight, batch);
@@ -258,10 +290,12 @@ void model_encode(const struct model *model, const struct pass *pass, struct mod
                   const struct device_batch *batch, struct tensor memory) {
     CHECK(has_both(model) && !pass->is_training);
     struct section section = first_section(model, pass, flight, batch);
-    section.pass.cache = NULL;
-    op_copy(pass->device,
-            &(struct op_copy){.dst = memory, .src = normalize(&section, run(model, &section, (struct tensor){0}))});
-    flight->memory = (struct memory){.x = memory, .T = pass->T, .key_counts = batch->lengths};
+    section.pass.has_cache = false;
+    section.pass.cached = 0;
+    op_copy(
+        pass->device,
+        &(struct op_copy){.dst = memory, .src = normalize(&section, run_section(model, &section, (struct tensor){0}))});
+    flight->memory = (struct memory){.x = memory, .T = pass->T};
 }
 
 // Logits (1, V) of one row. Ranks that share the vocabulary each compute those of their own tokens, and then gather all
@@ -275,14 +309,12 @@ static void share_logits(const struct model *model, const struct pass *pass, str
     }
     size_t mark = arena_mark(pass->scratch);
     struct tensor all = arena_1d(pass->scratch, DTYPE_F32, parts * part);
-    // Separate memory, because a part of the whole need not be aligned as products on a GPU want it.
+    // Separate memory, because a part of the whole need not be aligned as matmuls on a GPU want it.
     struct tensor own = arena_1d(pass->scratch, DTYPE_F32, part);
     head_forward(&model->head, pass, flight, x,
                  tensor_reshape_2d(tensor_rows(own, 0, model->head.V), 1, model->head.V));
-    if (!pass->device->ops->is_paper) {
-        struct comm_request request = comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], all, own, "logits");
-        comm_wait(&request);
-    }
+    struct comm_request request = comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], all, own, "logits");
+    comm_wait(&request);
     op_copy(pass->device,
             &(struct op_copy){.dst = logits, .src = tensor_reshape_2d(tensor_rows(all, 0, model->V), 1, model->V)});
     arena_release(pass->scratch, mark);
@@ -291,14 +323,12 @@ static void share_logits(const struct model *model, const struct pass *pass, str
 struct tensor model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
                                 const struct device_batch *batch, struct tensor x, struct tensor logits) {
     struct section section = last_section(model, pass, flight, batch);
-    x = run(model, &section, x);
+    x = run_section(model, &section, x);
     int64_t C = model->choices.C, B = section.pass.B, T = section.pass.T;
-    if (pass->cache)
-        pass->cache->length += T;
     if (!model->has_head)
         return x;
     // Only the last row of each sequence is needed.
-    struct tensor last = arena_2d(pass->saved, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);
+    struct tensor last = arena_2d(pass->activations, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);
     op_copy(pass->device,
             &(struct op_copy){.dst = tensor_reshape_4d(last, B, 1, 1, C), .src = tensor_slice(all, 1, T - 1, 1)});
     share_logits(model, &section.pass, &flight->head, normalize(&section, last), logits);

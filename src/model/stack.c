@@ -36,13 +36,12 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
             add_table(stack, params,
                       memory_printf("%s.layers.%lld.self_attention.relative_attention_bias.weight", options->name,
                                     (long long)layer));
-        struct block_options block = {.choices = choices,
-                                      .layer = layer,
-                                      .layers = stack->layers,
-                                      .is_causal = options->is_causal,
-                                      .has_cross = options->has_cross,
-                                      .dropout_layer = options->first_dropout_layer + layer,
-                                      .cross_dropout_layer = options->first_cross_dropout_layer + layer};
+        struct sublayer_options block = {.choices = choices,
+                                         .layer = &options->each[i],
+                                         .layers = stack->layers,
+                                         .is_causal = options->is_causal,
+                                         .dropout_layer = options->first_dropout_layer + layer,
+                                         .cross_dropout_layer = options->first_cross_dropout_layer + layer};
         char *name = memory_printf("%s.layers.%lld", options->name, (long long)layer);
         block_build(&stack->blocks[i], params, name, &block);
         free(name);
@@ -55,6 +54,8 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
 }
 
 void stack_free(struct stack *stack) {
+    for (int64_t i = 0; i < stack->L; i++)
+        block_free(&stack->blocks[i]);
     free(stack->blocks);
     free(stack->relative);
     *stack = (struct stack){0};
@@ -62,14 +63,24 @@ void stack_free(struct stack *stack) {
 
 void stack_flight_open(struct stack_flight *flight, const struct stack *stack) {
     size_t layers = (size_t)stack->L;
-    *flight = (struct stack_flight){.saved = memory_alloc(sizeof *flight->saved * layers),
+    *flight = (struct stack_flight){.L = stack->L,
+                                    .saved = memory_alloc(sizeof *flight->saved * layers),
                                     .inputs = memory_alloc(sizeof *flight->inputs * layers),
                                     .marks = memory_alloc(sizeof *flight->marks * (layers + 1)),
                                     .relative_bias =
                                         memory_alloc(sizeof *flight->relative_bias * (size_t)(stack->tables + 1))};
+    for (int64_t i = 0; i < stack->L; i++)
+        block_saved_open(&flight->saved[i], &stack->blocks[i]);
+}
+
+void stack_take_cache(const struct stack *stack, struct stack_flight *flight, const struct cache_options *options) {
+    for (int64_t i = 0; i < stack->L; i++)
+        block_take_cache(&stack->blocks[i], &flight->saved[i], options);
 }
 
 void stack_flight_close(struct stack_flight *flight) {
+    for (int64_t i = 0; i < flight->L; i++)
+        block_saved_close(&flight->saved[i]);
     free(flight->saved);
     free(flight->inputs);
     free(flight->marks);
@@ -77,23 +88,24 @@ void stack_flight_close(struct stack_flight *flight) {
     *flight = (struct stack_flight){0};
 }
 
-// Blocks [first, first + count) are kept or recomputed together.
-struct group {
-    int64_t count;
+// Blocks [first, end) are kept or recomputed together.
+struct block_group {
+    int64_t first, end;
     bool is_recomputed;
 };
 
-static struct group group_at(const struct stack *stack, const struct pass *pass, int64_t first) {
+static struct block_group group_at(const struct stack *stack, const struct pass *pass, int64_t first) {
     const struct choices *choices = stack->choices;
     int64_t recomputed = choices->recomputed_layers;
     if (!pass->is_training || recomputed == 0 || (!choices->is_recompute_uniform && first >= recomputed))
-        return (struct group){1, false};
+        return (struct block_group){first, first + 1, false};
     int64_t together = choices->is_recompute_uniform ? recomputed : 1, left = stack->L - first;
-    return (struct group){together < left ? together : left, true};
+    return (struct block_group){first, first + (together < left ? together : left), true};
 }
 
 // Whether ranks that share layers each keep only some rows of a recomputed group's input, and gather it for the
-// recomputation. The first group's input is kept whole anyway, and if the stream is divided, a rank has only its rows.
+// recomputation. The first group's input is kept whole anyway, and if the residual stream is split, a rank has only
+// its rows.
 static bool divides_input(const struct stack *stack, const struct pass *pass, int64_t first) {
     return stack->choices->divides_inputs && first > 0 && first < stack->L && !pass->splits_rows &&
            pass_rows(pass) % pass_parts(pass) == 0 && group_at(stack, pass, first).is_recomputed;
@@ -102,7 +114,7 @@ static bool divides_input(const struct stack *stack, const struct pass *pass, in
 // This rank's rows of x (N, C), to be kept.
 static struct tensor keep_own_rows(const struct pass *pass, struct tensor x) {
     int64_t rows = x.shape[0] / pass_parts(pass);
-    struct tensor own = arena_2d(pass->saved, x.dtype, rows, x.shape[1]);
+    struct tensor own = arena_2d(pass->activations, x.dtype, rows, x.shape[1]);
     op_copy(pass->device,
             &(struct op_copy){.dst = own, .src = tensor_rows(x, rows * pass->mesh->place[AXIS_TENSOR], rows)});
     return own;
@@ -111,74 +123,74 @@ static struct tensor keep_own_rows(const struct pass *pass, struct tensor x) {
 static struct tensor gather_rows(const struct pass *pass, struct tensor own) {
     struct pass divided = *pass;
     divided.splits_rows = true;
-    return pass_gather(&divided, pass->saved, own, "saved input");
+    return pass_gather(&divided, pass->activations, own, "saved input");
 }
 
-// Memory for a stream (N, C).
+// Memory for a residual stream (N, C).
 static struct tensor take_stream(const struct stack *stack, const struct pass *pass, struct arena *arena) {
     return arena_2d(arena, pass->dtype, pass_stream_rows(pass), stack->choices->C);
 }
 
 // Whether a block's result is left for the next block's norm to add. Without a backward pass nothing of a block is
-// kept, not even the stream.
+// kept, not even the residual stream.
 static bool leaves_open(const struct stack *stack, const struct pass *pass) {
     return pass->is_training && !stack->choices->is_post_norm;
 }
 
-// Column 0 of a chunk's biases is the distance from its last query to the first key of the sequence.
-static struct relative_rule rule_of(const struct stack *stack, const struct chunk *chunk) {
+// Column 0 of a strip's biases is the distance from its last query to the first key of the sequence.
+static struct relative_rule rule_of(const struct stack *stack, const struct strip *strip) {
     struct relative_rule rule = stack->choices->relative;
     rule.is_bidirectional = !stack->is_causal;
-    rule.first_distance = 1 - chunk->end;
+    rule.first_distance = 1 - strip->end;
     return rule;
 }
 
-// The number of distances between the queries of a chunk and the keys they see.
-static int64_t distances(const struct stack *stack, const struct pass *pass, const struct chunk *chunk) {
-    return chunk->T + (stack->is_causal ? chunk->end : pass_whole_length(pass, pass->T)) - 1;
+// The number of distances between the queries of a strip and the keys they see.
+static int64_t distances(const struct stack *stack, const struct pass *pass, const struct strip *strip) {
+    return strip->T + (stack->is_causal ? strip->end : pass_whole_length(pass, pass->T)) - 1;
 }
 
 // The biases of one table, for the pass and for its backward.
 static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight,
                               int64_t table) {
-    struct tensor *biases = flight->relative_bias[table].chunks;
-    for (int which = 0; which < pass_chunks(pass); which++) {
-        struct chunk chunk = pass_chunk(pass, which);
-        biases[which] =
-            arena_2d(pass->saved, DTYPE_F32, stack->choices->H / stack->choices->parts, distances(stack, pass, &chunk));
+    struct tensor *biases = flight->relative_bias[table].strips;
+    for (int which = 0; which < pass_strips(pass); which++) {
+        struct strip strip = pass_strip(pass, which);
+        biases[which] = arena_2d(pass->activations, DTYPE_F32, stack->choices->H / stack->choices->parts,
+                                 distances(stack, pass, &strip));
         op_relative_bias_forward(pass->device,
                                  &(struct op_relative_bias_forward){.bias = biases[which],
                                                                     .table = stack->relative[table]->value,
-                                                                    .rule = rule_of(stack, &chunk)});
+                                                                    .rule = rule_of(stack, &strip)});
         pass->relative_bias[which] = biases[which];
     }
 }
 
 // Scratch memory for the gradients of the biases of a table.
 static void take_bias_gradients(const struct stack *stack, struct pass *pass) {
-    for (int which = 0; stack->tables > 0 && which < pass_chunks(pass); which++) {
-        struct chunk chunk = pass_chunk(pass, which);
+    for (int which = 0; stack->tables > 0 && which < pass_strips(pass); which++) {
+        struct strip strip = pass_strip(pass, which);
         pass->drelative_bias[which] =
             arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H / stack->choices->parts,
-                     distances(stack, pass, &chunk));
+                     distances(stack, pass, &strip));
     }
 }
 
 // Provides the pass with the biases of a table; their gradients begin with zero.
 static void begin_bias_gradients(const struct stack_flight *flight, struct pass *pass, int64_t table) {
-    for (int which = 0; which < pass_chunks(pass); which++) {
-        pass->relative_bias[which] = flight->relative_bias[table].chunks[which];
+    for (int which = 0; which < pass_strips(pass); which++) {
+        pass->relative_bias[which] = flight->relative_bias[table].strips[which];
         device_zero(pass->device, pass->drelative_bias[which]);
     }
 }
 
 static void backward_relative_bias(const struct stack *stack, const struct pass *pass, int64_t table) {
-    for (int which = 0; which < pass_chunks(pass); which++) {
-        struct chunk chunk = pass_chunk(pass, which);
+    for (int which = 0; which < pass_strips(pass); which++) {
+        struct strip strip = pass_strip(pass, which);
         op_relative_bias_backward(pass->device,
                                   &(struct op_relative_bias_backward){.dtable = stack->relative[table]->grad,
                                                                       .dbias = pass->drelative_bias[which],
-                                                                      .rule = rule_of(stack, &chunk)});
+                                                                      .rule = rule_of(stack, &strip)});
     }
 }
 
@@ -187,15 +199,15 @@ static bool shares_table(const struct stack *stack) {
     return stack->tables > 0 && !stack->choices->has_layer_tables;
 }
 
-// Takes the stream through blocks [first, end). The last one writes to `out`, or leaves its addition open if there is
-// none.
+// Takes the residual stream through the blocks of a group. The last one writes to `out`, or leaves its addition open if
+// there is none.
 static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
-                          struct residual_stream *stream, int64_t first, int64_t end, struct tensor out) {
+                          struct residual_stream *stream, struct block_group group, struct tensor out) {
     struct pass inner = *pass;
-    for (int64_t layer = first; layer < end; layer++) {
+    for (int64_t layer = group.first; layer < group.end; layer++) {
         struct tensor next = out;
-        if (layer < end - 1)
-            next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->saved);
+        if (layer < group.end - 1)
+            next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->activations);
         pass_await_param(pass, block_last_matrix(&stack->blocks[layer]));
         if (stack->choices->has_layer_tables)
             set_relative_bias(stack, &inner, flight, layer);
@@ -216,22 +228,22 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
     }
     struct residual_stream stream = {.x = x, .room = take_stream(stack, pass, pass->scratch)};
     for (int64_t layer = 0, turn = 0, next; layer < stack->L; turn++, layer = next) {
-        struct group group = group_at(stack, &inner, layer);
-        next = layer + group.count;
+        struct block_group group = group_at(stack, &inner, layer);
+        next = group.end;
         // What is recomputed begins and ends with a complete stream.
         struct tensor out = {0};
         if (divides_input(stack, &inner, next))
             out = turns[turn % 2];
         else if (next == stack->L || group.is_recomputed || group_at(stack, &inner, next).is_recomputed ||
                  !leaves_open(stack, &inner))
-            out = take_stream(stack, &inner, inner.saved);
+            out = take_stream(stack, &inner, inner.activations);
         flight->inputs[layer] = divides_input(stack, &inner, layer) ? keep_own_rows(&inner, stream.x) : stream.x;
-        flight->marks[layer] = arena_mark(inner.saved);
-        forward_group(stack, &inner, flight, &stream, layer, next, out);
+        flight->marks[layer] = arena_mark(inner.activations);
+        forward_group(stack, &inner, flight, &stream, group, out);
         if (group.is_recomputed)
-            arena_release(inner.saved, flight->marks[layer]);
+            arena_release(inner.activations, flight->marks[layer]);
     }
-    flight->marks[stack->L] = arena_mark(inner.saved);
+    flight->marks[stack->L] = arena_mark(inner.activations);
     arena_release(pass->scratch, mark);
     return stream.x;
 }
@@ -241,24 +253,25 @@ struct tensor stack_normalize(const struct stack *stack, const struct pass *pass
     if (!stack->has_final_norm)
         return x;
     flight->x = x;
-    norm_take(&stack->final_norm, pass, &flight->final_saved, x.shape[0], (struct tensor){0});
+    norm_take(&stack->final_norm, pass, &flight->final_saved, x.shape[0], (struct operand){0});
     norm_forward(&stack->final_norm, pass, &flight->final_saved, x, &(struct residual){0});
-    return flight->final_saved.y;
+    return flight->final_saved.y.value;
 }
 
-// The first layer of the group that ends before `end`.
-static int64_t group_before(const struct stack *stack, const struct pass *pass, int64_t end) {
-    int64_t first = 0;
-    for (int64_t layer = 0; layer < end; layer += group_at(stack, pass, layer).count)
-        first = layer;
-    return first;
+// The group that ends before `end`, which is above 0.
+static struct block_group group_before(const struct stack *stack, const struct pass *pass, int64_t end) {
+    struct block_group group = group_at(stack, pass, 0);
+    while (group.end < end)
+        group = group_at(stack, pass, group.end);
+    return group;
 }
 
 static void backward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
-                           struct stream_gradient *gradient, int64_t first, int64_t end) {
-    if (group_at(stack, pass, first).is_recomputed) {
+                           struct stream_gradient *gradient, struct block_group group) {
+    int64_t first = group.first;
+    if (group.is_recomputed) {
         // What was kept after this group belongs to layers whose backward is done, including the heads.
-        arena_release(pass->saved, flight->marks[first]);
+        arena_release(pass->activations, flight->marks[first]);
         if (divides_input(stack, pass, first))
             flight->inputs[first] = gather_rows(pass, flight->inputs[first]);
         size_t mark = arena_mark(pass->scratch);
@@ -266,12 +279,12 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
         // Nobody reads the group's result a second time.
         struct tensor out = {0};
         if (!leaves_open(stack, pass))
-            out = take_stream(stack, pass, pass->saved);
-        forward_group(stack, pass, flight, &stream, first, end, out);
+            out = take_stream(stack, pass, pass->activations);
+        forward_group(stack, pass, flight, &stream, group, out);
         arena_release(pass->scratch, mark);
     }
     struct pass inner = *pass;
-    for (int64_t layer = end - 1; layer >= first; layer--) {
+    for (int64_t layer = group.end - 1; layer >= first; layer--) {
         const struct block *before = layer > 0 ? &stack->blocks[layer - 1] : NULL;
         if (stack->choices->has_layer_tables)
             begin_bias_gradients(flight, &inner, layer);
@@ -293,14 +306,14 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
     take_bias_gradients(stack, &inner);
     if (shares_table(stack))
         begin_bias_gradients(flight, &inner, 0);
-    // Without dropout, the gradient of what a sublayer added is that of the stream itself.
+    // Without dropout, the gradient of what a sublayer added is that of the residual stream itself.
     struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
     if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
         gradient.ddelta = take_stream(stack, pass, pass->scratch);
     for (int64_t end = stack->L; end > 0;) {
-        int64_t first = group_before(stack, &inner, end);
-        backward_group(stack, &inner, flight, &gradient, first, end);
-        end = first;
+        struct block_group group = group_before(stack, &inner, end);
+        backward_group(stack, &inner, flight, &gradient, group);
+        end = group.first;
     }
     if (shares_table(stack))
         backward_relative_bias(stack, &inner, 0);

@@ -21,14 +21,15 @@ struct stack {
 
 // See struct pass.
 struct relative_bias {
-    struct tensor chunks[CONTEXT_MOST_CHUNKS];
+    struct tensor strips[CONTEXT_MOST_STRIPS];
 };
 
 // What backward needs of a micro-batch.
 struct stack_flight {
+    int64_t L;
     struct block_saved *saved;  // L of them
     struct tensor *inputs;      // (N, C), L of them: the input of each group of blocks
-    size_t *marks;  // L + 1 marks of pass->saved: where the memory of each group begins, and where all of it ends
+    size_t *marks;  // L + 1 marks of pass->activations: where the memory of each group begins, and where all of it ends
     struct relative_bias *relative_bias;  // of each table
     struct tensor x;                      // (N, C): input of the final norm
     struct norm_saved final_saved;
@@ -39,7 +40,8 @@ struct stack_options {
     const struct choices *choices;  // must outlive the stack
     int64_t first, L, layers;       // see struct stack
     bool begins, ends;
-    bool is_causal, has_cross;
+    const struct layer_choices *each;  // of each of the L layers
+    bool is_causal;
     int64_t first_dropout_layer, first_cross_dropout_layer;
 };
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options);
@@ -47,6 +49,8 @@ void stack_free(struct stack *stack);
 // Memory for one micro-batch; several may be in flight through a stack, each with its own.
 void stack_flight_open(struct stack_flight *flight, const struct stack *stack);
 void stack_flight_close(struct stack_flight *flight);
+// Takes memory for what attention keeps of earlier tokens, see struct pass.
+void stack_take_cache(const struct stack *stack, struct stack_flight *flight, const struct cache_options *options);
 
 // Takes x (N, C) through all blocks; x must stay until the backward. Returns the input of the final norm.
 struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,

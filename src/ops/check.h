@@ -21,8 +21,9 @@ struct tensor check_3d(enum dtype dtype, int64_t a, int64_t b, int64_t c);
 
 // `t` must exist, have this rank and a float dtype that the device computes in; its shape then determines the others.
 void check_activation(struct device *device, const char *op, const char *name, struct tensor t, int rank);
-// `t` must be in 8 bits, which the device must be able to multiply, and have a range at a multiple of 16 bytes.
+// `t` must be in fp8, which the device must be able to multiply, and have a range at a multiple of 16 bytes.
 void check_float8(struct device *device, const char *op, const char *name, struct tensor t);
+void check_range(const char *op, struct tensor range);
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m);
 // Two tensors must share no memory, or be the very same elements. Strided views are compared by address only: slices of
 // one packed tensor interleave without sharing elements.

@@ -1,31 +1,39 @@
-// Checked entry points of what is done in 8 bits. Each verifies the contract written beside its struct in ops.h, then
+// Checked entry points of what is done in fp8. Each verifies the contract written beside its struct in ops.h, then
 // calls the device's table.
 #include "ops/check.h"
 
 enum { RANGE_BYTES = 16, SIZE_STEP = 16, ROW_STEP = 4 };
 
 void check_float8(struct device *device, const char *op, const char *name, struct tensor t) {
-    check_rule(op, t.data && dtype_is_float8(t.dtype), "a tensor of 8-bit floats is missing");
-    check_rule(op, device->ops->supports(device, t.dtype), "this device does not multiply in 8 bits");
-    check_rule(op, t.range && (uintptr_t)t.range % RANGE_BYTES == 0, "8-bit floats need a range on 16 bytes");
+    check_rule(op, t.data && dtype_is_float8(t.dtype), "an fp8 tensor is missing");
+    check_rule(op, device->ops->supports(device, t.dtype), "this device has no fp8 matmul");
     check_strided(op, name, t, check_2d(t.dtype, t.shape[0], t.shape[1]));
+}
+
+void check_range(const char *op, struct tensor range) {
+    check_tensor(op, "range", range, check_1d(DTYPE_F32, RANGE_LENGTH));
+    check_rule(op, (uintptr_t)range.data % RANGE_BYTES == 0, "a range must be aligned to 16 bytes");
 }
 
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m) {
     check_float8(device, op, "a", m->a);
     check_float8(device, op, "b", m->b);
+    check_range(op, m->a_range);
+    check_range(op, m->b_range);
     check_activation(device, op, "d", m->d, 2);
     int64_t rows = m->d.shape[0], columns = m->d.shape[1], inner = m->a.shape[1];
-    check_rule(op, !m->transpose_a && m->transpose_b, "in 8 bits b alone is transposed");
-    check_rule(op, m->a.dtype == DTYPE_E4M3 || m->b.dtype == DTYPE_E4M3, "two factors of E5M2 cannot be multiplied");
+    check_rule(op, !m->transpose_a && m->transpose_b, "an fp8 matmul transposes b only");
+    check_rule(op, m->a.dtype == DTYPE_E4M3 || m->b.dtype == DTYPE_E4M3,
+               "an fp8 matmul takes at most one E5M2 operand");
     check_rule(op, rows % SIZE_STEP == 0 && columns % SIZE_STEP == 0 && inner % SIZE_STEP == 0,
-               "in 8 bits all sizes are multiples of 16");
-    check_rule(op, m->a.stride[0] % SIZE_STEP == 0 && m->b.stride[0] % SIZE_STEP == 0, "8-bit rows start on 16 bytes");
+               "the sizes of an fp8 matmul must be multiples of 16");
+    check_rule(op, m->a.stride[0] % SIZE_STEP == 0 && m->b.stride[0] % SIZE_STEP == 0,
+               "fp8 rows must start at multiples of 16 bytes");
     check_strided(op, "a", m->a, check_2d(m->a.dtype, rows, inner));
     check_strided(op, "b", m->b, check_2d(m->b.dtype, columns, inner));
     check_strided(op, "d", m->d, check_2d(m->d.dtype, rows, columns));
     check_rule(op, m->epilogue == EPILOGUE_NONE || (m->epilogue == EPILOGUE_BIAS && m->beta == 0),
-               "a bias with beta 0 is the only epilogue in 8 bits");
+               "the only epilogue of an fp8 matmul is a bias with beta 0");
     if (m->epilogue == EPILOGUE_BIAS)
         check_tensor(op, "bias", m->bias, check_1d(m->d.dtype, columns));
     check_apart(op, "d", m->d, "a", m->a);
@@ -35,20 +43,20 @@ void check_matmul_float8(struct device *device, const char *op, const struct op_
 static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t rows,
                           int64_t columns) {
     enum dtype dtype = op->kind >= QUANTIZE_ACTIVATION_GRADIENT ? DTYPE_E5M2 : DTYPE_E4M3;
-    if (op->y.data) {
-        check_rule(name, op->kind == QUANTIZE_PLAIN || op->y.dtype == dtype,
+    struct tensor y = op->y.value, transposed = op->y.transposed;
+    check_range(name, op->y.range);
+    if (y.data) {
+        check_rule(name, op->kind == QUANTIZE_PLAIN || y.dtype == dtype,
                    "activations are stored as E4M3, gradients as E5M2");
-        check_float8(device, name, "y", op->y);
-        check_tensor(name, "y", op->y, check_2d(op->y.dtype, rows, columns));
-        check_rule(name, op->y.range == op->range.data, "y must have the range of the operation");
+        check_float8(device, name, "y", y);
+        check_tensor(name, "y", y, check_2d(y.dtype, rows, columns));
     }
-    if (op->transposed.data) {
-        check_rule(name, op->kind == QUANTIZE_PLAIN || op->transposed.dtype == dtype,
+    if (transposed.data) {
+        check_rule(name, op->kind == QUANTIZE_PLAIN || transposed.dtype == dtype,
                    "activations are stored as E4M3, gradients as E5M2");
-        check_float8(device, name, "transposed", op->transposed);
-        check_tensor(name, "transposed", op->transposed, check_2d(op->transposed.dtype, columns, rows));
-        check_rule(name, op->transposed.range == op->range.data, "transposed must have the range of the operation");
-        check_rule(name, !op->y.data || op->y.dtype == op->transposed.dtype, "both outputs must be of one type");
+        check_float8(device, name, "transposed", transposed);
+        check_tensor(name, "transposed", transposed, check_2d(transposed.dtype, columns, rows));
+        check_rule(name, !y.data || y.dtype == transposed.dtype, "both outputs must be of one type");
     }
     check_optional(name, "dbias", op->dbias, check_1d(DTYPE_F32, columns));
 }
@@ -68,7 +76,6 @@ void op_quantize(struct device *device, const struct op_quantize *op) {
     check_optional(name, "bias", op->bias, check_1d(op->x.dtype, width));
     if (is_gradient)
         check_tensor(name, "dy", op->dy, check_2d(op->x.dtype, rows, is_glu_gradient ? width / 2 : width));
-    check_tensor(name, "range", op->range, check_1d(DTYPE_F32, RANGE_LENGTH));
     check_outputs(device, name, op, rows, columns);
     device->ops->quantize(device, op);
 }

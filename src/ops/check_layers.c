@@ -1,4 +1,4 @@
-// Checked entry points of what layers are made of: products, norms, embeddings, dropout. Each verifies the contract
+// Checked entry points of what layers are made of: matmuls, norms, embeddings, dropout. Each verifies the contract
 // written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
 
@@ -14,7 +14,7 @@ static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int
         check_tensor(op, "aux", m->aux, check_2d(dtype, rows, columns));
     if (m->epilogue == EPILOGUE_BIAS_ACTIVATION || m->epilogue == EPILOGUE_ACTIVATION_GRADIENT) {
         check_apart(op, "d", m->d, "aux", m->aux);
-        check_rule(op, m->activation == ACTIVATION_GELU_TANH, "only the tanh form of GELU is part of a product");
+        check_rule(op, m->activation == ACTIVATION_GELU_TANH, "a matmul fuses only the tanh form of GELU");
     }
 }
 
@@ -115,9 +115,10 @@ void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     check_tensor(name, "x", op->x, matrix);
     if (dtype_is_float8(op->y.dtype)) {
         check_float8(device, name, "y", op->y);
-        check_rule(name, device->ops->fuses_quantize, "on this device op_quantize stores results in 8 bits");
+        check_range(name, op->y_range);
+        check_rule(name, device->ops->fuses_quantize, "this device cannot store the result in fp8; use op_quantize");
         check_rule(name, op->y.dtype == DTYPE_E4M3 && channels % 16 == 0,
-                   "in 8 bits the result is E4M3, in multiples of 16 columns");
+                   "an fp8 result must be E4M3, with a multiple of 16 columns");
         check_tensor(name, "y", op->y, check_2d(op->y.dtype, rows, channels));
     } else {
         check_tensor(name, "y", op->y, matrix);

@@ -51,6 +51,17 @@ void op_cross_entropy(struct device *device, const struct op_cross_entropy *op) 
     device->ops->cross_entropy(device, op);
 }
 
+void op_top_hits(struct device *device, const struct op_top_hits *op) {
+    const char *name = "op_top_hits";
+    check_rule(name, op->logits.rank == 2 && op->count >= 1 && op->count <= OPS_MOST_TOPS,
+               "logits must be (N, V), and there must be 1 to OPS_MOST_TOPS tops");
+    int64_t rows = op->logits.shape[0];
+    check_tensor(name, "logits", op->logits, check_2d(DTYPE_F32, rows, op->logits.shape[1]));
+    check_tensor(name, "labels", op->labels, check_1d(DTYPE_I32, rows));
+    check_tensor(name, "hits", op->hits, check_1d(DTYPE_F32, op->count));
+    device->ops->top_hits(device, op);
+}
+
 void op_column_sum(struct device *device, const struct op_column_sum *op) {
     const char *name = "op_column_sum";
     check_activation(device, name, "x", op->x, 2);
@@ -76,6 +87,14 @@ void op_sum_squares(struct device *device, const struct op_sum_squares *op) {
     device->ops->sum_squares(device, op);
 }
 
+void op_digest(struct device *device, const struct op_digest *op) {
+    const char *name = "op_digest";
+    check_rule(name, op->x.data && tensor_is_contiguous(op->x), "x must be there and contiguous");
+    check_tensor(name, "out", op->out, check_1d(DTYPE_I64, 1));
+    check_apart(name, "out", op->out, "x", op->x);
+    device->ops->digest(device, op);
+}
+
 void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
     const char *name = "op_clip_scale";
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
@@ -84,15 +103,15 @@ void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
     if (op->loss_scale.data)
         check_tensor(name, "loss_scale", op->loss_scale, check_1d(DTYPE_F32, LOSS_SCALE_LENGTH));
     if (op->rate.data) {
-        check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_LENGTH));
-        check_tensor(name, "rates", op->rates, check_2d(DTYPE_F32, op->rates.shape[0], RATE_LENGTH));
+        check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, tensor_count(op->rate)));
+        check_tensor(name, "rates", op->rates, check_2d(DTYPE_F32, op->rates.shape[0], tensor_count(op->rate)));
         check_tensor(name, "skipped", op->skipped, check_1d(DTYPE_F32, 1));
     }
     device->ops->clip_scale(device, op);
 }
 
-void op_adam(struct device *device, const struct op_adam *op) {
-    const char *name = "op_adam";
+// What updates have in common: the master, in fp32 or in halves, its copy, the gradient, scale and rate.
+static void check_update(struct device *device, const char *name, const struct op_sgd *op) {
     int64_t count = tensor_count(op->master);
     if (op->master.dtype == DTYPE_I16) {
         check_tensor(name, "master", op->master, check_1d(DTYPE_I16, count));
@@ -102,7 +121,6 @@ void op_adam(struct device *device, const struct op_adam *op) {
     }
     check_flat(name, "grad", op->grad, count);
     check_flat(name, "m", op->m, count);
-    check_flat(name, "v", op->v, count);
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
     check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_GROUP));
     if (op->copy.data) {
@@ -110,9 +128,27 @@ void op_adam(struct device *device, const struct op_adam *op) {
         check_tensor(name, "copy", op->copy, check_1d(op->copy.dtype, count));
         check_apart(name, "copy", op->copy, "master", op->master);
     }
+}
+
+void op_adam(struct device *device, const struct op_adam *op) {
+    const char *name = "op_adam";
+    check_update(device, name,
+                 &(struct op_sgd){.master = op->master,
+                                  .copy = op->copy,
+                                  .grad = op->grad,
+                                  .m = op->m,
+                                  .scale = op->scale,
+                                  .rate = op->rate});
+    check_flat(name, "v", op->v, tensor_count(op->master));
     check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
                "beta1 and beta2 must be at least 0 and below 1");
     device->ops->adam(device, op);
+}
+
+void op_sgd(struct device *device, const struct op_sgd *op) {
+    check_update(device, "op_sgd", op);
+    check_rule("op_sgd", op->momentum >= 0 && op->momentum < 1, "momentum must be at least 0 and below 1");
+    device->ops->sgd(device, op);
 }
 
 static void check_halves(const char *name, struct tensor x, struct tensor value, struct tensor rest) {

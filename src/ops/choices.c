@@ -11,38 +11,38 @@
 
 enum { FILE_LIMIT = 16 << 20 };
 
-void choices_open(struct choices *choices, const char *identity, size_t key_bytes, size_t value_bytes) {
+void choices_open(struct kept_choices *choices, const char *identity, size_t key_bytes, size_t value_bytes) {
     *choices =
-        (struct choices){.identity = memory_string(identity), .key_bytes = key_bytes, .value_bytes = value_bytes};
+        (struct kept_choices){.identity = memory_string(identity), .key_bytes = key_bytes, .value_bytes = value_bytes};
 }
 
-void choices_close(struct choices *choices) {
+void choices_close(struct kept_choices *choices) {
     free(choices->identity);
     free(choices->entries);
-    *choices = (struct choices){0};
+    *choices = (struct kept_choices){0};
 }
 
-static size_t entry_bytes(const struct choices *choices) {
+static size_t entry_bytes(const struct kept_choices *choices) {
     return choices->key_bytes + choices->value_bytes;
 }
 
-static unsigned char *entry_at(const struct choices *choices, int64_t i) {
+static unsigned char *entry_at(const struct kept_choices *choices, int64_t i) {
     return choices->entries + (size_t)i * entry_bytes(choices);
 }
 
-static unsigned char *find_entry(const struct choices *choices, const void *key) {
+static unsigned char *find_entry(const struct kept_choices *choices, const void *key) {
     for (int64_t i = 0; i < choices->count; i++)
         if (memcmp(entry_at(choices, i), key, choices->key_bytes) == 0)
             return entry_at(choices, i);
     return NULL;
 }
 
-const void *choices_find(const struct choices *choices, const void *key) {
+const void *choices_find(const struct kept_choices *choices, const void *key) {
     const unsigned char *entry = find_entry(choices, key);
     return entry ? entry + choices->key_bytes : NULL;
 }
 
-void choices_add(struct choices *choices, const void *key, const void *value) {
+void choices_add(struct kept_choices *choices, const void *key, const void *value) {
     unsigned char *known = find_entry(choices, key);
     if (known)
         memcpy(known + choices->key_bytes, value, choices->value_bytes);
@@ -80,7 +80,7 @@ static const char *read_hex(const char *text, unsigned char *bytes, size_t count
     return text + 2 * count;
 }
 
-void choices_print(const struct choices *choices, struct buffer *out) {
+void choices_print(const struct kept_choices *choices, struct buffer *out) {
     buffer_append_string(out, choices->identity);
     buffer_append_byte(out, '\n');
     for (int64_t i = 0; i < choices->count; i++) {
@@ -91,7 +91,7 @@ void choices_print(const struct choices *choices, struct buffer *out) {
     }
 }
 
-void choices_read(struct choices *choices, const char *text) {
+void choices_read(struct kept_choices *choices, const char *text) {
     size_t length = strlen(choices->identity);
     if (strncmp(text, choices->identity, length) != 0 || text[length] != '\n')
         return;
@@ -110,7 +110,7 @@ void choices_read(struct choices *choices, const char *text) {
     free(entry);
 }
 
-void choices_load(struct choices *choices, const char *path) {
+void choices_load(struct kept_choices *choices, const char *path) {
     struct buffer text = {0};
     if (!file_exists(path))
         return;
@@ -123,7 +123,7 @@ void choices_load(struct choices *choices, const char *path) {
     buffer_free(&text);
 }
 
-void choices_share(struct choices *choices, const struct device_peers *peers) {
+void choices_share(struct kept_choices *choices, const struct device_peers *peers) {
     peers->broadcast(peers->context, &choices->count, sizeof choices->count);
     CHECK(choices->count >= 0 && choices->count <= CHOICES_MOST);
     if (peers->rank != 0) {
@@ -135,9 +135,9 @@ void choices_share(struct choices *choices, const struct device_peers *peers) {
         peers->broadcast(peers->context, choices->entries, (size_t)choices->count * entry_bytes(choices));
 }
 
-void choices_save(struct choices *choices, const char *path) {
+void choices_save(struct kept_choices *choices, const char *path) {
     struct buffer text = {0};
-    struct choices all;
+    struct kept_choices all;
     choices_open(&all, choices->identity, choices->key_bytes, choices->value_bytes);
     for (int64_t i = 0; i < choices->count; i++)
         choices_add(&all, entry_at(choices, i), entry_at(choices, i) + choices->key_bytes);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct choices {
+struct kept_choices {
     char *identity;
     size_t key_bytes, value_bytes;
     unsigned char *entries;  // `count` pairs of a key and a value
@@ -18,27 +18,27 @@ struct choices {
 };
 enum { CHOICES_MOST = 4096 };
 
-void choices_open(struct choices *choices, const char *identity, size_t key_bytes, size_t value_bytes);
-void choices_close(struct choices *choices);
+void choices_open(struct kept_choices *choices, const char *identity, size_t key_bytes, size_t value_bytes);
+void choices_close(struct kept_choices *choices);
 
 // The value of a key, or NULL.
-const void *choices_find(const struct choices *choices, const void *key);
+const void *choices_find(const struct kept_choices *choices, const void *key);
 // Replaces the key's value, if it has one. Does nothing if the key is new and there is no more room.
-void choices_add(struct choices *choices, const void *key, const void *value);
+void choices_add(struct kept_choices *choices, const void *key, const void *value);
 
 // The text of a file: the identity, then a line "KEY VALUE" in hexadecimal for each entry. Reading adds entries that
 // are not known yet and stops at the first line of another form; it adds nothing if the identity differs.
-void choices_print(const struct choices *choices, struct buffer *out);
-void choices_read(struct choices *choices, const char *text);
+void choices_print(const struct kept_choices *choices, struct buffer *out);
+void choices_read(struct kept_choices *choices, const char *text);
 
 // A file that does not exist or cannot be read counts as empty. Saving keeps what others have written to the file in
 // the meantime, but takes none of it into the list, which may have to stay equal to that of other ranks.
-void choices_load(struct choices *choices, const char *path);
-void choices_save(struct choices *choices, const char *path);
+void choices_load(struct kept_choices *choices, const char *path);
+void choices_save(struct kept_choices *choices, const char *path);
 
 // Replaces the list of every rank by rank 0's, whatever their identities, so that all know the same keys. `broadcast`
 // sends rank 0's bytes to the others.
 struct device_peers;
-void choices_share(struct choices *choices, const struct device_peers *peers);
+void choices_share(struct kept_choices *choices, const struct device_peers *peers);
 
 #endif

@@ -9,6 +9,11 @@ int cuda_open(struct device **device, const struct device_options *options) {
                      options->index);
 }
 
+int device_libraries(const struct library **list) {
+    (void)list;
+    return 0;
+}
+
 int cuda_count(void) {
     return 0;
 }

@@ -3,8 +3,10 @@
 #include "base/error.h"
 #include <string.h>
 
-// GPUs that fail are opened, and say why: nobody who has them wants the CPU instead.
+// GPUs that fail are opened, so that the error says why: falling back to the CPU would hide it.
 static const char *resolve(const char *name) {
+    if (!name)
+        return "cpu";
     if (strcmp(name, "auto") != 0)
         return name;
     int count = cuda_count();
@@ -23,19 +25,19 @@ int device_open(struct device **device, const struct device_options *options) {
     if (strcmp(name, "cpu") == 0)
         return cpu_open(device, options);
     if (strcmp(name, "cuda") == 0) {
-        // Ranks beyond the number of GPUs share them, which is slow but right.
+        // Ranks beyond the number of GPUs share them, which is slow but correct.
         struct device_options here = *options;
         int count = cuda_count();
         here.index = count > 0 ? options->index % count : options->index;
         return cuda_open(device, &here);
     }
     if (strcmp(name, "paper") == 0)
-        return paper_open(device);
+        return paper_open(device, NULL);
     return error_set("there is no device \"%s\"; choose auto, cpu, cuda or paper", name);
 }
 
-int device_open_paper(struct device **device) {
-    return paper_open(device);
+int device_open_twin(struct device **twin, const struct device *real) {
+    return paper_open(twin, real);
 }
 
 void device_close(struct device *device) {
@@ -120,8 +122,53 @@ int device_profile_stop(struct device *device, struct profile_row *rows, int mos
     return device->ops->profile_stop ? device->ops->profile_stop(device, rows, most) : 0;
 }
 
+bool device_has_clock(const struct device *device) {
+    return device->ops->clock != NULL;
+}
+
+void device_clock_start(struct device *device, int64_t most) {
+    if (device->ops->clock)
+        device->ops->clock->start(device, most);
+}
+
+void device_clock_stop(struct device *device) {
+    if (device->ops->clock)
+        device->ops->clock->stop(device);
+}
+
+int64_t device_stamp_native(struct device *device, void *stream) {
+    return device->ops->clock ? device->ops->clock->stamp(device, stream) : 0;
+}
+
+int64_t device_stamp(struct device *device, enum stream stream) {
+    return device->ops->clock ? device_stamp_native(device, device->ops->native_stream(device, stream)) : 0;
+}
+
+bool device_read_stamp(struct device *device, int64_t stamp, double *seconds) {
+    return device->ops->clock && stamp > 0 && device->ops->clock->read(device, stamp, seconds);
+}
+
+void device_announce_profile(struct device *device, bool is_on) {
+    if (device->ops->clock)
+        device->ops->clock->announce(device, is_on);
+}
+
+void device_push_range(struct device *device, const char *name) {
+    if (device->ops->clock)
+        device->ops->clock->push_range(name);
+}
+
+void device_pop_range(struct device *device) {
+    if (device->ops->clock)
+        device->ops->clock->pop_range();
+}
+
 bool device_supports(const struct device *device, enum dtype dtype) {
     return device->ops->supports(device, dtype);
+}
+
+bool device_is_fast(const struct device *device, enum dtype dtype) {
+    return device_supports(device, dtype) && (!device->ops->is_fast || device->ops->is_fast(device, dtype));
 }
 
 void device_describe(const struct device *device, char *text, size_t size) {

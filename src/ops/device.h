@@ -3,18 +3,21 @@
 #ifndef OPS_DEVICE_H
 #define OPS_DEVICE_H
 
+#include "base/library.h"
 #include "ops/ops.h"
 
 struct device_options {
-    const char *name;  // "cpu", "cuda", "paper", or "auto": the first GPU if there is one, else the CPU
-    int threads;       // CPU: worker threads, at least 1
-    // CPU: the kernels that matrix products may use, by name and separated by commas; NULL for the best on this
+    // "cpu", "cuda", "paper", or "auto": the first GPU if there is one, else the CPU. NULL for the reference, which
+    // works everywhere.
+    const char *name;
+    int threads;  // CPU: worker threads, at least 1
+    // CPU: the kernels that matmuls may use, by name and separated by commas; NULL for the best on this
     // processor, "openblas" for none of our own. See docs/internals/ops.md.
     const char *cpu_kernels;
     int index;  // GPU: which one, modulo the number of GPUs; ranks pass their place on the machine
     // GPU: the file that remembers which algorithms were fastest, or NULL; see docs/internals/ops.md.
     const char *algorithm_cache;
-    bool allows_tf32;       // GPU: fp32 products may round their inputs to 11 bits
+    bool allows_tf32;       // GPU: fp32 matmuls may round their inputs to 11 bits
     bool is_deterministic;  // GPU: nothing whose bits change from run to run, and nothing chosen by timing
     // GPU: attention may have its dropout drawn by a library, see struct dropout; not read if deterministic.
     bool has_fast_dropout;
@@ -24,11 +27,10 @@ int device_open(struct device **device, const struct device_options *options);
 // Whether the device of this name times algorithms, and so has something to keep in a file: algorithm_cache above.
 bool device_times_algorithms(const char *name);
 void device_close(struct device *device);  // NULL is fine
-// The paper twin of a device: the same dtypes, but no memory and no work.
-int device_open_paper(struct device **device);
-// Makes a paper device find out how much memory of its own `real` would take (own_bytes of the table): from now on the
-// most is kept in its totals. If `real` is itself on paper, the one that it stands for is meant. It must stay.
-void paper_stand_for(struct device *paper, const struct device *real);
+// A twin of a device, on paper: the same dtypes, but no memory and no work, only totals. They include the most memory
+// of its own that `real` would take (own_bytes of the table), if it is not NULL. It must stay open as long; if it is a
+// twin, the device behind it is meant.
+int device_open_twin(struct device **twin, const struct device *real);
 
 void *device_alloc(struct device *device, size_t bytes);  // NULL after error_set
 void device_free(struct device *device, void *memory);
@@ -43,27 +45,33 @@ void device_copy_out(struct device *device, void *to_host, struct tensor from);
 void device_zero(struct device *device, struct tensor t);
 void device_synchronize(struct device *device);
 bool device_supports(const struct device *device, enum dtype dtype);
+// Whether it supports the dtype and multiplies faster in it than in fp32.
+bool device_is_fast(const struct device *device, enum dtype dtype);
 void device_describe(const struct device *device, char *text, size_t size);
 
 // One per backend. cuda_open fails with a message if the build has no CUDA.
 int cpu_open(struct device **device, const struct device_options *options);   // reads threads and cpu_kernels
 int cuda_open(struct device **device, const struct device_options *options);  // name and threads are not read
-int paper_open(struct device **device);
+int paper_open(struct device **device, const struct device *real);
 // The names that cpu_kernels may hold on this processor, best first: "amx, avx512, openblas".
 void cpu_list_kernels(char *text, size_t size);
+// The libraries that devices of this build load when they are opened: fills at most DEVICE_MOST_LIBRARIES, returns how
+// many.
+enum { DEVICE_MOST_LIBRARIES = 4 };
+int device_libraries(const struct library **list);
 // How many GPUs can be used; 0 if the build or the machine has none, -1 after error_set if they or their driver fail.
 int cuda_count(void);
 // Whether cuDNN gets attention with masks on this GPU, and how many operations of attention it has done.
 bool cuda_cudnn_takes_masks(const struct device *device);
 int64_t cuda_cudnn_passes(const struct device *device);
-// What a message about a device adds whose memory is full in the middle of a run, beyond what was planned.
+// Ends a message about a device whose memory runs out during a run.
 #define DEVICE_FULL_REMEDY                                                                                             \
-    "; its memory is full beyond what the run has planned: see with nvidia-smi who else uses it, or give a smaller "   \
-    "--micro-batch-size or --recompute-granularity full"
+    "; its memory is full: run nvidia-smi to see who else uses it, or give a smaller --micro-batch-size or "           \
+    "--recompute-granularity full"
 
 // Ranks that do the same operations in the same order should do them in the same way, so that they round alike and a
 // run can be repeated. What a device would find out by timing, rank 0's device finds out for all of them. Does nothing
-// on devices that time nothing, and for products of which the ranks have different shapes (op_matmul's is_uneven).
+// on devices that time nothing, and for matmuls of which the ranks have different shapes (op_matmul's is_uneven).
 struct device_peers {
     int rank;
     void (*broadcast)(void *context, void *bytes, size_t count);  // of rank 0; all call in the same order
@@ -95,12 +103,40 @@ void device_profile_start(struct device *device);
 // Waits for the device, fills up to `most` rows and returns how many; 0 if the device keeps no profile.
 int device_profile_stop(struct device *device, struct profile_row *rows, int most);
 
-// What the paper backend has added up.
-struct paper_totals {
+// Times on the streams of a device that works on its own, for traces. A stamp is a moment at which a stream has done
+// all that it was given before. Nobody waits for it: its time can be read once the host knows by other means that the
+// stream is past it. Between device_clock_start and _stop only; the table's entries are those of the functions below.
+struct device_clock {
+    void (*start)(struct device *device, int64_t most);
+    void (*stop)(struct device *device);
+    int64_t (*stamp)(struct device *device, void *stream);
+    bool (*read)(struct device *device, int64_t stamp, double *seconds);
+    void (*announce)(struct device *device, bool is_on);
+    void (*push_range)(const char *name);
+    void (*pop_range)(void);
+};
+bool device_has_clock(const struct device *device);
+// Keeps the latest `most` stamps. Waits for the device, to learn its time. Does nothing on a device without a clock.
+void device_clock_start(struct device *device, int64_t most);
+void device_clock_stop(struct device *device);
+// Returns 0 if the device has no clock, while the clock stands and within a recording. The second is for a stream of a
+// library of the same vendor (native_stream).
+int64_t device_stamp(struct device *device, enum stream stream);
+int64_t device_stamp_native(struct device *device, void *stream);
+// In seconds of clock_seconds; false if the stamp is too old or the stream has not come to it.
+bool device_read_stamp(struct device *device, int64_t stamp, double *seconds);
+// Tells the vendor's profiler that what it is to record begins or ends (nsys --capture-range=cudaProfilerApi).
+void device_announce_profile(struct device *device, bool is_on);
+// Names what this thread does until the pop, for the vendor's own profiler. Costs nothing while none is attached.
+void device_push_range(struct device *device, const char *name);
+void device_pop_range(struct device *device);
+
+// What a twin has added up.
+struct device_totals {
     double matmul_flops, attention_flops, bytes_moved;
     int64_t operations;
-    size_t own_bytes;  // see paper_stand_for
+    size_t own_bytes;  // of the device behind it
 };
-struct paper_totals paper_totals(const struct device *device);
+struct device_totals device_totals(const struct device *device);
 
 #endif

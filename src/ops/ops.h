@@ -11,7 +11,8 @@
 //    parameters are fp32 and are accumulated (+=) unless stated otherwise. Losses, norms and statistics are fp32. Sums
 //    are computed in fp32 or better.
 //  - Outputs alias inputs only if a comment allows it. Tensors are contiguous unless a stride is mentioned.
-//  - No operation allocates memory. Results do not depend on the number of threads.
+//  - No operation allocates tensors. A backend takes memory for itself only when it first meets a shape, and says so
+//    beforehand (own_bytes, library_bytes). Results do not depend on the number of threads.
 //  - Shapes in comments: N rows (tokens, B*T), C channels, V vocabulary, H query heads, G key/value heads, D head size.
 //    An optional tensor is left out ("none") by a zeroed struct tensor.
 #ifndef OPS_OPS_H
@@ -24,6 +25,7 @@ struct event;
 struct recording;
 struct profile_row;
 struct device_peers;
+struct device_clock;
 
 enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 
@@ -48,17 +50,6 @@ struct dropout {
     struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
     int first_head;         // global number of head 0, if heads are sharded
 };
-// The threshold of a rate above 0 and below 1, and what kept elements are multiplied by.
-static inline uint32_t dropout_threshold(float rate) {
-    double exact = (double)rate * 65536;
-    uint32_t threshold = (uint32_t)exact;
-    if ((double)threshold < exact)
-        threshold++;
-    return threshold > 65535 ? 65535 : threshold;
-}
-static inline float dropout_scale(float rate) {
-    return 65536.0f / (float)(65536 - dropout_threshold(rate));
-}
 
 enum activation {
     ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
@@ -70,13 +61,25 @@ enum activation {
     ACTIVATION_COUNT
 };
 
+// A matrix as matmuls take it: as it is, or quantized to fp8. Quantized, it has a range: four fp32 numbers on the
+// device, at a multiple of 16 bytes. They are the factor by which a stored number is multiplied to obtain the one it
+// stands for; the scale by which a number was multiplied when it was stored; the largest magnitude seen since the range
+// was last moved; and the largest number of the dtype. See float8.h.
+enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
+struct operand {
+    struct tensor value;  // (N, C), or none
+    struct tensor
+        transposed;       // (C, N), or none; fp8 matmuls read both operands along the dimension that is summed over
+    struct tensor range;  // (RANGE_LENGTH) fp32; none if it is not quantized
+};
+
 // d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D; their rows may be further apart than their length.
 //   a (M, K) or transposed (K, M); b (K, N) or transposed (N, K); d (M, N).
 // a and b have the same dtype; d has it too, or is fp32.
 //
-// In 8 bits, a and b may have different 8-bit dtypes, and d has an activation dtype or is fp32. Each operand stands for
-// its numbers times the factor of its range (see struct op_quantize). Only b may be transposed, and must be; rows begin
-// at multiples of 16 bytes; M, N and K are multiples of 16; and the only epilogue is a bias (N) in d's dtype.
+// In fp8, a and b may have different fp8 dtypes, and d has an activation dtype or is fp32. Each operand stands for its
+// numbers times the factor of its range. Only b may be transposed, and must be; rows begin at multiples of 16 bytes; M,
+// N and K are multiples of 16; and the only epilogue is a bias (N) in d's dtype.
 enum epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,  // + bias (N)
@@ -86,6 +89,7 @@ enum epilogue {
 };
 struct op_matmul {
     struct tensor a, b, d;
+    struct tensor a_range, b_range;  // (RANGE_LENGTH) fp32, of a and b in fp8; else none
     bool transpose_a, transpose_b;
     float alpha, beta;  // beta must be 0 with any epilogue but NONE
     enum epilogue epilogue;
@@ -95,12 +99,7 @@ struct op_matmul {
     bool is_uneven;      // other ranks have other shapes, so that they cannot agree on how it is done (device_join)
 };
 
-// An 8-bit tensor has a range: four fp32 numbers on the device, at a multiple of 16 bytes. They are the factor by which
-// a stored number is multiplied to obtain the one it stands for; the scale by which a number was multiplied when it was
-// stored; the largest magnitude seen since the range was last moved; and the largest number of the dtype. See float8.h.
-enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
-
-// Converts tensors of an activation dtype to 8 bits, and optionally transposes them. What is stored is the value times
+// Quantizes tensors of an activation dtype to fp8, and optionally transposes them. What is stored is the value times
 // the range's scale. The activation of a block (as E4M3) and its gradient (as E5M2) can be computed on the way, in
 // fp32; plain values may be either.
 enum quantize_kind {
@@ -113,15 +112,14 @@ enum quantize_kind {
 struct op_quantize {
     enum quantize_kind kind;
     enum activation activation;
-    struct tensor y;           // (N, C), 8 bits, out; or none
-    struct tensor transposed;  // (C, N), 8 bits, out; or none. If both are none, the range only sees the values
-    struct tensor x;           // (N, C), with QUANTIZE_GLU (N, 2C); contiguous, C a multiple of 16, N of 4
-    struct tensor bias;        // one row of x, or none; never with QUANTIZE_PLAIN
-    struct tensor dy;          // for the gradients
-    struct tensor dbias;       // (C) fp32, accumulated: column sums of the values before rounding; or none
-    struct tensor range;       // (RANGE_LENGTH) fp32, of the outputs: its largest magnitude seen is raised
+    // Out. If both matrices are none, the range only sees the values: the largest magnitude seen is raised.
+    struct operand y;
+    struct tensor x;      // (N, C), with QUANTIZE_GLU (N, 2C); contiguous, C a multiple of 16, N of 4
+    struct tensor bias;   // one row of x, or none; never with QUANTIZE_PLAIN
+    struct tensor dy;     // for the gradients
+    struct tensor dbias;  // (C) fp32, accumulated: column sums of the values before rounding; or none
 };
-// y (C, N) = the transpose of x (N, C), both in 8 bits; C is a multiple of 16, N of 4.
+// y (C, N) = the transpose of x (N, C), both in fp8; C is a multiple of 16, N of 4.
 struct op_transpose {
     struct tensor y, x;
 };
@@ -189,7 +187,8 @@ enum { ROPE_MOST_PAIRS = 2048 };
 enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
     enum norm_kind kind;
-    struct tensor y;           // (N, C) out; may be in 8 bits, stored as by op_quantize, if the device fuses_quantize
+    struct tensor y;           // (N, C) out; may be in fp8, stored as by op_quantize, if the device fuses_quantize
+    struct tensor y_range;     // (RANGE_LENGTH) fp32, of y in fp8; else none
     struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
     struct tensor gain, bias;  // (C); no bias with RMS
@@ -331,6 +330,17 @@ struct op_cross_entropy {
     int64_t vocabulary_start;
 };
 
+// hits[i] += the number of rows whose label is among their tops[i] largest logits. Of equal logits, those of lower
+// columns are larger. NaN is not larger than anything, and a label's NaN is no hit.
+enum { OPS_MOST_TOPS = 8 };
+struct op_top_hits {
+    struct tensor hits;    // (count) fp32 accumulated
+    struct tensor logits;  // (N, V) fp32
+    struct tensor labels;  // (N) i32, each below V
+    int64_t tops[OPS_MOST_TOPS];
+    int count;  // of tops, at least 1
+};
+
 // out = residual + dropout(x + bias). out may alias residual or x; bias and residual may be none.
 struct op_dropout_add {
     struct tensor out, x, residual;  // (N, C)
@@ -357,6 +367,13 @@ struct op_dot {
 struct op_sum_squares {
     struct tensor out, x;
 };
+// out += a number that tells the bytes of x from others, in whatever order they are read: see digest.h. One word that
+// differs always changes it.
+struct op_digest {
+    struct tensor out;  // (1) i64
+    struct tensor x;    // contiguous, of any shape and dtype
+    uint64_t seed;      // different ones give unrelated numbers for the same bytes
+};
 // norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) if that is below 1 and max_norm > 0, else 1. If norm is
 // not finite, scale is NaN, which tells the optimizer to leave everything as it is.
 //
@@ -378,12 +395,10 @@ struct loss_scale_rule {
 // steps are still pending, so it sends one row of rates for every possible number of skipped steps. `rate` becomes the
 // row of `rates` whose RATE_SKIPPED equals `skipped`; then, if the norm is not finite, `skipped` is incremented.
 enum {
-    RATE_SKIPPED,     // the number of skipped steps that this row is for
-    RATE_STEP,        // lr / (1 - beta1^t), for update number t, counted from 1
-    RATE_CORRECTION,  // 1 / (1 - beta2^t)
-    RATE_DECAY,       // lr * weight decay
-    RATE_GROUP,       // so many numbers are what op_adam takes
-    // A row has them twice: for most parameters, and for those that have a learning rate of their own.
+    RATE_SKIPPED,    // the number of skipped steps that this row is for
+    RATE_OWN,        // the first of the optimizer's own numbers, see op_adam and op_sgd
+    RATE_GROUP = 4,  // length
+    // A group of parameters has them twice: for most of them, and for those that have a learning rate of their own.
     RATE_LENGTH = 2 * RATE_GROUP
 };
 struct op_clip_scale {
@@ -391,15 +406,20 @@ struct op_clip_scale {
     float max_norm;
     struct tensor loss_scale;  // (LOSS_SCALE_LENGTH) fp32, updated; or none
     struct loss_scale_rule rule;
-    struct tensor rate;     // (RATE_LENGTH) fp32 out; or none, and then the next two are none too
-    struct tensor rates;    // (R, RATE_LENGTH) fp32
+    struct tensor rate;     // (n) fp32 out; or none, and then the next two are none too
+    struct tensor rates;    // (R, n) fp32
     struct tensor skipped;  // (1) fp32, updated
 };
 
 // Adam with decoupled weight decay over a flat range: g = grad * scale; m and v follow g and g^2 with beta1 and beta2;
-// then master -= rate[STEP] * m / (sqrt(v * rate[CORRECTION]) + epsilon) + rate[DECAY] * master, without the last term
-// unless is_decayed; copy = master in its dtype. If scale is not finite, everything stays as it was. With a copy in
-// bf16, the master may be stored as what the copy lacks of it, see struct op_split; both are then read and written.
+// then master -= rate[ADAM_STEP] * m / (sqrt(v * rate[ADAM_CORRECTION]) + epsilon) + rate[ADAM_DECAY] * master, without
+// the last term unless is_decayed; copy = master in its dtype. If scale is not finite, everything stays as it was. With
+// a copy in bf16, the master may be stored as what the copy lacks of it, see op_split; both are then read and written.
+enum {
+    ADAM_STEP = RATE_OWN,  // lr / (1 - beta1^t), for update number t, counted from 1
+    ADAM_CORRECTION,       // 1 / (1 - beta2^t)
+    ADAM_DECAY             // lr * weight decay
+};
 struct op_adam {
     struct tensor master;  // (n) fp32, or int16 with a copy in bf16
     struct tensor copy;    // (n) in the parameter dtype; none if parameters are fp32 (then master is the parameter)
@@ -408,6 +428,22 @@ struct op_adam {
     struct tensor scale;   // (1) fp32
     struct tensor rate;    // (RATE_GROUP) fp32
     float beta1, beta2, epsilon;
+    bool is_decayed;
+};
+
+// Stochastic gradient descent with momentum and weight decay as PyTorch's SGD has it, over a flat range: m = momentum *
+// m + grad * scale + rate[SGD_DECAY] * master, without the last term unless is_decayed; master -= rate[SGD_STEP] * m.
+// The rest is as in op_adam.
+enum {
+    SGD_STEP = RATE_OWN,  // lr
+    SGD_DECAY             // weight decay
+};
+struct op_sgd {
+    struct tensor master, copy;  // (n), as in op_adam
+    struct tensor grad, m;       // (n) fp32
+    struct tensor scale;         // (1) fp32
+    struct tensor rate;          // (RATE_GROUP) fp32
+    float momentum;
     bool is_decayed;
 };
 
@@ -435,39 +471,69 @@ struct op_scale {
     struct tensor by;  // (1) fp32, or none
 };
 
-// Operations for which a device may take memory of its own: those on tensors of 16 bits.
-enum op_kind {
-    OP_MATMUL,
-    OP_ACTIVATION_FORWARD,
-    OP_ACTIVATION_BACKWARD,
-    OP_GLU_FORWARD,
-    OP_GLU_BACKWARD,
-    OP_ROPE,
-    OP_RELATIVE_BIAS_FORWARD,
-    OP_NORM_FORWARD,
-    OP_NORM_BACKWARD,
-    OP_ATTENTION_FORWARD,
-    OP_ATTENTION_BACKWARD,
-    OP_EMBEDDING_FORWARD,
-    OP_EMBEDDING_BACKWARD,
-    OP_DROPOUT_ADD,
-    OP_DROPOUT_BACKWARD,
-    OP_COLUMN_SUM,
-    OP_KIND_COUNT
+// The operations, one row each. Row x belongs to struct op_x above; the table below, the checked entry points op_x and
+// the tables of all backends are made from the rows. For an operation of the first list, a device may take memory of
+// its own to compute in 16 bits (struct own_bytes).
+#define ACTIVATION_OPERATIONS(X)                                                                                       \
+    X(matmul)                                                                                                          \
+    X(activation_forward)                                                                                              \
+    X(activation_backward)                                                                                             \
+    X(glu_forward)                                                                                                     \
+    X(glu_backward)                                                                                                    \
+    X(rope)                                                                                                            \
+    X(relative_bias_forward)                                                                                           \
+    X(norm_forward)                                                                                                    \
+    X(norm_backward)                                                                                                   \
+    X(attention_forward)                                                                                               \
+    X(attention_backward)                                                                                              \
+    X(embedding_forward)                                                                                               \
+    X(embedding_backward)                                                                                              \
+    X(dropout_add)                                                                                                     \
+    X(dropout_backward)                                                                                                \
+    X(column_sum)
+#define OTHER_OPERATIONS(X)                                                                                            \
+    X(quantize)                                                                                                        \
+    X(transpose)                                                                                                       \
+    X(move_ranges)                                                                                                     \
+    X(relative_bias_backward)                                                                                          \
+    X(softmax_stats)                                                                                                   \
+    X(softmax_merge)                                                                                                   \
+    X(cross_entropy)                                                                                                   \
+    X(top_hits)                                                                                                        \
+    X(dot)                                                                                                             \
+    X(sum_squares)                                                                                                     \
+    X(digest)                                                                                                          \
+    X(clip_scale)                                                                                                      \
+    X(adam)                                                                                                            \
+    X(sgd)                                                                                                             \
+    X(split)                                                                                                           \
+    X(merge)                                                                                                           \
+    X(copy)                                                                                                            \
+    X(scale)
+#define OPERATIONS(X)                                                                                                  \
+    ACTIVATION_OPERATIONS(X)                                                                                           \
+    OTHER_OPERATIONS(X)
+
+// Memory of the device's own, beside the tensors, that an operation takes. The device keeps the most that any took.
+struct own_bytes {
+#define MEMBER(name_) size_t (*name_)(const struct device *device, const struct op_##name_ *op);
+    ACTIVATION_OPERATIONS(MEMBER)
+#undef MEMBER
 };
 
 // A backend. `struct device` begins with its table; a backend's own struct begins with a struct device.
 struct ops {
     const char *name;
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
-    bool is_paper;        // computes nothing; memory is not real
     int most_head_size;   // the widest heads that attention takes; 0 for any
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
-    bool fuses_quantize;    // norm_forward can store its result in 8 bits
+    bool fuses_quantize;    // norm_forward can store its result in fp8
     size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);
+    // Whether matmuls of a dtype that it supports are faster than in fp32; NULL if all are.
+    bool (*is_fast)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);
 
     // Memory. alloc returns NULL after error_set if there is not enough (exit code OUT_OF_MEMORY). host_alloc returns
@@ -478,9 +544,7 @@ struct ops {
     // What libraries (kernels that are loaded when first used, plans, connections) may take of that memory later, at
     // least; 0 if it is not the device's own.
     size_t library_bytes;
-    // Memory of the device's own, beside the tensors, that an operation takes (`op` is the struct of its kind). The
-    // device keeps the most that any took. NULL if none does.
-    size_t (*own_bytes)(const struct device *device, enum op_kind kind, const void *op);
+    const struct own_bytes *own_bytes;  // NULL if no operation takes memory of the device's own
     void *(*host_alloc)(struct device *device, size_t bytes);
     void (*host_free)(struct device *device, void *memory);
     void (*copy_in)(struct device *device, void *to_device, const void *from_host, size_t bytes, enum stream stream);
@@ -508,78 +572,25 @@ struct ops {
     void (*replay)(struct device *device, struct recording *recording);
     void (*recording_free)(struct device *device, struct recording *recording);
 
+    // See device_stamp; NULL if operations are complete when their call returns, so that the host's clock times them.
+    const struct device_clock *clock;
+
     // See device_profile_start; NULL if the device keeps no profile.
     void (*profile_start)(struct device *device);
     int (*profile_stop)(struct device *device, struct profile_row *rows, int most);
 
-    void (*matmul)(struct device *device, const struct op_matmul *op);
-    void (*quantize)(struct device *device, const struct op_quantize *op);
-    void (*transpose)(struct device *device, const struct op_transpose *op);
-    void (*move_ranges)(struct device *device, const struct op_move_ranges *op);
-    void (*activation_forward)(struct device *device, const struct op_activation_forward *op);
-    void (*activation_backward)(struct device *device, const struct op_activation_backward *op);
-    void (*glu_forward)(struct device *device, const struct op_glu_forward *op);
-    void (*glu_backward)(struct device *device, const struct op_glu_backward *op);
-    void (*rope)(struct device *device, const struct op_rope *op);
-    void (*norm_forward)(struct device *device, const struct op_norm_forward *op);
-    void (*norm_backward)(struct device *device, const struct op_norm_backward *op);
-    void (*attention_forward)(struct device *device, const struct op_attention_forward *op);
-    void (*attention_backward)(struct device *device, const struct op_attention_backward *op);
-    void (*relative_bias_forward)(struct device *device, const struct op_relative_bias_forward *op);
-    void (*relative_bias_backward)(struct device *device, const struct op_relative_bias_backward *op);
-    void (*embedding_forward)(struct device *device, const struct op_embedding_forward *op);
-    void (*embedding_backward)(struct device *device, const struct op_embedding_backward *op);
-    void (*softmax_stats)(struct device *device, const struct op_softmax_stats *op);
-    void (*softmax_merge)(struct device *device, const struct op_softmax_merge *op);
-    void (*cross_entropy)(struct device *device, const struct op_cross_entropy *op);
-    void (*dropout_add)(struct device *device, const struct op_dropout_add *op);
-    void (*dropout_backward)(struct device *device, const struct op_dropout_backward *op);
-    void (*column_sum)(struct device *device, const struct op_column_sum *op);
-    void (*dot)(struct device *device, const struct op_dot *op);
-    void (*sum_squares)(struct device *device, const struct op_sum_squares *op);
-    void (*clip_scale)(struct device *device, const struct op_clip_scale *op);
-    void (*adam)(struct device *device, const struct op_adam *op);
-    void (*split)(struct device *device, const struct op_split *op);
-    void (*merge)(struct device *device, const struct op_merge *op);
-    void (*copy)(struct device *device, const struct op_copy *op);
-    void (*scale)(struct device *device, const struct op_scale *op);
+#define ENTRY(name_) void (*name_)(struct device * device, const struct op_##name_ *op);
+    OPERATIONS(ENTRY)
+#undef ENTRY
 };
 
 struct device {
     const struct ops *ops;
 };
 
-// Checked entry points, one per operation. See check.c.
-void op_matmul(struct device *device, const struct op_matmul *op);
-void op_quantize(struct device *device, const struct op_quantize *op);
-void op_transpose(struct device *device, const struct op_transpose *op);
-void op_move_ranges(struct device *device, const struct op_move_ranges *op);
-void op_activation_forward(struct device *device, const struct op_activation_forward *op);
-void op_activation_backward(struct device *device, const struct op_activation_backward *op);
-void op_glu_forward(struct device *device, const struct op_glu_forward *op);
-void op_glu_backward(struct device *device, const struct op_glu_backward *op);
-void op_rope(struct device *device, const struct op_rope *op);
-void op_norm_forward(struct device *device, const struct op_norm_forward *op);
-void op_norm_backward(struct device *device, const struct op_norm_backward *op);
-void op_attention_forward(struct device *device, const struct op_attention_forward *op);
-void op_attention_backward(struct device *device, const struct op_attention_backward *op);
-void op_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
-void op_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
-void op_embedding_forward(struct device *device, const struct op_embedding_forward *op);
-void op_embedding_backward(struct device *device, const struct op_embedding_backward *op);
-void op_softmax_stats(struct device *device, const struct op_softmax_stats *op);
-void op_softmax_merge(struct device *device, const struct op_softmax_merge *op);
-void op_cross_entropy(struct device *device, const struct op_cross_entropy *op);
-void op_dropout_add(struct device *device, const struct op_dropout_add *op);
-void op_dropout_backward(struct device *device, const struct op_dropout_backward *op);
-void op_column_sum(struct device *device, const struct op_column_sum *op);
-void op_dot(struct device *device, const struct op_dot *op);
-void op_sum_squares(struct device *device, const struct op_sum_squares *op);
-void op_clip_scale(struct device *device, const struct op_clip_scale *op);
-void op_adam(struct device *device, const struct op_adam *op);
-void op_split(struct device *device, const struct op_split *op);
-void op_merge(struct device *device, const struct op_merge *op);
-void op_copy(struct device *device, const struct op_copy *op);
-void op_scale(struct device *device, const struct op_scale *op);
+// Checked entry points, one per operation. See check_*.c.
+#define DECLARE(name_) void op_##name_(struct device *device, const struct op_##name_ *op);
+OPERATIONS(DECLARE)
+#undef DECLARE
 
 #endif

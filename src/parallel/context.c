@@ -4,25 +4,25 @@
 
 #include <string.h>
 
-int context_chunks(const struct mesh *mesh) {
-    return mesh->length[AXIS_CONTEXT] > 1 ? CONTEXT_MOST_CHUNKS : 1;
+int context_strips(const struct mesh *mesh) {
+    return mesh->length[AXIS_CONTEXT] > 1 ? CONTEXT_MOST_STRIPS : 1;
 }
 
-int context_all_chunks(const struct mesh *mesh) {
-    return context_chunks(mesh) * mesh->length[AXIS_CONTEXT];
+int context_all_strips(const struct mesh *mesh) {
+    return context_strips(mesh) * mesh->length[AXIS_CONTEXT];
 }
 
-int context_chunk(const struct mesh *mesh, int rank, int which) {
-    CHECK(which >= 0 && which < context_chunks(mesh) && rank >= 0 && rank < mesh->length[AXIS_CONTEXT]);
-    return which == 0 ? rank : context_all_chunks(mesh) - 1 - rank;
+int context_strip(const struct mesh *mesh, int rank, int which) {
+    CHECK(which >= 0 && which < context_strips(mesh) && rank >= 0 && rank < mesh->length[AXIS_CONTEXT]);
+    return which == 0 ? rank : context_all_strips(mesh) - 1 - rank;
 }
 
 void context_take(const struct mesh *mesh, void *own, const void *whole, const struct context_slice *slice) {
-    CHECK(slice->T % context_all_chunks(mesh) == 0);
-    size_t row = (size_t)slice->T * slice->element_bytes, piece = row / (size_t)context_all_chunks(mesh);
+    CHECK(slice->T % context_all_strips(mesh) == 0);
+    size_t row = (size_t)slice->T * slice->element_bytes, piece = row / (size_t)context_all_strips(mesh);
     unsigned char *to = own;
-    for (int which = 0; which < context_chunks(mesh); which++) {
-        size_t first = (size_t)context_chunk(mesh, mesh->place[AXIS_CONTEXT], which) * piece;
+    for (int which = 0; which < context_strips(mesh); which++) {
+        size_t first = (size_t)context_strip(mesh, mesh->place[AXIS_CONTEXT], which) * piece;
         for (int64_t b = 0; b < slice->B; b++, to += piece)
             memcpy(to, (const unsigned char *)whole + (size_t)b * row + first, piece);
     }

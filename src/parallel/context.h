@@ -1,24 +1,24 @@
 // Which tokens of a sequence a rank holds when ranks share sequences (context parallelism). A sequence of T tokens is
-// cut into 2 · ranks equal chunks. Rank r holds chunks r and 2 · ranks - 1 - r, one from the front and one from the
+// cut into 2 · ranks equal strips. Rank r holds strips r and 2 · ranks - 1 - r, one from the front and one from the
 // back, so that causal attention is the same amount of work for every rank. A rank that holds its sequences alone has
-// one chunk.
+// one strip.
 //
-// The rows of a rank's part of a micro-batch of B sequences are its first chunk of all of them, then its second:
-// (chunks, B, T / all chunks). The layers along the stream work on rows in any order; attention takes one chunk at a
-// time.
+// The rows of a rank's part of a micro-batch of B sequences are its first strip of all of them, then its second:
+// (strips, B, T / all strips). The layers along the residual stream work on rows in any order; attention takes one
+// strip at a time.
 #ifndef PARALLEL_CONTEXT_H
 #define PARALLEL_CONTEXT_H
 
 #include "parallel/mesh.h"
 
-enum { CONTEXT_MOST_CHUNKS = 2 };
+enum { CONTEXT_MOST_STRIPS = 2 };
 
-// How many chunks of each sequence a rank holds, and how many there are in all.
-int context_chunks(const struct mesh *mesh);
-int context_all_chunks(const struct mesh *mesh);
-// Which chunk of the sequence is chunk `which` of a context-parallel rank.
-int context_chunk(const struct mesh *mesh, int rank, int which);
-// This rank's part of the columns of an array (B, T), as (chunks, B, T / all chunks).
+// How many strips of each sequence a rank holds, and how many there are in all.
+int context_strips(const struct mesh *mesh);
+int context_all_strips(const struct mesh *mesh);
+// Which strip of the sequence is strip `which` of a context-parallel rank.
+int context_strip(const struct mesh *mesh, int rank, int which);
+// This rank's part of the columns of an array (B, T), as (strips, B, T / all strips).
 struct context_slice {
     int64_t B, T;
     size_t element_bytes;

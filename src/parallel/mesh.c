@@ -1,51 +1,117 @@
 // The grid of ranks and its groups. See mesh.h.
 #include "parallel/mesh.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const char *axis_name(enum axis axis) {
-    static const char *const names[AXIS_COUNT] = {"tensor", "context", "data", "pipeline"};
-    return names[axis];
+// A new axis is an entry of enum axis, a row here and a factor of config_model_ranks. Its ranks read the same samples
+// and their gradients are summed, so something must be split along it: see docs/internals/parallel.md.
+static const struct {
+    const char *name;
+    size_t length;  // int64_t in struct config
+} axes[AXIS_COUNT] = {
+    [AXIS_TENSOR] = {"tensor", offsetof(struct config, tensor_model_parallel_size)},
+    [AXIS_CONTEXT] = {"context", offsetof(struct config, context_parallel_size)},
+    [AXIS_DATA] = {"data", 0},  // what the others leave
+    [AXIS_PIPELINE] = {"pipeline", offsetof(struct config, pipeline_model_parallel_size)},
+};
+
+const char *mesh_axis_name(enum axis axis) {
+    return axes[axis].name;
 }
 
-int mesh_place(struct mesh *mesh, int rank, int size, int tensor, int context, int pipeline) {
-    int model = tensor * context * pipeline;
-    if (model <= 0 || size % model != 0)
-        return error_set("%d ranks cannot be divided into tensor %d × context %d × pipeline %d; start a multiple of %d "
-                         "ranks or change the --*-parallel-size flags",
-                         size, tensor, context, pipeline, model);
-    *mesh = (struct mesh){.rank = rank, .size = size, .length = {tensor, context, size / model, pipeline}};
-    for (int axis = 0, rest = rank; axis < AXIS_COUNT; axis++) {
-        mesh->place[axis] = rest % mesh->length[axis];
-        rest /= mesh->length[axis];
+static int refuse(const struct mesh *mesh, int model) {
+    struct buffer text = {0};
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (axis != AXIS_DATA)
+            buffer_printf(&text, "%s%s %d", text.length > 0 ? " × " : "", axes[axis].name, mesh->length[axis]);
+    error_set("%d ranks cannot be split into %s; start a multiple of %d ranks or change the --*-parallel-size flags",
+              mesh->size, buffer_string(&text), model);
+    buffer_free(&text);
+    return -1;
+}
+
+int mesh_place(struct mesh *mesh, int rank, int size, const int length[AXIS_COUNT]) {
+    *mesh = (struct mesh){.rank = rank, .size = size};
+    int model = 1;
+    for (int axis = 0; axis < AXIS_COUNT; axis++) {
+        mesh->length[axis] = length && length[axis] != 0 && axis != AXIS_DATA ? length[axis] : 1;
+        model *= mesh->length[axis];
     }
+    if (model <= 0 || size % model != 0)
+        return refuse(mesh, model);
+    mesh->length[AXIS_DATA] = size / model;
+    mesh_move(mesh, mesh->place, MESH_ALL, rank);
+    mesh_declare(mesh, MESH_REPLICAS, "replicas");
+    mesh_declare(mesh, MESH_STAGE, "stage");
     return 0;
 }
 
-int mesh_rank_at(const struct mesh *mesh, const int place[AXIS_COUNT]) {
-    int rank = 0;
-    for (int axis = AXIS_COUNT - 1; axis >= 0; axis--) {
-        CHECK(place[axis] >= 0 && place[axis] < mesh->length[axis]);
-        rank = rank * mesh->length[axis] + place[axis];
-    }
-    return rank;
+int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config *config) {
+    int length[AXIS_COUNT];
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        length[axis] = axis == AXIS_DATA ? 0 : (int)*(const int64_t *)((const char *)config + axes[axis].length);
+    TRY(mesh_place(mesh, rank, size, length));
+    CHECK(mesh->length[AXIS_DATA] * config_model_ranks(config) == size);  // batches are counted by the latter
+    return 0;
 }
 
-// The ranks that differ from this one only along the given axes; the first axis is the fastest.
-static int connect(struct mesh *mesh, struct world *world, struct group **group, const bool varies[AXIS_COUNT],
-                   const char *name) {
-    int *ranks = memory_alloc(sizeof(int) * (size_t)mesh->size), count = 0;
-    for (int rank = 0; rank < mesh->size; rank++) {
-        bool belongs = true;
-        for (int axis = 0, rest = rank; axis < AXIS_COUNT; axis++) {
-            belongs = belongs && (varies[axis] || rest % mesh->length[axis] == mesh->place[axis]);
-            rest /= mesh->length[axis];
+int mesh_count(const struct mesh *mesh, unsigned along) {
+    int count = 1;
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        count *= along & AXES(axis) ? mesh->length[axis] : 1;
+    return count;
+}
+
+int mesh_index(const struct mesh *mesh, const int place[AXIS_COUNT], unsigned along) {
+    int index = 0;
+    for (int axis = AXIS_COUNT - 1; axis >= 0; axis--) {
+        CHECK(place[axis] >= 0 && place[axis] < mesh->length[axis]);
+        if (along & AXES(axis))
+            index = index * mesh->length[axis] + place[axis];
+    }
+    return index;
+}
+
+void mesh_move(const struct mesh *mesh, int place[AXIS_COUNT], unsigned along, int index) {
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (along & AXES(axis)) {
+            place[axis] = index % mesh->length[axis];
+            index /= mesh->length[axis];
         }
-        if (belongs)
-            ranks[count++] = rank;
+}
+
+int mesh_rank_at(const struct mesh *mesh, const int place[AXIS_COUNT]) {
+    return mesh_index(mesh, place, MESH_ALL);
+}
+
+void mesh_declare(struct mesh *mesh, unsigned along, const char *name) {
+    CHECK(mesh->set_count < MESH_MOST_SETS);
+    mesh->sets[mesh->set_count++] = (struct mesh_set){.axes = along, .name = name};
+}
+
+struct group *mesh_group(const struct mesh *mesh, unsigned along) {
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (along == AXES(axis))
+            return mesh->group[axis];
+    for (int i = 0; i < mesh->set_count; i++)
+        if (along == mesh->sets[i].axes)
+            return mesh->sets[i].group;
+    die("no group of ranks was declared along the axes %#x", along);
+}
+
+// The ranks that differ from this one only along the given axes.
+static int connect(struct mesh *mesh, struct world *world, struct group **group, unsigned along, const char *name) {
+    int count = mesh_count(mesh, along), place[AXIS_COUNT];
+    int *ranks = memory_alloc(sizeof(int) * (size_t)count);
+    memcpy(place, mesh->place, sizeof place);
+    for (int i = 0; i < count; i++) {
+        mesh_move(mesh, place, along, i);
+        ranks[i] = mesh_rank_at(mesh, place);
     }
     int status = world_group(world, group, ranks, count, name);
     free(ranks);
@@ -55,8 +121,8 @@ static int connect(struct mesh *mesh, struct world *world, struct group **group,
 // The rank at another stage of this one's pipeline.
 static int rank_of_stage(const struct mesh *mesh, int stage) {
     int place[AXIS_COUNT];
-    for (int axis = 0; axis < AXIS_COUNT; axis++)
-        place[axis] = axis == AXIS_PIPELINE ? stage : mesh->place[axis];
+    memcpy(place, mesh->place, sizeof place);
+    place[AXIS_PIPELINE] = stage;
     return mesh_rank_at(mesh, place);
 }
 
@@ -95,14 +161,17 @@ static int connect_links(struct mesh *mesh, struct world *world) {
 // Names must differ: they tell hanging ranks, in each other's records, how far a group has come.
 int mesh_connect(struct mesh *mesh, struct world *world) {
     mesh->all = world_group_all(world);
-    for (int axis = 0; axis < AXIS_COUNT; axis++) {
-        bool varies[AXIS_COUNT] = {false};
-        varies[axis] = true;
-        TRY(connect(mesh, world, &mesh->group[axis], varies, axis_name((enum axis)axis)));
-    }
-    TRY(connect(mesh, world, &mesh->replicas, (const bool[AXIS_COUNT]){[AXIS_CONTEXT] = true, [AXIS_DATA] = true},
-                "replicas"));
-    TRY(connect(mesh, world, &mesh->stage,
-                (const bool[AXIS_COUNT]){[AXIS_TENSOR] = true, [AXIS_CONTEXT] = true, [AXIS_DATA] = true}, "stage"));
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        TRY(connect(mesh, world, &mesh->group[axis], AXES(axis), axes[axis].name));
+    for (int i = 0; i < mesh->set_count; i++)
+        TRY(connect(mesh, world, &mesh->sets[i].group, mesh->sets[i].axes, mesh->sets[i].name));
+    mesh->replicas = mesh_group(mesh, MESH_REPLICAS);
+    mesh->stage = mesh_group(mesh, MESH_STAGE);
     return connect_links(mesh, world);
+}
+
+int mesh_open_twin(struct mesh *paper, struct world **world, const struct mesh *mesh, struct device *device) {
+    *paper = *mesh;
+    TRY(world_open_twin(world, device, mesh->rank, mesh->size));
+    return mesh_connect(paper, *world);
 }

@@ -4,30 +4,64 @@
 #define PARALLEL_MESH_H
 
 #include "comm/comm.h"
+#include "config/config.h"
 
 enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXIS_COUNT };
+
+// A set of axes is a mask. Ranks that differ along a set of axes only are numbered with the first axis fastest.
+#define AXES(axis) (1u << (axis))
+#define MESH_ALL (AXES(AXIS_COUNT) - 1)
+#define MESH_STAGE (MESH_ALL & ~AXES(AXIS_PIPELINE))     // the ranks that hold the same layers
+#define MESH_REPLICAS (MESH_STAGE & ~AXES(AXIS_TENSOR))  // those of them that hold the same slices
+#define MESH_SAMPLES AXES(AXIS_DATA)                     // the ranks that train on other samples
+#define MESH_TALKING (MESH_STAGE & ~AXES(AXIS_DATA))     // those that communicate within a pass
 
 // Between neighbours along the pipeline (the last stage and the first are neighbours too), activations go one way and
 // gradients the other. Each direction has its own group of two ranks: first the sender, then the receiver. So every
 // group carries messages in a single order, and no message waits behind one of another kind.
 enum mesh_link { LINK_FORWARD_IN, LINK_FORWARD_OUT, LINK_BACKWARD_IN, LINK_BACKWARD_OUT, LINK_COUNT };
 
+// The ranks that differ from this one along some axes only.
+struct mesh_set {
+    unsigned axes;
+    const char *name;
+    struct group *group;
+};
+enum { MESH_MOST_SETS = 6 };
+
 struct mesh {
     int rank, size;
     int length[AXIS_COUNT];           // how many ranks there are along each axis
     int place[AXIS_COUNT];            // where this rank stands
     struct group *group[AXIS_COUNT];  // the ranks that differ from this one along that axis only
-    struct group *replicas;           // along context and data: the ranks that hold the same slices of the same layers
-    struct group *stage;              // along all axes but the pipeline: the ranks that hold the same layers
+    struct mesh_set sets[MESH_MOST_SETS];
+    int set_count;
+    struct group *replicas;           // along MESH_REPLICAS
+    struct group *stage;              // along MESH_STAGE
     struct group *links[LINK_COUNT];  // only for pipelines of two or more stages
     struct group *all;
 };
 
-// Finds the places from the sizes; the data axis takes what the others leave. -1 if they do not divide the world.
-int mesh_place(struct mesh *mesh, int rank, int size, int tensor, int context, int pipeline);
+// Finds the places from the lengths of the axes, where 0 counts as 1 and NULL as all 1; the data axis takes what the
+// others leave. -1 if they do not divide the world.
+int mesh_place(struct mesh *mesh, int rank, int size, const int length[AXIS_COUNT]);
+const char *mesh_axis_name(enum axis axis);  // "tensor"
+// The same with the lengths that the flags say.
+int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config *config);
+// How many ranks differ along these axes only.
+int mesh_count(const struct mesh *mesh, unsigned along);
+// The number of the rank at a place among them; and the place of number `index` among those around a place.
+int mesh_index(const struct mesh *mesh, const int place[AXIS_COUNT], unsigned along);
+void mesh_move(const struct mesh *mesh, int place[AXIS_COUNT], unsigned along, int index);
 // The rank at other coordinates.
 int mesh_rank_at(const struct mesh *mesh, const int place[AXIS_COUNT]);
+// Before mesh_connect: asks for a group along a set of axes. Single axes, MESH_REPLICAS and MESH_STAGE are declared.
+void mesh_declare(struct mesh *mesh, unsigned along, const char *name);
+// The group along a set of axes that was declared; NULL if the mesh is not connected.
+struct group *mesh_group(const struct mesh *mesh, unsigned along);
 // Creates the groups. Every rank of the world must call.
 int mesh_connect(struct mesh *mesh, struct world *world);
+// The same place in a world on paper, which the caller closes: see world_open_twin.
+int mesh_open_twin(struct mesh *paper, struct world **world, const struct mesh *mesh, struct device *device);
 
 #endif

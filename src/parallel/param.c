@@ -6,14 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct param_group usual = {
+    .name = "usual", .replicas = MESH_REPLICAS, .slices = AXES(AXIS_TENSOR), .lr_multiplier = 1};
+
+int param_list_group(struct param_list *list, const struct param_group *group) {
+    if (list->group_count == 0)
+        list->groups[list->group_count++] = usual;
+    for (int i = 0; i < list->group_count; i++)
+        if (strcmp(list->groups[i].name, group->name) == 0)
+            return i;
+    CHECK(list->group_count < PARAM_MOST_GROUPS);
+    CHECK((group->replicas ^ group->slices) == MESH_STAGE && !(group->replicas & group->slices));
+    list->groups[list->group_count] = *group;
+    return list->group_count++;
+}
+
+static char *name_in_scope(const struct param_list *list, const char *name) {
+    return memory_printf("%s%s", list->scope ? list->scope : "", name);
+}
+
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation) {
+    (void)param_list_group(list, &usual);
     if (list->count == list->capacity) {
         list->capacity = list->capacity ? 2 * list->capacity : 64;
         list->items = memory_realloc(list->items, sizeof *list->items * (size_t)list->capacity);
     }
     struct param *param = memory_alloc(sizeof *param);
-    *param = (struct param){.name = memory_string(name),
+    *param = (struct param){.name = name_in_scope(list, name),
                             .shard = shard,
                             .init = init,
                             .standard_deviation = standard_deviation,
@@ -31,7 +51,9 @@ struct param *param_find(const struct param_list *list, const char *name) {
 
 struct param *param_obtain(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                            double standard_deviation) {
-    struct param *param = param_find(list, name);
+    char *full = name_in_scope(list, name);
+    struct param *param = param_find(list, full);
+    free(full);
     return param ? param : param_add(list, name, shard, init, standard_deviation);
 }
 
@@ -51,38 +73,51 @@ int64_t param_end(const struct param *param) {
     return param->offset + (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
 }
 
-// Places the parameters of one kind from `next` on, beginning with those that other stages hold too; returns where they
-// end.
-static int64_t place(struct param_list *list, bool has_decay, enum kind kind, int64_t next) {
+// Places the parameters of one kind in a group from `next` on, beginning with those that other stages hold too; returns
+// where they end.
+static int64_t place(struct param_list *list, int group, bool has_decay, enum kind kind, int64_t next) {
+    int64_t first = list->groups[group].first, unit = list->groups[group].unit;
     for (int i = 0; i < 2 * list->count; i++) {
         struct param *param = list->items[i % list->count];
         bool is_turn = param->is_shared == (i < list->count);
-        if (param->has_decay != has_decay || kind_of(param) != kind || !is_turn)
+        if (param->group != group || param->has_decay != has_decay || kind_of(param) != kind || !is_turn)
             continue;
         param->offset = next;
+        int64_t at = next - first, last = param_end(param) - 1 - first;
+        if (unit > 0 && last > at && at / unit != last / unit)
+            param->offset = first + (at / unit + 1) * unit;
         next = param_end(param);
     }
     return next;
 }
 
 void param_list_layout(struct param_list *list) {
-    list->counted_first = place(list, true, KIND_COPY, 0);
-    list->whole_first = place(list, true, KIND_SPLIT, list->counted_first);
-    list->summed_first = place(list, true, KIND_WHOLE, list->whole_first);
-    list->decayed = place(list, true, KIND_SUMMED, list->summed_first);
-    list->summed_end = place(list, false, KIND_SUMMED, list->decayed);
-    list->whole_end = place(list, false, KIND_WHOLE, list->summed_end);
-    list->total = place(list, false, KIND_SPLIT, list->whole_end);
+    (void)param_list_group(list, &usual);
+    list->total = 0;
+    for (int i = 0; i < list->group_count; i++) {
+        struct param_group *group = &list->groups[i];
+        group->first = list->total;
+        group->counted_first = place(list, i, true, KIND_COPY, group->first);
+        group->whole_first = place(list, i, true, KIND_SPLIT, group->counted_first);
+        group->summed_first = place(list, i, true, KIND_WHOLE, group->whole_first);
+        group->decayed = place(list, i, true, KIND_SUMMED, group->summed_first);
+        group->summed_end = place(list, i, false, KIND_SUMMED, group->decayed);
+        group->whole_end = place(list, i, false, KIND_WHOLE, group->summed_end);
+        group->end = place(list, i, false, KIND_SPLIT, group->whole_end);
+        int64_t multiple = group->multiple > 0 ? group->multiple : 1, length = group->end - group->first;
+        group->end = group->first + (length + multiple - 1) / multiple * multiple;
+        list->total = group->end;
+    }
 }
 
-void param_list_pad(struct param_list *list, int64_t multiple) {
-    list->total = (list->total + multiple - 1) / multiple * multiple;
+struct tensor param_at(const struct param *param, struct tensor buffer, int64_t offset) {
+    char *data = (char *)buffer.data + (size_t)offset * dtype_bytes(buffer.dtype);
+    int64_t rows = shard_local_size(&param->shard, 0), columns = shard_local_size(&param->shard, 1);
+    return param->shard.rank == 1 ? tensor_1d(data, buffer.dtype, rows) : tensor_2d(data, buffer.dtype, rows, columns);
 }
 
 struct tensor param_in(const struct param *param, struct tensor flat) {
-    char *data = (char *)flat.data + (size_t)param->offset * dtype_bytes(flat.dtype);
-    int64_t rows = shard_local_size(&param->shard, 0), columns = shard_local_size(&param->shard, 1);
-    return param->shard.rank == 1 ? tensor_1d(data, flat.dtype, rows) : tensor_2d(data, flat.dtype, rows, columns);
+    return param_at(param, flat, param->offset);
 }
 
 void param_list_bind(struct param_list *list, struct tensor values, struct tensor grads) {
@@ -91,6 +126,17 @@ void param_list_bind(struct param_list *list, struct tensor values, struct tenso
         struct param *param = list->items[i];
         param->value = param_in(param, values);
         param->grad = grads.data ? param_in(param, grads) : (struct tensor){0};
+    }
+}
+
+void param_list_share(struct param_list *list, const struct param_list *owner) {
+    CHECK(list->count == owner->count);
+    for (int i = 0; i < list->count; i++) {
+        const struct param *own = owner->items[i];
+        CHECK(strcmp(list->items[i]->name, own->name) == 0 &&
+              shard_local_count(&list->items[i]->shard) == shard_local_count(&own->shard));
+        list->items[i]->value = own->value;
+        list->items[i]->grad = (struct tensor){0};
     }
 }
 

@@ -1,6 +1,9 @@
 // Named parameters. A model declares its parameters; the list lays them out in one flat buffer, and gradients,
-// optimizer state and master weights in buffers of the same layout. The order is chosen so that each user finds what it
-// needs in one range:
+// optimizer state and master weights in buffers of the same layout.
+//
+// Parameters belong to groups: those of a group are held by the same ranks and updated in the same way. Each group has
+// a range of its own in the flat buffers; gradients are reduced, the optimizer split, norms summed and replicas
+// compared group by group. Within a group the order is chosen so that each user finds what it needs in one range:
 //  - Parameters with weight decay come first, so the optimizer works on two long ranges, not on hundreds of tensors.
 //  - Those that every rank of a tensor-parallel group holds whole lie together in the middle, so a norm can count them
 //    once.
@@ -11,10 +14,11 @@
 #ifndef PARALLEL_PARAM_H
 #define PARALLEL_PARAM_H
 
+#include "parallel/mesh.h"
 #include "parallel/shard.h"
 
 enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL };
-enum { PARAM_ALIGNMENT = 64 };
+enum { PARAM_ALIGNMENT = 64, PARAM_MOST_GROUPS = 4 };
 
 struct param {
     char *name;          // global, the same for every layout: "decoder.layers.0.mlp.linear_fc1.weight"
@@ -28,21 +32,43 @@ struct param {
     bool sums_gradient;         // held whole, but each rank that shares layers computes only part of its gradient
     bool is_shared;             // several pipeline stages hold it: its gradient is final once theirs are summed
     bool is_copy;               // an earlier stage holds it too: it is saved and counted there
+    int group;                  // its number in the list; 0 unless the declarer sets it
     int64_t offset;             // in the flat buffers, after param_list_layout
     struct tensor value;        // after param_list_bind: local shape, activation dtype
     struct tensor grad;         // local shape, fp32; none if nothing is trained
 };
 
+struct param_group {
+    const char *name;  // not copied
+    // Axes of the mesh. Together they are MESH_STAGE: along what is left, the pipeline, ranks hold other parameters.
+    unsigned replicas;      // ranks along them hold the same values, and their gradients are summed
+    unsigned slices;        // a tensor is split over all ranks along them, or all of them hold it whole
+    const char *optimizer;  // a row of the table of optimizers; NULL for the run's
+    double lr_multiplier;   // of the run's learning rate
+    // Of the layout, set before it by whoever splits the group; 0 for none.
+    int64_t multiple;  // what the number of elements is a multiple of
+    int64_t unit;      // no parameter lies on both sides of a multiple of this, counted from `first`
+    // Set by the layout: ranges of elements in the flat buffers.
+    int64_t first, end;                // all of the group, including gaps
+    int64_t counted_first;             // [first, counted_first) belong to copies
+    int64_t decayed;                   // [first, decayed) have weight decay
+    int64_t whole_first, whole_end;    // belong to parameters that are not split
+    int64_t summed_first, summed_end;  // and of those, these belong to parameters with sums_gradient
+};
+
 struct param_list {
     struct param **items;  // in order of declaration
     int count, capacity;
-    int64_t counted_first;             // elements [0, counted_first) belong to copies
-    int64_t decayed;                   // elements [0, decayed) have weight decay
-    int64_t whole_first, whole_end;    // elements [first, end) belong to parameters that are not split
-    int64_t summed_first, summed_end;  // and of those, these belong to parameters with sums_gradient
-    int64_t total;                     // all elements, including gaps
+    struct param_group groups[PARAM_MOST_GROUPS];
+    int group_count;
+    int64_t total;      // all elements, including gaps
+    const char *scope;  // put before the names of what is declared from now on; NULL for nothing; not copied
 };
 
+// The number of the group of this name, which is added if the list has none; all stages of a pipeline add the same ones
+// in the same order. Number 0, to which parameters belong unless told otherwise, is there from the first parameter on:
+// it has replicas along MESH_REPLICAS, slices along the tensor axis, and the run's optimizer and learning rate.
+int param_list_group(struct param_list *list, const struct param_group *group);
 // Returns a parameter that will not move in memory; `name` is copied.
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation);
@@ -50,13 +76,15 @@ struct param *param_add(struct param_list *list, const char *name, struct shard 
 struct param *param_obtain(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                            double standard_deviation);
 struct param *param_find(const struct param_list *list, const char *name);  // or NULL
+// Sets the offsets, and the ranges of the groups.
 void param_list_layout(struct param_list *list);
-// Makes the total a multiple of this many elements by a gap at the end.
-void param_list_pad(struct param_list *list, int64_t multiple);
 // Points the value and gradient of every parameter into the flat buffers; grads may be none.
 void param_list_bind(struct param_list *list, struct tensor values, struct tensor grads);
-// The local slice of a parameter in a flat buffer of the same layout (Adam's moments, master weights).
+// Points the values to those of another list, which has the same parameters in the same order; there are no gradients.
+void param_list_share(struct param_list *list, const struct param_list *owner);
+// The local slice of a parameter in a flat buffer of the same layout; and where it begins at another element.
 struct tensor param_in(const struct param *param, struct tensor flat);
+struct tensor param_at(const struct param *param, struct tensor buffer, int64_t offset);
 // Where a parameter ends in the flat buffers, with the gap behind it.
 int64_t param_end(const struct param *param);
 int64_t param_list_elements(const struct param_list *list);  // local elements without gaps

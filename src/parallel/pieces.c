@@ -1,7 +1,6 @@
 // Pieces of the flat buffers. See pieces.h.
 #include "parallel/pieces.h"
 #include "base/error.h"
-#include "parallel/param.h"
 
 int64_t pieces_multiple(int parts) {
     return (int64_t)parts * PARAM_ALIGNMENT;
@@ -12,6 +11,37 @@ struct pieces pieces_make(int64_t total, int64_t bucket, int parts, int part) {
     CHECK(parts > 0 && part >= 0 && part < parts && total % multiple == 0 && bucket > 0);
     return (struct pieces){
         .total = total, .bucket = (bucket + multiple - 1) / multiple * multiple, .parts = parts, .part = part};
+}
+
+// The least piece that holds any one parameter of a group.
+static int64_t longest(const struct param_list *list, int group) {
+    int64_t most = PARAM_ALIGNMENT;
+    for (int i = 0; i < list->count; i++) {
+        int64_t length = param_end(list->items[i]) - list->items[i]->offset;
+        most = list->items[i]->group == group && length > most ? length : most;
+    }
+    return most;
+}
+
+void pieces_divide(struct param_list *list, const struct division *divisions, struct pieces *pieces) {
+    for (int i = 0; i < list->group_count; i++) {
+        int parts = divisions[i].parts;
+        struct param_group *group = &list->groups[i];
+        group->multiple = pieces_multiple(parts);
+        group->unit = 0;
+        if (divisions[i].keeps_whole && parts > 1) {
+            int64_t piece = (divisions[i].bucket + group->multiple - 1) / group->multiple * PARAM_ALIGNMENT;
+            group->unit = piece > longest(list, i) ? piece : longest(list, i);
+            group->multiple = group->unit * parts;
+        }
+    }
+    param_list_layout(list);
+    for (int i = 0; i < list->group_count; i++) {
+        const struct param_group *group = &list->groups[i];
+        int64_t bucket = group->unit > 0 ? group->multiple : divisions[i].bucket;
+        pieces[i] = pieces_make(group->end - group->first, bucket, divisions[i].parts, divisions[i].part);
+        pieces[i].first = group->first;
+    }
 }
 
 int64_t pieces_local_count(const struct pieces *pieces) {
@@ -25,7 +55,7 @@ int64_t pieces_bucket_count(const struct pieces *pieces) {
 struct piece pieces_bucket(const struct pieces *pieces, int64_t i) {
     int64_t first = i * pieces->bucket, left = pieces->total - first;
     CHECK(i >= 0 && left > 0);
-    return (struct piece){.flat_offset = first,
+    return (struct piece){.flat_offset = pieces->first + first,
                           .local_offset = first / pieces->parts,
                           .count = left < pieces->bucket ? left : pieces->bucket};
 }
@@ -38,14 +68,16 @@ struct piece pieces_own(const struct pieces *pieces, int64_t i) {
 }
 
 bool pieces_next(const struct pieces *pieces, int64_t *at, int64_t end, struct piece *run) {
-    CHECK(*at >= 0 && end <= pieces->total);
+    int64_t first = pieces->first;
+    CHECK(*at >= first && end <= first + pieces->total);
     if (pieces->parts == 1) {
-        *run = (struct piece){*at, *at, end - *at};
+        *run = (struct piece){*at, *at - first, end - *at};
         *at = end;
         return run->count > 0;
     }
     while (*at < end) {
-        struct piece own = pieces_own(pieces, *at / pieces->bucket);
+        int64_t bucket = (*at - first) / pieces->bucket;
+        struct piece own = pieces_own(pieces, bucket);
         int64_t skipped = *at > own.flat_offset ? *at - own.flat_offset : 0;
         int64_t last = own.flat_offset + own.count < end ? own.flat_offset + own.count : end;
         struct piece found = {.flat_offset = own.flat_offset + skipped,
@@ -56,7 +88,7 @@ bool pieces_next(const struct pieces *pieces, int64_t *at, int64_t end, struct p
             *at = last;
             return true;
         }
-        *at = (*at / pieces->bucket + 1) * pieces->bucket;
+        *at = first + (bucket + 1) * pieces->bucket;
     }
     return false;
 }

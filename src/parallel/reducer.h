@@ -2,12 +2,13 @@
 // as all of it is final, so that a bucket travels while the backward pass computes the next. Gradients were scaled by 1
 // / DP when the loss was weighted, so the sum is the mean.
 //
-// If the optimizer is divided (see pieces.h), each rank only receives the sums of its own pieces. The values of a
+// If the optimizer is split (see pieces.h), each rank only receives the sums of its own pieces. The values of a
 // bucket are gathered as soon as its pieces are updated, while other buckets are updated and during the next forward
 // pass.
 //
-// The backward pass finishes the gradients of split matrices (of all matrices, if layers are not shared) in descending
-// order of their offsets: [0, falling_end). Everything behind that is final only at the end.
+// Every group of parameters (see param.h) has its own ranks, buckets and pieces. Within a group, the backward pass
+// finishes the gradients of split matrices (of all matrices, if layers are not shared) in descending order of their
+// offsets: from the group's first element to falling_end. Everything behind that is final only at the end.
 //
 // Sums may be of gradients rounded to bf16, which halves what travels. The rounded buckets lie in a few slots, one
 // after the other; the sums are widened to where the gradients are.
@@ -22,16 +23,11 @@
 // Rounded buckets that may be on their way at once.
 enum { REDUCER_SLOTS = 4 };
 
-struct reducer {
-    struct device *device;
+struct reducer_group {
     struct group *replicas;
     struct pieces pieces;
     int64_t falling;             // buckets [0, falling) become final in descending order
-    bool overlaps_reduction;     // buckets are started when they become final, not all at the end
-    bool overlaps_gather;        // buckets are waited for when they are needed, not all at once
     bool is_rounded;             // sums are of bf16
-    struct tensor values;        // (n)
-    struct tensor grads;         // (n) fp32
     struct tensor rounded;       // (slots * bucket) bf16, or none
     struct comm_request *sums;   // one per bucket
     struct comm_request *parts;  // the same
@@ -39,9 +35,19 @@ struct reducer {
     int64_t ungathered;          // buckets whose values are on their way: the last ones in the order of need
 };
 
+struct reducer {
+    struct device *device;
+    struct tensor values;     // (n)
+    struct tensor grads;      // (n) fp32
+    bool overlaps_reduction;  // buckets are started when they become final, not all at the end
+    bool overlaps_gather;     // buckets are waited for when they are needed, not all at once
+    struct reducer_group groups[PARAM_MOST_GROUPS];
+    int count;
+};
+
 struct reducer_options {
-    struct group *replicas;  // NULL on paper
-    struct pieces pieces;
+    const struct mesh *mesh;      // whose ranks along a group's axes sum; NULL: nobody does
+    const struct pieces *pieces;  // of every group
     bool overlaps_reduction, overlaps_gather, is_rounded;
 };
 void reducer_open(struct reducer *reducer, const struct param_list *params, const struct reducer_options *options);
@@ -54,20 +60,26 @@ struct reducer_buffers {
 };
 void reducer_bind(struct reducer *reducer, const struct reducer_buffers *buffers);
 
-// In the last backward pass of a step: the gradients of [offset, falling_end) are final.
-void reducer_final_from(struct reducer *reducer, int64_t offset);
+// Whether ranks along a group's axes exchange anything; and whether any group is split among them.
+bool reducer_has_peers(const struct reducer *reducer);
+bool reducer_is_divided(const struct reducer *reducer);
+
+// In the last backward pass of a step: the gradients of the parameter's group from there to falling_end are final.
+void reducer_final_from(struct reducer *reducer, const struct param *param);
 // All gradients are final. Starts the buckets that have not been started.
 void reducer_sum(struct reducer *reducer);
 // Waits until this rank has the sums of its pieces.
 void reducer_wait(struct reducer *reducer);
 
-// Bucket number n, in the order in which a forward pass needs them.
+// The buckets of all groups: group by group, each in the order in which a forward pass needs them.
+int64_t reducer_bucket_count(const struct reducer *reducer);
 struct piece reducer_needed(const struct reducer *reducer, int64_t n);
 // This rank's piece of that bucket is updated: sends it to the others. Buckets come in the order above. Does nothing if
-// the optimizer is not divided.
+// the group is not split.
 void reducer_gather(struct reducer *reducer, int64_t n);
-// Waits until the values of [0, end), and of all parameters that are not split, have arrived.
-void reducer_await(struct reducer *reducer, int64_t end);
+// Waits until the values of the parameter's group up to its end, and of all parameters of the group that are not split,
+// have arrived.
+void reducer_await(struct reducer *reducer, const struct param *param);
 // The same for all values.
 void reducer_settle(struct reducer *reducer);
 

@@ -5,28 +5,70 @@
 
 #include <stdlib.h>
 
+// Flags that make another shape are refused by the configuration, with a remedy.
 static int check_shape(const struct schedule_shape *shape) {
-    int P = shape->stages, V = shape->chunks, M = shape->micro_batches;
-    if (P < 1 || V < 1 || M < 1)
-        return error_set("a pipeline of %d stages, %d chunks and %d micro-batches; all must be at least 1", P, V, M);
-    if ((shape->kind == SCHEDULE_INTERLEAVED) != (V > 1))
-        return error_set("%d chunks a stage: only the interleaved schedule has, and needs, more than one; see "
-                         "--num-layers-per-virtual-pipeline-stage",
-                         V);
-    if (shape->kind != SCHEDULE_INTERLEAVED)
+    int P = shape->stages, V = shape->chunks, M = shape->micro_batches, group = shape->group ? shape->group : P;
+    bool is_interleaved = shape->kind == SCHEDULE_INTERLEAVED, is_sound = P >= 1 && V >= 1 && M >= 1;
+    is_sound = is_sound && is_interleaved == (V > 1);
+    if (is_sound && is_interleaved)  // groups fill all stages
+        is_sound = P >= 2 && group >= P && (M % group == 0 || M % group >= P);
+    if (is_sound)
         return 0;
-    int group = shape->group ? shape->group : P;
-    if (P < 2)
-        return error_set("virtual pipeline stages need --pipeline-model-parallel-size of 2 or more");
-    if (group < P)
-        return error_set("--microbatch-group-size-per-virtual-pipeline-stage %d is below the %d stages; give %d or "
-                         "more",
-                         group, P, P);
-    if (M % group != 0 && M % group < P)
-        return error_set("%d micro-batches in groups of %d leave a last group of %d, which cannot fill %d stages; "
-                         "change --global-batch-size so that the number of micro-batches is a multiple of %d",
-                         M, group, M % group, P, P);
-    return 0;
+    return error_set("there is no such schedule of %d stages, %d chunks a stage and %d micro-batches in groups of %d",
+                     P, V, M, group);
+}
+
+bool work_is_backward(enum work work) {
+    return work == WORK_BACKWARD || work == WORK_BACKWARD_INPUT;
+}
+
+bool schedule_ends_batch(const struct schedule_shape *shape, struct schedule_item item) {
+    return shape->is_evaluation ? item.work == WORK_FORWARD && item.chunk == shape->chunks - 1
+                                : work_is_backward(item.work) && item.chunk == 0;
+}
+
+static void append(struct schedule_list *list, enum work work) {
+    list->items[list->count++] = (struct schedule_item){.work = work};
+}
+
+// After the passes. Sums of gradients travel while the totals are summed.
+static void append_end(struct schedule_list *list, const struct schedule_shape *shape) {
+    if (!shape->is_evaluation)
+        append(list, WORK_REDUCE);
+    append(list, WORK_TOTALS);
+    if (!shape->is_evaluation)
+        append(list, WORK_CLIP);
+    for (int n = 0; !shape->is_evaluation && n < (shape->buckets > 0 ? shape->buckets : 1); n++) {
+        list->items[list->count++] = (struct schedule_item){.work = WORK_UPDATE, .bucket = n};
+        if (shape->buckets > 0)
+            list->items[list->count++] = (struct schedule_item){.work = WORK_GATHER, .bucket = n};
+    }
+    if (!shape->is_evaluation && shape->has_ranges)
+        append(list, WORK_RANGES);
+    append(list, WORK_REPORT);
+}
+
+// The whole step around its passes.
+static struct schedule_list complete(const struct schedule_list *passes, const struct schedule_shape *shape) {
+    enum { ONCE = 7 };
+    int room = passes->count + shape->micro_batches + 2 * (shape->buckets > 0 ? shape->buckets : 1) + ONCE, loaded = 0;
+    struct schedule_list list = {.items = memory_alloc(sizeof(struct schedule_item) * (size_t)room)};
+    if (!shape->is_evaluation)
+        append(&list, WORK_PREPARE);
+    for (int i = 0; i < passes->count; i++) {
+        struct schedule_item item = passes->items[i];
+        if (shape->is_evaluation && item.work != WORK_FORWARD)
+            continue;
+        if (item.micro_batch == loaded) {
+            list.items[list.count++] = (struct schedule_item){.work = WORK_LOAD, .micro_batch = loaded};
+            if (loaded++ == 0)
+                append(&list, WORK_BEGIN);
+        }
+        list.items[list.count++] = item;
+    }
+    append_end(&list, shape);
+    CHECK(list.count <= room && loaded == shape->micro_batches);
+    return list;
 }
 
 int schedule_build(struct schedule *schedule, const struct schedule_shape *shape) {
@@ -51,6 +93,11 @@ int schedule_build(struct schedule *schedule, const struct schedule_shape *shape
         schedule_fill_zero_bubble(schedule);
         break;
     }
+    for (int stage = 0; stage < shape->stages; stage++) {
+        struct schedule_list passes = schedule->stages[stage];
+        schedule->stages[stage] = complete(&passes, &schedule->shape);
+        free(passes.items);
+    }
     return 0;
 }
 
@@ -63,59 +110,65 @@ void schedule_free(struct schedule *schedule) {
 
 static const struct schedule_message no_message = {.stage = -1};
 
-// The same kind of work on the next piece (`step` +1) or the previous one (-1).
+// The same kind of work on the next chunk (`step` +1) or the previous one (-1).
 static struct schedule_message neighbour(const struct schedule_shape *shape, int stage, struct schedule_item item,
                                          int step) {
-    int piece = item.chunk * shape->stages + stage + step;
-    if (piece < 0 || piece >= shape->stages * shape->chunks)
+    int number = item.chunk * shape->stages + stage + step;
+    if (number < 0 || number >= shape->stages * shape->chunks)
         return no_message;
-    item.chunk = piece / shape->stages;
-    return (struct schedule_message){.stage = piece % shape->stages, .item = item};
+    item.chunk = number / shape->stages;
+    return (struct schedule_message){.stage = number % shape->stages, .item = item};
 }
 
 struct schedule_message schedule_origin(const struct schedule_shape *shape, int stage, struct schedule_item item) {
-    if (item.work == WORK_BACKWARD_WEIGHT)
+    if (item.work != WORK_FORWARD && !work_is_backward(item.work))
         return no_message;
     return neighbour(shape, stage, item, item.work == WORK_FORWARD ? -1 : 1);
 }
 
 struct schedule_message schedule_destination(const struct schedule_shape *shape, int stage, struct schedule_item item) {
-    if (item.work == WORK_BACKWARD_WEIGHT)
+    if (item.work != WORK_FORWARD && !work_is_backward(item.work))
         return no_message;
     return neighbour(shape, stage, item, item.work == WORK_FORWARD ? 1 : -1);
 }
 
-// The state of a run on paper: when each piece of work ended, negative if it has not.
-struct paper_run {
+// How far a stage is in a run on paper.
+struct stage_clock {
+    int next;             // position in the list
+    int held, most_held;  // activations of chunks
+    double free_at, busy;
+};
+
+// The state of a run on paper.
+struct timed_run {
     const struct schedule *schedule;
     const struct schedule_cost *cost;
-    double *ends[WORK_COUNT];  // (M, pieces)
-    int *next;                 // (stages): position in the list
-    double *free_at;           // (stages)
-    double *busy;              // (stages)
-    int *held, *most_held;     // (stages): activations of chunks
+    double *ends;  // (WORK_COUNT, M, chunks of all stages): when each item ended, negative if it has not
+    struct stage_clock *clocks;
     const struct schedule_watcher *watcher;
 };
 
-static size_t slot(const struct schedule_shape *shape, int stage, struct schedule_item item) {
-    size_t pieces = (size_t)shape->stages * (size_t)shape->chunks;
-    return (size_t)item.micro_batch * pieces + (size_t)item.chunk * (size_t)shape->stages + (size_t)stage;
+static double *end_of(const struct timed_run *run, enum work work, int stage, struct schedule_item item) {
+    const struct schedule_shape *shape = &run->schedule->shape;
+    int row = (int)work * shape->micro_batches + item.micro_batch;
+    return &run->ends[((size_t)row * (size_t)shape->chunks + (size_t)item.chunk) * (size_t)shape->stages +
+                      (size_t)stage];
 }
 
 // When everything that the item waits for has arrived; negative if it has not.
-static double ready_at(const struct paper_run *run, int stage, struct schedule_item item) {
+static double ready_at(const struct timed_run *run, int stage, struct schedule_item item) {
     const struct schedule_shape *shape = &run->schedule->shape;
     double ready = 0;
     struct schedule_message origin = schedule_origin(shape, stage, item);
     if (origin.stage >= 0) {
-        double end = run->ends[item.work][slot(shape, origin.stage, origin.item)];
+        double end = *end_of(run, item.work, origin.stage, origin.item);
         if (end < 0)
             return -1;
         ready = end + (origin.stage == stage ? 0 : run->cost->message_seconds);
     }
-    if (item.work != WORK_FORWARD) {
+    if (work_is_backward(item.work) || item.work == WORK_BACKWARD_WEIGHT) {
         enum work before = item.work == WORK_BACKWARD_WEIGHT ? WORK_BACKWARD_INPUT : WORK_FORWARD;
-        double end = run->ends[before][slot(shape, stage, item)];
+        double end = *end_of(run, before, stage, item);
         if (end < 0)
             return -1;
         ready = end > ready ? end : ready;
@@ -124,28 +177,29 @@ static double ready_at(const struct paper_run *run, int stage, struct schedule_i
 }
 
 // Runs what the stage can run now; returns whether it made progress.
-static bool advance(struct paper_run *run, int stage) {
+static bool advance(struct timed_run *run, int stage) {
     const struct schedule_list *list = &run->schedule->stages[stage];
-    int before = run->next[stage];
-    for (; run->next[stage] < list->count; run->next[stage]++) {
-        struct schedule_item item = list->items[run->next[stage]];
-        double ready = ready_at(run, stage, item);
+    struct stage_clock *clock = &run->clocks[stage];
+    int before = clock->next;
+    for (; clock->next < list->count; clock->next++) {
+        struct schedule_item item = list->items[clock->next];
+        double ready = ready_at(run, stage, item), seconds = run->cost->seconds[item.work];
         if (ready < 0)
             break;
-        double start = ready > run->free_at[stage] ? ready : run->free_at[stage];
-        run->free_at[stage] = start + run->cost->seconds[item.work];
-        run->busy[stage] += run->cost->seconds[item.work];
+        double start = ready > clock->free_at ? ready : clock->free_at;
+        clock->free_at = *end_of(run, item.work, stage, item) = start + seconds;
+        clock->busy += seconds;
+        clock->held += item.work == WORK_FORWARD && !run->schedule->shape.is_evaluation;
+        clock->most_held = clock->held > clock->most_held ? clock->held : clock->most_held;
         if (run->watcher)
-            run->watcher->see(run->watcher->context, &(struct schedule_span){stage, item, start, run->free_at[stage]});
-        run->ends[item.work][slot(&run->schedule->shape, stage, item)] = run->free_at[stage];
-        run->held[stage] += item.work == WORK_FORWARD ? 1 : item.work == WORK_BACKWARD_INPUT ? 0 : -1;
-        if (run->held[stage] > run->most_held[stage])
-            run->most_held[stage] = run->held[stage];
+            run->watcher->see(run->watcher->context,
+                              &(struct schedule_span){stage, item, start, clock->free_at, clock->held});
+        clock->held -= item.work == WORK_BACKWARD || item.work == WORK_BACKWARD_WEIGHT;
     }
-    return run->next[stage] > before;
+    return clock->next > before;
 }
 
-static int run_to_end(struct paper_run *run) {
+static int run_to_end(struct timed_run *run) {
     int stages = run->schedule->shape.stages;
     for (bool is_moving = true; is_moving;) {
         is_moving = false;
@@ -153,54 +207,34 @@ static int run_to_end(struct paper_run *run) {
             is_moving |= advance(run, stage);
     }
     for (int stage = 0; stage < stages; stage++)
-        if (run->next[stage] < run->schedule->stages[stage].count)
-            return error_set("the pipeline schedule stops at item %d of stage %d", run->next[stage], stage);
+        if (run->clocks[stage].next < run->schedule->stages[stage].count)
+            return error_set("the pipeline schedule stops at item %d of stage %d", run->clocks[stage].next, stage);
     return 0;
 }
 
-static int simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *result,
-                    int *in_flight, const struct schedule_watcher *watcher) {
+int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *result,
+                      const struct schedule_watcher *watcher) {
     const struct schedule_shape *shape = &schedule->shape;
-    size_t stages = (size_t)shape->stages, slots = stages * (size_t)shape->chunks * (size_t)shape->micro_batches;
-    struct paper_run run = {.schedule = schedule, .cost = cost, .watcher = watcher};
-    for (int work = 0; work < WORK_COUNT; work++) {
-        run.ends[work] = memory_alloc(sizeof(double) * slots);
-        for (size_t i = 0; i < slots; i++)
-            run.ends[work][i] = -1;
-    }
-    run.next = memory_alloc(sizeof(int) * stages);
-    run.held = memory_alloc(sizeof(int) * stages);
-    run.most_held = memory_alloc(sizeof(int) * stages);
-    run.free_at = memory_alloc(sizeof(double) * stages);
-    run.busy = memory_alloc(sizeof(double) * stages);
+    size_t slots = WORK_COUNT * (size_t)shape->stages * (size_t)shape->chunks * (size_t)shape->micro_batches;
+    struct timed_run run = {.schedule = schedule,
+                            .cost = cost,
+                            .ends = memory_alloc(sizeof(double) * slots),
+                            .clocks = memory_alloc(sizeof *run.clocks * (size_t)shape->stages),
+                            .watcher = watcher};
+    for (size_t i = 0; i < slots; i++)
+        run.ends[i] = -1;
     int status = run_to_end(&run);
     *result = (struct schedule_run){0};
-    for (size_t stage = 0; stage < stages; stage++)
-        result->seconds = run.free_at[stage] > result->seconds ? run.free_at[stage] : result->seconds;
-    for (size_t stage = 0; stage < stages; stage++) {
-        double idle = result->seconds - run.busy[stage];
-        result->bubble = idle > result->bubble ? idle : result->bubble;
-        if (run.most_held[stage] > result->max_in_flight)
-            result->max_in_flight = run.most_held[stage];
-        if (in_flight)
-            in_flight[stage] = run.most_held[stage];
+    for (int stage = 0; stage < shape->stages; stage++) {
+        const struct stage_clock *clock = &run.clocks[stage];
+        result->seconds = clock->free_at > result->seconds ? clock->free_at : result->seconds;
+        result->max_in_flight = clock->most_held > result->max_in_flight ? clock->most_held : result->max_in_flight;
     }
-    for (int work = 0; work < WORK_COUNT; work++)
-        free(run.ends[work]);
-    free(run.next);
-    free(run.held);
-    free(run.most_held);
-    free(run.free_at);
-    free(run.busy);
+    for (int stage = 0; stage < shape->stages; stage++) {
+        double idle = result->seconds - run.clocks[stage].busy;
+        result->bubble = idle > result->bubble ? idle : result->bubble;
+    }
+    free(run.ends);
+    free(run.clocks);
     return status;
-}
-
-int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
-                      int *in_flight) {
-    return simulate(schedule, cost, run, in_flight, NULL);
-}
-
-int schedule_watch(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
-                   const struct schedule_watcher *watcher) {
-    return simulate(schedule, cost, run, NULL, watcher);
 }

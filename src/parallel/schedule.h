@@ -1,11 +1,15 @@
-// Pipeline schedules as data. A model of L layers is cut into stages * chunks pieces. Piece chunk * stages + stage lies
-// on that stage, so with several chunks a micro-batch goes around the ring of stages once per chunk. A schedule is a
-// list for every stage of the pieces of work it does, in order. The lists are made by pure functions of the shape:
-// every rank can work out what its neighbours do, and tests and pictures read the same lists that training runs.
+// Schedules as data. Every stage holds `chunks` chunks of the model; its i-th one has number i * stages + stage. So
+// with several chunks a micro-batch goes around the ring of stages once per chunk. A schedule is a list for every stage
+// of all that it does in a step, in order. The lists are made by pure functions of the shape: every rank can work out
+// what its neighbours do, and tests and pictures read the same lists that training runs.
 //
-// Dependencies: forward (m, piece) comes after forward (m, piece - 1); backward (m, piece) after backward (m, piece +
-// 1) and after its own forward; a weight half after its input half. Messages between two stages travel in the order in
-// which the sender's list produces them, and the receiver takes them in that order.
+// A list has the passes of the pipeline, the inputs of each micro-batch just before its first pass, and before and
+// after all passes what the step does once. What ranks do together after the passes comes in the same order on all
+// stages.
+//
+// Dependencies: forward (m, number) comes after forward (m, number - 1); backward (m, number) after backward (m,
+// number + 1) and after its own forward; a weight half after its input half. Messages between two stages travel in the
+// order in which the sender's list produces them, and the receiver takes them in that order.
 #ifndef PARALLEL_SCHEDULE_H
 #define PARALLEL_SCHEDULE_H
 
@@ -13,16 +17,27 @@
 #include <stdint.h>
 
 enum work {
+    WORK_PREPARE,  // sends the rates of the update to the device
+    WORK_LOAD,     // brings the inputs of a micro-batch
+    WORK_BEGIN,    // clears sums and gradients; after the first inputs, so that it can be one launch with the passes
     WORK_FORWARD,
     WORK_BACKWARD,         // gradients of the input and of the weights
     WORK_BACKWARD_INPUT,   // only of the input, which the previous stage waits for
     WORK_BACKWARD_WEIGHT,  // only of the weights, whenever there is time
+    WORK_REDUCE,           // starts the sums of gradients that no backward pass has started
+    WORK_TOTALS,           // losses and counts of all ranks
+    WORK_CLIP,             // waits for the sums; the norm of the gradients, and by how much they are scaled
+    WORK_UPDATE,           // the parameters of a bucket, or all of them
+    WORK_GATHER,           // starts to send the parameters of a bucket to the ranks that do not update them
+    WORK_RANGES,           // moves the ranges of fp8 tensors by what the passes have seen
+    WORK_REPORT,           // sends the results to the host
     WORK_COUNT
 };
 
 struct schedule_item {
     enum work work;
     int micro_batch, chunk;
+    int bucket;  // of an update or gathering
 };
 
 enum schedule_kind {
@@ -34,7 +49,10 @@ enum schedule_kind {
 struct schedule_shape {
     enum schedule_kind kind;
     int stages, chunks, micro_batches;
-    int group;  // interleaved: how many micro-batches go through a chunk together; 0 for `stages`
+    int group;           // interleaved: how many micro-batches go through a chunk together; 0 for `stages`
+    int buckets;         // in which ranks gather the parameters that each has updated; 0 if each updates all
+    bool has_ranges;     // fp8 tensors
+    bool is_evaluation;  // nothing is learnt: no backward passes and no update
 };
 
 struct schedule_list {
@@ -47,21 +65,27 @@ struct schedule {
     struct schedule_list *stages;  // one list per stage
 };
 
-// Returns -1, with a remedy, if the shape has no schedule.
+// Returns -1 if the shape has no schedule.
 int schedule_build(struct schedule *schedule, const struct schedule_shape *shape);
 void schedule_free(struct schedule *schedule);
 
-// Fill in the lists of one kind. Called by schedule_build, with room for every item of the stage.
+// Fill in the passes of one kind. Called by schedule_build, with room for every pass of the stage.
 void schedule_fill_1f1b(struct schedule *schedule);
 void schedule_fill_interleaved(struct schedule *schedule);
 void schedule_fill_zero_bubble(struct schedule *schedule);
 
-// The sender or receiver of a message between pieces.
+// Whether the work is a pass that computes the gradient of the chunk's input. After it, a micro-batch's inputs are no
+// longer needed.
+bool work_is_backward(enum work work);
+// Whether this pass is the last one of its micro-batch that reads its inputs on a stage.
+bool schedule_ends_batch(const struct schedule_shape *shape, struct schedule_item item);
+
+// The sender or receiver of a message between chunks.
 struct schedule_message {
     int stage;                  // -1 if there is no such message
     struct schedule_item item;  // the work there that produces or awaits it
 };
-// What this item waits for from another piece: the activation before it or the gradient after it. The stage is -1 if it
+// What this item waits for from another chunk: the activation before it or the gradient after it. The stage is -1 if it
 // waits for none.
 struct schedule_message schedule_origin(const struct schedule_shape *shape, int stage, struct schedule_item item);
 // Which item waits for this item's result; the stage is -1 if none does.
@@ -78,21 +102,19 @@ struct schedule_run {
     double bubble;      // the longest idle time of a stage until then
     int max_in_flight;  // the most forwards of one chunk that a stage holds before their backward is complete
 };
-// Returns -1 if the lists cannot be run to their end. in_flight (stages), if not NULL, receives each stage's own
-// maximum.
-int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
-                      int *in_flight);
-// The same, reporting when every item begins and ends: for pictures and planners.
+// Is told when every item begins and ends: for pictures and planners.
 struct schedule_span {
     int stage;
     struct schedule_item item;
     double start, end;
+    int in_flight;  // forwards that the stage holds meanwhile
 };
 struct schedule_watcher {
     void (*see)(void *context, const struct schedule_span *span);
     void *context;
 };
-int schedule_watch(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
-                   const struct schedule_watcher *watcher);
+// Returns -1 if the lists cannot be run to their end. The watcher may be NULL.
+int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
+                      const struct schedule_watcher *watcher);
 
 #endif

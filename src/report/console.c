@@ -1,10 +1,12 @@
-// Megatron-LM's log lines. Widths, precisions, blanks and bars are those of its format strings, so a script that
+// Megatron-LM's log lines. Widths, precisions, spaces and bars are those of its format strings, so a script that
 // reads the logs of the one program reads those of the other.
 #include "report/console.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 double metrics_perplexity(double loss) {
     return exp(loss < 20 ? loss : 20);
@@ -15,7 +17,7 @@ static double without_nan_sign(double value) {
     return isnan(value) ? fabs(value) : value;
 }
 
-// Besides Megatron's throughput, and behind all that a script of Megatron's may look for.
+// In addition to Megatron's throughput, and after everything that a Megatron script may look for.
 static void append_pace(struct buffer *out, const struct metrics *m) {
     double left = (double)(m->train_iters - m->iteration) * m->elapsed_ms / 1e3;
     int64_t seconds = left > 0 && left < 1e12 ? (int64_t)(left + 0.5) : 0;
@@ -78,6 +80,22 @@ void console_eval(struct buffer *out, const struct metrics_eval *eval) {
     buffer_append_byte(out, '\n');
     append_dashes(out, line.length + 1);
     buffer_free(&line);
+}
+
+void console_sample(struct buffer *out, const struct metrics_sample *sample) {
+    const char *const parts[] = {sample->prompt, sample->text};
+    buffer_printf(out, " sample at iteration %" PRId64, sample->iteration);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        struct json_writer json = {.out = out};
+        buffer_append_string(out, " | ");
+        size_t start = out->length;
+        json_cstring(&json, parts[i]);
+        // U+0080 to U+009F: a terminal may take them for commands.
+        for (size_t at = start; at + 1 < out->length; at++)
+            if ((unsigned char)out->data[at] == 0xC2 && (unsigned char)out->data[at + 1] < 0xA0)
+                memcpy(out->data + at, "??", 2);
+    }
+    buffer_append_byte(out, '\n');
 }
 
 void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder) {

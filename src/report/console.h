@@ -13,6 +13,9 @@ void console_train(struct buffer *out, const struct metrics *metrics);
 // The dashed block " validation loss at iteration 100 | lm loss value: … | lm loss PPL: … | ".
 void console_eval(struct buffer *out, const struct metrics_eval *eval);
 
+// " sample at iteration 100 | "prompt" | "text"", both as strings of JSON: control characters are escaped.
+void console_sample(struct buffer *out, const struct metrics_sample *sample);
+
 // "saving checkpoint at iteration      10 to DIR in bevatron format"
 void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
 // A checkpoint, and how many ranks the run has along the tensor and pipeline axes.
@@ -23,7 +26,7 @@ struct console_checkpoint {
 };
 // "  successfully saved checkpoint from iteration      10 to DIR [ t 1/1, p 1/1 ]"
 void console_saved(struct buffer *out, double wall_seconds, const struct console_checkpoint *checkpoint);
-// "[after model is built] datetime: 2026-01-02 03:04:05.678901 " (the trailing blank is Megatron's).
+// "[after model is built] datetime: 2026-01-02 03:04:05.678901 " (the trailing space is Megatron's).
 void console_datetime(struct buffer *out, const char *event, double wall_seconds);
 
 #endif

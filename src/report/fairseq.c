@@ -38,7 +38,7 @@ static void put_losses(struct buffer *out, const struct metrics_loss *losses, in
     for (int i = 0; i < count; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s%s", prefix, i == 0 ? "loss" : losses[i].name);
-        put(out, name, bits(losses[i].value), 3);
+        put(out, name, losses[i].is_share ? losses[i].value : bits(losses[i].value), 3);
         snprintf(name, sizeof name, "%sppl", prefix);
         if (i == 0)
             put(out, name, exp(losses[i].value), 2);

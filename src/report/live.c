@@ -1,84 +1,310 @@
-// The most wanted facts come first, because a narrow terminal cuts the end off; the bar is for wide ones. Time left
-// is reckoned from this start's own pace, evaluations and saves included.
+// The most wanted facts come first, because a narrow terminal has no room for the last. Time left follows from this
+// start's own pace, evaluations and saves included.
 #include "report/live.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "report/plot.h"
+#include "base/progress.h"
+#include "base/screen.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-static const double interval_seconds = 0.1;
-enum { BAR_CELLS = 20, COLUMNS_WITH_BAR = 100 };
+static const double interval_seconds = 0.5, smoothing = 0.2;
+enum { MOST_CELLS = 40, FEWEST_CELLS = 4, BAR_FRAME = 3, SPARKS = 16, SPARK_LEVELS = 8, MOST_LINES = 4 };
+enum { ITEM_BYTES = 160, COLUMNS_WITH_TIME = 60 };
 
 bool live_open(struct live *live, int64_t first_iteration) {
-    if (!isatty(STDERR_FILENO))
+    if (!screen_is_live())
         return false;
-    *live = (struct live){
-        .started = clock_seconds(), .first_iteration = first_iteration, .columns = plot_terminal_width(stderr)};
-    live->last_shown = live->started;
+    double now = clock_seconds();
+    *live = (struct live){.started = now,
+                          .last_shown = now - interval_seconds,
+                          .first_iteration = first_iteration,
+                          .columns = screen_columns(),
+                          .has_color = screen_has_color(),
+                          .has_symbols = screen_has_symbols()};
     return true;
 }
 
-static void append_bar(struct buffer *out, double fraction) {
-    int cells = (int)(fraction * BAR_CELLS);
-    buffer_append_byte(out, '[');
-    for (int i = 0; i < BAR_CELLS; i++)
-        buffer_append_byte(out, i < cells ? '=' : i == cells ? '>' : ' ');
-    buffer_append_string(out, "] ");
+// ---- one fact after the other ----
+
+// Facts that fill lines as words fill them.
+struct fact_lines {
+    struct buffer *out;
+    int columns, at;  // `at`: columns that the present line has
+    int line, most_lines;
+    bool has_color;
+    bool is_full;
+};
+
+// A name that is faint if the terminal can do that, and a value. False if there is no room, not even on another line.
+static bool add_fact(struct fact_lines *lines, const char *name, const char *value) {
+    int width = screen_width(name) + screen_width(value) + (*name != '\0'), most = lines->columns - 1;
+    bool breaks = lines->at > 0 && lines->at + 2 + width > most;
+    lines->is_full = lines->is_full || (breaks && lines->line == lines->most_lines);
+    if (width > most || lines->is_full)
+        return false;
+    buffer_append_string(lines->out, lines->at == 0 ? "" : breaks ? "\n" : "  ");
+    lines->at = breaks || lines->at == 0 ? width : lines->at + 2 + width;
+    lines->line += breaks;
+    buffer_append_string(lines->out, lines->has_color && *name ? "\033[2m" : "");
+    buffer_append_string(lines->out, name);
+    buffer_append_string(lines->out, lines->has_color && *name ? "\033[0m" : "");
+    buffer_append_string(lines->out, *name ? " " : "");
+    buffer_append_string(lines->out, value);
+    return true;
 }
 
-static void append_time_left(struct buffer *out, double seconds) {
-    if (seconds >= 100 * 86400.0) {
-        buffer_append_string(out, ", more than 100 days left");
+static void add_count(struct fact_lines *lines, const char *name, double count, const char *unit) {
+    struct buffer text = {0};
+    progress_append_count(&text, count);
+    buffer_append_string(&text, unit);
+    add_fact(lines, name, buffer_string(&text));
+    buffer_free(&text);
+}
+
+// ---- the view ----
+
+// The later half of the losses, which the fall at the beginning does not flatten: means of as many parts as there are
+// cells.
+static size_t gather_sparks(struct live_losses losses, double means[SPARKS]) {
+    size_t first = losses.count > 2 * SPARKS ? losses.count / 2 : 0, count = losses.count - first;
+    size_t cells = count < SPARKS ? count : SPARKS, made = 0;
+    for (size_t i = 0; i < cells; i++) {
+        size_t from = first + i * count / cells, to = first + (i + 1) * count / cells, finite = 0;
+        double sum = 0;
+        for (size_t k = from; k < to; k++) {
+            bool is_number = isfinite(losses.values[k]);
+            sum += is_number ? losses.values[k] : 0;
+            finite += is_number;
+        }
+        if (finite > 0)
+            means[made++] = sum / (double)finite;
+    }
+    return made;
+}
+
+static void append_sparks(struct buffer *out, struct live_losses losses) {
+    static const char *const levels[SPARK_LEVELS] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double means[SPARKS], low = INFINITY, high = -INFINITY;
+    size_t count = gather_sparks(losses, means);
+    for (size_t i = 0; i < count; i++) {
+        low = fmin(low, means[i]);
+        high = fmax(high, means[i]);
+    }
+    if (count < 2)
         return;
+    buffer_append_byte(out, ' ');
+    for (size_t i = 0; i < count; i++) {
+        double height = high > low ? (means[i] - low) / (high - low) : 0;
+        buffer_append_string(out, levels[(int)(height * (SPARK_LEVELS - 0.01))]);
     }
-    int64_t whole = (int64_t)(seconds + 0.5);
-    int64_t days = whole / 86400, hours = whole / 3600 % 24, minutes = whole / 60 % 60;
-    buffer_append_string(out, ", ");
-    if (days > 0)
-        buffer_printf(out, "%" PRId64 " d %02" PRId64 ":%02" PRId64 " h left", days, hours, minutes);
-    else if (hours > 0)
-        buffer_printf(out, "%" PRId64 ":%02" PRId64 ":%02" PRId64 " left", hours, minutes, whole % 60);
-    else
-        buffer_printf(out, "%" PRId64 ":%02" PRId64 " left", minutes, whole % 60);
 }
 
-void live_compose(struct buffer *out, const struct live *live, const struct metrics *m, double now) {
-    size_t start = out->length;
+static double seconds_left(const struct live *live, const struct metrics *m, double now) {
     double done = (double)(m->iteration - live->first_iteration), left = (double)(m->train_iters - m->iteration);
-    double fraction = m->train_iters > 0 ? (double)m->iteration / (double)m->train_iters : 0;
-    fraction = fraction > 1 ? 1 : fraction;
-    if (live->columns >= COLUMNS_WITH_BAR)
-        append_bar(out, fraction);
-    buffer_printf(out, "iteration %" PRId64 "/%" PRId64 " (%.0f%%)", m->iteration, m->train_iters, 100 * fraction);
-    if (m->loss_count > 0)
-        buffer_printf(out, ", %s %.4f", m->losses[0].name, m->losses[0].value);
-    if (m->tokens_per_second > 0)
-        buffer_printf(out, ", %.0f tokens/s", m->tokens_per_second);
-    if (done > 0 && left > 0)
-        append_time_left(out, (now - live->started) / done * left);
-    // A line as wide as the terminal would wrap, and could not be taken away again.
-    size_t limit = start + (size_t)(live->columns > 1 ? live->columns - 1 : 1);
-    if (out->length > limit) {
-        out->length = limit;
-        out->data[limit] = '\0';
-    }
+    return done > 0 && left > 0 ? (now - live->started) / done * left : 0;
 }
 
-void live_update(struct live *live, const struct metrics *metrics) {
+// "[====>   ] 1234/5000  25%  ETA 1:23:45", the bar in the room that is left.
+static void append_head(struct buffer *out, const struct live *live, const struct metrics *m, double now) {
+    struct buffer rest = {0};
+    double fraction = m->train_iters > 0 ? (double)m->iteration / (double)m->train_iters : 0;
+    double left = seconds_left(live, m, now);
+    fraction = fraction > 1 ? 1 : fraction;
+    buffer_printf(&rest, "%" PRId64 "/%" PRId64, m->iteration, m->train_iters);
+    if (screen_width(buffer_string(&rest)) + 5 < live->columns)
+        buffer_printf(&rest, " %3.0f%%", floor(100 * fraction));
+    if (left > 0) {
+        struct buffer time = {0};
+        buffer_append_string(&time, "  ETA ");
+        progress_append_duration(&time, left);
+        if (screen_width(buffer_string(&rest)) + screen_width(buffer_string(&time)) < live->columns)
+            buffer_append_string(&rest, buffer_string(&time));
+        buffer_free(&time);
+    }
+    int cells = live->columns - 1 - screen_width(buffer_string(&rest)) - BAR_FRAME;
+    if (cells >= FEWEST_CELLS)
+        progress_append_bar(out, fraction, cells < MOST_CELLS ? cells : MOST_CELLS);
+    buffer_append_string(out, buffer_string(&rest));
+    buffer_free(&rest);
+}
+
+static void add_loss(struct fact_lines *lines, const struct live *live, const struct metrics *m,
+                     struct live_losses losses) {
+    struct buffer value = {0};
+    if (m->loss_count == 0)
+        return;
+    buffer_printf(&value, "%.4f", fabs(m->losses[0].value) < 1e6 ? m->losses[0].value : NAN);
+    size_t plain = value.length;
+    if (live->has_symbols)
+        append_sparks(&value, losses);
+    if (!add_fact(lines, "loss", buffer_string(&value))) {
+        value.data[plain] = '\0';
+        add_fact(lines, "loss", value.data);
+    }
+    buffer_free(&value);
+}
+
+// Of this process, in bytes; 0 if the system does not say.
+static double resident_bytes(void) {
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%*s %lld", &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void add_saved(struct fact_lines *lines, const struct live *live, double now) {
+    struct buffer value = {0};
+    if (live->saved == 0)
+        return;
+    buffer_printf(&value, "%" PRId64 ", ", live->saved_iteration);
+    progress_append_duration(&value, now - live->saved);
+    buffer_append_string(&value, " ago");
+    add_fact(lines, "saved", buffer_string(&value));
+    buffer_free(&value);
+}
+
+void live_compose(struct buffer *out, const struct live *live, const struct metrics *m, struct live_losses losses,
+                  double now) {
+    struct fact_lines lines = {
+        .out = out, .columns = live->columns, .line = 2, .most_lines = MOST_LINES, .has_color = live->has_color};
+    char value[ITEM_BYTES];
+    append_head(out, live, m, now);
+    buffer_append_byte(out, '\n');
+    add_loss(&lines, live, m, losses);
+    if (live->tokens_per_second > 0)
+        add_count(&lines, "", live->tokens_per_second, " tokens/s");
+    if (live->peak_teraflops > 0 && live->teraflops > 0) {
+        snprintf(value, sizeof value, "%.1f%%", 100 * live->teraflops / live->peak_teraflops);
+        add_fact(&lines, "MFU", value);
+    }
+    snprintf(value, sizeof value, "%.2e", m->learning_rate);
+    add_fact(&lines, "lr", value);
+    if (m->has_grad_norm) {
+        snprintf(value, sizeof value, "%.3f", fabs(m->grad_norm) < 1e6 ? m->grad_norm : NAN);
+        add_fact(&lines, "grad norm", value);
+    }
+    if (live->memory_bytes > 0)
+        add_count(&lines, "memory", live->memory_bytes, "B");
+    add_saved(&lines, live, now);
+}
+
+// The mean of rates whose seconds count alike, as they do over an interval: the harmonic one.
+static void smooth(double *mean, double rate) {
+    if (rate > 0 && isfinite(rate))
+        *mean = *mean == 0 ? rate : 1 / ((1 - smoothing) / *mean + smoothing / rate);
+}
+
+static void draw(struct live *live, const struct metrics *metrics, struct live_losses losses) {
     double now = clock_seconds();
     if (now - live->last_shown < interval_seconds)
         return;
     live->last_shown = now;
-    live->columns = plot_terminal_width(stderr);
-    struct buffer line = {0};
-    live_compose(&line, live, metrics, now);
-    log_status(buffer_string(&line));
-    buffer_free(&line);
+    live->columns = screen_columns();
+    struct live shown = *live;
+    if (shown.memory_bytes == 0)
+        shown.memory_bytes = resident_bytes();
+    struct buffer lines = {0};
+    live_compose(&lines, &shown, metrics, losses, now);
+    log_view(buffer_string(&lines));
+    buffer_free(&lines);
+}
+
+void live_update(struct live *live, const struct metrics *metrics, struct live_losses losses) {
+    smooth(&live->tokens_per_second, metrics->tokens_per_second);
+    smooth(&live->teraflops, metrics->teraflops);
+    draw(live, metrics, losses);
+}
+
+void live_tick(struct live *live, const struct metrics *metrics, struct live_losses losses) {
+    if (log_has_view())
+        draw(live, metrics, losses);
+}
+
+void live_saved(struct live *live, int64_t iteration) {
+    live->saved_iteration = iteration;
+    live->saved = clock_seconds();
 }
 
 void live_hide(void) {
-    log_status(NULL);
+    log_view(NULL);
+}
+
+// ---- the lines above it ----
+
+static struct fact_lines begin_line(struct buffer *out, const struct live *live, double wall_seconds) {
+    struct fact_lines lines = {.out = out, .columns = live->columns, .line = 1, .most_lines = 1};
+    char text[32];
+    clock_format(wall_seconds, text, sizeof text);
+    text[strlen("2026-01-02 03:04:05")] = '\0';
+    if (live->columns >= COLUMNS_WITH_TIME)
+        add_fact(&lines, "", text + strlen("2026-01-02 "));
+    return lines;
+}
+
+void live_train_line(struct buffer *out, const struct live *live, const struct metrics *m) {
+    struct fact_lines lines = begin_line(out, live, m->wall_seconds);
+    char value[ITEM_BYTES];
+    snprintf(value, sizeof value, "%" PRId64 "/%" PRId64, m->iteration, m->train_iters);
+    add_fact(&lines, "iteration", value);
+    if (m->skipped_iterations > 0) {
+        snprintf(value, sizeof value, "%" PRId64, m->skipped_iterations);
+        add_fact(&lines, "skipped", value);
+    }
+    if (m->nan_iterations > 0) {
+        snprintf(value, sizeof value, "%" PRId64, m->nan_iterations);
+        add_fact(&lines, "NaN", value);
+    }
+    for (int i = 0; i < m->loss_count; i++) {
+        snprintf(value, sizeof value, m->losses[i].is_share ? "%.2f%%" : "%.4f", m->losses[i].value);
+        add_fact(&lines, m->losses[i].name, value);
+    }
+    snprintf(value, sizeof value, "%.2e", m->learning_rate);
+    add_fact(&lines, "lr", value);
+    if (m->has_grad_norm) {
+        snprintf(value, sizeof value, "%.3f", m->grad_norm);
+        add_fact(&lines, "grad norm", value);
+    }
+    if (m->tokens_per_second > 0)
+        add_count(&lines, "", m->tokens_per_second, " tokens/s");
+    snprintf(value, sizeof value, "%.0f ms", m->elapsed_ms);
+    add_fact(&lines, "", value);
+    buffer_append_byte(out, '\n');
+}
+
+void live_eval_line(struct buffer *out, const struct live *live, const struct metrics_eval *eval) {
+    struct fact_lines lines = begin_line(out, live, eval->wall_seconds);
+    char value[ITEM_BYTES];
+    snprintf(value, sizeof value, "%" PRId64, eval->iteration);
+    add_fact(&lines, eval->is_final && strcmp(eval->set, "test") == 0 ? "test at" : "validation at", value);
+    for (int i = 0; i < eval->loss_count; i++) {
+        const struct metrics_loss *loss = &eval->losses[i];
+        snprintf(value, sizeof value, loss->is_share ? "%.2f%%" : "%.4f", loss->value);
+        add_fact(&lines, loss->name, value);
+        if (loss->is_share)
+            continue;
+        snprintf(value, sizeof value, "%.2f", metrics_perplexity(loss->value));
+        add_fact(&lines, "perplexity", value);
+    }
+    buffer_append_byte(out, '\n');
+}
+
+void live_event_line(struct buffer *out, const struct live *live, const struct metrics_event *event) {
+    struct fact_lines lines = begin_line(out, live, clock_wall_seconds());
+    char value[ITEM_BYTES];
+    snprintf(value, sizeof value, "%" PRId64, event->iteration);
+    add_fact(&lines, "iteration", value);
+    if (!add_fact(&lines, "", event->text)) {
+        lines.is_full = false;
+        add_fact(&lines, "", event->name);
+    }
+    buffer_append_byte(out, '\n');
 }

@@ -7,11 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { METRICS_MAX_LOSSES = 4 };
+enum { METRICS_MAX_LOSSES = 9 };
 
 struct metrics_loss {
     const char *name;  // "lm loss"; borrowed
     double value;      // mean over the iterations since the last line that were not skipped
+    bool is_share;     // it is not a loss but a share in percent: "top1_acc"
 };
 
 struct metrics {
@@ -32,6 +33,8 @@ struct metrics {
     double num_zeros;
     double params_norm;
     int64_t skipped_iterations, nan_iterations;  // since the last line
+    int64_t memory_bytes;                        // of the rank that uses most; 0 if unknown
+    bool is_skipped;                             // this iteration made no update
     bool has_throughput, has_decoupled, has_grad_norm, has_num_zeros, has_params_norm;
 };
 
@@ -43,6 +46,25 @@ struct metrics_eval {
     double elapsed_ms;  // of the whole evaluation; 0 if unknown
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     int loss_count;
+};
+
+// Something that happened to a run, at one iteration. Its name is one of "started", "saved", "unsaved" (a save failed),
+// "skipped", "nan", "spike", "rewind" (the run continues from an earlier iteration), "replay", "hang", and the three
+// that end a start: "finished" (all iterations are done), "stopped" (by a signal, a limit of time or --exit-interval)
+// and "failed".
+struct metrics_event {
+    const char *name;
+    int64_t iteration;
+    const char *text;  // one sentence
+    int exit_code;     // of the process; counts if the event ends it
+};
+bool metrics_event_is_end(const char *name);
+
+// A text that the model has generated after an iteration.
+struct metrics_sample {
+    double wall_seconds;
+    int64_t iteration;
+    const char *prompt, *text;  // the text follows the prompt, and does not repeat it
 };
 
 // exp(min(20, value)), as Megatron defines it.

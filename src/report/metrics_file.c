@@ -2,6 +2,7 @@
 // only the last line, and a torn last line has no newline: that is how it is known and cut off on the next start.
 #include "report/metrics_file.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -14,7 +15,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-// Offset behind the last newline of the first `size` bytes, found in blocks from the end.
+// Offset after the last newline of the first `size` bytes, found in blocks from the end.
 static int end_of_lines(int descriptor, off_t size, off_t *end) {
     char block[4096];
     while (size > 0) {
@@ -34,27 +35,28 @@ static int end_of_lines(int descriptor, off_t size, off_t *end) {
 }
 
 static int repair(struct metrics_file *file) {
-    off_t size = lseek(file->descriptor, 0, SEEK_END), end = 0;
-    if (size < 0 || end_of_lines(file->descriptor, size, &end) < 0)
-        return error_set("cannot read %s: %s", file->path, strerror(errno));
+    const struct appender *appender = &file->appender;
+    off_t size = lseek(appender->descriptor, 0, SEEK_END), end = 0;
+    if (size < 0 || end_of_lines(appender->descriptor, size, &end) < 0)
+        return error_set("cannot read %s: %s", appender->path, strerror(errno));
+    file->has_lines = end > 0;
     if (end == size)
         return 0;
-    log_info("%s: cutting off %lld bytes of a line that an earlier run did not finish", file->path,
+    log_info("%s: removed %lld bytes of a line that an earlier run left unfinished", appender->path,
              (long long)(size - end));
-    if (ftruncate(file->descriptor, end) < 0)
-        return error_set("cannot cut off the unfinished last line of %s: %s", file->path, strerror(errno));
+    if (ftruncate(appender->descriptor, end) < 0)
+        return error_set("cannot truncate the unfinished last line of %s: %s", appender->path, strerror(errno));
     return 0;
 }
 
 // A job that was submitted twice is noticed by its log: the lock goes with the process that holds it. File systems
 // without locks notice nothing.
-static bool is_in_use(const struct metrics_file *file) {
-    if (flock(file->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+static bool is_in_use(const struct appender *appender) {
+    if (flock(appender->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return false;
-    log_warn(
-        "another process writes to %s: is a second run going into the same folder? Their lines and checkpoints mix; "
-        "stop one of them, or give it another --save",
-        file->path);
+    log_warn("another process is writing to %s; if a second run uses this folder, lines and checkpoints mix: stop one, "
+             "or give it another --save",
+             appender->path);
     return true;
 }
 
@@ -64,49 +66,29 @@ static bool is_metrics(const char *begin, size_t length) {
     return strncmp(begin, first, compared) == 0;
 }
 
+int metrics_file_check(const char *path) {
+    return file_check_output(path, "a file of metrics", is_metrics);
+}
+
 int metrics_file_open(struct metrics_file *file, const char *path) {
-    *file = (struct metrics_file){.descriptor = -1, .path = memory_string(path)};
-    char *parent = file_parent(path);
+    *file = (struct metrics_file){.appender = {.descriptor = -1}};
     // Lines are added to it, and an unfinished one is cut off.
-    int result = file_check_output(path, "a file of metrics", is_metrics);
-    if (result == 0)
-        result = file_make_folders(parent);
-    free(parent);
-    if (result == 0) {
-        file->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (file->descriptor < 0)
-            result =
-                error_set("cannot open %s for writing: %s; name another with --metrics-file", path, strerror(errno));
-        else if (!is_in_use(file))
-            result = repair(file);
-    }
-    if (result < 0)
-        metrics_file_close(file);
-    return result;
+    TRY(metrics_file_check(path));
+    TRY(file_make_parent(path));
+    TRY(appender_open(&file->appender, path, "metrics", APPENDER_APPEND));
+    if (!file->appender.is_regular || is_in_use(&file->appender) || repair(file) == 0)
+        return 0;
+    metrics_file_close(file);
+    return -1;
 }
 
 void metrics_file_close(struct metrics_file *file) {
-    // Descriptor 0 in a zeroed struct is not ours; an open file always has a path.
-    if (file->path && file->descriptor >= 0)
-        close(file->descriptor);
-    free(file->path);
-    *file = (struct metrics_file){.descriptor = -1};
+    appender_close(&file->appender);
 }
 
-static void write_line(struct metrics_file *file, struct buffer *line) {
+void metrics_file_line(struct metrics_file *file, struct buffer *line) {
     buffer_append_byte(line, '\n');
-    size_t done = 0;
-    while (!file->has_failed && done < line->length) {
-        ssize_t count = write(file->descriptor, line->data + done, line->length - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0) {
-            log_warn("cannot write to %s: %s; no more metrics are written there", file->path, strerror(errno));
-            file->has_failed = true;
-        } else {
-            done += (size_t)count;
-        }
-    }
+    (void)appender_write(&file->appender, line->data, line->length);
     buffer_free(line);
 }
 
@@ -120,7 +102,7 @@ static void key_double(struct json_writer *json, const char *key, double value) 
     json_double(json, value);
 }
 
-static void begin_line(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration) {
+void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration) {
     json_begin_object(json);
     json_key(json, "kind");
     json_cstring(json, kind);
@@ -150,21 +132,47 @@ static void write_config(struct json_writer *json, const char *config_json) {
     json->after_key = false;
 }
 
-void metrics_file_run(struct metrics_file *file, double wall_seconds, int64_t iteration, const char *config_json) {
+static void key_string(struct json_writer *json, const char *key, const char *value) {
+    if (!value)
+        return;
+    json_key(json, key);
+    json_cstring(json, value);
+}
+
+void metrics_file_run(struct metrics_file *file, const struct metrics_start *start) {
+    if (start->iteration == 0 && file->has_lines)
+        log_info(
+            "note: %s has lines of an earlier run that this one does not resume; the new ones follow a line of kind "
+            "\"run\"",
+            file->appender.path);
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
-    begin_line(&json, "run", wall_seconds, iteration);
-    json_key(&json, "program");
-    json_cstring(&json, "bevatron " BEVATRON_VERSION);
-    write_config(&json, config_json);
+    metrics_line_begin(&json, "run", start->wall_seconds, start->iteration);
+    key_string(&json, "program", "bevatron " BEVATRON_VERSION);
+    key_string(&json, "version", BEVATRON_VERSION);
+    key_string(&json, "host", start->host);
+    if (start->process > 0) {
+        key_int(&json, "pid", start->process);
+        key_int(&json, "ranks", start->ranks);
+    }
+    if (start->tokens_per_sample > 0) {
+        key_double(&json, "tokens_per_sample", start->tokens_per_sample);
+        key_double(&json, "flops_per_token", start->flops_per_token);
+    }
+    file->peak_teraflops = start->peak_teraflops;
+    if (start->peak_teraflops > 0)
+        key_double(&json, "peak_teraflops", start->peak_teraflops);
+    key_string(&json, "job", start->job);
+    key_string(&json, "job_log", start->job_log);
+    write_config(&json, start->config_json);
     json_end_object(&json);
-    write_line(file, &line);
+    metrics_file_line(file, &line);
 }
 
 void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
-    begin_line(&json, "train", m->wall_seconds, m->iteration);
+    metrics_line_begin(&json, "train", m->wall_seconds, m->iteration);
     key_int(&json, "train_iters", m->train_iters);
     key_int(&json, "consumed_samples", m->consumed_samples);
     key_int(&json, "skipped_samples", m->skipped_samples);
@@ -177,6 +185,8 @@ void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     key_double(&json, "tokens_per_second", m->tokens_per_second);
     if (m->has_throughput)
         key_double(&json, "teraflops", m->teraflops);
+    if (file->peak_teraflops > 0)
+        key_double(&json, "mfu", m->teraflops / file->peak_teraflops);
     key_double(&json, "loss_scale", m->loss_scale);
     if (m->has_grad_norm)
         key_double(&json, "grad_norm", m->grad_norm);
@@ -186,14 +196,16 @@ void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
         key_double(&json, "params_norm", m->params_norm);
     key_int(&json, "skipped_iterations", m->skipped_iterations);
     key_int(&json, "nan_iterations", m->nan_iterations);
+    if (m->memory_bytes > 0)
+        key_int(&json, "memory_bytes", m->memory_bytes);
     json_end_object(&json);
-    write_line(file, &line);
+    metrics_file_line(file, &line);
 }
 
 void metrics_file_eval(struct metrics_file *file, const struct metrics_eval *eval) {
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
-    begin_line(&json, "eval", eval->wall_seconds, eval->iteration);
+    metrics_line_begin(&json, "eval", eval->wall_seconds, eval->iteration);
     key_int(&json, "consumed_samples", eval->consumed_samples);
     json_key(&json, "set");
     json_cstring(&json, eval->set);
@@ -202,5 +214,85 @@ void metrics_file_eval(struct metrics_file *file, const struct metrics_eval *eva
     write_losses(&json, eval->losses, eval->loss_count);
     key_double(&json, "elapsed_ms", eval->elapsed_ms);
     json_end_object(&json);
-    write_line(file, &line);
+    metrics_file_line(file, &line);
+}
+
+bool metrics_event_is_end(const char *name) {
+    return strcmp(name, "finished") == 0 || strcmp(name, "stopped") == 0 || strcmp(name, "failed") == 0;
+}
+
+static void compose_event(struct buffer *line, const struct metrics_event *event) {
+    struct json_writer json = {.out = line};
+    metrics_line_begin(&json, "event", clock_wall_seconds(), event->iteration);
+    key_string(&json, "event", event->name);
+    key_string(&json, "text", event->text);
+    if (metrics_event_is_end(event->name))
+        key_int(&json, "exit_code", event->exit_code);
+    json_end_object(&json);
+}
+
+void metrics_file_event(struct metrics_file *file, const struct metrics_event *event) {
+    struct buffer line = {0};
+    compose_event(&line, event);
+    metrics_file_line(file, &line);
+}
+
+static bool is_end_line(const char *line, size_t length, double since) {
+    struct json *root = NULL;
+    const char *kind, *name;
+    double time;
+    bool is_end = json_parse(&root, line, length, "a line") == 0 && json_get_string(root, "kind", &kind) == 0 &&
+                  strcmp(kind, "event") == 0 && json_get_string(root, "event", &name) == 0 &&
+                  metrics_event_is_end(name) && json_get_double(root, "time", &time) == 0 && time >= since;
+    json_free(root);
+    return is_end;
+}
+
+bool metrics_file_has_end(const char *path, double since_wall_seconds) {
+    // The lines that a run still writes after its end are few.
+    enum { TAIL_BYTES = 1 << 16 };
+    struct error_note *note = error_take();
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    off_t size = descriptor < 0 ? -1 : lseek(descriptor, 0, SEEK_END);
+    char *tail = size > 0 ? memory_alloc(TAIL_BYTES) : NULL;
+    ssize_t length = tail ? pread(descriptor, tail, TAIL_BYTES, size > TAIL_BYTES ? size - TAIL_BYTES : 0) : 0;
+    bool has_end = false;
+    const char *at = tail, *newline;
+    while (length > 0 && !has_end && (newline = memchr(at, '\n', (size_t)length))) {
+        has_end = is_end_line(at, (size_t)(newline - at), since_wall_seconds);
+        length -= newline + 1 - at;
+        at = newline + 1;
+    }
+    free(tail);
+    if (descriptor >= 0)
+        close(descriptor);
+    error_clear();
+    if (note)
+        (void)error_give(note);
+    return has_end;
+}
+
+int metrics_file_add_event(const char *path, const struct metrics_event *event, bool may_create) {
+    struct metrics_file file = {0};
+    if (!may_create && !file_exists(path))
+        return error_set("there is no %s", path);
+    TRY(metrics_file_check(path));
+    TRY(appender_open(&file.appender, path, "metrics", APPENDER_APPEND));
+    struct buffer line = {0};
+    compose_event(&line, event);
+    buffer_append_byte(&line, '\n');
+    bool is_written = appender_write(&file.appender, line.data, line.length);
+    buffer_free(&line);
+    metrics_file_close(&file);
+    return is_written ? 0 : error_set("cannot write to %s", path);
+}
+
+void metrics_file_sample(struct metrics_file *file, const struct metrics_sample *sample) {
+    struct buffer line = {0};
+    struct json_writer json = {.out = &line};
+    metrics_line_begin(&json, "sample", sample->wall_seconds, sample->iteration);
+    key_string(&json, "prompt", sample->prompt);
+    key_string(&json, "text", sample->text);
+    json_end_object(&json);
+    metrics_file_line(file, &line);
 }

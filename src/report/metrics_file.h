@@ -1,27 +1,62 @@
 // metrics.jsonl: one JSON object per line, appended and flushed, so that a run can be watched and a killed run loses
-// nothing. "kind" is "run" (once per start), "train" or "eval". A line cut short by a kill is removed when the file is
-// opened again, and readers skip it. A resumed run writes again some iterations that an earlier start had already
-// written; readers use the later line.
+// nothing. "kind" is "run" (once per start), "train", "eval", "sample" or "event"; report_line adds further kinds, and
+// readers skip those that they do not know. A line cut short by a kill is removed when the file is opened again, and
+// readers skip it. A resumed run writes again some iterations that an earlier start had already written; readers use
+// the later line.
 #ifndef REPORT_METRICS_FILE_H
 #define REPORT_METRICS_FILE_H
 
+#include "base/json.h"
+#include "report/appender.h"
 #include "report/metrics.h"
 #include <stddef.h>
 
 struct metrics_file {
-    int descriptor;  // -1 if closed
-    char *path;
-    bool has_failed;  // a write failed: reported once and never retried, because a full disk must not end a run
+    struct appender appender;
+    bool has_lines;         // of earlier runs, when it was opened
+    double peak_teraflops;  // of the last start
 };
 
+// -1 if there is a file of that name that is not a file of metrics.
+int metrics_file_check(const char *path);
 // Opens the file for appending, creating folders and file if missing, and removes an incomplete last line.
 int metrics_file_open(struct metrics_file *file, const char *path);
 void metrics_file_close(struct metrics_file *file);  // safe on a zeroed or closed one
 
-// config_json is one JSON object or NULL.
-void metrics_file_run(struct metrics_file *file, double wall_seconds, int64_t iteration, const char *config_json);
+// A start of a run. What is NULL is left out.
+struct metrics_start {
+    double wall_seconds;
+    int64_t iteration;
+    const char *config_json;    // one JSON object
+    const char *job, *job_log;  // the scheduler's number of the job, and the file with its output
+    const char *host;
+    int64_t process;           // its number; left out with what follows if it is 0
+    int64_t ranks;             // how many there are
+    double tokens_per_sample;  // left out if 0, and so is what follows
+    double flops_per_token;    // of the model, forward and backward
+    double peak_teraflops;     // that a device can do, as its maker says; left out if 0
+};
+void metrics_file_run(struct metrics_file *file, const struct metrics_start *start);
 void metrics_file_train(struct metrics_file *file, const struct metrics *metrics);
 void metrics_file_eval(struct metrics_file *file, const struct metrics_eval *eval);
+void metrics_file_event(struct metrics_file *file, const struct metrics_event *event);
+void metrics_file_sample(struct metrics_file *file, const struct metrics_sample *sample);
+
+// Lines of other kinds: metrics_line_begin opens the object with the members that all lines have, the caller adds its
+// own and closes it, and metrics_file_line writes and frees it.
+void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration);
+void metrics_file_line(struct metrics_file *file, struct buffer *line);
+
+// For a process that does not write the metrics itself: a rank that fails, the supervisor of a run that was killed.
+// Whether a line at the end of the file, not older than this, says how the run has ended. False if it cannot be read.
+bool metrics_file_has_end(const char *path, double since_wall_seconds);
+// Adds an event to a file that exists, or, with may_create, to a new one; -1 if it cannot be written.
+int metrics_file_add_event(const char *path, const struct metrics_event *event, bool may_create);
+
+// Lines of other kinds: metrics_line_begin opens the object with the members that all lines have, the caller adds its
+// own and closes it, and metrics_file_line writes and frees it.
+void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration);
+void metrics_file_line(struct metrics_file *file, struct buffer *line);
 
 // A curve: y over increasing iterations.
 struct metrics_curve {
@@ -35,6 +70,8 @@ struct metrics_history {
     int64_t last_iteration, train_iters;  // 0 if unknown
     double last_wall_seconds, last_tokens_per_second, last_elapsed_ms;
     size_t bad_lines;  // lines that were not valid and were skipped
+    char *jobs;        // the scheduler's numbers of the jobs that ran it, "17, 18"; NULL if there are none
+    char *job_log;     // of the last of them, or NULL
 };
 
 // Reads the loss curves back. Lines that cannot be understood are counted and skipped.

@@ -21,6 +21,8 @@ void metrics_history_free(struct metrics_history *history) {
         free(history->curves[i].y);
     }
     free(history->curves);
+    free(history->jobs);
+    free(history->job_log);
     *history = (struct metrics_history){0};
 }
 
@@ -88,13 +90,44 @@ static int add_train(struct metrics_history *history, const struct json *root, i
     return 0;
 }
 
+static const char *text_or_null(const struct json *root, const char *key) {
+    const struct json *value = json_member(root, key);
+    return value && value->type == JSON_STRING ? value->string : NULL;
+}
+
+// A requeued job keeps its number, so the same one is not added again. Only the last ones are of use.
+static void add_job(struct metrics_history *history, const char *job, const char *log) {
+    enum { LONGEST = 40, MOST = 200 };
+    if (!job || !*job || strlen(job) > LONGEST)
+        return;
+    size_t length = history->jobs ? strlen(history->jobs) : 0, own = strlen(job);
+    bool is_last = length >= own && strcmp(history->jobs + length - own, job) == 0 &&
+                   (length == own || history->jobs[length - own - 1] == ' ');
+    if (!is_last) {
+        const char *before = history->jobs ? history->jobs : "";
+        const char *cut = length > MOST ? strstr(before + length - MOST, ", ") : NULL;
+        char *jobs = memory_printf("%s%s%s%s", cut ? "…" : "", cut ? cut : before, length ? ", " : "", job);
+        free(history->jobs);
+        history->jobs = jobs;
+    }
+    free(history->job_log);
+    history->job_log = log ? memory_string(log) : NULL;
+}
+
 static int add_line(struct metrics_history *history, const struct json *root) {
     const char *kind = NULL, *set = NULL;
     int64_t iteration = 0;
-    if (json_get_string(root, "kind", &kind) < 0 || json_get_int(root, "iteration", &iteration) < 0 || iteration < 0)
+    if (json_get_string(root, "kind", &kind) < 0)
+        return -1;
+    if (strcmp(kind, "train") != 0 && strcmp(kind, "eval") != 0 && strcmp(kind, "run") != 0 &&
+        strcmp(kind, "event") != 0)
+        return 0;
+    if (json_get_int(root, "iteration", &iteration) < 0 || iteration < 0)
         return -1;
     if (strcmp(kind, "train") == 0)
         return add_train(history, root, iteration);
+    // Every line says how far the run is, also where no interval of the log ends.
+    history->last_iteration = iteration;
     if (strcmp(kind, "eval") == 0) {
         if (json_get_string(root, "set", &set) < 0 || strlen(set) > 64)
             return -1;
@@ -103,10 +136,12 @@ static int add_line(struct metrics_history *history, const struct json *root) {
         free(suffix);
         return result;
     }
+    // Lines of other kinds have no curves.
     if (strcmp(kind, "run") != 0)
-        return -1;
+        return 0;
     for (size_t i = 0; i < history->count; i++)
         curve_cut(&history->curves[i], (double)iteration);
+    add_job(history, text_or_null(root, "job"), text_or_null(root, "job_log"));
     return 0;
 }
 
@@ -117,7 +152,7 @@ int metrics_history_read(struct metrics_history *history, const char *path) {
     if (map.size == 0)
         return 0;
     const char *at = (const char *)map.data, *end = at + map.size;
-    // What stands behind the last newline is still being written, or was torn by a kill.
+    // Text after the last newline is still being written, or was torn by a kill.
     const char *newline;
     while (at < end && (newline = memchr(at, '\n', (size_t)(end - at)))) {
         struct json *root = NULL;

@@ -6,11 +6,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
+#include "report/appender.h"
 #include "report/event.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +18,13 @@
 enum { FLUSH_BYTES = 1 << 16 };
 
 struct tensorboard {
-    int descriptor;
-    char *path;
+    struct appender file;
     struct buffer pending;
-    bool has_failed;
 };
 
 static char *event_path(const char *folder) {
-    char host[256] = "";
-    if (gethostname(host, sizeof host - 1) < 0 || host[0] == '\0')
-        memcpy(host, "localhost", sizeof "localhost");
+    char host[256];
+    process_host(host, sizeof host);
     char *name =
         memory_printf("events.out.tfevents.%" PRId64 ".%s.%ld.0", (int64_t)clock_wall_seconds(), host, (long)getpid());
     char *path = file_join(folder, name);
@@ -40,33 +36,20 @@ int tensorboard_open(struct tensorboard **board, const char *folder) {
     *board = NULL;
     TRY(file_make_folders(folder));
     char *path = event_path(folder);
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        error_set("cannot create %s: %s; name another folder with --tensorboard-dir", path, strerror(errno));
-        free(path);
-        return -1;
-    }
+    struct appender file;
+    int status = appender_open(&file, path, "TensorBoard events", APPENDER_APPEND);
+    free(path);
+    TRY(status);
     *board = memory_alloc(sizeof **board);
-    (*board)->descriptor = descriptor;
-    (*board)->path = path;
+    (*board)->file = file;
     event_version(&(*board)->pending, clock_wall_seconds());
     tensorboard_flush(*board);
     return 0;
 }
 
 void tensorboard_flush(struct tensorboard *board) {
-    size_t done = 0;
-    while (!board->has_failed && done < board->pending.length) {
-        ssize_t count = write(board->descriptor, board->pending.data + done, board->pending.length - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0) {
-            log_warn("cannot write to %s: %s; no more TensorBoard events are written", board->path, strerror(errno));
-            board->has_failed = true;
-        } else {
-            done += (size_t)count;
-        }
-    }
+    if (board->pending.length > 0)
+        (void)appender_write(&board->file, board->pending.data, board->pending.length);
     buffer_clear(&board->pending);
 }
 
@@ -74,9 +57,8 @@ void tensorboard_close(struct tensorboard *board) {
     if (!board)
         return;
     tensorboard_flush(board);
-    close(board->descriptor);
+    appender_close(&board->file);
     buffer_free(&board->pending);
-    free(board->path);
     free(board);
 }
 
@@ -137,6 +119,12 @@ void tensorboard_timers(struct tensorboard *board, const struct metrics *m) {
     both(board, "iteration-time", m->elapsed_ms / 1000, axes);
     if (m->has_throughput)
         write_scalar(board, "throughput", m->teraflops, m->iteration);
+}
+
+void tensorboard_timer(struct tensorboard *board, const char *name, double seconds, int64_t iteration) {
+    char *tag = memory_printf("%s-time", name);
+    write_scalar(board, tag, seconds, iteration);
+    free(tag);
 }
 
 void tensorboard_eval(struct tensorboard *board, const struct metrics_eval *eval,

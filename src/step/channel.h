@@ -8,7 +8,7 @@
 #include "tensor/arena.h"
 
 struct channel {
-    struct group *group;     // its first rank sends, its second receives; NULL on paper
+    struct group *group;     // its first rank sends, its second receives; NULL without a pipeline
     struct tensor *buffers;  // `count` buffers, each as long as the longest message
     struct comm_request *requests;
     int count;

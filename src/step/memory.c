@@ -2,36 +2,47 @@
 // step.h.
 #include "step/memory.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "step/borrow.h"
 #include "step/pipeline.h"
 #include "step/results.h"
 #include "step/step_inputs.h"
+#include "step/update.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 // More than any step needs; paper memory costs nothing.
 static const size_t PAPER_BYTES = (size_t)1 << 50;
 
 // What generation keeps of the tokens so far: room for the longest sequence, for this rank's heads.
 static void lay_out_cache(struct step *step, struct arena *arena) {
-    const struct model *model = &step->chunks[0].model;
-    int64_t G = model->choices.G / model->choices.parts, D = model->choices.D, P = model->P;
+    const struct step_chunk *chunk = &step->chunks[0];
+    const struct model *model = &chunk->model;
     step->logits = arena_2d(arena, DTYPE_F32, 1, model->V);
     if (model->form == CONFIG_T5)
-        step->encoded = arena_2d(arena, step->dtype, P, model->choices.C);
-    for (int64_t i = 0; i < model->decoder.L; i++) {
-        int64_t layer = model->decoder.first + i;
-        step->cache.keys[layer] = arena_4d(arena, step->dtype, 1, P, G, D);
-        step->cache.values[layer] = arena_4d(arena, step->dtype, 1, P, G, D);
-        if (model->form == CONFIG_T5)
-            step->cache.across[layer] = arena_2d(arena, step->dtype, P, 2 * G * D);
+        step->encoded = arena_2d(arena, step->dtype, step_window(step), model->choices.C);
+    model_take_cache(model, &chunk->flights[0].model,
+                     &(struct cache_options){.arena = arena, .dtype = step->dtype, .capacity = step_window(step)});
+}
+
+// An optimizer for every group of parameters.
+static void lay_out_updates(struct step *step, struct arena *arena) {
+    struct optimizer_options options[PARAM_MOST_GROUPS];
+    for (int i = 0; i < step->params.group_count; i++) {
+        options[i] = step->options.optimizer;
+        options[i].rule = step_rule(step, i);
+        options[i].group = i;
+        options[i].lr_multiplier = step->params.groups[i].lr_multiplier;
+        options[i].pieces = step->reducer.groups[i].pieces;
     }
+    updates_build(&step->updates, arena, options, step->params.group_count);
 }
 
 // Takes everything that lives as long as the step from one arena. Called twice: on paper and on the device.
 static void lay_out_state(struct step *step, struct arena *arena) {
-    const struct config *config = step->config;
+    const struct step *owner = step->options.weights_of;
     size_t start = arena->used;
-    step->values = arena_1d(arena, step->dtype, step->params.total);
+    step->values = owner ? owner->values : arena_1d(arena, step->dtype, step->params.total);
     step->memory.weights = arena->used - start;
     step->grads = (struct tensor){0};
     start = arena->used;
@@ -40,17 +51,20 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.gradients = arena->used - start;
     start = arena->used;
     if (step->mode == STEP_TRAIN)
-        adam_build(&step->adam, arena, &step->reducer.pieces, step->dtype, config);
+        lay_out_updates(step, arena);
     step->memory.optimizer = arena->used - start;
     start = arena->used;
     pipeline_lay_out(step, arena);
-    step->totals = arena_1d(arena, DTYPE_F32, TOTAL_COUNT);
+    step->totals = arena_1d(arena, DTYPE_F32, TOTAL_COUNT + step_tops(step));
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
         lay_out_cache(step, arena);
     step->memory.buffers = arena->used - start;
-    param_list_bind(&step->params, step->values, step->grads);
+    if (owner)
+        param_list_share(&step->params, &owner->params);
+    else
+        param_list_bind(&step->params, step->values, step->grads);
     start = arena->used;
     reducer_bind(&step->reducer,
                  &(struct reducer_buffers){
@@ -62,66 +76,12 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.weights += arena->used - start;
 }
 
-// Runs the largest micro-batch through the same functions as a real one.
-static void run_on_paper(struct step *step) {
-    if (step->mode != STEP_GENERATE) {
-        pipeline_measure(step);
-        shared_measure(step);
-        return;
-    }
-    struct step_chunk *chunk = &step->chunks[0];
-    struct step_flight *flight = &chunk->flights[0];
-    struct step_input input = step_largest_input(step);
-    flight->saved = step->saved;
-    struct pass pass = step_pass(step, input.B, input.T);
-    struct device_batch batch = step_input_tensors(step, &input, step->pipeline.batches[0].block);
-    if (chunk->model.form == CONFIG_T5)
-        model_encode(&chunk->model, &pass, &flight->model, &batch, step->encoded);
-    struct tensor x = {0};
-    if (!chunk->model.decoder.begins)
-        x = arena_2d(pass.saved, step->dtype, input.T, chunk->model.choices.C);
-    (void)model_last_logits(&chunk->model, &pass, &flight->model, &batch, x, step->logits);
-    step->cache.length = 0;
-    chunk->saved_bytes = flight->saved.peak;
-}
-
-int memory_measure(struct step *step) {
-    struct device *real = step->device, *paper;
-    TRY(device_open_paper(&paper));
-    paper_stand_for(paper, real);
-    step->device = paper;
-    arena_init(&step->state, "state", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
-    arena_init(&step->saved, "activations", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
-    arena_init(&step->scratch, "scratch", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
-    lay_out_state(step, &step->state);
-    run_on_paper(step);
-    step->device = real;
-    step->memory.device_own = paper_totals(paper).own_bytes;
-    device_close(paper);
-    step->memory.activations = pipeline_saved_bytes(step);
-    step->memory.scratch = step->scratch.peak;
-    step->memory.total = step->state.peak + step->memory.activations + step->scratch.peak;
-    step->state = step->saved = step->scratch = (struct arena){0};
-    return 0;
-}
-
-void step_describe_memory(const struct step_memory *memory, struct buffer *out) {
-    const double GB = 1e9;
-    buffer_printf(out,
-                  "%.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch %.2f, buffers "
-                  "%.2f)",
-                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
-                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB,
-                  (double)memory->buffers / GB);
-    if (memory->device_own)
-        buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->device_own / GB);
-}
-
-int step_take_memory(struct step *step) {
-    TRY(memory_take(step));
+// Lays out the arenas, which have room enough, and prepares what else a step needs to run.
+static int settle_in(struct step *step) {
     lay_out_state(step, &step->state);
     pipeline_bind_flights(step);
-    device_zero(step->device, step->values);
+    if (!step->options.weights_of)
+        device_zero(step->device, step->values);
     device_zero(step->device, step->totals);
     if (step->grads.data)
         device_zero(step->device, step->grads);
@@ -135,6 +95,136 @@ int step_take_memory(struct step *step) {
         step->slots[i].taken = step->device->ops->event_create(step->device);
     }
     return results_open(step);
+}
+
+// Arenas that only count: paper memory costs nothing, and every flight has more than it needs.
+static void take_paper(struct step *step) {
+    size_t flights = 0;
+    for (int i = 0; i < step->chunk_count; i++)
+        flights += (size_t)step->chunks[i].flight_count + (size_t)step->chunks[i].deferred_count;
+    size_t share = PAPER_BYTES / flights / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+    for (int i = 0; i < step->chunk_count; i++)
+        step->chunks[i].activation_bytes = step->chunks[i].deferred_bytes = share;
+    arena_init(&step->state, "state", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+    arena_init(&step->activations, "activations", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+    arena_init(&step->scratch, "scratch", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+}
+
+static int next_largest(void *context, struct batch *batch) {
+    *batch = *(const struct batch *)context;
+    return 0;
+}
+
+// All flights of a chunk are alike, so it takes no more micro-batches than the shortest list has.
+static int64_t fewest_micro_batches(const struct step *step) {
+    const struct schedule_shape *shape = &step->pipeline.schedules[step->mode == STEP_TRAIN].shape;
+    int fewest = shape->kind == SCHEDULE_INTERLEAVED ? shape->group : 1;
+    return fewest < shape->micro_batches ? fewest : shape->micro_batches;
+}
+
+static void note_peaks(struct step *step, const struct step *paper) {
+    for (int i = 0; i < step->chunk_count; i++) {
+        const struct step_chunk *from = &paper->chunks[i];
+        struct step_chunk *chunk = &step->chunks[i];
+        chunk->activation_bytes = chunk->deferred_bytes = 0;
+        for (int f = 0; f < from->flight_count; f++)
+            if (from->flights[f].activations.peak > chunk->activation_bytes)
+                chunk->activation_bytes = from->flights[f].activations.peak;
+        for (int d = 0; d < from->deferred_count; d++) {
+            if (from->deferred[d].arena.peak > chunk->deferred_bytes)
+                chunk->deferred_bytes = from->deferred[d].arena.peak;
+            if (from->deferred[d].capacity > chunk->deferred_matmuls)
+                chunk->deferred_matmuls = from->deferred[d].capacity;
+        }
+    }
+}
+
+// One step and one evaluation, which may need more memory than the step: it has no fp8 matmuls.
+static int run_micro_batches(struct step *step, struct step *paper, struct batch *largest) {
+    struct step_source source = {next_largest, largest, fewest_micro_batches(paper)};
+    if (paper->mode == STEP_TRAIN)
+        TRY(step_train(paper, &source, 0, 0));
+    note_peaks(step, paper);
+    step->borrow = borrow_find(paper, step->chunks[0].activation_bytes);
+    return step_evaluate(paper, &source);
+}
+
+// The longest text at once.
+static void run_tokens(struct step *paper, const int32_t *zeros) {
+    const struct model *model = &paper->chunks[0].model;
+    float *logits = memory_alloc(sizeof *logits * (size_t)model->V);
+    if (model->form == CONFIG_T5)
+        step_encode(paper, zeros, step_window(paper));
+    step_logits(paper, zeros, step_window(paper), logits);
+    free(logits);
+}
+
+// Runs a step like this one on paper, and finds what each of its arenas needs and what could be borrowed.
+static int rehearse(struct step *step, struct device *device, const struct mesh *mesh) {
+    struct step_options options = step->options;
+    options.device = device;
+    options.mesh = mesh;
+    struct step *paper = step_new(&options);
+    paper->keeps_results = step->keeps_results;
+    paper->borrow = step->borrow;
+    int status = step_assemble(paper);
+    if (status == 0) {
+        take_paper(paper);
+        status = settle_in(paper);
+    }
+    if (status == 0) {
+        struct batch_form form = step->options.largest;
+        struct batch largest = {0};
+        batch_allocate(&largest, &form, form.B);
+        if (step->mode == STEP_GENERATE)
+            run_tokens(paper, largest.tokens);
+        else
+            status = run_micro_batches(step, paper, &largest);
+        batch_free(&largest);
+        note_peaks(step, paper);
+        step->memory = paper->memory;
+        step->memory.scratch = paper->scratch.peak;
+        step->memory.total = paper->state.peak;
+    }
+    step_close(paper);
+    return status;
+}
+
+// What can be borrowed is only known after a run without it, and whether it is enough after one with it.
+static int rehearse_borrowing(struct step *step, struct device *device, const struct mesh *mesh) {
+    TRY(rehearse(step, device, mesh));
+    struct step_borrow borrow = step->borrow;
+    if (borrow.border == 0)
+        return 0;
+    TRY(rehearse(step, device, mesh));
+    step->borrow = borrow;
+    if (borrow_fits(step))
+        return 0;
+    step->borrow = (struct step_borrow){0};
+    TRY(rehearse(step, device, mesh));
+    step->borrow = (struct step_borrow){0};
+    return 0;
+}
+
+int memory_measure(struct step *step) {
+    struct device *device;
+    struct world *world = NULL;
+    struct mesh mesh;
+    TRY(device_open_twin(&device, step->device));
+    int status = mesh_open_twin(&mesh, &world, &step->mesh, device);
+    if (status == 0)
+        status = rehearse_borrowing(step, device, &mesh);
+    step->memory.device_own = device_totals(device).own_bytes;
+    step->memory.activations = pipeline_activation_bytes(step);
+    step->memory.total += step->memory.activations + step->memory.scratch;
+    world_close(world);
+    device_close(device);
+    return status;
+}
+
+int step_take_memory(struct step *step, struct step_room *room) {
+    TRY(memory_take(step, room));
+    return settle_in(step);
 }
 
 void step_give_memory_back(struct step *step) {

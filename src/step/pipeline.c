@@ -1,4 +1,4 @@
-// The pieces of the model that a rank holds, and the memory of what is in flight through them. See pipeline.h.
+// The chunks of the model that a rank holds, and the memory of what is in flight through them. See pipeline.h.
 #include "step/pipeline.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,87 +10,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum schedule_kind schedule_kind(const struct config *config) {
-    bool has_halves = config->pipeline_schedule && strcmp(config->pipeline_schedule, "zero-bubble") == 0;
-    if (has_halves && config->pipeline_model_parallel_size > 1)
-        return SCHEDULE_ZERO_BUBBLE;
-    return config_chunks(config) > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
-}
-
-int pipeline_schedule(struct step *step, int64_t micro_batches) {
-    struct schedule *schedule = &step->pipeline.schedule;
-    const struct config *config = step->config;
-    if (schedule->stages && schedule->shape.micro_batches == micro_batches)
-        return 0;
+const struct schedule *pipeline_schedule(struct step *step, int64_t micro_batches, bool is_learning) {
+    struct schedule *schedule = &step->pipeline.schedules[is_learning];
+    struct schedule_shape shape = step->options.schedule;
+    shape.micro_batches = (int)micro_batches;
+    shape.is_evaluation = !is_learning;
+    if (schedule->stages && schedule->shape.micro_batches == shape.micro_batches &&
+        schedule->shape.buckets == shape.buckets)
+        return schedule;
     schedule_free(schedule);
-    return schedule_build(
-        schedule, &(struct schedule_shape){.kind = schedule_kind(config),
-                                           .stages = step->mesh.length[AXIS_PIPELINE],
-                                           .chunks = step->chunk_count,
-                                           .micro_batches = (int)micro_batches,
-                                           .group = (int)config->microbatch_group_size_per_virtual_pipeline_stage});
+    return schedule_build(schedule, &shape) < 0 ? NULL : schedule;
 }
 
-const struct schedule_list *pipeline_list(const struct step *step) {
-    return &step->pipeline.schedule.stages[step->mesh.place[AXIS_PIPELINE]];
+const struct schedule_list *pipeline_list(const struct step *step, const struct schedule *schedule) {
+    return &schedule->stages[step->mesh.place[AXIS_PIPELINE]];
 }
 
-static int64_t piece_count(const struct step *step) {
+static int64_t all_chunks(const struct step *step) {
     return (int64_t)step->mesh.length[AXIS_PIPELINE] * step->chunk_count;
 }
 
-static int64_t piece_of(const struct step *step, int chunk) {
+// The number of this stage's chunk among those of all stages.
+static int64_t number_of(const struct step *step, int chunk) {
     return (int64_t)chunk * step->mesh.length[AXIS_PIPELINE] + step->mesh.place[AXIS_PIPELINE];
 }
 
-// Whether this is the work after which nothing of a micro-batch stays in its chunk.
-static bool is_last_work(const struct schedule *schedule, enum work work) {
-    return work == (schedule->shape.kind == SCHEDULE_ZERO_BUBBLE ? WORK_BACKWARD_WEIGHT : WORK_BACKWARD);
-}
-
-bool pipeline_is_backward(enum work work) {
-    return work == WORK_BACKWARD || work == WORK_BACKWARD_INPUT;
-}
-
-// The most flights of a chunk, and the most micro-batches, that the list has under way at once.
-static int most_flights(const struct step *step, int chunk) {
-    const struct schedule_list *list = pipeline_list(step);
-    int held = 0, most = 1;
-    for (int i = 0; i < list->count && step->mode == STEP_TRAIN; i++) {
-        if (list->items[i].chunk != chunk)
-            continue;
-        held += list->items[i].work == WORK_FORWARD;
-        most = held > most ? held : most;
-        held -= is_last_work(&step->pipeline.schedule, list->items[i].work);
-    }
-    return most;
-}
-
-// The most micro-batches of a chunk that are between the halves of their backward at once.
-static int most_deferred(const struct step *step, int chunk) {
-    const struct schedule_list *list = pipeline_list(step);
+// The most micro-batches of a chunk that are past one kind of work and not past another at once.
+static int most_between(const struct schedule_list *list, int chunk, enum work from, enum work to) {
     int held = 0, most = 0;
-    for (int i = 0; i < list->count && step->mode == STEP_TRAIN; i++) {
+    for (int i = 0; i < list->count; i++) {
         if (list->items[i].chunk != chunk)
             continue;
-        held += list->items[i].work == WORK_BACKWARD_INPUT;
+        held += list->items[i].work == from;
         most = held > most ? held : most;
-        held -= list->items[i].work == WORK_BACKWARD_WEIGHT;
+        held -= list->items[i].work == to;
     }
     return most;
 }
 
-static int most_batches(const struct step *step) {
-    const struct schedule_list *list = pipeline_list(step);
+// The most flights of a chunk that the list has under way at once. In an evaluation each ends with its forward.
+static int most_flights(const struct schedule *schedule, const struct schedule_list *list, int chunk) {
+    bool has_halves = schedule->shape.kind == SCHEDULE_ZERO_BUBBLE;
+    return schedule->shape.is_evaluation
+               ? 1
+               : most_between(list, chunk, WORK_FORWARD, has_halves ? WORK_BACKWARD_WEIGHT : WORK_BACKWARD);
+}
+
+static int most_batches(const struct schedule *schedule, const struct schedule_list *list) {
     int held = 0, most = 1;
     for (int i = 0; i < list->count; i++) {
-        struct schedule_item item = list->items[i];
-        held += item.work == WORK_FORWARD && item.chunk == 0;
+        held += list->items[i].work == WORK_LOAD;
         most = held > most ? held : most;
-        if (step->mode == STEP_TRAIN)
-            held -= pipeline_is_backward(item.work) && item.chunk == 0;
-        else
-            held -= item.work == WORK_FORWARD && item.chunk == step->chunk_count - 1;
+        held -= schedule_ends_batch(&schedule->shape, list->items[i]);
     }
     return most;
 }
@@ -98,39 +69,42 @@ static int most_batches(const struct step *step) {
 // If a group of micro-batches is larger than the number of stages, its first ones come around to the next chunk before
 // the last have gone through this one; that many wait between the last stage and the first. Both ends of a channel have
 // buffers.
-static void open_channels(struct step *step) {
+static void open_channels(struct step *step, const struct schedule_shape *shape) {
     static const char *const names[LINK_COUNT] = {"activations", "activations", "activation gradients",
                                                   "activation gradients"};
-    const struct schedule_shape *shape = &step->pipeline.schedule.shape;
     int early = shape->kind == SCHEDULE_INTERLEAVED ? shape->group - shape->stages : 0;
     for (int link = 0; link < LINK_COUNT; link++)
         channel_open(&step->pipeline.channels[link], 2 + (early + 1) / 2, names[link]);
 }
 
+void pipeline_build_chunk(const struct step *step, int64_t number, struct model *model, struct param_list *params) {
+    const struct model_options options = model_chunk(&step->options.model, number);
+    model_build(model, params, &options);
+}
+
 int pipeline_open(struct step *step) {
-    const struct config *config = step->config;
-    step->chunk_count = (int)config_chunks(config);
+    step->chunk_count = step->options.schedule.chunks;
     step->chunks = memory_alloc(sizeof *step->chunks * (size_t)step->chunk_count);
-    int64_t unit = config->micro_batch_size * step->mesh.length[AXIS_DATA];
-    int64_t micro_batches = step->mode == STEP_TRAIN ? config->global_batch_size / unit : 1;
-    TRY(pipeline_schedule(step, micro_batches > 0 ? micro_batches : 1));
+    const struct schedule *schedule =
+        pipeline_schedule(step, step->options.schedule.micro_batches, step->mode == STEP_TRAIN);
+    if (!schedule)
+        return -1;
+    const struct schedule_list *list = pipeline_list(step, schedule);
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
-        model_build(&chunk->model, &step->params,
-                    &(struct model_options){
-                        .config = config, .mesh = &step->mesh, .piece = config_piece(config, piece_of(step, i))});
-        chunk->flight_count = most_flights(step, i);
+        pipeline_build_chunk(step, number_of(step, i), &chunk->model, &step->params);
+        chunk->flight_count = most_flights(schedule, list, i);
         chunk->flights = memory_alloc(sizeof *chunk->flights * (size_t)chunk->flight_count);
         for (int f = 0; f < chunk->flight_count; f++)
             model_flight_open(&chunk->flights[f].model, &chunk->model);
-        chunk->deferred_count = most_deferred(step, i);
+        chunk->deferred_count = most_between(list, i, WORK_BACKWARD_INPUT, WORK_BACKWARD_WEIGHT);
         chunk->deferred = memory_alloc(sizeof *chunk->deferred * (size_t)chunk->deferred_count);
         for (int d = 0; d < chunk->deferred_count; d++)
             chunk->deferred[d].copies_inputs = chunk->model.choices.recomputed_layers > 0;
     }
-    step->pipeline.batch_count = most_batches(step);
+    step->pipeline.batch_count = most_batches(schedule, list);
     step->pipeline.batches = memory_alloc(sizeof *step->pipeline.batches * (size_t)step->pipeline.batch_count);
-    open_channels(step);
+    open_channels(step, &schedule->shape);
     shared_open(step);
     return 0;
 }
@@ -150,33 +124,33 @@ void pipeline_close(struct step *step) {
     free(step->pipeline.batches);
     for (int link = 0; link < LINK_COUNT; link++)
         channel_close(&step->pipeline.channels[link]);
-    schedule_free(&step->pipeline.schedule);
+    schedule_free(&step->pipeline.schedules[false]);
+    schedule_free(&step->pipeline.schedules[true]);
     shared_close(step);
 }
 
-// The piece that the message of a chunk over this link goes into, or whose input it is the gradient of.
-static int64_t piece_over(const struct step *step, enum mesh_link link, int chunk) {
-    return piece_of(step, chunk) + (link == LINK_FORWARD_OUT || link == LINK_BACKWARD_IN);
+// The number of the chunk that takes the message over this link, or whose input it is the gradient of.
+static int64_t number_over(const struct step *step, enum mesh_link link, int chunk) {
+    return number_of(step, chunk) + (link == LINK_FORWARD_OUT || link == LINK_BACKWARD_IN);
 }
 
 struct message pipeline_message(struct step *step, enum mesh_link link, int chunk) {
-    const struct config *config = step->config;
-    int64_t piece = piece_over(step, link, chunk), C = config->hidden_size;
-    if (piece <= 0 || piece >= piece_count(step))
+    int64_t number = number_over(step, link, chunk), C = step->chunks[0].model.choices.C;
+    if (number <= 0 || number >= all_chunks(step))
         return (struct message){0};
-    struct step_input input = step_largest_input(step);
-    struct pass first = step_pass(step, input.B, input.T), second = step_pass(step, input.B, input.S);
-    int64_t first_decoder = config_split_stage(config) * step->chunk_count;
+    struct batch_form form = step->options.largest;
+    struct pass first = step_pass(step, form.B, form.T), second = step_pass(step, form.B, form.S);
+    int64_t first_decoder = step->options.decoder_chunk;
     struct message message = {.x_rows = pass_stream_rows(&first)};
-    if (config_form(config) == CONFIG_T5 && piece >= first_decoder)
-        message = (struct message){.x_rows = piece > first_decoder ? pass_stream_rows(&second) : 0,
+    if (number >= first_decoder)
+        message = (struct message){.x_rows = number > first_decoder ? pass_stream_rows(&second) : 0,
                                    .memory_rows = pass_stream_rows(&first)};
     message.elements = (message.x_rows + message.memory_rows) * C;
     return message;
 }
 
 struct handover pipeline_view(const struct step *step, struct tensor buffer, const struct message *message) {
-    int64_t C = step->config->hidden_size, behind = message->x_rows * C;
+    int64_t C = step->chunks[0].model.choices.C, behind = message->x_rows * C;
     unsigned char *data = buffer.data;
     struct handover view = {0};
     if (message->x_rows > 0)
@@ -188,10 +162,10 @@ struct handover pipeline_view(const struct step *step, struct tensor buffer, con
 
 void pipeline_lay_out(struct step *step, struct arena *arena) {
     struct step_pipeline *pipeline = &step->pipeline;
-    struct step_input largest = step_largest_input(step);
+    struct batch_form largest = step->options.largest, block = step_block_form(step, &largest);
     for (int i = 0; i < pipeline->batch_count; i++)
         pipeline->batches[i] =
-            (struct step_batch){.block = arena_1d(arena, DTYPE_U8, (int64_t)step_input_bytes(step, &largest))};
+            (struct step_batch){.block = arena_1d(arena, DTYPE_U8, (int64_t)batch_block_bytes(&block))};
     for (int link = 0; link < LINK_COUNT; link++) {
         struct channel *channel = &pipeline->channels[link];
         int64_t most = 0;
@@ -206,11 +180,11 @@ void pipeline_lay_out(struct step *step, struct arena *arena) {
     }
 }
 
-size_t pipeline_saved_bytes(const struct step *step) {
+size_t pipeline_activation_bytes(const struct step *step) {
     size_t bytes = 0;
     for (int i = 0; i < step->chunk_count; i++) {
         const struct step_chunk *chunk = &step->chunks[i];
-        size_t own = step->borrow.border > 0 ? step->borrow.border : chunk->saved_bytes;
+        size_t own = step->borrow.border > 0 ? step->borrow.border : chunk->activation_bytes;
         bytes += own * (size_t)chunk->flight_count;
         bytes += chunk->deferred_bytes * (size_t)chunk->deferred_count;
     }
@@ -218,16 +192,16 @@ size_t pipeline_saved_bytes(const struct step *step) {
 }
 
 void pipeline_bind_flights(struct step *step) {
-    unsigned char *memory = step->saved.base;
+    unsigned char *memory = step->activations.base;
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
-        for (int f = 0; f < chunk->flight_count; f++, memory += chunk->saved_bytes) {
-            arena_init(&chunk->flights[f].saved, "activations", memory, chunk->saved_bytes);
-            borrow_apply(step, &chunk->flights[f].saved);
+        for (int f = 0; f < chunk->flight_count; f++, memory += chunk->activation_bytes) {
+            arena_init(&chunk->flights[f].activations, "activations", memory, chunk->activation_bytes);
+            borrow_apply(step, &chunk->flights[f].activations);
         }
         for (int d = 0; d < chunk->deferred_count; d++, memory += chunk->deferred_bytes) {
             arena_init(&chunk->deferred[d].arena, "weight gradients put off", memory, chunk->deferred_bytes);
-            deferred_reserve(&chunk->deferred[d], chunk->deferred[0].capacity);
+            deferred_reserve(&chunk->deferred[d], chunk->deferred_matmuls);
         }
     }
 }

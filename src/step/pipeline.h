@@ -1,37 +1,39 @@
-// Runs the micro-batches of a step through the pieces of the model that this rank holds, in the order of a schedule's
-// list. A run without a pipeline is one with a single stage. Only for the files of this folder.
+// Runs the list of a step: micro-batches through the chunks of the model that this rank holds, and what comes before
+// and after. A run without a pipeline is one with a single stage. Only for the files of this folder.
 #ifndef STEP_PIPELINE_H
 #define STEP_PIPELINE_H
 
-#include "step/step.h"
+#include "step/internal.h"
 
-// Cuts the model into pieces, declares its parameters, and finds how many micro-batches can be in flight at once.
+// Cuts the model into chunks, declares its parameters, and finds how many micro-batches can be in flight at once.
 int pipeline_open(struct step *step);
 void pipeline_close(struct step *step);
+// Builds a chunk of the model by its number (see config_pipeline.c) and declares its parameters.
+void pipeline_build_chunk(const struct step *step, int64_t number, struct model *model, struct param_list *params);
 // Takes the memory that lives as long as the step: the inputs of micro-batches in flight, and message buffers.
 void pipeline_lay_out(struct step *step, struct arena *arena);
-// On paper: measures what each flight needs and stores it in the chunks' saved_bytes and deferred_bytes. The arenas
-// step->saved and step->scratch only count.
-void pipeline_measure(struct step *step);
-// Gives every flight its piece of step->saved, which holds pipeline_saved_bytes.
-size_t pipeline_saved_bytes(const struct step *step);
+// Gives every flight its part of step->activations, which holds pipeline_activation_bytes.
+size_t pipeline_activation_bytes(const struct step *step);
 void pipeline_bind_flights(struct step *step);
 
-// The schedule for this many micro-batches, kept while their number stays the same; and this stage's list from it.
-int pipeline_schedule(struct step *step, int64_t micro_batches);
-const struct schedule_list *pipeline_list(const struct step *step);
-// Whether this work computes the gradient of the chunk's input. After it, a micro-batch's inputs are no longer needed.
-bool pipeline_is_backward(enum work work);
+// The schedule for this many micro-batches, kept while their number stays the same; NULL, with an error, if there is
+// none.
+const struct schedule *pipeline_schedule(struct step *step, int64_t micro_batches, bool is_learning);
+// The list of this stage.
+const struct schedule_list *pipeline_list(const struct step *step, const struct schedule *schedule);
 
-// What a chunk sends or receives over a link for one micro-batch: rows of the stream, then rows of the memory.
+// What a chunk sends or receives over a link for one micro-batch: rows of the residual stream, then rows of the memory.
 struct message {
     int64_t x_rows, memory_rows, elements;  // all 0 if there is no message
 };
 struct message pipeline_message(struct step *step, enum mesh_link link, int chunk);
 struct handover pipeline_view(const struct step *step, struct tensor buffer, const struct message *message);
 
-// Runs all micro-batches of the source forward and, if learning, backward; sets the counts of the totals to theirs.
-int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning);
+// Queues a step (run.c): a training step if there are paces, else an evaluation. -1 if the source failed.
+int step_run(struct step *step, const struct step_source *source, const struct pace *paces);
+// Only the passes of a training step: the digest of the gradients, before they are reduced; *status is -1 if inputs
+// cannot be loaded.
+int64_t step_digest_passes(struct step *step, const struct step_source *source, int *status);
 
 // Parameters that several stages hold (shared.c). shared_open marks every copy but the first stage's.
 // shared_sum_gradients sums their gradients over the stages, so that each stage has the whole sum; it comes before
@@ -39,6 +41,5 @@ int step_run_pipeline(struct step *step, const struct step_source *source, bool 
 void shared_open(struct step *step);
 void shared_close(struct step *step);
 void shared_sum_gradients(struct step *step);
-void shared_measure(struct step *step);  // on paper: measures the scratch memory that the sum takes
 
 #endif

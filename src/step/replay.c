@@ -1,87 +1,121 @@
-// Passes that are recorded once and then replayed. Small models are limited by how fast the host can launch kernels; a
-// recorded pass is a single launch. See replay.h, and docs/internals/ops.md for what a recording is.
+// Ranges of a list that are recorded once and then replayed. Small models are limited by how fast the host can launch
+// kernels; a recorded range is a single launch. See replay.h, and docs/internals/ops.md for what a recording is.
 //
-// A pass does the same work on the same addresses whenever the shapes of its micro-batch are the same: one rank has one
-// block of inputs and one flight, arenas return the same memory in the same order, dropout is drawn from row numbers
-// that are inputs, and what a step changes (rates, loss scale, 8-bit ranges) lies on the device. The first pass of a
-// step begins by clearing its sums, and on a rank without peers the last one ends with the optimizer, so a step of one
-// micro-batch is one launch. Communication within a pass is part of the recording if the device itself waits for it.
+// A range has the forward and backward pass of one micro-batch, before the first the beginning of the step and, on a
+// rank without peers, after the last clipping and the update. It does the same work on the same addresses whenever the
+// shapes of its micro-batch are the same: one rank has one block of inputs and one flight, arenas return the same
+// memory in the same order, dropout is drawn from row numbers that are inputs, and what a step changes (rates, loss
+// scale, fp8 ranges) lies on the device. Loading inputs ends a range, so a step of one micro-batch is one launch.
+// Communication within a pass is part of the recording if the device itself waits for it.
 //
-// Whatever does not fit runs as it would without recordings: ranks that communicate through the host, sums and gathers
-// that are started in one pass and waited for in another, schedules with several micro-batches in flight, the first
-// passes of a shape (they choose algorithms, load kernels and connect ranks), and profiles. What a pass leaves in host
-// memory, a replay does not; nothing after it reads that.
+// Whatever does not fit is run item by item: ranks that communicate through the host, sums and gathers that are started
+// in one pass and waited for in another, schedules with several micro-batches in flight, the first passes of a shape
+// (they choose algorithms, load kernels and connect ranks), and profiles. What a range leaves in host memory, a replay
+// does not; nothing after it reads that.
 #include "step/replay.h"
 #include "ops/device.h"
-#include "step/step_inputs.h"
+#include "step/pipeline.h"
+#include "step/spans.h"
+#include "step/update.h"
 
 #include <string.h>
 
 enum { RUNS_BEFORE = 2 };
 
-// The axes whose ranks communicate within a pass.
-static const enum axis talking[] = {AXIS_TENSOR, AXIS_CONTEXT};
-enum { TALKING = sizeof talking / sizeof talking[0] };
-
 static bool can_record_talk(const struct step *step) {
     bool can = step->mesh.length[AXIS_PIPELINE] == 1;
-    for (int i = 0; i < TALKING; i++)
-        can = can && comm_records(step->mesh.group[talking[i]]);
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        can = can && (!(MESH_TALKING & AXES(axis)) || comm_records(step->mesh.group[axis]));
     return can;
 }
 
-// Whether ranks that hold the same parameters communicate within this pass.
-static bool has_reduction(const struct step *step, const struct replay_pass *pass) {
+// Whether ranks that hold the same parameters communicate within the passes of this micro-batch.
+static bool has_reduction(const struct step *step, const struct schedule *schedule, int micro_batch) {
     const struct reducer *reducer = &step->reducer;
-    return group_size(step->mesh.replicas) > 1 &&
-           ((pass->is_first && reducer->overlaps_gather) || (pass->is_last && reducer->overlaps_reduction));
+    bool is_first = micro_batch == 0, is_last = micro_batch == schedule->shape.micro_batches - 1;
+    return reducer_has_peers(reducer) &&
+           ((is_first && reducer->overlaps_gather) || (is_last && reducer->overlaps_reduction));
 }
 
-static bool can_replay(const struct step *step, const struct replay_pass *pass) {
-    return device_records(step->device) && !step->config->no_cuda_graph && can_record_talk(step) &&
-           step->chunk_count == 1 && step->chunks[0].flight_count == 1 && step->pipeline.batch_count == 1 &&
-           !has_reduction(step, pass);
+// ICT's data-parallel ranks communicate within a pass, beside those along MESH_TALKING.
+static bool compares_replicas(const struct step *step) {
+    return step->chunks[0].model.form == CONFIG_ICT && mesh_count(&step->mesh, MESH_SAMPLES) > 1;
+}
+
+static bool can_record(const struct step *step, const struct schedule *schedule) {
+    return device_records(step->device) && step->options.records && !schedule->shape.is_evaluation &&
+           can_record_talk(step) && !compares_replicas(step) && step->chunk_count == 1 &&
+           step->chunks[0].flight_count == 1 && step->pipeline.batch_count == 1;
+}
+
+// Whether an item of a list that can be recorded only queues work on the device.
+static bool is_recordable(const struct step *step, const struct schedule *schedule, struct schedule_item item) {
+    switch (item.work) {
+    case WORK_BEGIN:
+    case WORK_FORWARD:
+    case WORK_BACKWARD:
+        return !has_reduction(step, schedule, item.micro_batch);
+    case WORK_REDUCE:
+    case WORK_TOTALS:
+    case WORK_CLIP:
+    case WORK_UPDATE:
+        return step_is_alone(step);
+    default:
+        return false;
+    }
+}
+
+int replay_range_end(const struct step *step, const struct schedule *schedule, int first) {
+    const struct schedule_list *list = pipeline_list(step, schedule);
+    enum work work = list->items[first].work;
+    int end = first;
+    if ((work != WORK_BEGIN && work != WORK_FORWARD) || !can_record(step, schedule))
+        return first;
+    while (end < list->count && is_recordable(step, schedule, list->items[end]))
+        end++;
+    return end;
 }
 
 static struct step_shape shape_of(const struct step *step, const struct step_batch *batch) {
-    return (struct step_shape){.B = batch->input.B,
-                               .T = batch->input.T,
-                               .S = batch->input.S,
-                               .arrays = step_input_arrays(step, &batch->input),
-                               .is_known = step->chunks[0].model.fp8.is_known};
+    return (struct step_shape){.form = batch->batch.form, .is_known = step->chunks[0].model.fp8.is_known};
 }
 
 static bool is_same(const struct step_shape *a, const struct step_shape *b) {
-    return a->B == b->B && a->T == b->T && a->S == b->S && a->arrays == b->arrays && a->is_known == b->is_known;
+    return batch_form_is_same(&a->form, &b->form) && a->is_known == b->is_known;
 }
 
-static void record(struct step *step, struct step_replay *replay, const struct replay_pass *pass) {
+static void record(struct step *step, struct step_replay *replay, const struct replay_range *range) {
     device_record_begin(step->device);
-    pass->run(pass->context);
+    step->is_recording = true;
+    range->run(range->context);
+    step->is_recording = false;
     replay->recording = device_record_end(step->device);
     replay->is_refused = !replay->recording;
 }
 
-void replay_run(struct step *step, const struct replay_pass *pass) {
-    struct step_replay *replay = &step->replays[pass->is_first][pass->is_last];
-    if (!can_replay(step, pass) || replay->is_refused) {
-        pass->run(pass->context);
+void replay_run(struct step *step, const struct replay_range *range) {
+    struct step_replay *replay = &step->replays[range->is_first][range->is_last];
+    if (replay->is_refused) {
+        range->run(range->context);
         return;
     }
-    struct step_shape shape = shape_of(step, pass->batch);
+    struct step_shape shape = shape_of(step, range->batch);
     if (!is_same(&shape, &replay->shape)) {
         device_recording_free(step->device, replay->recording);
         *replay = (struct step_replay){.shape = shape};
     }
     if (!replay->recording && replay->runs++ >= RUNS_BEFORE)
-        record(step, replay, pass);
+        record(step, replay, range);
     if (!replay->recording) {
-        pass->run(pass->context);
+        range->run(range->context);
         return;
     }
+    struct step_span span = span_begin(step, "recorded pass");
     device_replay(step->device, replay->recording);
-    for (int i = 0; i < TALKING; i++)
-        comm_replayed(step->mesh.group[talking[i]], "recorded pass");
+    span_end_part(step, span, STEP_TAG_RECORDED);
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (MESH_TALKING & AXES(axis))
+            comm_replayed(step->mesh.group[axis], "recorded pass");
 }
 
 void replay_close(struct step *step) {

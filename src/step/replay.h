@@ -1,19 +1,22 @@
-// Passes that are recorded once and then replayed, if the device can do so. Only for the files of this folder.
+// Ranges of a list that are recorded once and then replayed, if the device can do so. Only for the files of this
+// folder.
 #ifndef STEP_REPLAY_H
 #define STEP_REPLAY_H
 
-#include "step/step.h"
+#include "step/internal.h"
 
-// The forward and backward of one micro-batch, with the beginning of a step before the first and, on a rank without
-// peers, its end behind the last.
-struct replay_pass {
-    const struct step_batch *batch;
-    bool is_first, is_last;  // of the step
+// The end of the longest range of items from number `first` on that can be one recording; `first` if that item is not
+// the beginning of one.
+int replay_range_end(const struct step *step, const struct schedule *schedule, int first);
+
+struct replay_range {
+    const struct step_batch *batch;  // whose passes are in it
+    bool is_first, is_last;          // of the step
     void (*run)(void *context);
     void *context;
 };
-// Does the work of pass->run, by calling it or by replaying what an earlier call for such a micro-batch has done.
-void replay_run(struct step *step, const struct replay_pass *pass);
+// Does the work of range->run, by calling it or by replaying what an earlier call for such a micro-batch has done.
+void replay_run(struct step *step, const struct replay_range *range);
 void replay_close(struct step *step);
 
 #endif

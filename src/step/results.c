@@ -1,7 +1,7 @@
 // The results of steps on their way back to the host. Steps are queued ahead of the device. The numbers of each step
 // are copied after it to a row of host memory of its own, and read once its event has passed, so the host waits for
 // that step and not for those queued after it. In the other direction, each row carries the rates of its step's update,
-// see optim/adam.h.
+// see optim/updates.h.
 //
 // Rows are taken in the order in which they were queued; a row is reused only after it was taken.
 #include "step/results.h"
@@ -9,20 +9,20 @@
 #include "ops/device.h"
 
 #include <math.h>
-#include <string.h>
 
-enum { NUMBER_NORM = TOTAL_COUNT, NUMBER_SCALE, NUMBER_COUNT };
-static const size_t ROW_FLOATS = NUMBER_COUNT + (size_t)ADAM_MOST_RATES * RATE_LENGTH;
+enum { NUMBER_NORM, NUMBER_SCALE, NUMBER_TOTALS };
 
 int results_open(struct step *step) {
     struct step_results *results = &step->results;
-    results->memory = device_host_alloc(step->device, STEP_ROWS * ROW_FLOATS * sizeof(float));
+    size_t numbers = (size_t)(NUMBER_TOTALS + TOTAL_COUNT + step_tops(step));
+    size_t row_floats = numbers + (size_t)(UPDATES_MOST_RATES * RATE_LENGTH * step->params.group_count);
+    results->memory = device_host_alloc(step->device, STEP_ROWS * row_floats * sizeof(float));
     if (!results->memory)
         return -1;
     for (int i = 0; i < STEP_ROWS; i++) {
         struct step_row *row = &results->rows[i];
-        row->numbers = results->memory + (size_t)i * ROW_FLOATS;
-        row->rates = row->numbers + NUMBER_COUNT;
+        row->numbers = results->memory + (size_t)i * row_floats;
+        row->rates = row->numbers + numbers;
         row->done = step->device->ops->event_create(step->device);
     }
     return 0;
@@ -52,11 +52,11 @@ void results_make_room(struct step *step) {
         (void)step_take_result(step);
 }
 
-void results_send_rates(struct step *step, const struct adam_pace *paces) {
+void results_send_rates(struct step *step, const struct pace *paces) {
     CHECK(step_pending(step) <= STEP_MOST_AHEAD);
     struct step_row *row = row_of(step, step->results.queued);
-    adam_make_rates(&step->adam, paces, step_pending(step) + 1, row->rates);
-    device_copy_in(step->device, step->adam.rates, row->rates);
+    updates_make_rates(&step->updates, paces, step_pending(step) + 1, row->rates);
+    device_copy_in(step->device, step->updates.rates, row->rates);
 }
 
 static void bring(struct step *step, float *to_host, struct tensor from) {
@@ -65,14 +65,14 @@ static void bring(struct step *step, float *to_host, struct tensor from) {
 
 void results_queue(struct step *step, bool is_training) {
     struct step_row *row = row_of(step, step->results.queued++);
-    bring(step, row->numbers, step->totals);
+    bring(step, row->numbers + NUMBER_TOTALS, step->totals);
     row->is_training = is_training;
-    struct tensor scale = scaler_scale(&step->adam.scaler);
+    struct tensor scale = scaler_scale(&step->updates.scaler);
     if (is_training)
-        bring(step, row->numbers + NUMBER_NORM, adam_grad_norm(&step->adam));
+        bring(step, row->numbers + NUMBER_NORM, clip_norm(&step->updates.clip));
     if (is_training && scale.data)
         bring(step, row->numbers + NUMBER_SCALE, scale);
-    else if (!step->device->ops->is_paper)
+    else
         row->numbers[NUMBER_SCALE] = 1;
     step->device->ops->event_record(step->device, row->done, STREAM_COMPUTE);
 }
@@ -81,21 +81,23 @@ struct step_result step_take_result(struct step *step) {
     CHECK(step_pending(step) > 0);
     struct step_row *row = row_of(step, step->results.taken++);
     step->device->ops->event_wait(step->device, row->done);
-    float numbers[NUMBER_COUNT] = {0};
-    if (!step->device->ops->is_paper)
-        memcpy(numbers, row->numbers, sizeof numbers);
-    double tokens = (double)numbers[TOTAL_TOKENS], pairs = (double)numbers[TOTAL_PAIRS];
-    step->results.last = (struct step_result){
-        .loss = (double)numbers[TOTAL_LOSS] / (tokens > 1 ? tokens : 1),
+    const float *totals = row->numbers + NUMBER_TOTALS;
+    double tokens = (double)totals[TOTAL_TOKENS], pairs = (double)totals[TOTAL_PAIRS];
+    struct step_result *result = &step->results.last;
+    *result = (struct step_result){
+        .loss = (double)totals[TOTAL_LOSS] / (tokens > 1 ? tokens : 1),
         .tokens = tokens,
-        .pair_loss = (double)numbers[TOTAL_PAIR_LOSS] / (pairs > 1 ? pairs : 1),
+        .pair_loss = (double)totals[TOTAL_PAIR_LOSS] / (pairs > 1 ? pairs : 1),
         .pairs = pairs,
-        .grad_norm = row->is_training ? (double)numbers[NUMBER_NORM] : 0,
-        .loss_scale = (double)numbers[NUMBER_SCALE],
+        .grad_norm = row->is_training ? (double)row->numbers[NUMBER_NORM] : 0,
+        .loss_scale = (double)row->numbers[NUMBER_SCALE],
+        .tops = step_tops(step),
     };
+    for (int i = 0; i < result->tops; i++)
+        result->accuracies[i] = (double)totals[TOTAL_COUNT + i] / (tokens > 1 ? tokens : 1);
     if (row->is_training)
-        adam_learn(&step->adam, !isfinite(step->results.last.grad_norm));
-    return step->results.last;
+        updates_learn(&step->updates, !isfinite(result->grad_norm));
+    return *result;
 }
 
 void step_take_losses(struct step *step, int but, struct step_losses *sum) {
@@ -105,7 +107,23 @@ void step_take_losses(struct step *step, int but, struct step_losses *sum) {
         sum->tokens += result.tokens;
         sum->pair_loss += result.pair_loss * result.pairs;
         sum->pairs += result.pairs;
+        sum->tops = result.tops;
+        for (int i = 0; i < result.tops; i++)
+            sum->hits[i] += result.accuracies[i] * result.tokens;
     }
+}
+
+struct step_result step_mean_losses(const struct step_losses *sum) {
+    double tokens = sum->tokens > 1 ? sum->tokens : 1;
+    struct step_result mean = {.loss = sum->loss / tokens,
+                               .tokens = sum->tokens,
+                               .pair_loss = sum->pair_loss / (sum->pairs > 1 ? sum->pairs : 1),
+                               .pairs = sum->pairs,
+                               .loss_scale = 1,
+                               .tops = sum->tops};
+    for (int i = 0; i < sum->tops; i++)
+        mean.accuracies[i] = sum->hits[i] / tokens;
+    return mean;
 }
 
 struct step_result step_result(struct step *step) {

@@ -3,14 +3,14 @@
 #ifndef STEP_RESULTS_H
 #define STEP_RESULTS_H
 
-#include "step/step.h"
+#include "step/internal.h"
 
 int results_open(struct step *step);
 void results_close(struct step *step);
 // Takes and drops the oldest results until another step can be queued.
 void results_make_room(struct step *step);
 // Before a training step: sends the paces, one for every number of pending steps that may turn out to be skipped.
-void results_send_rates(struct step *step, const struct adam_pace *paces);
+void results_send_rates(struct step *step, const struct pace *paces);
 // After a step: fetches its totals and, for a training step, its gradient norm and loss scale.
 void results_queue(struct step *step, bool is_training);
 

@@ -7,54 +7,69 @@
 #include "step/pipeline.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-// The parameters of all pieces of a stage.
+// The parameters of all chunks of a stage.
 static void declare_stage(const struct step *step, int stage, struct param_list *params) {
     int stages = step->mesh.length[AXIS_PIPELINE];
     for (int chunk = 0; chunk < step->chunk_count; chunk++) {
         struct model model;
-        model_build(&model, params,
-                    &(struct model_options){.config = step->config,
-                                            .mesh = &step->mesh,
-                                            .piece = config_piece(step->config, (int64_t)chunk * stages + stage)});
+        pipeline_build_chunk(step, (int64_t)chunk * stages + stage, &model, params);
         model_free(&model);
     }
 }
 
-// Notes parameter `name`, which stage `first` holds, if that is the first of several stages.
-static void add_if_shared(struct step *step, const struct param_list *lists, int first, const char *name) {
-    int stages = step->mesh.length[AXIS_PIPELINE], mine = step->mesh.place[AXIS_PIPELINE], count = 0;
-    int *holders = memory_alloc(sizeof *holders * (size_t)stages);
-    for (int stage = 0; stage < stages; stage++)
-        if (param_find(&lists[stage], name))
-            holders[count++] = stage;
-    struct param *own = param_find(&step->params, name);
-    if (count < 2 || holders[0] != first) {
-        free(holders);
-        return;
-    }
+// A parameter and a stage that holds it.
+struct holding {
+    const char *name;
+    int stage;
+};
+
+static int compare(const void *a, const void *b) {
+    const struct holding *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : x->stage - y->stage;
+}
+
+// Notes a parameter that several stages hold.
+static void add_shared(struct step *step, const struct holding *holdings, int count) {
+    int *holders = memory_alloc(sizeof *holders * (size_t)count);
+    for (int i = 0; i < count; i++)
+        holders[i] = holdings[i].stage;
+    struct param *own = param_find(&step->params, holdings[0].name);
     if (own) {
         own->is_shared = true;
-        own->is_copy = first != mine;
+        own->is_copy = holders[0] != step->mesh.place[AXIS_PIPELINE];
     }
     step->shared = memory_realloc(step->shared, sizeof *step->shared * (size_t)(step->shared_count + 1));
     step->shared[step->shared_count++] =
-        (struct step_shared){.name = memory_string(name), .param = own, .holders = holders, .count = count};
+        (struct step_shared){.name = memory_string(holdings[0].name), .param = own, .holders = holders, .count = count};
 }
 
+// All stages find the same parameters in the same order, that of their names, so that their exchanges match.
 void shared_open(struct step *step) {
-    int stages = step->mesh.length[AXIS_PIPELINE];
+    int stages = step->mesh.length[AXIS_PIPELINE], count = 0;
     if (stages == 1)
         return;
     struct param_list *lists = memory_alloc(sizeof *lists * (size_t)stages);
-    for (int stage = 0; stage < stages; stage++)
+    for (int stage = 0; stage < stages; stage++) {
         declare_stage(step, stage, &lists[stage]);
-    // All stages go through the same list in the same order, so that their exchanges match.
+        count += lists[stage].count;
+    }
+    struct holding *holdings = memory_alloc(sizeof *holdings * (size_t)count), *next = holdings;
     for (int stage = 0; stage < stages; stage++)
         for (int i = 0; i < lists[stage].count; i++)
-            add_if_shared(step, lists, stage, lists[stage].items[i]->name);
+            *next++ = (struct holding){lists[stage].items[i]->name, stage};
+    qsort(holdings, (size_t)count, sizeof *holdings, compare);
+    for (int first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && strcmp(holdings[end].name, holdings[first].name) == 0;)
+            end++;
+        if (end - first > 1)
+            add_shared(step, holdings + first, end - first);
+    }
     for (int stage = 0; stage < stages; stage++)
         param_list_free(&lists[stage]);
+    free(holdings);
     free(lists);
 }
 
@@ -70,6 +85,7 @@ void shared_close(struct step *step) {
 static void exchange(struct step *step, const struct step_shared *shared) {
     struct group *pipeline = step->mesh.group[AXIS_PIPELINE];
     struct tensor grad = shared->param->grad;
+    struct tensor other = arena_2d(&step->scratch, DTYPE_F32, grad.shape[0], grad.shape[1]);
     struct comm_request request;
     if (shared->param->is_copy) {
         request = comm_send_start(pipeline, grad, shared->holders[0], "shared gradients");
@@ -78,7 +94,6 @@ static void exchange(struct step *step, const struct step_shared *shared) {
         comm_wait(&request);
         return;
     }
-    struct tensor other = arena_2d(&step->scratch, DTYPE_F32, grad.shape[0], grad.shape[1]);
     for (int i = 1; i < shared->count; i++) {
         request = comm_receive_start(pipeline, other, shared->holders[i], "shared gradients");
         comm_wait(&request);
@@ -96,17 +111,6 @@ void shared_sum_gradients(struct step *step) {
             continue;
         size_t mark = arena_mark(&step->scratch);
         exchange(step, &step->shared[i]);
-        arena_release(&step->scratch, mark);
-    }
-}
-
-void shared_measure(struct step *step) {
-    for (int i = 0; i < step->shared_count; i++) {
-        if (!step->shared[i].param || step->mode != STEP_TRAIN)
-            continue;
-        struct tensor grad = step->shared[i].param->grad;
-        size_t mark = arena_mark(&step->scratch);
-        (void)arena_2d(&step->scratch, DTYPE_F32, grad.shape[0], grad.shape[1]);
         arena_release(&step->scratch, mark);
     }
 }

@@ -1,5 +1,6 @@
 // One training step: the model, the reducer and the optimizer put together, with the memory they need. A step knows no
-// files, clocks or logs; the trainer brings micro-batches and takes the numbers away.
+// flags, files or logs: it takes values and returns values. Of time it knows how long it waited for inputs, and what it
+// tells a trace (spans.h).
 //
 // All memory is taken when a step is opened. How much is needed is measured by running the step itself once on the
 // paper backend, with arenas that only count. So nothing is allocated later, and a run that does not fit is refused
@@ -7,41 +8,19 @@
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
-#include "base/buffer.h"
-#include "config/config.h"
-#include "model/deferred.h"
+#include "data/batch.h"
 #include "model/model.h"
-#include "optim/adam.h"
 #include "ops/device.h"
+#include "optim/updates.h"
 #include "parallel/mesh.h"
+#include "parallel/param.h"
 #include "parallel/schedule.h"
-#include "step/channel.h"
-#include "parallel/reducer.h"
-#include "tensor/arena.h"
 
 enum step_mode { STEP_TRAIN, STEP_EVALUATE, STEP_GENERATE };
 
-// A micro-batch on the host. What the model does not use is NULL. For T5, tokens and the arrays that go with them
-// belong to the encoder, and labels and mask have S columns.
-struct step_input {
-    int64_t B, T;
-    int64_t S;                         // tokens per sample of the decoder; 0 unless there is a decoder over an encoder
-    const int32_t *tokens;             // (B, T)
-    const int32_t *positions;          // (B, T), or NULL: 0, 1, …
-    const int32_t *labels;             // (B, T or S)
-    const float *mask;                 // (B, T or S): 1 if the token counts
-    const int32_t *types;              // (B, T), or NULL: all 0
-    const int32_t *lengths;            // (B), or NULL: how many tokens of each sample are not padding
-    const int32_t *first_keys;         // (B, T), or NULL: the column where each token's document begins
-    const int32_t *decoder_tokens;     // (B, S)
-    const int32_t *decoder_positions;  // (B, S), or NULL: 0, 1, …
-    const int32_t *pair_labels;        // (B): for the pair head; NULL to leave out its loss
-    const int64_t *samples;            // (B): global number of each sample, negative for padding
-};
-
-// Provides the micro-batches of a step in order; `next` returns -1 on failure.
+// Provides the micro-batches of a step in order; `next` returns -1 on failure. Their arrays stay until the next call.
 struct step_source {
-    int (*next)(void *context, struct step_input *input);
+    int (*next)(void *context, struct batch *batch);
     void *context;
     int64_t count;  // micro-batches of this rank in this step
 };
@@ -53,102 +32,13 @@ struct step_result {
     double pair_loss;   // of BERT's pair head: mean over the samples of all ranks
     double pairs;       // how many samples the pair head saw; 0 without that head
     double loss_scale;  // after the step; 1 if there is no loss scaling
+    // ICT's top-k accuracies in the order of their flag: fractions of the queries, which count as tokens.
+    double accuracies[OPS_MOST_TOPS];
+    int tops;
 };
-
-// A step's sums on the device. The first two are accumulated there; the others arrive with the inputs.
-enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
 
 // How many steps may be queued behind the one whose result is taken next.
-enum { STEP_MOST_AHEAD = ADAM_MOST_RATES - 1, STEP_ROWS = STEP_MOST_AHEAD + 1 };
-
-struct step_row {
-    float *numbers;      // page-locked host memory: what comes back from a step
-    float *rates;        // (ADAM_MOST_RATES, RATE_LENGTH), page-locked: what is sent to it
-    struct event *done;  // recorded when the numbers have arrived
-    bool is_training;
-};
-struct step_results {
-    struct step_row rows[STEP_ROWS];
-    float *memory;          // backs all rows
-    int64_t queued, taken;  // how many rows so far
-    struct step_result last;
-};
-
-// Micro-batches are copied while the device computes: from `host` to `landing` on the copy stream, and from there to
-// their block on the compute stream, when it is their turn. There are two slots, so that one can travel while the other
-// is written.
-struct step_slot {
-    unsigned char *host;    // page-locked staging memory with the block's layout
-    struct tensor landing;  // on the device
-    struct event *copied;   // to the landing: the host memory may be overwritten
-    struct event *taken;    // from the landing
-    bool is_used;
-};
-
-// What backward needs of a micro-batch that is in flight through a chunk.
-struct step_flight {
-    struct model_flight model;
-    struct arena saved;
-    struct deferred *deferred;  // only between the two halves of a backward pass
-    int micro_batch;
-    bool is_used;
-};
-
-// A piece of the model that this rank holds; the whole model if there is no pipeline.
-struct step_chunk {
-    struct model model;
-    struct step_flight *flights;
-    int flight_count;           // how many micro-batches are in flight through it at most
-    struct deferred *deferred;  // weight gradients put off by those that are between the halves of their backward
-    int deferred_count;
-    size_t saved_bytes, deferred_bytes;  // of each flight's arena, and of each deferred one
-    bool grows_backward;                 // a backward pass keeps more than the forward pass before it
-};
-
-// The inputs of a micro-batch while it is in flight.
-struct step_batch {
-    struct tensor block;  // on the device, see step_inputs.c
-    struct step_input input;
-    struct device_batch batch;
-    int micro_batch;
-    bool is_used;
-};
-
-struct step_pipeline {
-    struct schedule schedule;  // for the number of micro-batches of the last step
-    struct channel channels[LINK_COUNT];
-    struct step_batch *batches;
-    int batch_count;
-};
-
-// A parameter that several stages hold. All stages list the same ones in the same order.
-struct step_shared {
-    char *name;
-    struct param *param;  // NULL if this stage does not hold it
-    int *holders;         // the stages that do, in order; all but the first hold a copy
-    int count;
-};
-
-// What the work of a pass depends on, apart from what stays the same over all steps.
-struct step_shape {
-    int64_t B, T, S;
-    uint32_t arrays;  // which arrays the inputs have, see step_input_arrays
-    bool is_known;    // whether the 8-bit ranges are, see struct fp8
-};
-// A recorded pass, see replay.c.
-struct step_replay {
-    struct step_shape shape;
-    int runs;                     // passes of this shape that were not replayed
-    struct recording *recording;  // NULL: none yet
-    bool is_refused;              // it cannot be recorded
-};
-
-// Where a flight's arena turns into the gradients' buffer, see borrow.h.
-struct step_borrow {
-    size_t border;  // height of the arena; 0: it does not
-    size_t room;    // bytes there
-    int64_t first;  // element of the gradients where they begin
-};
+enum { STEP_MOST_AHEAD = UPDATES_MOST_RATES - 1 };
 
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
@@ -157,62 +47,106 @@ struct step_memory {
     size_t total_kept;  // the total if results are kept that are computed again now; 0 if that was not measured
 };
 
-struct step {
-    const struct config *config;
+struct step;  // see step/internal.h
+
+// What a step is to do, as values; train/setup.h makes them from flags.
+struct step_options {
     struct device *device;
-    struct mesh mesh;
+    const struct mesh *mesh;  // copied
     enum step_mode mode;
-    enum dtype dtype;
-    struct param_list params;
-    struct step_chunk *chunks;  // pieces of the model, in order
-    int chunk_count;
-    struct step_pipeline pipeline;
-    struct step_shared *shared;
-    int shared_count;
-    struct adam adam;
-    struct reducer reducer;
-    struct tensor values, grads;  // (n), flat
-    struct tensor totals;         // (TOTAL_COUNT) fp32
-    struct tensor logits;         // (1, V) fp32, for generation
-    struct kv_cache cache;
-    struct tensor encoded;  // (P, C): an encoder's output, for generation
-    struct arena state, saved, scratch;
-    struct step_slot slots[2];
-    int next_slot;
-    struct step_results results;
-    struct step_replay replays[2][2];  // indexed by whether a pass is the first, and the last, of its step
-    struct step_borrow borrow;
-    bool keeps_results;  // see struct pass
-    struct step_memory memory;
+    struct model_options model;          // of the whole model, on this mesh
+    struct optimizer_options optimizer;  // of most parameters
+    enum dtype dtype;                    // of parameters and activations
+    uint64_t seed;                       // of initial weights and dropout
+    struct batch_form largest;           // micro-batch that the step can be given
+    struct schedule_shape schedule;      // of a whole training step
+    bool grows;                          // the first steps have fewer micro-batches
+    int64_t decoder_chunk;               // the number of T5's first decoder chunk; INT64_MAX if there is none
+    bool splits_rows;                    // ranks that share layers split the residual stream
+    bool recomputes;                     // nothing is kept that could be computed again
+    bool records;                        // passes are recorded and replayed if the device can do so
+    bool divides_optimizer, overlaps_reduction, overlaps_gather, rounds_sums;  // see parallel/reducer.h
+    int64_t bucket_elements, bucket_count;  // of the reduction; at most one of them is given, else 0
+    // A step whose weights this one uses instead of its own, to generate text while they are trained; NULL: none. It
+    // stays open as long, and step_settle is called for it before this one reads them.
+    const struct step *weights_of;
 };
-
-// Appends "1.23 GB (weights 0.45, …)".
-void step_describe_memory(const struct step_memory *memory, struct buffer *out);
-
-// Builds the model on the device and takes its memory. The weights are not set yet.
-int step_open(struct step **step, const struct config *config, struct device *device, const struct mesh *mesh,
-              enum step_mode mode);
+// How a step came by its memory, for those who tell the user. Ranks decide together, and one speaks for all.
+struct step_room {
+    size_t bytes;        // what this rank could take when it last asked: a part of what was free
+    int sharers;         // among how many ranks that was split
+    bool is_host;        // memory of the host, which is promised before it is there
+    size_t reserve;      // of the bytes, held for libraries
+    size_t shrunk_from;  // bytes of the larger layout that could not be taken; 0 on ranks that do not speak
+    bool is_refused;     // on all ranks: one of them has no room, and step_open fails
+    const char *lack;    // what there is no room for; NULL on ranks that do not speak
+    size_t lack_bytes;
+    struct step_memory needed;  // of the layout that was tried last
+};
+// Builds the model on the device and takes its memory. The weights are not set yet. All ranks call. *room is set also
+// on failure; on paper it means nothing.
+int step_open(struct step **step, const struct step_options *options, struct step_room *room);
 void step_close(struct step *step);  // NULL is fine
 
-// Sets random weights from the run's seed and clears the optimizer.
+struct device *step_device(const struct step *step);
+const struct mesh *step_mesh(const struct step *step);
+const struct param_list *step_params(const struct step *step);
+const struct step_memory *step_memory(const struct step *step);
+// All parameters, (n), flat.
+struct tensor step_values(const struct step *step);
+
+// Clears the optimizer; step_initialize also sets random weights from the run's seed.
+void step_reset_optimizer(struct step *step);
 void step_initialize(struct step *step);
 // Where to put whole weights, as a flat buffer in the parameters' layout: the parameters themselves or, if the
 // optimizer has master copies, an fp32 buffer (that of the gradients). step_accept_weights then takes them from there.
 struct tensor step_weights_target(struct step *step);
+void step_draw_weights(struct step *step);  // random ones from the run's seed, put there
 void step_accept_weights(struct step *step);
-// The optimizer's master copies of what this rank updates, (n / parts) fp32, none if parameters are fp32. They may
-// lie in the gradients' buffer, so no step comes before step_close_masters. They are for reading.
-struct tensor step_open_masters(struct step *step);
+// The optimizer's master copies of what this rank updates of every group, (n / parts) fp32, none if parameters are
+// fp32. They may lie in the gradients' buffer, so no step comes before step_close_masters. They are for reading.
+void step_open_masters(struct step *step, struct tensor masters[PARAM_MOST_GROUPS]);
 void step_close_masters(struct step *step);
+// The optimizer of a group of parameters: its named states, and which pieces of them this rank holds.
+const struct optimizer *step_optimizer(const struct step *step, int group);
+// The tensors of the fp8 ranges. All ranks that hold a layer have the same.
+struct step_range {
+    const char *name;
+    const struct param *weight;  // of the layer
+    struct tensor tensor;
+};
+int step_range_count(const struct step *step);
+struct step_range step_range(const struct step *step, int i);
+// The numbers that a run resumes with. step_counters waits for the device; step_resume comes after loading the tensors.
+struct step_counters {
+    int64_t updates;             // made so far, without skipped ones
+    struct scaler_state scaler;  // of the loss
+    int64_t fp8_steps;           // seen by the fp8 ranges; 0: they are not known, and the next step measures them
+};
+// Everything on this rank's device that the next step depends on, as it is stored there: the parameters and what the
+// optimizer and fp8 keep. With the counters it is all that the same step on the same layout needs to resume. Fills
+// `list` unless it is NULL; returns how many. To read them, call step_settle first.
+int step_list_state(const struct step *step, struct tensor *list);
+struct step_counters step_counters(const struct step *step);
+void step_resume(struct step *step, const struct step_counters *counters);
 
 // Queues one step: forward and backward of all micro-batches, reduction, update. Returns -1 if the source failed; the
 // weights are then unchanged. When it returns, the device may still be busy with this step and with earlier ones.
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay);
 // The same when the pace depends on how many steps were skipped: paces[k] applies if k of the pending ones were. There
 // are step_pending + 1 paces, and at most STEP_MOST_AHEAD steps are pending.
-int step_train_paced(struct step *step, const struct step_source *source, const struct adam_pace *paces);
+int step_train_paced(struct step *step, const struct step_source *source, const struct pace *paces);
+// The same, but the gradients are computed twice, from two sources of the same micro-batches. Returns -1 on all ranks
+// (EXIT_CODE_CORRUPT), naming the rank, if one of them has got different bits; the weights are then unchanged. Not with
+// fp8, whose ranges see every pass, and not on a device whose sums change from run to run.
+int step_train_twice(struct step *step, const struct step_source *first, const struct step_source *again,
+                     const struct pace *paces);
 // Computes losses without learning, summed over the source.
 int step_evaluate(struct step *step, const struct step_source *source);
+// How long the host has waited for micro-batches of training so far, in seconds.
+double step_data_seconds(const struct step *step);
+// Whether passes are replayed from now on, if the device can do so.
+void step_set_records(struct step *step, bool records);
 // How many steps are worth queueing ahead: none if the device completes a step while it is being queued.
 int step_lookahead(const struct step *step);
 // step_pending counts the calls of the functions above whose results have not been taken. step_take_result takes the
@@ -223,19 +157,43 @@ struct step_result step_take_result(struct step *step);
 struct step_result step_result(struct step *step);
 // Adds up the results of all pending evaluations except the latest `but`.
 struct step_losses {
-    double loss, tokens;      // sum of the tokens' losses, and how many tokens
-    double pair_loss, pairs;  // the same for the pair head
+    double loss, tokens;         // sum of the tokens' losses, and how many tokens
+    double pair_loss, pairs;     // the same for the pair head
+    double hits[OPS_MOST_TOPS];  // how many queries had their context among the k best
+    int tops;
 };
 void step_take_losses(struct step *step, int but, struct step_losses *sum);
+// What one evaluation of all of them would have returned.
+struct step_result step_mean_losses(const struct step_losses *sum);
 // Of the masters, if there are any; the gradients are gone then.
 double step_params_norm(struct step *step);
-// Returns when this rank has all updated parameters; with --overlap-param-gather they may still be on their way after a
+// Returns when this rank has all updated parameters; with overlaps_gather they may still be on their way after a
 // step. Must be called before parameters are read in any way other than by a pass.
 void step_settle(struct step *step);
-// Returns -1, naming the parameter, if ranks that should hold the same values do not. All ranks call. See replicas.c.
+// Returns -1 on all ranks (EXIT_CODE_CORRUPT), naming the parameter and the ranks, if ranks that should hold the same
+// values do not. The gradients are gone then. All ranks call. See replicas.c.
 int step_check_replicas(struct step *step);
+// The value that this rank holds now of the first element that differed when such a check last failed; NAN if no
+// element did, or if other ranks hold it.
+double step_suspect(const struct step *step);
+// A number that tells what this rank holds of parameters, master copies and optimizer states from anything else.
+int64_t step_digest(struct step *step);
+// How many copies of a parameter that compares, at most; 1 if no rank holds what another does.
+int step_replica_count(const struct step *step);
 int64_t step_count_zero_gradients(struct step *step);
 
+// The logits of the last evaluation of one micro-batch, without a pipeline. Any later call may overwrite them.
+struct tensor step_evaluated_logits(const struct step *step);
+// The same for ICT's embeddings in fp32: of this rank's queries (B, E), and of the contexts of all data-parallel ranks,
+// one after the other (B * dp, E).
+struct step_embeddings {
+    struct tensor queries, contexts;
+};
+struct step_embeddings step_evaluated_embeddings(const struct step *step);
+bool step_has_encoder(const struct step *step);     // whether a decoder answers what an encoder has read
+int64_t step_vocabulary(const struct step *step);   // V, padding included
+int64_t step_window(const struct step *step);       // how many tokens the model sees at most
+int64_t step_window_left(const struct step *step);  // how many of them may follow those in the cache
 // Logits after these T tokens, which follow those in the cache. There are V of them, padding included. All ranks call
 // and get them. For T5 the tokens are the decoder's, and step_encode must have been called before the first.
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits);

@@ -1,88 +1,114 @@
 // What comes before the passes of a step and after them: clearing sums and gradients; reduction, the optimizer and the
-// new parameters; and the weights that a run starts from. If the optimizer is divided, a rank only has it for its own
+// new parameters; and the weights that a run starts from. If the optimizer is split, a rank only has it for its own
 // pieces of the flat buffers, see parallel/pieces.h.
 #include "step/update.h"
 #include "base/memory.h"
 #include "model/init.h"
 #include "step/pipeline.h"
+#include "step/spans.h"
 
 #include <stdlib.h>
 
 // Long enough that latency does not matter and, with many ranks, that a rank's piece is worth sending. If buckets
 // travel during a pass, there must be several, because the first one to be full and the last one cannot be hidden.
-static int64_t bucket_elements(const struct config *config, int64_t total, int replicas) {
+static int64_t bucket_elements(const struct step_options *options, int64_t total, int replicas) {
     const int64_t usual = (int64_t)8 << 20, usual_piece = (int64_t)256 << 10, least = (int64_t)64 << 10;
-    if (config->ddp_bucket_size > 0)
-        return config->ddp_bucket_size;
-    if (config->ddp_num_buckets > 0)
-        return (total + config->ddp_num_buckets - 1) / config->ddp_num_buckets;
+    if (options->bucket_elements > 0)
+        return options->bucket_elements;
+    if (options->bucket_count > 0)
+        return (total + options->bucket_count - 1) / options->bucket_count;
     int64_t bucket = usual > usual_piece * replicas ? usual : usual_piece * replicas;
     int64_t several = total / 16 > least ? total / 16 : least;
-    return config->overlap_grad_reduce && several < bucket ? several : bucket;
+    return options->overlaps_reduction && several < bucket ? several : bucket;
+}
+
+const struct optimizer_rule *step_rule(const struct step *step, int group) {
+    const char *own = step->params.groups[group].optimizer;
+    return own ? optimizer_find(own) : step->options.optimizer.rule;
 }
 
 void step_divide_optimizer(struct step *step) {
-    const struct config *config = step->config;
+    const struct step_options *options = &step->options;
     const struct mesh *mesh = &step->mesh;
-    bool is_training = step->mode == STEP_TRAIN;
-    int replicas = mesh->length[AXIS_CONTEXT] * mesh->length[AXIS_DATA];
-    int replica = mesh->place[AXIS_CONTEXT] + mesh->length[AXIS_CONTEXT] * mesh->place[AXIS_DATA];
-    bool is_divided = is_training && config->use_distributed_optimizer;
-    int parts = is_divided ? replicas : 1;
-    param_list_pad(&step->params, pieces_multiple(parts));
-    int64_t bucket = bucket_elements(config, step->params.total, replicas);
-    reducer_open(
-        &step->reducer, &step->params,
-        &(struct reducer_options){.replicas = is_training ? mesh->replicas : NULL,
-                                  .pieces = pieces_make(step->params.total, bucket, parts, is_divided ? replica : 0),
-                                  .overlaps_reduction = config->overlap_grad_reduce,
-                                  .overlaps_gather = config->overlap_param_gather,
-                                  .is_rounded = config->bf16 && config->grad_reduce_in_bf16 && replicas > 1});
+    bool is_training = step->mode == STEP_TRAIN, is_divided = is_training && options->divides_optimizer;
+    struct division divisions[PARAM_MOST_GROUPS];
+    struct pieces pieces[PARAM_MOST_GROUPS];
+    param_list_layout(&step->params);
+    for (int i = 0; i < step->params.group_count; i++) {
+        const struct param_group *group = &step->params.groups[i];
+        int replicas = mesh_count(mesh, group->replicas), parts = is_divided ? replicas : 1;
+        int64_t multiple = pieces_multiple(parts),
+                total = (group->end - group->first + multiple - 1) / multiple * multiple;
+        divisions[i] = (struct division){.parts = parts,
+                                         .part = is_divided ? mesh_index(mesh, mesh->place, group->replicas) : 0,
+                                         .bucket = total > 0 ? bucket_elements(options, total, replicas) : 1,
+                                         .keeps_whole = step_rule(step, i)->takes_matrices};
+    }
+    pieces_divide(&step->params, divisions, pieces);
+    reducer_open(&step->reducer, &step->params,
+                 &(struct reducer_options){.mesh = is_training ? mesh : NULL,
+                                           .pieces = pieces,
+                                           .overlaps_reduction = options->overlaps_reduction,
+                                           .overlaps_gather = options->overlaps_gather,
+                                           .is_rounded = options->rounds_sums});
+    // Otherwise nothing waits for a part of the update.
+    if (reducer_is_divided(&step->reducer))
+        step->options.schedule.buckets = (int)reducer_bucket_count(&step->reducer);
 }
 
 struct tensor step_weights_target(struct step *step) {
     step_settle(step);
-    return step->mode == STEP_TRAIN && step->adam.master.data ? step->grads : step->values;
+    return step->mode == STEP_TRAIN && updates_have_masters(&step->updates) ? step->grads : step->values;
 }
 
-static struct adam_update update_of(const struct step *step) {
-    return (struct adam_update){.device = step->device,
-                                .mesh = &step->mesh,
-                                .params = &step->params,
-                                .values = step->values,
-                                .grads = step->grads};
+static struct update update_of(const struct step *step) {
+    return (struct update){.device = step->device,
+                           .mesh = &step->mesh,
+                           .params = &step->params,
+                           .values = step->values,
+                           .grads = step->grads};
 }
 
 void step_accept_weights(struct step *step) {
-    const struct adam_update update = update_of(step);
-    if (step->mode == STEP_TRAIN && step->adam.master.data)
-        adam_take_weights(&step->adam, &update);
+    const struct update update = update_of(step);
+    if (step->mode == STEP_TRAIN && updates_have_masters(&step->updates))
+        updates_take_weights(&step->updates, &update);
 }
 
-struct tensor step_open_masters(struct step *step) {
-    const struct adam_update update = update_of(step);
+void step_open_masters(struct step *step, struct tensor masters[PARAM_MOST_GROUPS]) {
+    const struct update update = update_of(step);
     step_settle(step);
-    return adam_open_masters(&step->adam, &update);
+    updates_open_masters(&step->updates, &update, masters);
 }
 
 void step_close_masters(struct step *step) {
-    const struct adam_update update = update_of(step);
-    adam_close_masters(&step->adam, &update);
+    const struct update update = update_of(step);
+    updates_close_masters(&step->updates, &update);
+}
+
+void step_reset_optimizer(struct step *step) {
+    if (step->mode == STEP_TRAIN)
+        updates_reset(&step->updates, step->device);
+}
+
+void step_draw_weights(struct step *step) {
+    struct tensor target = step_weights_target(step);
+    init_params(step->device, &step->params, target.data == step->values.data ? (struct tensor){0} : target,
+                step->options.seed);
 }
 
 void step_initialize(struct step *step) {
-    if (step->mode == STEP_TRAIN)
-        adam_reset(&step->adam, step->device);
-    struct tensor target = step_weights_target(step);
-    init_params(step->device, &step->params, target.data == step->values.data ? (struct tensor){0} : target,
-                (uint64_t)step->config->seed);
+    step_reset_optimizer(step);
+    step_draw_weights(step);
     step_accept_weights(step);
 }
 
-// The gradients that no product overwrites: those of parameters without weight decay, and of lookup tables.
+// The gradients that no matmul overwrites: those of parameters without weight decay, and of lookup tables.
 static void clear_gradients(struct step *step) {
-    int64_t decayed = step->params.decayed;
-    device_zero(step->device, tensor_rows(step->grads, decayed, step->params.total - decayed));
+    for (int i = 0; i < step->params.group_count; i++) {
+        const struct param_group *group = &step->params.groups[i];
+        device_zero(step->device, tensor_rows(step->grads, group->decayed, group->end - group->decayed));
+    }
     for (int i = 0; i < step->chunk_count; i++)
         model_clear_tables(&step->chunks[i].model, step->device);
 }
@@ -103,39 +129,54 @@ bool step_is_alone(const struct step *step) {
     return is_alone;
 }
 
-// If the stream is divided, each rank has the gradients of its own rows for parameters that are applied along it.
+// If the residual stream is split, each rank has the gradients of its own rows for parameters that are applied along
+// it.
 static void sum_stream_gradients(struct step *step) {
-    int64_t first = step->params.summed_first, count = step->params.summed_end - first;
-    if (count > 0)
-        comm_all_reduce(step->mesh.group[AXIS_TENSOR], tensor_rows(step->grads, first, count), REDUCE_SUM,
-                        "stream gradients");
+    for (int i = 0; i < step->params.group_count; i++) {
+        const struct param_group *group = &step->params.groups[i];
+        int64_t first = group->summed_first, count = group->summed_end - first;
+        if (count > 0)
+            comm_all_reduce(mesh_group(&step->mesh, group->slices), tensor_rows(step->grads, first, count), REDUCE_SUM,
+                            "stream gradients");
+    }
     for (int i = 0; i < step->shared_count; i++) {
         const struct param *param = step->shared[i].param;
         if (param && param->is_copy && param->sums_gradient)
-            comm_all_reduce(step->mesh.group[AXIS_TENSOR], param->grad, REDUCE_SUM, "stream gradients");
+            comm_all_reduce(mesh_group(&step->mesh, step->params.groups[param->group].slices), param->grad, REDUCE_SUM,
+                            "stream gradients");
     }
 }
 
 void step_reduce_gradients(struct step *step) {
+    struct step_span span = span_begin(step, "sum shared gradients");
     shared_sum_gradients(step);
+    span_end_part(step, span, STEP_TAG_SHARED_GRADIENTS);
+    span = span_begin(step, "sum stream gradients");
     sum_stream_gradients(step);
+    span_end_part(step, span, STEP_TAG_STREAM_GRADIENTS);
     reducer_sum(&step->reducer);
 }
 
-// In the order in which the next forward pass needs them, so that the first values travel while the last are computed.
-void step_update(struct step *step) {
-    const struct adam_update update = update_of(step);
+void step_sum_totals(struct step *step) {
+    comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
+    // Only the last stage has losses.
+    comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
+}
+
+void step_clip(struct step *step) {
+    const struct update update = update_of(step);
+    struct step_span span = span_begin(step, "await gradients");
     reducer_wait(&step->reducer);
-    adam_begin(&step->adam, &update);
-    if (step->reducer.pieces.parts == 1) {  // nobody waits for a part of it
-        adam_apply(&step->adam, &update, 0, step->reducer.pieces.total);
-        return;
-    }
-    for (int64_t n = 0; n < pieces_bucket_count(&step->reducer.pieces); n++) {
-        struct piece bucket = reducer_needed(&step->reducer, n);
-        adam_apply(&step->adam, &update, bucket.flat_offset, bucket.flat_offset + bucket.count);
-        reducer_gather(&step->reducer, n);
-    }
+    span_end_part(step, span, STEP_TAG_GRADIENTS);
+    updates_begin(&step->updates, &update);
+}
+
+void step_update(struct step *step, int64_t n) {
+    const struct update update = update_of(step);
+    struct piece bucket = {.count = step->params.total};
+    if (step->options.schedule.buckets > 0)
+        bucket = reducer_needed(&step->reducer, n);
+    updates_apply(&step->updates, &update, bucket.flat_offset, bucket.flat_offset + bucket.count);
 }
 
 void step_settle(struct step *step) {
@@ -143,56 +184,63 @@ void step_settle(struct step *step) {
 }
 
 double step_params_norm(struct step *step) {
-    const struct adam_update update = update_of(step);
+    const struct update update = update_of(step);
     step_settle(step);
-    return adam_params_norm(&step->adam, &update);
+    return clip_params_norm(&step->updates.clip, &update, step->updates.optimizers);
 }
 
-static int64_t count_zeros(struct device *device, struct tensor grad, float *piece, int64_t most) {
+static int64_t count_zeros(struct device *device, struct tensor grad, float *host, int64_t most) {
     int64_t zeros = 0;
     for (int64_t first = 0, count; first < tensor_count(grad); first += count) {
         count = tensor_count(grad) - first < most ? tensor_count(grad) - first : most;
-        device_copy_out(device, piece, tensor_rows(grad, first, count));
+        device_copy_out(device, host, tensor_rows(grad, first, count));
         for (int64_t n = 0; n < count; n++)
-            zeros += piece[n] == 0;
+            zeros += host[n] == 0;
     }
     return zeros;
 }
 
 // The zeros of a parameter's gradient in this rank's pieces.
-static int64_t count_own_zeros(const struct step *step, const struct param *param, float *piece, int64_t most) {
+static int64_t count_own_zeros(const struct step *step, const struct param *param, float *host, int64_t most) {
     struct piece run;
     int64_t zeros = 0, end = param->offset + shard_local_count(&param->shard);
-    for (int64_t at = param->offset; pieces_next(&step->reducer.pieces, &at, end, &run);)
-        zeros += count_zeros(step->device, tensor_rows(step->grads, run.flat_offset, run.count), piece, most);
+    for (int64_t at = param->offset; pieces_next(&step->reducer.groups[param->group].pieces, &at, end, &run);)
+        zeros += count_zeros(step->device, tensor_rows(step->grads, run.flat_offset, run.count), host, most);
     return zeros;
 }
 
-// The sum over a group: every rank fills in its own entry, and the maximum over ranks is the complete table.
 static int64_t sum_over(struct group *group, int64_t own, const char *name) {
     int size = group_size(group);
     int64_t *table = memory_alloc(sizeof *table * (size_t)size), sum = 0;
     table[group_rank(group)] = own;
-    comm_max_i64(group, table, size, name);
+    comm_all_gather_i64(group, table, 1, name);
     for (int i = 0; i < size; i++)
         sum += table[i];
     free(table);
     return sum;
 }
 
-int64_t step_count_zero_gradients(struct step *step) {
-    enum { PIECE = 1 << 20 };
+static int64_t count_zeros_of(const struct step *step, int group, float *host, int64_t most) {
     const char *name = "gradients that are zero";
-    float *piece = memory_alloc(sizeof(float) * PIECE);
+    const struct param_group *own = &step->params.groups[group];
     int64_t split = 0, whole = 0;
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
-        if (!param->is_copy)
-            *(param->shard.parts > 1 ? &split : &whole) += count_own_zeros(step, param, piece, PIECE);
+        if (param->group == group && !param->is_copy)
+            *(param->shard.parts > 1 ? &split : &whole) += count_own_zeros(step, param, host, most);
     }
-    free(piece);
-    int64_t zeros = whole + sum_over(step->mesh.group[AXIS_TENSOR], split, name);
-    if (step->reducer.pieces.parts > 1)
-        zeros = sum_over(step->mesh.replicas, zeros, name);
+    int64_t zeros = whole + sum_over(mesh_group(&step->mesh, own->slices), split, name);
+    if (step->reducer.groups[group].pieces.parts > 1)
+        zeros = sum_over(mesh_group(&step->mesh, own->replicas), zeros, name);
     return sum_over(step->mesh.group[AXIS_PIPELINE], zeros, name);
+}
+
+int64_t step_count_zero_gradients(struct step *step) {
+    enum { MOST = 1 << 20 };
+    float *host = memory_alloc(sizeof(float) * MOST);
+    int64_t zeros = 0;
+    for (int i = 0; i < step->params.group_count; i++)
+        zeros += count_zeros_of(step, i, host, MOST);
+    free(host);
+    return zeros;
 }

@@ -1,5 +1,5 @@
 // A stack of aligned blocks in one piece of memory. The invariant: used is a multiple of ARENA_ALIGNMENT and never
-// above capacity, even if the capacity itself is no multiple.
+// above capacity, even if the capacity itself is not a multiple.
 #include "tensor/arena.h"
 #include "base/error.h"
 

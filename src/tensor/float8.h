@@ -1,4 +1,4 @@
-// The 8-bit float types in plain arithmetic, exact on every machine. E4M3 has 4 bits of exponent and 3 of mantissa,
+// The fp8 types in plain arithmetic, exact on every machine. E4M3 has 4 bits of exponent and 3 of mantissa,
 // reaches 448 and has no infinity; E5M2 has 5 and 2 bits and reaches 57344. Numbers round to nearest, ties to even;
 // those beyond the largest, including infinities, become the largest; NaN stays NaN. fp32 can represent all values of
 // both.

@@ -55,7 +55,6 @@ static struct tensor reshape(struct tensor t, int rank, const int64_t shape[TENS
         tensor_describe(result, to, sizeof to);
         die("cannot view %s as %s", from, to);
     }
-    result.range = t.range;
     return result;
 }
 

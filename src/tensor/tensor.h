@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// E4M3 and E5M2 are 8-bit floats for matrix products, see float8.h; I16 is what a bf16 lacks of an fp32, see half.h.
+// E4M3 and E5M2 are 8-bit floats for matmuls, see float8.h; I16 is what a bf16 lacks of an fp32, see half.h.
 // These three never occur in files.
 enum dtype {
     DTYPE_F32,
@@ -36,7 +36,6 @@ struct tensor {
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     int64_t stride[TENSOR_MAX_RANK];
-    void *range;  // for 8-bit floats, what the numbers stand for, see struct op_quantize; else NULL
 };
 
 static inline bool dtype_is_float8(enum dtype dtype) {

@@ -1,14 +1,18 @@
 // What a training run begins with. See beginning.h.
 #include "train/beginning.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/phase.h"
+#include "base/watchdog.h"
 #include "checkpoint/model_source.h"
+#include "train/bert_load.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-// What is loaded: a checkpoint to go on from, or weights to begin with.
+// What is loaded: a checkpoint to resume from, or weights to start with.
 struct beginning {
     const char *folder;
     char *path;          // in the folder; NULL if there is none
@@ -20,6 +24,12 @@ static int find_beginning(const struct config *config, const struct mesh *mesh, 
     *beginning = (struct beginning){.folder = config->load, .iteration = -1};
     if (config->load)
         TRY(state_find(config, mesh, &beginning->path, &beginning->iteration));
+    if (beginning->path && config->save_fallback) {
+        char *path = checkpoint_path(config->save_fallback, beginning->iteration);
+        if (strcmp(path, beginning->path) == 0)
+            beginning->folder = config->save_fallback;
+        free(path);
+    }
     if (!beginning->path && config->pretrained_checkpoint) {
         beginning->folder = config->pretrained_checkpoint;
         beginning->is_pretrained = true;
@@ -51,17 +61,21 @@ static void say_weights_only(const struct beginning *from, bool is_foreign) {
 }
 
 static int load_weights(struct step *step, struct config *config, const struct beginning *from,
-                        struct progress_state *at) {
-    const struct mesh *mesh = &step->mesh;
+                        struct progress_state *at, const struct identity *identity) {
+    const struct mesh *mesh = step_mesh(step);
     say_loading(from);
+    (void)fault_at(FAULT_AT_LOAD);
     bool is_foreign = model_source_is_foreign(from->path), is_release = state_is_release(from->path);
     bool begins = config->finetune || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
     if (mesh->rank == 0 && is_release && begins && !config->finetune && !from->is_pretrained)
         say_weights_only(from, is_foreign);
     bool with_optimizer = !begins && !config->no_load_optim;
     int status = with_optimizer ? state_match_schedule(config, from->path) : 0;
+    if (status == 0 && !begins && !is_foreign)
+        status = comm_agree(mesh->all, identity_check(identity, config, from->path), "what the run trains on");
     if (status == 0)
-        status = state_load(step, from->path, with_optimizer, begins ? NULL : at);
+        status = state_load(&(struct run_state){.step = step, .config = config, .progress = begins ? NULL : at},
+                            from->path, with_optimizer);
     int64_t iteration = begins ? from->iteration : at->iteration;
     if (status == 0 && iteration >= 0)
         log_info("  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64, from->folder,
@@ -72,13 +86,27 @@ static int load_weights(struct step *step, struct config *config, const struct b
     return status;
 }
 
-int beginning_set_weights(struct step *step, struct config *config, struct progress_state *at) {
+int beginning_set_weights(const struct beginning_options *options, struct progress_state *at) {
+    struct step *step = options->step;
+    struct config *config = options->config;
     struct beginning from;
-    TRY(find_beginning(config, &step->mesh, &from));
+    struct watchdog_work work;
+    int64_t in_memory = memory_checkpoint_find(options->memory);
+    if (in_memory >= 0)
+        return memory_checkpoint_load(options->memory, in_memory, config, at);
+    memory_checkpoint_forget(options->memory);
+    watchdog_begin(&work, WATCHDOG_LOAD, "loading the checkpoint");
+    int status = find_beginning(config, step_mesh(step), &from);
+    watchdog_end(&work);
+    TRY(status);
     struct phase *phase = phase_begin("drawing the initial weights");
     step_initialize(step);
     phase_end(phase);
-    int status = from.path ? load_weights(step, config, &from, at) : 0;
+    watchdog_begin(&work, WATCHDOG_LOAD, "loading the checkpoint");
+    status = from.path           ? load_weights(step, config, &from, at, options->identity)
+             : config->bert_load ? bert_load(step, config)
+                                 : 0;
+    watchdog_end(&work);
     free(from.path);
     return status;
 }

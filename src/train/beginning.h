@@ -1,11 +1,20 @@
-// What a training run begins with: a checkpoint to go on from, weights of another run or program, or random ones.
+// What a training run starts with: a checkpoint to resume from, weights of another run or program, or random ones.
 #ifndef TRAIN_BEGINNING_H
 #define TRAIN_BEGINNING_H
 
+#include "train/identity.h"
+#include "train/memory_checkpoint.h"
 #include "train/state.h"
 
-// Sets the step's weights: those of the checkpoint of --load or --pretrained-checkpoint, or random ones. A run that
-// goes on gets its moments and its place (*at), too, and takes from the checkpoint what config_match_schedule says.
-int beginning_set_weights(struct step *step, struct config *config, struct progress_state *at);
+struct beginning_options {
+    struct step *step;
+    struct config *config;
+    const struct identity *identity;  // of the first rank
+    struct memory_checkpoint *memory;
+};
+// Sets the step's weights: those of a checkpoint in host memory, of --load or of --pretrained-checkpoint, or random
+// ones. A resumed run gets its moments and its place (*at), too, and takes from the checkpoint what
+// config_match_schedule says; it must train on what the checkpoint was trained on.
+int beginning_set_weights(const struct beginning_options *options, struct progress_state *at);
 
 #endif

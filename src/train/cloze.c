@@ -61,9 +61,9 @@ static int64_t most_likely(const float *logits, int64_t count) {
 // If a text is too long for the model, its beginning is left out.
 static bool is_right(const struct cloze *cloze, const struct question *question, float *logits) {
     struct step *step = cloze->step;
-    int64_t room = step->config->max_position_embeddings - question->asked.count + 1;
+    int64_t room = step_window(step) - question->asked.count + 1;
     int64_t count = question->given.count < room ? question->given.count : room;
-    int64_t vocabulary = step->logits.shape[step->logits.rank - 1];
+    int64_t vocabulary = step_vocabulary(step);
     step_forget(step);
     step_logits(step, question->given.ids + question->given.count - count, count, logits);
     for (int64_t i = 0; i < question->asked.count; i++) {
@@ -95,8 +95,8 @@ static int examine(struct examination *e, const char *line, size_t length, int64
                                      : encode_loosely(e->encoder, text->string, text->length, &e->question);
     json_free(root);
     if (status == 0 && (e->question.given.count == 0 || e->question.asked.count == 0 ||
-                        e->question.asked.count > e->cloze->step->config->max_position_embeddings))
-        status = bad_data("the text has no word that could be asked for after others");
+                        e->question.asked.count > step_window(e->cloze->step)))
+        status = bad_data("the text has no word after another one to ask for");
     if (status < 0)
         return error_context("%s:%" PRId64, e->cloze->path, number);
     e->result->texts++;
@@ -132,7 +132,7 @@ int cloze_run(const struct cloze *cloze, struct cloze_result *result) {
     if (status == 0)
         status = tokenizer_encoder_create(&e.encoder, cloze->tokenizer);
     if (status == 0) {
-        e.logits = memory_alloc(sizeof(float) * (size_t)tensor_count(cloze->step->logits));
+        e.logits = memory_alloc(sizeof(float) * (size_t)step_vocabulary(cloze->step));
         status = examine_all(&e, &file);
     }
     result->accuracy = result->texts > 0 ? (double)result->right / (double)result->texts : 0;

@@ -33,6 +33,8 @@ struct corpus {
 enum corpus_kind corpus_kind_of(const struct config *config) {
     if (strcmp(config->model, "t5") == 0)
         return CORPUS_T5;
+    if (strcmp(config->model, "ict") == 0)
+        return CORPUS_ICT;
     if (strcmp(config->model, "bert") == 0)
         return config->sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
     return CORPUS_GPT;
@@ -86,9 +88,11 @@ static int open_gpt(struct part *part, struct sample_source *source, const struc
 
 static int open_sentences(struct part *part, struct sample_source *source, const struct request *request) {
     const struct config *config = request->options->config;
-    bool is_bert = corpus_kind_of(config) == CORPUS_BERT;
+    enum corpus_kind kind = corpus_kind_of(config);
     int64_t decoder = config->decoder_seq_length > 0 ? config->decoder_seq_length : config->seq_length;
-    struct sentence_options options = {.kind = is_bert ? SENTENCE_BERT : SENTENCE_T5,
+    struct sentence_options options = {.kind = kind == CORPUS_BERT ? SENTENCE_BERT
+                                               : kind == CORPUS_T5 ? SENTENCE_T5
+                                                                   : SENTENCE_ICT,
                                        .prefix = request->prefix,
                                        .split = request->split,
                                        .which = request->options->which,
@@ -98,7 +102,10 @@ static int open_sentences(struct part *part, struct sample_source *source, const
                                        .seed = config->seed,
                                        .mask_prob = config->mask_prob,
                                        .short_seq_prob = config->short_seq_prob,
-                                       .has_binary_head = is_bert && !config->bert_no_binary_head,
+                                       .has_binary_head = kind == CORPUS_BERT && !config->bert_no_binary_head,
+                                       .titles = config->titles_data_path,
+                                       .query_in_block_prob = config->query_in_block_prob,
+                                       .uses_single_sentences = config->use_one_sent_docs,
                                        .cache_folder = config->data_cache_path,
                                        .vocabulary = request->options->vocabulary};
     TRY(build_everywhere(&request->options->place, build_sentences, &options));
@@ -214,6 +221,19 @@ static int is_too_small(const struct corpus_options *options, const char *split,
     return 0;
 }
 
+// A title belongs to the document of the same number in one dataset.
+static int check_titles(const struct corpus_options *options, const struct blend_list *list) {
+    const char *titles = options->config->titles_data_path;
+    if (!titles)
+        return 0;
+    if (list->count > 1)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--titles-data-path has the titles of one dataset, not of a blend of %" PRId64
+                              "; merge them with `bevatron dataset merge`, or leave out the titles",
+                              list->count);
+    return same_data_check(options->place.mesh->all, &titles, 1);
+}
+
 static int open_paths(struct corpus **corpus, const struct corpus_options *options, const struct data_paths *paths) {
     bool empty;
     if (paths->items.count == 0)
@@ -224,6 +244,8 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
     struct blend_list list;
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
     int status = same_data_check(options->place.mesh->all, (const char *const *)list.prefixes, list.count);
+    if (status == 0)
+        status = check_titles(options, &list);
     if (status == 0)
         status = is_too_small(options, paths->split, &list, &empty);
     if (status == 0 && !empty) {
@@ -284,6 +306,7 @@ int corpus_check(const struct corpus_options *options) {
     if (options->place.mesh->rank == 0 && (options->sample_count > 0 || options->is_epoch)) {
         struct data_paths paths;
         status = data_paths_find(&paths, options->config, options->which);
+        text_data_replace(options->texts, &paths.items);
         if (status == 0)
             status = check_paths(options, &paths);
         data_paths_free(&paths);
@@ -297,6 +320,7 @@ int corpus_open(struct corpus **corpus, const struct corpus_options *options) {
         return 0;
     struct data_paths paths;
     int status = data_paths_find(&paths, options->config, options->which);
+    text_data_replace(options->texts, &paths.items);
     if (status == 0)
         status = open_paths(corpus, options, &paths);
     data_paths_free(&paths);

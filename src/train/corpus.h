@@ -7,8 +7,9 @@
 #include "data/sample/split.h"
 #include "data/sample/vocabulary.h"
 #include "parallel/mesh.h"
+#include "train/text_data.h"
 
-enum corpus_kind { CORPUS_GPT, CORPUS_BERT, CORPUS_ROBERTA, CORPUS_T5 };
+enum corpus_kind { CORPUS_GPT, CORPUS_BERT, CORPUS_ROBERTA, CORPUS_T5, CORPUS_ICT };
 
 enum corpus_kind corpus_kind_of(const struct config *config);
 
@@ -21,6 +22,7 @@ struct corpus_place {
 struct corpus_options {
     const struct config *config;
     struct corpus_place place;
+    const struct text_data *texts;  // datasets made of text; NULL if there are none
     int64_t vocab_size;
     const struct sample_vocabulary *vocabulary;  // for all models but GPT; must outlive the corpus, as must the next
     const unsigned char *begins_word;            // RoBERTa with --mask-whole-words

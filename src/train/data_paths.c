@@ -31,7 +31,7 @@ static int read_words(struct string_list *items, const char *path) {
     }
     buffer_free(&text);
     if (status == 0 && items->count == 0)
-        return error_set_code(EXIT_CODE_USAGE, "%s names no data; write what would follow --data-path into it", path);
+        return error_set_code(EXIT_CODE_USAGE, "%s names no data; write into it what would follow --data-path", path);
     return status;
 }
 
@@ -39,11 +39,11 @@ static int take_words(struct string_list *items, const struct json *list, const 
     if (!list || list->type == JSON_NULL)
         return 0;
     if (list->type != JSON_ARRAY)
-        return error_set_code(EXIT_CODE_USAGE, "%s: \"%s\" is no list of prefixes (and weights)", path, name);
+        return error_set_code(EXIT_CODE_USAGE, "%s: \"%s\" is not a list of prefixes (and weights)", path, name);
     for (size_t i = 0; i < list->count; i++) {
         const struct json *item = &list->items[i];
         if (item->type != JSON_STRING && item->type != JSON_NUMBER)
-            return error_set_code(EXIT_CODE_USAGE, "%s: the list \"%s\" has something that is no text", path, name);
+            return error_set_code(EXIT_CODE_USAGE, "%s: the list \"%s\" has an entry that is not text", path, name);
         string_list_add(items, item->string);
     }
     return 0;
@@ -54,7 +54,7 @@ static int read_splits(struct string_list *items, const char *path, enum split w
     TRY(json_parse_file(&root, path, LARGEST_FILE));
     int status = root->type == JSON_OBJECT
                      ? take_words(items, json_member(root, split_name(which)), path, split_name(which))
-                     : error_set_code(EXIT_CODE_USAGE, "%s is no JSON object with train, valid and test", path);
+                     : error_set_code(EXIT_CODE_USAGE, "%s is not a JSON object with train, valid and test", path);
     json_free(root);
     return status;
 }

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PREFETCH_DEPTH = 4 };
 
@@ -16,8 +17,8 @@ static int explain_tokenizer(const struct config *config) {
     bool is_given = flag_is_given(&config->given, "--vocab-file") || flag_is_given(&config->given, "--merge-file") ||
                     flag_is_given(&config->given, "--tokenizer-model");
     if (config->load && !is_given)
-        error_context("the tokenizer's files are those that the checkpoint in %s names; where they have moved, give "
-                      "--vocab-file and --merge-file (or --tokenizer-model)",
+        error_context("the checkpoint in %s names the tokenizer's files; if they have moved, give --vocab-file and "
+                      "--merge-file (or --tokenizer-model)",
                       config->load);
     return -1;
 }
@@ -34,16 +35,23 @@ static void warn_of_size(const struct config *config, int64_t size) {
 
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config) {
     *tokenizer = NULL;
-    bool has_files = config->vocab_file || config->merge_file || config->tokenizer_type;
+    // One that is still to be trained: its size is known.
+    bool has_files =
+        !config_trains_tokenizer(config) && (config->vocab_file || config->merge_file || config->tokenizer_type);
     if (!has_files) {
         if (config->vocab_size <= 0)
-            return error_set_code(EXIT_CODE_USAGE, "the size of the vocabulary is not known; give --vocab-file and "
-                                                   "--merge-file, or --vocab-size");
+            return error_set_code(
+                EXIT_CODE_USAGE,
+                "the size of the vocabulary is unknown; give --vocab-file and --merge-file, or --vocab-size");
         return config_pad_vocab(config, config->vocab_size);
     }
     struct tokenizer_options options = tokenizer_options_of(config);
     if (tokenizer_open(tokenizer, &options) < 0)
         return explain_tokenizer(config);
+    // Of one that was trained, the flag is the most that it may have.
+    if (flag_source(&config->given, "--tokenizer-type") == FLAG_FROM_PRESET &&
+        strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0)
+        config->vocab_size = tokenizer_vocab_size(*tokenizer);
     warn_of_size(config, tokenizer_vocab_size(*tokenizer));
     if (config_pad_vocab(config, tokenizer_vocab_size(*tokenizer)) < 0) {
         tokenizer_free(*tokenizer);
@@ -69,16 +77,31 @@ static int read_mock(void *context, int64_t sample, int32_t *tokens) {
     return 0;
 }
 
+// ICT: the context continues to count where the query ends.
+static int fill_mock_texts(void *context, int64_t sample, const struct batch *row) {
+    const struct mock_data *mock = &((const struct datasets *)context)->mock;
+    int64_t V = mock->vocab_size, T = mock->form.T, first = mock_start(mock, sample);
+    for (int64_t t = 0; t < T; t++) {
+        row->tokens[t] = (int32_t)((first + t) % V);
+        row->context_tokens[t] = (int32_t)((first + T + t) % V);
+        row->positions[t] = (int32_t)t;
+    }
+    *row->labels = 0;
+    *row->loss_mask = 1;
+    *row->lengths = *row->context_lengths = (int32_t)T;
+    return 0;
+}
+
 // For BERT, every seventh token is hidden behind token 0; T5's decoder continues to count where the encoder ends.
-static int fill_mock(void *context, int64_t sample, const struct batch_row *row) {
+static int fill_mock(void *context, int64_t sample, const struct batch *row) {
     enum { PERIOD = 7 };
     const struct mock_data *mock = &((const struct datasets *)context)->mock;
     const struct batch_form *form = &mock->form;
-    int64_t V = mock->vocab_size, T = form->columns, S = form->decoder_columns, first = mock_start(mock, sample);
+    int64_t V = mock->vocab_size, T = form->T, S = form->S, first = mock_start(mock, sample);
     for (int64_t t = 0; t < T; t++) {
         bool is_hidden = S == 0 && t % PERIOD == sample % PERIOD;
         row->tokens[t] = is_hidden ? 0 : (int32_t)((first + t) % V);
-        row->position_ids[t] = (int32_t)t;
+        row->positions[t] = (int32_t)t;
         if (row->token_types)
             row->token_types[t] = t >= T / 2;
         if (S > 0)
@@ -88,15 +111,13 @@ static int fill_mock(void *context, int64_t sample, const struct batch_row *row)
     }
     for (int64_t s = 0; s < S; s++) {
         row->decoder_tokens[s] = (int32_t)((first + T + s) % V);
-        row->decoder_position_ids[s] = (int32_t)s;
+        row->decoder_positions[s] = (int32_t)s;
         row->labels[s] = (int32_t)((first + T + s + 1) % V);
         row->loss_mask[s] = 1;
     }
-    *row->length = (int32_t)T;
-    if (S > 0)
-        *row->decoder_length = (int32_t)S;
-    if (row->sentence_label)
-        *row->sentence_label = (int32_t)(first % 2);
+    *row->lengths = (int32_t)T;
+    if (row->pair_labels)
+        *row->pair_labels = (int32_t)(first % 2);
     return 0;
 }
 
@@ -104,13 +125,17 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
                       int64_t vocab_size) {
     enum corpus_kind kind = corpus_kind_of(config);
     int64_t decoder = config->decoder_seq_length > 0 ? config->decoder_seq_length : config->seq_length;
-    datasets->mock =
-        (struct mock_data){.vocab_size = vocab_size,
-                           .form = {.columns = config->seq_length,
-                                    .decoder_columns = kind == CORPUS_T5 ? decoder : 0,
-                                    .has_lengths = true,
-                                    .has_token_types = kind == CORPUS_BERT,
-                                    .has_sentence_labels = kind == CORPUS_BERT && !config->bert_no_binary_head}};
+    datasets->mock = (struct mock_data){.vocab_size = vocab_size,
+                                        .form = {.T = config->seq_length, .fields = BATCH_TEXT | BATCH_BIT(LENGTHS)}};
+    struct batch_form *form = &datasets->mock.form;
+    if (kind == CORPUS_T5) {
+        form->S = decoder;
+        form->fields |= BATCH_DECODER;
+    } else if (kind == CORPUS_ICT) {
+        form->fields |= BATCH_CONTEXT;
+    } else if (kind == CORPUS_BERT) {
+        form->fields |= BATCH_BIT(TOKEN_TYPES) | (config->bert_no_binary_head ? 0 : BATCH_BIT(PAIR_LABELS));
+    }
     for (int split = 0; split < SPLIT_COUNT; split++)
         datasets->sources[split] = (struct sample_source){.context = datasets,
                                                           .name = "mock data",
@@ -118,7 +143,9 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
                                                           .seq_length = config->seq_length,
                                                           .read = kind == CORPUS_GPT ? read_mock : NULL,
                                                           .form = datasets->mock.form,
-                                                          .fill = kind == CORPUS_GPT ? NULL : fill_mock};
+                                                          .fill = kind == CORPUS_GPT   ? NULL
+                                                                  : kind == CORPUS_ICT ? fill_mock_texts
+                                                                                       : fill_mock};
 }
 
 // How many samples of each split the run needs. A run continued with other flags than it began with (rarer evaluation,
@@ -156,11 +183,17 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
     if (kind == CORPUS_GPT)
         return 0;
     if (!tokenizer)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "--model %s needs the tokenizer to know the mask and other special "
-                              "tokens; give --tokenizer-type and its files",
-                              config->model);
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--model %s needs the tokenizer for the mask and other special tokens; give --tokenizer-type and its files",
+            config->model);
     sample_vocabulary_make(&datasets->vocabulary, tokenizer);
+    if (config->decoder_start_token >= datasets->vocabulary.size)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--decoder-start-token %" PRId64 " is not a token: the tokenizer has %" PRId64,
+                              config->decoder_start_token, datasets->vocabulary.size);
+    if (config->decoder_start_token >= 0)
+        datasets->vocabulary.bos = (int32_t)config->decoder_start_token;
     if (kind == CORPUS_ROBERTA && config->mask_whole_words)
         datasets->begins_word = roberta_word_beginnings(tokenizer);
     return 0;
@@ -174,6 +207,7 @@ static struct corpus_options corpus_options(struct datasets *datasets, const str
                                                   : config->padded_vocab_size;
     return (struct corpus_options){.config = config,
                                    .place = {from->mesh, from->local_rank},
+                                   .texts = from->texts,
                                    .vocab_size = vocab_size,
                                    .vocabulary = &datasets->vocabulary,
                                    .begins_word = datasets->begins_word,
@@ -250,8 +284,8 @@ int datasets_loader(struct loader **loader, const struct datasets *datasets, enu
     return loader_open(loader, &(struct loader_options){.source = datasets->sources[split],
                                                         .consumed_samples = consumed_samples,
                                                         .micro_batch_size = config->micro_batch_size,
-                                                        .dp_rank = mesh->place[AXIS_DATA],
-                                                        .dp_size = mesh->length[AXIS_DATA],
+                                                        .dp_rank = mesh_index(mesh, mesh->place, MESH_SAMPLES),
+                                                        .dp_size = mesh_count(mesh, MESH_SAMPLES),
                                                         .depth = PREFETCH_DEPTH,
                                                         .eod = datasets->eod,
                                                         .eod_mask_loss = config->eod_mask_loss,
@@ -259,26 +293,13 @@ int datasets_loader(struct loader **loader, const struct datasets *datasets, enu
                                                         .reset_attention_mask = config->reset_attention_mask});
 }
 
-static int next_input(void *context, struct step_input *input) {
-    const struct batch *batch;
-    TRY(loader_next(context, &batch));
-    *input = (struct step_input){.B = batch->rows,
-                                 .T = batch->columns,
-                                 .S = batch->decoder_tokens ? batch->label_columns : 0,
-                                 .tokens = batch->tokens,
-                                 .positions = batch->position_ids,
-                                 .labels = batch->labels,
-                                 .mask = batch->loss_mask,
-                                 .types = batch->token_types,
-                                 .lengths = batch->lengths,
-                                 .first_keys = batch->document_starts,
-                                 .decoder_tokens = batch->decoder_tokens,
-                                 .decoder_positions = batch->decoder_position_ids,
-                                 .pair_labels = batch->sentence_labels,
-                                 .samples = batch->samples};
+static int next_batch(void *context, struct batch *batch) {
+    const struct batch *loaded;
+    TRY(loader_next(context, &loaded));
+    *batch = *loaded;
     return 0;
 }
 
 struct step_source datasets_source(struct loader *loader, int64_t count) {
-    return (struct step_source){.next = next_input, .context = loader, .count = count};
+    return (struct step_source){.next = next_batch, .context = loader, .count = count};
 }

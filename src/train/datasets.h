@@ -32,6 +32,7 @@ struct datasets_options {
     const struct mesh *mesh;
     int local_rank;
     const struct tokenizer *tokenizer;  // NULL if only --vocab-size is known
+    const struct text_data *texts;      // datasets made of text; NULL if there are none
     // Where the run stands: the datasets must suffice from here to its end.
     int64_t iteration, consumed_train_samples, consumed_valid_samples;
 };

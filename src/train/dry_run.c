@@ -3,26 +3,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "step/step.h"
-#include "train/datasets.h"
+#include "model/census.h"
+#include "train/memory_checkpoint.h"
+#include "train/memory_remedy.h"
+#include "train/setup.h"
+#include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Vocabularies of the published models, by the beginning of a preset's name.
-static const struct {
-    const char *prefix;
-    int64_t size;
-} vocabularies[] = {{"megatron-bert", 30522}, {"bert", 30522},  {"roberta", 50265}, {"t5", 32100}, {"opt", 50265},
-                    {"llama3", 128256},       {"llama", 32000}, {"mistral", 32000}, {"", 50257}};
-
-static int64_t published_vocabulary(const char *preset) {
-    size_t i = 0;
-    while (strncmp(preset, vocabularies[i].prefix, strlen(vocabularies[i].prefix)) != 0)
-        i++;
-    return vocabularies[i].size;
-}
 
 static int give(struct config *config, const char *flag, int64_t value) {
     struct flag_table table = config_flag_table(0);
@@ -33,8 +22,7 @@ static int give(struct config *config, const char *flag, int64_t value) {
 }
 
 int dry_run_world(const struct config *config, int size) {
-    int64_t least =
-        config->tensor_model_parallel_size * config->pipeline_model_parallel_size * config->context_parallel_size;
+    int64_t least = config_model_ranks(config);
     if (size > 1 || least <= 1 || least > INT32_MAX)
         return size;
     log_info("note: one rank of the %" PRId64 " that one copy of the model needs is shown", least);
@@ -55,10 +43,13 @@ int dry_run_complete(struct config *config) {
         TRY(flag_set(&table, config, "--lr", "1e-4", FLAG_FROM_PRESET));
     bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
     if (config->vocab_size == 0 && config->padded_vocab_size == 0 && !has_tokenizer)
-        TRY(give(config, "--vocab-size", published_vocabulary(config->preset)));
-    log_info("note: no data is given; this is the model for micro-batches of %" PRId64 " and a vocabulary of %" PRId64
-             " tokens",
-             config->micro_batch_size, config->vocab_size);
+        TRY(give(config, "--vocab-size", planned_vocabulary_of(config->preset)));
+    struct buffer size = {0};
+    if (config->vocab_size > 0)
+        buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->vocab_size);
+    log_info("note: no data is given; this is the model for micro-batches of %" PRId64 "%s", config->micro_batch_size,
+             buffer_string(&size));
+    buffer_free(&size);
     return 0;
 }
 
@@ -109,16 +100,16 @@ static void append_shape(const struct param *param, struct buffer *out) {
 
 // All layers of a stack are alike, so the first one stands for all.
 static void append_parameters(const struct step *step, struct buffer *out) {
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
-        int64_t layers = count_alike(&step->params, i);
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
+        int64_t layers = count_alike(step_params(step), i);
         if (layers == 0)
             continue;
         struct buffer shape = {0};
         append_shape(param, &shape);
         if (layers > 1)
             buffer_printf(out, "  %-56s %-*s × %" PRId64 "\n", param->name,
-                          step->chunks[0].model.choices.parts > 1 ? 44 : 18, buffer_string(&shape), layers);
+                          step_mesh(step)->length[AXIS_TENSOR] > 1 ? 44 : 18, buffer_string(&shape), layers);
         else
             buffer_printf(out, "  %-56s %s\n", param->name, buffer_string(&shape));
         buffer_free(&shape);
@@ -132,17 +123,21 @@ static int64_t held_parameters(const struct param_list *params) {
     return count;
 }
 
-static void append_report(const struct step *step, struct buffer *out) {
+static void append_report(const struct step *step, const struct config *config, struct buffer *out) {
     append_parameters(step, out);
-    buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
-    if (held_parameters(&step->params) != config_parameter_count(step->config))
-        buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held_parameters(&step->params));
-    buffer_append_string(out, step->mesh.length[AXIS_PIPELINE] > 1 ? "memory of rank 0: " : "memory of a rank: ");
-    step_describe_memory(&step->memory, out);
+    int64_t parameters = census_parameters(config), held = held_parameters(step_params(step));
+    buffer_printf(out, "number of parameters: %" PRId64 "\n", parameters);
+    if (held != parameters)
+        buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held);
+    buffer_append_string(out, step_mesh(step)->length[AXIS_PIPELINE] > 1 ? "memory of rank 0: " : "memory of a rank: ");
+    setup_describe_memory(step_memory(step), out);
     buffer_append_string(out, "\n");
-    if (step->memory.total_kept > step->memory.total)
+    if (step_memory(step)->total_kept > step_memory(step)->total)
         buffer_printf(out, "a GPU with enough memory keeps what would be computed twice: %.2f GB\n",
-                      (double)step->memory.total_kept / 1e9);
+                      (double)step_memory(step)->total_kept / 1e9);
+    if (config->checkpoint_in_memory)
+        buffer_printf(out, "host memory of a rank for --checkpoint-in-memory: %.2f GB\n",
+                      (double)memory_checkpoint_bytes(step, config) / 1e9);
 }
 
 // The stages of a pipeline hold different layers, and the first ones have more micro-batches in flight.
@@ -153,13 +148,13 @@ static int append_stages(const struct config *config, struct device *paper, stru
         struct step *step;
         mesh.place[AXIS_PIPELINE] = stage;
         mesh.rank = mesh_rank_at(&mesh, mesh.place);
-        TRY(step_open(&step, config, paper, &mesh, STEP_TRAIN));
+        TRY(setup_step(&step, &(struct setup){config, paper, &mesh, STEP_TRAIN}));
         buffer_printf(out, "stage %d of %d: a rank holds %" PRId64 " parameters, memory ", stage, stages,
-                      held_parameters(&step->params));
-        step_describe_memory(&step->memory, out);
+                      held_parameters(step_params(step)));
+        setup_describe_memory(step_memory(step), out);
         buffer_append_string(out, "\n");
-        if (step->memory.total > most) {
-            most = step->memory.total;
+        if (step_memory(step)->total > most) {
+            most = step_memory(step)->total;
             largest = stage;
         }
         step_close(step);
@@ -172,33 +167,70 @@ static int append_stages(const struct config *config, struct device *paper, stru
 // A paper device; where the run would use the CPU here, what that takes itself is counted too. *cpu must stay, and may
 // be NULL.
 static int open_devices(const struct config *config, struct device **paper, struct device **cpu) {
-    const struct device_options options = {.name = "cpu", .threads = 1, .cpu_kernels = config->cpu_kernels};
+    const struct device_options options = {.threads = 1, .cpu_kernels = config->cpu_kernels};
     *cpu = NULL;
     if (!device_times_algorithms(config->device))
         TRY(device_open(cpu, &options));
-    int status = device_open_paper(paper);
-    if (status == 0 && *cpu)
-        paper_stand_for(*paper, *cpu);
-    return status;
+    return device_open_twin(paper, *cpu);
 }
 
 int dry_run_report(struct config *config, int world_size, struct buffer *out) {
-    struct tokenizer *tokenizer;
     struct device *paper, *cpu;
     struct mesh mesh;
     struct step *step = NULL;
-    TRY(datasets_open_tokenizer(&tokenizer, config));
-    tokenizer_free(tokenizer);
-    TRY(mesh_place(&mesh, 0, world_size, (int)config->tensor_model_parallel_size, (int)config->context_parallel_size,
-                   (int)config->pipeline_model_parallel_size));
+    const char *assumed_for;
+    TRY(planned_vocabulary_set(config, &assumed_for));
+    if (assumed_for)
+        log_info("note: %s is not on this machine; assuming the published vocabulary, padded to %" PRId64
+                 " tokens (--vocab-size changes it)",
+                 assumed_for, config->padded_vocab_size);
+    TRY(mesh_place_config(&mesh, 0, world_size, config));
     TRY(open_devices(config, &paper, &cpu));
-    int status = step_open(&step, config, paper, &mesh, STEP_TRAIN);
+    int status = setup_step(&step, &(struct setup){config, paper, &mesh, STEP_TRAIN});
     if (status == 0)
-        append_report(step, out);
+        append_report(step, config, out);
     if (status == 0)
         status = append_stages(config, paper, mesh, out);
     step_close(step);
     device_close(paper);
     device_close(cpu);
+    return status;
+}
+
+// The bytes of a rank of one stage, and, where it is too much, the flags that would help.
+static int measure_stage(const struct setup *setup, size_t room, size_t *most, struct buffer *remedies) {
+    struct step *step;
+    TRY(setup_step(&step, setup));
+    size_t total = step_memory(step)->total;
+    step_close(step);
+    if (total <= *most)
+        return 0;
+    *most = total;
+    buffer_clear(remedies);
+    if (total > room)
+        memory_remedies(setup, total, room, remedies);
+    return 0;
+}
+
+int dry_run_fit(struct config *config, int world_size, size_t room, struct buffer *out) {
+    struct device *paper;
+    struct mesh mesh;
+    struct buffer remedies = {0};
+    size_t most = 0;
+    const char *assumed_for;
+    TRY(planned_vocabulary_set(config, &assumed_for));
+    TRY(mesh_place_config(&mesh, 0, world_size, config));
+    TRY(device_open_twin(&paper, NULL));
+    int status = 0;
+    for (int stage = 0; status == 0 && stage < mesh.length[AXIS_PIPELINE]; stage++) {
+        mesh.place[AXIS_PIPELINE] = stage;
+        mesh.rank = mesh_rank_at(&mesh, mesh.place);
+        status = measure_stage(&(struct setup){config, paper, &mesh, STEP_TRAIN}, room, &most, &remedies);
+    }
+    if (status == 0 && most > room)
+        buffer_printf(out, "a rank needs %.2f GB and has %.2f GB%s%s", (double)most / 1e9, (double)room / 1e9,
+                      remedies.length > 0 ? "; " : "", buffer_string(&remedies));
+    buffer_free(&remedies);
+    device_close(paper);
     return status;
 }

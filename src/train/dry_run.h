@@ -5,6 +5,8 @@
 
 #include "config/config.h"
 
+#include <stddef.h>
+
 // A preset alone is a question about a model. If the flags name no data, the rest of what a run needs (batch, length,
 // learning rate, vocabulary) is assumed, and a note says so.
 int dry_run_complete(struct config *config);
@@ -13,5 +15,8 @@ int dry_run_world(const struct config *config, int size);
 // Appends the report for world_size ranks, as seen from rank 0. The config must be validated; its padded vocabulary
 // size is set.
 int dry_run_report(struct config *config, int world_size, struct buffer *out);
+// Whether every rank fits into `room` bytes of a GPU. Appends nothing if it does, otherwise how much the largest needs
+// and the flags that would help.
+int dry_run_fit(struct config *config, int world_size, size_t room, struct buffer *out);
 
 #endif

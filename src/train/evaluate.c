@@ -5,7 +5,9 @@
 #include "data/loader.h"
 #include "train/datasets.h"
 
-static int fill_text(void *context, int64_t sample, const struct batch_row *row) {
+#include <inttypes.h>
+
+static int fill_text(void *context, int64_t sample, const struct batch *row) {
     const struct token_text *text = context;
     int64_t first = sample * text->stride, T = text->seq_length, seen = sample > 0 ? T - text->stride : 0;
     for (int64_t t = 0; t < T; t++) {
@@ -13,7 +15,7 @@ static int fill_text(void *context, int64_t sample, const struct batch_row *row)
         row->tokens[t] = first + t < text->count ? text->ids[first + t] : 0;
         row->labels[t] = is_there ? text->ids[first + t + 1] : 0;
         row->loss_mask[t] = is_there && t >= seen;
-        row->position_ids[t] = (int32_t)t;
+        row->positions[t] = (int32_t)t;
     }
     return 0;
 }
@@ -25,35 +27,41 @@ struct sample_source token_text_source(struct token_text *text) {
                                   .name = "text",
                                   .count = count,
                                   .seq_length = text->seq_length,
-                                  .form = {.columns = text->seq_length},
+                                  .form = {.T = text->seq_length, .fields = BATCH_TEXT},
                                   .fill = fill_text};
 }
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     struct step *step = evaluate->step;
-    const struct config *config = step->config;
     struct sample_source source = evaluate->source;
     if (evaluate->max_samples > 0 && evaluate->max_samples < source.count)
         source.count = evaluate->max_samples;
     if (source.count == 0)
         return error_set_code(EXIT_CODE_BAD_DATA, "%s has no samples to evaluate", source.name);
+    const struct mesh *mesh = step_mesh(step);
     struct loader_options options = {.source = source,
-                                     .micro_batch_size = config->micro_batch_size,
-                                     .dp_rank = step->mesh.place[AXIS_DATA],
-                                     .dp_size = step->mesh.length[AXIS_DATA],
+                                     .micro_batch_size = evaluate->micro_batch_size,
+                                     .dp_rank = mesh_index(mesh, mesh->place, MESH_SAMPLES),
+                                     .dp_size = mesh_count(mesh, MESH_SAMPLES),
                                      .depth = 2,
                                      .eod = -1,
-                                     .pad_last = true};
+                                     .pad_last = !(source.form.fields & BATCH_BIT(CONTEXT_TOKENS))};
     struct loader *loader;
-    TRY(loader_open(&loader, &options));
     int64_t batches = loader_batch_count(&options);
+    if (batches == 0)
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "%s has %" PRId64 " samples, and a batch of all ranks has %" PRId64
+                              "; lower --micro-batch-size",
+                              source.name, source.count, options.micro_batch_size * options.dp_size);
+    TRY(loader_open(&loader, &options));
     struct progress progress;
     progress_begin(&progress, "evaluating", "batches", (double)batches);
-    *result = (struct evaluation){.samples = source.count};
+    int64_t filled = batches * options.micro_batch_size * options.dp_size;
+    *result = (struct evaluation){.samples = filled < source.count ? filled : source.count};
     int status = 0;
     struct step_losses sum = {0};
     // As many at once as fill a pipeline.
-    int64_t most = step->mesh.length[AXIS_PIPELINE] > 1 ? 4 * step->mesh.length[AXIS_PIPELINE] : 1;
+    int64_t most = step_mesh(step)->length[AXIS_PIPELINE] > 1 ? 4 * step_mesh(step)->length[AXIS_PIPELINE] : 1;
     for (int64_t i = 0, count; i < batches && status == 0; i += count) {
         count = batches - i < most ? batches - i : most;
         struct step_source some = datasets_source(loader, count);
@@ -65,8 +73,12 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     }
     progress_end(&progress, NULL);
     step_take_losses(step, 0, &sum);
-    result->tokens = sum.tokens;
-    result->loss = sum.loss / (sum.tokens > 1 ? sum.tokens : 1);
+    struct step_result mean = step_mean_losses(&sum);
+    result->tokens = mean.tokens;
+    result->loss = mean.loss;
+    result->tops = mean.tops;
+    for (int i = 0; i < mean.tops; i++)
+        result->accuracies[i] = mean.accuracies[i];
     loader_close(loader);
     return status;
 }

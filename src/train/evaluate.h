@@ -9,14 +9,18 @@ struct evaluation {
     double loss;    // mean over the counted tokens
     double tokens;  // how many tokens counted
     int64_t samples;
+    double accuracies[OPS_MOST_TOPS];  // ICT's, see struct step_result
+    int tops;
 };
 
 struct evaluate {
     struct step *step;
     struct sample_source source;
+    int64_t micro_batch_size;
     int64_t max_samples;  // 0: all of them
 };
 
+// A query of ICT is compared with the contexts of its batch, so of its samples only those that fill batches count.
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
 
 // Cuts a text of token ids into samples: each begins `stride` tokens after the previous one, and the last is padded.

@@ -21,9 +21,9 @@ int foreign_open(struct model_source *source, const struct config *config, const
 static int check_heads(const struct choices *theirs, const struct choices *ours, const char *path) {
     if (theirs->H == ours->H && theirs->G == ours->G && theirs->D == ours->D)
         return 0;
-    return error_set("%s holds another model: it has %" PRId64 " attention heads in %" PRId64 " groups, of %" PRId64
-                     " channels each, and the flags say %" PRId64 " in %" PRId64 " of %" PRId64
-                     "; give them as they are there, or leave them to --use-checkpoint-args",
+    return error_set("%s holds another model: %" PRId64 " attention heads in %" PRId64 " groups of %" PRId64
+                     " channels, and the flags say %" PRId64 " in %" PRId64 " of %" PRId64
+                     "; give its values, or --use-checkpoint-args instead",
                      path, theirs->H, theirs->G, theirs->D, ours->H, ours->G, ours->D);
 }
 
@@ -32,7 +32,7 @@ static void add_if(bool differs, const char *name, struct buffer *names) {
         buffer_printf(names, "%s%s", names->length > 0 ? ", " : "", name);
 }
 
-// The rest may be meant: a run that goes on with longer samples changes its rotary positions.
+// The rest may be meant: a resumed run with longer samples changes its rotary positions.
 static void note_choices(const struct choices *theirs, const struct choices *ours, const char *path) {
     struct buffer names = {0};
     size_t pairs = (size_t)theirs->rope.pairs;
@@ -46,34 +46,36 @@ static void note_choices(const struct choices *theirs, const struct choices *our
                memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(float)) != 0,
            "rotary positions (--rotary-base and others)", &names);
     if (names.length > 0)
-        log_warn("the flags make another model of the weights in %s: %s; this is fine if it is meant, else leave them "
-                 "to --use-checkpoint-args",
+        log_warn("flags differ from the model in %s: %s; ignore this if intended, else give --use-checkpoint-args "
+                 "instead of them",
                  path, buffer_string(&names));
     buffer_free(&names);
 }
 
-static int check_model(const struct step *step, const struct model_source *source) {
+int foreign_check_model(const struct run_state *run, const struct model_source *source) {
+    const struct mesh *mesh = step_mesh(run->step);
     struct choices ours, theirs;
-    choices_set(&ours, step->config, &step->mesh);
-    choices_set(&theirs, &source->config, &step->mesh);
+    choices_set(&ours, run->config, mesh);
+    choices_set(&theirs, &source->config, mesh);
     TRY(check_heads(&theirs, &ours, source->path));
-    if (step->mesh.rank == 0)
+    if (mesh->rank == 0)
         note_choices(&theirs, &ours, source->path);
     return 0;
 }
 
-int foreign_load(struct step *step, const char *path, struct checkpoint_tensor *list, struct progress_state *progress) {
+int foreign_load(const struct run_state *run, const char *path, struct checkpoint_tensor *list) {
+    const struct step *step = run->step;
     struct model_source source;
-    TRY(foreign_open(&source, step->config, path));
-    bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
-    int status = check_model(step, &source);
-    gains_convert(list, &step->params, source.config.apply_layernorm_1p);
+    TRY(foreign_open(&source, run->config, path));
+    bool is_stage = step_mesh(step)->length[AXIS_PIPELINE] > 1;
+    int status = foreign_check_model(run, &source);
+    gains_convert(list, step_params(step), source.config.apply_layernorm_1p);
     if (status == 0)
-        status = model_source_load(&source, step->device, list, (size_t)step->params.count, is_stage);
-    if (status == 0 && progress)
-        *progress = (struct progress_state){.iteration = source.state.iteration,
-                                            .consumed_train_samples = source.state.consumed_train_samples,
-                                            .consumed_valid_samples = source.state.consumed_valid_samples};
+        status = model_source_load(&source, step_device(step), list, (size_t)step_params(step)->count, is_stage);
+    if (status == 0 && run->progress)
+        *run->progress = (struct progress_state){.iteration = source.state.iteration,
+                                                 .consumed_train_samples = source.state.consumed_train_samples,
+                                                 .consumed_valid_samples = source.state.consumed_valid_samples};
     model_source_close(&source);
     return status;
 }

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct choice {
+struct token_choice {
     float logit;
     int32_t token;
 };
 
 // Most likely first; among equals the smaller token, so that the order is the same everywhere.
 static int compare_choices(const void *a, const void *b) {
-    const struct choice *x = a, *y = b;
+    const struct token_choice *x = a, *y = b;
     if (x->logit != y->logit)
         return x->logit < y->logit ? 1 : -1;
     return x->token < y->token ? -1 : x->token > y->token;
@@ -38,10 +38,10 @@ static double uniform(uint64_t seed, uint64_t draw) {
 int32_t sample_token(const struct sampling *sampling, float *logits, int64_t vocab_size, uint64_t draw) {
     if (sampling->is_greedy || sampling->temperature <= 0 || sampling->top_k == 1)
         return likeliest(logits, vocab_size);
-    struct choice *choices = memory_alloc(sizeof *choices * (size_t)vocab_size);
+    struct token_choice *choices = memory_alloc(sizeof *choices * (size_t)vocab_size);
     double *weights = memory_alloc(sizeof *weights * (size_t)vocab_size);
     for (int64_t i = 0; i < vocab_size; i++)
-        choices[i] = (struct choice){.logit = logits[i], .token = (int32_t)i};
+        choices[i] = (struct token_choice){.logit = logits[i], .token = (int32_t)i};
     qsort(choices, (size_t)vocab_size, sizeof *choices, compare_choices);
     int64_t count = sampling->top_k > 0 && sampling->top_k < vocab_size ? sampling->top_k : vocab_size;
     double total = 0;
@@ -68,15 +68,15 @@ int32_t sample_token(const struct sampling *sampling, float *logits, int64_t voc
 }
 
 // All tokens so far, including the prompt.
-struct history {
+struct token_history {
     int32_t *tokens;
     int64_t count;
 };
 
 // When the positions run out, the later half of what the model can see is read again from position 0.
-static void feed(struct step *step, const struct history *history, int64_t fresh, float *logits) {
-    int64_t window = step->chunks[0].model.P;
-    if (step->cache.length + fresh <= window) {
+static void feed(struct step *step, const struct token_history *history, int64_t fresh, float *logits) {
+    int64_t window = step_window(step);
+    if (fresh <= step_window_left(step)) {
         step_logits(step, history->tokens + history->count - fresh, fresh, logits);
         return;
     }
@@ -86,28 +86,28 @@ static void feed(struct step *step, const struct history *history, int64_t fresh
 }
 
 static int check_prompt(const struct generate *generate) {
-    const struct model *model = &generate->step->chunks[0].model;
-    bool is_answer = model->form == CONFIG_T5;
+    int64_t window = step_window(generate->step);
+    bool is_answer = step_has_encoder(generate->step);
     if (generate->count < 1)
         return error_set("the prompt has no tokens; give at least one");
     for (int64_t i = 0; i < generate->count; i++)
         if (generate->prompt[i] < 0 || generate->prompt[i] >= generate->vocab_size)
-            return error_set("token %d of the prompt is outside the model's vocabulary of %lld; is this the tokenizer "
-                             "the model was trained with?",
+            return error_set("token %d of the prompt is outside the model's vocabulary of %lld; use the tokenizer that "
+                             "the model was trained with",
                              generate->prompt[i], (long long)generate->vocab_size);
-    if (is_answer && generate->count > model->P)
+    if (is_answer && generate->count > window)
         return error_set("the prompt has %lld tokens, and the encoder reads %lld; give a shorter one, or a larger "
                          "--max-position-embeddings",
-                         (long long)generate->count, (long long)model->P);
+                         (long long)generate->count, (long long)window);
     if (is_answer && (generate->start_token < 0 || generate->start_token >= generate->vocab_size))
-        return error_set("a decoder over an encoder needs a token to begin with; give --decoder-start-token");
+        return error_set("T5's decoder needs a start token; give --decoder-start-token");
     return 0;
 }
 
 // What the decoder has before the first new token: the prompt or, if an encoder reads that, the start token.
-static struct history begin(const struct generate *generate) {
-    bool is_answer = generate->step->chunks[0].model.form == CONFIG_T5;
-    struct history history = {.count = is_answer ? 1 : generate->count};
+static struct token_history begin(const struct generate *generate) {
+    bool is_answer = step_has_encoder(generate->step);
+    struct token_history history = {.count = is_answer ? 1 : generate->count};
     history.tokens = memory_alloc(sizeof(int32_t) * (size_t)(history.count + generate->max_new_tokens));
     memcpy(history.tokens, is_answer ? &generate->start_token : generate->prompt,
            sizeof(int32_t) * (size_t)history.count);
@@ -121,8 +121,8 @@ static struct history begin(const struct generate *generate) {
 int generate_run(const struct generate *generate) {
     struct step *step = generate->step;
     TRY(check_prompt(generate));
-    struct history history = begin(generate);
-    float *logits = memory_alloc(sizeof(float) * (size_t)step->chunks[0].model.V);
+    struct token_history history = begin(generate);
+    float *logits = memory_alloc(sizeof(float) * (size_t)step_vocabulary(step));
     int64_t fresh = history.count;
     int status = 0;
     for (int64_t i = 0; i < generate->max_new_tokens; i++) {

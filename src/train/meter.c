@@ -1,49 +1,76 @@
 // Metrics of iterations and of intervals of them. See meter.h.
 #include "train/meter.h"
 #include "base/clock.h"
-#include "model/flops.h"
+#include "base/memory_room.h"
 #include "optim/schedule.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 bool meter_result_is_good(const struct step_result *result) {
     return isfinite(result->loss) && isfinite(result->grad_norm);
+}
+
+void meter_name_losses(struct meter *meter) {
+    const struct config *config = meter->config;
+    for (int64_t i = 0; i < config->retriever_report_topk_accuracies.count; i++)
+        snprintf(meter->top_names[i], sizeof meter->top_names[i], "top%" PRId64 "_acc", config_top(config, i));
+}
+
+int meter_list_losses(const struct meter *meter, const struct step_result *result,
+                      struct metrics_loss losses[METRICS_MAX_LOSSES]) {
+    bool is_ict = config_form(meter->config) == CONFIG_ICT;
+    int count = 0;
+    losses[count++] = (struct metrics_loss){.name = is_ict ? "loss" : "lm loss", .value = result->loss};
+    if (result->pairs > 0)
+        losses[count++] = (struct metrics_loss){.name = "sop loss", .value = result->pair_loss};
+    for (int i = 0; i < result->tops; i++)
+        losses[count++] =
+            (struct metrics_loss){.name = meter->top_names[i], .value = 100 * result->accuracies[i], .is_share = true};
+    return count;
+}
+
+int64_t meter_tokens_per_sample(const struct config *config) {
+    int64_t second = config_form(config) == CONFIG_T5    ? config->decoder_seq_length
+                     : config_form(config) == CONFIG_ICT ? config->seq_length
+                                                         : 0;
+    return config->seq_length + second;
 }
 
 // The tokens that the speed counts. In masked-word training few tokens count for the loss, but all are computed.
 static double count_tokens(const struct config *config, const struct meter_reading *reading) {
     if (config_form(config) == CONFIG_GPT)
         return reading->result.tokens;
-    int64_t decoder = config_form(config) == CONFIG_T5 ? config->decoder_seq_length : 0;
-    return (double)(reading->batch_size * (config->seq_length + decoder));
+    return (double)(reading->batch_size * meter_tokens_per_sample(config));
 }
 
 // In TFLOP/s of one device, for a step that took so many seconds.
 static double device_teraflops(const struct meter *meter, int64_t batch_size, double seconds) {
-    return flops_per_step(meter->config, batch_size) / (seconds * 1e12 * meter->mesh->size);
+    return census_flops(&meter->census, meter->config, batch_size) / (seconds * 1e12 * meter->mesh->size);
 }
 
 static struct metrics make_metrics(const struct meter *meter, const struct meter_reading *reading) {
     const struct config *config = meter->config;
     const struct step_result *result = &reading->result;
-    return (struct metrics){
-        .wall_seconds = clock_wall_seconds(),
-        .iteration = reading->at.iteration,
-        .train_iters = config->train_iters,
-        .consumed_samples = reading->at.consumed_train_samples,
-        .elapsed_ms = reading->seconds * 1e3,
-        .tokens_per_second = count_tokens(config, reading) / reading->seconds,
-        .teraflops = device_teraflops(meter, reading->batch_size, reading->seconds),
-        .learning_rate = schedule_lr(config, reading->at.schedule_samples),
-        .decoupled_learning_rate = schedule_decoupled_lr(config, reading->at.schedule_samples),
-        .has_decoupled = config->decoupled_lr > 0,
-        .global_batch_size = reading->batch_size,
-        .losses = {{.name = "lm loss", .value = result->loss}, {.name = "sop loss", .value = result->pair_loss}},
-        .loss_count = result->pairs > 0 ? 2 : 1,
-        .loss_scale = result->loss_scale,
-        .grad_norm = result->grad_norm,
-        .has_throughput = config->log_throughput,
-        .has_grad_norm = isfinite(result->grad_norm)};
+    struct metrics metrics = {.wall_seconds = clock_wall_seconds(),
+                              .iteration = reading->at.iteration,
+                              .train_iters = config->train_iters,
+                              .consumed_samples = reading->at.consumed_train_samples,
+                              .elapsed_ms = reading->seconds * 1e3,
+                              .tokens_per_second = count_tokens(config, reading) / reading->seconds,
+                              .teraflops = device_teraflops(meter, reading->batch_size, reading->seconds),
+                              .learning_rate = schedule_lr(config, reading->at.schedule_samples),
+                              .decoupled_learning_rate = schedule_decoupled_lr(config, reading->at.schedule_samples),
+                              .has_decoupled = config->decoupled_lr > 0,
+                              .global_batch_size = reading->batch_size,
+                              .loss_scale = result->loss_scale,
+                              .grad_norm = result->grad_norm,
+                              .is_skipped = !isfinite(result->grad_norm),
+                              .has_throughput = config->log_throughput,
+                              .has_grad_norm = isfinite(result->grad_norm)};
+    metrics.loss_count = meter_list_losses(meter, result, metrics.losses);
+    return metrics;
 }
 
 static void add_weight_metrics(const struct meter *meter, struct metrics *metrics) {
@@ -65,11 +92,20 @@ static void take_interval(const struct meter *meter, struct metrics *metrics) {
     metrics->elapsed_ms = mean_seconds * 1e3;
     metrics->tokens_per_second = interval->tokens / interval->seconds;
     metrics->teraflops = device_teraflops(meter, metrics->global_batch_size, mean_seconds);
-    metrics->losses[0].value = has_loss ? interval->loss / (double)interval->good : NAN;
-    metrics->losses[1].value = has_loss ? interval->pair_loss / (double)interval->good : NAN;
+    for (int i = 0; i < METRICS_MAX_LOSSES; i++)
+        metrics->losses[i].value = has_loss ? interval->losses[i] / (double)interval->good : NAN;
     metrics->loss_count = has_loss ? metrics->loss_count : 0;
     metrics->skipped_iterations = interval->skipped;
     metrics->nan_iterations = interval->nan;
+}
+
+// Of the rank that uses most: what the step has taken of a device with memory of its own, else what the process holds.
+static int64_t most_memory(const struct meter *meter) {
+    const struct step_memory *memory = step_memory(meter->step);
+    bool is_host = step_device(meter->step)->ops->is_host_memory;
+    int64_t bytes = (int64_t)(is_host ? memory_resident() : memory->total + memory->device_own);
+    comm_max_i64(meter->mesh->all, &bytes, 1, "memory in use");
+    return bytes;
 }
 
 static void add_to_interval(struct meter *meter, const struct meter_reading *reading) {
@@ -83,8 +119,9 @@ static void add_to_interval(struct meter *meter, const struct meter_reading *rea
     if (!meter_result_is_good(result))
         return;
     interval->good++;
-    interval->loss += result->loss;
-    interval->pair_loss += result->pair_loss;
+    struct metrics_loss losses[METRICS_MAX_LOSSES];
+    for (int i = 0, count = meter_list_losses(meter, result, losses); i < count; i++)
+        interval->losses[i] += losses[i].value;
 }
 
 static bool has_log_line(const struct meter *meter, int64_t iteration) {
@@ -104,11 +141,23 @@ void meter_add(struct meter *meter, const struct meter_reading *reading) {
     if (meter_needs_weights(meter, iteration))
         add_weight_metrics(meter, &metrics);
     report_step(meter->report, &metrics);
-    if (!has_log_line(meter, iteration))
+    meter->rest = metrics;
+    meter->has_rest = !has_log_line(meter, iteration);
+    if (meter->has_rest)
         return;
     take_interval(meter, &metrics);
+    metrics.memory_bytes = most_memory(meter);
     report_interval(meter->report, &metrics);
     // The line of the first iteration is an extra one: its numbers also count for the interval it belongs to.
     if (iteration % meter->config->log_interval == 0)
         meter->interval = (struct meter_interval){0};
+}
+
+// Without this, a run shorter than the log interval would leave only its first iteration in the file.
+void meter_finish(struct meter *meter) {
+    if (!meter->has_rest)
+        return;
+    take_interval(meter, &meter->rest);
+    report_rest(meter->report, &meter->rest);
+    meter->has_rest = false;
 }

@@ -1,8 +1,9 @@
-// Turns the results of iterations into metrics and reports them: every iteration to the live line and TensorBoard, and
+// Turns the results of iterations into metrics and reports them: every iteration to the live view and TensorBoard, and
 // the means over an interval of iterations to the console and metrics.jsonl.
 #ifndef TRAIN_METER_H
 #define TRAIN_METER_H
 
+#include "model/census.h"
 #include "report/report.h"
 #include "step/step.h"
 #include "train/state.h"
@@ -10,17 +11,21 @@
 // What has accumulated since the last log line.
 struct meter_interval {
     double seconds, tokens;
-    double loss, pair_loss;  // sums over the good iterations: those whose loss and gradient are finite
+    double losses[METRICS_MAX_LOSSES];  // sums over the good iterations: those whose loss and gradient are finite
     int64_t iterations, good, skipped, nan;
 };
 
 struct meter {
     const struct config *config;
+    struct census census;
     const struct mesh *mesh;
     struct step *step;
     struct report *report;    // NULL except on the reporting rank
     int64_t first_iteration;  // of this start; it always gets a log line
     struct meter_interval interval;
+    struct metrics rest;  // of the last iteration; with has_rest, that is if it got no log line
+    bool has_rest;
+    char top_names[CONFIG_MOST_TOPS][24];  // of ICT's top-k accuracies, set by meter_name_losses
 };
 
 // An iteration that has completed.
@@ -31,11 +36,19 @@ struct meter_reading {
     double seconds;
 };
 
+void meter_name_losses(struct meter *meter);
+// What a result says under the names of the log; returns how many there are. The names are the meter's.
+int meter_list_losses(const struct meter *meter, const struct step_result *result,
+                      struct metrics_loss losses[METRICS_MAX_LOSSES]);
+// Of the model's inputs, with those of T5's decoder and of both towers of ICT.
+int64_t meter_tokens_per_sample(const struct config *config);
 bool meter_result_is_good(const struct step_result *result);
 // Whether this iteration reports something that has to be computed from the weights or gradients it leaves behind. No
 // later iteration may have been queued by then.
 bool meter_needs_weights(const struct meter *meter, int64_t iteration);
 // Adds an iteration and reports what is due. All ranks call.
 void meter_add(struct meter *meter, const struct meter_reading *reading);
+// After the last iteration: metrics.jsonl also gets the iterations after the last log line.
+void meter_finish(struct meter *meter);
 
 #endif

@@ -6,7 +6,8 @@
 #include "base/memory_room.h"
 #include "base/pool.h"
 #include "checkpoint/convert.h"
-#include "step/step.h"
+#include "model/census.h"
+#include "train/setup.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ void probe_free(struct probe *probe) {
 }
 
 bool probe_fits(const struct config *config, struct buffer *why) {
-    double weights = (double)config_parameter_count(config) * sizeof(float);
+    double weights = (double)census_parameters(config) * sizeof(float);
     double logits = (double)config->padded_vocab_size * PROBE_TOKENS * 4 * sizeof(float);
     double needed = 1.2 * (weights + logits) + 256e6, room = (double)memory_room(1);
     if (needed <= room)
@@ -61,12 +62,12 @@ static int runner_open(struct runner *runner, const struct model_source *source,
     config->decoder_seq_length = probe->S;
     config->micro_batch_size = config->global_batch_size = 1;
     TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
-    TRY(device_open(&runner->device, &(struct device_options){.name = "cpu", .threads = pool_available_processors()}));
-    TRY(world_open(&runner->world, &(struct world_options){.backend = "self"}, runner->device));
+    TRY(device_open(&runner->device, &(struct device_options){.threads = pool_available_processors()}));
+    TRY(world_open(&runner->world, &(struct world_options){0}, runner->device));
     struct mesh mesh;
-    TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    TRY(mesh_place(&mesh, 0, 1, NULL));
     TRY(mesh_connect(&mesh, runner->world));
-    return step_open(&runner->step, config, runner->device, &mesh, STEP_EVALUATE);
+    return setup_step(&runner->step, &(struct setup){config, runner->device, &mesh, STEP_EVALUATE});
 }
 
 static void runner_close(struct runner *runner) {
@@ -80,10 +81,10 @@ static void runner_close(struct runner *runner) {
 // Each value becomes what the type holds of it.
 static void round_values(const struct step *step, const struct probe_rounding *rounding) {
     enum dtype dtype = rounding->dtype;
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
-        bool is_turned = param->is_gain && param->is_centered != rounding->has_centered_gains;
-        float *values = param->value.data, added = !is_turned ? 0.0f : param->is_centered ? 1.0f : -1.0f;
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
+        bool is_shifted = param->is_gain && param->is_centered != rounding->has_centered_gains;
+        float *values = param->value.data, added = !is_shifted ? 0.0f : param->is_centered ? 1.0f : -1.0f;
         size_t count = (size_t)tensor_count(param->value);
         float *whole = convert_shifted(values, DTYPE_F32, count, added);
         unsigned char *narrow = memory_alloc(count * dtype_bytes(dtype) + 1);
@@ -98,15 +99,15 @@ static void round_values(const struct step *step, const struct probe_rounding *r
 }
 
 static int load(struct step *step, struct model_source *source, const struct probe_rounding *rounding) {
-    size_t count = (size_t)step->params.count;
+    size_t count = (size_t)step_params(step)->count;
     struct checkpoint_tensor *list = memory_alloc((count + 1) * sizeof *list);
     struct tensor target = step_weights_target(step);
     for (size_t i = 0; i < count; i++) {
-        const struct param *param = step->params.items[i];
+        const struct param *param = step_params(step)->items[i];
         list[i] =
             (struct checkpoint_tensor){.name = param->name, .tensor = param_in(param, target), .shard = &param->shard};
     }
-    int result = model_source_load(source, step->device, list, count, false);
+    int result = model_source_load(source, step_device(step), list, count, false);
     free(list);
     if (result == 0)
         step_accept_weights(step);
@@ -115,17 +116,23 @@ static int load(struct step *step, struct model_source *source, const struct pro
     return result;
 }
 
-static int next_input(void *context, struct step_input *input) {
-    const struct probe *probe = context;
-    static const int64_t sample = 0;
-    static const float mask[PROBE_TOKENS] = {1, 1, 1, 1, 1, 1, 1, 1};
-    *input = (struct step_input){.B = 1,
-                                 .T = probe->T,
-                                 .S = probe->S,
-                                 .tokens = probe->tokens,
-                                 .labels = probe->tokens,
-                                 .mask = mask,
-                                 .samples = &sample};
+// What the one micro-batch holds beside the tokens.
+struct probe_input {
+    struct probe *probe;
+    int64_t sample;
+    float mask[PROBE_TOKENS];
+};
+
+static int next_input(void *context, struct batch *input) {
+    struct probe_input *given = context;
+    struct probe *probe = given->probe;
+    *input = (struct batch){.B = 1,
+                            .T = probe->T,
+                            .S = probe->S,
+                            .tokens = probe->tokens,
+                            .labels = probe->tokens,
+                            .loss_mask = given->mask,
+                            .samples = &given->sample};
     if (probe->S > 0)
         input->decoder_tokens = probe->decoder_tokens;
     return 0;
@@ -136,11 +143,12 @@ int probe_run(struct probe *probe, struct model_source *source, const struct pro
     int result = runner_open(&runner, source, probe);
     if (result == 0)
         result = load(runner.step, source, rounding);
-    struct step_source input = {.next = next_input, .context = probe, .count = 1};
+    struct probe_input given = {.probe = probe, .mask = {1, 1, 1, 1, 1, 1, 1, 1}};
+    struct step_source input = {.next = next_input, .context = &given, .count = 1};
     if (result == 0)
         result = step_evaluate(runner.step, &input);
     if (result == 0) {
-        struct tensor logits = tensor_flat(runner.step->chunks[0].flights[0].model.head.logits);
+        struct tensor logits = step_evaluated_logits(runner.step);
         int64_t count = tensor_count(logits);
         probe_free(probe);
         probe->rows = probe->S > 0 ? probe->S : probe->T;

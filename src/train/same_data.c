@@ -3,53 +3,18 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/memory.h"
+#include "data/file_sketch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
-enum { WHOLE_BYTES = 32 << 20, PIECES = 1024, PIECE_BYTES = 4096, FILES = 2 };
+enum { PIECES = 1024, FILES = 2 };
+enum { SKETCH_WORDS = sizeof(struct file_sketch) / sizeof(int64_t) };
 
 static const char *const endings[FILES] = {".idx", ".bin"};
 
-struct print {
-    int64_t bytes;  // -1 if the file cannot be read
-    int64_t hash;   // of all of it or of pieces, see print_of
-};
-enum { PRINT_WORDS = sizeof(struct print) / sizeof(int64_t) };
-
-// A piece of each of as many equal parts of the file, somewhere in it; the first and the last begin and end it.
-static uint64_t hash_pieces(const struct file_map *map, uint64_t seed) {
-    uint64_t hash = 0, part = map->size / PIECES;
-    for (uint64_t i = 0; i < PIECES; i++) {
-        uint64_t offset = hash_bytes(&i, sizeof i, seed) % (part - PIECE_BYTES + 1), at = part * i + offset;
-        if (i == 0 || i + 1 == PIECES)
-            at = i == 0 ? 0 : map->size - PIECE_BYTES;
-        hash = hash_bytes(map->data + at, PIECE_BYTES, hash);
-    }
-    return hash;
-}
-
-static struct print print_of(const char *path, uint64_t seed) {
-    struct file_map map;
-    if (file_map_open(&map, path) < 0) {
-        error_clear();
-        return (struct print){.bytes = -1};
-    }
-    bool is_whole = map.size <= WHOLE_BYTES;
-    // Pages beside a piece are read for nothing.
-    if (!is_whole)
-        (void)posix_madvise((void *)(uintptr_t)map.data, map.size, POSIX_MADV_RANDOM);
-    uint64_t hash = is_whole ? hash_bytes(map.data, map.size, 0) : hash_pieces(&map, seed);
-    struct print print = {.bytes = (int64_t)map.size, .hash = (int64_t)hash};
-    file_map_close(&map);
-    return print;
-}
-
-static int compare(const char *path, struct print own, struct print first) {
+static int compare(const char *path, struct file_sketch own, struct file_sketch first) {
     const char *remedy = "; give all machines the same files, or put them on a file system that all share";
     if (own.bytes == first.bytes && own.hash == first.hash)
         return 0;
@@ -66,17 +31,17 @@ static int compare(const char *path, struct print own, struct print first) {
 int same_data_check(struct group *all, const char *const *prefixes, int64_t count) {
     if (group_size(all) == 1)
         return 0;
-    struct print *own = memory_alloc(sizeof *own * (size_t)(FILES * count));
-    struct print *first = memory_alloc(sizeof *first * (size_t)(FILES * count));
+    struct file_sketch *own = memory_alloc(sizeof *own * (size_t)(FILES * count));
+    struct file_sketch *first = memory_alloc(sizeof *first * (size_t)(FILES * count));
     int status = 0;
     int64_t seed = (int64_t)(clock_wall_seconds() * 1e6);
     comm_broadcast_i64(all, &seed, 1, 0, "where to look at the data");
     for (int64_t i = 0; i < FILES * count; i++) {
         char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
-        first[i] = own[i] = print_of(path, (uint64_t)seed);
+        first[i] = own[i] = file_sketch_take(path, PIECES, (uint64_t)seed);
         free(path);
     }
-    comm_broadcast_i64(all, (int64_t *)first, (int)(PRINT_WORDS * FILES * count), 0, "datasets of rank 0");
+    comm_broadcast_i64(all, (int64_t *)first, (int)(SKETCH_WORDS * FILES * count), 0, "datasets of rank 0");
     for (int64_t i = 0; i < FILES * count && status == 0; i++) {
         char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
         status = compare(path, own[i], first[i]);
@@ -88,23 +53,22 @@ int same_data_check(struct group *all, const char *const *prefixes, int64_t coun
 }
 
 int same_data_check_rows(const struct mesh *mesh, uint64_t digest) {
-    int shares = mesh->length[AXIS_DATA];
-    if (mesh->size == shares)
+    if (mesh->size == mesh_count(mesh, MESH_SAMPLES))
         return 0;
     // Of the ranks with one share of the rows, the first tells the others.
-    int teller = mesh_rank_at(mesh, (const int[AXIS_COUNT]){[AXIS_DATA] = mesh->place[AXIS_DATA]});
-    int64_t own = (int64_t)(digest >> 1), *told = memory_alloc(sizeof *told * (size_t)shares);
-    if (mesh->rank == teller)
-        told[mesh->place[AXIS_DATA]] = own;
-    comm_max_i64(mesh->all, told, shares, "rows that were read");
+    int place[AXIS_COUNT] = {0};
+    mesh_move(mesh, place, MESH_SAMPLES, mesh_index(mesh, mesh->place, MESH_SAMPLES));
+    int teller = mesh_rank_at(mesh, place);
+    int64_t *told = memory_alloc(sizeof *told * (size_t)mesh->size);
+    told[mesh->rank] = (int64_t)digest;
+    comm_all_gather_i64(mesh->all, told, 1, "rows that were read");
     int status = 0;
-    if (told[mesh->place[AXIS_DATA]] != own)
-        status =
-            error_set_code(EXIT_CODE_BAD_DATA,
-                           "since the start it has read other rows of the training data than rank %d, which trains "
-                           "on the same ones; give all machines the same files, or put them on a file system that "
-                           "all share, and go on from the last checkpoint",
-                           teller);
+    if (told[teller] != (int64_t)digest)
+        status = error_set_code(
+            EXIT_CODE_BAD_DATA,
+            "it read other training data than rank %d, which should read the same rows; give all nodes the same files "
+            "(e.g. on a shared file system) and resume from the last checkpoint",
+            teller);
     free(told);
     return comm_agree(mesh->all, status, "rows that were read");
 }

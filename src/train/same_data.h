@@ -11,7 +11,7 @@
 
 // All ranks of the group call with the same number of prefixes. Returns -1 on all of them if any rank's PREFIX.idx or
 // PREFIX.bin differs from the first rank's; the message names the rank and the file. Compares the sizes, all of a file
-// up to 32 MiB, and of a larger one a piece of 4 KiB from each 1024th of it, at places that are drawn anew at each
+// up to 32 MiB, and of a larger one a piece of 4 KiB from each 1024th of it, at places that are drawn again at each
 // call: a difference that covers one of these parts, as any of two 1024ths does, is always found, another sometimes. A
 // file that no rank has is left to whoever opens it.
 int same_data_check(struct group *all, const char *const *prefixes, int64_t count);

@@ -7,8 +7,11 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/owner.h"
+#include "train/state.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -19,13 +22,17 @@ static const double ENDING_SECONDS = 60, LEASE_SECONDS = 120, NAP_SECONDS = 0.1;
 
 // ---- whose it is ----
 
+// The folder itself, or its copy, from which it is filled before the run starts.
 static bool is_loaded(const struct config *config) {
-    return config->load && file_is_same(config->load, config->save);
+    bool is_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
+    return is_copy || (config->load && file_is_same(config->load, config->save));
 }
 
 static int check_others(struct owner *owner, const struct config *config) {
     const char *remedy = "give another folder with --save";
     char *how = NULL;
+    if (file_exists(config->save) && !file_is_folder(config->save))
+        return error_set_code(EXIT_CODE_USAGE, "--save %s is a file, not a folder; %s", config->save, remedy);
     TRY(owner_find(owner, config->save));
     // Only a checkpoint of Megatron-LM has an iteration to continue at.
     bool has_iteration = owner->kind == OWNER_OTHERS && folder_iteration(owner->name) >= 0;
@@ -70,6 +77,46 @@ static int check_run(const struct owner *owner, const struct config *config) {
     return 0;
 }
 
+// Checkpoints in the fallback must be of this run, since the newest of both folders is resumed. They say which --save
+// they could not be written to.
+static int check_fallback_run(const struct config *config, const struct owner *owner) {
+    const char *fallback = config->save_fallback, *save = NULL;
+    if (!is_loaded(config))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--save-fallback %s holds checkpoints, up to iteration %" PRId64
+                              "; resume their run with --load %s, or give another --save-fallback",
+                              fallback, owner->iteration, config->save);
+    char *path = checkpoint_path(fallback, owner->iteration);
+    struct json *saved = NULL;
+    int status = owner->iteration < 0 ? 0 : state_read_config(&saved, path);
+    if (status == 0 && saved && json_get_string(saved, "save", &save) == 0 && file_is_folder(save) &&
+        !file_is_same(save, config->save))
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "--save-fallback %s holds checkpoints of another run, that of --save %s; give another "
+                                "--save-fallback",
+                                fallback, save);
+    // A damaged one is not loaded either.
+    if (status < 0 && error_exit_code() != EXIT_CODE_USAGE)
+        status = 0;
+    json_free(saved);
+    free(path);
+    return status;
+}
+
+static int check_fallback(const struct config *config) {
+    const char *fallback = config->save_fallback, *remedy = "give another folder with --save-fallback";
+    struct owner owner;
+    if (!fallback)
+        return 0;
+    if (file_exists(fallback) && !file_is_folder(fallback))
+        return error_set_code(EXIT_CODE_USAGE, "--save-fallback %s is a file, not a folder; %s", fallback, remedy);
+    if (file_is_same(fallback, config->save))
+        return error_set_code(EXIT_CODE_USAGE, "--save-fallback %s is the folder of --save; %s", fallback, remedy);
+    TRY(owner_find(&owner, fallback));
+    TRY(owner_check(&owner, fallback, remedy));
+    return owner.kind == OWNER_OURS ? check_fallback_run(config, &owner) : 0;
+}
+
 // ---- one process at a time ----
 
 static int refuse(const char *save, const char *path, const struct file_lock_holder *holder) {
@@ -87,7 +134,7 @@ static int take_lock(struct file_lock *lock, const char *path, const char *save)
     for (;;) {
         int result = file_lock_try(lock, path);
         if (result < 0)
-            return error_context("checkpoints could not be saved in %s", save);
+            return error_context("cannot save checkpoints in %s", save);
         if (result == FILE_LOCK_ABSENT)
             log_info("note: the file system of %s has no locks, so a second run there would not be noticed", save);
         if (result != FILE_LOCK_TAKEN)
@@ -111,7 +158,18 @@ int save_folder_check(const struct config *config) {
     if (!config->save)
         return 0;
     TRY(check_others(&owner, config));
-    return config->skip_train ? 0 : check_run(&owner, config);
+    if (config->skip_train)
+        return 0;
+    TRY(check_run(&owner, config));
+    return check_fallback(config);
+}
+
+static int lock_folder(struct file_lock *lock, const char *folder) {
+    TRY(file_make_folders(folder));
+    char *path = file_join(folder, lock_name);
+    int status = take_lock(lock, path, folder);
+    free(path);
+    return status;
 }
 
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh) {
@@ -121,10 +179,9 @@ int save_folder_open(struct save_folder *folder, const struct config *config, co
     TRY(check_others(&owner, config));
     if (config->skip_train)
         return 0;
-    TRY(file_make_folders(config->save));
-    char *path = file_join(config->save, lock_name);
-    int status = take_lock(&folder->lock, path, config->save);
-    free(path);
+    int status = lock_folder(&folder->lock, config->save);
+    if (status == 0 && config->save_fallback)
+        status = lock_folder(&folder->fallback, config->save_fallback);
     // Under the lock: a run that has just ended may have saved meanwhile.
     if (status == 0)
         status = save_folder_check(config);
@@ -135,4 +192,5 @@ int save_folder_open(struct save_folder *folder, const struct config *config, co
 
 void save_folder_close(struct save_folder *folder) {
     file_lock_release(&folder->lock);
+    file_lock_release(&folder->fallback);
 }

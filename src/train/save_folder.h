@@ -1,4 +1,5 @@
-// The folder of --save, before training: that it is this run's to write to, and that no other run is writing to it.
+// The folder of --save and that of --save-fallback, before training: that they are this run's to write to, and that no
+// other run is writing to them.
 #ifndef TRAIN_SAVE_FOLDER_H
 #define TRAIN_SAVE_FOLDER_H
 
@@ -7,7 +8,7 @@
 #include "parallel/mesh.h"
 
 struct save_folder {
-    struct file_lock lock;  // of the first rank
+    struct file_lock lock, fallback;  // of the first rank
 };
 
 // Fails, with a remedy, if the folder holds a checkpoint of another program or of another run (one that --load does not

@@ -2,38 +2,238 @@
 #include "train/saver.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/file.h"
+#include "base/lifeline.h"
+#include "base/memory.h"
+#include "base/phase.h"
+#include "base/watchdog.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/remote_copy.h"
 #include "report/console.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 
 static void print_saving(const struct saver *saver, int64_t iteration) {
     struct buffer text = {0};
-    console_saving(&text, clock_wall_seconds(), iteration, saver->config->save);
-    report_print(saver->report, buffer_string(&text));
+    console_saving(&text, clock_wall_seconds(), iteration, saver->folder);
+    report_print_long(saver->report, buffer_string(&text));
     buffer_free(&text);
 }
 
-static void print_saved(const struct saver *saver) {
+static void print_saved(struct saver *saver) {
     struct buffer text = {0};
+    saver->seconds = clock_seconds() - saver->started;
     struct console_checkpoint saved = {.iteration = saver->iteration,
-                                       .folder = saver->config->save,
+                                       .folder = saver->folder,
                                        .tensor_ranks = saver->mesh->length[AXIS_TENSOR],
                                        .pipeline_ranks = saver->mesh->length[AXIS_PIPELINE]};
     console_saved(&text, clock_wall_seconds(), &saved);
-    report_print(saver->report, buffer_string(&text));
+    report_print_long(saver->report, buffer_string(&text));
     buffer_free(&text);
+    char *sentence = memory_printf("saved a checkpoint to %s in %.1f s", saver->folder, saver->seconds);
+    report_event(saver->report,
+                 &(struct metrics_event){.name = "saved", .iteration = saver->iteration, .text = sentence});
+    free(sentence);
+    if (saver->copier && saver->folder == saver->config->save)
+        remote_copier_offer(saver->copier, saver->iteration);
 }
 
-int saver_save(struct saver *saver, const struct progress_state *at) {
+// The iteration of --save that the run continues, for remote_copy_check. Launchers always add --load SAVE, so the flag
+// alone does not say that there is a checkpoint.
+static int find_continued(const struct saver *saver, int64_t *iteration) {
     const struct config *config = saver->config;
-    if (!config->save || saver->iteration == at->iteration)
+    *iteration = saver->loads_copy ? REMOTE_COPY_LOADED : -1;
+    if (saver->loads_copy || !config->load || !file_is_same(config->load, config->save))
         return 0;
-    TRY(saver_finish(saver));
+    return folder_marker_read(config->save, iteration) < 0 ? -1 : 0;
+}
+
+int saver_start_copies(struct saver *saver) {
+    const struct config *config = saver->config;
+    int status = 0;
+    if (!config->save_to || config->skip_train)
+        return 0;
+    if (saver->mesh->rank == 0) {
+        const struct remote_copy_options options = {.folder = config->save,
+                                                    .url = config->save_to,
+                                                    .keep_last = config->keep_last,
+                                                    .retain_interval = config->save_retain_interval};
+        int64_t continued;
+        status = find_continued(saver, &continued);
+        if (status == 0)
+            status = remote_copy_check(&options, continued);
+        if (status == 0)
+            saver->copier = remote_copier_start(&options);
+    }
+    return comm_agree(saver->mesh->all, status, "address of --save-to");
+}
+
+int saver_finish_copies(struct saver *saver) {
+    if (!saver->config->save_to || saver->config->skip_train)
+        return 0;
+    comm_patience_begin(saver->mesh->all, "copying the last checkpoint to --save-to");
+    if (saver->copier)
+        log_info("waiting until the last checkpoint is copied to %s", saver->config->save_to);
+    struct watchdog_work work;
+    struct phase *phase = phase_begin("copying the last checkpoint");
+    watchdog_begin(&work, WATCHDOG_ELSEWHERE, "copying the last checkpoint to --save-to");
+    int status = remote_copier_finish(saver->copier, true);
+    watchdog_end(&work);
+    phase_end(phase);
+    saver->copier = NULL;
+    status = comm_agree(saver->mesh->all, status, "last copy to --save-to");
+    comm_patience_end(saver->mesh->all);
+    return status;
+}
+
+int saver_check(const struct run_state *run) {
+    const struct config *config = run->config;
+    int status = state_check_save(run);
+    if (!config->save_fallback || (status < 0 && error_exit_code() != EXIT_CODE_ERROR))
+        return status;
+    if (status < 0)
+        log_warn_once("%s; checkpoints are written to %s (--save-fallback) until this is mended", error_message(),
+                      config->save_fallback);
+    error_clear();
+    struct run_state fallback = *run;
+    fallback.folder = config->save_fallback;
+    return state_check_save(&fallback);
+}
+
+// ---- saves that fail ----
+
+// What the first rank decides by its clock, for all.
+static bool decide(const struct saver *saver, bool is_so, const char *name) {
+    int64_t answer = is_so;
+    comm_broadcast_i64(saver->mesh->all, &answer, 1, 0, name);
+    return answer != 0;
+}
+
+static void tell_failure(const struct saver *saver, int64_t iteration, const char *next) {
+    char *text = memory_printf("the checkpoint of iteration %" PRId64 " was not saved: %s; %s", iteration,
+                               error_message(), next);
+    log_warn_once("%s", text);
+    report_event(saver->report, &(struct metrics_event){.name = "unsaved", .iteration = iteration, .text = text});
+    free(text);
+    error_clear();
+}
+
+// No folder takes the checkpoint: says when the next attempt is, or ends the run.
+static int schedule_retry(struct saver *saver, int64_t iteration) {
+    const struct config *config = saver->config;
+    bool is_last = saver->last_time > 0;
+    double now = clock_seconds(), wait = save_retry_after(&saver->retry, saver->started, now);
+    double left = is_last ? config->last_save_minutes * 60 - (now - saver->last_time)
+                          : config->save_retry_minutes * 60 - save_retry_seconds(&saver->retry, now);
+    const char *flag = is_last ? "--last-save-minutes" : "--save-retry-minutes";
+    if (decide(saver, left <= 0, "end of a run that cannot save"))
+        return error_context("iterations %" PRId64 " to %" PRId64 " are not saved (%s)", saver->kept_iteration + 1,
+                             iteration, flag);
+    // One attempt is made when the time is up.
+    saver->retry.due_time = now + fmin(wait, left);
+    char *next =
+        memory_printf("%sthe next attempt is in %.3g s, and the run ends in %.3g minutes if none succeeds (%s)",
+                      is_last ? "" : "training continues, ", fmin(wait, left), left / 60, flag);
+    tell_failure(saver, iteration, next);
+    free(next);
+    return 0;
+}
+
+// A save has failed, and the error that is set says why. Returns 0 if the run continues. Only errors of files may go
+// away by themselves.
+static int take_failure(struct saver *saver, int64_t iteration) {
+    const struct config *config = saver->config;
+    bool was_fallback = saver->folder != config->save;
+    saver->iteration = -1;
+    saver->is_failing = true;
+    saver->is_fallback_next = config->save_fallback && !was_fallback;
+    if (error_exit_code() != EXIT_CODE_ERROR)
+        return -1;
+    if (!saver->is_fallback_next)
+        return schedule_retry(saver, iteration);
+    char *next = memory_printf("trying %s (--save-fallback)", config->save_fallback);
+    tell_failure(saver, iteration, next);
+    free(next);
+    return 0;
+}
+
+// The checkpoint of saver->iteration is complete.
+static void take_success(struct saver *saver) {
+    saver->kept_iteration = saver->iteration;
+    saver->is_failing = saver->is_fallback_next = false;
+    saver->retry = (struct save_retry){0};
+    print_saved(saver);
+}
+
+// ---- saving ----
+
+// Waits for the background save, if there is one, and makes its checkpoint the latest.
+static int finish_job(struct saver *saver) {
+    if (!saver->job)
+        return 0;
+    struct checkpoint_job *job = saver->job;
+    saver->job = NULL;
+    struct phase *phase = phase_begin("finishing the checkpoint in the background");
+    int status = checkpoint_save_finish(job);
+    phase_end(phase);
+    TRY(status);
+    take_success(saver);
+    return 0;
+}
+
+// One attempt in one folder. A background save may still fail later.
+static int save_to(struct saver *saver, struct progress_state *at, const char *folder) {
+    const struct config *config = saver->config;
+    saver->folder = folder;
     print_saving(saver, at->iteration);
-    TRY(config->async_save ? state_save_start(saver->step, at, &saver->job) : state_save(saver->step, at));
+    saver->started = clock_seconds();
+    fault_set_save(at->iteration);
+    (void)fault_at(FAULT_AT_SAVE);
+    const struct run_state run = {saver->step, config, at, saver->kept, folder};
+    TRY(config->async_save ? state_save_start(&run, &saver->job) : state_save(&run));
     saver->iteration = at->iteration;
     if (!config->async_save)
-        print_saved(saver);
+        take_success(saver);
     return 0;
+}
+
+// Saves to --save, or to the fallback if that has just failed or fails now. Returns 0 if the run continues.
+static int save_somewhere(struct saver *saver, struct progress_state *at) {
+    const struct config *config = saver->config;
+    int64_t unfinished = saver->iteration;
+    // Whatever differs would be saved as if it were right: this rank's copy, or another's.
+    TRY(step_check_replicas(saver->step));
+    at->replicas_verified = step_replica_count(saver->step);
+    if (finish_job(saver) < 0)
+        TRY(take_failure(saver, unfinished));
+    if (!saver->is_fallback_next) {
+        if (save_to(saver, at, config->save) == 0)
+            return 0;
+        TRY(take_failure(saver, at->iteration));
+    }
+    if (saver->is_fallback_next && save_to(saver, at, config->save_fallback) < 0)
+        return take_failure(saver, at->iteration);
+    return 0;
+}
+
+int saver_save(struct saver *saver, struct progress_state *at) {
+    if (!saver->config->save || saver->iteration == at->iteration || saver->is_failing)
+        return 0;
+    return save_somewhere(saver, at);
+}
+
+bool saver_retry_is_due(const struct saver *saver) {
+    if (!saver->is_failing || saver->job)
+        return false;
+    return saver->is_fallback_next || decide(saver, clock_seconds() >= saver->retry.due_time, "time to save again");
+}
+
+int saver_retry(struct saver *saver, struct progress_state *at) {
+    return save_somewhere(saver, at);
 }
 
 int saver_advance(struct saver *saver) {
@@ -43,31 +243,59 @@ int saver_advance(struct saver *saver) {
     comm_max_i64(saver->mesh->all, &is_busy, 1, "checkpoint in the background");
     if (is_busy)
         return 0;
-    TRY(checkpoint_save_advance(&saver->job));
+    if (checkpoint_save_advance(&saver->job) < 0)
+        return take_failure(saver, saver->iteration);
     if (!saver->job)
-        print_saved(saver);
+        take_success(saver);
     return 0;
 }
 
-int saver_finish(struct saver *saver) {
-    if (!saver->job)
+int saver_wait(struct saver *saver) {
+    return finish_job(saver) < 0 ? take_failure(saver, saver->iteration) : 0;
+}
+
+// The other ranks wait for the first one, which sleeps.
+static void wait_before_retry(const struct saver *saver) {
+    const double nap = 0.1;
+    struct group *all = saver->mesh->all;
+    comm_patience_begin(all, "waiting to save again");
+    for (; saver->mesh->rank == 0 && clock_seconds() < saver->retry.due_time; clock_sleep(nap))
+        lifeline_beat();
+    comm_barrier(all, "time to save again");
+    comm_patience_end(all);
+}
+
+int saver_save_last(struct saver *saver, struct progress_state *at) {
+    if (!saver->config->save)
         return 0;
-    struct checkpoint_job *job = saver->job;
-    saver->job = NULL;
-    TRY(checkpoint_save_finish(job));
-    print_saved(saver);
-    return 0;
+    saver->last_time = clock_seconds();
+    for (;;) {
+        if (saver->iteration != at->iteration)
+            TRY(save_somewhere(saver, at));
+        if (finish_job(saver) < 0)
+            TRY(take_failure(saver, at->iteration));
+        if (saver->iteration == at->iteration)
+            return 0;
+        if (!saver->is_fallback_next)
+            wait_before_retry(saver);
+    }
 }
 
-void saver_abandon(struct saver *saver) {
-    if (!saver->job)
-        return;
-    // A loss that is not finite is seen by all ranks at the same iteration. Other failures may be one rank's alone.
-    bool is_known_to_all = error_exit_code() == EXIT_CODE_NOT_FINITE;
+static void abandon_save(struct saver *saver) {
+    // A loss that is not finite, or replicas that differ, are known to all ranks at the same iteration. Other failures
+    // may be one rank's alone.
+    bool is_known_to_all = error_exit_code() == EXIT_CODE_NOT_FINITE || error_exit_code() == EXIT_CODE_CORRUPT;
     struct error_note *note = error_take();
     if (!is_known_to_all)
         checkpoint_save_abandon(saver->job);
-    else if (saver_finish(saver) < 0)
+    else if (finish_job(saver) < 0)
         log_warn("%s", error_message());
     error_give(note);
+}
+
+void saver_abandon(struct saver *saver) {
+    if (saver->job)
+        abandon_save(saver);
+    (void)remote_copier_finish(saver->copier, false);
+    saver->copier = NULL;
 }

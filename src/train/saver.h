@@ -1,29 +1,58 @@
-// Saves the checkpoints of a run, either while training waits or (--async-save) in the background while it goes on.
+// Saves the checkpoints of a run, either while training waits or (--async-save) in the background while it continues.
 // At most one checkpoint is being written at any time. All ranks call every function, except where it says otherwise.
+//
+// A save that fails does not end the run: disks fill up and are emptied again. What it has written is removed, earlier
+// checkpoints stay, and --save-fallback, if given, gets the checkpoint instead. Otherwise training continues, and the
+// save is tried again, with the state of that moment, see save_retry.h. The run ends with the error if that does not
+// help for --save-retry-minutes, or if the last save fails for --last-save-minutes. Every rank knows whether a save
+// has failed, and the first one decides what follows, by its clock.
 #ifndef TRAIN_SAVER_H
 #define TRAIN_SAVER_H
 
 #include "report/report.h"
+#include "train/save_retry.h"
 #include "train/state.h"
 
 struct saver {
     const struct config *config;
     const struct mesh *mesh;
     struct step *step;
-    struct report *report;       // NULL except on the reporting rank
+    struct report *report;         // NULL except on the reporting rank
+    struct remote_copier *copier;  // of --save-to, on the first rank; NULL otherwise
+    const struct kept_files *kept;
+    bool loads_copy;             // see struct trainer_options
     int64_t iteration;           // of the last checkpoint saved since this start; -1 if there is none
+    int64_t kept_iteration;      // up to which the run is in a checkpoint; at first where it started
     struct checkpoint_job *job;  // the checkpoint being written in the background, or NULL
+    const char *folder;          // that it, or the last checkpoint, was written to
+    double started, seconds;     // when the last checkpoint was begun, and how long the last complete one took
+    bool is_failing;             // the last save failed
+    bool is_fallback_next;       // it was one to --save, and the fallback has not been tried since
+    struct save_retry retry;     // by the clock of each rank; that of the first counts
+    double last_time;            // when the last save of the run was first tried; 0: not yet
 };
 
-// Saves the state of the run, unless this iteration is saved already or --save is not given. A background save that is
-// still being written is finished first.
-int saver_save(struct saver *saver, const struct progress_state *at);
+// Before training: fails if a save would, see state_check_save. With --save-fallback, only the fallback must work.
+int saver_check(const struct run_state *run);
+// Saves the state of the run, unless this iteration is saved already, --save is not given, or the last save failed:
+// then saver_retry is to be called when it is due. A background save that is still being written is finished first.
+int saver_save(struct saver *saver, struct progress_state *at);
+// Whether a save that failed is to be tried again now.
+bool saver_retry_is_due(const struct saver *saver);
+int saver_retry(struct saver *saver, struct progress_state *at);
+// Saves the state at the end of the run and waits until it is the latest checkpoint, unless it is already.
+int saver_save_last(struct saver *saver, struct progress_state *at);
 // Moves a background save to its next stage if every rank has completed the current one; never waits for files.
 int saver_advance(struct saver *saver);
-// Waits for the background save, if there is one, and makes its checkpoint the latest.
-int saver_finish(struct saver *saver);
+// Waits for a background save, if there is one, and makes its checkpoint the latest.
+int saver_wait(struct saver *saver);
 // After the run has failed: keeps the checkpoint that was being written if every rank knows of the failure and can
 // help to finish it, and drops it otherwise. The error that is set stays set.
 void saver_abandon(struct saver *saver);
+
+// With --save-to: checks the address and starts to copy. Checkpoints that are complete are copied from then on.
+int saver_start_copies(struct saver *saver);
+// Waits until the last checkpoint is copied; -1 on every rank if it could not be.
+int saver_finish_copies(struct saver *saver);
 
 #endif

@@ -5,69 +5,72 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/phase.h"
+#include "base/watchdog.h"
 #include "train/foreign.h"
 #include "train/gains.h"
-#include "train/kept_files.h"
 #include "train/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOMENTS = 3 };
-
 // A parameter that several stages of a pipeline hold is loaded by all of them and saved by one.
 enum list_use { TO_SAVE, TO_LOAD };
 
 // What this rank's optimizer holds of a parameter, in one of its buffers: its whole slice, or those pieces of it that a
-// divided optimizer holds, one after the other.
-static struct checkpoint_tensor moment_of(const struct adam *adam, const struct param *param, struct tensor buffer) {
-    if (adam->pieces.parts == 1)
-        return (struct checkpoint_tensor){.tensor = param_in(param, buffer), .shard = &param->shard};
+// split optimizer holds, one after the other.
+static struct checkpoint_tensor held_of(const struct optimizer *optimizer, const struct param_group *group,
+                                        const struct param *param, struct tensor buffer) {
+    const struct pieces *pieces = &optimizer->pieces;
+    if (pieces->parts == 1)
+        return (struct checkpoint_tensor){
+            .tensor = param_at(param, buffer, param->offset - pieces->first), .shard = &param->shard, .group = group};
     int64_t first = 0, count = 0, end = param->offset + shard_local_count(&param->shard);
     struct piece run;
-    for (int64_t at = param->offset; pieces_next(&adam->pieces, &at, end, &run); count += run.count)
+    for (int64_t at = param->offset; pieces_next(pieces, &at, end, &run); count += run.count)
         first = count == 0 ? run.local_offset : first;
     return (struct checkpoint_tensor){.tensor = tensor_rows(buffer, first, count),
                                       .shard = &param->shard,
-                                      .pieces = &adam->pieces,
+                                      .pieces = pieces,
+                                      .group = group,
                                       .offset = param->offset};
 }
 
-// The optimizer's list: m, v and, if there are masters, the master copy of every parameter; and to save, the ranges of
-// 8-bit tensors, which ranges_load loads. The list owns the names.
-static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, struct tensor masters,
+// The optimizer's list: its states and, with `masters` of every group, the master copy of every parameter; and to save,
+// the ranges of fp8 tensors, which ranges_load loads. The list owns the names.
+static struct checkpoint_tensor *list_optimizer(struct step *step, enum list_use use, const struct tensor *masters,
                                                 size_t *count) {
-    const struct adam *adam = &step->adam;
-    const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
-    const struct tensor flats[MOMENTS] = {adam->m, adam->v, masters};
-    struct checkpoint_tensor *list =
-        memory_alloc(sizeof *list * ((size_t)step->params.count * MOMENTS + ranges_count(step)));
+    const struct param_list *params = step_params(step);
+    struct checkpoint_tensor *list = memory_alloc(
+        sizeof *list * ((size_t)params->count * (OPTIMIZER_MOST_STATES + 1) + (size_t)step_range_count(step)));
     *count = 0;
-    for (int which = 0; which < MOMENTS; which++) {
-        if (!flats[which].data)
-            continue;
-        for (int i = 0; i < step->params.count; i++) {
-            const struct param *param = step->params.items[i];
-            if (use == TO_SAVE && param->is_copy)
+    for (int which = 0; which <= OPTIMIZER_MOST_STATES; which++)
+        for (int i = 0; i < params->count; i++) {
+            const struct param *param = params->items[i];
+            const struct optimizer *optimizer = step_optimizer(step, param->group);
+            struct optimizer_state state = {0};
+            if (which < optimizer->state_count)
+                state = optimizer->states[which];
+            else if (which == OPTIMIZER_MOST_STATES && masters)
+                state = (struct optimizer_state){.name = "master", .tensor = masters[param->group]};
+            if (!state.tensor.data || (use == TO_SAVE && param->is_copy))
                 continue;
             struct checkpoint_tensor *tensor = &list[(*count)++];
-            *tensor = moment_of(adam, param, flats[which]);
-            tensor->name = memory_printf("%s.%s", prefixes[which], param->name);
+            *tensor = held_of(optimizer, &params->groups[param->group], param, state.tensor);
+            tensor->name = memory_printf("%s.%s", state.name, param->name);
         }
-    }
     if (use == TO_SAVE) {
         ranges_list(step, list + *count);
-        *count += ranges_count(step);
+        *count += (size_t)step_range_count(step);
     }
     return list;
 }
 
 // Every parameter that this rank has, in the buffer for whole weights. The list owns the names.
 static struct checkpoint_tensor *list_weights(struct step *step, const char *prefix) {
-    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step_params(step)->count);
     struct tensor target = step_weights_target(step);
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
         list[i] = (struct checkpoint_tensor){.name = memory_printf("%s%s", prefix, param->name),
                                              .tensor = param_in(param, target),
                                              .shard = &param->shard};
@@ -82,13 +85,15 @@ static void free_named_list(struct checkpoint_tensor *list, size_t count) {
 }
 
 static struct checkpoint_tensor *list_model(const struct step *step, size_t *count) {
-    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step_params(step)->count);
     *count = 0;
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
         if (!param->is_copy)
-            list[(*count)++] =
-                (struct checkpoint_tensor){.name = param->name, .tensor = param->value, .shard = &param->shard};
+            list[(*count)++] = (struct checkpoint_tensor){.name = param->name,
+                                                          .tensor = param->value,
+                                                          .shard = &param->shard,
+                                                          .group = &step_params(step)->groups[param->group]};
     }
     return list;
 }
@@ -102,41 +107,48 @@ struct saving {
     struct checkpoint_save options;
 };
 
-static void begin_saving(struct saving *saving, struct step *step, const struct progress_state *progress) {
-    const struct config *config = step->config;
-    const struct mesh *mesh = &step->mesh;
+static void begin_saving(struct saving *saving, const struct run_state *run) {
+    struct step *step = run->step;
+    const struct config *config = run->config;
+    const struct progress_state *progress = run->progress;
+    const struct mesh *mesh = step_mesh(step);
     *saving = (struct saving){0};
     step_settle(step);
     struct json_writer writer = {.out = &saving->json};
     config_to_json(config, &writer);
-    struct scaler_state scaler = scaler_read(&step->adam.scaler, step->device);
+    struct step_counters counters = step_counters(step);
     saving->state = (struct checkpoint_state){.iteration = progress->iteration,
                                               .consumed_train_samples = progress->consumed_train_samples,
                                               .consumed_valid_samples = progress->consumed_valid_samples,
-                                              .adam_step = step->adam.step,
+                                              .skipped_train_samples = progress->skipped_train_samples,
+                                              .adam_step = counters.updates,
                                               .schedule_samples = progress->schedule_samples,
                                               .seed = config->seed,
-                                              .loss_scale = scaler.scale,
-                                              .loss_scale_growth = scaler.steps,
-                                              .loss_scale_hysteresis = scaler.overflows_left,
+                                              .loss_scale = counters.scaler.scale,
+                                              .loss_scale_growth = counters.scaler.steps,
+                                              .loss_scale_hysteresis = counters.scaler.overflows_left,
                                               .flops_so_far = progress->flops_so_far,
-                                              .fp8_steps = ranges_steps(step),
+                                              .fp8_steps = counters.fp8_steps,
+                                              .replicas_verified = progress->replicas_verified,
                                               .config_json = saving->json.data};
-    saving->ranks = (struct checkpoint_ranks){
-        .all = mesh->all, .stage = mesh->stage, .parts = mesh->length[AXIS_TENSOR], .writers = config->ckpt_writers};
-    saving->options = (struct checkpoint_save){.folder = config->save,
-                                               .device = step->device,
+    if (progress->past)
+        saving->state.past = *progress->past;
+    saving->ranks = (struct checkpoint_ranks){.mesh = mesh, .writers = config->ckpt_writers};
+    saving->options = (struct checkpoint_save){.folder = run->folder ? run->folder : config->save,
+                                               .device = step_device(step),
                                                .ranks = &saving->ranks,
                                                .state = &saving->state,
                                                .keep_last = config->keep_last,
                                                .retain_interval = config->save_retain_interval};
     struct checkpoint_save *options = &saving->options;
     options->model = saving->model = list_model(step, &options->model_count);
-    if (!config->no_save_optim)
-        options->optimizer = saving->optimizer =
-            list_optimizer(step, TO_SAVE, step_open_masters(step), &options->optimizer_count);
+    if (!config->no_save_optim) {
+        struct tensor masters[PARAM_MOST_GROUPS];
+        step_open_masters(step, masters);
+        options->optimizer = saving->optimizer = list_optimizer(step, TO_SAVE, masters, &options->optimizer_count);
+    }
     if (mesh->rank == 0)
-        kept_files_list(&options->files, config);
+        kept_files_list(run->kept, &options->files);
 }
 
 static void end_saving(struct saving *saving, struct step *step) {
@@ -148,29 +160,38 @@ static void end_saving(struct saving *saving, struct step *step) {
     buffer_free(&saving->json);
 }
 
-int state_check_save(struct step *step, const struct progress_state *progress) {
+int state_check_save(const struct run_state *run) {
     struct saving saving;
-    begin_saving(&saving, step, progress);
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_SAVE, "rehearsing a save");
+    begin_saving(&saving, run);
     int status = checkpoint_save_rehearse(&saving.options);
-    end_saving(&saving, step);
+    end_saving(&saving, run->step);
+    watchdog_end(&work);
     return status;
 }
 
-int state_save(struct step *step, const struct progress_state *progress) {
+int state_save(const struct run_state *run) {
     struct saving saving;
     struct phase *phase = phase_begin("saving the checkpoint");
-    begin_saving(&saving, step, progress);
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_SAVE, "saving the checkpoint");
+    begin_saving(&saving, run);
     int status = checkpoint_save(&saving.options);
-    end_saving(&saving, step);
+    end_saving(&saving, run->step);
+    watchdog_end(&work);
     phase_end(phase);
     return status;
 }
 
-int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
+int state_save_start(const struct run_state *run, struct checkpoint_job **job) {
     struct saving saving;
-    begin_saving(&saving, step, progress);
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_SAVE, "saving the checkpoint");
+    begin_saving(&saving, run);
     int status = checkpoint_save_start(job, &saving.options);
-    end_saving(&saving, step);
+    end_saving(&saving, run->step);
+    watchdog_end(&work);
     return status;
 }
 
@@ -187,12 +208,12 @@ static int parse_config(struct json **object, const struct checkpoint_state *sta
 
 // The checkpoint must be one of this model, unless its weights begin another run. How it stores gains goes to
 // *is_centered; one without a configuration is taken to store them as this run does.
-static int check_config(const struct step *step, const struct checkpoint_state *state, const char *path,
+static int check_config(const struct config *config, const struct checkpoint_state *state, const char *path,
                         bool *is_centered) {
     struct json *object;
     TRY(parse_config(&object, state, path));
-    int status = object && !step->config->finetune ? config_check_json(step->config, object, path) : 0;
-    *is_centered = object ? config_json_is_centered(object) : step->config->apply_layernorm_1p;
+    int status = object && !config->finetune ? config_check_json(config, object, path) : 0;
+    *is_centered = object ? config_json_is_centered(object) : config->apply_layernorm_1p;
     json_free(object);
     return status;
 }
@@ -201,19 +222,19 @@ static int check_optimizer(const char *path) {
     if (!checkpoint_has_part(path, CHECKPOINT_OPTIMIZER))
         return error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
-            "%s has no optimizer.safetensors (it was saved with --no-save-optim); give --no-load-optim "
-            "to go on with fresh moments, or --finetune to start a new run from its weights",
+            "%s has no optimizer.safetensors (it was saved with --no-save-optim); give --no-load-optim to continue "
+            "with fresh moments, or --finetune to start a new run from its weights",
             path);
     return 0;
 }
 
-// Adam's moments; load_weights has loaded the masters.
+// The optimizer's states; load_weights has loaded the masters.
 static int load_optimizer(struct step *step, const char *path) {
     size_t count;
-    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, (struct tensor){0}, &count);
+    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, NULL, &count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
-                                                                   .device = step->device,
+                                                                   .device = step_device(step),
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = true});
@@ -223,36 +244,37 @@ static int load_optimizer(struct step *step, const char *path) {
 
 // Whether the run that wrote the checkpoint had master weights: those of a run in fp32 are its weights.
 static bool has_masters(const struct step *step, const char *path) {
-    char *first = memory_printf("master.%s", step->params.items[0]->name);
+    char *first = memory_printf("master.%s", step_params(step)->items[0]->name);
     bool has = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
     free(first);
     return has;
 }
 
-// Weights of other programs, which set *progress unless it is NULL. See load_weights.
-static int load_foreign_weights(struct step *step, const char *path, struct progress_state *progress) {
+// Weights of other programs, which set run->progress unless it is NULL. See load_weights.
+static int load_foreign_weights(const struct run_state *run, const char *path) {
+    struct step *step = run->step;
     struct checkpoint_tensor *list = list_weights(step, "");
-    int status = foreign_load(step, path, list, progress);
-    free_named_list(list, (size_t)step->params.count);
+    int status = foreign_load(run, path, list);
+    free_named_list(list, (size_t)step_params(step)->count);
     if (status == 0)
         step_accept_weights(step);
     return status;
 }
 
-// Everything that this rank computes with, also where the optimizer is divided, is rounded from what is loaded here. So
-// whatever the checkpoint's dtype and the run's, all replicas have the same values, and with `from_masters` a run that
-// goes on loses nothing.
+// Everything that this rank computes with, also where the optimizer is split, is rounded from what is loaded here. So
+// whatever the checkpoint's dtype and the run's, all replicas have the same values, and with `from_masters` a
+// resumed run loses nothing.
 static int load_weights(struct step *step, const char *path, bool from_masters, bool is_centered) {
     struct checkpoint_tensor *list = list_weights(step, from_masters ? "master." : "");
-    size_t count = (size_t)step->params.count;
-    gains_convert(list, &step->params, is_centered);
+    size_t count = (size_t)step_params(step)->count;
+    gains_convert(list, step_params(step), is_centered);
     // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
     // model. Beside the masters lie the moments.
-    bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
+    bool is_stage = step_mesh(step)->length[AXIS_PIPELINE] > 1;
     enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = part,
-                                                                   .device = step->device,
+                                                                   .device = step_device(step),
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = from_masters || is_stage});
@@ -262,45 +284,56 @@ static int load_weights(struct step *step, const char *path, bool from_masters, 
     return status;
 }
 
-static int load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
+// Loads what a run needs to resume, beside its weights.
+static int resume(const struct run_state *run, const char *path, const struct checkpoint_state *state) {
+    struct step_counters counters = {.updates = state->adam_step,
+                                     .scaler = {.scale = state->loss_scale,
+                                                .steps = state->loss_scale_growth,
+                                                .overflows_left = state->loss_scale_hysteresis},
+                                     .fp8_steps = run->config->fp8_format ? state->fp8_steps : 0};
+    TRY(load_optimizer(run->step, path));
+    if (run->config->fp8_format)
+        TRY(ranges_load(run, path, &counters.fp8_steps));
+    step_resume(run->step, &counters);
+    return 0;
+}
+
+static int load(const struct run_state *run, const char *path, bool with_optimizer) {
+    struct step *step = run->step;
+    struct progress_state *progress = run->progress;
     struct checkpoint_state state;
     if (model_source_is_foreign(path)) {
         CHECK(!with_optimizer);
-        return load_foreign_weights(step, path, progress);
+        return load_foreign_weights(run, path);
     }
     bool is_centered = false;
     TRY(checkpoint_load_state(path, &state));
-    int status = check_config(step, &state, path, &is_centered);
+    int status = check_config(run->config, &state, path, &is_centered);
     if (status == 0 && with_optimizer)
         status = check_optimizer(path);
     if (status == 0)
         status = load_weights(step, path, with_optimizer && has_masters(step, path), is_centered);
     if (status == 0 && with_optimizer)
-        status = load_optimizer(step, path);
-    if (status == 0 && with_optimizer && step->config->fp8_format)
-        status = ranges_load(step, path, state.fp8_steps);
-    if (status == 0 && with_optimizer) {
-        step->adam.step = state.adam_step;
-        scaler_write(&step->adam.scaler, step->device,
-                     &(struct scaler_state){.scale = state.loss_scale,
-                                            .steps = state.loss_scale_growth,
-                                            .overflows_left = state.loss_scale_hysteresis});
-    }
+        status = resume(run, path, &state);
     if (status == 0 && progress) {
         progress->iteration = state.iteration;
         progress->consumed_train_samples = state.consumed_train_samples;
         progress->consumed_valid_samples = state.consumed_valid_samples;
         // Without the optimizer the schedule starts again, as in Megatron.
         progress->schedule_samples = with_optimizer ? state.schedule_samples : 0;
+        progress->skipped_train_samples = state.skipped_train_samples;
         progress->flops_so_far = state.flops_so_far;
+        progress->replicas_verified = 0;
+        if (progress->past)
+            *progress->past = state.past;
     }
     checkpoint_state_free(&state);
     return status;
 }
 
-int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
+int state_load(const struct run_state *run, const char *path, bool with_optimizer) {
     struct phase *phase = phase_begin("loading the checkpoint");
-    int status = load(step, path, with_optimizer, progress);
+    int status = load(run, path, with_optimizer);
     phase_end(phase);
     return status;
 }
@@ -309,7 +342,7 @@ static void note_changes(const struct config *config, const struct checkpoint_st
     struct buffer changes = {0};
     config_list_changes(config, state->config_json, &changes);
     if (changes.length > 0)
-        log_warn_once("the run does not go on as it was in %s: %s; this is fine if it is meant", path, changes.data);
+        log_warn_once("settings differ from the checkpoint %s: %s; ignore this if intended", path, changes.data);
     buffer_free(&changes);
 }
 
@@ -366,6 +399,15 @@ static int load_foreign_config(struct config *config, const char *path) {
     json_free(object);
     buffer_free(&text);
     model_source_close(&source);
+    return status;
+}
+
+int state_read_config(struct json **object, const char *path) {
+    struct checkpoint_state state;
+    *object = NULL;
+    TRY(checkpoint_load_state(path, &state));
+    int status = parse_config(object, &state, path);
+    checkpoint_state_free(&state);
     return status;
 }
 

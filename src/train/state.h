@@ -1,27 +1,43 @@
 // Connects a step with its checkpoint: which tensor is stored under which name, and where the run stands. Model tensors
-// have the name of their parameter; the optimizer's are exp_avg.NAME, exp_avg_sq.NAME and, if parameters have 16 bits,
-// master.NAME; ranges.h has those of products in 8 bits.
+// have the name of their parameter; the optimizer's are STATE.NAME for every state of its rule (exp_avg, exp_avg_sq)
+// and, if parameters have 16 bits, master.NAME; ranges.h has those of fp8 matmuls.
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
 #include "checkpoint/checkpoint.h"
 #include "step/step.h"
+#include "train/kept_files.h"
 
 // Where a run stands. All of it is saved.
 struct progress_state {
     int64_t iteration;
     int64_t consumed_train_samples, consumed_valid_samples;
-    int64_t schedule_samples;  // samples of successful updates, which the schedules count
+    int64_t schedule_samples;       // samples of successful updates, which the schedules count
+    int64_t skipped_train_samples;  // of iterations that were not trained on, see recovery.h
     double flops_so_far;
+    struct checkpoint_past *past;  // borrowed; NULL: the run remembers nothing
+    int64_t replicas_verified;     // how many copies of the parameters were compared since the last iteration; 0: none
+};
+
+// A run, for what follows. progress is only read to save, and may be NULL to load; kept counts on the first rank that
+// saves, and may be NULL.
+struct run_state {
+    struct step *step;
+    const struct config *config;
+    struct progress_state *progress;
+    const struct kept_files *kept;
+    const char *folder;  // to save to; NULL for --save
 };
 
 // Before training: fails if a save would, for want of space or because a file that goes along cannot be read. All ranks
 // call.
-int state_check_save(struct step *step, const struct progress_state *progress);
+int state_check_save(const struct run_state *run);
 // All ranks call, and each writes its share.
-int state_save(struct step *step, const struct progress_state *progress);
+int state_save(const struct run_state *run);
 // The same in the background: returns once the state is copied. checkpoint_save_advance publishes it.
-int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job);
+int state_save_start(const struct run_state *run, struct checkpoint_job **job);
+// The iteration of the latest checkpoint that a run resumes from, by the names of folders; -1 if there is none of ours.
+int64_t state_latest(const struct config *config);
 // Whether --load has something to begin with or to continue from; else --pretrained-checkpoint is used.
 bool state_is_begun(const struct config *config);
 // Finds the checkpoint of --load, or that of --pretrained-checkpoint if --load has none, for this process alone: an
@@ -29,9 +45,12 @@ bool state_is_begun(const struct config *config);
 // model_source_iteration says.
 // state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
-// Verifies the checkpoint that state_find_here found with skip_checksums. All ranks call, and each checks a share of
-// the files.
-int state_verify(const struct config *config, const struct mesh *mesh);
+// The same for those who read a checkpoint of a run that may go on and remove it: *hold, a descriptor or -1, keeps it
+// until it is closed.
+int state_find_held(const struct config *config, char **path, int64_t *iteration, int *hold);
+// Verifies the checkpoint of this iteration, which state_find_held found. All ranks call, and each checks a share of
+// the files. *path becomes that of rank 0, which may have found a newer one than others.
+int state_verify(const struct config *config, const struct mesh *mesh, int64_t iteration, char **path);
 // Whether the checkpoint holds weights only and no state to continue from, as a converted one or one of Hugging Face or
 // Megatron-LM does. Loading it begins a new run, as --finetune does.
 bool state_is_release(const char *path);
@@ -42,11 +61,13 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
 int state_find_pretrained(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
 // Loads the weights and, with `with_optimizer`, the moments; the weights are then taken from the checkpoint's fp32
 // masters if it has some, whatever this run's dtype. Gains of norms become what the flags say, whichever way they are
-// stored. Sets *progress from the checkpoint unless it is NULL.
-int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);
-// For a run that goes on: compares the model that the flags describe, how it is stored and the schedules with the
+// stored. Sets run->progress from the checkpoint unless it is NULL.
+int state_load(const struct run_state *run, const char *path, bool with_optimizer);
+// For a resumed run: compares the model that the flags describe, how it is stored and the schedules with the
 // checkpoint's, see config_match_schedule.
 int state_match_schedule(struct config *config, const char *path);
+// The configuration of the run that wrote the checkpoint; *object is NULL if it has none, and to be freed.
+int state_read_config(struct json **object, const char *path);
 // Takes the flags that define the model from the checkpoint of --load, unless the user gave them. If the checkpoint
 // contains the tokenizer's files, those are used.
 int state_load_config(struct config *config, const char *path);

@@ -1,38 +1,76 @@
-// Which checkpoint a run begins with or goes on from: of --load or --pretrained-checkpoint, ours or one of another
+// Which checkpoint a run starts or resumes from: of --load or --pretrained-checkpoint, ours or one of another
 // program, for one process or for all ranks together. See state.h.
 #include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
+#include "checkpoint/owner.h"
 #include "train/state.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
-bool state_is_begun(const struct config *config) {
-    return config->load && (model_source_is_foreign(config->load) || checkpoint_exists(config->load));
+// The iteration of the latest checkpoint of ours in a folder; -1 if there is none.
+static int64_t latest_iteration(const char *folder) {
+    struct owner owner;
+    if (owner_find(&owner, folder) == 0 && owner.kind == OWNER_OURS)
+        return owner.iteration;
+    error_clear();
+    return -1;
 }
 
-int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
+// Whether a run that resumes from --save has written its latest checkpoint to --save-fallback.
+static bool is_in_fallback(const struct config *config) {
+    return config->save_fallback && config->save && config->load && config->ckpt_step < 0 &&
+           file_is_same(config->load, config->save) &&
+           latest_iteration(config->save_fallback) > latest_iteration(config->save);
+}
+
+int64_t state_latest(const struct config *config) {
+    return !config->load ? -1 : latest_iteration(is_in_fallback(config) ? config->save_fallback : config->load);
+}
+
+bool state_is_begun(const struct config *config) {
+    return config->load &&
+           (model_source_is_foreign(config->load) || checkpoint_exists(config->load) || is_in_fallback(config));
+}
+
+static int find_alone(const struct config *config, bool skip_checksums, char **path, int64_t *iteration, int *hold) {
     bool is_pretrained = config->pretrained_checkpoint && !state_is_begun(config);
-    const char *folder = is_pretrained ? config->pretrained_checkpoint : config->load;
+    const char *folder = is_pretrained            ? config->pretrained_checkpoint
+                         : is_in_fallback(config) ? config->save_fallback
+                                                  : config->load;
     if (model_source_is_foreign(folder)) {
         *path = memory_string(folder);
         *iteration = model_source_iteration(folder, is_pretrained ? -1 : config->ckpt_step);
         return 0;
     }
-    struct checkpoint_find find = {
-        .folder = folder, .step = is_pretrained ? -1 : config->ckpt_step, .skip_checksums = skip_checksums};
+    struct checkpoint_find find = {.folder = folder,
+                                   .step = is_pretrained ? -1 : config->ckpt_step,
+                                   .skip_checksums = skip_checksums,
+                                   .hold = hold};
     return checkpoint_find(&find, path, iteration);
 }
 
-int state_verify(const struct config *config, const struct mesh *mesh) {
+int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
+    return find_alone(config, skip_checksums, path, iteration, NULL);
+}
+
+int state_find_held(const struct config *config, char **path, int64_t *iteration, int *hold) {
+    *hold = -1;
+    return find_alone(config, true, path, iteration, hold);
+}
+
+int state_verify(const struct config *config, const struct mesh *mesh, int64_t iteration, char **path) {
     if (model_source_is_foreign(config->load))
         return 0;
-    char *path = NULL;
-    int64_t iteration = -1;
-    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step, .all = mesh->all};
-    int status = checkpoint_find(&find, &path, &iteration);
-    free(path);
-    return status;
+    char *found = NULL;
+    struct checkpoint_find find = {.folder = config->load, .step = iteration, .all = mesh->all};
+    TRY(checkpoint_find(&find, &found, &iteration));
+    free(*path);
+    *path = found;
+    return 0;
 }
 
 bool state_is_release(const char *path) {
@@ -54,6 +92,26 @@ int state_find_pretrained(const struct config *config, const struct mesh *mesh, 
     return state_find(&of, mesh, path, iteration);
 }
 
+// The checkpoint in --save-fallback, if it is to be resumed and whole; *path stays NULL otherwise.
+static int find_in_fallback(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
+    int64_t is_newer = mesh->rank == 0 && is_in_fallback(config);
+    comm_broadcast_i64(mesh->all, &is_newer, 1, 0, "checkpoint in the fallback");
+    if (!is_newer)
+        return 0;
+    struct checkpoint_find find = {
+        .folder = config->save_fallback, .flag = "--save-fallback", .step = -1, .all = mesh->all};
+    if (checkpoint_find(&find, path, iteration) == 0) {
+        log_info("the latest checkpoint of the run, of iteration %" PRId64 ", is in %s (--save-fallback)", *iteration,
+                 config->save_fallback);
+        return 0;
+    }
+    if (error_exit_code() == EXIT_CODE_STOPPED)
+        return -1;
+    log_warn_once("%s; resuming from %s instead", error_message(), config->load);
+    error_clear();
+    return 0;
+}
+
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
     *path = NULL;
     *iteration = -1;
@@ -62,6 +120,9 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
         *iteration = model_source_iteration(config->load, config->ckpt_step);
         return 0;
     }
+    TRY(find_in_fallback(config, mesh, path, iteration));
+    if (*path)
+        return 0;
     int64_t exists = mesh->rank == 0 && checkpoint_exists(config->load);
     comm_broadcast_i64(mesh->all, &exists, 1, 0, "checkpoint exists");
     if (exists) {
@@ -74,7 +135,7 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
     if (!config->exit_on_missing_checkpoint && config->ckpt_step < 0)
         return 0;
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                   "there is no checkpoint in %s; check the path, or leave the flag out to start from random weights",
+                   "there is no checkpoint in %s; check the path, or leave out the flag to start from random weights",
                    config->load);
     error_mark_shared();
     return -1;

@@ -7,25 +7,37 @@
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/lifeline.h"
 #include "base/log.h"
 #include "base/phase.h"
-#include "model/flops.h"
 #include "optim/schedule.h"
-#include "report/console.h"
 #include "report/report.h"
 #include "train/beginning.h"
 #include "train/datasets.h"
+#include "train/ending.h"
+#include "train/first_iteration.h"
+#include "train/kept_batches.h"
+#include "train/limits.h"
 #include "train/meter.h"
+#include "train/recovery.h"
+#include "train/replay_check.h"
+#include "train/retreat.h"
 #include "train/same_data.h"
+#include "train/sampler.h"
 #include "train/save_folder.h"
 #include "train/saver.h"
+#include "train/setup.h"
+#include "train/skips.h"
 #include "train/state.h"
+#include "train/stop_time.h"
+#include "train/tracing.h"
+#include "train/watching.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,54 +46,46 @@ struct trainer {
     struct config *config;
     const struct mesh *mesh;
     int local_rank;
+    const struct trainer_options *options;
     struct device *device;
+    struct text_data texts;
     struct tokenizer *tokenizer;
     struct step *step;
     struct datasets datasets;
     struct loader *loaders[SPLIT_COUNT];
     struct report *report;
+    struct watching watching;
     struct progress_state at;  // after the last iteration whose result is known
     int64_t batch_size;        // of the iteration queued last; all pending iterations have the same
     double last_result;        // when the last result came in, or when the first iteration after a pause was queued
-    int64_t lowest_overflows;  // overflows in a row after which the loss scale was as low as it goes
+    struct recovery recovery;
+    struct checkpoint_past past;  // of `at`
+    struct replay_check replay;
     struct meter meter;
+    struct tracing tracing;
     struct save_folder save_folder;
+    struct identity identity;  // of the first rank
+    struct kept_files kept;
     struct saver saver;
-    // Until its result is known. On a GPU it takes longest: libraries choose algorithms, and passes are recorded.
-    struct phase *first_iteration;
-    int64_t stop_reason;  // the signal that ended the run, -1 for the time limit
-    double started;
+    struct memory_checkpoint memory;
+    struct sampler *sampler;  // NULL without --sample-interval
+    struct trainer_job job;
+    struct stop_time stop_time;
+    struct watchdog_work work;
+    struct first_iteration first;
+    struct ending ending;
 };
 
-static void print_datetime(struct trainer *trainer, const char *event) {
-    struct buffer text = {0};
-    console_datetime(&text, event, clock_wall_seconds());
-    report_print(trainer->report, buffer_string(&text));
-    buffer_free(&text);
-}
-
-static int open_report(struct trainer *trainer) {
-    const struct config *config = trainer->config;
-    if (trainer->mesh->rank != 0)
-        return 0;
-    TRY(report_open(&trainer->report,
-                    &(struct report_options){
-                        .console = stdout,
-                        .is_fairseq = strcmp(config->log_format, "json") == 0,
-                        .metrics_path = config->metrics_file,
-                        .tensorboard_folder = config->tensorboard_dir,
-                        .tensorboard_interval = config->tensorboard_log_interval,
-                        .tensorboard = {.no_loss_scale = config->no_log_loss_scale_to_tensorboard,
-                                        .timers = config->log_timers_to_tensorboard,
-                                        .validation_ppl = config->log_validation_ppl_to_tensorboard,
-                                        .world_size = config->log_world_size_to_tensorboard ? config->world_size : 0},
-                        .first_iteration = trainer->at.iteration,
-                        .train_iters = config->train_iters}));
-    struct buffer json = {0};
-    struct json_writer writer = {.out = &json};
-    config_to_json(config, &writer);
-    report_run(trainer->report, trainer->at.iteration, json.data);
-    buffer_free(&json);
+// Loaders that begin where the run stands; those that are open are closed.
+static int start_loaders(struct trainer *trainer) {
+    const int64_t consumed[SPLIT_COUNT] = {trainer->at.consumed_train_samples, trainer->at.consumed_valid_samples, 0};
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        loader_close(trainer->loaders[split]);
+        trainer->loaders[split] = NULL;
+        if (trainer->datasets.sources[split].count > 0)
+            TRY(datasets_loader(&trainer->loaders[split], &trainer->datasets, (enum split)split, trainer->config,
+                                trainer->mesh, consumed[split]));
+    }
     return 0;
 }
 
@@ -92,31 +96,11 @@ static int open_loaders(struct trainer *trainer) {
                                                  .mesh = trainer->mesh,
                                                  .local_rank = trainer->local_rank,
                                                  .tokenizer = trainer->tokenizer,
+                                                 .texts = &trainer->texts,
                                                  .iteration = trainer->at.iteration,
                                                  .consumed_train_samples = trainer->at.consumed_train_samples,
                                                  .consumed_valid_samples = trainer->at.consumed_valid_samples}));
-    const int64_t consumed[SPLIT_COUNT] = {trainer->at.consumed_train_samples, trainer->at.consumed_valid_samples, 0};
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        if (trainer->datasets.sources[split].count > 0)
-            TRY(datasets_loader(&trainer->loaders[split], &trainer->datasets, (enum split)split, config, trainer->mesh,
-                                consumed[split]));
-    return 0;
-}
-
-// Says what the step trains on, and how large it is.
-static void log_step(const struct trainer *trainer) {
-    const struct step *step = trainer->step;
-    char text[128];
-    device_describe(trainer->device, text, sizeof text);
-    log_info("training in %s on %s, %d rank%s", dtype_name(step->dtype), text, trainer->mesh->size,
-             trainer->mesh->size == 1 ? "" : "s");
-    log_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %" PRId64,
-             param_list_elements(&step->params));
-    log_info(" > memory: weights %.3f GB, gradients %.3f GB, optimizer %.3f GB, activations %.3f GB",
-             (double)step->memory.weights / 1e9, (double)step->memory.gradients / 1e9,
-             (double)step->memory.optimizer / 1e9, (double)(step->memory.activations + step->memory.scratch) / 1e9);
-    if (step->memory.device_own)
-        log_info(" > memory for copies in fp32: %.3f GB", (double)step->memory.device_own / 1e9);
+    return start_loaders(trainer);
 }
 
 static bool is_done(const struct config *config, const struct progress_state *at) {
@@ -132,40 +116,80 @@ static int set_up(struct trainer *trainer) {
              trainer->mesh->size, config->data_parallel_size, config->context_parallel_size,
              config->tensor_model_parallel_size, config->pipeline_model_parallel_size);
     TRY(save_folder_open(&trainer->save_folder, config, trainer->mesh));
+    // The file is now known to be this run's.
+    trainer->watching.farewell.metrics_path = config->metrics_file;
+    TRY(text_data_open(&trainer->texts, &(struct text_data_options){.config = config,
+                                                                    .mesh = trainer->mesh,
+                                                                    .local_rank = trainer->local_rank,
+                                                                    .user_cache = trainer->options->user_cache}));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
+    if (trainer->mesh->rank == 0 && !config->skip_train)
+        identity_take(
+            &trainer->identity,
+            &(struct identity_sources){.config = config, .texts = &trainer->texts, .tokenizer = trainer->tokenizer});
+    if (config->save && !config->skip_train && trainer->mesh->rank == 0)
+        kept_files_open(&trainer->kept, config, &trainer->identity);
+    TRY(automatic_settle(&(struct automatic_run){.open = trainer->options->open,
+                                                 .config = config,
+                                                 .device = trainer->device,
+                                                 .mesh = trainer->mesh,
+                                                 .texts = &trainer->texts},
+                         trainer->options->dumps_arguments));
     log_info("> learning rate decay style: %s", config->lr_decay_style);
     struct phase *phase = phase_begin("preparing the model and its memory");
-    int status = step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN);
+    int status = setup_step(&trainer->step, &(struct setup){config, trainer->device, trainer->mesh, STEP_TRAIN});
     phase_end(phase);
     TRY(status);
-    log_step(trainer);
+    setup_log(trainer->step);
     TRY(interrupt_check());
-    TRY(beginning_set_weights(trainer->step, config, &trainer->at));
+    trainer->at.past = &trainer->past;
+    TRY(memory_checkpoint_open(
+        &trainer->memory,
+        &(struct memory_checkpoint_options){config, trainer->step, &trainer->identity, trainer->options->memory_path}));
+    TRY(beginning_set_weights(&(struct beginning_options){trainer->step, config, &trainer->identity, &trainer->memory},
+                              &trainer->at));
     TRY(interrupt_check());
+    if (!config->skip_train)
+        TRY(sampler_open(&trainer->sampler, &(struct sampler_options){.config = config,
+                                                                      .device = trainer->device,
+                                                                      .mesh = trainer->mesh,
+                                                                      .tokenizer = trainer->tokenizer,
+                                                                      .step = trainer->step}));
     if (config->save && !config->skip_train && !is_done(config, &trainer->at))
-        TRY(state_check_save(trainer->step, &trainer->at));
+        TRY(saver_check(&(struct run_state){
+            .step = trainer->step, .config = config, .progress = &trainer->at, .kept = &trainer->kept}));
     phase = phase_begin("opening the data and building its sample index");
     status = open_loaders(trainer);
     phase_end(phase);
     TRY(status);
-    TRY(open_report(trainer));
+    TRY(watching_open_report(&trainer->watching, trainer->step, trainer->at.iteration, &trainer->report));
+    trainer->ending.report = trainer->report;
     trainer->meter = (struct meter){.config = config,
+                                    .census = census_take(config),
                                     .mesh = trainer->mesh,
                                     .step = trainer->step,
                                     .report = trainer->report,
                                     .first_iteration = trainer->at.iteration + 1};
-    trainer->saver = (struct saver){
-        .config = config, .mesh = trainer->mesh, .step = trainer->step, .report = trainer->report, .iteration = -1};
-    return 0;
-}
-
-// Whether a signal or the time limit asks the run to stop: returns the signal, -1 for the time limit, 0 to go on. All
-// ranks must decide alike, so they share their reasons first.
-static int64_t must_stop(const struct trainer *trainer) {
-    double minutes = (clock_seconds() - trainer->started) / 60, limit = trainer->config->exit_duration_in_mins;
-    int64_t reasons[2] = {interrupt_received(), limit > 0 && minutes > limit};
-    comm_max_i64(trainer->mesh->all, reasons, 2, "reasons to stop");
-    return reasons[0] ? reasons[0] : -reasons[1];
+    meter_name_losses(&trainer->meter);
+    trainer->recovery = (struct recovery){.config = config,
+                                          .mesh = trainer->mesh,
+                                          .report = trainer->report,
+                                          .past = &trainer->past,
+                                          .identity = &trainer->identity,
+                                          .begins_at_zero = trainer->at.iteration == 0};
+    TRY(recovery_open(&trainer->recovery, trainer->device->ops->is_host_memory));
+    tracing_open(&trainer->tracing, &(struct tracing_options){config, trainer->mesh, trainer->step, trainer->report});
+    trainer->stop_time =
+        (struct stop_time){.limit_seconds = trainer->job.kill_wait_seconds, .job = trainer->job.number};
+    trainer->saver = (struct saver){.config = config,
+                                    .mesh = trainer->mesh,
+                                    .step = trainer->step,
+                                    .report = trainer->report,
+                                    .kept = &trainer->kept,
+                                    .loads_copy = trainer->options->loads_copy,
+                                    .iteration = -1,
+                                    .kept_iteration = trainer->at.iteration};
+    return saver_start_copies(&trainer->saver);
 }
 
 // What Ctrl-C is answered with from now on, by one rank.
@@ -178,17 +202,23 @@ static void answer_with(const struct trainer *trainer, const char *doing, int64_
         interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
 }
 
+// Of one rank in an iteration.
+static int64_t count_micro_batches(const struct config *config, int64_t batch_size) {
+    return batch_size / (config->micro_batch_size * config->data_parallel_size);
+}
+
 // Adds the losses of --eval-iters global batches; *is_cut if a signal has come meanwhile.
 static int sum_losses(struct trainer *trainer, enum split split, struct step_losses *sum, bool *is_cut) {
     const struct config *config = trainer->config;
-    int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    int64_t per_step = count_micro_batches(config, config->global_batch_size);
     struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
     int status = 0;
     *is_cut = false;
     for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {
-        *is_cut = must_stop(trainer);
+        *is_cut = ending_reason(&trainer->ending);
         if (*is_cut)
             break;
+        (void)fault_at(FAULT_AT_EVALUATE);
         struct step_source source = datasets_source(trainer->loaders[split], per_step);
         status = step_evaluate(trainer->step, &source);
         if (status == 0)
@@ -217,6 +247,7 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     struct step_losses sum = {0};
     bool is_cut;
     TRY(sum_losses(trainer, split, &sum, &is_cut));
+    tracing_phase(&trainer->tracing, "evaluate", started);
     if (is_cut)
         return 0;
     struct metrics_eval eval = {
@@ -226,72 +257,41 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         .set = split == SPLIT_VALID ? "validation" : "test",
         .is_final = is_final,
         .elapsed_ms = (clock_seconds() - started) * 1e3,
-        .losses = {{.name = "lm loss", .value = sum.loss / (sum.tokens > 1 ? sum.tokens : 1)},
-                   {.name = "sop loss", .value = sum.pair_loss / (sum.pairs > 1 ? sum.pairs : 1)}},
-        .loss_count = sum.pairs > 0 ? 2 : 1};
+    };
+    struct step_result mean = step_mean_losses(&sum);
+    eval.loss_count = meter_list_losses(&trainer->meter, &mean, eval.losses);
     report_eval(trainer->report, &eval);
     return 0;
 }
 
-// Whether a result that is not finite may be cured by a lower loss scale. A constant one stays what it is, and a
-// dynamic one that is as low as it goes has been given as many chances as overflows would have halved it.
-static bool may_be_overflow(struct trainer *trainer, const struct step_result *result) {
-    const struct config *config = trainer->config;
-    if (!config->fp16 || config->loss_scale > 0)
-        return false;
-    bool is_lowest = result->loss_scale <= (double)(float)config->min_loss_scale;
-    trainer->lowest_overflows = is_lowest ? trainer->lowest_overflows + 1 : 0;
-    return trainer->lowest_overflows <= config->hysteresis;
-}
-
-// A loss or gradient that is not finite cannot be trained on. The optimizer makes no update when the gradient is not
-// finite. With the check, the run ends unless that is how fp16 finds its loss scale; without it, the iteration counts
-// as skipped.
-static int check_finite(struct trainer *trainer, const struct step_result *result) {
-    if (meter_result_is_good(result)) {
-        trainer->lowest_overflows = 0;
-        return 0;
-    }
-    if (trainer->config->no_check_for_nan_in_loss_and_grad || may_be_overflow(trainer, result))
-        return 0;
-    char scale[64] = "";
-    if (trainer->config->fp16)
-        snprintf(scale, sizeof scale, " with a loss scale of %g, which stays", result->loss_scale);
-    return error_set_code(EXIT_CODE_NOT_FINITE,
-                          "the loss is %g and the gradient norm %g at iteration %" PRId64
-                          "%s%s. Resume from the last checkpoint with a lower --lr or longer "
-                          "warm-up%s, or give --no-check-for-nan-in-loss-and-grad to skip such steps",
-                          result->loss, result->grad_norm, trainer->at.iteration, scale,
-                          isfinite(result->grad_norm) ? "" : "; the weights were not changed",
-                          trainer->config->fp16 ? ", or with --bf16" : "");
-}
-
-static void end_first_iteration(struct trainer *trainer) {
-    phase_end(trainer->first_iteration);
-    trainer->first_iteration = NULL;
-}
-
 // Waits for the result of the oldest pending iteration and accounts for it.
 static int finish_iteration(struct trainer *trainer) {
+    struct tracing_times times = {.started = trainer->last_result, .awaited = clock_seconds()};
     struct meter_reading reading = {.result = step_take_result(trainer->step), .batch_size = trainer->batch_size};
-    end_first_iteration(trainer);
-    double now = clock_seconds();
-    reading.seconds = now - trainer->last_result;
-    trainer->last_result = now;
+    first_iteration_end(&trainer->first);
+    times.ended = trainer->last_result = clock_seconds();
+    reading.seconds = times.ended - times.started;
     trainer->at.iteration++;
     trainer->at.consumed_train_samples += reading.batch_size;
-    trainer->at.flops_so_far += flops_per_step(trainer->config, reading.batch_size);
+    lifeline_iteration(trainer->at.iteration);
+    atomic_store(&trainer->watching.farewell.iteration, trainer->at.iteration);
+    trainer->at.flops_so_far += census_flops(&trainer->meter.census, trainer->config, reading.batch_size);
     if (isfinite(reading.result.grad_norm))
         trainer->at.schedule_samples += reading.batch_size;
-    TRY(check_finite(trainer, &reading.result));
+    TRY(recovery_judge(&trainer->recovery, &reading.result, trainer->at.iteration));
     reading.at = trainer->at;
     meter_add(&trainer->meter, &reading);
+    tracing_end(&trainer->tracing, trainer->at.iteration, times);
+    // A signal that comes now waits for the iterations that are queued, too.
+    if (trainer->config->save)
+        stop_time_measure(&trainer->stop_time, reading.seconds * (1 + step_lookahead(trainer->step)),
+                          trainer->saver.seconds);
     return 0;
 }
 
-// Waits until no more than `most` iterations are pending.
+// Waits until no more than `most` iterations are pending, or until one of them asks to go back.
 static int finish_iterations(struct trainer *trainer, int most) {
-    while (step_pending(trainer->step) > most)
+    while (step_pending(trainer->step) > most && !trainer->recovery.is_due)
         TRY(finish_iteration(trainer));
     return 0;
 }
@@ -306,53 +306,93 @@ static struct progress_state look_ahead(const struct trainer *trainer) {
     return ahead;
 }
 
+static bool is_multiple(int64_t iteration, int64_t interval) {
+    return interval > 0 && iteration % interval == 0;
+}
+
 static int queue_iteration(struct trainer *trainer) {
     const struct config *config = trainer->config;
     struct progress_state ahead = look_ahead(trainer);
     int pending = step_pending(trainer->step);
+    fault_set_iteration(ahead.iteration + 1);
+    (void)fault_at(FAULT_AT_STEP);
+    tracing_begin(&trainer->tracing, ahead.iteration + 1, pending);
     if (pending == 0)
         trainer->last_result = clock_seconds();
     trainer->batch_size = config_global_batch_size(config, ahead.consumed_train_samples);
-    int64_t micro_batches = trainer->batch_size / (config->micro_batch_size * config->data_parallel_size);
     // A skipped step does not advance the schedules, and how many of the pending ones are skipped is not known yet.
-    struct adam_pace paces[STEP_ROWS];
+    struct pace paces[STEP_MOST_AHEAD + 1];
     for (int skipped = 0; skipped <= pending; skipped++) {
         int64_t samples = ahead.schedule_samples - skipped * trainer->batch_size;
-        paces[skipped] = (struct adam_pace){.lr = schedule_lr(config, samples),
-                                            .weight_decay = schedule_weight_decay(config, samples),
-                                            .decoupled_lr = schedule_decoupled_lr(config, samples)};
+        paces[skipped] = (struct pace){.lr = schedule_lr(config, samples),
+                                       .weight_decay = schedule_weight_decay(config, samples),
+                                       .decoupled_lr = schedule_decoupled_lr(config, samples)};
     }
     answer_with(trainer, "finishing iteration ", ahead.iteration + 1);
-    struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
-    return step_train_paced(trainer->step, &source, paces);
+    int64_t micro_batches = count_micro_batches(config, trainer->batch_size);
+    struct step_source source =
+        first_iteration_count(&trainer->first, datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches));
+    if (!is_multiple(ahead.iteration + 1, config->replay_check))
+        return step_train_paced(trainer->step, &source, paces);
+    struct kept_batches kept;
+    const struct step_source first = kept_batches_first(&kept, source), again = kept_batches_again(&kept);
+    int status = step_train_twice(trainer->step, &first, &again, paces);
+    kept_batches_free(&kept);
+    if (status < 0 && error_exit_code() == EXIT_CODE_CORRUPT)
+        error_context("iteration %" PRId64, ahead.iteration + 1);
+    return status;
 }
 
-enum ending { GO_ON, END_STOPPED, END_INTERVAL };
-
-// How the run goes on, given a reason to stop (see must_stop) and --exit-interval.
-static enum ending find_ending(struct trainer *trainer, int64_t reason) {
+// Reads the batch of the next iteration and drops it. None may be pending.
+static int skip_iteration(struct trainer *trainer) {
     const struct config *config = trainer->config;
-    char event[96];
-    if (reason > 0)
-        snprintf(event, sizeof event, "exiting program after receiving %s.", interrupt_name((int)reason));
-    else if (reason < 0)
-        snprintf(event, sizeof event, "exiting program after %.1f minutes", (clock_seconds() - trainer->started) / 60);
-    else if (config->exit_interval > 0 && trainer->at.iteration % config->exit_interval == 0)
-        snprintf(event, sizeof event, "exiting program at iteration %" PRId64, trainer->at.iteration);
-    else
-        return GO_ON;
-    print_datetime(trainer, event);
-    trainer->stop_reason = reason;
-    return reason ? END_STOPPED : END_INTERVAL;
+    trainer->batch_size = config_global_batch_size(config, trainer->at.consumed_train_samples);
+    int64_t micro_batches = trainer->batch_size / (config->micro_batch_size * config->data_parallel_size);
+    struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
+    struct batch dropped;
+    for (int64_t i = 0; i < micro_batches; i++)
+        TRY(source.next(source.context, &dropped));
+    trainer->at.iteration++;
+    trainer->at.consumed_train_samples += trainer->batch_size;
+    trainer->at.skipped_train_samples += trainer->batch_size;
+    lifeline_iteration(trainer->at.iteration);
+    if (!skips_have(&trainer->past, trainer->at.iteration - 1))
+        log_info("skipping iterations %" PRId64 " to %" PRId64 ": their batches are not trained on",
+                 trainer->at.iteration, skips_last(&trainer->past, trainer->at.iteration));
+    return 0;
 }
 
-// No checkpoint is made of rows that do not belong together.
-static int save(struct trainer *trainer) {
+// Continues from an earlier iteration, see recovery.h. What is pending was computed from weights that are given up.
+static int go_back(struct trainer *trainer) {
+    while (step_pending(trainer->step) > 0)
+        (void)step_take_result(trainer->step);
+    TRY(saver_wait(&trainer->saver));
+    meter_finish(&trainer->meter);
+    const struct run_state run = {.step = trainer->step, .config = trainer->config, .progress = &trainer->at};
+    // What is there now comes after the iteration that the run goes back to.
+    memory_checkpoint_forget(&trainer->memory);
+    TRY(recovery_go_back(&trainer->recovery, &run));
+    TRY(start_loaders(trainer));
+    trainer->batch_size = 0;
+    trainer->meter.interval = (struct meter_interval){0};
+    trainer->meter.first_iteration = trainer->at.iteration + 1;
+    trainer->saver.iteration = trainer->saver.kept_iteration = trainer->at.iteration;
+    atomic_store(&trainer->watching.farewell.iteration, trainer->at.iteration);
+    return 0;
+}
+
+// No checkpoint is made of rows that do not belong together. `way` is a function of the saver.
+static int save(struct trainer *trainer, int (*way)(struct saver *saver, struct progress_state *at)) {
     if (trainer->config->save && trainer->loaders[SPLIT_TRAIN])
         TRY(same_data_check_rows(trainer->mesh, loader_digest(trainer->loaders[SPLIT_TRAIN])));
     if (trainer->config->save && trainer->mesh->rank == 0)
         interrupt_answer("finishing the checkpoint of iteration ", trainer->at.iteration, "", "quit without it");
-    return saver_save(&trainer->saver, &trainer->at);
+    double started = clock_seconds();
+    int64_t before = trainer->saver.iteration;
+    TRY(way(&trainer->saver, &trainer->at));
+    if (trainer->saver.iteration != before)
+        tracing_phase(&trainer->tracing, "save-checkpoint", started);
+    return 0;
 }
 
 // Saves before the batch size grows, as Megatron does: it is a good point to come back to.
@@ -362,11 +402,7 @@ static int follow_ramp_up(struct trainer *trainer) {
     if (before == next || before == 0)
         return 0;
     log_info("ramping up batch size from %" PRId64 " to %" PRId64, before, next);
-    return save(trainer);
-}
-
-static bool is_multiple(int64_t iteration, int64_t interval) {
-    return interval > 0 && iteration % interval == 0;
+    return save(trainer, saver_save);
 }
 
 // Whether what comes after the iteration queued last depends on its result.
@@ -376,20 +412,36 @@ static bool needs_results(const struct trainer *trainer) {
     int64_t at = ahead.iteration;
     return is_done(config, &ahead) || is_multiple(at, config->check_replicas) ||
            is_multiple(at, config->eval_interval) || is_multiple(at, config->save_interval) ||
-           is_multiple(at, config->exit_interval) || meter_needs_weights(&trainer->meter, at) ||
+           memory_checkpoint_is_due(&trainer->memory, at) || is_multiple(at, config->exit_interval) ||
+           is_multiple(at, config->sample_interval) || meter_needs_weights(&trainer->meter, at) ||
+           tracing_needs_results(&trainer->tracing, at) ||
            config_global_batch_size(config, ahead.consumed_train_samples) != trainer->batch_size;
+}
+
+static int check_replicas(struct trainer *trainer) {
+    struct phase *phase = phase_begin("comparing the replicas");
+    int status = step_check_replicas(trainer->step);
+    phase_end(phase);
+    return status;
 }
 
 // Does what is due after every so many iterations. All results must be known.
 static int follow_intervals(struct trainer *trainer) {
     const struct config *config = trainer->config;
     int64_t at = trainer->at.iteration;
+    TRY(replay_check_end(&trainer->replay, &trainer->recovery, trainer->step, at));
     if (is_multiple(at, config->check_replicas))
-        TRY(step_check_replicas(trainer->step));
+        TRY(check_replicas(trainer));
     if (is_multiple(at, config->eval_interval))
         TRY(evaluate(trainer, SPLIT_VALID, false));
+    if (is_multiple(at, config->sample_interval)) {
+        answer_with(trainer, "finishing the samples of iteration ", at);
+        sampler_run(trainer->sampler, at, trainer->report);
+    }
     if (is_multiple(at, config->save_interval))
-        TRY(save(trainer));
+        TRY(save(trainer, saver_save));
+    if (memory_checkpoint_is_due(&trainer->memory, at))
+        memory_checkpoint_save(&trainer->memory, &trainer->at);
     return 0;
 }
 
@@ -402,39 +454,46 @@ static int report_the_rest(struct trainer *trainer) {
     return error_give(note);
 }
 
-static int run_iterations(struct trainer *trainer, enum ending *ending) {
+static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     const struct config *config = trainer->config;
     // A signal that came too late to cut the start short; there is nothing new to save. The time limit waits for a
     // step.
-    int64_t early = must_stop(trainer);
-    *ending = early > 0 ? find_ending(trainer, early) : GO_ON;
+    int64_t early = ending_reason(&trainer->ending);
+    *ending = early > 0 ? ending_find(&trainer->ending, trainer->at.iteration, early) : GO_ON;
     if (early > 0)
         trainer->saver.iteration = trainer->at.iteration;
-    trainer->first_iteration = phase_begin("computing the first iteration");
+    int64_t samples = config_global_batch_size(config, trainer->at.consumed_train_samples);
+    first_iteration_begin(&trainer->first, count_micro_batches(config, samples));
     while (!is_done(config, &trainer->at) && *ending == GO_ON) {
+        bool is_skipped = skips_have(&trainer->past, look_ahead(trainer).iteration + 1);
         TRY(follow_ramp_up(trainer));
-        if (queue_iteration(trainer) < 0)
+        if (!is_skipped && queue_iteration(trainer) < 0)
             return report_the_rest(trainer);
-        bool knows_all = needs_results(trainer);
+        bool saves_again = saver_retry_is_due(&trainer->saver);
+        bool knows_all = is_skipped || needs_results(trainer) || saves_again;
         TRY(finish_iterations(trainer, knows_all ? 0 : step_lookahead(trainer->step)));
+        if (trainer->recovery.is_due) {
+            TRY(go_back(trainer));
+            continue;
+        }
+        if (is_skipped)
+            TRY(skip_iteration(trainer));
         TRY(saver_advance(&trainer->saver));
         if (knows_all)
-            TRY(follow_intervals(trainer));
-        int64_t reason = must_stop(trainer);
+            TRY(replay_check_begin(&trainer->replay, &trainer->recovery, trainer->step, trainer->at.iteration,
+                                   follow_intervals(trainer)));
+        if (saves_again && !trainer->recovery.is_due)
+            TRY(save(trainer, saver_retry));
+        int64_t reason = ending_reason(&trainer->ending);
         if (reason)
             TRY(finish_iterations(trainer, 0));
-        if (reason || knows_all)
-            *ending = find_ending(trainer, reason);
+        bool goes_back = trainer->recovery.is_due;
+        if (goes_back)
+            TRY(go_back(trainer));
+        if (reason || (knows_all && !goes_back))
+            *ending = ending_find(&trainer->ending, trainer->at.iteration, reason);
     }
     return 0;
-}
-
-// EXIT_CODE_STOPPED means "run me again", which only makes sense if a checkpoint was saved. Otherwise the exit code is
-// the usual one of a process that was ended by a signal.
-static enum exit_code stopped_code(const struct trainer *trainer) {
-    if (trainer->config->save)
-        return EXIT_CODE_STOPPED;
-    return trainer->stop_reason > 0 ? (enum exit_code)(128 + trainer->stop_reason) : EXIT_CODE_OK;
 }
 
 // A run that was done before has nothing new to save where its checkpoint came from.
@@ -442,58 +501,78 @@ static void note_finished_run(struct trainer *trainer) {
     const struct config *config = trainer->config;
     if (trainer->at.iteration == 0 || !is_done(config, &trainer->at))
         return;
-    log_info("note: the checkpoint has all of the run's %" PRId64 " iterations, so nothing is left to train; raise "
-             "--train-iters or --train-samples to go on",
+    log_info("note: the checkpoint has all %" PRId64
+             " iterations of the run, so nothing is left to train; raise --train-iters or --train-samples to continue",
              trainer->at.iteration);
     if (config->load && config->save && file_is_same(config->load, config->save))
         trainer->saver.iteration = trainer->at.iteration;
 }
 
-static int run(struct trainer *trainer, enum exit_code *exit_code) {
-    enum ending ending = GO_ON;
+static int run_training(struct trainer *trainer, enum exit_code *exit_code) {
+    enum ending_kind ending = GO_ON;
     if (!trainer->config->skip_train) {
         note_finished_run(trainer);
-        print_datetime(trainer, "before the start of training step");
-        TRY(run_iterations(trainer, &ending));
-        print_datetime(trainer, "after training is done");
-        TRY(save(trainer));
-        TRY(saver_finish(&trainer->saver));
+        ending_print(&trainer->ending, "before the start of training step");
+        int status = run_iterations(trainer, &ending);
+        meter_finish(&trainer->meter);
+        TRY(status);
+        ending_print(&trainer->ending, "after training is done");
+        TRY(save(trainer, saver_save_last));
     }
     if (ending == GO_ON) {
         TRY(evaluate(trainer, SPLIT_VALID, true));
         TRY(evaluate(trainer, SPLIT_TEST, true));
-        int64_t reason = must_stop(trainer);
+        int64_t reason = ending_reason(&trainer->ending);
         if (reason)
-            ending = find_ending(trainer, reason);
+            ending = ending_find(&trainer->ending, trainer->at.iteration, reason);
     }
-    *exit_code = ending == END_STOPPED ? stopped_code(trainer) : EXIT_CODE_OK;
-    return 0;
+    *exit_code = ending == END_STOPPED ? ending_code(&trainer->ending) : EXIT_CODE_OK;
+    // A run that was stopped asks to be run again, and copies what is missing then.
+    int status = saver_finish_copies(&trainer->saver);
+    if (status < 0 && *exit_code != EXIT_CODE_OK) {
+        if (trainer->mesh->rank == 0)
+            log_warn("%s", error_message());
+        error_clear();
+        return 0;
+    }
+    return status;
 }
 
 int trainer_run(const struct trainer_options *options, enum exit_code *exit_code) {
     struct trainer trainer = {.config = options->config,
                               .mesh = options->mesh,
                               .local_rank = options->local_rank,
+                              .options = options,
                               .device = options->device,
-                              .started = clock_seconds()};
-    // Someone who watches a run through a pipe and goes away must not end it.
-    signal(SIGPIPE, SIG_IGN);
+                              .job = options->job,
+                              .ending = {.config = options->config, .mesh = options->mesh, .started = clock_seconds()}};
+    watching_begin(&trainer.watching, options);
+    limits_open(&trainer.work, options->config, options->mesh->rank);
     if (options->mesh->rank == 0)
         interrupt_answer("stopping before the first iteration", -1, "", "quit at once");
-    // Ranks load weights and read data at their own pace. A rank that fails ends the job, and need not end this.
+    // Ranks load weights and read data at their own pace. A rank that fails ends the job, so this needs no end there.
     comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
     interrupt_defer();
     if (status == 0)
         comm_patience_end(options->mesh->all);
+    limits_train(&trainer.work);
     if (status == 0)
-        status = run(&trainer, exit_code);
-    end_first_iteration(&trainer);
-    if (status < 0)
+        status = run_training(&trainer, exit_code);
+    first_iteration_end(&trainer.first);
+    tracing_close(&trainer.tracing, status < 0);
+    if (status < 0) {
         saver_abandon(&trainer.saver);
+        retreat_after(options->config, options->mesh);
+    }
+    limits_close(&trainer.work);
     if (status == 0 && options->plot && trainer.report)
         report_plot_loss(trainer.report, stdout);
-    report_close(trainer.report);
+    if (status < 0)
+        watching_tell_failure(&trainer.watching);
+    else
+        watching_tell_end(&trainer.watching, trainer.at.iteration, trainer.ending.text, *exit_code);
+    watching_end(&trainer.watching, status < 0);
     save_folder_close(&trainer.save_folder);
     // Closing would wait for the device, which may be waiting for a message that no rank will send any more.
     if (status < 0 && options->mesh->size > 1)
@@ -501,7 +580,12 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     for (int split = 0; split < SPLIT_COUNT; split++)
         loader_close(trainer.loaders[split]);
     datasets_close(&trainer.datasets);
+    memory_checkpoint_close(&trainer.memory);
+    sampler_close(trainer.sampler);
     step_close(trainer.step);
     tokenizer_free(trainer.tokenizer);
+    text_data_close(&trainer.texts);
+    kept_files_close(&trainer.kept);
+    identity_free(&trainer.identity);
     return status;
 }

@@ -6,13 +6,26 @@
 #include "config/config.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
+#include "train/automatic.h"
+
+// The scheduler's job that a run belongs to; its parts are NULL or 0 if there is none.
+struct trainer_job {
+    const char *number, *log;
+    double kill_wait_seconds;  // between the scheduler's SIGTERM and its SIGKILL
+};
 
 struct trainer_options {
     struct config *config;  // validated; its padded vocabulary size is set here
     struct device *device;
     const struct mesh *mesh;
     int local_rank;
-    bool plot;  // draw the loss curve at the end
+    const char *user_cache;        // see struct text_data_options
+    const struct automatic *open;  // what the flags leave open
+    bool dumps_arguments;          // write the arguments to stderr, once they are all known
+    bool loads_copy;               // --load was the address of --save-to, and --save was filled from there
+    const char *memory_path;       // of a launcher's memory for checkpoints, see checkpoint/vault.h; NULL for none
+    bool plot;                     // draw the loss curve at the end
+    struct trainer_job job;
 };
 
 // Runs until all iterations are done or something ends the run. *exit_code is EXIT_CODE_OK, EXIT_CODE_STOPPED or, if a

@@ -1,4 +1,4 @@
-// Runs a function in a child process and keeps what it wrote to stderr and how it ended.
+// Runs a function in a child process and keeps its stderr and exit status.
 #ifndef TESTS_BASE_CAPTURE_H
 #define TESTS_BASE_CAPTURE_H
 

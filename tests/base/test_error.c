@@ -1,4 +1,4 @@
-// Error messages, their travel and their limits; die(); log lines; memory and buffers.
+// Error messages, how they are passed on, and their limits; die(); log lines; memory and buffers.
 #include "capture.h"
 
 #include "base/buffer.h"
@@ -39,7 +39,7 @@ TEST(long_and_hostile_messages) {
     EXPECT_STRING(error_message(), "key ?[31m??\n\tüber");
     error_context("\x1b]0;x\x07");
     EXPECT_STRING(error_message(), "?]0;x?: key ?[31m??\n\tüber");
-    // The controls of the second set, and bytes that are no text.
+    // Control characters of the second set, and bytes that are not text.
     error_set("\xc2\x9b"
               "31m \xff\xd8 \x9b \xe2\x82 \xed\xa0\x80 \xe2\x82\xac \xc2\xa0");
     EXPECT_STRING(error_message(), "??31m ?? ? ?? ??? \xe2\x82\xac \xc2\xa0");
@@ -94,6 +94,19 @@ static void die_twice(void) {
     CHECK(1 + 1 == 3);
 }
 
+static void hear(void *context, enum exit_code code, const char *text) {
+    fprintf(stderr, "%s heard %d: %s\n", (const char *)context, (int)code, text);
+}
+
+static void die_heard(void) {
+    static char name[] = "somebody", other[] = "nobody";
+    die_set_handler(say_goodbye);
+    die_set_witness(hear, other);
+    die_set_witness(NULL, NULL);
+    die_set_witness(hear, name);
+    die_code(EXIT_CODE_HANG, "it %s", "hangs");
+}
+
 static void *die_in_thread(void *unused) {
     (void)unused;
     die("thread");
@@ -127,6 +140,16 @@ TEST(dying) {
     EXPECT_INT(capture.status, EXIT_CODE_ERROR);
     const char *first = strstr(capture.text, "thread\n");
     EXPECT(first && !strstr(first + 1, "thread\n"));
+}
+
+// The sentence goes to whoever asked for it, before the handler ends the other ranks.
+TEST(dying_is_heard) {
+    static struct capture capture;
+    capture_run(&capture, die_heard);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    const char *heard = strstr(capture.text, "somebody heard 212: it hangs\n");
+    EXPECT(heard != NULL && strstr(capture.text, "nobody") == NULL);
+    EXPECT(strstr(heard, "handler ran") != NULL);
 }
 
 TEST(dying_without_memory) {
@@ -187,7 +210,7 @@ TEST(log_lines) {
     size_t length = strlen(capture.text);
     EXPECT(length > ERROR_BYTES && length < ERROR_BYTES + 1000 && capture.text[length - 1] == '\n');
     capture_run(&capture, log_around_a_bar);
-    EXPECT_STRING(capture.text, "\r\033[Kbar 1\r\033[Kmessage\nbar 1\r\033[Kbar 2\r\033[Kafter\n");
+    EXPECT_STRING(capture.text, "\rbar 1\033[J\r\r\033[Jmessage\n\rbar 1\033[J\r\rbar 2\033[J\r\r\033[Jafter\n");
 }
 
 TEST(buffers) {
@@ -244,5 +267,5 @@ TEST(memory) {
 }
 
 TEST_MAIN(TEST_CASE(messages), TEST_CASE(long_and_hostile_messages), TEST_CASE(messages_belong_to_threads),
-          TEST_CASE(dying), TEST_CASE(dying_without_memory), TEST_CASE(log_lines), TEST_CASE(buffers),
-          TEST_CASE(memory))
+          TEST_CASE(dying), TEST_CASE(dying_is_heard), TEST_CASE(dying_without_memory), TEST_CASE(log_lines),
+          TEST_CASE(buffers), TEST_CASE(memory))

@@ -1,4 +1,4 @@
-// Files that are whole or not there: the atomic writer in good and bad weather, reading, mapping, folders.
+// Files that are complete or absent: the atomic writer with and without failures, reading, mapping, folders.
 #include "test.h"
 
 #include "base/file.h"
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Stands in front of the C library's: notes what is synced.
+// Replaces the C library's function: records what is synced.
 static ino_t synced[64];
 static int synced_count;
 
@@ -35,7 +35,7 @@ static bool was_synced(const char *path) {
     return false;
 }
 
-// A fresh folder for one test; everything in it goes at the end.
+// A fresh folder for one test; it is removed with everything in it at the end.
 static char *make_place(void) {
     char *place = memory_string("/tmp/bevatron-test-XXXXXX");
     if (!mkdtemp(place))
@@ -79,7 +79,7 @@ TEST(commit_and_abort) {
     EXPECT_OK(file_commit(&writer));
     EXPECT_INT(entries_in(place), 1);
     expect_contents(path, "hello world");
-    file_abort(&writer);  // after a commit it does nothing
+    file_abort(&writer);  // does nothing after a commit
     expect_contents(path, "hello world");
 
     // A second writer replaces the file only when it commits.
@@ -112,7 +112,7 @@ TEST(sizes_around_the_block) {
         struct file_writer writer;
         EXPECT_OK(file_create(&writer, path));
         for (size_t at = 0, k = p; at < total; k++) {
-            // Alternating sizes, so that the pending block is met in every state.
+            // Alternating sizes, so that the pending block is hit in every state.
             size_t piece = pieces[k % 2 ? p : p - 1];
             piece = piece < total - at ? piece : total - at;
             EXPECT_OK(file_write(&writer, bytes + at, piece));
@@ -145,7 +145,7 @@ TEST(full_disk_leaves_nothing) {
     int written = file_write(&writer, bytes, 1000000);
     bool says_remedy = strstr(error_message(), path) && strstr(error_message(), "ulimit -f");
     int left = entries_in(place);
-    // The pending block fails at the commit.
+    // Writing the pending block fails at the commit.
     int small = file_create(&writer, path);
     for (int i = 0; i < 4 && small == 0; i++)
         small = file_write(&writer, bytes, 100000);
@@ -166,7 +166,7 @@ TEST(full_disk_leaves_nothing) {
 TEST(full_device) {
     if (!file_exists("/dev/full"))
         test_skip("no /dev/full here");
-    // The writer itself refuses devices, so the descriptor is put under it.
+    // The writer itself refuses devices, so the test replaces its descriptor.
     char *place = make_place(), *path = file_join(place, "f");
     struct file_writer writer;
     EXPECT_OK(file_create(&writer, path));
@@ -197,11 +197,36 @@ TEST(bad_targets) {
         EXPECT(chmod(place, 0500) == 0);
         free(path);
         path = file_join(place, "f");
-        EXPECT_ERROR(file_create(&writer, path), "may write to");
+        EXPECT_ERROR(file_create(&writer, path), "get write permission");
         EXPECT(chmod(place, 0700) == 0);
     }
     free(path);
     free(pipe_path);
+    remove_place(place);
+}
+
+// A pipe where a file should be: nobody waits for its other end.
+TEST(pipes_are_not_files) {
+    char *place = make_place(), *path = file_join(place, "pipe");
+    struct file_map map;
+    struct buffer text = {0};
+    EXPECT(mkfifo(path, 0600) == 0);
+    EXPECT_ERROR(file_map_open(&map, path), "it is a pipe (FIFO), not a regular file");
+    EXPECT_ERROR(file_read_own(path, 100, &text), "is a pipe (FIFO) where a regular file must be");
+    EXPECT_ERROR(file_read_own("/dev/null", 100, &text), "is a device where");
+    // One that somebody writes to is read where pipes make sense.
+    pid_t child = fork();
+    if (child == 0) {
+        int descriptor = open(path, O_WRONLY);
+        usleep(200000);
+        _exit(descriptor >= 0 && write(descriptor, "late", 4) == 4 ? 0 : 1);
+    }
+    EXPECT_OK(file_read_all(path, 100, &text));
+    EXPECT_STRING(buffer_string(&text), "late");
+    int status = 1;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    buffer_free(&text);
+    free(path);
     remove_place(place);
 }
 
@@ -214,7 +239,7 @@ TEST(links_keep_pointing) {
     EXPECT_OK(file_write_all(link, "2", 1));
     EXPECT(lstat(link, &status) == 0 && S_ISLNK(status.st_mode));
     expect_contents(real, "2");
-    EXPECT_ERROR(file_write_all(lost, "3", 1), "points nowhere");
+    EXPECT_ERROR(file_write_all(lost, "3", 1), "dangling symbolic link");
     free(real);
     free(link);
     free(lost);
@@ -245,7 +270,7 @@ TEST(finish_then_publish) {
     remove_place(place);
 }
 
-// As two containers with one process number and one folder have them: neither takes the other's file away.
+// Two containers may have the same process number and folder: neither removes the other's file.
 TEST(temporaries_never_meet) {
     char *place = make_place(), *path = file_join(place, "f");
     struct file_writer a, b;
@@ -272,7 +297,7 @@ static void set_age(const char *path, int64_t seconds) {
 TEST(owners_of_temporaries) {
     char *place = make_place(), *path = file_join(place, "f"), *own = file_temporary_name(path);
     EXPECT_INT(file_temporary_owner(own), FILE_TEMPORARY_OWN);
-    // A child's name while it lives, and when it is gone.
+    // A child's name while it lives, and after it has ended.
     int ready[2];
     EXPECT(pipe(ready) == 0);
     pid_t child = fork();
@@ -287,7 +312,7 @@ TEST(owners_of_temporaries) {
     EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_LIVE);
     EXPECT(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_DEAD);
-    // The same process on another host may well live.
+    // The same process number on another host may well be alive.
     char *host = strstr(name, ".tmp.") + 5;
     host[0] = host[0] == 'x' ? 'y' : 'x';
     static const char *const foreign[] = {"f.tmp.123", "f.tmp.old.77",     "f.tmp.a.b.c", ".tmp.",
@@ -306,7 +331,7 @@ TEST(owners_of_temporaries) {
     remove_place(place);
 }
 
-// What a killed writer left goes when the file is written again; live writers' files and other names stay.
+// Leftovers of a killed writer are removed when the file is written again; live writers' files and other names stay.
 TEST(leftovers_are_swept) {
     char *place = make_place(), *path = file_join(place, "f"), *other = file_join(place, "f.bin");
     for (int i = 0; i < 2; i++) {
@@ -324,7 +349,7 @@ TEST(leftovers_are_swept) {
     set_age(copy, 48 * 3600);
     struct file_writer live;
     EXPECT_OK(file_create(&live, path));
-    EXPECT_INT(entries_in(place), 3);  // of the other file, the copy, the live one
+    EXPECT_INT(entries_in(place), 3);  // the other file's, the copy, the live one
     EXPECT_OK(file_write_all(path, "x", 1));
     EXPECT(file_exists(live.temporary) && file_exists(copy));
     EXPECT_INT(entries_in(place), 4);
@@ -368,7 +393,7 @@ TEST(reading) {
     EXPECT_OK(file_read_all("/proc/self/status", 1 << 20, &text));  // says it has 0 bytes
     EXPECT(text.length > 100 && strlen(text.data) == text.length);
     EXPECT_ERROR(file_read_all("/proc/self/status", 100, &text), "allowed here");
-    EXPECT_ERROR(file_map_open(&map, "/dev/null"), "no regular file");
+    EXPECT_ERROR(file_map_open(&map, "/dev/null"), "not a regular file");
     EXPECT_OK(file_write_all(path, "", 0));
     EXPECT_OK(file_map_open(&map, path));
     EXPECT(map.data == NULL && map.size == 0);
@@ -398,7 +423,7 @@ TEST(folders) {
     EXPECT_ERROR(file_rename(file, moved), "cannot rename");
     EXPECT_OK(file_sync_folder(place));
     EXPECT_ERROR(file_sync_folder(file), "folder");
-    // A link to somewhere else goes; what it points to stays.
+    // A link to another folder is removed; its target stays.
     EXPECT_OK(file_write_all(kept, "x", 1));
     EXPECT(symlink(outside, link) == 0);
     EXPECT_OK(file_remove_tree(place));
@@ -439,7 +464,7 @@ TEST(same_paths) {
 }
 
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
-          TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(links_keep_pointing),
-          TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet), TEST_CASE(owners_of_temporaries),
-          TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders),
-          TEST_CASE(paths), TEST_CASE(same_paths))
+          TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(pipes_are_not_files),
+          TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet),
+          TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_synced),
+          TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths))

@@ -1,4 +1,4 @@
-// The lock of a folder: one holder, released by its death, and a file that means nothing by itself.
+// The lock of a folder: it has one holder, is released when that dies, and its file means nothing by itself.
 #include "test.h"
 
 #include "base/file.h"
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Stands in front of the C library's: a file system without locks.
+// Replaces the C library's function: a file system without locks.
 static bool has_no_locks;
 
 int flock(int descriptor, int operation) {
@@ -100,7 +100,7 @@ TEST(holders_that_end) {
     free(path);
 }
 
-// Whoever holds a file without a name holds nothing.
+// A lock on a file that was removed does not count.
 TEST(a_file_that_was_removed) {
     char place[32], *path = make_path(place);
     struct file_lock lock = {0};
@@ -112,6 +112,48 @@ TEST(a_file_that_was_removed) {
     EXPECT(waitpid(child, NULL, 0) == child);
     EXPECT_ERROR(file_lock_try(&lock, "/nonexistent/lock"), "/nonexistent/lock");
     file_remove_tree(place);
+    free(path);
+}
+
+// Any number may share it, which keeps those out who want it alone; the last one removes the file.
+TEST(shared) {
+    char place[32], *path = make_path(place);
+    struct file_lock first = {0}, second = {0}, alone = {0};
+    EXPECT_INT(file_lock_share(&first, path), FILE_LOCK_HELD);
+    EXPECT_INT(file_lock_share(&second, path), FILE_LOCK_HELD);
+    EXPECT_INT(file_lock_try(&alone, path), FILE_LOCK_TAKEN);
+    file_lock_release(&first);
+    EXPECT(file_exists(path));
+    EXPECT_INT(file_lock_try(&alone, path), FILE_LOCK_TAKEN);
+    file_lock_release(&second);
+    EXPECT(!file_exists(path));
+    EXPECT_INT(file_lock_try(&alone, path), FILE_LOCK_HELD);
+    EXPECT_INT(file_lock_share(&first, path), FILE_LOCK_TAKEN);
+    file_lock_release(&alone);
+    file_remove_tree(place);
+    free(path);
+}
+
+// Kept until the process ends; the file stays and tells when it was last used.
+TEST(kept) {
+    char place[32], *path = make_path(place);
+    struct file_lock alone = {0};
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0)
+        _exit(file_lock_keep(path) == FILE_LOCK_HELD && file_lock_keep(path) == FILE_LOCK_HELD &&
+                      file_lock_try(&alone, path) == FILE_LOCK_TAKEN
+                  ? 0
+                  : 1);
+    int status = -1;
+    EXPECT(waitpid(child, &status, 0) == child);
+    EXPECT_INT(status, 0);
+    EXPECT(file_exists(path));
+    EXPECT_INT(file_lock_try(&alone, path), FILE_LOCK_HELD);
+    EXPECT_INT(file_lock_keep(path), FILE_LOCK_TAKEN);
+    file_lock_release(&alone);
+    file_remove_tree(place);
+    EXPECT_ERROR(file_lock_keep(path), "cannot create");
     free(path);
 }
 
@@ -129,4 +171,5 @@ TEST(no_locks) {
     free(path);
 }
 
-TEST_MAIN(TEST_CASE(one_holder), TEST_CASE(holders_that_end), TEST_CASE(a_file_that_was_removed), TEST_CASE(no_locks))
+TEST_MAIN(TEST_CASE(one_holder), TEST_CASE(holders_that_end), TEST_CASE(a_file_that_was_removed), TEST_CASE(shared),
+          TEST_CASE(kept), TEST_CASE(no_locks))

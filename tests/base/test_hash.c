@@ -1,5 +1,5 @@
-// SHA-256 on FIPS 180-4 vectors and its two implementations against each other, CRC-32C on RFC 3720 vectors, MD5 on
-// RFC 1321 vectors, and the table hash for spread.
+// SHA-256 on FIPS 180-4 vectors and its two implementations against each other, CRC-32C on RFC 3720 vectors, MD5 on RFC
+// 1321 vectors, and the distribution of the table hash.
 #include "test.h"
 
 #include "base/file.h"
@@ -62,7 +62,7 @@ TEST(sha256_hardware_equals_plain) {
     for (size_t count = 1; count <= MOST; count++) {
         for (int i = 0; i < 8; i++)
             plain[i] = hardware[i] = mt19937_next(&mt);
-        // One byte off, because nothing promises aligned blocks.
+        // Offset by one byte, because blocks may be unaligned.
         sha256_blocks_plain(plain, blocks + 1, count);
         if (!sha256_blocks_hardware(hardware, blocks + 1, count))
             test_skip("this processor has no SHA-256 instructions");
@@ -107,6 +107,12 @@ TEST(crc32c_vectors) {
     EXPECT_INT(crc32c(bytes, 8), 0x8c28b28a);
 }
 
+TEST(crc32_vectors) {
+    EXPECT_INT(crc32_ieee("", 0), 0);
+    EXPECT_INT(crc32_ieee("123456789", 9), 0xcbf43926);
+    EXPECT_INT(crc32_ieee("The quick brown fox jumps over the lazy dog", 43), 0x414fa339);
+}
+
 TEST(md5_vectors) {
     char text[33];
     md5_hex("", 0, text);
@@ -131,8 +137,8 @@ TEST(md5_vectors) {
 }
 
 TEST(table_hash_spreads) {
-    // 2^16 short keys into 2^16 slots: with random hashes 36.8 % of the slots stay empty; and no two of a million
-    // alike.
+    // 2^16 short keys in 2^16 slots: with random hashes 36.8 % of the slots stay empty; and no two of a million are
+    // equal.
     enum { SLOTS = 1 << 16 };
     unsigned char *used = memory_alloc(SLOTS);
     for (uint32_t i = 0; i < SLOTS; i++) {
@@ -159,4 +165,5 @@ TEST(table_hash_spreads) {
 }
 
 TEST_MAIN(TEST_CASE(sha256_vectors), TEST_CASE(sha256_split_anywhere), TEST_CASE(sha256_hardware_equals_plain),
-          TEST_CASE(sha256_of_a_file), TEST_CASE(crc32c_vectors), TEST_CASE(md5_vectors), TEST_CASE(table_hash_spreads))
+          TEST_CASE(sha256_of_a_file), TEST_CASE(crc32c_vectors), TEST_CASE(crc32_vectors), TEST_CASE(md5_vectors),
+          TEST_CASE(table_hash_spreads))

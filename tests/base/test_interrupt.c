@@ -1,11 +1,11 @@
-// Signals that ask a command to stop: which of them end it at once when they follow another one.
+// Signals that ask a command to stop: which of them end it at once after another one.
 #include "base/interrupt.h"
 #include "capture.h"
 
 #include <signal.h>
 
-// A process that watches for signals and gets these, up to a 0; the signal it died of, or 0 if it lives to the end and
-// remembers the last of them.
+// A process that watches for signals gets these, up to a 0. Returns the signal that killed it, or 0 if it lives to the
+// end and remembers the last of them.
 static int end_of(const int *numbers) {
     int status = 0, last = 0;
     pid_t child = fork();

@@ -12,10 +12,10 @@ static struct json *parse(const char *text) {
     return root;
 }
 
-// The text must be refused with a message that has all of `place` in it.
+// The text must be refused with a message that contains `place`.
 static void expect_bad(const char *text, size_t length, const char *place) {
     struct json *root;
-    // An exact copy on the heap, so that the sanitizer sees a byte too many.
+    // An exact copy on the heap, so that the sanitizer detects a read past the end.
     char *copy = malloc(length ? length : 1);
     memcpy(copy, text, length);
     error_clear();
@@ -89,14 +89,14 @@ TEST(refused) {
         {"[1}", "byte 2"},
         {"01", "leading zero"},
         {"-", "minus"},
-        {"+1", "no value"},
-        {".5", "no value"},
+        {"+1", "not a value"},
+        {".5", "not a value"},
         {"1.", "after its point"},
         {"1e", "exponent"},
         {"1e+", "exponent"},
         {"0x10", "byte 1"},
-        {"NaN", "no value"},
-        {"Infinity", "no value"},
+        {"NaN", "not a value"},
+        {"Infinity", "not a value"},
         {"-Infinity", "minus"},
         {"nul", "true, false or null"},
         {"tru]", "true, false or null"},
@@ -115,7 +115,7 @@ TEST(refused) {
         {"\"abc\xe2\x82\"", "byte 4"},
         {"\xef\xbb\xbf{}", "byte order mark"},
         {"{} {}", "byte 3"},
-        {"// note\n1", "no value"},
+        {"// note\n1", "not a value"},
         {"[1,\n  2,\n  \xc3\xa9]", "line 3, column 3 (byte 11)"},
         {"[\"\xc3\xa9\xc3\xa9\",\n\"\xc3\xa9\", ?]", "line 2, column 6 (byte 15)"},
     };
@@ -223,7 +223,7 @@ TEST(writer_strings) {
     EXPECT_STRING(out.data, "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\\u0000é\"");
     buffer_clear(&out);
     w = (struct json_writer){.out = &out};
-    // One U+FFFD per maximal subpart, as Python's "replace" gives it.
+    // One U+FFFD per maximal subpart, as with Python's "replace".
     json_string(&w, "x\x80\xe2\x82y\xf0\x9f\x98\xc0\xafz\xed\xa0\x80", 14);
     EXPECT_STRING(out.data, "\"x��y���z���\"");
     buffer_free(&out);

@@ -9,7 +9,7 @@
 
 static const char *const keys[] = {"text", "title"};
 
-// Runs on an exact copy on the heap, so that the sanitizer sees a byte too many.
+// Uses an exact copy on the heap, so that the sanitizer detects a read past the end.
 static int find(const char *line, size_t length, struct json_text found[2]) {
     char *copy = malloc(length ? length : 1);
     memcpy(copy, line, length);
@@ -34,7 +34,7 @@ TEST(members) {
     EXPECT_INT(found[1].lengths[1], 0);
     EXPECT_INT(found[1].lengths[2], 4);
     EXPECT_STRING(found[1].text.data, "one\xf0\x9f\x98\x80");
-    // The same memory again: nothing of the last line may be left.
+    // The same memory again: nothing of the last line may remain.
     EXPECT_OK(find("{\"title\": []}", 13, found));
     EXPECT(!found[0].found && found[0].count == 0 && found[0].text.length == 0);
     EXPECT(found[1].found && found[1].is_array && found[1].count == 0 && found[1].text.length == 0);
@@ -42,7 +42,7 @@ TEST(members) {
     EXPECT(!found[0].found && !found[1].found);
     EXPECT_OK(find("{\"text\": \"\"}", 12, found));
     EXPECT(found[0].found && found[0].count == 1 && found[0].lengths[0] == 0);
-    // The last of equal names counts, whatever the others are.
+    // The last of equal names counts, whatever the types of the others.
     EXPECT_OK(find("{\"text\": null, \"text\": [1], \"text\": \"z\"}", 40, found));
     EXPECT_STRING(found[0].text.data, "z");
     json_text_free(&found[0]);
@@ -94,8 +94,8 @@ TEST(refused) {
     json_text_free(&found[1]);
 }
 
-// One byte of every value, at every place of runs of up to 70 bytes: where the run ends, what was copied, and that
-// nothing beyond the slack was touched.
+// One byte of every value, at every place of runs of up to 70 bytes: checks where the run ends, what was copied, and
+// that nothing beyond the slack was touched.
 TEST(scan_finds_every_byte_everywhere) {
     enum { MOST = 70 };
     for (size_t length = 0; length <= MOST; length += length < 40 ? 1 : 10) {
@@ -122,7 +122,7 @@ TEST(scan_finds_every_byte_everywhere) {
     }
 }
 
-// What follows the end of the run must not show.
+// The bytes after the end of the run must not matter.
 TEST(scan_ignores_what_follows) {
     char text[64];
     for (size_t at = 0; at < 48; at++) {

@@ -1,4 +1,4 @@
-// Files that people hand over by mistake.
+// Files that users pass by mistake.
 #include "base/looks.h"
 
 #include "test.h"
@@ -16,12 +16,12 @@ TEST(looks) {
     EXPECT(strstr(look("\r\n <HTML><body>404"), "web page"));
     EXPECT(strstr(look("<?xml version=\"1.0\"?>"), "XML"));
     EXPECT(strstr(look("\xef\xbb\xbf{}"), "byte order mark"));
-    EXPECT_STRING(looks_like("PK\3\4\0\0", 6), "");  // files of torch.save are such
+    EXPECT_STRING(looks_like("PK\3\4\0\0", 6), "");  // files of torch.save begin like this
     EXPECT(strstr(looks_like("\x1f\x8b\0\0", 4), "gzip"));
     EXPECT_STRING(look("{\"a\": 1}"), "");
     EXPECT_STRING(look("<htm"), "");
     EXPECT_STRING(look("   "), "");
-    // A NUL is no blank: the table of blanks ends in one.
+    // A NUL is not a space, although the table of spaces ends in one.
     EXPECT_STRING(looks_like("\0\0<html", 7), "");
 }
 

@@ -1,4 +1,4 @@
-// Names that were mistyped, and names that are others.
+// Mistyped names, and names that are too different.
 #include "base/nearest.h"
 
 #include "test.h"

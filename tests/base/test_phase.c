@@ -1,5 +1,4 @@
-// What a phase says of itself: nothing if it is short, what and how much if it is long; of two within each other the
-// inner one.
+// What a phase reports: nothing if it is short; what and how much if it is long; of nested phases the inner one.
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/phase.h"
@@ -18,6 +17,17 @@ static void be_long(void) {
     clock_sleep(2.2);
     phase_end(inner);
     phase_end(outer);
+}
+
+static void be_noted(void) {
+    struct phase *phase = phase_begin_amount("computing", "batches", 8);
+    phase_note("timing algorithms");
+    phase_note(NULL);
+    phase_note("timing algorithms");
+    clock_sleep(2.2);
+    phase_note(NULL);
+    phase_end(phase);
+    phase_note("nobody asks");
 }
 
 static void be_another_rank(void) {
@@ -41,10 +51,17 @@ TEST(a_long_one_speaks) {
     EXPECT(!strstr(capture.text, "converting: "));
 }
 
+TEST(what_is_done_within_it) {
+    static struct capture capture;
+    capture_run(&capture, be_noted);
+    EXPECT(strstr(capture.text, "computing: 0 % of 8 batches, timing algorithms (2), 0:0") == capture.text);
+}
+
 TEST(one_rank_speaks) {
     static struct capture capture;
     capture_run(&capture, be_another_rank);
     EXPECT_STRING(capture.text, "");
 }
 
-TEST_MAIN(TEST_CASE(a_short_one_is_silent), TEST_CASE(a_long_one_speaks), TEST_CASE(one_rank_speaks))
+TEST_MAIN(TEST_CASE(a_short_one_is_silent), TEST_CASE(a_long_one_speaks), TEST_CASE(what_is_done_within_it),
+          TEST_CASE(one_rank_speaks))

@@ -1,5 +1,5 @@
-// The thread pool: every index exactly once, for every pool size; runs that follow each other closely; sleep and
-// waking; messages carried from tasks to the caller. Meant to be run under ThreadSanitizer too.
+// The thread pool: every index exactly once, for every pool size; runs in quick succession; sleeping and waking; error
+// messages carried from tasks to the caller. Also meant for ThreadSanitizer.
 #include "test.h"
 
 #include "base/clock.h"
@@ -14,7 +14,7 @@
 struct tally {
     int threads;
     int64_t count;
-    unsigned char *times;  // (count), plain bytes: a second visitor would be a race
+    unsigned char *times;  // (count) plain bytes: a second visit would be a race
     _Atomic int64_t sum;
     _Atomic bool bad_thread;
 };
@@ -52,8 +52,7 @@ static void count_up(void *context, int64_t index, int thread) {
     cells[index]++;
 }
 
-// Thousands of short runs one after another, with the job changing each time: a helper that is late for one run must
-// not touch the next.
+// Thousands of short runs in a row, each with a new job: a helper that is late for one run must not touch the next.
 TEST(runs_in_quick_succession) {
     enum { RUNS = 20000, CELLS = 7 };
     struct pool *pool;
@@ -76,7 +75,7 @@ static void nap(void *context, int64_t index, int thread) {
     count_up(context, index, thread);
 }
 
-// Helpers and caller both go to sleep here, and must be woken.
+// Helpers and caller both fall asleep here, and must be woken.
 TEST(sleeping_and_waking) {
     struct pool *pool;
     int64_t cells[8] = {0};
@@ -105,13 +104,13 @@ TEST(create_and_free) {
     EXPECT_ERROR(pool_create(&pool, 0), "at least 1");
 }
 
-struct outcome {
+struct task_outcome {
     struct error_note *notes[16];
 };
 
 static void fail_sometimes(void *context, int64_t index, int thread) {
     (void)thread;
-    struct outcome *outcome = context;
+    struct task_outcome *outcome = context;
     if (index % 5 == 3)
         error_set_code(EXIT_CODE_BAD_DATA, "task %d failed", (int)index);
     outcome->notes[index] = error_take();
@@ -119,7 +118,7 @@ static void fail_sometimes(void *context, int64_t index, int thread) {
 
 TEST(messages_travel) {
     struct pool *pool;
-    struct outcome outcome = {0};
+    struct task_outcome outcome = {0};
     EXPECT_OK(pool_create(&pool, 3));
     error_clear();
     pool_run(pool, 16, fail_sometimes, &outcome);
@@ -188,7 +187,7 @@ TEST(quotas) {
     free(group), free(above), free(old), free(membership);
 }
 
-// The least of machine, groups and old-style groups; pages of files that nobody has touched lately are room.
+// The minimum of machine, cgroups and version 1 cgroups; inactive file pages count as available.
 TEST(memory_of_groups) {
     char root[] = "/tmp/bevatron-test-XXXXXX";
     EXPECT(mkdtemp(root));
@@ -220,6 +219,14 @@ TEST(memory_of_groups) {
     EXPECT_INT(memory_room_in(&files, 1), 1000000);
     write_text(old, "memory.limit_in_bytes", "600\n");
     EXPECT_INT(memory_room_in(&files, 1), 500);
+    // The groups of version 1 that a job is in, as Slurm makes them.
+    char *job = file_join(old, "slurm/job_7");
+    EXPECT_OK(file_make_folders(job));
+    write_text(root, "membership", "4:memory:/slurm/job_7\n3:cpu,cpuacct:/\n0::/a/b\n");
+    write_text(job, "memory.limit_in_bytes", "400\n");
+    write_text(job, "memory.usage_in_bytes", "100\n");
+    EXPECT_INT(memory_room_in(&files, 1), 300);
+    free(job);
     EXPECT_STRING(error_message(), "");
     EXPECT(memory_room(1) > 0);
     EXPECT_OK(file_remove_tree(root));

@@ -1,4 +1,4 @@
-// Other programs: what they say, how they end, and arguments that stay arguments.
+// Other programs: their output, how they end, and arguments that are passed unchanged.
 #include "base/process.h"
 #include "test.h"
 
@@ -28,7 +28,7 @@ TEST(arguments_stay_arguments) {
     process_result_free(&result);
 }
 
-// More than a pipe holds, both ways at once.
+// More than a pipe holds, in both directions at once.
 TEST(long_conversations) {
     enum { SIZE = 300000 };
     char *input = malloc(SIZE + 1);
@@ -39,7 +39,7 @@ TEST(long_conversations) {
     EXPECT_INT(result.exit_code, 0);
     EXPECT(result.output.length == SIZE && result.errors.length == SIZE);
     process_result_free(&result);
-    // One that does not read its input ends all the same.
+    // A program that does not read its input still ends.
     EXPECT_OK(RUN(&result, input, "true"));
     EXPECT_INT(result.exit_code, 0);
     process_result_free(&result);
@@ -56,7 +56,7 @@ static void hear_nothing(int number) {
     (void)number;
 }
 
-// A shell that starts a shell that starts two sleeps, and one sleep that is nobody's: the two get the signal.
+// A shell starts a shell that starts two sleeps, and one sleep is not below it: the two get the signal.
 TEST(signals_below) {
     struct process_result which;
     EXPECT_OK(RUN(&which, NULL, "sh", "-c", "printf %s \"$(readlink -f \"$(command -v sleep)\")\""));
@@ -86,8 +86,8 @@ TEST(signals_below) {
     process_result_free(&which);
 }
 
-// A child whose parent ends before or after the child asks to end with it; a child that lives on would write a byte or
-// keep the pipe open.
+// The parent ends before or after the child asks to die with it. A child that lives on would write a byte or keep the
+// pipe open.
 static void end_with_parent(bool is_late) {
     int said[2], ready[2];
     char byte;
@@ -106,7 +106,7 @@ static void end_with_parent(bool is_late) {
                 pause();
             _exit(write(said[1], "x", 1) != 1);
         }
-        // Ends when the child has asked, or at once.
+        // Ends after the child has asked, or at once.
         close(ready[1]);
         _exit(is_late || read(ready[0], &byte, 1) == 0 ? 0 : 1);
     }

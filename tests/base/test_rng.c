@@ -1,5 +1,5 @@
-// MT19937 against NumPy, Philox against the known answers of its authors (Random123), and the normal deviates: against
-// an independent computation, for equality under any split, and for their moments.
+// MT19937 against NumPy, Philox against the known answers of its authors (Random123), and normal deviates: against an
+// independent computation, for equality under any split, and for their moments.
 #include "test.h"
 
 #include "base/buffer.h"
@@ -39,12 +39,12 @@ TEST(philox_known_answers) {
     }
 }
 
-// The values of one golden line, read one after another.
-struct golden {
+// The values of one golden line, read in order.
+struct rng_golden {
     const char *at;
 };
 
-static uint64_t next_number(struct golden *g) {
+static uint64_t next_number(struct rng_golden *g) {
     char *end;
     uint64_t value = strtoull(g->at, &end, 10);
     if (end == g->at)
@@ -53,7 +53,7 @@ static uint64_t next_number(struct golden *g) {
     return value;
 }
 
-static double next_double(struct golden *g) {
+static double next_double(struct rng_golden *g) {
     char *end;
     double value = strtod(g->at, &end);
     if (end == g->at)
@@ -62,7 +62,7 @@ static double next_double(struct golden *g) {
     return value;
 }
 
-static void check_words(struct golden *g, struct mt19937 *mt, int skipped) {
+static void check_words(struct rng_golden *g, struct mt19937 *mt, int skipped) {
     for (int i = 0; i < skipped; i++)
         mt19937_next(mt);
     uint64_t count = next_number(g);
@@ -70,13 +70,13 @@ static void check_words(struct golden *g, struct mt19937 *mt, int skipped) {
         EXPECT_INT(mt19937_next(mt), next_number(g));
 }
 
-static void check_random(struct golden *g, struct mt19937 *mt) {
+static void check_random(struct rng_golden *g, struct mt19937 *mt) {
     uint64_t count = next_number(g);
     for (uint64_t i = 0; i < count; i++)
         EXPECT(mt19937_random(mt) == next_double(g));
 }
 
-static void check_shuffle(struct golden *g, struct mt19937 *mt) {
+static void check_shuffle(struct rng_golden *g, struct mt19937 *mt) {
     int32_t narrow[64];
     int64_t wide[64];
     struct mt19937 again = *mt;
@@ -92,7 +92,7 @@ static void check_shuffle(struct golden *g, struct mt19937 *mt) {
     EXPECT_INT(mt19937_next(mt), next_number(g));
 }
 
-static void check_shuffle_sum(struct golden *g, struct mt19937 *mt) {
+static void check_shuffle_sum(struct rng_golden *g, struct mt19937 *mt) {
     size_t n = next_number(g);
     int64_t *x = memory_alloc(n * sizeof *x), sum = 0;
     mt19937_permutation(mt, x, n);
@@ -105,7 +105,7 @@ static void check_shuffle_sum(struct golden *g, struct mt19937 *mt) {
     EXPECT_INT(last, next_number(g));
 }
 
-static void check_permutation(struct golden *g, struct mt19937 *mt) {
+static void check_permutation(struct rng_golden *g, struct mt19937 *mt) {
     int64_t x[64];
     size_t n = next_number(g);
     mt19937_permutation(mt, x, n);
@@ -113,7 +113,7 @@ static void check_permutation(struct golden *g, struct mt19937 *mt) {
         EXPECT_INT(x[i], next_number(g));
 }
 
-static void check_normal(struct golden *g, uint64_t seed) {
+static void check_normal(struct rng_golden *g, uint64_t seed) {
     float x[9];
     int64_t first = (int64_t)next_number(g);
     uint64_t stream = next_number(g);
@@ -131,7 +131,7 @@ static void check_line(const char *line, struct mt19937 *intervals) {
     uint64_t seed;
     if (sscanf(line, "%31s %" SCNu64 "%n", kind, &seed, &used) != 2)
         test_fail("a golden line without kind and seed: %s", line);
-    struct golden g = {line + used};
+    struct rng_golden g = {line + used};
     struct mt19937 mt;
     mt19937_seed(&mt, (uint32_t)seed);
     if (strcmp(kind, "word") == 0)
@@ -188,7 +188,7 @@ TEST(interval_bounds) {
         EXPECT(mt19937_interval(&mt, 5) <= 5);
     mt19937_seed(&mt, 7);
     EXPECT_INT(mt19937_interval(&mt, UINT32_MAX), before);
-    // The full 64-bit range takes two words, the first one on top.
+    // The full 64-bit range takes two words, the high one first.
     mt19937_seed(&mt, 7);
     EXPECT_INT(mt19937_interval(&mt, UINT64_MAX) >> 32, before);
 }
@@ -205,7 +205,8 @@ TEST(normal_any_split_is_equal) {
     }
 }
 
-// Not an outside value but a promise: the same bits from every compiler, option and processor. First taken on aarch64.
+// Not an external value but a guarantee: the same bits from every compiler, option and processor. First taken on
+// aarch64.
 TEST(normal_bits_are_the_same_everywhere) {
     enum { COUNT = 1000000 };
     float *x = memory_alloc(COUNT * sizeof *x);

@@ -1,4 +1,4 @@
-// The queue of signals: none is lost, whichever thread it comes to and whatever the process does meanwhile.
+// The queue of signals: none is lost, whichever thread receives it and whatever the process is doing.
 #include "base/signal_queue.h"
 #include "test.h"
 
@@ -16,9 +16,9 @@ static void *take_signals(void *unused) {
     return unused;
 }
 
-// Runs in a process of its own, since a queue is opened once; 0 if all is well, otherwise the number of what is not.
+// Runs in a separate process, since a queue is opened once; 0 if all is well, else the number of the failed check.
 static int check(void) {
-    // A thread that leaves all signals open, as libraries start them, and a first thread that is busy.
+    // A thread with all signals unblocked, as libraries start them, while the first thread is busy.
     pthread_t thread;
     sigset_t all;
     signal(SIGINT, SIG_DFL);
@@ -31,14 +31,15 @@ static int check(void) {
     const int sent[] = {SIGTERM, SIGTERM, SIGHUP, SIGUSR1, SIGINT};
     for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
         kill(getpid(), sent[i]);
-        // The kernel keeps one of each kind: a second one counts once the first has come to the other thread.
+        // The kernel keeps one pending signal of each kind: a second one counts once the first has reached the other
+        // thread.
         sigset_t waiting;
         do {
             usleep(1000);
             sigpending(&waiting);
         } while (sigismember(&waiting, sent[i]) == 1);
     }
-    // The same one twice, and none that was ignored. A handler may be interrupted by the next before it has written.
+    // The same one twice, and none that was ignored. The next signal may interrupt a handler before it has written.
     int counts[NSIG] = {0};
     for (int i = 0; i < 4; i++)
         counts[signal_queue_next(200)]++;
@@ -47,7 +48,7 @@ static int check(void) {
     return signal_queue_next(0.01) == 0 ? 0 : 20;
 }
 
-// Children that send themselves SIGTERM: one holds it back, the other dies of it, and none is the parent's.
+// Children that send themselves SIGTERM: one blocks it, the other dies of it, and neither signal reaches the parent.
 static int check_fork(void) {
     if (signal_queue_open(numbers, NUMBERS) < 0)
         return 1;

@@ -1,5 +1,5 @@
-// UTF-8 against an independent definition: encode every character, and judge every short byte sequence by whether it is
-// the encoding of something.
+// UTF-8 against an independent definition: encodes every character, and judges every short byte sequence by whether it
+// is the encoding of one.
 #include "test.h"
 
 #include "base/rng.h"
@@ -47,7 +47,7 @@ static void mark_all(void) {
     }
 }
 
-// How long the longest prefix is that begins something well formed: what Python's "replace" turns into one U+FFFD.
+// The length of the longest prefix of a well-formed sequence: Python's "replace" turns it into one U+FFFD.
 static size_t maximal_subpart(const unsigned char *bytes, size_t length) {
     size_t longest = 1;
     for (size_t n = 1; n <= length && n <= 3; n++) {
@@ -57,7 +57,7 @@ static size_t maximal_subpart(const unsigned char *bytes, size_t length) {
     return longest;
 }
 
-// All three-byte texts whose first byte is not ASCII (bytes two and three in steps that meet every boundary).
+// All three-byte texts whose first byte is not ASCII (bytes two and three in steps that include every boundary).
 TEST(every_short_sequence) {
     static const unsigned char followers[] = {0x00, 0x41, 0x7F, 0x80, 0x81, 0x8F, 0x90, 0x91, 0x9F,
                                               0xA0, 0xA1, 0xAF, 0xBE, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
@@ -106,7 +106,7 @@ TEST(four_bytes_that_stop_early) {
     }
 }
 
-// A bad byte at every place of texts in which characters of every length stand at every alignment.
+// A bad byte at every place of texts that have characters of every length at every alignment.
 TEST(check_names_the_place) {
     static const char *const pieces[] = {"a", "é", "€", "😀"};
     for (size_t shift = 0; shift < 20; shift++) {
@@ -135,7 +135,7 @@ TEST(check_names_the_place) {
     EXPECT_INT(utf8_check("", 0), 0);
 }
 
-// Long texts of bytes that are likely to go together, against one character at a time.
+// Long texts of bytes that often form characters, against decoding one character at a time.
 TEST(check_equals_decoding) {
     static const unsigned char likely[] = {'a',  0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2, 0xDF,
                                            0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xC1};
@@ -144,7 +144,7 @@ TEST(check_equals_decoding) {
     for (int round = 0; round < 200000; round++) {
         unsigned char text[100];
         size_t length = mt19937_interval(&mt, 90), at = 0, expected;
-        // Mostly good characters, so that the bad place is often far inside.
+        // Mostly good characters, so that the bad byte is often far inside.
         while (at < length) {
             if (mt19937_interval(&mt, 20) == 0)
                 text[at++] = likely[mt19937_interval(&mt, sizeof likely - 1)];

@@ -1,4 +1,4 @@
-// Words in one string are found by halving: each of them, and nothing else.
+// Words in one string are found by binary search: each of them, and nothing else.
 #include "base/word_list.h"
 #include "test.h"
 #include <string.h>

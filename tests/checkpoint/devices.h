@@ -1,6 +1,5 @@
-// Two devices that only have memory. `host` keeps it as it is. `remote` keeps every byte inverted and copies in only
-// when it is synchronised, so code that touches its memory directly, or changes a buffer too early, gets wrong
-// bytes.
+// Two devices that only have memory. `host` stores bytes unchanged. `remote` stores every byte inverted and copies in
+// only when synchronized, so code that touches its memory directly, or changes a buffer too early, gets wrong bytes.
 #ifndef TESTS_CHECKPOINT_DEVICES_H
 #define TESTS_CHECKPOINT_DEVICES_H
 

@@ -1,5 +1,4 @@
-// The smallest run that can be saved: one weight and one Adam tensor of four numbers that say which iteration they
-// are of.
+// The smallest run that can be saved: one weight and one Adam tensor of four numbers that encode their iteration.
 #ifndef TESTS_CHECKPOINT_SMALL_RUN_H
 #define TESTS_CHECKPOINT_SMALL_RUN_H
 
@@ -28,7 +27,7 @@ static inline int small_save(const char *folder, int64_t iteration, int64_t keep
                                                      .keep_last = keep_last});
 }
 
-// Loads everything of an iter_… folder; 0 and the iteration its tensors are of, which all parts must agree on.
+// Loads everything from an iter_… folder; returns 0 and the iteration of its tensors, on which all parts must agree.
 static inline int small_load(const char *path, int64_t *iteration) {
     float weight[4] = {0}, m[4] = {0};
     struct checkpoint_tensor model = {.name = "w", .tensor = tensor_1d(weight, DTYPE_F32, 4)};

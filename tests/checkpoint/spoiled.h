@@ -1,4 +1,4 @@
-// A model of tests/golden/foreign that a test copies, to spoil it.
+// A copy of a model of tests/golden/foreign that a test damages.
 #ifndef TESTS_CHECKPOINT_SPOILED_H
 #define TESTS_CHECKPOINT_SPOILED_H
 
@@ -10,7 +10,7 @@
 
 static const char golden[] = "tests/golden/foreign";
 
-// A folder of a copied model that a test then spoils.
+// A folder with a copied model.
 struct spoiled {
     struct temporary folder;
     char path[128];
@@ -68,7 +68,7 @@ static inline void replace(const struct spoiled *spoiled, const char *name, cons
     free(path);
 }
 
-// Writes model.safetensors anew with one tensor changed.
+// Rewrites model.safetensors with one tensor changed.
 struct change {
     const char *tensor;
     const char *renamed;  // NULL: dropped, unless one of the others is set

@@ -1,4 +1,4 @@
-// A folder of its own for a test, removed at the end; and small files for it.
+// A temporary folder for a test, removed at the end, and small files for it.
 #ifndef TESTS_CHECKPOINT_TEMPORARY_H
 #define TESTS_CHECKPOINT_TEMPORARY_H
 
@@ -20,7 +20,7 @@ static inline struct temporary temporary_create(void) {
     return folder;
 }
 
-// In memory where the system has such a place: for tests that sync small files thousands of times.
+// In memory if the system has such a folder: for tests that sync small files thousands of times.
 static inline struct temporary temporary_create_fast(void) {
     struct temporary folder = {"/dev/shm/bevatron_test_XXXXXX"};
     return mkdtemp(folder.path) ? folder : temporary_create();
@@ -30,7 +30,7 @@ static inline void temporary_remove(const struct temporary *folder) {
     EXPECT_OK(file_remove_tree(folder->path));
 }
 
-// The whole file; buffer_free it.
+// The whole file; the caller frees the buffer.
 static inline struct buffer read_whole(const char *path) {
     struct buffer content = {0};
     EXPECT_OK(file_read_all(path, 1 << 24, &content));
@@ -44,7 +44,7 @@ static inline void write_whole(const char *path, const void *bytes, size_t count
     EXPECT_INT(fclose(file), 0);
 }
 
-// Names in the folder that hold ".tmp.".
+// Counts the names in the folder that contain ".tmp.".
 static inline int count_leftovers(const char *folder) {
     DIR *stream = opendir(folder);
     EXPECT(stream != NULL);

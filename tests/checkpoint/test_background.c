@@ -1,5 +1,5 @@
-// Saving in the background leaves nothing slow to the thread that trains: on a file system where writing the tensors,
-// writing the manifest or removing an old checkpoint takes as long as it likes, every call returns meanwhile.
+// Saving in the background leaves nothing slow to the training thread: every call returns even if writing the tensors,
+// writing the manifest or removing an old checkpoint takes arbitrarily long.
 #include <time.h>
 
 static int be_held(const struct timespec *time, struct timespec *rest);
@@ -16,8 +16,8 @@ static int be_held(const struct timespec *time, struct timespec *rest);
 #include <pthread.h>
 #include <stdatomic.h>
 
-// What the slow file system is asked for stands still until the caller, back from whatever it called, lets it go on.
-// A caller that waits for it instead is found out after some minutes.
+// Operations of the slow file system are held until the caller, back from whatever it called, releases them. A caller
+// that waits for them instead is detected after some minutes.
 static struct {
     pthread_t caller;
     atomic_int held, let_go;

@@ -1,8 +1,9 @@
-// Checkpoints as a run uses them: save, find, load, on two kinds of memory; other models, other precisions, other
-// runs' leftovers; how many are kept.
+// Checkpoints as a run uses them: save, find, load, on two kinds of memory; other models, other precisions, leftovers
+// of other runs; how many are kept.
 #include "checkpoint/checkpoint.h"
 #include "base/memory.h"
 #include "checkpoint/devices.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/temporary.h"
 #include "test.h"
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ static struct device host = {&host_ops};
 
 // A small model with one tensor larger than a staging piece.
 enum { LARGE = 5000000 };
-struct world {
+struct small_world {
     float *large;
     float small[6];
     float m[6];
@@ -22,8 +23,8 @@ struct world {
     struct checkpoint_state state;
 };
 
-static void world_create(struct world *w, uint32_t seed) {
-    *w = (struct world){.large = malloc(LARGE * sizeof(float))};
+static void world_create(struct small_world *w, uint32_t seed) {
+    *w = (struct small_world){.large = malloc(LARGE * sizeof(float))};
     for (size_t i = 0; i < LARGE; i++)
         w->large[i] = (float)(seed + i * 7 % 1000003);
     for (size_t i = 0; i < 6; i++) {
@@ -35,7 +36,7 @@ static void world_create(struct world *w, uint32_t seed) {
     w->model[1] = (struct checkpoint_tensor){.name = "norm.weight", .tensor = tensor_1d(w->small, DTYPE_F32, 6)};
     w->optimizer[0] = (struct checkpoint_tensor){.name = "m.norm.weight", .tensor = tensor_1d(w->m, DTYPE_F32, 6)};
     w->state = (struct checkpoint_state){.iteration = 10,
-                                         .consumed_train_samples = 9007199254740993,  // not a double
+                                         .consumed_train_samples = 9007199254740993,  // not representable as a double
                                          .consumed_valid_samples = 77,
                                          .skipped_train_samples = 3,
                                          .adam_step = 9,
@@ -48,11 +49,11 @@ static void world_create(struct world *w, uint32_t seed) {
                                          .config_json = "{\n \"num_layers\": 12, \"text\": \"ünï\"\n}"};
 }
 
-static void world_free(struct world *w) {
+static void world_free(struct small_world *w) {
     free(w->large);
 }
 
-static struct checkpoint_save save_of(struct world *w, const char *folder) {
+static struct checkpoint_save save_of(struct small_world *w, const char *folder) {
     return (struct checkpoint_save){.folder = folder,
                                     .device = &host,
                                     .model = w->model,
@@ -63,7 +64,7 @@ static struct checkpoint_save save_of(struct world *w, const char *folder) {
 }
 
 // Only the small tensors, for tests that save often.
-static void save_small(struct world *w, const char *folder, int64_t iteration, int64_t keep_last) {
+static void save_small(struct small_world *w, const char *folder, int64_t iteration, int64_t keep_last) {
     struct checkpoint_save save = save_of(w, folder);
     save.model = &w->model[1];
     save.model_count = 1;
@@ -89,9 +90,78 @@ static bool has_checkpoint(const char *folder, int64_t iteration) {
     return exists;
 }
 
+// What a run remembers of its troubles comes back the same; files of older programs have none of it.
+TEST(past_round_trip) {
+    struct temporary folder = temporary_create();
+    struct small_world w;
+    world_create(&w, 1);
+    struct checkpoint_past *past = &w.state.past;
+    past->skipped[0] = (struct checkpoint_span){7, 9};
+    past->skipped[1] = (struct checkpoint_span){100, 100};
+    past->skipped_count = 2;
+    past->window_count = CHECKPOINT_WINDOW;
+    past->streak = 2;
+    for (int i = 0; i < CHECKPOINT_WINDOW; i++) {
+        past->losses[i] = 1.0 / (i + 3);
+        past->norms[i] = 1e300 / (i + 7);
+    }
+    w.state.replicas_verified = 4;
+    save_small(&w, folder.path, 5, 0);
+    *past = (struct checkpoint_past){0};
+    w.state.replicas_verified = 0;
+    save_small(&w, folder.path, 6, 0);
+    struct checkpoint_state state;
+    char *path = checkpoint_path(folder.path, 5);
+    EXPECT_OK(checkpoint_load_state(path, &state));
+    EXPECT_INT(state.replicas_verified, 4);
+    EXPECT_INT(state.past.skipped_count, 2);
+    EXPECT(state.past.skipped[0].first == 7 && state.past.skipped[0].last == 9);
+    EXPECT(state.past.skipped[1].first == 100 && state.past.skipped[1].last == 100);
+    EXPECT_INT(state.past.window_count, CHECKPOINT_WINDOW);
+    EXPECT_INT(state.past.streak, 2);
+    for (int i = 0; i < CHECKPOINT_WINDOW; i++)
+        EXPECT(state.past.losses[i] == 1.0 / (i + 3) && state.past.norms[i] == 1e300 / (i + 7));
+    checkpoint_state_free(&state);
+    EXPECT_INT(checkpoint_newest_verified(&(struct checkpoint_wish){.folder = folder.path, .most = 100}), 5);
+    EXPECT_INT(checkpoint_newest_verified(&(struct checkpoint_wish){.folder = folder.path, .most = 4}), -1);
+    free(path);
+    path = checkpoint_path(folder.path, 6);
+    char *file = file_join(path, "state.json");
+    struct buffer text = read_whole(file);
+    EXPECT(!strstr(buffer_string(&text), "skipped_iterations") && !strstr(buffer_string(&text), "latest_losses"));
+    static const struct {
+        const char *members, *says;
+    } bad[] = {
+        {"\"skipped_iterations\": 3", "is not an array"},
+        {"\"skipped_iterations\": [[3]]", "pair 1 of skipped_iterations"},
+        {"\"skipped_iterations\": [[3, 2]]", "pair 1 of skipped_iterations"},
+        {"\"skipped_iterations\": [[3, 5], [5, 6]]", "pair 2 of skipped_iterations"},
+        {"\"skipped_iterations\": [[0, 5]]", "pair 1 of skipped_iterations"},
+        {"\"skipped_iterations\": [[1.5, 5]]", "pair 1 of skipped_iterations"},
+        {"\"skipped_iterations\": [[1, 1e99]]", "pair 1 of skipped_iterations"},
+        {"\"latest_losses\": [1, null], \"latest_grad_norms\": [1, 2]", "entry 2 of latest_losses"},
+        {"\"latest_losses\": [1], \"latest_grad_norms\": [1, 2]", "differ in length"},
+        {"\"latest_losses\": [1]", "differ in length"},
+        {"\"spike_streak\": -1", "spike_streak is negative"},
+        {"\"replicas_verified\": -1, \"x\": 0", "a count in it is negative"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct buffer spoiled = {0};
+        buffer_printf(&spoiled, "{%s,%s", bad[i].members, strchr(buffer_string(&text), '{') + 1);
+        EXPECT_OK(file_write_all(file, spoiled.data, spoiled.length));
+        EXPECT_ERROR(checkpoint_load_state(path, &state), bad[i].says);
+        buffer_free(&spoiled);
+    }
+    buffer_free(&text);
+    free(file);
+    free(path);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
 TEST(state_round_trip) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     save_small(&w, folder.path, 1234567890, 0);
     char *path = NULL;
@@ -131,10 +201,10 @@ TEST(state_round_trip) {
 // Saves from one device and loads on another: the bytes must be those of the model on both.
 static void round_trip(struct device *from, struct device *to, bool from_inverted, bool to_inverted) {
     struct temporary folder = temporary_create();
-    struct world written, read;
+    struct small_world written, read;
     world_create(&written, 5);
     world_create(&read, 1000);
-    struct world expected;
+    struct small_world expected;
     world_create(&expected, 5);
     if (from_inverted) {
         copy_inverted((unsigned char *)written.large, (unsigned char *)expected.large, LARGE * sizeof(float));
@@ -185,9 +255,9 @@ TEST(host_to_remote) {
 
 TEST(other_precision) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
-    w.small[0] = 1.00390625f;  // a tie of bf16
+    w.small[0] = 1.00390625f;  // a tie when rounded to bf16
     save_small(&w, folder.path, 1, 0);
     char *path = checkpoint_path(folder.path, 1);
     uint16_t brain[6], half[6];
@@ -207,7 +277,7 @@ TEST(other_precision) {
 
 TEST(other_model) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     struct checkpoint_save save = save_of(&w, folder.path);
     EXPECT_OK(checkpoint_save(&save));
@@ -239,7 +309,7 @@ TEST(other_model) {
 
 TEST(parts) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     w.state.config_json = NULL;
     struct checkpoint_save save = save_of(&w, folder.path);
@@ -266,7 +336,7 @@ TEST(parts) {
 
 TEST(keep_last) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     char *foreign = checkpoint_path(folder.path, 3);
     EXPECT_INT(mkdir(foreign, 0777), 0);  // no manifest: not ours
@@ -278,11 +348,11 @@ TEST(keep_last) {
     EXPECT(!has_checkpoint(folder.path, 10) && !has_checkpoint(folder.path, 20) && !has_checkpoint(folder.path, 40));
     EXPECT(has_checkpoint(folder.path, 50) && has_checkpoint(folder.path, 60));
     EXPECT_INT(find_iteration(folder.path, false), 60);
-    // Going back: what lies ahead belongs to another attempt and is left alone.
+    // After going back, later checkpoints belong to another attempt and are kept.
     save_small(&w, folder.path, 55, 1);
     EXPECT(!has_checkpoint(folder.path, 50) && has_checkpoint(folder.path, 55) && has_checkpoint(folder.path, 60));
     EXPECT_INT(find_iteration(folder.path, false), 55);
-    // Multiples of retain_interval stay and do not count.
+    // Multiples of retain_interval are kept and do not count.
     struct checkpoint_save save = save_of(&w, folder.path);
     save.keep_last = 1;
     save.retain_interval = 30;
@@ -297,7 +367,7 @@ TEST(keep_last) {
 
 TEST(same_iteration_again) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     save_small(&w, folder.path, 5, 0);
     w.small[2] = 4711;
@@ -313,10 +383,10 @@ TEST(same_iteration_again) {
     temporary_remove(&folder);
 }
 
-// Files that somebody has put beside ours stay, whether the checkpoint is replaced or has become old.
+// Files that somebody put beside ours are kept, whether the checkpoint is replaced or removed as old.
 TEST(strangers_files) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     for (int64_t i = 1; i <= 2; i++) {
         save_small(&w, folder.path, 10 * i, 0);
@@ -341,10 +411,10 @@ TEST(strangers_files) {
     temporary_remove(&folder);
 }
 
-// A file, a folder of another program, and a damaged checkpoint of ours in the place of a new one.
+// A file, a folder of another program, and a damaged checkpoint of ours where a new one should go.
 TEST(something_in_the_way) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     char *file = checkpoint_path(folder.path, 1), *theirs = checkpoint_path(folder.path, 2);
     char *weights = file_join(theirs, "weights.bin");
@@ -374,7 +444,7 @@ TEST(something_in_the_way) {
     temporary_remove(&folder);
 }
 
-// A name as a process of this host leaves it that is no more.
+// A name as left by a dead process of this host.
 static char *name_of_the_dead(const char *folder, const char *name) {
     char *path = file_join(folder, name);
     char *temporary = memory_alloc(512);
@@ -394,13 +464,13 @@ static char *name_of_the_dead(const char *folder, const char *name) {
 
 TEST(leftovers) {
     struct temporary folder = temporary_create();
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     char *removed[] = {
         name_of_the_dead(folder.path, "iter_0000007"), name_of_the_dead(folder.path, "iter_0000008"),
         file_join(folder.path, "iter_0000006.tmp.elsewhere.12.00c0ffee"),  // a day old
     };
-    // The last three are a day old: a copy of somebody's, and leftovers with a file that no save writes.
+    // The last three are a day old: somebody's copy, and leftovers with a file that no save writes.
     enum { STAYS = 7, FRESH = 4 };
     const char *const stays[STAYS] = {"iter_7.tmp.123",
                                       "other.tmp.1",
@@ -426,7 +496,7 @@ TEST(leftovers) {
         free(path);
         free(notes);
     }
-    char *four = checkpoint_path(folder.path, 4);  // else the last of them would be put back
+    char *four = checkpoint_path(folder.path, 4);  // else the last of them would be restored
     EXPECT_INT(mkdir(four, 0777), 0);
     char *marker = name_of_the_dead(folder.path, "latest_checkpointed_iteration.txt");
     write_whole(marker, "1", 1);
@@ -449,7 +519,7 @@ TEST(leftovers) {
 }
 
 TEST(unwritable) {
-    struct world w;
+    struct small_world w;
     world_create(&w, 1);
     struct temporary folder = temporary_create();
     char *file = file_join(folder.path, "file"), *below = file_join(folder.path, "file/save");
@@ -464,7 +534,46 @@ TEST(unwritable) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(state_round_trip), TEST_CASE(host_to_host), TEST_CASE(remote_to_host), TEST_CASE(host_to_remote),
-          TEST_CASE(other_precision), TEST_CASE(other_model), TEST_CASE(parts), TEST_CASE(keep_last),
-          TEST_CASE(same_iteration_again), TEST_CASE(strangers_files), TEST_CASE(something_in_the_way),
-          TEST_CASE(leftovers), TEST_CASE(unwritable))
+// Many files of one tensor, and one of many tensors: the manifest has the checksums of all of them.
+TEST(sums_of_uneven_files) {
+    enum { SHARES = 128, FEW = SHARES - 1, MANY = 4200, BIG = 5000 };
+    struct temporary t = temporary_create_fast();
+    float *values = memory_alloc(BIG * sizeof *values);
+    struct checkpoint_tensor *model = memory_alloc((FEW + MANY) * sizeof *model);
+    for (int i = 0; i < FEW + MANY; i++)
+        model[i] = (struct checkpoint_tensor){.name = memory_printf("tensor.%d", i),
+                                              .tensor = tensor_1d(values, DTYPE_F32, i < FEW ? BIG : 1)};
+    struct checkpoint_state state = {.iteration = 1, .loss_scale = 1, .config_json = "{\"num_layers\": 1}"};
+    EXPECT_OK(checkpoint_save(&(struct checkpoint_save){.folder = t.path,
+                                                        .device = &host,
+                                                        .model = model,
+                                                        .model_count = FEW + MANY,
+                                                        .shares = SHARES,
+                                                        .state = &state}));
+    char *path = checkpoint_path(t.path, 1);
+    struct manifest manifest;
+    size_t files = 0, most = 0, sums = 0;
+    EXPECT_OK(manifest_read(&manifest, path));
+    for (size_t i = 0; i < manifest.count; i++) {
+        const struct manifest_file *file = &manifest.files[i];
+        files += strcmp(file->holds, "model") == 0;
+        sums += file->sum_count;
+        most = file->sum_count > most ? file->sum_count : most;
+    }
+    EXPECT_INT(files, SHARES);
+    EXPECT_INT(most, MANY + 1);
+    EXPECT_INT(sums, FEW + MANY + SHARES);
+    EXPECT_OK(manifest_verify(&manifest, path, &(struct manifest_proof){.size = 1}));
+    manifest_free(&manifest);
+    free(path);
+    for (int i = 0; i < FEW + MANY; i++)
+        free((char *)(uintptr_t)model[i].name);
+    free(model);
+    free(values);
+    temporary_remove(&t);
+}
+
+TEST_MAIN(TEST_CASE(state_round_trip), TEST_CASE(past_round_trip), TEST_CASE(host_to_host), TEST_CASE(remote_to_host),
+          TEST_CASE(host_to_remote), TEST_CASE(other_precision), TEST_CASE(other_model), TEST_CASE(parts),
+          TEST_CASE(keep_last), TEST_CASE(same_iteration_again), TEST_CASE(strangers_files),
+          TEST_CASE(something_in_the_way), TEST_CASE(leftovers), TEST_CASE(unwritable), TEST_CASE(sums_of_uneven_files))

@@ -1,5 +1,5 @@
-// What programs other than transformers ask of a folder of Hugging Face, checked on exports of every family: the rules
-// of vLLM, MLX and llama.cpp's converter, which docs/internals/clients.md lists with the places they were read at.
+// What programs other than transformers require of a Hugging Face folder, checked on exports of every family: the rules
+// of vLLM, MLX and llama.cpp's converter, which docs/internals/clients.md lists with their sources.
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
@@ -7,12 +7,12 @@
 #include "checkpoint/temporary.h"
 #include "test.h"
 
-struct rule {
+struct client_rule {
     const char *model;         // of tests/golden/foreign
-    const char *architecture;  // the one that vLLM's registry and llama.cpp's converter have
+    const char *architecture;  // the name in vLLM's registry and llama.cpp's converter
     const char
         *members[16];      // of config.json, present and not null: fields of MLX's ModelArgs, the converter's hparams
-    const char *names[3];  // some tensors under the names that MLX's modules have
+    const char *names[3];  // some tensors under the names of MLX's modules
 };
 
 #define LLAMA_MEMBERS                                                                                                  \
@@ -21,7 +21,7 @@ struct rule {
 static const char *const llama_names[] = {"model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight",
                                           "model.norm.weight"};
 
-static const struct rule rules[] = {
+static const struct client_rule rules[] = {
     {"gpt2",
      "GPT2LMHeadModel",
      {"n_ctx", "n_embd", "n_head", "n_layer", "n_positions", "layer_norm_epsilon", "vocab_size"},
@@ -82,7 +82,7 @@ static struct export export_model(const char *model, uint64_t shard_bytes) {
     char *path = memory_printf("tests/golden/foreign/%s", model);
     struct model_source source;
     EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = path, .step = -1}));
-    // As if it were ours: nothing of the source's own configuration but its family.
+    // As if it were ours: of the source's configuration, only its family is kept.
     struct json *foreign = source.foreign_config;
     source.foreign_config = NULL;
     struct model_write write = {.source = &source, .folder = export.path, .shard_bytes = shard_bytes};
@@ -106,7 +106,7 @@ static void expect_text(const struct json *object, const char *key, const char *
         test_fail("%s: %s is not \"%s\"", model, key, wanted);
 }
 
-static void expect_config(const struct json *config, const struct rule *rule) {
+static void expect_config(const struct json *config, const struct client_rule *rule) {
     const struct json *architectures = json_member(config, "architectures");
     EXPECT(architectures && architectures->type == JSON_ARRAY && architectures->count == 1);
     EXPECT_STRING(architectures->items[0].string, rule->architecture);
@@ -116,11 +116,11 @@ static void expect_config(const struct json *config, const struct rule *rule) {
         if (!member || member->type == JSON_NULL)
             test_fail("%s: config.json has no %s", rule->model, rule->members[i]);
     }
-    // MLX and older transformers read the rotary settings at the top.
+    // MLX and older transformers read the rotary settings at the top level.
     EXPECT(!json_member(config, "rope_parameters"));
 }
 
-// The elements' type is named, so that vLLM and transformers load as what the files hold.
+// The element type is named, so that vLLM and transformers load the type of the files.
 static void expect_dtype(const struct json *config, const struct safetensors *file, const char *model) {
     static const char *const names[] = {[DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
     const struct safetensors_tensor *largest = &file->tensors[0];
@@ -132,7 +132,7 @@ static void expect_dtype(const struct json *config, const struct safetensors *fi
 
 TEST(whole) {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        const struct rule *rule = &rules[i];
+        const struct client_rule *rule = &rules[i];
         struct export export = export_model(rule->model, UINT64_MAX);
         expect_config(export.config, rule);
         char *path = file_join(export.path, "model.safetensors");
@@ -156,7 +156,7 @@ TEST(whole) {
     }
 }
 
-// In several files: names that both programs look for (model*.safetensors), each in the index, each tensor once.
+// In several files: names that both programs search for (model*.safetensors), each in the index, each tensor once.
 TEST(parts) {
     struct export export = export_model("llama", 2000);
     struct json *index = read_json(export.path, "model.safetensors.index.json");

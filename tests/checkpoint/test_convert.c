@@ -1,4 +1,4 @@
-// Float types into one another, against what torch makes of the same bits (tests/golden/make_convert.py).
+// Conversions between float types, against those of torch for the same bits (tests/golden/make_convert.py).
 #include "base/hash.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/temporary.h"

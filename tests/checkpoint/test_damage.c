@@ -1,4 +1,5 @@
-// Damage of every kind: each must be noticed, named and survived; none may crash a reader that skips the checksums.
+// Damage of every kind: all of it must be detected, named and survived; none may crash a reader that skips the
+// checksums.
 #include "base/memory.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
@@ -33,7 +34,7 @@ static void scene_remove(struct scene *scene) {
     temporary_remove(&scene->folder);
 }
 
-// Verification fails and names the file; with permission the older checkpoint is taken.
+// Verification fails and names the file; with permission the older checkpoint is loaded.
 static void expect_damaged(const struct scene *scene, const char *name) {
     EXPECT_ERROR(checkpoint_verify(scene->path, false), name);
     EXPECT_INT(small_resume(scene->folder.path, false), -1);
@@ -55,7 +56,7 @@ TEST(flipped_bits) {
             error_clear();
             if (checkpoint_verify(scene.path, false) == 0)
                 test_fail("bit %zu of %s flipped and nobody noticed", bit, files[f]);
-            // Without the checksums anything may come out, but nothing may break.
+            // Without the checksums any values may come out, but nothing may crash.
             int64_t iteration;
             (void)small_load(scene.path, &iteration);
             content.data[bit / 8] = (char)(content.data[bit / 8] ^ (1 << bit % 8));
@@ -68,7 +69,7 @@ TEST(flipped_bits) {
     scene_remove(&scene);
 }
 
-// Which tensor a byte of a file belongs to, by the file's own header; NULL for the header.
+// The tensor that a byte of a file belongs to, according to the file's header; NULL for the header.
 static const struct safetensors_tensor *tensor_at(const struct safetensors *file, size_t byte) {
     for (size_t i = 0; i < file->count; i++) {
         size_t begin = (size_t)(file->tensors[i].data - file->map.data);
@@ -78,7 +79,7 @@ static const struct safetensors_tensor *tensor_at(const struct safetensors *file
     return NULL;
 }
 
-// Every byte of the tensors' files is damaged in turn: the message names the tensor and where it lies.
+// Damages every byte of the tensors' files in turn: the message names the tensor and its place.
 TEST(tensors_are_named) {
     struct scene scene = scene_create();
     for (size_t f = 0; f < 2; f++) {
@@ -97,7 +98,7 @@ TEST(tensors_are_named) {
                                          begin + tensor->bytes - 1);
             }
             content.data[byte] = (char)(content.data[byte] ^ 4);
-            // What comes behind the first damage changes nothing.
+            // Damage after the first does not matter.
             content.data[content.length - 1] = (char)(content.data[content.length - 1] ^ 1);
             write_whole(path, content.data, content.length);
             EXPECT_INT(checkpoint_verify(scene.path, false), -1);
@@ -124,7 +125,7 @@ TEST(cut_files) {
         char *path = file_join(scene.path, files[f]);
         struct buffer content = read_whole(path);
         for (size_t length = 0; length < content.length; length += 3) {
-            // A manifest without its last newline is whole all the same.
+            // A manifest without its last newline is still complete.
             if (f == FILE_COUNT - 1 && length == content.length - 1)
                 continue;
             write_whole(path, content.data, length);
@@ -155,7 +156,7 @@ TEST(missing_and_swapped) {
         struct buffer content = read_whole(path), foreign = read_whole(other);
         EXPECT_INT(unlink(path), 0);
         expect_damaged(&scene, files[f]);
-        // The same file of another iteration: same size, other content; config.json is the same in both.
+        // The same file of another iteration: same size, different content; config.json is the same in both.
         if (strcmp(files[f], "config.json") != 0) {
             write_whole(path, foreign.data, foreign.length);
             EXPECT_INT(small_resume(scene.folder.path, false), -1);
@@ -183,7 +184,7 @@ TEST(asked_for_by_number) {
     find.step = 15;
     EXPECT_ERROR(checkpoint_find(&find, &path, &iteration), "iteration 15");
     EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
-    // Who asks for one by number gets that one or none.
+    // A request for one iteration gets that one or none.
     char *state = file_join(scene.path, "state.json");
     write_whole(state, "{}", 2);
     find.step = 20;
@@ -202,7 +203,7 @@ TEST(garbled_marker) {
     }
     write_whole(scene.marker, "10\0", 3);
     EXPECT_INT(small_resume(scene.folder.path, false), 20);
-    // What people and editors leave behind a number is fine, and an older iteration is a wish.
+    // What people and editors leave after a number is fine, and an older iteration is accepted.
     const char *const good[] = {"10", "10\n", "10\r\n", "0000010", "10 \n"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         write_whole(scene.marker, good[i], strlen(good[i]));
@@ -247,13 +248,13 @@ TEST(hostile_manifest) {
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": -5, \"files\": []}", "negative"},
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "
          "\"../../etc/passwd\", \"holds\": \"model\", \"bytes\": 1, \"sha256\": \"\"}]}",
-         "no file of this folder"},
+         "not a file of this folder"},
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "
          "\"x\", \"holds\": \"model\", \"bytes\": 1, \"sha256\": \"12\"}]}",
          "64 hexadecimal digits"},
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "
          "\"x\", \"holds\": \"nodel\", \"bytes\": 1, \"sha256\": \"12\"}]}",
-         "no part of a checkpoint"},
+         "not a part of a checkpoint"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_whole(path, cases[i].text, strlen(cases[i].text));
@@ -263,12 +264,12 @@ TEST(hostile_manifest) {
     scene_remove(&scene);
 }
 
-// A kill between the two renames that stand for an exchange where the file system has none.
+// A kill between the two renames that replace an exchange on file systems without one.
 TEST(moved_aside) {
     struct scene scene = scene_create();
     char *aside = file_join(scene.folder.path, "iter_0000020.tmp.old.tmp.elsewhere.77.0123abcd");
     char *half = file_join(scene.folder.path, "iter_0000020.tmp.old.77.0123abcd");
-    EXPECT_INT(rename(scene.path, half), 0);  // a save under way on a host called "old"
+    EXPECT_INT(rename(scene.path, half), 0);  // a save in progress on a host called "old"
     EXPECT_INT(small_resume(scene.folder.path, false), -1);
     EXPECT_INT(rename(half, aside), 0);
     EXPECT_INT(small_resume(scene.folder.path, false), 20);
@@ -282,8 +283,8 @@ TEST(moved_aside) {
     scene_remove(&scene);
 }
 
-// Processes that divide the proof: every file is somebody's and nobody else's, however many there are, and of files of
-// like sizes all have about as much.
+// Processes that share the verification: every file belongs to exactly one of them, however many there are, and with
+// files of similar sizes all have about the same work.
 TEST(divided_proof) {
     struct scene scene = scene_create();
     struct manifest manifest;
@@ -307,7 +308,7 @@ TEST(divided_proof) {
         buffer_free(&content);
         free(path);
     }
-    // The two largest files fall to different processes: where both are lost, both notice.
+    // The two largest files go to different processes: if both are lost, both notice.
     int found = 0;
     size_t largest = 0;
     for (size_t f = 1; f < manifest.count; f++)

@@ -1,6 +1,6 @@
-// Distributed checkpoints (torch_dist) that megatron-core wrote (tests/golden/make_distributed.py): tensors of several
-// ranks are put together; what is missing, cut, changed or leads out of the folder is told; no damage does harm. That
-// their models compute megatron-core's logits is shown by tests/train/test_foreign.c.
+// Distributed checkpoints (torch_dist) written by megatron-core (tests/golden/make_distributed.py): tensors of several
+// ranks are joined; missing, truncated or changed files and paths out of the folder are reported; damage does no harm.
+// tests/train/test_foreign.c shows that their models compute megatron-core's logits.
 #include "base/memory.h"
 #include "checkpoint/distributed.h"
 #include "checkpoint/model_source.h"
@@ -11,7 +11,7 @@ static const char *const files[] = {".metadata",    "metadata.json", "common.pt"
                                     "__0_1.distcp", "__1_0.distcp",  "__1_1.distcp"};
 enum { FILE_COUNT = sizeof files / sizeof files[0], METADATA = 0, COMMON = 2, FIRST_DATA = 3 };
 
-// A copy of the checkpoint that a test may spoil.
+// A copy of the checkpoint that a test may damage.
 struct copy {
     struct temporary temporary;
     const char *folder;
@@ -90,7 +90,7 @@ TEST(what_is_missing) {
     EXPECT_OK(read_model(copy.folder));
     char *path = file_join(copy.folder, files[COMMON]);
     EXPECT_INT(unlink(path), 0);
-    EXPECT_ERROR(read_model(copy.folder), "common.pt is missing");
+    EXPECT_ERROR(read_model(copy.folder), "common.pt, which holds the arguments of a Megatron-LM run, is missing");
     free(path);
     write_file(&copy, COMMON);
     path = file_join(copy.folder, files[FIRST_DATA]);
@@ -99,11 +99,11 @@ TEST(what_is_missing) {
     free(path);
     copy.bytes[FIRST_DATA].length -= 100;
     write_file(&copy, FIRST_DATA);
-    EXPECT_ERROR(read_model(copy.folder), "the file was cut");
+    EXPECT_ERROR(read_model(copy.folder), "the file is truncated");
     end_copy(&copy);
 }
 
-// Every place where one text stands becomes another of the same length.
+// Replaces every occurrence of one text by another of the same length.
 static void replace(struct buffer *bytes, const char *from, const char *to) {
     size_t length = strlen(from), count = 0;
     EXPECT_INT(length, strlen(to));
@@ -120,7 +120,7 @@ TEST(places_outside) {
     make_copy(&copy);
     replace(&copy.bytes[METADATA], "__1_0.distcp", "../../passwd");
     write_file(&copy, METADATA);
-    EXPECT_ERROR(read_model(copy.folder), "no file of the folder");
+    EXPECT_ERROR(read_model(copy.folder), "not a file of the folder");
     replace(&copy.bytes[METADATA], "../../passwd", "__1_1.distcp");  // pieces of other tensors
     write_file(&copy, METADATA);
     EXPECT(read_model(copy.folder) < 0);
@@ -132,11 +132,11 @@ TEST(names_that_would_call) {
     make_copy(&copy);
     replace(&copy.bytes[METADATA], "torch.distributed.checkpoint.planner", "subprocess.distributed.chec.planners");
     write_file(&copy, METADATA);
-    EXPECT_ERROR(read_model(copy.folder), "nothing of it was executed");
+    EXPECT_ERROR(read_model(copy.folder), "nothing was executed");
     end_copy(&copy);
 }
 
-// The checksums of the archives within find what changes in tensors; in the rest, damage is an error or harmless.
+// The checksums of the inner archives detect changes in tensors; elsewhere, damage is an error or harmless.
 TEST(damage) {
     struct copy copy;
     make_copy(&copy);
@@ -162,9 +162,9 @@ TEST(damage) {
     end_copy(&copy);
 }
 
-// ---- a .metadata by hand ----
+// ---- a handmade .metadata ----
 
-// Pickles: plain dicts stand for objects, which are read the same.
+// Pickles: plain dicts stand for objects, which are read in the same way.
 static void put_text(struct buffer *out, const char *text) {
     uint32_t length = (uint32_t)strlen(text);
     buffer_append_byte(out, 'X');
@@ -187,7 +187,7 @@ static void put_pair(struct buffer *out, const char *member, int64_t first, int6
 }
 
 // A matrix of one piece, which is one of the golden's.
-struct span {
+struct byte_span {
     char file[32];
     int64_t begin, bytes;
 };
@@ -195,8 +195,8 @@ struct span {
 struct matrix {
     const char *name;
     int64_t rows, columns;
-    int times;    // that it is listed; its piece has one place
-    int members;  // more than the piece's name and offset
+    int times;    // how many times it is listed; its piece has one place
+    int members;  // in addition to the piece's name and offset
 };
 
 static void put_tensor(struct buffer *out, const struct matrix *matrix) {
@@ -210,7 +210,7 @@ static void put_tensor(struct buffer *out, const struct matrix *matrix) {
     buffer_append(out, "ueu", 3);
 }
 
-static void put_place(struct buffer *out, const struct matrix *matrix, const struct span *span) {
+static void put_place(struct buffer *out, const struct matrix *matrix, const struct byte_span *span) {
     buffer_append(out, "}(", 2);
     put_text(out, "fqn");
     put_text(out, matrix->name);
@@ -235,9 +235,9 @@ static bool is_any(const char *name) {
     return *name != '\0';
 }
 
-static struct span find_piece(void) {
+static struct byte_span find_piece(void) {
     struct distributed checkpoint;
-    struct span span = {.bytes = 0};
+    struct byte_span span = {.bytes = 0};
     EXPECT_OK(distributed_open(&checkpoint, golden, is_wanted));
     const struct distributed_piece *piece = &checkpoint.tensors[0].pieces[0];
     (void)snprintf(span.file, sizeof span.file, "%s", checkpoint.files[0].name);  // mapped for the first piece
@@ -248,7 +248,7 @@ static struct span find_piece(void) {
 }
 
 static int open_matrix(const struct copy *copy, const struct matrix *matrix) {
-    struct span span = find_piece();
+    struct byte_span span = find_piece();
     struct buffer text = {0};
     buffer_append(&text, "\x80\2}(", 4);
     put_text(&text, "state_dict_metadata");
@@ -271,7 +271,7 @@ static int open_matrix(const struct copy *copy, const struct matrix *matrix) {
     return result;
 }
 
-// A small file must not ask for much memory or time, whatever it says and however often.
+// A small file must not cause much memory or time, whatever it claims and how many times.
 TEST(what_is_said_is_there) {
     struct copy copy;
     make_copy(&copy);
@@ -280,16 +280,17 @@ TEST(what_is_said_is_there) {
     name[sizeof name - 1] = '\0';
     EXPECT_OK(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 1}));
     EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 1 << 30, 1 << 20, .times = 1}),
-                 "the files are too small");
-    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", INT64_MAX, 16, .times = 1}), "larger than any memory");
+                 "more than the files have");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", INT64_MAX, 16, .times = 1}),
+                 "more bytes than 64 bits can count");
     EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 100000, 0, .times = 1}), "has no elements");
-    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 2}), "more than have a place");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 2}), "more than storage_data lists");
     EXPECT_ERROR(open_matrix(&copy, &(struct matrix){name, 8, 16, .times = 1}), "a name of up to 1000 bytes");
     EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 1, .members = 40}), "without a name");
     end_copy(&copy);
 }
 
-// Core 0.19 has no common.pt: what stood there is an object among the pieces.
+// Core 0.19 has no common.pt: its content is an object among the pieces.
 TEST(common_state) {
     static const char folder[] = "tests/golden/foreign/megatron_dist_core19/iter_0000100";
     static const char *const parts[] = {"metadata.json", "__0_0.distcp", ".metadata"};
@@ -302,7 +303,7 @@ TEST(common_state) {
             EXPECT_OK(read_model(temporary.path));
             replace(&bytes, "common_state/shard_0_1", "common_state/shard_0_2");
             write_whole(to, bytes.data, bytes.length);
-            EXPECT_ERROR(read_model(temporary.path), "there is no \"common_state\" in its place");
+            EXPECT_ERROR(read_model(temporary.path), "is missing, and so is \"common_state\"");
             replace(&bytes, "common_state/shard_0_2", "common_state/shard_0_1");
             replace(&bytes, "__0_0.distcp", "__0_9.distcp");
             write_whole(to, bytes.data, bytes.length);
@@ -315,7 +316,7 @@ TEST(common_state) {
     temporary_remove(&temporary);
 }
 
-// Opens a copy whose arguments are others.
+// Opens a copy with other arguments.
 static int open_with(struct copy *copy, const char *name, struct model_source *source) {
     char *path = memory_printf("tests/golden/foreign/megatron_args/%s.pt", name);
     buffer_free(&copy->bytes[COMMON]);
@@ -325,8 +326,8 @@ static int open_with(struct copy *copy, const char *name, struct model_source *s
     return model_source_open(source, &(struct model_source_options){.path = copy->folder, .step = -1});
 }
 
-// The same tensors are another model under other arguments: what they say is taken over, and what this program does not
-// have is refused by the flag's name.
+// The same tensors with other arguments are another model: supported arguments are used, and unsupported ones are
+// refused with the flag's name.
 TEST(arguments) {
     struct copy copy;
     struct model_source source;
@@ -341,7 +342,7 @@ TEST(arguments) {
     EXPECT(!source.config.use_rope_scaling);
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "window", &source));
-    EXPECT_INT(source.config.sliding_window, 128);  // 127 before a token, and itself
+    EXPECT_INT(source.config.sliding_window, 128);  // 127 before a token, and the token itself
     EXPECT(!source.config.apply_layernorm_1p);
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "centered", &source));

@@ -1,5 +1,5 @@
-// Families of Hugging Face: variants that would compute something else are refused by name, and a model is written as
-// every family that can express it and as no other.
+// Families of Hugging Face: variants that would compute something else are refused by name, and a model can be written
+// as every family that can express it, but not as any other.
 #include "checkpoint/spoiled.h"
 #include "checkpoint/weights.h"
 #include "test.h"
@@ -17,7 +17,7 @@ TEST(refused_variants) {
         {"phi3", "\"sliding_window\"", "\"attention_bias\": true, \"sliding_window\"",
          "\"attention_bias\": \"true\" is not supported"},
         {"phi3", "\"sliding_window\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"sliding_window\"",
-         "it has a \"quantization_config\" (awq), and quantized weights are not supported"},
+         "it has a \"quantization_config\" (awq); quantized weights are not supported"},
         {"phi3", "\"sliding_window\"", "\"quantization_config\": 7, \"sliding_window\"", "(no method)"},
         {"starcoder2", "gelu_pytorch_tanh", "mish", "\"hidden_act\": \"mish\" is not supported, only gelu_pytorch"},
         {"starcoder2", "\"use_bias\": true", "\"use_bias\": false", "model.layers.0.self_attn.q_proj.bias"},
@@ -55,11 +55,12 @@ TEST(refused_variants) {
     struct spoiled spoiled = copy_model("umt5_untied");
     EXPECT_OK(open_model(spoiled.path));
     replace(&spoiled, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
-    EXPECT_ERROR(open_model(spoiled.path), "its \"tie_word_embeddings\" is true, and it has another output matrix");
+    EXPECT_ERROR(open_model(spoiled.path),
+                 "its \"tie_word_embeddings\" is true, but it has an output matrix of its own");
     temporary_remove(&spoiled.folder);
     spoiled = copy_model("mt5");
     rewrite(&spoiled, &(struct change){.tensor = "lm_head.weight"});
-    EXPECT_ERROR(open_model(spoiled.path), "its output layer has no matrix of its own (lm_head.weight)");
+    EXPECT_ERROR(open_model(spoiled.path), "its output layer is tied (no lm_head.weight)");
     temporary_remove(&spoiled.folder);
 }
 
@@ -89,7 +90,7 @@ TEST(dropouts) {
     }
 }
 
-// Which family a model is written as, and why not as another.
+// The family that a model is written as, and why not as another.
 TEST(other_families) {
     static const struct {
         const char *model, *family, *message;  // NULL: it can be written
@@ -131,7 +132,7 @@ TEST(other_families) {
     }
 }
 
-// Nemotron stores gains as their distance from 1, whatever the run had.
+// Nemotron stores gains as their distance from 1, whatever the run used.
 TEST(centered_gains) {
     struct temporary folder = temporary_create();
     char *hf = file_join(folder.path, "hf");

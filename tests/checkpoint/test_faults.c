@@ -1,5 +1,5 @@
-// Saves that die or run out of room. A child saves under ptrace and is killed at its n-th system call, for every n:
-// what it leaves must always load as the old checkpoint or the new one. And a file size limit stands in for a full
+// Saves that are killed or run out of space. A child saves under ptrace and is killed at its n-th system call, for
+// every n: the result must always load as the old checkpoint or the new one. A file size limit stands in for a full
 // disk.
 // cost: 10
 #include "checkpoint/small_run.h"
@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-// Runs the save in a child, killed at stop number `stop` (a system call stops at its entry and at its exit). True
-// where the child got to its end before; the test is skipped where tracing is not allowed.
+// Saves in a child that is killed at stop number `stop` (a system call stops at its entry and at its exit). True if the
+// child finished before; the test is skipped if tracing is not allowed.
 static bool save_killed_at(const char *folder, int64_t iteration, int64_t keep_last, int stop) {
     pid_t child = fork();
     EXPECT(child >= 0);
@@ -52,18 +52,18 @@ TEST(killed_anywhere) {
             test_fail("killed at stop %d: found iteration %" PRId64 ": %s", stop, found, error_message());
         old += found == 10;
         new += found == 20;
-        // The next save works and takes the leftovers away.
+        // The next save works and removes the leftovers.
         EXPECT_OK(small_save(folder.path, 30, 1));
         EXPECT_INT(small_resume(folder.path, false), 30);
         EXPECT_INT(count_leftovers(folder.path), 0);
         temporary_remove(&folder);
     }
-    // Most of a save is writing; the tail, after the marker, removes the old one.
+    // Most of a save is writing; its end, after the marker, removes the old checkpoint.
     EXPECT(old > 20 && new > 2);
     printf("    %d system call stops: %d times the old checkpoint, %d times the new one\n", stop - 1, old, new);
 }
 
-// Saving an iteration that is there already must never lose it.
+// Saving an existing iteration again must never lose it.
 TEST(killed_while_replacing) {
     log_set_level(LOG_ERROR);
     bool has_finished = false;
@@ -76,7 +76,7 @@ TEST(killed_while_replacing) {
     }
 }
 
-// Every write beyond the limit fails, as on a full disk (EFBIG, where a full disk says ENOSPC).
+// Every write beyond the limit fails, as on a full disk (EFBIG instead of ENOSPC).
 TEST(no_room) {
     struct temporary folder = temporary_create_fast();
     EXPECT_OK(small_save(folder.path, 10, 0));
@@ -103,8 +103,8 @@ TEST(no_room) {
     temporary_remove(&folder);
 }
 
-// The space is asked for before anything is written: a model larger than the disk. Its memory is never touched, only
-// promised.
+// The space is checked before anything is written: a model larger than the disk. Its memory is reserved but never
+// touched.
 TEST(disk_too_small) {
     struct temporary folder = temporary_create_fast();
     EXPECT_OK(small_save(folder.path, 10, 0));

@@ -1,10 +1,10 @@
-// GGUF: what is written against tests/golden/gguf.txt, which llama.cpp's own package made; blocks against its
-// quantizer;
-// files of its writer, truncated, flipped and hostile ones in the reader; tokenizers; and what llama.cpp cannot run.
+// GGUF: our files against tests/golden/gguf.txt, which llama.cpp's own package made; blocks against its quantizer; its
+// writer's files, truncated, bit-flipped and hostile ones in the reader; tokenizers; and what llama.cpp cannot run.
 #include "base/hash.h"
 #include "base/memory.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_check.h"
+#include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/gguf_vocabulary.h"
 #include "checkpoint/model_source.h"
@@ -86,7 +86,7 @@ TEST(tensors) {
 }
 
 static int parse(const struct buffer *content) {
-    // In memory of its own, so that reading beyond it is noticed.
+    // In an exact allocation, so that the sanitizer detects a read past the end.
     unsigned char *copy = malloc(content->length + (content->length == 0));
     memcpy(copy, buffer_string(content), content->length);
     struct gguf file;
@@ -101,7 +101,7 @@ TEST(truncated) {
     struct buffer content = read_whole(golden_file);
     size_t whole = content.length;
     EXPECT_OK(parse(&content));
-    // The last tensor ends with its padding, which is not needed.
+    // The padding after the last tensor is not needed.
     for (content.length = 0; content.length < whole - 28; content.length++)
         EXPECT_INT(parse(&content), -1);
     content.length = whole;
@@ -129,7 +129,7 @@ static void append_string(struct buffer *out, const char *text) {
     buffer_append_string(out, text);
 }
 
-// What stands before keys and tensors.
+// The part before keys and tensors.
 static struct buffer start(uint64_t tensors, uint64_t values) {
     struct buffer out = {0};
     buffer_append(&out, "GGUF", 4);
@@ -162,7 +162,7 @@ TEST(hostile) {
     expect_refused(&file, "big-endian");
     file = start(0, 0);
     file.data[0] = 'g';
-    expect_refused(&file, "does not begin with GGUF");
+    expect_refused(&file, "does not start with GGUF");
     file = start(UINT64_MAX, UINT64_MAX);
     expect_refused(&file, "the file ends inside its header");
     file = start(0, 1);
@@ -187,7 +187,7 @@ TEST(hostile) {
         append(&file, GGUF_U8, 4);
         append(&file, 1, 1);
     }
-    expect_refused(&file, "the key \"key\" stands there twice");
+    expect_refused(&file, "the key \"key\" occurs twice");
 }
 
 TEST(hostile_tensors) {
@@ -202,7 +202,7 @@ TEST(hostile_tensors) {
     expect_refused(&file, "longer than the file");
     file = start(1, 0);
     append_tensor(&file, "a", 2, 32);
-    expect_refused(&file, "does not begin where the one before it ends");
+    expect_refused(&file, "does not start where the previous one ends");
     file = start(1, 0);
     append_tensor(&file, "0123456789012345678901234567890123456789012345678901234567890123", 2, 0);
     expect_refused(&file, "more than 63 bytes");
@@ -216,7 +216,7 @@ TEST(hostile_tensors) {
     append(&file, 0, 8);
     append(&file, 0, 8);
     append(&file, 0, 8);
-    expect_refused(&file, "the tensor \"a\" stands there twice");
+    expect_refused(&file, "the tensor \"a\" occurs twice");
     file = start(0, 1);
     append_string(&file, "general.alignment");
     append(&file, GGUF_U32, 4);
@@ -272,7 +272,7 @@ static void open_foreign(struct model_source *source, const char *name) {
     free(path);
     free(source->config.tokenizer_type);
     source->config.tokenizer_type = memory_string("NullTokenizer");
-    // Their T5 has the one distance that llama.cpp knows; weights and names are the same.
+    // Their T5 has the only distance that llama.cpp supports; weights and names are the same.
     source->config.relative_attention_max_distance = 128;
 }
 
@@ -354,7 +354,7 @@ static void expect_factors(const struct gguf *file, char *line) {
     EXPECT(*at == '\0');
 }
 
-// Lines of one model and type stand together.
+// Lines of the same model and type are adjacent.
 TEST(models) {
     struct buffer content = read_whole("tests/golden/gguf.txt");
     struct written written = {.path = ""};
@@ -389,19 +389,19 @@ TEST(models) {
     buffer_free(&content);
 }
 
-// What llama.cpp would compute differently is refused, and nothing is left behind.
+// A model that llama.cpp would compute differently is refused, and nothing is left behind.
 TEST(refused) {
     static const struct {
         const char *model, *flag, *value, *message;
     } rows[] = {
-        {"opt", NULL, NULL, "llama.cpp cannot run models of the family opt"},
-        {"megatron_bert", NULL, NULL, "llama.cpp cannot run models of the family megatron-bert"},
+        {"opt", NULL, NULL, "llama.cpp cannot run the family opt"},
+        {"megatron_bert", NULL, NULL, "llama.cpp cannot run the family megatron-bert"},
         {"gpt2", "--activation", "relu", "has no activation relu"},
         {"t5_v1_1", "--activation", "silu", "has no activation silu gated"},
         {"t5", "--relative-attention-max-distance", "20", "--relative-attention-max-distance other than 128"},
         {"t5", "--decoder-num-layers", "4", "has no decoder that is deeper than its encoder"},
         {"qwen2", "--use-rope-scaling", "true", "has no --rope-scaling-type llama3"},
-        {"qwen3", "--add-attention-bias", "true", "has no bias behind the attention"},
+        {"qwen3", "--add-attention-bias", "true", "has no bias in the attention output"},
     };
     struct temporary folder = temporary_create_fast();
     char *path = file_join(folder.path, "model.gguf");
@@ -421,13 +421,13 @@ TEST(refused) {
     EXPECT_ERROR(model_write_gguf(&(struct model_write){.source = &source, .folder = path}), "exists; give another");
     EXPECT_ERROR(
         model_write_gguf(&(struct model_write){.source = &source, .folder = "/nowhere/else", .vocab_size = 1000}),
-        "1000 rows of it cannot be written");
+        "fewer than --vocab-size 1000");
     model_source_close(&source);
     free(path);
     temporary_remove(&folder);
 }
 
-// A value that does not fit is named, and nothing of the file stays.
+// A value that does not fit is named, and nothing of the file is left.
 TEST(overflow) {
     struct spoiled spoiled = copy_model("qwen2");
     char *file = file_join(spoiled.path, "model.safetensors"), *path = file_join(spoiled.folder.path, "model.gguf");
@@ -445,7 +445,8 @@ TEST(overflow) {
     EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
     source.config.tokenizer_type = memory_string("NullTokenizer");
     struct model_write write = {.source = &source, .folder = path, .has_dtype = true, .dtype = DTYPE_F16};
-    EXPECT_ERROR(model_write_gguf(&write), "decoder.layers.1.mlp.linear_fc2.weight has values that F16 cannot hold");
+    EXPECT_ERROR(model_write_gguf(&write),
+                 "decoder.layers.1.mlp.linear_fc2.weight has values that F16 cannot represent");
     EXPECT(!file_exists(path));
     write.dtype = DTYPE_BF16;
     EXPECT_OK(model_write_gguf(&write));
@@ -456,7 +457,7 @@ TEST(overflow) {
     temporary_remove(&spoiled.folder);
 }
 
-// What is read back is compared with the source, each tensor by its name.
+// After writing, the file is read back and compared with the source, tensor by tensor.
 TEST(read_back) {
     static const char *const models[] = {"llama", "gpt2", "t5", "roberta", "nemotron_biases"};
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
@@ -468,7 +469,9 @@ TEST(read_back) {
         struct gguf_check check = {.asked = &write, .path = written.path, .rows = source.config.padded_vocab_size};
         const struct gguf_value *name = value_of(&written.file, "general.architecture", GGUF_STRING);
         char *family = memory_printf("%.*s", (int)name->count, (const char *)name->data);
+        struct gguf_vocabulary none = {.model = "no_vocab"};
         check.architecture = gguf_architecture_of(family);
+        check.vocabulary = &none;
         EXPECT_OK(gguf_check(&check));
         for (size_t i = 0; i < written.file.tensor_count; i++) {
             const struct gguf_tensor *tensor = &written.file.tensors[i];
@@ -485,6 +488,69 @@ TEST(read_back) {
     }
 }
 
+// So are the keys that describe the model, and the tokens.
+TEST(keys_read_back) {
+    static const char *const keys[] = {"llama.block_count",
+                                       "llama.embedding_length",
+                                       "llama.context_length",
+                                       "llama.feed_forward_length",
+                                       "llama.attention.head_count",
+                                       "llama.attention.head_count_kv",
+                                       "llama.attention.layer_norm_rms_epsilon",
+                                       "llama.rope.freq_base",
+                                       "llama.rope.dimension_count",
+                                       "llama.vocab_size",
+                                       "general.architecture",
+                                       "tokenizer.ggml.model",
+                                       "tokenizer.ggml.pre",
+                                       "tokenizer.ggml.tokens",
+                                       "tokenizer.ggml.token_type",
+                                       "tokenizer.ggml.merges",
+                                       "tokenizer.ggml.eos_token_id",
+                                       "tokenizer.ggml.add_bos_token"};
+    struct temporary folder = temporary_create_fast();
+    char *path = file_join(folder.path, "model.gguf");
+    struct model_source source;
+    open_foreign(&source, "llama");
+    free(source.config.tokenizer_type);
+    source.config.tokenizer_type = memory_string("HuggingFaceTokenizer");
+    checkpoint_file_list_add(&source.files, "tokenizer-model", "tests/golden/hf/gpt2.json");
+    int64_t rows = 410;
+    struct gguf_vocabulary vocabulary;
+    struct gguf_pairs pairs = {0};
+    EXPECT_OK(gguf_vocabulary_make(&vocabulary, &source, rows));
+    struct model_write write = {.source = &source, .has_dtype = true, .dtype = DTYPE_F32};
+    struct gguf_check check = {.asked = &write, .path = path, .rows = rows, .vocabulary = &vocabulary};
+    check.architecture = gguf_architecture_of("llama");
+    gguf_config_write(check.architecture, &source.config, rows, &pairs);
+    gguf_vocabulary_write(&vocabulary, &pairs);
+    struct gguf_writer writer;
+    EXPECT_OK(gguf_create(&writer, path, &pairs, NULL, 0));
+    EXPECT_OK(gguf_commit(&writer));
+    struct buffer content = read_whole(path);
+    struct gguf file;
+    EXPECT_OK(gguf_parse(&file, content.data, content.length, path));
+    EXPECT_OK(gguf_check_keys(&check, &file));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const struct gguf_value *value = gguf_find_value(&file, keys[i]);
+        if (!value)
+            test_fail("no key %s", keys[i]);
+        // The first byte of a number or a text; for an array of strings, the first byte of the first text.
+        bool has_length = value->type == GGUF_ARRAY && value->element == GGUF_STRING;
+        size_t place = (size_t)(value->data - (const unsigned char *)content.data) + (has_length ? 8 : 0);
+        content.data[place] = (char)(content.data[place] ^ 1);
+        EXPECT_ERROR(gguf_check_keys(&check, &file), keys[i]);
+        content.data[place] = (char)(content.data[place] ^ 1);
+    }
+    gguf_close(&file);
+    buffer_free(&content);
+    buffer_free(&pairs.bytes);
+    gguf_vocabulary_free(&vocabulary);
+    model_source_close(&source);
+    free(path);
+    temporary_remove(&folder);
+}
+
 TEST_MAIN(TEST_CASE(values), TEST_CASE(tensors), TEST_CASE(truncated), TEST_CASE(flipped), TEST_CASE(hostile),
           TEST_CASE(hostile_tensors), TEST_CASE(blocks), TEST_CASE(models), TEST_CASE(refused), TEST_CASE(overflow),
-          TEST_CASE(read_back))
+          TEST_CASE(read_back), TEST_CASE(keys_read_back))

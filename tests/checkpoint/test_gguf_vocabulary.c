@@ -1,5 +1,5 @@
-// Tokenizers in GGUF files against tests/golden/gguf_vocabulary.txt, which other libraries made; and those that
-// llama.cpp cannot run.
+// Tokenizers in GGUF files against tests/golden/gguf_vocabulary.txt, which was made with other libraries; and those
+// that llama.cpp cannot run.
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -18,7 +18,7 @@ static const char *type_of(const char *path) {
     return strstr(path, ".model") ? "GPTSentencePieceTokenizer" : "BertWordPieceLowerCase";
 }
 
-// A source that has nothing but a tokenizer.
+// A source that has only a tokenizer.
 static struct model_source source_with(const char *type, const char *path) {
     struct model_source source = {0};
     config_defaults(&source.config);
@@ -113,7 +113,7 @@ TEST(vocabularies) {
     EXPECT_INT(count, 8);
 }
 
-// Tokens around a text are said, whatever llama.cpp's defaults are.
+// Tokens around a text are always written, whatever llama.cpp's defaults are.
 TEST(ends) {
     static const struct {
         const char *type, *path;
@@ -140,8 +140,8 @@ TEST(ends) {
     }
 }
 
-// A tokenizer.json of a SentencePiece model has merges instead of scores. The scores that they become put all joins in
-// the model's own order.
+// A tokenizer.json of a SentencePiece model has merges instead of scores. The scores derived from them put all merges
+// in the model's own order.
 TEST(scores) {
     static const char path[] = "tests/golden/gguf_bpe.model";
     struct tokenizer *tokenizer;
@@ -162,7 +162,7 @@ TEST(scores) {
         EXPECT_INT(found.tokens[i].type, wanted.tokens[i].type);
         for (int64_t k = 0; k < i; k++) {
             float a = found.tokens[i].score, b = found.tokens[k].score;
-            if (a == 0 || b == 0)  // no merge makes it, or the first one does
+            if (a == 0 || b == 0)  // no merge produces it, or the first one does
                 continue;
             EXPECT_INT(a < b, wanted.tokens[i].score < wanted.tokens[k].score);
             joined++;
@@ -182,16 +182,16 @@ TEST(refused) {
         int64_t rows;
     } rows[] = {
         {"HuggingFaceTokenizer", "tests/golden/hf/clip.json", "llama.cpp", 5000},
-        {"HuggingFaceTokenizer", "tests/golden/hf/words.json", "it is a list of words", 5000},
-        {"HuggingFaceTokenizer", "tests/golden/hf/roberta.json", "it puts a space before a text", 5000},
+        {"HuggingFaceTokenizer", "tests/golden/hf/words.json", "it is a word list", 5000},
+        {"HuggingFaceTokenizer", "tests/golden/hf/roberta.json", "it adds a space before a text", 5000},
         {"HuggingFaceTokenizer", "tests/golden/hf/t5.json", "more than a table (normalizer)", 5000},
         {"HuggingFaceTokenizer", "tests/golden/hf/llama2.json", "not in the order of any scores", 5000},
         {"HuggingFaceTokenizer", "tests/golden/hf/falcon.json", "a way of its own (pre_tokenizer)", 5000},
-        {"GPTSentencePieceTokenizer", "tests/golden/spm/unigram.model", "a unigram model falls back to bytes", 5000},
-        {"GPTSentencePieceTokenizer", "tests/golden/spm/word.model", "one of words or characters", 5000},
-        {"GPTSentencePieceTokenizer", "tests/golden/spm/char.model", "one of words or characters", 5000},
+        {"GPTSentencePieceTokenizer", "tests/golden/spm/unigram.model", "a unigram model with byte fallback", 5000},
+        {"GPTSentencePieceTokenizer", "tests/golden/spm/word.model", "a word or character model", 5000},
+        {"GPTSentencePieceTokenizer", "tests/golden/spm/char.model", "a word or character model", 5000},
         {"GPTSentencePieceTokenizer", "tests/golden/spm/suffix.model", "the word before them", 5000},
-        {"HuggingFaceTokenizer", "tests/golden/hf/gpt2.json", "it is that of another model", 10},
+        {"HuggingFaceTokenizer", "tests/golden/hf/gpt2.json", "it belongs to another model", 10},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct model_source source = source_with(rows[i].type, rows[i].path);
@@ -209,13 +209,40 @@ TEST(refused) {
     forget(&source);
 }
 
+// llama.cpp's gpt-2 always merges. A file that looks words up first is refused if merges do not produce all of its
+// tokens.
+TEST(words_that_merges_do_not_make) {
+    static const char form[] =
+        "{\"version\": \"1.0\", \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+        "\"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"ignore_merges\": %s, \"vocab\": "
+        "{\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3, \"%s\": 4, \"abc\": 5, \"!\": 6}, \"merges\": [\"a b\", \"%s\"]}}";
+    static const struct {
+        const char *ignores, *token, *merge;
+        bool is_refused;
+    } rows[] = {{"true", "bc", "ab c", true},   // "bc" is a word, and no merge produces it
+                {"true", "a!", "ab c", false},  // the same here, but no text is split so that it is a word
+                {"true", "bc", "b c", true},    // from "abc", merges produce "ab" and "c"
+                {"false", "bc", "ab c", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *text = memory_printf(form, rows[i].ignores, rows[i].token, rows[i].merge);
+        struct gguf_vocabulary v = {.size = 7, .tokens = memory_alloc(7 * sizeof v.tokens[0])};
+        int status = gguf_vocabulary_from_json(&v, text, strlen(text), "t.json");
+        if ((status < 0) != rows[i].is_refused)
+            test_fail("row %zu: %s", i, status < 0 ? error_message() : "taken");
+        if (status < 0)
+            EXPECT(strstr(error_message(), i == 0 ? "for token 4 \"bc\";" : "for token 5 \"abc\";") != NULL);
+        gguf_vocabulary_free(&v);
+        free(text);
+    }
+}
+
 static void expect_token(const struct gguf_vocabulary *v, int32_t id, const char *text) {
     EXPECT(id >= 0 && id < v->size);
     EXPECT_STRING(v->tokens[id].text, text);
 }
 
-// A T5 of Megatron's ends texts with the token for that, not with the one between documents, and begins with its own.
-// One of Hugging Face begins as its config.json says. The ids there are not those of another tokenizer.
+// A T5 of Megatron ends texts with the end-of-text token, not with the one between documents, and begins with its own.
+// One of Hugging Face begins as config.json says. The ids there are not those of another tokenizer.
 TEST(special_ids) {
     struct model_source source = source_with("SentencePieceTokenizer", "tests/golden/gguf_unigram.model");
     free(source.config.model);
@@ -237,7 +264,7 @@ TEST(special_ids) {
     forget(&source);
 }
 
-// The token that --eod-token names ends texts, whatever a tokenizer_config.json beside the tokenizer says.
+// The token named by --eod-token ends texts, whatever a tokenizer_config.json beside the tokenizer says.
 TEST(named_end) {
     struct temporary folder = temporary_create_fast();
     char *path = file_join(folder.path, "tokenizer_config.json");
@@ -258,4 +285,4 @@ TEST(named_end) {
 }
 
 TEST_MAIN(TEST_CASE(vocabularies), TEST_CASE(ends), TEST_CASE(special_ids), TEST_CASE(named_end), TEST_CASE(scores),
-          TEST_CASE(refused))
+          TEST_CASE(words_that_merges_do_not_make), TEST_CASE(refused))

@@ -1,6 +1,6 @@
-// Checkpoints of llm.c by hand: what a header says is held against the length of the file, and a model of very many
-// layers is as quick to open as its bytes are to read. That the golden ones compute the logits of transformers is shown
-// by tests/train/test_foreign.c.
+// Handmade checkpoints of llm.c: the header is checked against the length of the file, and opening a model of very many
+// layers takes no longer than reading its bytes. tests/train/test_foreign.c shows that the golden ones compute the
+// logits of transformers.
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "temporary.h"
@@ -45,7 +45,7 @@ TEST(many_layers) {
     for (size_t i = 0; i < source.count; i++) {
         if (strcmp(source.tensors[i].name, "decoder.layers.2999.mlp.linear_fc2.bias") != 0)
             continue;
-        float bias[WIDTH];  // behind it only the last norm's gain and bias
+        float bias[WIDTH];  // after it come only the last norm's gain and bias
         EXPECT_INT(source.tensors[i].bytes, sizeof bias);
         EXPECT_OK(model_source_read(&source, i, bias));
         EXPECT(bias[0] == (float)(element_count(LAYERS) - 3 * WIDTH));
@@ -62,7 +62,7 @@ TEST(lengths) {
     static const int more[] = {0, 1, -1, 0, 0, 0};
     for (int i = 0; i < 6; i++) {
         char *path = write_model(&temporary, layers[i], (size_t)((int)element_count(2) + more[i]));
-        EXPECT_ERROR(open_model(&source, path), "cut or damaged");
+        EXPECT_ERROR(open_model(&source, path), "truncated or damaged");
         free(path);
     }
     temporary_remove(&temporary);

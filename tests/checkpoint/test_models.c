@@ -1,5 +1,5 @@
-// Folders that are not what they say: missing, left-over, misshapen and mistyped tensors, indexes that lie,
-// configurations of models this program does not have. Every error names what is wrong, and nothing is half written.
+// Folders with wrong content: missing, extra, misshapen and mistyped tensors, wrong indexes, configurations of
+// unsupported models. Every error names the problem, and nothing is written halfway.
 #include "base/memory.h"
 #include "checkpoint/model_check.h"
 #include "checkpoint/model_source.h"
@@ -32,12 +32,12 @@ TEST(tensors) {
     } rows[] = {
         {{.tensor = "h.1.ln_2.bias"}, "tensors are missing: transformer.h.1.ln_2.bias"},
         {{.tensor = "h.1.ln_2.bias", .renamed = "h.1.ln_3.bias"},
-         "tensors are missing: transformer.h.1.ln_2.bias; tensors are left over that this model does not have: "
+         "tensors are missing: transformer.h.1.ln_2.bias; tensors that this model does not have: "
          "h.1.ln_3.bias"},
         {{.tensor = "h.0.attn.c_attn.weight", .is_turned = true},
          "another shape than the configuration says: h.0.attn.c_attn.weight is fp32 (36, 12) and not (12, 36)"},
         {{.tensor = "wte.weight", .is_integer = true}, "neither fp32, bf16 nor fp16: wte.weight is int32 (37, 12)"},
-        {{.tensor = "h.0.attn.bias", .renamed = "h.0.attn.mask"}, "left over that this model does not have: h.0.attn"},
+        {{.tensor = "h.0.attn.bias", .renamed = "h.0.attn.mask"}, "tensors that this model does not have: h.0.attn"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct spoiled spoiled = copy_model("gpt2");
@@ -48,7 +48,7 @@ TEST(tensors) {
     }
 }
 
-// What is joined has one type; a tensor by itself may have its own.
+// Tensors that are joined must have one type; a separate tensor may have its own.
 TEST(mixed_types) {
     struct spoiled spoiled = copy_model("opt_narrow");
     rewrite(&spoiled, &(struct change){.tensor = "model.decoder.layers.0.fc1.weight", .is_half = true});
@@ -61,7 +61,7 @@ TEST(mixed_types) {
     temporary_remove(&spoiled.folder);
 }
 
-// What was written is opened again and compared with its source: flags, then elements.
+// The written model is opened again and compared with its source: flags, then elements.
 static int check_written(const char *from, const struct spoiled *written) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = from, .step = -1}));
@@ -78,7 +78,7 @@ TEST(read_back) {
         {"gpt2", "\"layer_norm_epsilon\": 1e-05", "\"layer_norm_epsilon\": 1e-06",
          "--norm-epsilon 1.0000000000000001e-05 "},
         {"gpt2", "gelu_new", "relu", "--activation gelu_tanh became relu"},
-        {"llama", "500.0", "400.0", "rotary frequencies are others"},
+        {"llama", "500.0", "400.0", "rotary frequencies differ"},
         {"mistral", "\"sliding_window\": 4", "\"sliding_window\": 3", "--sliding-window 4 became 3"},
         {"t5", "\"relative_attention_max_distance\": 20", "\"relative_attention_max_distance\": 21",
          "buckets of relative positions"},
@@ -106,7 +106,7 @@ TEST(read_back) {
     temporary_remove(&spoiled.folder);
 }
 
-// No flag that makes another model of the same weights goes unnoticed.
+// Every flag that makes a different model of the same weights is noticed.
 TEST(flags_of_a_model) {
     static const struct {
         const char *model, *flag, *value;
@@ -199,8 +199,8 @@ static void expect_text(const char *folder, const char *name, const char *text) 
     free(path);
 }
 
-// from_pretrained converts every tensor to the type that config.json names: it must be one that holds them all, or the
-// one that the model's own configuration named.
+// from_pretrained converts every tensor to the type named in config.json: it must be one that can hold them all, or the
+// one named in the model's own configuration.
 TEST(type_of_mixed) {
     struct spoiled spoiled = copy_model("opt_narrow");
     char *to = file_join(spoiled.folder.path, "to"), *said = file_join(spoiled.folder.path, "said");
@@ -220,7 +220,7 @@ TEST(type_of_mixed) {
     temporary_remove(&spoiled.folder);
 }
 
-// fp16 ends at 65504; what rounds to more than that is told before anything is written.
+// fp16 ends at 65504; values that round to more are reported before anything is written.
 TEST(overflow) {
     const enum dtype half = DTYPE_F16, brain = DTYPE_BF16;
     const float large[] = {65519.0f, 65520.0f, -1e30f};
@@ -229,13 +229,13 @@ TEST(overflow) {
     struct buffer content = read_whole(file);
     memcpy(content.data + content.length - sizeof large, large, sizeof large);
     write_whole(file, content.data, content.length);
-    EXPECT_ERROR(write_as(&spoiled, to, &half), "2 values are too large for fp16, whose largest is 65504 (up to 1e+30; "
+    EXPECT_ERROR(write_as(&spoiled, to, &half), "2 values exceed the largest of fp16, 65504 (up to 1e+30; "
                                                 "tensors: ");
     EXPECT(!file_exists(to));
     struct model_source source;
     EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
     struct model_write write = {.source = &source, .folder = to, .has_dtype = true, .dtype = half};
-    EXPECT_ERROR(model_write_ours(&write), "2 values are too large for fp16");
+    EXPECT_ERROR(model_write_ours(&write), "2 values exceed the largest of fp16");
     EXPECT(!file_exists(to));
     model_source_close(&source);
     EXPECT_OK(write_as(&spoiled, to, &brain));
@@ -250,25 +250,25 @@ TEST(configurations) {
         const char *model, *from, *to, *message;
     } rows[] = {
         {"gpt2", "\"gpt2\"", "\"mamba\"",
-         "the model_type \"mamba\" is not supported; there are gpt2, opt, gpt_bigcode, llama"},
+         "the model_type \"mamba\" is not supported; supported: gpt2, opt, gpt_bigcode, llama"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 3", "tensors are missing: transformer.h.2.ln_1.weight"},
-        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1", "left over that this model does not have: h.1."},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1", "tensors that this model does not have: h.1."},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": -2", "--num-layers"},
-        {"gpt2", "\"n_layer\": 2", "\"n_layer\": \"many\"", "\"n_layer\": \"many\" is no number"},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": \"many\"", "\"n_layer\": \"many\" is not a number"},
         {"gpt2", "\"n_layer\": 2", "\"n_layers\": 2", "it has no \"n_layer\""},
-        {"gpt2", "\"n_head\": 3", "\"n_head\": 5", "is no multiple of --num-attention-heads 5"},
+        {"gpt2", "\"n_head\": 3", "\"n_head\": 5", "is not a multiple of --num-attention-heads 5"},
         {"gpt2", "\"vocab_size\": 37", "\"vocab_size\": 38", "wte.weight is fp32 (37, 12) and not (38, 12)"},
         {"gpt2", "gelu_new", "mish", "\"activation_function\": \"mish\" is not supported"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true",
          "\"scale_attn_by_inverse_layer_idx\": \"true\" is not supported"},
         {"gpt2", "gelu_new", "gelu_pytorch_tanh", NULL},
         {"gpt2", "gelu_new", "swish", NULL},
-        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 2,,", "config.json"},  // no JSON, and not "no model"
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 2,,", "config.json"},  // not JSON, and not "no model"
         {"opt", "\"word_embed_proj_dim\": 12", "\"word_embed_proj_dim\": 6",
          "missing: model.decoder.project_in.weight"},
         {"opt", "\"do_layer_norm_before\": true", "\"do_layer_norm_before\": false", "model.decoder.final_layer_norm"},
         {"llama_tied", "\"linear\"", "\"longrope\"", "rotary scaling \"longrope\" is not supported"},
-        {"llama_tied", "\"linear\"", "7", "no object with a \"rope_type\""},
+        {"llama_tied", "\"linear\"", "7", "not an object with a \"rope_type\""},
         {"llama_tied", "\"linear\"", "\"dynamic\"", NULL},
         {"llama", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": false, \"partial_rotary_factor\": 0.5",
          "\"partial_rotary_factor\" is not 1"},
@@ -293,7 +293,7 @@ TEST(indexes) {
     } rows[] = {
         {"\"model.norm.weight\"", "\"model.norm.bias\"", "names tensors that no file has: model.norm.bias"},
         {"\"model.norm.weight\"", "\"model.norm.bias\"", "does not place tensors where they are: model.norm.weight"},
-        {"\"model-00001-of", "\"../model-00001-of", "in something that is no file of this folder"},
+        {"\"model-00001-of", "\"../model-00001-of", "in something that is not a file of this folder"},
         {"\"model-00001-of", "\"model-00009-of", "model-00009-of-00003.safetensors"},
         {"weight_map", "weight_maps", "it has no \"weight_map\""},
     };
@@ -310,18 +310,18 @@ TEST(indexes) {
          *to = file_join(spoiled.path, "model-00003-of-00003.safetensors");
     struct buffer content = read_whole(from);
     write_whole(to, content.data, content.length);
-    EXPECT_ERROR(open_model(spoiled.path), "stands there twice");
+    EXPECT_ERROR(open_model(spoiled.path), "occurs twice");
     buffer_free(&content);
     free(from);
     free(to);
     temporary_remove(&spoiled.folder);
 }
 
-// Types that nobody computes with may stand beside the parameters and not in their place.
+// Types that nobody computes with may be beside the parameters, but not in their place.
 TEST(other_types) {
     static const struct {
         const char *name, *message;
-    } rows[] = {{"h.1.attn.bias", NULL}, {"h.1.ln_3.bias", "left over that this model does not have: h.1.ln_3.bias"}};
+    } rows[] = {{"h.1.attn.bias", NULL}, {"h.1.ln_3.bias", "tensors that this model does not have: h.1.ln_3.bias"}};
     for (size_t i = 0; i < 2; i++) {
         struct spoiled spoiled = copy_model("gpt2");
         rewrite(&spoiled, &(struct change){.tensor = "h.0.attn.bias", .renamed = rows[i].name});
@@ -336,7 +336,7 @@ TEST(other_types) {
     rewrite(&spoiled, &(struct change){.tensor = "h.0.ln_1.bias", .renamed = "h.0.ln_1.bias"});
     replace_header(&spoiled, "\"h.0.ln_1.bias\":{\"dtype\":\"F32\",\"shape\":[12]",
                    "\"h.0.ln_1.bias\":{\"dtype\":\"U64\",\"shape\":[06]");
-    EXPECT(open_model(spoiled.path) < 0);  // a number with a leading 0 is no JSON
+    EXPECT(open_model(spoiled.path) < 0);  // a number with a leading 0 is not JSON
     temporary_remove(&spoiled.folder);
     spoiled = copy_model("gpt2");
     rewrite(&spoiled, &(struct change){.tensor = "h.0.ln_1.bias", .renamed = "h.0.ln_1.bias"});
@@ -346,13 +346,13 @@ TEST(other_types) {
     temporary_remove(&spoiled.folder);
 }
 
-// A pickle that would call something is refused here as everywhere.
+// A pickle that would call something is refused here, as everywhere.
 TEST(hostile_pickle) {
     struct spoiled spoiled = copy_model("opt");
     struct buffer evil = read_whole("tests/golden/torch/evil_system.pt");
     char *path = file_join(spoiled.path, "pytorch_model.bin");
     write_whole(path, evil.data, evil.length);
-    EXPECT_ERROR(open_model(spoiled.path), "it asks for posix.system");
+    EXPECT_ERROR(open_model(spoiled.path), "it refers to posix.system");
     EXPECT(!file_exists("/tmp/bevatron_was_here"));
     buffer_free(&evil);
     free(path);
@@ -361,11 +361,11 @@ TEST(hostile_pickle) {
 
 TEST(nothing_there) {
     struct temporary folder = temporary_create();
-    EXPECT_ERROR(open_model(folder.path), "is no model that can be read");
+    EXPECT_ERROR(open_model(folder.path), "is not a readable model");
     EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
     char *config = file_join(folder.path, "config.json");
     write_whole(config, "{\"model_type\": \"gpt2\"}", 22);
-    EXPECT_ERROR(open_model(folder.path), "has no model.safetensors and no pytorch_model.bin");
+    EXPECT_ERROR(open_model(folder.path), "has neither model.safetensors nor pytorch_model.bin");
     free(config);
     temporary_remove(&folder);
 }
@@ -378,7 +378,7 @@ static int open_megatron(const char *path) {
 }
 
 TEST(megatron) {
-    // Without arguments the number of heads has to be given.
+    // Without arguments the number of heads must be given.
     EXPECT_ERROR(open_megatron("tests/golden/foreign/megatron_v0"), "give --num-attention-heads");
     EXPECT_ERROR(open_megatron("tests/golden/torch/dict_bomb"), "entries");
     struct temporary folder = temporary_create();
@@ -417,11 +417,11 @@ TEST(writing) {
     EXPECT_ERROR(model_write_huggingface(&write), "gpt2 has no --normalization RMSNorm");
     EXPECT(!file_exists(hf));
     write.family = "gpt17";
-    EXPECT_ERROR(model_write_huggingface(&write), "the family gpt17 is not known; there are gpt2, ");
+    EXPECT_ERROR(model_write_huggingface(&write), "unknown family gpt17; known families: gpt2, ");
     write.family = NULL;
     write.vocab_size = 38;
-    EXPECT_ERROR(model_write_huggingface(&write), "a vocabulary of 37");
-    // The padding of a vocabulary can be left out, and every type asked for.
+    EXPECT_ERROR(model_write_huggingface(&write), "vocabulary has 37 rows");
+    // The padding of a vocabulary can be left out, and every type can be requested.
     write.vocab_size = 30;
     write.has_dtype = true;
     write.dtype = DTYPE_BF16;
@@ -464,7 +464,7 @@ TEST(names) {
     name_list_free(&list);
 }
 
-// Damage that shows only when a tensor is read: the folder that was made for the result goes again.
+// Damage that is found only when a tensor is read: the folder created for the result is removed again.
 TEST(damage_found_late_leaves_nothing) {
     struct spoiled spoiled = copy_model("mistral");
     char *path = file_join(spoiled.path, "pytorch_model.bin"), *to = file_join(spoiled.folder.path, "converted");

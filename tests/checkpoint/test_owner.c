@@ -1,4 +1,4 @@
-// Whose a folder is: checkpoints of ours and of every other program that can be told by its files.
+// Whom a folder belongs to: our checkpoints and those of every other program that can be recognized by its files.
 #include "test.h"
 
 #include "base/file.h"
@@ -7,7 +7,7 @@
 #include "temporary.h"
 #include <sys/stat.h>
 
-// Creates what a row names: files, and folders where a path has a slash. "NAME=TEXT" gives a file its content.
+// Creates what a row names: files, and folders if a path has a slash. "NAME=TEXT" gives a file its content.
 static void make_entries(const char *folder, const char *const *entries) {
     for (size_t i = 0; entries[i]; i++) {
         const char *equals = strchr(entries[i], '=');
@@ -23,7 +23,7 @@ static void make_entries(const char *folder, const char *const *entries) {
 enum { MOST_ENTRIES = 8 };
 static const struct {
     enum owner_kind kind;
-    const char *what;  // or ours: the latest iteration
+    const char *what;  // or, for ours, the latest iteration
     const char *entries[MOST_ENTRIES];
 } rows[] = {
     {OWNER_NOBODY, "", {NULL}},
@@ -33,7 +33,7 @@ static const struct {
     {OWNER_OURS, "10", {"iter_0000010/manifest.json", "notes.txt", NULL}},
     {OWNER_OURS, "20", {"iter_0000010/manifest.json", "iter_0000020/manifest.json={", NULL}},
     {OWNER_OURS, "10", {"iter_0000010/state.json", "iter_0000010/model.safetensors", NULL}},
-    // A folder of ours stays ours if an export or a model of somebody lies in it.
+    // Our folder stays ours if it also holds an export or somebody's model.
     {OWNER_OURS, "10", {"iter_0000010/manifest.json", "model.safetensors", "best.pt", NULL}},
     {OWNER_OURS, "-1", {"latest_checkpointed_iteration.txt=10", NULL}},
     // The marker decides between iterations of two programs.
@@ -93,7 +93,7 @@ TEST(folders_by_their_names) {
     }
 }
 
-// Nothing waits for a pipe that nobody writes to.
+// Never waits for a pipe without a writer.
 TEST(pipes) {
     static const char *const names[] = {"x.bin", "config.json", "metadata.json", ".metadata", "model.safetensors"};
     struct temporary folder = temporary_create();
@@ -116,8 +116,7 @@ TEST(models_of_others) {
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         char *path = memory_printf("tests/golden/foreign/%s", folders[i][0]);
         EXPECT_ERROR(owner_check(&owner, path, "give another"), folders[i][1]);
-        EXPECT_ERROR(owner_check_free(path, "--output"),
-                     "nothing is written into it; give another folder with --output");
+        EXPECT_ERROR(owner_check_free(path, "--output"), "nothing is written there; give another folder with --output");
         free(path);
     }
     struct temporary folder = temporary_create();
@@ -144,7 +143,7 @@ TEST(what_may_be_removed) {
         {"model-best.safetensors", {"manifest.json", "model-best.safetensors", NULL}},
         {"model.safetensors.tmp.1", {"model.safetensors.tmp.1", NULL}},
         {"state.json", {"state.json/x", NULL}},
-        {NULL,  // what the manifest lists is ours under any name
+        {NULL,  // files listed in the manifest are ours under any name
          {"manifest.json={\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 1, \"files\": "
           "[{\"name\": "
           "\"later\", \"holds\": \"file\", \"bytes\": 1, \"sha256\": "

@@ -1,5 +1,5 @@
-// Safetensors: what is written reads back, what Hugging Face wrote is read, and every hostile file is refused.
-// Called with "write FILE" or "check FILE" it is one half of tests/peers/safetensors_peers.py.
+// Safetensors: our files read back, those of Hugging Face can be read, and every hostile file is refused. Called with
+// "write FILE" or "check FILE" it is one half of tests/peers/safetensors_peers.py.
 #include "base/hash.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/temporary.h"
@@ -61,7 +61,7 @@ TEST(round_trip) {
     EXPECT_OK(write_example(path, &written));
     EXPECT_OK(sha256_file(path, file_hash));
     EXPECT_STRING(written.sha256, file_hash);
-    // The running sums are those of the file up to each place, the last one the file's own.
+    // The running checksums are those of the file up to each place, the last one that of the file.
     EXPECT_INT(written.count, 6);
     char last[13];
     (void)snprintf(last, sizeof last, "%012llx", (unsigned long long)written.sums[5]);
@@ -100,7 +100,7 @@ TEST(abort_leaves_nothing) {
     EXPECT_OK(safetensors_create(&writer, path, &example_layout));
     EXPECT_OK(safetensors_write(&writer, matrix, 5));
     safetensors_abort(&writer);
-    EXPECT_INT(rmdir(folder.path), 0);  // it would fail were there anything left
+    EXPECT_INT(rmdir(folder.path), 0);  // fails if anything is left
     free(path);
 }
 
@@ -135,7 +135,7 @@ TEST(hugging_face) {
     safetensors_close(&file);
 }
 
-// A file with this header and `data_bytes` zeros behind it. JSON is used as it stands, its NULs too.
+// A file with this header, followed by `data_bytes` zeros. JSON is used as is, including NULs.
 static struct buffer make_file(const char *json, size_t length, size_t data_bytes) {
     struct buffer out = {0};
     uint64_t size = length;
@@ -151,24 +151,24 @@ static const struct hostile {
     size_t data_bytes;
     const char *message;
 } hostile[] = {
-    {"", 0, "does not begin with {"},
-    {" {}", 0, "does not begin with {"},
-    {"[]", 0, "does not begin with {"},
+    {"", 0, "does not start with {"},
+    {" {}", 0, "does not start with {"},
+    {"[]", 0, "does not start with {"},
     {"{\"a\":}", 0, "header"},
     {"{} x", 0, "header"},
-    {"{\"a\":1}", 0, "tensor \"a\" is no JSON object"},
+    {"{\"a\":1}", 0, "tensor \"a\" is not a JSON object"},
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no \"dtype\""},
     {"{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no \"dtype\""},
     {"{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "\"F31\""},
     {"{\"a\":{\"dtype\":\"F32\\u0000\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "element type"},
     {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "no \"shape\""},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, "5 dimensions"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "no size"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, "no size"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1e0],\"data_offsets\":[0,4]}}", 4, "no size"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "no size"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,4]}}", 4, "no size"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999999],\"data_offsets\":[0,4]}}", 4, "no size"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "not a size"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, "not a size"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1e0],\"data_offsets\":[0,4]}}", 4, "not a size"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}}", 4, "not a size"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[9223372036854775808],\"data_offsets\":[0,4]}}", 4, "not a size"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999999],\"data_offsets\":[0,4]}}", 4, "not a size"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387905,4],\"data_offsets\":[0,16]}}", 16, "more bytes than"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]}}", 0, "more bytes than"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "no \"data_offsets\""},
@@ -179,21 +179,21 @@ static const struct hostile {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"dtype\":\"I32\"}}", 4, "\"dtype\" twice"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
      "\"data_offsets\":[4,8]}}",
-     8, "\"a\" stands there twice"},
+     8, "\"a\" occurs twice"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
      "\"data_offsets\":[0,4]}}",
-     4, "overlap or leave holes"},
+     4, "overlap or leave gaps"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
      "\"data_offsets\":[4,12]}}",
-     12, "overlap or leave holes"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "overlap or leave holes"},
+     12, "overlap or leave gaps"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "overlap or leave gaps"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
      "\"data_offsets\":[8,12]}}",
-     12, "overlap or leave holes"},
+     12, "overlap or leave gaps"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, "end at byte 4 of the data, which has 5"},
     {"{}", 1, "end at byte 0"},
-    {"{\"__metadata__\":[]}", 0, "\"__metadata__\" is no JSON object"},
-    {"{\"__metadata__\":{\"a\":1}}", 0, "is no string"},
+    {"{\"__metadata__\":[]}", 0, "\"__metadata__\" is not a JSON object"},
+    {"{\"__metadata__\":{\"a\":1}}", 0, "is not a string"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "twice"},
     {"{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "NUL"},
 };
@@ -218,19 +218,19 @@ TEST(hostile_lengths) {
     safetensors_close(&file);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         memcpy(bytes.data, &lengths[i], 8);
-        EXPECT_ERROR(safetensors_parse(&file, bytes.data, bytes.length, "test"), "its header is said to have");
+        EXPECT_ERROR(safetensors_parse(&file, bytes.data, bytes.length, "test"), "its header claims");
     }
     EXPECT_ERROR(safetensors_parse(&file, bytes.data, 7, "test"), "too few");
     EXPECT_ERROR(safetensors_parse(&file, NULL, 0, "test"), "too few");
     buffer_free(&bytes);
 }
 
-// Any file may be cut anywhere, and any bit may flip: the first is always seen, the second never does harm.
+// Any file may be truncated anywhere, and any bit may flip: the first is always detected, the second never does harm.
 TEST(cut_and_flipped) {
     struct buffer whole = read_whole("tests/golden/huggingface.safetensors");
     struct safetensors file;
     for (size_t length = 0; length < whole.length; length++) {
-        // A copy of the exact size, so that reading beyond it is seen by the sanitizer.
+        // A copy of the exact size, so that the sanitizer detects a read past the end.
         char *cut = malloc(length ? length : 1);
         memcpy(cut, whole.data, length);
         EXPECT_ERROR(safetensors_parse(&file, cut, length, "test"), "cannot read test");

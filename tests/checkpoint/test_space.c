@@ -1,5 +1,5 @@
-// What a save does where room is short: on the disk, it says how much is missing, in sizes that tell something for
-// small models and large ones; in memory, a save in the background writes at once instead of making a copy.
+// Saving when space is short: on disk, the error says how much is missing, in suitable units for small and large
+// models; in memory, a save in the background writes at once instead of making a copy.
 #include "checkpoint/space.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,20 +14,18 @@ TEST(shortage) {
     EXPECT_OK(space_check("save", 1000, 1000 + besides));
     EXPECT_OK(space_check("save", 0, besides));
     EXPECT_ERROR(space_check("save", 524288, 524288 + besides - 1),
-                 "save: its files need 524 kB and 1.05 MB besides, and 1.57 MB are free, 1 bytes too few");
-    EXPECT_ERROR(space_check("save", 1000, 0),
-                 "need 1.00 kB and 1.05 MB besides, and 0 bytes are free, 1.05 MB too few");
+                 "save: its files need 524 kB plus 1.05 MB, and 1.57 MB are free, 1 bytes too few");
+    EXPECT_ERROR(space_check("save", 1000, 0), "need 1.00 kB plus 1.05 MB, and 0 bytes are free, 1.05 MB too few");
     EXPECT_ERROR(space_check("save", 999499, besides), "need 999 kB");
     EXPECT_ERROR(space_check("save", 999500, besides), "need 1.00 MB");
-    EXPECT_ERROR(space_check("save", 85300000000, 64000000000),
-                 "need 85.3 GB and 1.05 MB besides, and 64.0 GB are free, "
-                 "21.3 GB too few; remove old checkpoints");
+    EXPECT_ERROR(space_check("save", 85300000000, 64000000000), "need 85.3 GB plus 1.05 MB, and 64.0 GB are free, "
+                                                                "21.3 GB too few; remove old checkpoints");
     EXPECT_ERROR(space_check("save", UINT64_MAX, UINT64_MAX), "PB");
 }
 
 enum { LARGE_COUNT = 32 << 20 };
 
-// A save of 128 MB begun with so much room for memory; what lies on disk when the first half returns.
+// Saves 128 MB with `room` bytes of memory; checks what is on disk when the first half returns.
 static void save_with_room(const char *folder, uint64_t room, bool expect_written) {
     struct device *device = NULL;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
@@ -54,7 +52,7 @@ static void save_with_room(const char *folder, uint64_t room, bool expect_writte
     EXPECT_INT(status, 0);
     if (expect_written)
         EXPECT(checkpoint_save_is_ready(job));
-    // What is saved is what was there, however it was done.
+    // The saved values are those at the time of the call, in either case.
     weight[LARGE_COUNT - 1] = -1;
     EXPECT_OK(checkpoint_save_finish(job));
     char *path = checkpoint_path(folder, state.iteration);
@@ -67,7 +65,7 @@ static void save_with_room(const char *folder, uint64_t room, bool expect_writte
     device_close(device);
 }
 
-// Without the question the copy would end the process.
+// Without the check, the copy would end the process.
 TEST(no_memory_for_a_copy) {
     struct temporary folder = temporary_create_fast();
     save_with_room(folder.path, 64 << 20, true);

@@ -76,7 +76,7 @@ static void check_plain(const char *name) {
     EXPECT(torch_get(args, "missing") == NULL);
     EXPECT_INT(torch_get(torch_get(torch_get(root, "nested"), "deep"), "value")->items[1]->items[0]->integer, 2);
     EXPECT_INT(torch_get(root, "set")->items[0]->integer, 7);
-    // numpy's array inside the state is there and nobody looks into it.
+    // The numpy array in the state is read as opaque.
     EXPECT(torch_get(root, "np_rng_state")->items[1]->type == TORCH_OPAQUE);
     torch_close(&file);
 }
@@ -106,33 +106,33 @@ TEST(hostile) {
     static const struct {
         const char *name, *message;
     } rows[] = {
-        {"evil_system", "it asks for posix.system, which is no tensor"},
-        {"evil_eval", "it asks for builtins.eval"},
-        {"evil_system_legacy", "it asks for posix.system"},
-        {"evil_offset", "reaches outside its storage \"0\" of 4 elements"},
-        {"evil_offset_huge", "reaches outside its storage"},
-        {"evil_stride", "reaches outside its storage"},
-        {"evil_stride_overflow", "reaches outside its storage"},
-        {"evil_stride_negative", "shape or strides are no sizes"},
-        {"evil_shape_bomb", "reaches outside its storage"},
-        {"evil_shape_negative", "shape or strides are no sizes"},
-        {"evil_count", "is said to have 5 elements of float32 and has 16 bytes"},
+        {"evil_system", "it refers to posix.system, which is neither a tensor"},
+        {"evil_eval", "it refers to builtins.eval"},
+        {"evil_system_legacy", "it refers to posix.system"},
+        {"evil_offset", "extends beyond its storage \"0\" of 4 elements"},
+        {"evil_offset_huge", "extends beyond its storage"},
+        {"evil_stride", "extends beyond its storage"},
+        {"evil_stride_overflow", "extends beyond its storage"},
+        {"evil_stride_negative", "shape or strides are not sizes"},
+        {"evil_shape_bomb", "extends beyond its storage"},
+        {"evil_shape_negative", "shape or strides are not sizes"},
+        {"evil_count", "claims 5 elements of float32 and has 16 bytes"},
         {"evil_missing_storage", "the bytes of storage \"1\" are not in the archive"},
         {"evil_key", "etc/passwd\" are not in the archive"},
         {"evil_compressed", "is compressed (method 8"},
         {"evil_text", "a text of 2147483647 bytes"},
         {"evil_text8", "a text of 18446744073709551615 bytes"},
-        {"evil_memo", "remembers a value under the number 4294967295"},
-        {"evil_recall", "recalls value number 7, which it never remembered"},
-        {"evil_pop", "takes more from its stack than it put there"},
-        {"evil_mark", "goes back to a mark it never set"},
+        {"evil_memo", "stores a memo under the number 4294967295"},
+        {"evil_recall", "reads memo 7, which it never stored"},
+        {"evil_pop", "pops more from its stack than it pushed"},
+        {"evil_mark", "returns to a mark that it never set"},
         {"evil_opcode", "the opcode 0x49, which no checkpoint needs"},
-        {"evil_no_stop", "the file was cut or lies"},
-        {"evil_call", "calls something that is no name"},
+        {"evil_no_stop", "the file is truncated or forged"},
+        {"evil_call", "calls a value that is not a name"},
         {"evil_protocol", "has protocol 9"},
-        {"evil_same_place", "is another one in its own header"},
+        {"evil_same_place", "has another name in its own header"},
         {"evil_overlap", "overlap"},
-        {"evil_directory", "its directory is said to lie at bytes"},
+        {"evil_directory", "its directory claims bytes"},
         {"evil_cut", "no zip directory at its end"},
         {"evil_no_pickle", "without data.pkl"},
     };
@@ -148,7 +148,7 @@ TEST(hostile) {
     EXPECT(!file_exists("/tmp/bevatron_was_here"));
 }
 
-// What is odd and harmless is read: lists in lists without end, circles.
+// Odd but harmless structures are read: endlessly nested lists, cycles.
 TEST(deep_and_circular) {
     struct torch_file file = open_golden("evil_depth.pt");
     size_t depth = 0;
@@ -171,7 +171,7 @@ TEST(checksum) {
     torch_close(&file);
 }
 
-// Every prefix and every flipped bit of the real files is read or refused, never worse; the sanitizers watch.
+// Every prefix and every flipped bit of the real files is read or refused, never worse; sanitizers check that.
 TEST(damage) {
     static const char *const names[] = {"plain.pt", "legacy.pt"};
     for (size_t n = 0; n < 2; n++) {

@@ -1,4 +1,4 @@
-# For the tests that drive the program as a user would: a folder of their own, expectations, a closing count.
+# For tests that drive the program as a user would: a temporary folder, expectations, a final count.
 # Sourced; needs $BEVATRON, the program under test.
 set -u
 : "${BEVATRON:?the program under test}"
@@ -7,7 +7,8 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 
-# needs_parts NAME…: a program built without one of these parts (as `bevatron version` names them) is not tested.
+# needs_parts NAME…: skips the test if the program was built without one of these parts (as named by `bevatron
+# version`).
 needs_parts() {
     local part
     for part in "$@"; do
@@ -19,14 +20,14 @@ pass() {
     passed=$((passed + 1))
 }
 
-# fail WHAT: says what was expected, shows the end of the last output.
+# fail WHAT: prints what was expected and the end of the last output.
 fail() {
     echo "FAIL $1"
     [ -f "$work/out" ] && tail -n 25 "$work/out" | cut -c1-400 | sed 's/^/     /'
     failed=$((failed + 1))
 }
 
-# expect CODE TEXT COMMAND…: the command must end with the exit code and TEXT must stand in its output (stdout and stderr).
+# expect CODE TEXT COMMAND…: the command must exit with CODE, and TEXT must be in its output (stdout and stderr).
 expect() {
     local code=$1 text=$2 got
     shift 2
@@ -46,8 +47,8 @@ expect_same() {
     if cmp -s "$1" "$2"; then pass; else fail "$3: $1 and $2 differ"; fi
 }
 
-# within SECONDS COMMAND…: asks again until the command says yes; fails where it has not by then. Seconds are for a
-# machine that has much else to do or stands still for a while: nobody waits for them where all is well.
+# within SECONDS COMMAND…: repeats the command until it succeeds; fails after SECONDS. Be generous: the machine may be
+# busy or pause for a while, and a test that passes never waits that long.
 within() {
     local end=$((SECONDS + $1))
     shift
@@ -57,8 +58,8 @@ within() {
     done
 }
 
-# end_of PROCESS: waits for a process of this shell, which is killed where it has not ended after 900 s; its exit code is
-# then in $code.
+# end_of PROCESS: waits for a process of this shell and sets $code to its exit code; kills it if it has not ended after
+# 900 s.
 has_gone() { ! kill -0 "$1" 2>/dev/null; }
 end_of() {
     within 900 has_gone "$1" || kill -9 "$1"
@@ -66,13 +67,16 @@ end_of() {
     code=$?
 }
 
-# await_text TEXT [FILE]: until TEXT stands in the file, $work/out unless another is named. What the run before wrote must
-# not be taken for this one's: empty the file before the command is started in the background.
+# Whether the program is a build with AddressSanitizer: nothing can be preloaded, and address space cannot be limited.
+is_sanitized() { grep -qa __asan_init "$BEVATRON"; }
+
+# await_text TEXT [FILE]: waits until TEXT is in the file ($work/out by default). Empty the file before you start the
+# command in the background, so that output of the previous run does not count.
 await_text() {
     within 900 grep -qs -- "$1" "${2:-$work/out}" || fail "no \"$1\" in 900 s"
 }
 
-# A port of this machine that nobody has, below those that are given to whoever asks for any.
+# A free port of this machine, below the ephemeral ports.
 free_port() {
     local port
     while :; do
@@ -82,8 +86,8 @@ free_port() {
     echo "$port"
 }
 
-# beside NAME COMMAND…: runs a function of the test in the background, with a folder of its own as $work, so that several
-# which mostly wait do so at the same time. `gather` waits for all of them, shows what they said and adds up.
+# beside NAME COMMAND…: runs a function of the test in the background, with its own folder as $work, so that cases that
+# mostly wait do so at the same time. `gather` waits for all of them, shows their output and adds up.
 beside_names=()
 beside_processes=()
 beside() {

@@ -1,21 +1,21 @@
 # shellcheck shell=bash disable=SC2034,SC2154  # names of the scripts that source it
 # For tests that run the commands of a documentation page as printed there. Sourced after common.sh.
-# A line before a code block says what becomes of it:
+# A line before a code block says what to do with it:
 #   <!-- run: STORY -->            the block is run, in the folder of that story, after the blocks before it
-#   <!-- run: STORY ranks -->      the same, where several ranks can be started
+#   <!-- run: STORY ranks -->      the same, if several ranks can be started
 #   <!-- file: STORY NAME -->      the block is the content of a file in that folder
-#   <!-- not run: WHY -->          a reader's business alone
-# A block of ```sh in which a line begins with -- holds flags of train, and each such line is run with it.
+#   <!-- not run: WHY -->          only for readers
+# A ```sh block in which a line begins with -- holds flags of train; train is run with each such line.
 golden=$PWD/tests/golden
 shared=$(realpath -m "${BEVATRON_SHARED:-../shared}")/data
 real=$(realpath "$BEVATRON")
 
-# file REAL MADE NAME: the real file where there is one, else the made one, under the name that the page has.
+# file REAL MADE NAME: the real file if it exists, else the made one, under the name used on the page.
 file() {
     if [ -f "$shared/$1" ]; then cp "$shared/$1" "$3"; else cp "$golden/$2" "$3"; fi
 }
 
-# pack PROGRAM FROM TO: compressed where the program is installed; content decides, so a plain file will do too.
+# pack PROGRAM FROM TO: compresses if the program is installed; content decides, so a plain file works too.
 pack() {
     if command -v "$1" >/dev/null; then "$1" -c "$2" >"$3" 2>/dev/null; else cp "$2" "$3"; fi
 }
@@ -36,7 +36,7 @@ make_dump() {
     echo '</mediawiki>'
 }
 
-# commands PAGE STORY: its blocks, one after another. Where there are no ranks, without those that need some.
+# commands PAGE STORY: its blocks, in order, without those that need ranks if there are none.
 commands() {
     awk -v story="$2" -v ranks="$ranks" '
         $0 == "<!-- run: " story " -->" || (ranks && $0 == "<!-- run: " story " ranks -->") { wanted = 1; next }
@@ -46,7 +46,7 @@ commands() {
         inside' "$1"
 }
 
-# files PAGE STORY: writes the files of a story into this folder.
+# files PAGE STORY: writes the files of a story into the current folder.
 files() {
     awk -v begin="<!-- file: $2 " '
         index($0, begin) == 1 { name = substr($0, length(begin) + 1); sub(/ -->$/, "", name); next }
@@ -60,7 +60,7 @@ stories() {
     sed -nE 's/^<!-- (run|file): ([a-z]+)( .*)? -->$/\2/p' "$1" | sort -u
 }
 
-# unmarked PAGE: commands of ours in blocks about which nothing is said.
+# unmarked PAGE: our commands in blocks without a mark.
 unmarked() {
     awk '
         /^<!-- (run|file|not run): .* -->$/ { marked = 1; next }
@@ -69,12 +69,12 @@ unmarked() {
         /^ *(\$ )?((mpirun|srun|torchrun) .*)?bevatron [a-z]/ && (inside ? !marked : /^    /) { print FILENAME ":" FNR ": " $0 }' "$1"
 }
 
-# run_story PAGE STORY: in a folder of its own, which prepare_STORY fills.
+# run_story PAGE STORY: runs in a new folder, which prepare_STORY fills.
 run_story() {
     local page
     page=$(realpath "$1")
     mkdir "$work/$2"
-    # Two ranks show what four do, in a fraction of the time where there are two cores.
+    # Two ranks show what four do, in a fraction of the time on two cores.
     commands "$1" "$2" | sed -E 's/ …( |$)/ $rest\1/g; s/(-n|--nproc) 4 /\1 2 /' >"$work/$2.sh"
     [ -n "$ranks" ] || [ -s "$work/$2.sh" ] || return 0
     grep -q bevatron "$work/$2.sh" && pass || fail "$1 has no commands for $2"

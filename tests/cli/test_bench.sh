@@ -1,12 +1,12 @@
 #!/bin/bash
-# bevatron bench step and bench matmul on the CPU: every kind of model makes a step and has its products, flags that
-# would have no effect are refused, and what is printed can be read by a program.
+# bevatron bench step and bench matmul on the CPU: every kind of model makes a step and has its matmuls, flags without
+# effect are refused, and the output can be parsed.
 # shellcheck source=tests/cli/common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh" || exit
 small=(--device cpu --threads 1 --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2
     --vocab-size 256)
 
-# prints COUNT PATTERN COMMAND…: as many lines of its output match.
+# prints COUNT PATTERN COMMAND…: COUNT lines of its output match.
 prints() {
     local count=$1 pattern=$2
     shift 2
@@ -23,7 +23,7 @@ expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --preset llama-
 expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --preset bert-base --ffn-hidden-size 128
 expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --preset t5-small --kv-channels 16 --ffn-hidden-size 128 \
     --encoder-num-layers 1 --decoder-num-layers 1 --decoder-seq-length 16
-expect 0 'only an NVIDIA GPU has a counter' "$BEVATRON" bench step "${small[@]}" --steps 1 --energy
+expect 0 'only NVIDIA GPUs have an energy counter' "$BEVATRON" bench step "${small[@]}" --steps 1 --energy
 expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --global-batch-size 2
 expect 2 '--global-batch-size 8 is not one micro-batch of 2' "$BEVATRON" bench step "${small[@]}" --global-batch-size 8
 expect 2 '--parts needs a GPU' "$BEVATRON" bench step "${small[@]}" --parts
@@ -37,6 +37,6 @@ prints 3 '^\{"layer": "given", "product": "forward", "m": 48, "n": 32, "k": 17, 
 expect 0 'weight gradient' "$BEVATRON" bench matmul --device cpu --m 3 --n 5 --k 7 --pass weight-gradient --dtype fp16
 expect 0 'cross kv' "$BEVATRON" bench matmul "${small[@]}" --rounds 1 --dtype fp32 --preset t5-small --kv-channels 16 \
     --ffn-hidden-size 128 --encoder-num-layers 1 --decoder-num-layers 1 --decoder-seq-length 16
-expect 1 'does not multiply in fp8' "$BEVATRON" bench matmul --device cpu --m 16 --n 16 --k 16 --dtype fp8
+expect 1 'has no matmuls in fp8' "$BEVATRON" bench matmul --device cpu --m 16 --n 16 --k 16 --dtype fp8
 expect 2 'give all of --m, --n and --k' "$BEVATRON" bench matmul --device cpu --m 16
 finish

@@ -1,14 +1,15 @@
 #!/bin/bash
-# bevatron checkpoint inspect and verify on checkpoints written here byte by byte, whole and damaged; bevatron board --text.
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# bevatron checkpoint inspect and verify on checkpoints written here byte by byte, intact and damaged; bevatron board
+# --text.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh" || exit
 bevatron=$BEVATRON
 
-entry() { # NAME HOLDS: a line of the manifest, with the tools of the system
+entry() { # NAME HOLDS: a line of the manifest, made with system tools
     printf '{"name": "%s", "holds": "%s", "bytes": %d, "sha256": "%s"}' "$1" "$2" "$(stat -c %s "$1")" \
         "$(sha256sum "$1" | cut -d' ' -f1)"
 }
 
-# One tensor w, fp32 (2), as the format describes it: 64 bytes of header, 8 of data.
+# One tensor w, fp32 (2), in the documented format: 64 bytes of header, 8 of data.
 write_checkpoint() { # ITERATION
     local at=save/iter_$(printf '%07d' "$1")
     mkdir -p "$at"
@@ -55,7 +56,7 @@ expect 0 '  k?[2J: v?  fake: ?1m?' "$bevatron" checkpoint inspect --tensors host
 "$bevatron" checkpoint inspect --tensors hostile.safetensors | LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]\|\xc2\x9b' &&
     fail "control characters on the terminal"
 
-# One bit of one weight.
+# Flips one bit of one weight.
 printf '\x81' | dd of=save/iter_0000020/model.safetensors bs=1 seek=74 conv=notrunc status=none
 expect 216 'save/iter_0000020/model.safetensors' "$bevatron" checkpoint verify save
 expect 216 'SHA-256' "$bevatron" checkpoint verify save
@@ -68,7 +69,6 @@ expect 1 'model.safetensors' "$bevatron" checkpoint inspect save
 printf 'PK\x03\x04 surely no tensors' >other.pt
 expect 216 'is it a safetensors file?' "$bevatron" checkpoint verify other.pt
 
-expect 2 'not in this version' "$bevatron" board --logdir save
 expect 2 '--logdir' "$bevatron" board --text
 expect 1 'no metrics.jsonl' "$bevatron" board --text --logdir save
 expect 1 'nowhere' "$bevatron" board --text --logdir nowhere
@@ -80,6 +80,10 @@ done
 cp runs/a/metrics.jsonl runs/b/deep/second_metrics.jsonl
 printf '{"kind":"eval","iteration":50,"set":"validation","losses":{"lm loss":9.25}}\n{"kind":"tr' >>runs/a/metrics.jsonl
 expect 0 'iteration 50 of 60, loss 10.5000, validation 9.2500, 1000 tokens/s' "$bevatron" board --text --logdir runs
+"$bevatron" board --text --logdir runs | grep -q Slurm && fail "a job that is not there"
+printf '\n{"kind":"run","iteration":50,"job":"%s","job_log":"/logs/%s.log"}' 16 train-16 17 train-17 >>runs/b/deep/second_metrics.jsonl
+echo >>runs/b/deep/second_metrics.jsonl
+expect 0 'Slurm jobs 16, 17; log /logs/train-17.log' "$bevatron" board --text --logdir runs/b
 expect 0 'runs/b/deep/second_metrics.jsonl' "$bevatron" board --text --logdir runs
 expect 0 '59.50 ┤⠑⠒⠢⢄⡀' "$bevatron" board --text --logdir runs --width 60 --height 12
 [ "$("$bevatron" board --text --logdir runs | grep -c '└')" -eq 2 ] || fail "two runs, two pictures"

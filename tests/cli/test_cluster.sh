@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# cluster: the examples' configurations against golden files and ParallelCluster's schema where it is at hand, and the
-# life of a cluster through stand-ins for pcluster and aws that check what they get and answer as the real ones do.
-. tests/cli/common.sh
-examples=(p4d-ultracluster p3dn-roberta p4de-nemo)
+# cluster: the examples' configurations against golden files and, if available, ParallelCluster's schema; and the life
+# of a cluster with stand-ins for pcluster and aws that check their arguments and answer like the real ones.
+. tests/cli/common.sh || exit
+examples=(p4d-ultracluster p4d-roberta p4de-nemo)
 for example in "${examples[@]}"; do
     "$BEVATRON" cluster render --config "examples/clusters/$example.yaml" >"$work/$example.yaml" 2>"$work/out" && pass ||
         fail "render $example"
@@ -22,15 +22,15 @@ fi
 expect 0 "build-image" "$BEVATRON" cluster --help
 expect 0 "--on-node-configured" "$BEVATRON" cluster create --help
 expect 2 "there is no command \"cluster moon\"" "$BEVATRON" cluster moon
-expect 2 "is none of efa" "$BEVATRON" cluster render --name ab --region us-east-1 --key k --subnet subnet-0123456789abcdef0 --queue "gpu p4d.24xlarge 4 faster"
-expect 2 "control character" "$BEVATRON" cluster render --config examples/clusters/p3dn-roberta.yaml --slurm-setting $'Foo=1\nProlog=/tmp/x'
-expect 2 "TreeWidth: ParallelCluster sets it" "$BEVATRON" cluster render --config examples/clusters/p3dn-roberta.yaml --slurm-setting treewidth=9
+expect 2 "is not one of efa" "$BEVATRON" cluster render --name ab --region us-east-1 --key k --subnet subnet-0123456789abcdef0 --queue "gpu p4d.24xlarge 4 faster"
+expect 2 "control character" "$BEVATRON" cluster render --config examples/clusters/p4d-roberta.yaml --slurm-setting $'Foo=1\nProlog=/tmp/x'
+expect 2 "TreeWidth: ParallelCluster sets it" "$BEVATRON" cluster render --config examples/clusters/p4d-roberta.yaml --slurm-setting treewidth=9
 expect 2 "letters, digits and dashes" "$BEVATRON" cluster build-image --image-id "../x y" --region us-east-1 --parent ami-0123456789abcdef0 --yes
 [ ! -e "../x y.image.yaml" ] && pass || fail "a file outside was written"
-expect 2 "get no arguments" "$BEVATRON" cluster build-image --image-id bb --region us-east-1 --parent ami-0123456789abcdef0 --script "s3://b/x y"
-expect 2 "is a flag of render and create" "$BEVATRON" cluster status --name ab --queue "gpu p4d.24xlarge 4"
+expect 2 "take no arguments" "$BEVATRON" cluster build-image --image-id bb --region us-east-1 --parent ami-0123456789abcdef0 --script "s3://b/x y"
+expect 2 "is a flag of render, create and update" "$BEVATRON" cluster status --name ab --queue "gpu p4d.24xlarge 4"
 
-# Whatever a text holds, it is that text in the configuration.
+# Any text stays that text in the configuration.
 hostile=$'x: "y"\n- $(touch z) \'{"a": 1}\' #'
 "$BEVATRON" cluster render --name ab --region us-east-1 --key "$hostile" --subnet subnet-0123456789abcdef0 --queue "gpu c5.4xlarge 4" \
     --tag "$hostile=$hostile" --slurm-setting "A=${hostile//$'\n'/}" --allowed-ips "$hostile" \
@@ -48,7 +48,8 @@ PY
 fi
 [ ! -e z ] && pass || fail "a hostile text was run"
 
-# pcluster by a stand-in: it keeps its arguments, one on a line, and plays $work/answer with the code in $work/code.
+# A stand-in for pcluster: it stores its arguments, one per line, and prints $work/answer with the exit code in
+# $work/code.
 mkdir "$work/bin"
 cat >"$work/bin/pcluster" <<STANDIN
 #!/bin/sh
@@ -67,25 +68,25 @@ play() { # CODE ANSWER [ERRORS]
     printf '%s' "${3-}" >"$work/errors"
 }
 with=(env PATH="$work/bin:$PATH" "$BEVATRON" cluster)
-described=(--config "$PWD/examples/clusters/p3dn-roberta.yaml" --output "$work/written.yaml")
+described=(--config "$PWD/examples/clusters/p4d-roberta.yaml" --output "$work/written.yaml")
 
 play 0 '{"cluster": {"clusterName": "roberta", "cloudformationStackStatus": "CREATE_IN_PROGRESS", "region": "us-east-1",
  "version": "3.16.1", "clusterStatus": "CREATE_IN_PROGRESS", "scheduler": {"type": "slurm"}},
  "validationMessages": [{"level": "WARNING", "type": "DcvValidator", "message": "port 8443 is open to the world"}]}'
-expect 2 "give --yes" "${with[@]}" create "${described[@]}"
+expect 2 "stdin is not a terminal; pass --yes" "${with[@]}" create "${described[@]}"
 [ ! -e "$work/arguments" ] && pass || fail "pcluster was asked before the user"
 expect 0 "roberta: CREATE_IN_PROGRESS" "${with[@]}" create "${described[@]}" --yes
-grep -q "pcluster warns: port 8443" "$work/out" && pass || fail "pcluster's warning was lost"
-grep -q "62.86" "$work/out" && pass || fail "no cost before create"
+grep -q "warning: pcluster: port 8443" "$work/out" && pass || fail "pcluster's warning was lost"
+grep -q "44.35" "$work/out" && pass || fail "no cost before create"
 printf '%s\n' create-cluster --cluster-name roberta --region us-east-1 --cluster-configuration "$work/written.yaml" -- >"$work/want"
 expect_same "$work/want" "$work/arguments" "arguments of create-cluster"
-expect_same tests/golden/cluster/p3dn-roberta.yaml "$work/written.yaml" "the configuration given to pcluster"
+expect_same tests/golden/cluster/p4d-roberta.yaml "$work/written.yaml" "the configuration given to pcluster"
 play 1 '{"message": "Request would have succeeded, but DryRun flag is set."}'
 expect 0 "nothing was created" "${with[@]}" create "${described[@]}" --dry-run
 grep -qx -- "--dryrun" "$work/arguments" && pass || fail "no --dryrun"
 
-# Refusals: what pcluster 3.16.1 said, recorded without credentials and against a simulated AWS; that of the quota is
-# EC2's text in the answer's form.
+# Refusals: messages of pcluster 3.16.1, recorded without credentials and against a simulated AWS; that about the quota
+# is EC2's text in the form of an answer.
 play 1 '{"message": "Unable to locate credentials"}'
 expect 1 "Unable to locate credentials; give credentials: \`aws configure\`" "${with[@]}" create "${described[@]}" --yes
 play 1 '' $'Traceback (most recent call last):\n  File "x"\nbotocore.exceptions.NoCredentialsError: Unable to locate credentials\n'
@@ -121,15 +122,15 @@ expect 1 "The request must contain the parameter ebs; The keypair '{'no-key'}' d
 play 1 '{"configurationValidationErrors": [{"level": "ERROR", "type": "ConfigSchemaValidator", "message":
  "[('"'Scheduling', {'SlurmQueues': {0: {'ComputeResources': {0: {'MaximumCount': ['Unknown field.']}}}}}"')]"}],
  "message": "Invalid cluster configuration."}'
-expect 1 "is not known to this version of pcluster" "${with[@]}" create "${described[@]}" --yes
+expect 1 "this version of pcluster does not know that field" "${with[@]}" create "${described[@]}" --yes
 play 1 '{"message": "Bad Request: invalid or unsupported region '"'us-nowhere-1'"'"}'
 expect 1 "check --region" "${with[@]}" status --name roberta --region us-nowhere-1
 play 0 'pcluster has been updated'
-expect 1 "answered something other than JSON" "${with[@]}" status --name roberta
+expect 1 "did not answer with JSON" "${with[@]}" status --name roberta
 expect 1 "pip install aws-parallelcluster" env PATH=/nonexistent "$BEVATRON" cluster status --name roberta --region us-east-1
-expect 2 "which cluster" "${with[@]}" status
+expect 2 "no cluster given" "${with[@]}" status
 
-# A cluster that lives: its state, its machines and what they cost; page after page.
+# A running cluster: its state, its machines and their cost; page after page.
 play 0 ''
 cat >"$work/answer-describe-cluster" <<'JSON'
 {"creationTime": "2026-08-01T08:00:00.000Z", "headNode": {"launchTime": "2026-08-01T08:05:00.000Z", "instanceId": "i-0",
@@ -145,7 +146,7 @@ cat >"$work/answer-describe-cluster-instances" <<'JSON'
  {"instanceId": "i-2", "instanceType": "p3dn.24xlarge", "nodeType": "ComputeNode", "queueName": "queue1", "state": "pending"},
  {"instanceId": "i-3", "instanceType": "p3dn.24xlarge", "nodeType": "ComputeNode", "queueName": "queue1", "state": "terminated"}]}
 JSON
-expect 0 "CREATE_COMPLETE" "${with[@]}" status --config "$PWD/examples/clusters/p3dn-roberta.yaml"
+expect 0 "CREATE_COMPLETE" "${with[@]}" status --config "$PWD/examples/clusters/p4d-roberta.yaml"
 grep -Eq "queue1 +2 × p3dn.24xlarge +62.42" "$work/out" && grep -Eq "now +62.86" "$work/out" && pass || fail "machines and cost"
 grep -q "running, 203.0.113.7" "$work/out" && pass || fail "the head node's address"
 expect 0 '"dollarsPerHour": 62.856' "${with[@]}" status --name roberta --region us-east-1 --json
@@ -161,7 +162,7 @@ play 0 '{"status": "START_REQUESTED"}'
 expect 0 "fleet START_REQUESTED" "${with[@]}" start --name roberta --region us-east-1
 grep -qx START_REQUESTED "$work/arguments" && pass || fail "start asked for something else"
 play 0 '{"cluster": {"clusterName": "roberta", "clusterStatus": "DELETE_IN_PROGRESS"}}'
-expect 2 "give --yes" "${with[@]}" delete --name roberta --region us-east-1
+expect 2 "stdin is not a terminal; pass --yes" "${with[@]}" delete --name roberta --region us-east-1
 [ ! -e "$work/arguments" ] && pass || fail "deleted without being told"
 expect 0 "DELETE_IN_PROGRESS" "${with[@]}" delete --name roberta --region us-east-1 --yes
 play 1 "{\"message\": \"Cluster 'roberta' does not exist or belongs to an incompatible ParallelCluster major version.\"}"

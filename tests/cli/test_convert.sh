@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Models in and out as a user moves them: a checkpoint carries its tokenizer; written for Hugging Face and read again it
-# says the same; runs begin from converted models and from the folders of others.
+# Models in and out as a user moves them: a checkpoint carries its tokenizer; written for Hugging Face and read back it
+# generates the same; runs start from converted models and from other programs' folders.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 needs_parts UTF8PROC
 foreign=tests/golden/foreign
 
@@ -27,14 +27,14 @@ expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"
 grep -v '^note' "$work/out" >"$work/said"
 expect 0 "perplexity" "$BEVATRON" evaluate --load "$work/run" --text "$work/text.txt" --device cpu
 grep '^loss' "$work/out" >"$work/loss"
-# A run that goes on without the original files keeps them, whatever --keep-last removes.
+# A run that resumes without the original files keeps them, whatever --keep-last removes.
 expect 0 "iteration       40/      40" "$BEVATRON" train "${run[@]}" --load "$work/run" --use-checkpoint-args --train-iters 40 \
     --override-opt_param-scheduler --save "$work/run" --save-interval 10 --keep-last 1
 [ ! -e "$work/run/iter_0000020" ] && [ -f "$work/run/iter_0000040/vocab-file_t-vocab.json" ] && pass ||
     fail "the tokenizer went from checkpoint to checkpoint"
 expect 0 "whole" "$BEVATRON" checkpoint verify "$work/run"
 
-# To Hugging Face and back; its folder is also loaded as it is.
+# To Hugging Face and back; its folder can also be loaded directly.
 expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"
 grep -v '^note' "$work/out" >"$work/said"
 expect 0 "→ $work/hf: huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
@@ -48,7 +48,7 @@ expect 0 "padded from 300 tokens to 384 rows" "$BEVATRON" checkpoint convert --i
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-tokens" --vocab-size 300
 grep -q "padded" "$work/out" && fail "a note on padding that is left out" || pass
 grep -q '"vocab_size": 300' "$work/hf-tokens/config.json" && pass || fail "a vocabulary without padding"
-# transformers' generate() stops where a document ends: <|endoftext|> is the last of 300.
+# transformers' generate() stops at the end of a document: <|endoftext|> is the last of 300.
 for key in bos eos; do
     grep -q "\"${key}_token_id\": 299" "$work/hf/config.json" && pass || fail "${key}_token_id of the tokenizer"
 done
@@ -59,7 +59,7 @@ for folder in hf back; do
     grep -v '^note' "$work/out" >"$work/said.$folder"
     expect_same "$work/said" "$work/said.$folder" "text of the model in $folder"
 done
-# To llama.cpp: one file, read back before it has its name, with the tokenizer in it.
+# To llama.cpp: one file with the tokenizer in it, read back before it gets its name.
 expect 0 "→ $work/model.gguf: gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/model.gguf" --to gguf --dtype bf16
 expect 0 "tokenizer.ggml.pre: gpt-2" "$BEVATRON" checkpoint inspect "$work/model.gguf"
 expect 0 "blk.1.attn_qkv.weight BF16 (72, 24)" "$BEVATRON" checkpoint inspect "$work/model.gguf" --tensors
@@ -67,7 +67,7 @@ expect 1 "model.gguf exists; give another name" "$BEVATRON" checkpoint convert -
 expect 0 "stay in fp16" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/small.gguf" --to gguf --dtype q8_0
 expect 2 "q8_0 is for --to gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/small" --to huggingface --dtype q8_0
 expect 2 "a GGUF file needs the tokenizer" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/none.gguf" --to gguf
-expect 1 "llama.cpp cannot run models of the family opt" "$BEVATRON" checkpoint convert --input $foreign/opt --output "$work/none.gguf" --to gguf
+expect 1 "llama.cpp cannot run the family opt" "$BEVATRON" checkpoint convert --input $foreign/opt --output "$work/none.gguf" --to gguf
 [ ! -e "$work/none.gguf" ] && ! compgen -G "$work/*.tmp.*" >/dev/null && pass || fail "nothing is left of a file that was not written"
 expect 1 "already holds checkpoints" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
 expect 1 "is not an empty folder" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
@@ -75,7 +75,8 @@ expect 0 '"to":"huggingface"' "$BEVATRON" checkpoint convert --input "$work/run"
     --max-shard-size 0.01MB --json
 [ -f "$work/hf16/model.safetensors.index.json" ] && grep -q '"bfloat16"' "$work/hf16/config.json" && pass || fail "files in bf16"
 
-# The token that ends a text, as OPT's and Qwen's folders name it beside the tokenizer, ends it here too, in the folder and in runs from it.
+# The end-of-text token that OPT's and Qwen's folders name beside the tokenizer ends texts here too, in the folder and
+# in runs from it.
 for kind in vocab.json tokenizer.json; do
     rm -rf "$work/ends" "$work/ends-run" "$work/ends-back"
     cp -r "$work/hf" "$work/ends"
@@ -84,7 +85,7 @@ for kind in vocab.json tokenizer.json; do
     echo '{"tokenizer_class": "GPT2Tokenizer", "eos_token": {"content": "e"}, "add_bos_token": true}' >"$work/ends/tokenizer_config.json"
     expect 0 "iteration        1/       1" "$BEVATRON" train "${run[@]}" --load "$work/ends" --use-checkpoint-args --train-iters 1 \
         --save "$work/ends-run" --save-interval 1
-    grep -q "transformers puts a token before every text" "$work/out"
+    grep -q "transformers adds a token before every text" "$work/out"
     [ $? = $([ $kind = vocab.json ]; echo $?) ] && pass || fail "a word about add_bos_token in a folder with $kind"
     grep -q '"eod_token":"e"' "$work/ends-run/iter_0000001/config.json" && pass || fail "the end of a text in a run from $kind"
     expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/ends-run" --output "$work/ends-back"
@@ -98,7 +99,39 @@ for kind in vocab.json tokenizer.json; do
     grep -q '"eos_token": "<|endoftext|>"' "$work/ends-back/tokenizer_config.json" && pass || fail "the end of another tokenizer with $kind"
 done
 
-# fairseq's dictionary lists GPT-2's ids in an order of its own; transformers wants one vocabulary in that order.
+# --eod-token with a Hugging Face tokenizer changes only the end, in every file that names it.
+id_of() { sed -nE "s/.*\"$1\": ?([0-9]+)[,}].*/\\1/p" "$work/gone/t-vocab.json" | head -n 1; }
+furnished=$work/furnished
+cp -r "$work/hf" "$furnished"
+echo '{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "b", "eos_token": {"content": "e", "lstrip": false}, "pad_token": "p", "chat_template": "{{ x }}", "tomorrow": [1.0], "additional_special_tokens": ["a"]}' >"$furnished/tokenizer_config.json"
+echo '{"bos_token": "b", "eos_token": "e", "pad_token": "p"}' >"$furnished/special_tokens_map.json"
+echo "{\"temperature\": 0.7, \"eos_token_id\": [$(id_of e), $(id_of x)]}" >"$furnished/generation_config.json"
+sed -i -E "s/\"eos_token_id\": [0-9]+/\"eos_token_id\": $(id_of e)/" "$furnished/config.json"
+expect 0 "iteration        1/       1" "$BEVATRON" train "${model[@]}" "${run[@]}" --train-iters 1 --save "$work/own-end" --save-interval 1 \
+    --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$furnished" --eod-token a
+expect 0 "iteration        1/       1" "$BEVATRON" train "${run[@]}" --load "$furnished" --use-checkpoint-args --train-iters 1 \
+    --save "$work/their-end" --save-interval 1 --eod-token a
+for end in own-end their-end; do
+    expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/$end" --output "$work/$end-hf"
+    for text in '"content": "a"' '"lstrip": false' '"bos_token": "b"' '"pad_token": "p"' '"chat_template": "{{ x }}"' '1.0'; do
+        grep -qF -- "$text" "$work/$end-hf/tokenizer_config.json" && pass || fail "$text in tokenizer_config.json of $end"
+    done
+    grep -qF '"eos_token": "a"' "$work/$end-hf/special_tokens_map.json" && pass || fail "the end in special_tokens_map.json of $end"
+    grep -qE "\"eos_token_id\": $(id_of a)\b" "$work/$end-hf/config.json" && pass || fail "the end in config.json of $end"
+    expect_same "$furnished/tokenizer.json" "$work/$end-hf/tokenizer.json" "the tokenizer of $end"
+done
+grep -qE "\"bos_token_id\": $(id_of b)\b" "$work/own-end-hf/config.json" && grep -qE "\"pad_token_id\": $(id_of p)\b" "$work/own-end-hf/config.json" &&
+    pass || fail "the tokens of tokenizer_config.json in config.json"
+tr -d ' \n' <"$work/their-end-hf/generation_config.json" | grep -qF "\"temperature\":0.7,\"eos_token_id\":[$(id_of a),$(id_of e),$(id_of x)]" &&
+    pass || fail "the end in generation_config.json"
+# transformers splits texts at every token that a file calls special. An ordinary one ends texts only by its id.
+expect 0 "is an ordinary token" "$BEVATRON" checkpoint convert --input "$furnished" --output "$work/plain-end" --to huggingface --eod-token c
+expect_same "$furnished/tokenizer_config.json" "$work/plain-end/tokenizer_config.json" "tokenizer_config.json with an ordinary end"
+grep -qE "\"eos_token_id\": $(id_of c)\b" "$work/plain-end/config.json" && pass || fail "an ordinary end in config.json"
+expect 0 "→ $work/end.gguf" "$BEVATRON" checkpoint convert --input "$work/their-end" --output "$work/end.gguf" --to gguf
+expect 0 "tokenizer.ggml.eos_token_id: $(id_of a)" "$BEVATRON" checkpoint inspect "$work/end.gguf"
+
+# fairseq's dictionary lists GPT-2's ids in its own order; transformers needs one vocabulary in that order.
 { for i in $(seq 299 -1 0); do echo "$i 1"; done; } >"$work/dict.txt"
 bpe=(--vocab-file "$work/gone/t-vocab.json" --merge-file "$work/gone/t-merges.txt")
 expect 0 "" "$BEVATRON" dataset import --text "$work/text.txt" --output-prefix "$work/lines" --tokenizer-type FairseqTokenizer \
@@ -120,7 +153,7 @@ grep -q '{"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,' "$work/roberta-hf/vocab.json" &
 expect_same "$work/ids" "$work/ids.json" "ids of fairseq's tokenizer and of its tokenizer.json"
 expect_same "$work/ids" "$work/ids.hf" "ids of fairseq's tokenizer and of the one for Hugging Face"
 
-# Weights alone begin a run at iteration 0, with or without --finetune.
+# Weights alone start a run at iteration 0, with or without --finetune.
 for flags in "" "--finetune"; do
     # shellcheck disable=SC2086
     expect 0 "iteration        5/       5" "$BEVATRON" train "${run[@]}" --load "$work/back" --use-checkpoint-args --train-iters 5 $flags
@@ -130,7 +163,7 @@ expect 0 "iteration        5/       5" "$BEVATRON" train "${run[@]}" --load "$wo
 expect 0 "iteration       45/      45" "$BEVATRON" train "${run[@]}" --load "$work/run" --use-checkpoint-args --train-iters 45 --no-load-optim
 grep -q "iteration       41/" "$work/out" && pass || fail "--no-load-optim goes on where the run stood"
 
-# Models of others.
+# Other programs' models.
 mock=(--mock-data --micro-batch-size 2 --seq-length 9 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1)
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/llama --use-checkpoint-args --train-iters 2
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_v2_tp2_pp2 --use-checkpoint-args --train-iters 2
@@ -142,6 +175,15 @@ expect 1 "give --num-attention-heads" "$BEVATRON" checkpoint convert --input $fo
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v0 --output "$work/v0" --to huggingface \
     --num-attention-heads 6 --vocab-size 37
 grep -q '"vocab_size": 37' "$work/v0/config.json" && pass || fail "a vocabulary without padding"
+# The same as distributed by NGC, a zip archive; one of several checkpoints, in a folder.
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v0.zip --output "$work/v0z" --to huggingface \
+    --num-attention-heads 6 --vocab-size 37
+expect_same "$work/v0/model.safetensors" "$work/v0z/model.safetensors" "a model out of an archive"
+expect 0 "iteration 100" "$BEVATRON" checkpoint inspect $foreign/megatron_v0_tp2.zip
+expect 0 "iteration        2/" "$BEVATRON" train --pretrained-checkpoint $foreign/megatron_v0_tp2.zip --use-checkpoint-args --mock-data --seq-length 8 \
+    --num-attention-heads 6 --micro-batch-size 1 --train-iters 2 --lr 1e-4 --log-interval 1 --eval-iters 0 --device cpu --threads 1
+head -c 10000 $foreign/megatron_v0.zip >"$work/cut.zip"
+expect 1 "cut.zip: it has no zip directory at its end; the file is truncated" "$BEVATRON" checkpoint convert --input "$work/cut.zip" --output "$work/none"
 
 { printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]'; seq 20; } >"$work/small.txt"
 # Distributed checkpoints of Megatron-LM, and files of llm.c.
@@ -151,23 +193,23 @@ expect 0 "megatron, 40 tensors" "$BEVATRON" checkpoint convert --input $foreign/
 expect 0 "llm.c: 28 tensors" "$BEVATRON" checkpoint inspect $foreign/llmc_bf16.bin
 expect 0 "llm.c, 28 tensors" "$BEVATRON" checkpoint convert --input $foreign/llmc_fp32.bin --output "$work/llmc" --to huggingface --vocab-size 37
 head -c 20000 $foreign/llmc_fp32.bin >"$work/cut.bin"
-expect 1 "cut or damaged" "$BEVATRON" checkpoint inspect "$work/cut.bin"
+expect 1 "truncated or damaged" "$BEVATRON" checkpoint inspect "$work/cut.bin"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/llmc_bf16.bin --use-checkpoint-args --train-iters 2
 
-# A run of Megatron-LM goes on at its iteration where that is asked for.
+# A run of Megatron-LM is resumed at its iteration if requested.
 expect 0 "iteration      102/     102" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
     --train-iters 102 --no-load-optim
 grep -q "iteration      101/" "$work/out" && pass || fail "a run of Megatron-LM goes on"
 # The same tensors under other flags are another model.
-expect 1 "it has 4 attention heads in 2 groups" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
+expect 1 "holds another model: 4 attention heads in 2 groups" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
     --train-iters 2 --num-attention-heads 2 --num-query-groups 1 --kv-channels 8
-expect 0 "another model of the weights in $foreign/megatron_dist_llama: --norm-epsilon, rotary" "$BEVATRON" train "${mock[@]}" \
+expect 0 "flags differ from the model in $foreign/megatron_dist_llama: --norm-epsilon, rotary" "$BEVATRON" train "${mock[@]}" \
     --load $foreign/megatron_dist_llama --use-checkpoint-args --train-iters 2 --norm-epsilon 1e-3 --rotary-base 20000
 
-# --pretrained-checkpoint begins a run, and a run that has begun goes on.
+# --pretrained-checkpoint starts a run; a run that has started resumes.
 begin=(--pretrained-checkpoint $foreign/megatron_dist_llama --use-checkpoint-args --save "$work/begun" --save-interval 2 --lr-decay-iters 9)
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" "${begin[@]}" --load "$work/begun" --train-iters 2
-# A longer run has the same constant weight decay, and the same schedule where --lr-decay-iters says so.
+# A longer run has the same constant weight decay, and with --lr-decay-iters the same schedule.
 expect 0 "iteration        4/       4" "$BEVATRON" train "${mock[@]}" "${begin[@]}" --load "$work/begun" --train-iters 4
 grep -q "iteration        2/" "$work/out" && fail "a run that has begun goes on" || pass
 expect 2 "the same command starts and resumes" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
@@ -175,7 +217,7 @@ expect 2 "the same command starts and resumes" "$BEVATRON" train "${mock[@]}" --
 expect 216 "no checkpoint in $work/nothing" "$BEVATRON" train "${mock[@]}" --pretrained-checkpoint "$work/nothing" --num-layers 1 \
     --hidden-size 8 --num-attention-heads 2 --vocab-size 9 --train-iters 1
 
-# The stages of a pipeline take their layers out of it.
+# The stages of a pipeline read their own layers from it.
 if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
     for folder in megatron_dist_llama gpt2; do
         expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --load $foreign/$folder --use-checkpoint-args --train-iters 1
@@ -188,35 +230,35 @@ if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
     done
 fi
 
-# A tokenizer that the input lacks goes along.
+# A tokenizer that the input lacks can be added.
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/bert-hf" --to huggingface \
     --tokenizer-type BertWordPieceLowerCase --vocab-file "$work/small.txt"
 [ -f "$work/bert-hf/vocab.txt" ] && pass || fail "a tokenizer that was given"
-expect 1 "it is that of another model" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/x" \
+expect 1 "it belongs to another model" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/x" \
     --vocab-file "$work/gone/t-vocab.json" --merge-file "$work/gone/t-merges.txt"
-expect 2 "say with --tokenizer-type" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/x" --vocab-file x
+expect 2 "tokenizer's files with --tokenizer-type" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/x" --vocab-file x
 
-# A BERT whose matrix has a row for each line of vocab.txt has none for the two tokens that Megatron adds.
+# A BERT whose matrix has one row per line of vocab.txt has none for the two tokens that Megatron adds.
 cp -r $foreign/bert "$work/bert"
 chmod -R u+w "$work/bert"
 { printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]'; seq 32; } >"$work/bert/vocab.txt"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/bert" --use-checkpoint-args --train-iters 2
 grep -q "tokenizer_type .* BertWordPieceLowerCase" "$work/out" && pass || fail "the tokenizer of a vocab.txt"
-# Whether text is lowered stands in the file beside it, in both directions.
+# Whether text is lower-cased is in the file beside it, in both directions.
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --model bert --num-layers 1 --hidden-size 8 --num-attention-heads 2 \
     --norm-placement post --max-position-embeddings 9 --tokenizer-type BertWordPieceCase --vocab-file "$work/bert/vocab.txt" \
     --activation gelu --train-iters 2 --save "$work/cased" --save-interval 2
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/cased" --output "$work/cased-hf"
 grep -q '"do_lower_case": false' "$work/cased-hf/tokenizer_config.json" && pass || fail "the case of a BERT for Hugging Face"
-# The two tokens that Megatron's tokenizer has behind the file's own.
+# The two tokens that Megatron's tokenizer adds after those of the file.
 [ "$(tail -n 2 "$work/cased-hf/vocab.txt" | tr '\n' ' ')" = "[BOS] [EOS] " ] && pass || fail "the vocabulary of a BERT for Hugging Face"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/cased-hf" --use-checkpoint-args --train-iters 2
 grep -q "tokenizer_type .* HuggingFaceTokenizer" "$work/out" && pass || fail "the tokenizer.json of a BERT of Hugging Face"
-# Without a tokenizer.json, vocab.txt and what stands beside it say the same.
+# Without a tokenizer.json, vocab.txt and the file beside it give the same.
 rm "$work/cased-hf/tokenizer.json"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/cased-hf" --use-checkpoint-args --train-iters 2
 grep -q "tokenizer_type .* BertWordPieceCase" "$work/out" && pass || fail "the case of a BERT of Hugging Face"
-# A tokenizer that a tokenizer.json cannot express is an error, and can be left out.
+# A tokenizer that a tokenizer.json cannot express is an error, unless it is left out.
 expect 1 "a model of words, which a tokenizer.json cannot express" "$BEVATRON" checkpoint convert --input "$work/run" \
     --output "$work/x" --tokenizer-type GPTSentencePieceTokenizer --tokenizer-model tests/golden/spm/word.model
 [ ! -e "$work/x" ] && pass || fail "a model without its tokenizer"
@@ -228,6 +270,6 @@ expect 0 "decoder.layers.3.mlp.linear_fc2.weight fp32 (12, 48)" "$BEVATRON" chec
 
 expect 2 "--input DIR" "$BEVATRON" checkpoint convert --output "$work/x"
 expect 2 "--max-shard-size takes a size" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --max-shard-size 5
-expect 216 "is no model that can be read" "$BEVATRON" checkpoint convert --input "$work" --output "$work/x"
-expect 2 "is not known; there are gpt2, opt" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --to huggingface --family x
+expect 216 "is not a readable model" "$BEVATRON" checkpoint convert --input "$work" --output "$work/x"
+expect 2 "unknown family x; known families: gpt2, opt" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --to huggingface --family x
 finish

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# From text to training for every kind of samples: BERT and T5 from sentences, RoBERTa from blocks, GPT from blends and
-# from data of its own for each split.
+# From text to training for every kind of sample: BERT and T5 from sentences, RoBERTa from blocks, GPT from blends and
+# from separate data for each split.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 needs_parts UTF8PROC
 
-# A little language: words of a small vocabulary, some with a second piece, in sentences and documents.
+# A small language: words of a small vocabulary, some with a second piece, in sentences and documents.
 {
     printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' .
     for w in red green blue black white one two three four five cat dog bird fish horse sees likes finds takes hides \
@@ -47,7 +47,7 @@ expect 0 "sop loss value" "$BEVATRON" train --model bert "${size[@]}" "${bert[@]
 expect_learns 2.9 BERT
 losses "$work/out" >"$work/bert.losses"
 [ -d "$sentences/cache/BERTMaskedWordPieceDataset_indices" ] && pass || fail "no cache of BERT's samples"
-# Resumed in the middle, the same samples come.
+# A resumed run gets the same samples.
 expect 0 "successfully loaded" "$BEVATRON" train --model bert "${size[@]}" "${bert[@]}" --load "$work/m" --ckpt-step 20
 losses "$work/out" | tail -1 >"$work/a"
 tail -1 "$work/bert.losses" >"$work/b"
@@ -58,14 +58,57 @@ grep -q "sop loss" "$work/out" && fail "no head, no loss of its own" || pass
 expect 0 "validation loss" "$BEVATRON" train --model t5 "${size[@]}" "${bert[@]}" --vocab-extra-ids 20 \
     --decoder-seq-length 24
 expect_learns 2.9 T5
+# A T5 of Hugging Face starts its decoder with the token named in config.json, even if the vocabulary has a begin token,
+# as here. A flag overrides it. The same weights and samples give the same loss as with the flag alone.
+original=(--normalization RMSNorm --disable-bias-linear --position-embedding-type relative --softmax-scale 1 --activation relu --init-method-std 0.2)
+expect 0 "validation loss" "$BEVATRON" train --model t5 "${size[@]}" "${bert[@]}" --vocab-extra-ids 20 --decoder-seq-length 24 \
+    "${original[@]}" --train-iters 2 --lr-warmup-iters 0 --save "$work/t5"
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/t5" --output "$work/t5.begins"
+begins=$(sed -nE 's/.*"decoder_start_token_id": ([0-9]+).*/\1/p' "$work/t5.begins/config.json")
+[ "${begins:-0}" -gt 0 ] && pass || fail "the vocabulary has a token that begins a text"
+cp -r "$work/t5.begins" "$work/t5.pads"
+sed -i -E 's/("decoder_start_token_id": )[0-9]+/\10/' "$work/t5.pads/config.json"
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/t5.pads" --output "$work/t5.plain" --to huggingface
+expect 0 "bevatron" "$BEVATRON" checkpoint convert --input "$work/t5.pads" --output "$work/t5.ours"
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/t5.ours" --output "$work/t5.back"
+grep -q '"decoder_start_token_id": 0' "$work/t5.back/config.json" && grep -q '"decoder_start_token_id": 0' "$work/t5.plain/config.json" &&
+    pass || fail "decoder_start_token_id on its way back"
+# started FOLDER FLAGS…: the loss of the first step.
+started() {
+    local from=$1
+    shift
+    expect 0 "iteration        1/" "$BEVATRON" train "${size[@]}" --data-path "$sentences" --load "$work/$from" --use-checkpoint-args \
+        --finetune --decoder-seq-length 24 --train-iters 1 --lr-warmup-iters 0 --log-interval 1 --eval-iters 0 "$@"
+    losses "$work/out" >"$work/started.$((++starts))"
+}
+starts=0
+started t5.begins                                     # 1
+started t5.pads                                       # 2
+started t5.ours                                       # 3
+started t5.begins --decoder-start-token 0             # 4
+started t5.pads --decoder-start-token "$begins"       # 5
+expect_same "$work/started.4" "$work/started.2" "the token of config.json, and of the flag"
+expect_same "$work/started.4" "$work/started.3" "the token of config.json after a conversion"
+expect_same "$work/started.1" "$work/started.5" "a flag against config.json"
+cmp -s "$work/started.1" "$work/started.2" && fail "the first token makes no difference" || pass
+for from in t5.begins t5.pads; do
+    expect 0 "" "$BEVATRON" generate --load "$work/$from" --prompt "the red cat" --greedy --max-new-tokens 12 --device cpu
+    grep -v '^note' "$work/out" >"$work/said.$from"
+    expect 0 "" "$BEVATRON" generate --load "$work/$from" --prompt "the red cat" --greedy --max-new-tokens 12 --device cpu \
+        --decoder-start-token "$([ $from = t5.pads ] && echo 0 || echo "$begins")"
+    grep -v '^note' "$work/out" >"$work/said.flag"
+    expect_same "$work/said.flag" "$work/said.$from" "text of $from"
+done
+cmp -s "$work/said.t5.begins" "$work/said.t5.pads" && fail "the first token makes no difference to the text" || pass
+expect 2 "--decoder-start-token 9999 is not a token" "$BEVATRON" train --model t5 "${size[@]}" "${bert[@]}" --vocab-extra-ids 20 \
+    --decoder-seq-length 24 --decoder-start-token 9999
 expect 2 "--vocab-extra-ids" "$BEVATRON" train --model t5 "${size[@]}" "${bert[@]}" --decoder-seq-length 24
 expect 2 "needs the tokenizer" "$BEVATRON" train --model bert "${size[@]}" --vocab-size 40 --data-path "$sentences"
 
-# RoBERTa: fairseq's dictionary, blocks of whole sentences.
+# RoBERTa: fairseq's dictionary of words, blocks of whole sentences. test_examples.sh has one with a BPE.
 {
     for w in the red green blue black white reddish greenish cat dog bird fish horse cats dogs birds sees likes finds \
         takes hides; do echo "$w 100"; done
-    echo "<mask> 1"
 } >"$work/dict.txt"
 sed 's/[.]//g; s/The/the/g' "$work/text.jsonl" >"$work/plain.jsonl"
 expect 0 "" "$BEVATRON" preprocess --input "$work/plain.jsonl" --output-prefix "$work/roberta" --append-eod \
@@ -74,11 +117,11 @@ roberta=(--tokenizer-type FairseqTokenizer --tokenizer-model "$work/dict.txt" --
     --bert-no-binary-head)
 for mode in none complete complete_doc eos; do
     expect 0 "iteration       40/      40" "$BEVATRON" train --model bert "${size[@]}" "${roberta[@]}" \
-        --sample-break-mode $mode --mask-whole-words --lr-decay-style polynomial_decay --lr-decay-power 2
+        --sample-break-mode $mode --lr-decay-style polynomial_decay --lr-decay-power 2
     expect_learns 2.9 "RoBERTa, $mode"
 done
 
-# Blends: the sum of rounded-up shares, one dataset from each weight; a cache; files with the words.
+# Blends: the sum of rounded-up shares, one dataset for each weight; a cache; files with the words.
 expect 0 "" "$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/gpt" --append-eod \
     --tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt"
 document=$work/gpt_text_document
@@ -93,7 +136,7 @@ echo "3 $document
 expect 0 "iteration       40/      40" "$BEVATRON" train "${size[@]}" "${plain[@]}" --data-args-path "$work/words"
 losses "$work/out" >"$work/words.losses"
 expect_same "$work/blend.losses" "$work/words.losses" "a blend from a file, without a cache"
-expect 2 "the weight of x is missing; write WEIGHT PREFIX for each dataset" "$BEVATRON" train "${size[@]}" "${plain[@]}" --data-path 1 "$document" x "$document"
+expect 2 "the weight of x is missing; give WEIGHT PREFIX for each dataset" "$BEVATRON" train "${size[@]}" "${plain[@]}" --data-path 1 "$document" x "$document"
 without_split=("${size[@]:0:${#size[@]}-2}")
 expect 0 "on test set" "$BEVATRON" train "${without_split[@]}" "${plain[@]}" --train-data-path "$document" "$sentences" \
     --valid-data-path "$sentences" --test-data-path 1 "$document"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# bevatron dataset inspect, verify, peek and merge on small datasets written here byte by byte, whole and damaged.
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# bevatron dataset inspect, verify, peek and merge on small datasets written here byte by byte, intact and damaged.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh" || exit
 bevatron=$BEVATRON
 
 hexadecimal() {
@@ -39,24 +39,24 @@ expect 0 '{"document":2,"tokens":3,"ids":[8,9,99],"text":"8 9 99"}' \
     "$bevatron" dataset peek --json --document 2 --tokenizer-type NullTokenizer --vocab-size 100 parts/a
 expect 1 'parts/a has 3 documents' "$bevatron" dataset peek parts/a --document 3
 
-expect 0 'joined 2 datasets into both: 6 documents, 14 tokens (uint16)' \
+expect 0 'merged 2 datasets into both: 6 documents, 14 tokens (uint16)' \
     "$bevatron" dataset merge --input parts --output-prefix both
 cat parts/a.bin parts/b.bin | cmp - both.bin || fail "both.bin is not the parts"
 expect 0 'both: whole, 6 documents, 14 tokens' "$bevatron" dataset verify both
-expect 0 'joined 3 datasets' "$bevatron" dataset merge both parts/a both --output-prefix more
+expect 0 'merged 3 datasets' "$bevatron" dataset merge both parts/a both --output-prefix more
 expect 0 '5 6 7 99' "$bevatron" dataset peek more --document 6 --count 1
-expect 1 'both is among the datasets to join' "$bevatron" dataset merge both parts/a --output-prefix both
+expect 1 'both is one of the datasets to merge' "$bevatron" dataset merge both parts/a --output-prefix both
 expect 2 'not both' "$bevatron" dataset merge both --input parts --output-prefix x
-expect 2 'nothing to join' "$bevatron" dataset merge --output-prefix x
+expect 2 'nothing to merge' "$bevatron" dataset merge --output-prefix x
 expect 2 'output-prefix' "$bevatron" dataset merge parts/a
 rm parts/b.idx
 expect 1 'parts/b.idx does not exist' "$bevatron" dataset merge --input parts --output-prefix x
 [ ! -e x.bin ] && [ ! -e x.idx ] || fail "a failed merge left files"
 [ -z "$(find . -name '*.tmp*' -o -name '*.spill*')" ] || fail "temporary files stayed"
 
-# Damage, each with its exit code; the other datasets on the line are still looked at.
+# Damage, each kind with its exit code; the other datasets of the command line are still checked.
 truncate -s 13 parts/a.bin
-expect 215 'parts/a.bin: 13 bytes, but parts/a.idx describes 14: the file is cut short' "$bevatron" dataset inspect parts/a
+expect 215 'parts/a.bin: 13 bytes, but parts/a.idx describes 14: the file is truncated' "$bevatron" dataset inspect parts/a
 expect 215 'both: whole' "$bevatron" dataset verify parts/a both
 expect 215 '"is_whole":false' "$bevatron" dataset verify --json parts/a
 truncate -s 60 more.idx

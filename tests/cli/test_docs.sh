@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # label: slow
-# The documents are true: their commands are run as printed (docs.sh says which blocks), models made small; flags, links,
-# targets of make and parts of the build that they name exist. docs/prepare-data.md has a test of its own.
+# The documents are correct: their commands run as printed (docs.sh says which blocks), with small models; the flags,
+# links, make targets and build options that they name exist. docs/prepare-data.md has its own test.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/cli/docs.sh
+. tests/cli/common.sh || exit
+. tests/cli/docs.sh || exit
 
 ranks=
 if [ -n "$(command -v mpirun)" ] && "$BEVATRON" version | grep -q "MPI *yes"; then ranks=1; fi
 
-# What stands for `bevatron` on a page: the same command, with a model and a run that are over in no time (the last of equal
+# A stand-in for `bevatron` on a page: the same command, with a model and a run that finish at once (the last of equal
 # flags counts), and without starting anything on a cluster.
 mkdir "$work/bin"
 cat >"$work/bin/bevatron" <<'PROGRAM'
@@ -29,14 +29,14 @@ exec "$BEVATRON_REAL" "$@"
 PROGRAM
 chmod +x "$work/bin/bevatron"
 export BEVATRON_REAL=$real PATH="$work/bin:$PATH"
-# More ranks than cores, as any user.
+# Allow more ranks than cores, and any user.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 # What … stands for on a page.
 export rest
 mock="--mock-data --tokenizer-type NullTokenizer --vocab-size 500"
 
-# dataset NAME: from the made corpus, with the tokenizer of the story.
+# dataset NAME: from the made corpus, with the story's tokenizer.
 dataset() {
     "$real" preprocess --input books.jsonl --output-prefix "$1" --append-eod --vocab-file books-vocab.json --merge-file books-merges.txt
 }
@@ -61,6 +61,15 @@ prepare_models() {
     true
 }
 
+prepare_watch() {
+    # shellcheck disable=SC2086  # flags
+    bevatron train $mock --save run
+}
+
+prepare_events() {
+    true
+}
+
 prepare_samples() {
     cp "$golden/wordpiece/vocab.txt" vocab.txt
     cp "$golden/bpe/vocab.json" encoder.json
@@ -70,6 +79,11 @@ prepare_samples() {
     "$real" preprocess --input books.jsonl --output-prefix my --split-sentences --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt
     "$real" preprocess --input books.jsonl --output-prefix wiki --append-eod --tokenizer-type FairseqTokenizer --tokenizer-model dict.txt \
         --vocab-file encoder.json --merge-file vocab.bpe
+}
+
+prepare_ict() {
+    cp "$golden/wordpiece/vocab.txt" vocab.txt
+    make_jsonl | sed -E 's/^\{"text": "([^ "]*)/{"title": "\1", "text": "\1/' >wiki.jsonl
 }
 
 prepare_blends() {
@@ -150,13 +164,13 @@ for page in README.md docs/*.md; do
     done
 done
 
-# Nothing that looks like a command of ours is left to chance.
+# Everything that looks like one of our commands is checked.
 pages=(README.md CONTRIBUTING.md docs/*.md docs/internals/*.md)
 for page in "${pages[@]}"; do unmarked "$page"; done >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "blocks that do not say whether they are run (tests/cli/docs.sh)"
 
-# Flags: ours by what the commands say, Megatron's by docs/flags.md, which has a test of its own, the
-# benchmarks', and other programs'.
+# Flags: ours as printed by the commands, Megatron's from docs/flags.md, which has its own test, the benchmarks', and
+# other programs'.
 words() {
     grep -hoE -- '(^|[^-A-Za-z0-9])--[A-Za-z][A-Za-z0-9_-]*' "$@" | sed 's/^[^-]*//' | sort -u
 }
@@ -190,6 +204,8 @@ board
 launch local
 launch slurm
 launch kubernetes
+launch keeper
+launch decide
 launch kubernetes getdata
 preflight
 bench collectives
@@ -198,17 +214,28 @@ bench step
 cluster create
 cluster build-image
 cluster export
+cluster ssh
+cluster logs
+cluster prepare
+cluster convert
+cluster volume
+cluster push-image
 COMMANDS
 cat >"$work/others" <<'OTHERS'
-CMake: --build --install --prefix --strip --test-dir
+CMake: --build --install --prefix --strip --target --test-dir
 Open MPI: --quiet
-Slurm: --auto-resume --kill-on-bad-exit
+Slurm: --auto-resume --batch --clusters --comment --exclude --kill-on-bad-exit --mail-type --mem --overlap --signal
 fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --task
+dpkg: --force-depends
+nsys: --capture-range --capture-range-end
 torch: --local_rank --nproc_per_node
+dpkg: --force-depends
+util-linux: --as
 zstd: --long
 OTHERS
+"$BEVATRON" help >>"$work/help"
 words "$work/help" "$work/others" docs/flags.md bench/*.c bench/*.py >"$work/known"
-# The page about other programs has their flags, too: those that the program answers with its own.
+# The page about other programs also has their flags: those that the program answers with its own.
 { cat "$work/known"; words src/config/flags_synonyms.c; } | sort -u >"$work/answered"
 {
     words $(printf '%s\n' "${pages[@]}" | grep -vx docs/migrating.md) | comm -23 - "$work/known"
@@ -219,7 +246,7 @@ cp "$work/bare" "$work/out"
 [ ! -s "$work/out" ] && pass || fail "commands whose --help has no example"
 
 # Links within the repository, and the headings they lead to, as GitHub names them.
-for page in "${pages[@]}" CHANGELOG.md bench/RESULTS.md examples/*/README.md; do
+for page in "${pages[@]}" CHANGELOG.md bench/*.md examples/*/README.md; do
     grep -oE '\]\([^)]+\)' "$page" | sed 's/^](//; s/)$//' | grep -vE '^(https?|mailto):' | while read -r link; do
         target=$(dirname "$page")/${link%%#*}
         [ "${link%%#*}" = "" ] && target=$page
@@ -232,18 +259,18 @@ for page in "${pages[@]}" CHANGELOG.md bench/RESULTS.md examples/*/README.md; do
 done >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "links that lead nowhere"
 
-# Targets of make that stand in code, options of the build, files of the source, and folders of the tour.
+# Make targets in code, build options, source files, and folders of the tour.
 awk '/^```/ { inside = !inside } { print (inside ? "`" : "") $0 }' "${pages[@]}" | grep -oE '`make [a-z][a-z-]*' | sed 's/.*make //' | sort -u | while read -r target; do
     grep -qE "^$target:" Makefile || echo "make $target"
 done >"$work/out"
 grep -ohE -- '-DBEVATRON_[A-Z_]+|`BEVATRON_[A-Z0-9_]+`' "${pages[@]}" | tr -d '`' | sed 's/^-D//' | sort -u | while read -r option; do
-    grep -qrE "$option|bevatron_feature\(${option#BEVATRON_}|\b${option#BEVATRON_}\b" CMakeLists.txt cmake || grep -qr "$option" tests bench || echo "$option"
+    grep -qrE "$option|bevatron_feature\(${option#BEVATRON_}|\b${option#BEVATRON_}\b" CMakeLists.txt cmake || grep -qr "$option" tests bench src || echo "$option"
 done >>"$work/out"
 grep -ohE '\b(src|tests|bench|tools|examples|cmake)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "${pages[@]}" | sort -u | while read -r path; do
-    [[ -e $path || $path == *_x.c ]] || compgen -G "$path*" >/dev/null || echo "$path"
+    [[ -e $path || $path == *[/_]x.c ]] || compgen -G "$path*" >/dev/null || echo "$path"
 done >>"$work/out"
 for folder in src/*/; do
-    grep -qE "^[0-9]+\. \`${folder%/}\`" README.md || echo "README's tour lacks ${folder%/}"
+    grep -qE "^[0-9]+\. \`${folder%/}\`" docs/internals/architecture.md || echo "the tour in architecture.md lacks ${folder%/}"
 done >>"$work/out"
 [ ! -s "$work/out" ] && pass || fail "what the documents name and the repository lacks"
 finish

@@ -1,9 +1,9 @@
 #!/bin/bash
-# The commands of docs/prepare-data.md, as printed there, on small made data: see docs.sh. Where $BEVATRON_SHARED/data is
-# there, its real tokenizers are used.
-source tests/cli/common.sh
+# The commands of docs/prepare-data.md, as printed there, on small made data: see docs.sh. If $BEVATRON_SHARED/data
+# exists, its real tokenizers are used.
+source tests/cli/common.sh || exit
 needs_parts BZIP2 LZMA UTF8PROC
-source tests/cli/docs.sh
+source tests/cli/docs.sh || exit
 page=docs/prepare-data.md
 ranks=
 mkdir "$work/bin"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Bad input: a clear message that names the thing and the remedy, the exit code of the documentation, nothing half-written.
+# Bad input: a clear message that names the problem and the remedy, the documented exit code, nothing half-written.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
-# A tokenizer and a dataset to spoil.
+# A tokenizer and a dataset to damage.
 printf '{"text": "the cat sat on the mat and the cat ate"}\n{"text": ""}\n{"text": "a dog ran to the cat"}\n' >"$work/a.jsonl"
 for _ in $(seq 40); do cat "$work/a.jsonl"; done >"$work/text.jsonl"
 expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 280 --output-prefix "$work/t"
@@ -31,7 +31,7 @@ expect 0 "--output-prefix" "$BEVATRON" help preprocess
 expect 0 "Joins datasets" "$BEVATRON" help dataset merge
 expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoint-activations --dry-run
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
-expect 0 "note: --timing-log-option has no effect" "${train[@]}" --data-path "$prefix" --timing-log-option max --dry-run
+expect 0 "note: --tensorboard-queue-size has no effect" "${train[@]}" --data-path "$prefix" --tensorboard-queue-size 5 --dry-run
 expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
 expect 2 "--quick-geglu" "${train[@]}" --data-path "$prefix" --quick-geglu
 expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
@@ -44,11 +44,10 @@ expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --bf1
 
 # Files.
 expect 1 "$work/none.idx" "${train[@]}" --data-path "$work/none"
-expect 1 "text becomes a dataset with \`bevatron preprocess\`" "${train[@]}" --data-path "$work/text.jsonl"
 expect 1 "$work/none.json" "${train[@]}" --data-path "$prefix" --vocab-file "$work/none.json"
 expect 1 "$work/none.jsonl" "$BEVATRON" preprocess --input "$work/none.jsonl" --output-prefix "$work/x" "${tokenizer[@]}"
 
-# spoil SUFFIX COMMAND…: a copy of the dataset with one of its files changed by the command (file in $1) must be refused.
+# spoil SUFFIX COMMAND…: a copy of the dataset with one file changed by the command (file in $1) must be refused.
 spoil() {
     local suffix=$1 name=$2 text=$3
     shift 3
@@ -85,7 +84,7 @@ spoil bin "empty tokens" "" empty
 printf '1 2 3 4 5 6 7 8 9 10 11 12 13 14 500 501 502 503\n' | sed 's/.*/{"text": "&"}/' >"$work/ids.jsonl"
 expect 0 "" "$BEVATRON" preprocess --input "$work/ids.jsonl" --output-prefix "$work/ids" --tokenizer-type NullTokenizer \
     --vocab-size 1000
-expect 215 "which the vocabulary of 280 does not hold" "${train[@]}" --data-path "$work/ids_text_document"
+expect 215 "beyond the vocabulary of 280" "${train[@]}" --data-path "$work/ids_text_document"
 
 # Tokenizer files that disagree.
 sed 's/"the": *[0-9]*, *//; s/"\\u0120the": *[0-9]*, *//; s/"Ġthe": *[0-9]*, *//' "$work/t-vocab.json" >"$work/less.json"
@@ -95,7 +94,7 @@ expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 
 expect 1 "no merge of $work/small-merges.txt makes the token" "$BEVATRON" preprocess --input "$work/text.jsonl" \
     --output-prefix "$work/mixed" --vocab-file "$work/t-vocab.json" --merge-file "$work/small-merges.txt"
 
-# Files that people hand over by mistake: what they are, and what to do.
+# Files that users pass by mistake: what they are, and what to do.
 printf '<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n' >"$work/page"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n' >"$work/pointer"
 printf '\xef\xbb\xbf' | cat - "$work/t-merges.txt" >"$work/marked.txt"
@@ -107,7 +106,7 @@ expect 215 "git lfs pull" "$BEVATRON" tokenizer inspect --tokenizer-type Hugging
 expect 1 "byte order mark" "$BEVATRON" tokenizer inspect --vocab-file "$work/t-vocab.json" --merge-file "$work/marked.txt"
 expect 215 "it is empty: copy or download it again" "$BEVATRON" tokenizer inspect --vocab-file "$work/nothing.json" --merge-file "$work/t-merges.txt"
 head -c 300 "$work/t-vocab.json" >"$work/cut.json"
-expect 215 "so it may be cut: copy or download it again" "$BEVATRON" tokenizer inspect --vocab-file "$work/cut.json" --merge-file "$work/t-merges.txt"
+expect 215 "so it may be truncated: copy or download it again" "$BEVATRON" tokenizer inspect --vocab-file "$work/cut.json" --merge-file "$work/t-merges.txt"
 mkdir "$work/hub"
 cp tests/golden/foreign/gpt2/config.json "$work/hub/config.json"
 cp "$work/pointer" "$work/hub/model.safetensors"
@@ -115,7 +114,7 @@ expect 1 "cannot read $work/hub/model.safetensors" "$BEVATRON" checkpoint inspec
 grep -q "git lfs pull" "$work/out" && ! grep -q "cannot use .*config.json" "$work/out" && pass || fail "a pointer of Git LFS"
 rm "$work/hub/config.json"
 expect 1 "no config.json" "$BEVATRON" checkpoint inspect "$work/hub"
-# A vocabulary for a configuration: told at once, whatever its length.
+# A vocabulary passed as a configuration: reported at once, whatever its length.
 expect 2 "12 keys are unknown and none is a flag" "${train[@]}" --config "$work/t-vocab.json"
 
 # Bad lines.
@@ -142,13 +141,13 @@ expect 0 "cat" "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-
 # A prompt on standard input that never ends.
 yes cat | tr -d '\n' | timeout 300 "$BEVATRON" generate --load "$work/run" --max-new-tokens 3 >"$work/out" 2>&1
 [ "${PIPESTATUS[2]}" = 215 ] && grep -q "a prompt on standard input is longer than" "$work/out" && pass || fail "an endless prompt"
-expect 216 "is the folder of one iteration; give the folder above it and the iteration: --load $(realpath "$work")/run --ckpt-step 4" \
+expect 216 "is the folder of one iteration; give its parent folder and the iteration: --load $(realpath "$work")/run --ckpt-step 4" \
     "$BEVATRON" generate --load "$work/run/iter_0000004" --prompt x
 expect 216 "is the folder of one iteration" "${train[@]}" --data-path "$prefix" --load "$work/run/iter_0000004/"
 expect 216 "text.jsonl is a file" "${train[@]}" --data-path "$prefix" --load "$work/text.jsonl"
 mkdir "$work/nothing"
-expect 216 "$work/nothing is no checkpoint" "$BEVATRON" checkpoint verify "$work/nothing"
-expect 1 "$work/nothing is no checkpoint" "$BEVATRON" checkpoint inspect "$work/nothing"
+expect 216 "$work/nothing is not a checkpoint" "$BEVATRON" checkpoint verify "$work/nothing"
+expect 1 "$work/nothing is not a checkpoint" "$BEVATRON" checkpoint inspect "$work/nothing"
 expect 0 "iteration        6/       6" "$BEVATRON" train --config "$work/run/iter_0000004/config.json" --load "$work/run" \
     --save "$work/again" --train-iters 6 --lr-decay-iters 6 --override-opt_param-scheduler
 grep -q "has no effect in a GPT" "$work/out" && fail "notes about flags that nobody gave" || pass
@@ -159,7 +158,7 @@ for flag in --lr --save --train-iters --log-interval --tensorboard-dir --eval-it
     expect 2 "$flag is a flag of train, not of generate" "$BEVATRON" generate --load "$work/run" --prompt x "$flag" 1
     "$BEVATRON" generate --help-all | grep -q -- "$flag " && fail "generate --help-all lists $flag"
 done
-# What comes from the checkpoint is not in their short help.
+# Flags that come from the checkpoint are not in their short help.
 for command in evaluate generate; do
     expect 0 "  --load DIR " "$BEVATRON" $command --help
     grep -q -- "--num-layers" "$work/out" && fail "$command --help begins with the model's flags" || pass
@@ -171,7 +170,7 @@ grep -q "969" "$work/out" && fail "evaluate speaks of a split that it does not m
 : >"$work/empty.txt"
 expect 215 "$work/empty.txt has 0 tokens" "$BEVATRON" evaluate --load "$work/run" --text "$work/empty.txt"
 
-# Results that cannot be written are not lost in silence.
+# Failing to write results is reported.
 if [ -w /dev/full ]; then
     lost() {
         "$@" >/dev/full 2>"$work/out"
@@ -187,9 +186,9 @@ if [ -w /dev/full ]; then
     lost "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
 fi
 
-# Not enough memory: what is missing, and flags that were measured to be enough. Address space that may not be used
-# stands in for a small machine.
-if ! "$BEVATRON" version | grep -qi sanitize && (ulimit -v 6000000 && "$BEVATRON" version) >/dev/null 2>&1; then
+# Not enough memory: what is missing, and flags that were measured to suffice. A limit on the address space stands in
+# for a small machine.
+if ! is_sanitized && (ulimit -v 6000000 && "$BEVATRON" version) >/dev/null 2>&1; then
     large=(bash -c 'ulimit -v 6000000; exec "$@"' large "${train[@]}" --data-path "$prefix" --num-layers 8 --hidden-size 512
         --num-attention-heads 8 --seq-length 1024 --max-position-embeddings 1024 --threads 1)
     expect 214 "no room for the activations, " "${large[@]}" --micro-batch-size 64

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Evaluation as a user does it: perplexity of texts, WikiText's way, overlapping samples, cloze accuracy, datasets of BERT.
+# Evaluation as a user does it: perplexity of texts, WikiText's conventions, overlapping samples, cloze accuracy,
+# datasets of BERT.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 needs_parts UTF8PROC
 
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' one two three four five six sev '##en' ten . , '=' '@' - >"$work/vocab.txt"
@@ -16,7 +17,7 @@ expect 0 "iteration      120/     120" "$BEVATRON" train "${tokenizer[@]}" --dat
 evaluate=("$BEVATRON" evaluate --load "$work/run" --device cpu --micro-batch-size 4)
 
 value() { sed -nE "s/.*\"$1\": ?([0-9.e+-]+).*/\1/p" "$work/out"; }
-# The word perplexity of the run's own text follows from the loss; overlapping samples see more and do better.
+# The word perplexity of the run's own text follows from the loss; overlapping samples have more context and do better.
 expect 0 '"word_perplexity"' "${evaluate[@]}" --text "$work/train.txt" --json
 tokens=$(value tokens)
 [ "$tokens" = 599 ] && pass || fail "$tokens tokens instead of 599"
@@ -25,7 +26,8 @@ expect 0 '"word_perplexity"' "${evaluate[@]}" --text "$work/train.txt" --overlap
 [ "$(value tokens)" = 599 ] && pass || fail "overlapping samples count $(value tokens) tokens"
 awk -v a="$(value loss)" -v b="$plain" 'BEGIN { exit !(a < b && a > 0) }' && pass || fail "overlap: $(value loss), without $plain"
 
-# WikiText's way: words are pieces between blanks, one less is counted, and blanks are taken back before encoding.
+# WikiText: words are separated by spaces, one fewer is counted, and spaces around punctuation are removed before
+# encoding.
 printf ' \n = one two = \n \n three , four @-@ five . six \n' >"$work/wiki.txt"
 expect 0 '"words":13' "${evaluate[@]}" --text "$work/wiki.txt" --wikitext --json
 awk -v l="$(value loss)" -v t="$(value tokens)" -v w="$(value word_perplexity)" \
@@ -47,11 +49,11 @@ expect 0 "texts 1 | right 1" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --max-
 echo '{"title": "x"}' >"$work/bad.jsonl"
 expect 215 'bad.jsonl:1: there is no "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
 echo '{"text": "one"}' >"$work/bad.jsonl"
-expect 215 "no word that could be asked for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
+expect 215 "no word after another one to ask for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 : >"$work/bad.jsonl"
 expect 215 "has no texts" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 
-# Models that do not predict the next token of a text have no perplexity on it, and no last word.
+# Models that do not predict the next token have no perplexity on a text, and no last word.
 for name in t5 bert; do
     for file in --text --cloze; do
         expect 2 "$file asks for the next token, which --model $name does not predict" "$BEVATRON" evaluate --device cpu \

@@ -1,26 +1,45 @@
 #!/usr/bin/env bash
-# Every flag set of examples/aws is a run that train takes: --dry-run on as many ranks as the file says, and the line of
-# its head that launches it.
-. tests/cli/common.sh
-# Files of tokenizers that stand for those on the clusters' disks.
-for i in $(seq 60); do echo "{\"text\": \"the $i quick brown foxes\"}"; done >"$work/text.jsonl"
-"$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 270 --output-prefix "$work/bpe" >"$work/out" 2>&1 || fail "no tokenizer"
-for i in $(seq 200); do echo "$i $((1000 - i))"; done >"$work/dict.txt"
-count=0
+# Every file of examples is run or planned by a test. Here: the flag sets of examples/aws are accepted by train without
+# the files of a cluster, fit the machines they name, and can be launched by the commands in their headers.
+. tests/cli/common.sh || exit
+unset LUSTRE
+
+# Which test covers which file.
+while read -r path; do
+    case $path in
+    examples/aws/*.yaml | examples/clusters/*.yaml | examples/text/*.yaml) ;; # here; also test_cluster.sh and test_text.sh
+    examples/images/*) grep -q "examples/images" tests/cli/test_images.sh && continue ;;
+    examples/demo/*) grep -q "examples/demo/run.sh" tests/cli/test_stories.sh && continue ;;
+    examples/recipes/*.sh) grep -Fqs "recipes/$(basename "$path")" tests/cli/*.sh tests/parallel/*.sh && continue ;;
+    *.md) ;; # test_docs.sh
+    examples/recipes/*) grep -Fqs "$(basename "$path")" tests/cli/*.sh tests/parallel/*.sh examples/recipes/*.sh && continue ;;
+    *) false ;;
+    esac || fail "no test has $path"
+done < <(find examples -type f)
+pass
+
+# Memory per GPU of a machine, in GB, minus what CUDA keeps.
+gib_of() {
+    case $1 in
+    p4d.24xlarge) echo 40 ;;
+    p4de.24xlarge | p5.48xlarge) echo 80 ;;
+    *) echo 0 ;;
+    esac
+}
+
 for example in examples/aws/*.yaml; do
-    count=$((count + 1))
     ranks=$(sed -n 's/^# ranks: //p' "$example")
     command=$(sed -n 's/^# bevatron \(launch .*\)$/\1/p' "$example")
-    tokenizer=(--vocab-file "$work/bpe-vocab.json" --merge-file "$work/bpe-merges.txt")
-    case $example in
-    *llama2*) tokenizer=(--tokenizer-type NullTokenizer --vocab-size 31999) ;;
-    *roberta*) tokenizer=(--tokenizer-model "$work/dict.txt") ;;
-    esac
-    expect 0 "number of parameters" env RANK=0 WORLD_SIZE="$ranks" LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 \
-        "$BEVATRON" train --dry-run --config "$example" "${tokenizer[@]}"
+    machine=$(sed -nE 's/.* --machine ([^ ]+) .*/\1/p' <<<"$command")
+    expect 0 "number of parameters" "$BEVATRON" train --dry-run --config "$example"
+    # No recompute, offload or sharding that the flags do not request, so the measurement on paper decides.
+    expect 0 "is not on this machine; assuming the published vocabulary" "$BEVATRON" train --dry-run --device cuda --nproc "$ranks" --config "$example"
+    needed=$(sed -nE 's/^(memory of a rank|ranks of stage [0-9]+ need most memory): ([0-9.]+) GB.*/\2/p' "$work/out")
+    awk "BEGIN { exit !($needed > 1 && $needed < ($(gib_of "$machine") - 1) * 1.073741824) }" && pass || fail "$example needs $needed GB on $machine"
     # shellcheck disable=SC2086  # words of a command
     expect 0 "train" "$BEVATRON" $command --dry-run
-    # A container has no such file: what it says stands in the command.
+    grep -q "may not fit" "$work/out" && fail "$command does not fit" || pass
+    # A container does not have the file: its content is in the command.
     if [[ $command == *container-image* || $command == *kubernetes* ]]; then
         grep -q -- "--config" "$work/out" && fail "$command names a file of this machine" || pass
         tr -d '"' <"$work/out" | tr -s ' -' '\n' | grep -qx "$(sed -n 's/^hidden-size: //p' "$example")" && pass ||
@@ -28,6 +47,70 @@ for example in examples/aws/*.yaml; do
     else
         grep -q -- "$example" "$work/out" && pass || fail "$command is not about $example"
     fi
+    grep -q "($(basename "$example"))" examples/aws/README.md && pass || fail "the README lacks $example"
 done
-[ "$count" = 13 ] && pass || fail "$count examples"
+for example in examples/text/*.yaml; do
+    expect 0 "number of parameters" "$BEVATRON" train --dry-run --config "$example"
+    # Planned by --vocab-size; the table has that many rows, padded.
+    size=$(sed -n 's/^vocab-size: //p' "$example")
+    grep -q "word_embeddings.weight *($(((size + 127) / 128 * 128)), " "$work/out" && pass || fail "$example is not planned with $size tokens"
+done
+expect 0 "micro-batches of 1" "$BEVATRON" train --dry-run --preset cpu-3m --tokenizer-type auto
+grep -q "vocabulary of 0" "$work/out" && fail "a vocabulary of 0 tokens" || pass
+expect 2 "--tokenizer-type auto needs text to learn from" "$BEVATRON" train --dry-run --config examples/text/cpu.yaml --mock-data
+for example in examples/clusters/*.yaml; do
+    expect 0 "InstanceType" "$BEVATRON" cluster render --config "$example"
+    grep -q "too old" "$work/out" && fail "$example has GPUs that cannot be used" || pass
+done
+
+# RoBERTa from text to a checkpoint with the flags of its examples, on its BPE and on words, with a small model.
+# tests/parallel/test_recipe_roberta.sh covers the whole recipe.
+export LUSTRE=$work/lustre
+small=(--num-layers 1 --hidden-size 16 --ffn-hidden-size 32 --num-attention-heads 2 --tokens-per-sample 32 --micro-batch-size 1 --global-batch-size 2
+    --train-iters 4 --log-interval 2 --eval-interval 4 --eval-iters 1 --save-interval 4 --device cpu --threads 1)
+bpe=$LUSTRE/data/gpt2_bpe
+mkdir -p "$bpe"
+for i in $(seq 200); do [ $((i % 10)) = 0 ] && echo || echo "the quick brown foxes jump $((i % 17)) times"; done >"$work/text"
+"$BEVATRON" tokenizer train --input "$work/text" --input-format text --vocab-size 280 --output-prefix "$work/bpe" >"$work/out" 2>&1 || fail "no BPE"
+cp "$work/bpe-vocab.json" "$bpe/encoder.json" && cp "$work/bpe-merges.txt" "$bpe/vocab.bpe"
+for i in $(seq 0 279); do echo "$i 1"; done >"$bpe/dict.txt"
+roberta() {
+    local kind=$1 split
+    shift
+    for split in train valid; do
+        expect 0 "$split.dict.txt" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$LUSTRE/data/wikitext-103/$split" --tokenizer-type FairseqTokenizer "$@"
+    done
+    expect 0 '"num_updates": "4"' "$BEVATRON" train --config "examples/aws/roberta-large$kind-p4d.yaml" "${small[@]}"
+    expect 0 "iterations 4 (latest)" "$BEVATRON" checkpoint inspect "$LUSTRE/checkpoints"
+    rm -rf "$LUSTRE/checkpoints"
+    [ -n "$kind" ] || expect 0 '"num_updates": "4"' "$BEVATRON" train --config examples/aws/roberta-large-p4d.yaml "${small[@]}" --mask-whole-words
+    rm -rf "$LUSTRE/checkpoints" "$LUSTRE/data/wikitext-103"/*.bin "$LUSTRE/data/wikitext-103"/*.idx "$LUSTRE/data/wikitext-103"/*.dict.txt
+}
+roberta "" --tokenizer-model "$bpe/dict.txt" --vocab-file "$bpe/encoder.json" --merge-file "$bpe/vocab.bpe"
+expect 0 "symbols" "$BEVATRON" tokenizer dictionary --input "$work/text" --output "$LUSTRE/data/wikitext-103/dict.txt"
+roberta -words --tokenizer-model "$LUSTRE/data/wikitext-103/dict.txt"
+expect 2 "--mask-whole-words needs a BPE" "$BEVATRON" train --config examples/aws/roberta-large-words-p4d.yaml "${small[@]}" --mask-whole-words
+unset LUSTRE
+
+# A run that does not fit is reported before its job waits in a queue, with flags that would help; so are GPUs that are
+# too old.
+seven=(launch slurm --dry-run --nodes 2 --config examples/aws/llama2-7b.yaml)
+expect 0 "may not fit the GPUs of a p4d.24xlarge: a rank needs 57.98 GB and has 41.88 GB; it would fit with " "$BEVATRON" "${seven[@]}" --machine p4d.24xlarge
+expect 0 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distributed-optimizer" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge \
+    --use-distributed-optimizer=false --overlap-grad-reduce=false --overlap-param-gather=false
+for launcher in "slurm" "kubernetes --image i --claim c"; do
+    # shellcheck disable=SC2086  # words of a command
+    expect 2 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old: 8.0 is needed (A100 or later); take a p4d" \
+        "$BEVATRON" launch $launcher --dry-run --nodes 2 --machine p3dn.24xlarge --config examples/aws/roberta-large-p4d.yaml
+done
+expect 0 "train" "$BEVATRON" launch slurm --dry-run --nodes 2 --machine p3dn.24xlarge --config examples/aws/roberta-large-p4d.yaml --device cpu
+expect 0 "preprocess" "$BEVATRON" launch slurm --dry-run --machine p3dn.24xlarge preprocess --input "$work/a.jsonl" --output-prefix "$work/b"
+expect 0 "note: queue old: the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" cluster render --name ab --region us-east-1 \
+    --key k --subnet subnet-0123456789abcdef0 --queue "old p3dn.24xlarge 0-2 efa placement-group"
+
+# preflight on one machine checks that machine, whatever the run's layout: 32 ranks hold a copy of the model here.
+expect 1 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" preflight --machine p3dn.24xlarge
+sixteen=(preflight --config examples/aws/gpt3-slurm-16-nodes.yaml --path "$work/disk" --file-size 1)
+expect 1 "this is one machine of a run whose layout needs a multiple of 32 ranks" "$BEVATRON" "${sixteen[@]}"
+grep -q "ok .* files .*writes" "$work/out" && grep -q "BAD .* tokenizer .*/fsx/gpt2" "$work/out" && pass || fail "preflight did not look at the machine"
 finish

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bevatron extract wiki: the same articles for every number of workers, compression in and out, flags, what is cut short.
+# bevatron extract wiki: the same articles for every number of workers, compression in and out, flags, truncated input.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 needs_parts BZIP2 LZMA
 
 page() { # TITLE NAMESPACE ID TEXT
@@ -60,7 +60,7 @@ expect 0 "1 articles" "$BEVATRON" extract wiki --input "$work/dump.xml" --output
 grep -q "Hello there" "$work/talk.jsonl" && pass || fail "the talk page"
 expect 0 "1 templates loaded" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/expand.jsonl" --templates expand
 grep -q "long. Hello Bob!" "$work/expand.jsonl" && pass || fail "a template expanded"
-expect 2 "standard input can be read once" "$BEVATRON" extract wiki --input - --output "$work/x.jsonl" --templates expand
+expect 2 "standard input can be read only once" "$BEVATRON" extract wiki --input - --output "$work/x.jsonl" --templates expand
 expect 2 "is not a number" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespaces zero
 expect 2 "output is plain, .gz or .zst" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl.xz"
 expect 2 "did you mean --namespaces" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespace 0
@@ -68,11 +68,11 @@ expect 2 'there is no command "extract pdf"' "$BEVATRON" extract pdf
 expect 2 'there is no command "extract wikipedia"; did you mean wiki?' "$BEVATRON" extract wikipedia
 expect 0 "--min-text-length" "$BEVATRON" extract wiki --help
 
-# What is no dump, is cut short, or has bad pages: an error that names it, and nothing left behind.
+# Input that is not a dump, is truncated, or has bad pages: an error that names it, and nothing left behind.
 head -c 100000 "$work/dump.xml" >"$work/cut.xml"
-expect 215 "cut short" "$BEVATRON" extract wiki --input "$work/cut.xml" --output "$work/x.jsonl"
+expect 215 "is truncated" "$BEVATRON" extract wiki --input "$work/cut.xml" --output "$work/x.jsonl"
 echo "hello" >"$work/hello.txt"
-expect 215 "is not a dump of a wiki" "$BEVATRON" extract wiki --input "$work/hello.txt" --output "$work/x.jsonl"
+expect 215 "is not a wiki dump" "$BEVATRON" extract wiki --input "$work/hello.txt" --output "$work/x.jsonl"
 sed 's|<title>Page 500</title>||' "$work/dump.xml" >"$work/bad.xml"
 expect 215 "it has no <title>" "$BEVATRON" extract wiki --input "$work/bad.xml" --output "$work/x.jsonl"
 expect 0 "1 bad pages skipped" "$BEVATRON" extract wiki --input "$work/bad.xml" --output "$work/skipped.jsonl" --skip-bad-pages
@@ -84,5 +84,5 @@ expect 1 "cannot create the folder" "$BEVATRON" extract wiki --input "$work/dump
 
 # A pipe cannot be read twice.
 mkfifo "$work/pipe"
-expect 2 "can be read once" "$BEVATRON" extract wiki --templates expand --input "$work/pipe" --output "$work/never.jsonl"
+expect 2 "can be read only once" "$BEVATRON" extract wiki --templates expand --input "$work/pipe" --output "$work/never.jsonl"
 finish

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Decoders other than GPT from the command line, by Megatron's flags: each learns, a run that was stopped and resumed
-# equals one in one go, evaluation and generation take the model from its checkpoint, recompute changes no bit.
+# Decoders other than GPT from the command line, with Megatron's flags: each learns, a run that was stopped and resumed
+# equals an uninterrupted one, evaluation and generation take the model from its checkpoint, recompute changes no bit.
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 run=(--tokenizer-type NullTokenizer --vocab-size 61 --mock-data --num-layers 2 --hidden-size 48 --num-attention-heads 6
     --seq-length 24 --max-position-embeddings 32 --micro-batch-size 4 --global-batch-size 8 --lr 1e-2 --log-interval 1
@@ -25,10 +25,10 @@ same_weights() {
 for name in llama opt mistral neox; do
     declare -n flags=$name
     expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${flags[@]}" --save "$work/$name" --save-interval 60
-    # Samples count upward, so the next token is soon known.
+    # Samples count upward, so the next token is soon learned.
     last=$(losses "$work/out" | tail -n 1 | cut -d' ' -f2)
     awk -v loss="$last" 'BEGIN { exit !(loss < 1.5) }' && pass || fail "$name has a loss of $last after 60 steps"
-    # Text goes on as the samples do, with flags from the checkpoint.
+    # Generated text continues like the samples, with flags from the checkpoint.
     expect 0 "10 11 12 13 14 15 16" "$BEVATRON" generate --load "$work/$name" --use-checkpoint-args --prompt "10 11 12" \
         --greedy --max-new-tokens 4 --device cpu
     expect 0 "iteration       30" "$BEVATRON" train "${run[@]}" "${flags[@]}" --save "$work/$name-2" --save-interval 30 \
@@ -38,18 +38,18 @@ for name in llama opt mistral neox; do
     same_weights "$work/$name/iter_0000060" "$work/$name-2/iter_0000060" "$name resumed, with recompute"
 done
 
-# A model that is not the checkpoint's is named, difference by difference.
+# A model that differs from the checkpoint's is refused, and every difference is named.
 expect 1 "rotary_base is 500 there and 10000.0 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
     --load "$work/llama"
 expect 2 "--quick-geglu" "$BEVATRON" train "${run[@]}" --quick-geglu
 expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm
 expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --qk-layernorm
 
-# Documents that do not see each other, positions that begin anew, no loss where a document ends.
+# Documents that do not see each other, positions that restart, no loss where a document ends.
 expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \
     --eod-mask-loss --recompute-activations
 
-# A dry run says what a model comes to, of any size, and allocates nothing.
+# A dry run reports the size of any model, and allocates nothing.
 expect 0 "number of parameters: 174604836864" "$BEVATRON" train --preset gpt3-175b --dry-run
 grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memory of a rank: 2[89][0-9][0-9]" "$work/out" && pass ||
     fail "shapes and memory of gpt3-175b"
@@ -59,7 +59,7 @@ expect 0 "of which rank 0 holds: 21853839360" "$BEVATRON" train --preset gpt3-17
     --tensor-model-parallel-size 8 --dry-run
 expect 0 "linear_fc1.weight                   (49152, 12288) of which (6144, 12288)        × 12" "$BEVATRON" train \
     --preset gpt3-175b --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --dry-run
-# Ranks that it is to have are counted and not started, however many they are.
+# Planned ranks are counted and not started, however many there are.
 big=("$BEVATRON" train --preset gpt3-175b --tensor-model-parallel-size 8 --pipeline-model-parallel-size 12 --dry-run)
 expect 0 "stage 11 of 12: a rank holds 1889906688 parameters" "${big[@]}" --nproc 6144 --use-distributed-optimizer
 grep -Eq "data_parallel_size *\.+ 64$" "$work/out" && grep -q "ranks of stage 0 need most memory: 19.19 GB" "$work/out" &&
@@ -75,5 +75,5 @@ expect 0 "number of parameters: 331196416" "$BEVATRON" train --preset opt-350m -
 expect 0 "number of parameters: 68976648192" "$BEVATRON" train --preset llama2-70b --dry-run
 expect 0 "number of parameters: 336226108" "$BEVATRON" train --preset bert-large --dry-run
 expect 0 "cross_attention.linear_kv.weight" "$BEVATRON" train --preset t5-11b --dry-run
-expect 2 "--lr is missing" "$BEVATRON" train --preset gpt3-175b --mock-data --dry-run
+expect 2 "the length of the run is missing" "$BEVATRON" train --preset gpt3-175b --mock-data --dry-run
 finish

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Flags that people know from elsewhere: names of other programs are answered with ours, Python's numbers and a quoted
-# --split are read, every problem is listed, flags without an effect get a warning, and the list of arguments is short
-# unless it is asked for.
+# Flags that users know from elsewhere: names of other programs are answered with ours, Python's numbers and a quoted
+# --split are accepted, every problem is listed, flags without an effect get a warning, and the list of arguments is
+# short unless requested.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 model=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --device cpu --threads 1)
 run=("$BEVATRON" train "${model[@]}" --micro-batch-size 1 --lr 1e-3 --train-iters 2 --eval-iters 0 --log-interval 1)
 mock=("${run[@]}" --mock-data --vocab-size 50)
@@ -27,7 +27,7 @@ for i in $(seq 30); do unknown+=("--qqqqqqqq$i"); done
 expect 2 "30 problems with the flags:" "${run[@]}" "${unknown[@]}"
 [ "$(grep -c "unknown flag --qqqqqqqq" "$work/out")" = 30 ] && pass || fail "not all problems are listed"
 
-# Numbers and truth as Python's programs take them; this run is short because 1_0 is 10.
+# Numbers and booleans as in Python programs; this run is short because 1_0 is 10.
 expect 0 "iteration       10/      10" "${mock[@]}" --train-iters 1_0 --lr 1_000e-6 --bf16 False --log-interval 1_0
 expect 2 'not "1__0"' "${mock[@]}" --train-iters 1__0
 
@@ -53,7 +53,7 @@ expect 0 "note: --split '99,1,0' leaves none of the 8 sequences of $work/d_text_
 expect 0 "iteration        2/       2" "${data[@]}" --data-path "$work/d_text_document" --split "'60,40,0'"
 expect 0 "warning: --vocab-size 100 has no effect: the tokenizer has 280 tokens" "${data[@]}" \
     --data-path "$work/d_text_document" --vocab-size 100
-# Data of validation that is missing or empty is found before the index of the training data is built.
+# Missing or empty validation data is found before the index of the training data is built.
 echo '{"text": ""}' | "$BEVATRON" preprocess --input - --output-prefix "$work/none" "${tokenizer[@]}" >"$work/out" 2>&1 || fail "preprocess nothing"
 for valid in none_text_document missing_text_document; do
     own=(--train-data-path "$work/d_text_document" --valid-data-path "$work/$valid" --data-cache-path "$work/own")
@@ -61,7 +61,7 @@ for valid in none_text_document missing_text_document; do
     grep -q "$valid" "$work/out" && ! grep -q "building the sample index" "$work/out" && [ -z "$(ls -A "$work/own" 2>/dev/null)" ] && pass ||
         fail "$valid is found too late"
 done
-expect 215 "none_text_document holds no sequences; the valid split needs some" "${data[@]}" --train-data-path "$work/d_text_document" \
+expect 215 "none_text_document has no sequences, and the valid split needs some" "${data[@]}" --train-data-path "$work/d_text_document" \
     --valid-data-path "$work/none_text_document"
 # So is a split that leaves nothing to train on, before the index of the validation data is built.
 expect 215 "there are no training samples: --split 0,100,0 leaves none for training" "${data[@]}" --data-path "$work/d_text_document" \
@@ -71,7 +71,7 @@ expect 215 "no data is given for training; give --train-data-path" "${data[@]}" 
 expect 1 "s3://b/d is in S3, not a dataset here; copy its .bin and .idx files" "${data[@]}" --data-path s3://b/d
 expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A B
 
-# What takes longer than two seconds says what it is: an evaluation, text that is slow to come.
+# Whatever takes longer than two seconds reports what it is: an evaluation, slow text.
 "${mock[@]}" --eval-interval 1 --eval-iters 1000000000 >"$work/long" 2>&1 &
 long=$!
 mkfifo "$work/pipe"
@@ -91,7 +91,7 @@ for process in $encoding $decoding; do
 done
 wait $long 2>/dev/null
 
-# The arguments: a log has what was given and derived, with the flag it has all, a terminal has none.
+# Arguments: a log has those given and derived, with the flag all of them, a terminal none.
 expect 0 "more have their defaults; --log-arguments lists them" "${mock[@]}"
 grep -qE "^  ffn_hidden_size \.+ 64$" "$work/out" && ! grep -q "^  adam_beta1 " "$work/out" && pass || fail "the short list of arguments"
 expect 0 "number of parameters" "${mock[@]}" --dry-run

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Folders of others: every command that writes is pointed at checkpoints of every other program and at an ordinary folder
-# of somebody's files, and no file that was there before may be changed, moved or removed. Then the folder of --save: which
-# runs may write to it, one at a time.
+# Folders of others: every command that writes is pointed at checkpoints of every other program and at an ordinary
+# folder of somebody's files. No existing file may be changed, moved or removed. Then the folder of --save: which runs
+# may write to it, one at a time.
 # cost: 20
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 foreign=tests/golden/foreign
 
 # A tokenizer, a dataset, a run of ours and a dump to write from.
@@ -41,7 +41,7 @@ copy huggingface gpt2
     printf 2 >latest_checkpointed_iteration.txt)
 (kind dcp && mkdir iter_0000002 && printf 'model.w' >iter_0000002/.metadata && printf x >iter_0000002/__0_0.distcp &&
     printf 2 >latest_checkpointed_iteration.txt)
-# Somebody's own: every name that a command of ours might want, with other things in them.
+# Somebody's files: every name that our commands might use, with other content.
 (kind plain && for name in notes.txt x.bin x_text_document.bin x.idx x.dict.txt x-vocab.json x-merges.txt x-tokenizer.json vocab.json \
     merges.txt tokenizer.json x.yaml x.jsonl dict.txt y_bad_lines.txt flight-0.jsonl iter_0000002.tmp.backup; do
     printf 'mine: %s' $name >$name
@@ -49,7 +49,7 @@ done && mkdir x.unfinished iter_0000002.tmp.old && printf mine >x.unfinished/min
 for folder in huggingface llmc fairseq deepspeed; do (kind $folder && printf mine >x.bin && printf mine >vocab.json); done
 (kind huggingface && printf '{"version": "1.0"}' >tokenizer.json)
 
-# state FOLDER: every path; of files also what no change leaves as it was: inode, size, and the time of the last change.
+# state FOLDER: every path, and for files what every change affects: inode, size, and change time.
 state() {
     find "$1" \( -type d -printf '%p %y %m\n' \) -o -printf '%p %y %m %i %s %C@ %l\n' | LC_ALL=C sort
 }
@@ -103,7 +103,8 @@ EOF
     fi
 }
 
-# try KIND: all commands, or for kinds like another only those that save checkpoints, one after another, on one copy of the folder.
+# try KIND: runs all commands (for kinds similar to another only those that save checkpoints), one after another, on one
+# copy of the folder.
 try() {
     local kind=$1 mark line before after code
     cp -r "kinds/$kind" "copy-$kind"
@@ -158,7 +159,7 @@ longer=(--train-iters 6 --override-opt_param-scheduler)
 ln -s run "$work/link"
 expect 0 "iteration        6/       6" "${train[@]}" --save "$work/link" --load "$work/run" "${longer[@]}"
 [ -d "$work/run/iter_0000006" ] && [ ! -e "$work/run/.bevatron-lock" ] && pass || fail "a run that resumes through a link"
-# Weights alone, of ours or of others, go to a new folder.
+# Weights alone, ours or others', go to a new folder.
 expect 0 "iteration        4/       4" "${train[@]}" --save "$work/tuned" --load "$work/run" --finetune
 mock=("$BEVATRON" train --mock-data --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1 --train-iters 2
     --use-checkpoint-args)
@@ -168,15 +169,15 @@ grep -q "loading checkpoint from .* at iteration 100" "$work/out" && pass || fai
 expect 0 "loading weights from" "${mock[@]}" --load "$foreign/gpt2" --finetune
 grep -q "fresh optimizer" "$work/out" && fail "a warning about what was asked for" || pass
 
-# A launcher says it before the job waits in a queue.
+# A launcher reports it before the job waits in a queue.
 slurm=("$BEVATRON" launch slurm --dry-run --nodes 1 "${train[@]:2}" --save-interval 2)
 expect 2 "$work/kinds/torch holds a Megatron-LM checkpoint (torch): iter_0000100" "${slurm[@]}" --save "$work/kinds/torch"
 expect 2 "holds checkpoints of another run" "${slurm[@]}" --save "$work/run" --load "$work/ours"
 expect 0 "a restart cannot resume from --load $work/run; give --pretrained-checkpoint $work/run --load $work/later" "${slurm[@]}" \
     --save "$work/later" --load "$work/run"
 expect 0 "$work/run" "${slurm[@]}" --save "$work/run"
-# --save alone saves the end.
-expect 0 "only the end of the run is saved" "${train[@]}" --save "$work/alone"
+# --save alone saves at the end.
+expect 0 "saved only at the end of the run" "${train[@]}" --save "$work/alone"
 [ "$(cd "$work/alone" && echo iter_*)" = iter_0000004 ] && pass || fail "one checkpoint, at the end"
 
 # Nothing to take flags from, at the first start of a script.
@@ -185,18 +186,18 @@ expect 0 "iteration        6/       6" "$BEVATRON" train --mock-data --micro-bat
     --use-checkpoint-args --load "$work/new" --save "$work/new" "${longer[@]}"
 expect 216 "$work/none" "${train[@]}" --use-checkpoint-args --load "$work/none" --exit-on-missing-checkpoint
 
-# Formats of Megatron-LM that are not read: what it is and what helps.
+# Formats of Megatron-LM that are not supported: what it is and what helps.
 mkdir "$work/fsdp" && printf 'model.module.w' >"$work/fsdp/.metadata"
 for flag in "train --train-iters 1 --micro-batch-size 1 --lr 1 --mock-data --use-checkpoint-args --load" "generate --prompt a --load" "checkpoint convert --output $work/never --input"; do
     # shellcheck disable=SC2086
-    expect 216 "checkpoint in zarr format, which is not read; load it with Megatron-LM (core 0.15" "$BEVATRON" $flag "$work/kinds/zarr"
+    expect 216 "has the unsupported format zarr; load it in Megatron-LM (core 0.15" "$BEVATRON" $flag "$work/kinds/zarr"
     # shellcheck disable=SC2086
     expect 216 "dcp_to_torch $work/kinds/dcp/iter_0000002 DIR/mp_rank_00/model_optim_rng.pt" "$BEVATRON" $flag "$work/kinds/dcp"
     # shellcheck disable=SC2086
     expect 216 "checkpoint in fsdp_dtensor format" "$BEVATRON" $flag "$work/fsdp"
 done
 
-# Two runs at the same time: the second stops, whatever path it takes; a killed one gives its place up at once.
+# Two runs at the same time: the second stops, whatever path it uses; a killed run releases the folder at once.
 endless=("${train[@]}" --train-iters 1000000000 --log-interval 100000000 --save-interval 50)
 : >"$work/out1"
 "${endless[@]}" --save "$work/both" >"$work/out1" 2>&1 &
@@ -213,9 +214,17 @@ expect 0 "successfully loaded checkpoint" "${train[@]}" --save "$work/both" --lo
 
 # ---- a tokenizer that is a folder ----
 
+# A run that ended before its first checkpoint leaves metrics. The next one in the folder says so and marks where it
+# begins.
+expect 0 "successfully saved" "${train[@]}" --save "$work/again"
+grep -q "an earlier run" "$work/out" && fail "a note about an earlier run in a new folder" || pass
+rm -r "$work/again"/iter_* "$work/again/latest_checkpointed_iteration.txt"
+expect 0 "metrics.jsonl has lines of an earlier run" "${train[@]}" --save "$work/again"
+[ "$(grep -c '"kind":"run"' "$work/again/metrics.jsonl")" = 2 ] && pass || fail "each run has a line of its own"
+
 mkdir "$work/tok"
 cp "$work/t-tokenizer.json" "$work/tok/tokenizer.json"
-# Another end of documents than the usual one, which only this file names.
+# Documents end with another token than usual, which only this file names.
 printf '{"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 77, "eos_token": "!"}' >"$work/tok/tokenizer_config.json"
 printf '{{ messages }}' >"$work/tok/chat_template.jinja"
 folder=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/tok")
@@ -225,11 +234,11 @@ expect 0 "successfully saved checkpoint from iteration       4" "${hf[@]}" "${fo
 expect_same "$work/tok/tokenizer.json" "$work/hf/iter_0000002/tokenizer-model_tokenizer.json" "tokenizer.json in a checkpoint"
 expect_same "$work/tok/chat_template.jinja" "$work/hf/iter_0000004/huggingface_chat_template.jinja" "the chat template in a checkpoint"
 expect 0 "whole" "$BEVATRON" checkpoint verify "$work/hf"
-# What a save needs is looked at before the first iteration.
+# What a save needs is checked before the first iteration.
 null=(--tokenizer-type NullTokenizer --vocab-size 300 --vocab-file "$work/tok")
-expect 1 "a checkpoint could not be saved: cannot read $work/tok: it is a folder" "${hf[@]}" "${null[@]}" --train-iters 4 --save "$work/bad"
+expect 1 "cannot save a checkpoint: cannot read $work/tok: it is a folder" "${hf[@]}" "${null[@]}" --train-iters 4 --save "$work/bad"
 grep -q "iteration        1/" "$work/out" && fail "an iteration before a save that cannot succeed" || pass
-# The folder goes away; the run, the model and its conversion have what they need.
+# The folder is removed; the run, the model and its conversion have what they need.
 mv "$work/tok" "$work/gone"
 expect 0 "iteration        6/       6" "${hf[@]}" --use-checkpoint-args --load "$work/hf" --save "$work/hf" "${longer[@]}"
 expect_same "$work/gone/tokenizer.json" "$work/hf/iter_0000006/tokenizer-model_tokenizer.json" "tokenizer.json after a resume"
@@ -243,11 +252,11 @@ for name in "$work/gone" "$work/gone/tokenizer.json" "$work/hf/iter_0000006/toke
     expect 0 '"end_of_document":0' "$BEVATRON" tokenizer inspect --json --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$name"
 done
 grep -q '"eos_token_id": 0' "$work/exported/config.json" && pass || fail "the end of documents in config.json"
-# The file alone: what names its special tokens goes along.
+# The file alone: the file that names its special tokens is copied too.
 expect 0 "successfully saved" "${hf[@]}" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/gone/tokenizer.json" --train-iters 1 \
     --save "$work/file"
 expect_same "$work/gone/tokenizer_config.json" "$work/file/iter_0000001/huggingface_tokenizer_config.json" "tokenizer_config.json beside the file"
-# The same folder given to a conversion.
+# The same folder passed to a conversion.
 expect 0 "bevatron" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/with" --to bevatron \
     --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/gone"
 expect_same "$work/gone/tokenizer.json" "$work/with/iter_0000006/tokenizer-model_tokenizer.json" "tokenizer.json of a conversion"

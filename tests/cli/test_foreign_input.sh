@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Input that is not lines of text, in every command that reads lines: each says what the file is and what helps, with the
-# same exit code, in bounded memory.
+# Input that is not lines of text, in every command that reads lines: each says what the file is and what to do, with
+# the same exit code, in bounded memory.
 # cost: 5
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 null=(--tokenizer-type NullTokenizer --vocab-size 1000)
 preprocess=("$BEVATRON" preprocess --output-prefix "$work/p" --workers 2 "${null[@]}" --input)
@@ -27,26 +27,26 @@ everywhere 215 "a.tar is a tar archive; unpack it with \`tar xf $work/a.tar\`" "
 if grep -q "ZLIB *yes" <<<"$("$BEVATRON" version)"; then
     gzip -c "$work/a.tar" >"$work/a.tgz"
     everywhere 215 "a.tgz is a tar archive; unpack it with \`tar xf $work/a.tgz\`" "$work/a.tgz"
-    # A flipped byte of the compressed data is not called bad UTF-8 or bad JSON, but damage.
+    # A flipped byte of the compressed data is reported as damage, not as bad UTF-8 or bad JSON.
     gzip -nc "$work/a.jsonl" >"$work/flip.jsonl.gz"
     printf '\x55' | dd of="$work/flip.jsonl.gz" bs=1 seek=2000 conv=notrunc 2>/dev/null
     for n in 1 3; do
         expect 215 "flip.jsonl.gz: gzip data is damaged near byte" "${preprocess[@]}" "$work/flip.jsonl.gz" --workers "$n"
     done
     expect 215 "flip.jsonl.gz: gzip data is damaged near byte" "${train[@]}" "$work/flip.jsonl.gz"
-    # So it is on standard input if that is a file; a pipe is suspect, unless its checksum has come already.
+    # The same on standard input if that is a file; a pipe may be damaged, unless its checksum has already come.
     "${preprocess[@]}" - <"$work/flip.jsonl.gz" >"$work/out" 2>&1
     grep -q "gzip data is damaged near byte" "$work/out" && pass || fail "damage of a file on standard input"
     "${preprocess[@]}" - < <(cat "$work/flip.jsonl.gz") >"$work/out" 2>&1
-    grep -q "gzip data is damaged near byte\|is the input damaged? check it with .gzip -t FILE" "$work/out" && pass || fail "damage of a pipe"
+    grep -q "gzip data is damaged near byte\|the input may be damaged; check it with .gzip -t FILE" "$work/out" && pass || fail "damage of a pipe"
 fi
 iconv -f utf-8 -t utf-16le "$work/a.jsonl" >"$work/wide.jsonl"
 everywhere 215 "iconv -f utf-16le -t utf-8 $work/wide.jsonl" "$work/wide.jsonl"
 everywhere 215 "not text: it begins with zero bytes" /dev/zero
-for address in https://example.org/a.jsonl s3://bucket/a.jsonl; do
+for address in gs://bucket/a.jsonl hf://datasets/a.jsonl; do
     everywhere 1 "$address is " "$address"
 done
-everywhere 1 'aws s3 cp s3://b/a.jsonl - | bevatron' s3://b/a.jsonl
+everywhere 1 'gcloud storage cp gs://b/a.jsonl .' gs://b/a.jsonl
 expect 1 'aws s3 cp s3://b/a.bin . && aws s3 cp s3://b/a.idx .' "$BEVATRON" dataset inspect s3://b/a
 
 # A stream without line ends: no command waits for one, or keeps more than its limit.

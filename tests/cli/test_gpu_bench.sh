@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# bench/gpu.sh on a machine that has no GPU: small scripts stand for cmake, nvidia-smi, python3, bevatron, the tests and
-# llm.c. What fails, hangs or finds no memory must cost its own place in the table and nothing else, and never may two of them
-# have the GPU at once. Nothing here depends on how fast the machine is: what hangs is ended by a limit of its own.
+# bench/gpu.sh on a machine without a GPU: small scripts stand in for cmake, nvidia-smi, python3, bevatron, the tests
+# and llm.c. A program that fails, hangs or runs out of memory must only cost its own cell of the table, and two must
+# never have the GPU at once. Nothing here depends on the speed of the machine: hanging programs are ended by their own
+# limit.
 set -u
 bench=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../bench" && pwd)
 root=$(mktemp -d)
@@ -12,12 +13,12 @@ mkdir -p "$root"/{bin,build/gpu/bench,build/gpu/tests,llmc/build}
 cp -r "$bench" "$root/bench"
 export ROOT=$root PATH=$root/bin:$PATH CUDA_HOME=$root
 
-# script PATH: from stdin, with what all of them share.
+# script PATH: reads it from stdin and adds the common part.
 # shellcheck disable=SC2016  # the scripts' variables, not ours
 script() {
     {
         echo '#!/usr/bin/env bash'
-        # The GPU is a folder, which only one can make. A program that is killed does not give it back: owners are looked at.
+        # The GPU is a folder that only one can create. A killed program does not remove it: its owner is checked.
         echo 'take() { until mkdir "$ROOT/gpu" 2>/dev/null; do
             kill -0 "$(cat "$ROOT/gpu/owner" 2>/dev/null)" 2>/dev/null && echo "$1 found the GPU taken" >>"$ROOT/clash"
             rm -rf "$ROOT/gpu"; done; echo $$ >"$ROOT/gpu/owner"; }'
@@ -41,7 +42,7 @@ while [ $# -gt 0 ]; do
 done
 [ "$1" = "${NO_TORCH:-}" ] && { echo "ModuleNotFoundError: No module named 'torch'" >&2; exit 1; }
 until [ -e "$after" ]; do
-    [ -d "$ROOT" ] || exit  # nobody is left to let it begin
+    [ -d "$ROOT" ] || exit  # the test has ended
     sleep 0.02
 done
 take "PyTorch of $1"
@@ -89,7 +90,7 @@ run() {
     failed=$((failed + 1))
 }
 
-# says REGEX: somewhere in the output, runs of blanks being one.
+# says REGEX: somewhere in the output, with runs of spaces as one.
 says() {
     cases=$((cases + 1))
     tr -s ' ' <"$root/out" | grep -qE -- "$1" && return
@@ -100,7 +101,7 @@ says() {
 
 run 0 "LLMC=$root/llmc" LLMC_FITS=16 GPU_FP8=gpt2-1558M -- gpt2-1558M llama-1.3B
 says '^test_ops_cuda: 3 passed'
-# 16 x 1024 tokens in 512 ms, after the larger batch found no room.
+# 16 x 1024 tokens in 512 ms, after the larger batch did not fit.
 says '^gpt2-1558M 60000 50000 1.200 \| 80000 1.333 1.600 \| 32000 1.875 \| 80000 0.750 \| 50.2 50.2 60.5 \| 10.00 10.00 12.00$'
 says '^llama-1.3B 60000 50000 1.200 \| - - - \| - - \| 80000 0.750'
 says '^0 failed'
@@ -121,7 +122,7 @@ says '^gpt2-124M 60000 - - \| - - - \|'
 run 0 GPU_SECONDS=0 GPU_TESTS=0 -- gpt2-124M
 says '^left out: gpt2-124M, bevatron, '
 says '^left out: gpt2-124M, PyTorch, '
-# Both programs are told the rate, ours also who draws.
+# Both programs are told the rate, and ours also who draws.
 rm "$root/arguments"
 run 0 GPU_DROPOUT=0.25 GPU_TESTS=0 GPU_FP8=0 -- gpt2-124M
 mv "$root/arguments" "$root/out"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # launch kubernetes: manifests of every kind, against the schemas of Kubernetes and the operators where they are at hand,
 # and kubectl driven through a stand-in.
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --train-iters 5)
 launch=("$BEVATRON" launch kubernetes --image registry/bevatron:1 --claim fsx-claim)
@@ -53,7 +53,7 @@ expect 1 "kubectl cannot find its pods: pods is forbidden" "${submit[@]}" --watc
 refuses() {
     printf '%s\n' "$1" >"$work/complaint"
     stand_in "cat >/dev/null; cat $work/complaint >&2; exit 1"
-    expect 1 "kubectl could not apply the job: $1; $2" "${submit[@]}"
+    expect 1 "kubectl cannot apply the job: $1; $2" "${submit[@]}"
 }
 refuses 'The connection to the server localhost:8080 was refused - did you specify the right host or port?' "tell kubectl where the cluster is"
 refuses 'Error in configuration: context was not found for specified context: gone' "\`kubectl config get-contexts\`"
@@ -87,6 +87,12 @@ expect 0 '"--workers"' "${launch[@]}" --dry-run preprocess --input a --output-pr
 grep -q config "$work/out" && fail "a file of this machine is named" || pass
 expect 2 "unknown flag --inpt" "${launch[@]}" --dry-run preprocess --inpt a --output-prefix b
 expect 0 'image: "registry/x"' "$BEVATRON" launch kubernetes preprocess --image registry/x --input a b --dry-run --output-prefix b
+# The ranks' token is nothing that others could know: the id of the Job, or random.
+for kind in jobset indexed-job; do
+    expect 0 "fieldPath: \"metadata.labels['batch.kubernetes.io/controller-uid']\"" "${launch[@]}" --kind $kind --nodes 2 --machine p5.48xlarge --dry-run "${model[@]}"
+done
+token_of() { "${launch[@]}" --kind pytorchjob --nodes 2 --machine p5.48xlarge --dry-run "${model[@]}" | sed -n '/BEVATRON_JOB_TOKEN/{n;p}' | sort -u | sed -n 's/^ *value: "\([0-9a-f]\{32\}\)"$/\1/p'; }
+token=$(token_of) && [ "$(wc -w <<<"$token")" = 1 ] && [ "$token" != "$(token_of)" ] && pass || fail "token $token"
 # Nothing is a reference to a variable.
 expect 0 '"X"' "${launch[@]}" --dry-run "${model[@]}" --save '/d/$(MASTER_ADDR)/$$a' --save-interval 5 --env 'X=$(MASTER_ADDR)'
 grep -qF '"/d/$$(MASTER_ADDR)/$$$$a"' "$work/out" && grep -qF 'value: "$$(MASTER_ADDR)"' "$work/out" && pass || fail "references"
@@ -104,7 +110,7 @@ for kind in jobset indexed-job job; do
 done
 grep -q 'action: "FailJobSet"' "$work/jobset.yaml" && pass || fail "the set restarts whatever happened"
 expect 2 '--env "A B=1"' "${launch[@]}" --dry-run "${model[@]}" --env 'A B=1'
-expect 2 "not a multiple of 2Mi" "${launch[@]}" --dry-run "${model[@]}" --hugepages 3Mi
-expect 2 "not UTF-8" "${launch[@]}" --dry-run "${model[@]}" --save $'/d/\xff' --save-interval 5
+expect 2 "not a multiple of the page size" "${launch[@]}" --dry-run "${model[@]}" --hugepages 3Mi
+expect 2 "not valid UTF-8" "${launch[@]}" --dry-run "${model[@]}" --save $'/d/\xff' --save-interval 5
 expect 2 "is for train" "${launch[@]}" --dry-run --kind jobset preprocess --input x
 finish

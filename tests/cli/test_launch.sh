@@ -2,7 +2,7 @@
 # launch: flags of both kinds on one line, sbatch driven through a stand-in that records what it gets, failures said
 # clearly, and a local run that is started again.
 # cost: 15
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1)
 
@@ -31,26 +31,81 @@ expect 0 "usage: bevatron" "${slurm[@]}" preprocess --help
 has_not "#SBATCH"
 expect 2 "--array-chain is for train" "${slurm[@]}" --array-chain 3 "${prepare[@]}"
 
+# Commands that do not exist are refused, those of several ranks have one per GPU, and each has its own help.
+expect 2 "there is no command \"dataset frobnicate\"" "${slurm[@]}" dataset frobnicate
+expect 2 "there is no command \"bench matmull\"; did you mean matmul?" "${slurm[@]}" bench matmull
+expect 2 "bench needs a command" "${slurm[@]}" bench
+expect 2 "there is no command \"extract pdf\"" "${slurm[@]}" extract pdf
+expect 2 "there is no command \"getdata\" on Slurm" "${slurm[@]}" getdata --url https://example.com/a --to "$work"
+has_not "#SBATCH"
+for command in "bench collectives" preflight "evaluate --load run"; do
+    expect 0 " ${command%% --*}" "${slurm[@]}" --machine p4d.24xlarge --nodes 2 $command
+    has "#SBATCH --ntasks-per-node=8" && has "--mpi=" && has "-lt 0 \]"
+done
+for command in "generate --load run" "bench matmul" "dataset inspect a" "checkpoint verify a" "tokenizer train --input x" "extract wiki --input x"; do
+    expect 0 " ${command%% --*}" "${slurm[@]}" --machine p4d.24xlarge $command
+    has "#SBATCH --ntasks-per-node=1"
+done
+expect 0 "#SBATCH --ntasks-per-node=2" "${slurm[@]}" --ntasks-per-node 2 generate --load run
+for command in "bench collectives" "bench matmul" preflight evaluate generate "dataset inspect"; do
+    expect 0 "usage: bevatron $command" "${slurm[@]}" $command --help
+    has_not "#SBATCH"
+done
+
+for command in evaluate generate preflight "bench matmul" "bench step" "bench collectives"; do
+    expect 2 "unknown flag --frobx; \`bevatron $command --help-all\` lists all flags; options of sbatch go into --sbatch" "${slurm[@]}" $command --frobx
+    expect 2 "unknown flag --frobx" "$BEVATRON" launch kubernetes --dry-run --image i --claim c $command --frobx
+done
+expect 0 "bench collectives" "${slurm[@]}" bench collectives -b 8 -e 32M -f 2 -g 1
+echo 'load: ${RUN}' >"$work/evaluate.yaml"
+expect 0 "export RUN=" env RUN=/fsx/run "${slurm[@]}" evaluate --config "$work/evaluate.yaml"
+expect 0 "--config /in/the/image.yaml" "${slurm[@]}" --container-image i evaluate --config /in/the/image.yaml
+
+# Options of sbatch, in a flag or after "--"; what the script sets itself is refused.
+expect 0 "#SBATCH --exclude=node7" "${slurm[@]}" --sbatch "--mem=0 --exclude=node7" --sbatch=--nice "${model[@]}" --train-iters 5 -- -w 'a b' --mail-type=END
+for line in "--mem=0" "--nice" '-w "a b"' "--mail-type=END"; do has "^#SBATCH $line$"; done
+grep -qE '^ +(--mem|-w|--mail)' "$work/out" && fail "options of sbatch went to train" || pass
+expect 0 "#SBATCH --mem=0" "${slurm[@]}" bench matmul -- --mem=0
+expect 2 "--nodes=2 cannot be passed to sbatch: give --nodes" "${slurm[@]}" "${model[@]}" --train-iters 5 -- --nodes=2
+expect 2 "is not an option of sbatch" "${slurm[@]}" --sbatch mem=0 "${model[@]}" --train-iters 5
+expect 0 "#SBATCH --mem=0" "${slurm[@]}" dataset inspect -- -odd-name -- --mem=0
+grep -qE '^ +-odd-name|-- -odd-name' "$work/out" && has_not "#SBATCH -o" && pass || fail "the first -- was taken for the last"
+expect 2 "nothing follows the last \"--\"" "${slurm[@]}" "${model[@]}" --train-iters 5 --
+expect 2 "unknown flag --mem; \`bevatron train --help-all\` lists all flags; options of sbatch go into --sbatch \"…\" or after --" "${slurm[@]}" --mem=0 "${model[@]}" --train-iters 5
+expect 2 "flags begin with two dashes; options of sbatch go into --sbatch" "${slurm[@]}" "${model[@]}" --train-iters 5 -w a
+expect 2 "options of sbatch go into --sbatch" "${slurm[@]}" "${prepare[@]}" --mem=0
+expect 2 "there is no command \"frobnicate\" to launch; there are train, preprocess, extract, evaluate, generate, preflight, bench, tokenizer, dataset, checkpoint" "${slurm[@]}" --nodes 2 frobnicate --input x
+expect 2 "there is no command \"preproces\" to launch; did you mean preprocess?" "${slurm[@]}" preproces --input x
+expect 2 "there is no command \"frobnicate\" to launch" "$BEVATRON" launch kubernetes --dry-run --image i frobnicate
+expect 2 "a flag overrides the file; write --num_layers=24" "${slurm[@]}" model.num_layers=24
+expect 0 "    --container-mount-home" "${slurm[@]}" --container-image i --container-mount-home "${model[@]}" --train-iters 5
+
+# Every attempt draws a token of its own for its ranks.
+expect 0 "export BEVATRON_JOB_TOKEN" "${slurm[@]}" "${model[@]}" --train-iters 5
+line=$(grep 'BEVATRON_JOB_TOKEN=' "$work/out")
+token=$(eval "$line" && echo "$BEVATRON_JOB_TOKEN") && [[ $token =~ ^[0-9a-f]{32}$ ]] && [ "$token" != "$(eval "$line" && echo "$BEVATRON_JOB_TOKEN")" ] && pass || fail "token $token"
+
 # The job's name is one of files.
 for name in ../../evil a/b .hidden -x "" $'a\tb'; do
-    expect 2 "cannot be the name of a job" "$BEVATRON" launch slurm --logs "$work/deep/logs" --job-name="$name" "${model[@]}" --train-iters 5
+    expect 2 "cannot be a job name" "$BEVATRON" launch slurm --logs "$work/deep/logs" --job-name="$name" "${model[@]}" --train-iters 5
 done
 [ -e "$work/deep" ] && fail "a refused job left files" || pass
 
-# What goes on where it stopped is warned and put back; what would begin anew is not.
+# What goes on where it stopped is warned and put back; what would start over is not.
 expect 0 "$work/b.unfinished/journal" "${slurm[@]}" --max-requeues 7 "${prepare[@]}"
-has "#SBATCH --signal=B:USR1@180" && has "-lt 7 \]"
-expect 0 "-lt 0 ]" "${slurm[@]}" "${prepare[@]}" --restart
-has_not "--signal="
-expect 0 "-lt 0 ]" "${slurm[@]}" tokenizer train --input x
-has_not "--signal="
-expect 2 "without --save would begin anew" "${slurm[@]}" --max-requeues 7 "${model[@]}" --train-iters 5
-expect 2 "this command would begin anew" "${slurm[@]}" --max-requeues 7 "${prepare[@]}" --restart
-expect 0 "-lt 0 ]" "${slurm[@]}" --max-requeues 0 "${model[@]}" --train-iters 5
+has "#SBATCH --signal=B:USR1@180" && has "max-restarts 7 --restart-window-minutes 60" && has "scontrol requeue"
+expect 0 "" "${slurm[@]}" "${prepare[@]}" --restart
+has_not "#SBATCH --signal=" && has_not "scontrol requeue" && has_not "launch decide"
+expect 0 "" "${slurm[@]}" tokenizer train --input x
+has_not "#SBATCH --signal=" && has_not "scontrol requeue" && has_not "launch decide"
+expect 2 "without --save would start over" "${slurm[@]}" --max-requeues 7 "${model[@]}" --train-iters 5
+expect 2 "this command would start over" "${slurm[@]}" --max-requeues 7 "${prepare[@]}" --restart
+expect 0 "launch decide" "${slurm[@]}" --max-requeues 0 "${model[@]}" --train-iters 5
+has_not "scontrol requeue"
 
 # A warning has room in the time limit.
 for limit in 10 10:00 0:10:00 0-0:10; do
-    expect 2 "which is 600 s: the job would be stopped as soon as it begins; give 539 or less" \
+    expect 2 "which is 600 s: the job would stop as soon as it starts; give 539 or less" \
         "${slurm[@]}" --time "$limit" --signal-seconds 86400 "${model[@]}" --train-iters 5
     expect 0 "USR1@539" "${slurm[@]}" --time "$limit" --signal-seconds 539 "${model[@]}" --train-iters 5
     has_not "Slurm may warn"
@@ -71,26 +126,75 @@ expect 0 "#SBATCH --ntasks-per-node=1" "${slurm[@]}" --machine p4d.24xlarge "${p
 mkdir "$work/bin"
 stand_in() { printf '#!/bin/sh\n%s\n' "$1" >"$work/bin/sbatch" && chmod +x "$work/bin/sbatch"; }
 submit=(env PATH="$work/bin:$PATH" "$BEVATRON" launch slurm --logs "$work/logs" "${model[@]}" --train-iters 5)
-stand_in "echo \"\$@\" >$work/arguments; echo '4711;cluster'"
+stand_in "echo \"\$@\" >$work/arguments; echo 4711"
 expect 0 "job 4711" "${submit[@]}"
 grep -qE "^--parsable $work/logs/train-.*\.sbatch$" "$work/arguments" && pass || fail "sbatch got $(cat "$work/arguments")"
+grep -qxF "log: $work/logs/train-4711.log" "$work/out" && pass || fail "the log's path was not printed"
 head -n 1 "$work"/logs/train-*.sbatch | grep -q '^#!/bin/bash$' && pass || fail "the script was not kept"
+[ "$(stat -c %a "$work"/logs/train-*.sbatch | sort -u)" = 600 ] && pass || fail "others can read the script, which has the values of --export"
+# --watch waits in the queue, copies the log as it grows, and has the job's exit code. squeue's answers are recorded.
+states() { printf '%s\n' "$@" >"$work/states"; }
+printf '#!/bin/sh\necho "$@" >%s/asked\nsed -i -e "1w %s/state" -e "\$!{1d}" %s/states; cat %s/state\n' "$work" "$work" "$work" "$work" >"$work/bin/squeue"
+chmod +x "$work/bin/squeue"
+watch() { # CODE TEXT LOG STATES…
+    printf '%s' "$3" >"$work/logs/train-4711.log"
+    states "${@:4}"
+    expect "$1" "$2" "${submit[@]}" --watch
+}
+watch 0 "job 4711 has ended: COMPLETED" $'a first line\nand a last one\n' "PENDING 0 Resources" "RUNNING 0 None" "COMPLETED 0 None"
+has_not "Slurm does not answer"
+grep -q "job 4711 waits in the queue: Resources" "$work/out" && pass || fail "not said why the job waits"
+[ "$(grep -cE "^(a first line|and a last one)$" "$work/out")" = 2 ] && pass || fail "the log was not copied, or twice"
+watch 217 "job 4711 has ended: FAILED, NonZeroExitCode" "x" "FAILED 55552 NonZeroExitCode"
+watch 143 "job 4711 has ended: CANCELLED" "x" "CANCELLED 15 None"
+grep -q clusters "$work/asked" && fail "squeue was asked for another cluster: $(cat "$work/asked")" || pass
+# The cluster that SBATCH_CLUSTERS, SLURM_CLUSTERS or --clusters sent the job to is the one that is asked.
+stand_in "echo '4711;west'"
+watch 217 "job 4711 has ended: FAILED" "x" "FAILED 55552 NonZeroExitCode"
+grep -q -- "--clusters=west" "$work/asked" && pass || fail "squeue was asked: $(cat "$work/asked")"
+states "COMPLETED 0 None"
+expect 0 "to save and stop: scancel --clusters=west --batch --signal=USR2 4711" "${submit[@]}" --watch --save "$work/west" --save-interval 5 -- --clusters=west
+expect 0 "#SBATCH --clusters=west" "${slurm[@]}" --watch --sbatch --clusters=west "${model[@]}" --train-iters 5
+has "^unset SLURM_CLUSTERS$"
+stand_in "echo 4711"
+rm "$work/logs/train-4711.log"
+states "COMPLETED 0 None"
+expect 0 "the job's log cannot be read here" "${submit[@]}" --watch
+
+# A resumed run whose steps outlast KillWait is told before it starts how to stop it.
+printf '#!/bin/sh\necho "KillWait                = 30 sec"\n' >"$work/bin/scontrol"
+chmod +x "$work/bin/scontrol"
+mkdir -p "$work/slow"
+for ms in 29000 31000; do
+    printf '{"kind":"train","time":1,"iteration":1,"train_iters":9,"losses":{"lm loss":1},"elapsed_ms":%s}\n' $ms >"$work/slow/metrics.jsonl"
+    expect 0 "to save and stop: scancel --batch --signal=USR2 4711" "${submit[@]}" --save "$work/slow" --save-interval 5
+    [ $ms = 29000 ] && has_not "will not save" || has "plain .scancel 4711. will not save: a step of this run took 31 s.* 30 s (KillWait)"
+done
+
+# So is a run that has measured its steps; one that has the time says nothing.
+for wait in 0.000001 3000; do
+    expect 0 "successfully saved" env SLURM_JOB_ID=17 BEVATRON_KILL_WAIT=$wait "$BEVATRON" train "${model[@]}" --train-iters 4 --save "$work/stop$wait"
+    [ $wait = 3000 ] && has_not "would not save" || has "scancel 17. would not save: finishing a step takes .* run .scancel --batch --signal=USR2 17."
+done
+
 # What sbatch of Slurm 22.05.8 says, recorded.
-refuses() { stand_in "printf 'sbatch: error: $1\\n' >&2; exit ${3-1}" && expect 1 "sbatch refused the job: $2" "${submit[@]}"; }
+refuses() { stand_in "printf 'sbatch: error: $1\\n' >&2; exit ${3-1}" && expect 1 "sbatch rejected the job: $2" "${submit[@]}"; }
 refuses 'invalid partition specified: gpu\nsbatch: error: Batch job submission failed: Invalid partition name specified' \
     "invalid partition specified: gpu; Batch job submission failed: Invalid partition name specified; \`sinfo -s\` lists"
 refuses 'Batch job submission failed: Requested reservation is invalid' \
     "Batch job submission failed: Requested reservation is invalid; \`scontrol show reservation\`"
 refuses 'Invalid generic resource (gres) specification' "Invalid generic resource (gres) specification; that partition has no such GPUs"
 refuses 'Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available' \
-    "Memory specification can not be satisfied; Batch job submission failed: Requested node configuration is not available; no machine"
+    "Memory specification can not be satisfied; Batch job submission failed: Requested node configuration is not available; no node"
 refuses 'Batch job submission failed: Unable to contact slurm controller (connect failure)' \
-    "Batch job submission failed: Unable to contact slurm controller (connect failure); run this on a machine of the cluster"
+    "Batch job submission failed: Unable to contact slurm controller (connect failure); run this on a node of the cluster"
 refuses 'Invalid --time specification' "Invalid --time specification" 255
 refuses 'resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\nsbatch: error: fetch_config: DNS SRV lookup failed\nsbatch: fatal: Could not establish a configuration source' \
-    "resolve_ctls_from_dns_srv: res_nsearch error: Unknown host; fetch_config: DNS SRV lookup failed; Could not establish a configuration source; run this on a machine of the cluster"
+    "resolve_ctls_from_dns_srv: res_nsearch error: Unknown host; fetch_config: DNS SRV lookup failed; Could not establish a configuration source; run this on a node of the cluster"
 stand_in "printf 'sbatch: unrecognized option %s\nTry \"sbatch --help\" for more information\n' \"'--container-image=x'\" >&2; exit 255"
-expect 1 "does not know Pyxis" "${submit[@]}"
+expect 1 "needs the Slurm plugin Pyxis" "${submit[@]}"
+stand_in "printf 'sbatch: unrecognized option %s\n' \"'--nonsense'\" >&2; exit 255"
+expect 1 "against \`sbatch --help\`" "${submit[@]}" -- --nonsense
 stand_in "echo 'welcome to the cluster'"
 expect 1 "is not a job number" "${submit[@]}"
 rm "$work/bin/sbatch"
@@ -111,13 +215,13 @@ for iterations in 4000 16000 64000; do
     grep -q "failed with code 137" "$work/out" && break
 done
 [ "$code" = 0 ] && pass || fail "a run that was killed once did not end well"
-grep -q "failed with code 137; starting again from iteration" "$work/out" && pass || fail "the killed run was not started again"
+grep -qE "failed with code 137 .*; starting again from iteration" "$work/out" && pass || fail "the killed run was not started again"
 [ -d "$work/run/iter_$(printf %07d $iterations)" ] && pass || fail "the killed run did not come to its end"
-expect 217 "got no further than iteration" env PATH=/nonexistent "$BEVATRON" launch local -n 2 "${model[@]}" \
+expect 217 "the run did not start in 5 attempts; giving up" env PATH=/nonexistent "$BEVATRON" launch local -n 2 "${model[@]}" \
     --global-batch-size 2 --train-iters 5 --save "$work/nowhere" --save-interval 5
 # What will be the same the next time is not tried again.
 expect 213 "with a loss scale of 1e+30" "$BEVATRON" launch local "${model[@]}" --train-iters 5 --fp16 --loss-scale 1e30
 grep -q "starting again" "$work/out" && fail "a run that is not finite was started again" || pass
 expect 2 "did you mean" "$BEVATRON" launch local "${model[@]}" --train-iterss 5
-expect 2 "launch local starts train" "$BEVATRON" launch local preprocess --input x
+expect 2 "launch local runs train only" "$BEVATRON" launch local preprocess --input x
 finish

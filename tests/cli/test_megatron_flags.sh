@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Command lines of Megatron's own scripts: a published one of a Llama on H100s runs as it is but for its size; rates of
-# the input embedding and the output layer are logged, resumed and guarded; gains kept as their distance from 1 leave
-# for Hugging Face as gains; flags without an effect here are noted, those without a remedy refused with one.
+# Command lines of Megatron's own scripts: a published one of a Llama on H100s runs unchanged except for its size;
+# learning rates of the input embedding and the output layer are logged, resumed and guarded; gains stored as their
+# distance from 1 are exported to Hugging Face as gains; flags without an effect here are noted, those without a
+# replacement refused with a remedy.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
-# The model is smaller than the script's, and its 8-bit products need a GPU.
+# The model is smaller than the script's, and its fp8 matmuls need a GPU.
 expect 0 "| decoupled learning rate: " "$BEVATRON" train --num-layers 2 --hidden-size 64 --ffn-hidden-size 96 \
     --num-attention-heads 4 --group-query-attention --num-query-groups 2 --kv-channels 16 --seq-length 32 \
     --max-position-embeddings 32 --position-embedding-type rope --rotary-base 1000000 --rotary-percent 1.0 \
@@ -23,14 +24,14 @@ expect 0 "| decoupled learning rate: " "$BEVATRON" train --num-layers 2 --hidden
     --profile-step-end 6 --ckpt-format torch_dist --distributed-timeout-minutes 60 --save "$work/script" \
     --load "$work/script" --tensorboard-dir "$work/board"
 grep -q "iteration        4/       4 " "$work/out" && pass || fail "the script's run has another length"
-grep -q "note: --fp8-param-gather keeps in fewer bits" "$work/out" && pass || fail "no note about --fp8-param-gather"
+grep -q "note: --fp8-param-gather reduces a precision that bevatron keeps" "$work/out" && pass || fail "no note about --fp8-param-gather"
 grep -q '"decoupled_learning_rate":' "$work/script/metrics.jsonl" && pass || fail "metrics.jsonl lacks the second rate"
 grep -qa "decoupled-learning-rate" "$work"/board/* && pass || fail "TensorBoard lacks the second rate"
 
 run=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16
     --micro-batch-size 2 --lr 1e-3 --lr-decay-style linear --log-interval 1 --eval-iters 0 --threads 2)
 rates=(--decoupled-lr 5e-3 --decoupled-min-lr 1e-3)
-# Stopped and resumed: the bits of a run in one go. The rates are those of the schedule between both ends.
+# Stopped and resumed: the bits of an uninterrupted run. The rates are those of the schedule between both ends.
 expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" "${rates[@]}" --train-iters 8 --save "$work/a" --save-interval 8
 grep -q "learning rate: 5.000000E-04 | decoupled learning rate: 3.000000E-03 |" "$work/out" && pass ||
     fail "rates half way: $(grep -o "learning rate: .* global" "$work/out")"
@@ -46,7 +47,7 @@ expect 2 "does nothing without --decoupled-lr" "$BEVATRON" train "${run[@]}" --t
 expect 2 "--min-lr 0.001 is above --decoupled-lr 0.0001" "$BEVATRON" train "${run[@]}" --train-iters 8 --min-lr 1e-3 \
     --decoupled-lr 1e-4
 
-# What is learnt around 1 is the same model elsewhere.
+# Gains trained around 1 are the same model elsewhere.
 expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" --train-iters 8 --apply-layernorm-1p --squared-relu \
     --save "$work/c" --save-interval 8 --hidden-dropout 0 --attention-dropout 0
 expect 0 "" "$BEVATRON" checkpoint convert --input "$work/c" --output "$work/hf" --to huggingface
@@ -57,8 +58,8 @@ grep -o "lm loss value: .*" "$work/out" >"$work/ours"
 expect 0 "validation loss" "${evaluate[@]}" --squared-relu --load "$work/hf"
 grep -o "lm loss value: .*" "$work/out" >"$work/theirs"
 expect_same "$work/ours" "$work/theirs" "loss of the converted model"
-# How gains are stored is no part of the model: whoever begins with its weights may keep them otherwise. A run that goes
-# on may not.
+# How gains are stored is not part of the model: a run that starts from its weights may store them differently. A
+# resumed run may not.
 loss_is() {  # FLAG…: the model that these flags load has the loss in $work/ours
     expect 0 "validation loss" "${evaluate[@]}" "$@"
     grep -o "lm loss value: .*" "$work/out" >"$work/theirs"
@@ -78,7 +79,7 @@ loss_is --squared-relu --pretrained-checkpoint "$work/c"
 expect 1 "apply_layernorm_1p is true there and false here" "$BEVATRON" train "${run[@]}" --train-iters 8 --load "$work/c" --squared-relu
 expect 2 "--squared-relu and --swiglu are two activations" "$BEVATRON" train "${run[@]}" --train-iters 8 --squared-relu --swiglu
 
-# Norms of queries and keys make it a Qwen3 there.
+# With norms of queries and keys it is a Qwen3 there.
 llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --hidden-dropout 0
     --attention-dropout 0 --kv-channels 16 --group-query-attention --num-query-groups 2)
 expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" "${llama[@]}" --train-iters 8 --qk-layernorm \
@@ -92,9 +93,9 @@ grep -o "lm loss value: .*" "$work/out" >"$work/theirs"
 expect_same "$work/ours" "$work/theirs" "loss of the converted qwen3"
 expect 1 "llama has no --qk-layernorm true" "$BEVATRON" checkpoint convert --input "$work/d" --output "$work/llama" --family llama
 
-# Megatron's T5 is none of Hugging Face's: the error names what differs, and no families of another kind.
+# Megatron's T5 is not one of Hugging Face's: the error names what differs, and no families of another kind.
 expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --model t5 --save "$work/t5" --save-interval 1
-expect 1 "t5 has no --normalization LayerNorm; one that is to go there is trained from a --preset" "$BEVATRON" checkpoint \
+expect 1 "umt5 has no --normalization LayerNorm; to export one, train it from a --preset" "$BEVATRON" checkpoint \
     convert --input "$work/t5" --output "$work/t5-hf"
 grep -q "gpt2 has no" "$work/out" && fail "a T5 is compared with a GPT-2" || pass
 expect 0 "iteration        1/" "$BEVATRON" train --preset t5-small "${run[@]}" --train-iters 1 --save "$work/small" --save-interval 1
@@ -103,14 +104,14 @@ expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/small" --ou
 # Noted and refused.
 expect 0 "--optimizer-cpu-offload tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --optimizer-cpu-offload --hierarchical-context-parallel-sizes 2 2 --num-distributed-optimizer-instances 2
-expect 0 "--main-grads-dtype keeps in fewer bits" "$BEVATRON" train "${run[@]}" --train-iters 1 --main-grads-dtype bf16
+expect 0 "--main-grads-dtype reduces a precision that bevatron keeps" "$BEVATRON" train "${run[@]}" --train-iters 1 --main-grads-dtype bf16
 expect 0 "--grad-reduce-in-bf16 has no effect without --bf16" "$BEVATRON" train "${run[@]}" --train-iters 1 --grad-reduce-in-bf16
-# The name of Megatron's script says which model it trains; a command line that has lost it is no GPT by accident.
+# The name of Megatron's script says which model it trains; a command line without it does not silently become a GPT.
 expect 2 "give --model bert instead of the script" "$BEVATRON" train examples/bert/pretrain_bert.py "${run[@]}" --train-iters 1
 expect 2 "give --model t5 instead of the script" "$BEVATRON" launch slurm --dry-run pretrain_t5.py "${run[@]}" --train-iters 1
-expect 2 "a GPT is the default of --model" "$BEVATRON" train pretrain_gpt.py "${run[@]}" --train-iters 1
-expect 2 "say with --model which family" "$BEVATRON" train my_script.py "${run[@]}" --train-iters 1
-expect 2 "--nproc-per-node is torchrun's" "$BEVATRON" train --nproc_per_node 8 --master_addr localhost "${run[@]}" --train-iters 1
+expect 2 "--model gpt is the default" "$BEVATRON" train pretrain_gpt.py "${run[@]}" --train-iters 1
+expect 2 "choose the family with --model" "$BEVATRON" train my_script.py "${run[@]}" --train-iters 1
+expect 2 "--nproc-per-node is a torchrun flag" "$BEVATRON" train --nproc_per_node 8 --master_addr localhost "${run[@]}" --train-iters 1
 expect 2 "--mask-prob belongs to --model bert or --model t5" "$BEVATRON" train "${run[@]}" --train-iters 1 --mask-prob 0.15
 expect 0 "--mask-prob has no effect in a GPT" "$BEVATRON" train "${run[@]}" --train-iters 1 --mask-prob 0.15 --model gpt
 expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --mask-prob 0.15 --model bert --bert-no-binary-head
@@ -120,5 +121,5 @@ expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --v
 grep -q "this is a GPT" "$work/out" && fail "a warning about a model that was chosen" || pass
 expect 2 "a vocab.txt of words has none" "$BEVATRON" train --num-layers 2 --hidden-size 32 --num-attention-heads 4 \
     --seq-length 16 --micro-batch-size 2 --lr 1e-3 --train-iters 1 --data-path my-bert_text_sentence --vocab-file vocab.txt
-expect 2 "give --use-distributed-optimizer" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-torch-fsdp2
+expect 2 "use --use-distributed-optimizer" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-torch-fsdp2
 finish

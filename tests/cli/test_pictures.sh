@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The pictures in docs/pictures are those that the schedules, the mesh and the pieces of today make.
+# The pictures in docs/pictures match the current schedules, mesh and pieces.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 draw=$(dirname "$BEVATRON")/draw_pictures
 [ -x "$draw" ] || { echo "skipped: draw_pictures was not built"; exit 77; }
 "$draw" "$work/pictures" && pass || fail "draw_pictures"

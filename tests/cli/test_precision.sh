@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Training in 16 bits on the CPU: fp16 overflows at first, skips, finds its loss scale and learns as fp32 does; an
-# overflow in the middle of a run is skipped too; a resumed run has the same scale and bits; bf16 follows fp32.
+# Training in 16 bits on the CPU: fp16 overflows at first, skips, finds its loss scale and learns like fp32; an overflow
+# in the middle of a run is skipped too; a resumed run has the same scale and bits; bf16 follows fp32.
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 33
     --max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --lr-decay-style constant
@@ -15,7 +15,7 @@ last_loss() { losses "$work/out" | tail -1 | cut -d" " -f2; }
 # |a - b| <= c
 near() { awk -v a="$1" -v b="$2" -v c="$3" 'BEGIN { d = a - b; exit !(d <= c && -d <= c) }'; }
 
-# From 2^32 down: the first overflow is tolerated, every further one halves.
+# From 2^32 down: the first overflow is tolerated, every further one halves the scale.
 expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30 --fp16
 case "$(scales)" in
 "4294967296.0 2147483648.0 1073741824.0 "*) pass ;;
@@ -26,13 +26,13 @@ skips=$(skipped)
 # A skipped iteration has no loss and no norm in its line.
 [ "$(grep -c "grad norm" "$work/out")" = $((30 - skips)) ] && pass || fail "norms of skipped iterations"
 
-# What the CPU takes beside the plan is said, and in fp32 there is nothing.
+# The memory that the CPU takes beside the plan is reported; fp32 needs none.
 grep -q "> memory for copies in fp32" "$work/out" && pass || fail "a run in 16 bits does not say its copies"
 expect 0 "for the device's own copies in fp32" "$BEVATRON" train "${model[@]}" --train-iters 30 --fp16 --dry-run
 expect 0 "memory of a rank" "$BEVATRON" train "${model[@]}" --train-iters 30 --dry-run
 grep -q "copies in fp32" "$work/out" && fail "copies of fp32 in fp32" || pass
 
-# With a scale that fits from the start nothing is skipped, and the losses are those of fp32 but for rounding.
+# With a scale that fits from the start nothing is skipped, and the losses are those of fp32 except for rounding.
 expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30
 exact=$(last_loss)
 for precision in "--fp16 --initial-loss-scale 1024" "--fp16 --loss-scale 512" --bf16; do
@@ -44,15 +44,15 @@ done
 grep -q "loss scale: 1.0 " "$work/out" && pass || fail "the scale of bf16 is 1"
 
 # It grows after --loss-scale-window good iterations until it overflows in the middle of the run, which is skipped; the
-# run goes on and learns.
+# run continues and learns.
 expect 0 "iteration       60/      60" "$BEVATRON" train "${model[@]}" --train-iters 60 --fp16 \
     --initial-loss-scale 65536 --loss-scale-window 3 --hysteresis 1
 skips=$(skipped)
 [ "$skips" -ge 2 ] && pass || fail "no overflow was provoked: $(scales)"
 near "$(last_loss)" 2.5 1 && pass || fail "the loss after overflows is $(last_loss)"
 
-# Overflows that no lower scale can cure end the run: at once with a constant scale, and after as many at the lowest one as
-# would halve a higher one. Where they are to be skipped, all iterations are.
+# Overflows that no lower scale can cure end the run: at once with a constant scale, and after as many at the lowest one
+# as would halve a higher one. If they are to be skipped, all iterations are.
 expect 213 "at iteration 1 with a loss scale of 1e+30, which stays; the weights were not changed" "$BEVATRON" train "${model[@]}" \
     --train-iters 30 --fp16 --loss-scale 1e30
 for chances in 1 4; do
@@ -63,7 +63,7 @@ expect 0 "iteration       10/      10" "$BEVATRON" train "${model[@]}" --train-i
     --no-check-for-nan-in-loss-and-grad
 [ "$(skipped)" = 10 ] && pass || fail "$(skipped) of 10 iterations were skipped"
 
-# The same, stopped and resumed: the state of the scale is in the checkpoint.
+# The same, stopped and resumed: the scale's state is in the checkpoint.
 expect 0 "iteration       40/      40" "$BEVATRON" train "${model[@]}" --train-iters 40 --fp16 \
     --initial-loss-scale 65536 --loss-scale-window 4 --save "$work/straight" --save-interval 40
 losses "$work/out" >"$work/straight.losses"
@@ -78,8 +78,8 @@ a=$(cd "$work/straight/iter_0000040" && sha256sum model.safetensors optimizer.sa
 b=$(cd "$work/resumed/iter_0000040" && sha256sum model.safetensors optimizer.safetensors)
 [ "$a" = "$b" ] && pass || fail "stop and resume in fp16: the states differ"
 
-# The same in bf16, whose masters are in halves, with one micro-batch in a step, whose activations lie among the gradients:
-# neither a save in between, in the background or not, nor norms of the masters change a bit.
+# The same in bf16, whose masters are stored in halves, with one micro-batch per step, whose activations share memory
+# with the gradients: neither a save in between, in the background or not, nor norms of the masters change a bit.
 short=("${model[@]}" --hidden-size 64 --num-attention-heads 4 --num-layers 5 --global-batch-size 2 --train-iters 14 --bf16 --log-params-norm --log-num-zeros-in-grad)
 lines() { grep "lm loss" "$work/out" | sed 's/.*consumed/consumed/; s/elapsed[^|]*|//'; }
 expect 0 "iteration       14/      14" "$BEVATRON" train "${short[@]}" --save "$work/straight16" --save-interval 14
@@ -94,7 +94,7 @@ a=$(cd "$work/straight16/iter_0000014" && sha256sum model.safetensors optimizer.
 b=$(cd "$work/resumed16/iter_0000014" && sha256sum model.safetensors optimizer.safetensors)
 [ "$a" = "$b" ] && pass || fail "stop and resume in bf16: the states differ"
 
-# Any kernel of matrix products learns the same but for rounding; one that the processor has not is an error.
+# Every matmul kernel learns the same except for rounding; one that the processor lacks is an error.
 for kernels in $("$BEVATRON" version | sed -n 's/^ *kernels *//p' | tr -d ,) openblas; do
     for precision in "" --bf16; do
         # shellcheck disable=SC2086
@@ -102,13 +102,13 @@ for kernels in $("$BEVATRON" version | sed -n 's/^ *kernels *//p' | tr -d ,) ope
         near "$(last_loss)" "$exact" 0.02 && pass || fail "$kernels $precision: the loss is $(last_loss), usually $exact"
     done
 done
-grep -q "products by OpenBLAS" "$work/out" && pass || fail "the log does not say what multiplies"
+grep -q "matmuls by OpenBLAS" "$work/out" && pass || fail "the log does not say what multiplies"
 expect 1 "choose --cpu-kernels from" "$BEVATRON" train "${model[@]}" --train-iters 1 --cpu-kernels mmx
 
-# Both at once cannot be.
+# The two exclude each other.
 expect 2 "--fp16 and --bf16 exclude each other" "$BEVATRON" train "${model[@]}" --train-iters 3 --fp16 --bf16
 
-# 8 bits are for GPUs.
+# fp8 is for GPUs.
 expect 1 "--fp8-format needs a GPU" "$BEVATRON" train "${model[@]}" --train-iters 1 --bf16 --fp8-format hybrid \
     --hidden-size 64 --num-attention-heads 4 --seq-length 32
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bevatron preprocess: inputs of every kind, Megatron's flags, the same bytes for every number of workers, exit codes.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 null=(--tokenizer-type NullTokenizer --vocab-size 1000)
 for i in $(seq 3000); do
@@ -18,7 +18,7 @@ expect_same "$work/one_text_document.idx" "$work/three_text_document.idx" "index
 # Standard input, several files, a pattern, compression: the same documents.
 "$BEVATRON" preprocess --input - --output-prefix "$work/piped" --append-eod "${null[@]}" <"$work/in.jsonl" >"$work/out" 2>&1
 expect_same "$work/one_text_document.bin" "$work/piped_text_document.bin" "tokens of standard input"
-# A stream behind a plain file is met by whoever reads that one; what was read to tell its kind is not lost.
+# A stream after a plain file is opened by the reader of that file; the bytes read to detect its kind are not lost.
 head -n 1000 "$work/in.jsonl" >"$work/begin.jsonl"
 for workers in 1 3; do
     tail -n +1001 "$work/in.jsonl" | "$BEVATRON" preprocess --input "$work/begin.jsonl" - --output-prefix "$work/behind$workers" \
@@ -42,7 +42,7 @@ grep -qE "^Processed [0-9]+ documents \([0-9.]+ docs/s, [0-9.]+ MB/s\)\. [0-9.]+
 expect_same "$work/one_text_document.idx" "$work/parts-out_text_document.idx" "index of parts"
 expect_same "$work/one_text_document.bin" "$work/parts-out_text_document.bin" "tokens of parts"
 
-# A folder: every .jsonl below it in byte order, compressed or not; nothing hidden, nothing of another name.
+# A folder: every .jsonl below it in byte order, compressed or not; no hidden files, no other names.
 mkdir -p "$work/tree/b/c" "$work/tree/.hidden"
 mv "$work/parts" "$work/kept"
 split -l 1000 --additional-suffix=.jsonl "$work/in.jsonl" "$work/tree/part"
@@ -67,15 +67,15 @@ sentences() {
 sentences 4
 sentences 2 --lang german
 sentences 2 --lang de
-expect 2 "--lang klingon is not a language whose sentences are known; choose one of english, czech" "$BEVATRON" preprocess \
+expect 2 "--lang klingon is not supported; choose one of english, czech" "$BEVATRON" preprocess \
     --input "$work/german.jsonl" --output-prefix "$work/x" --split-sentences --lang klingon "${null[@]}"
 expect 2 "Thai, Lao, Khmer, Chinese and Japanese text needs no --lang" "$BEVATRON" preprocess --input "$work/german.jsonl" \
     --output-prefix "$work/x" --split-sentences --lang thai "${null[@]}"
-# Without sentences the language does not matter, as in Megatron-LM.
+# Without sentences the language has no effect, as in Megatron-LM.
 expect 0 "warning: --lang has no effect without --split-sentences" "$BEVATRON" preprocess --input "$work/in.jsonl" \
     --output-prefix "$work/x" --lang klingon "${null[@]}"
 
-# Several keys, arrays, and what Megatron's scripts give besides.
+# Several keys, arrays, and the other flags of Megatron's scripts.
 expect 0 "without effect" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/keys" --json-keys text title \
     --partitions 2 --keep-sequential-samples --dataset-impl mmap --lang german --rank 1 "${null[@]}"
 [ "$(stat -c %s "$work/keys_title_document.bin")" = 18000 ] && pass || fail "3 tokens of 2 bytes in 3000 titles"
@@ -109,13 +109,13 @@ expect 215 "longer than 10 bytes" "$BEVATRON" preprocess --input "$work/in.jsonl
 : >"$work/empty.jsonl"
 expect 215 "no documents" "$BEVATRON" preprocess --input "$work/empty.jsonl" --output-prefix "$work/x" "${null[@]}"
 printf 'Once upon a time\nthere was plain text.\n' >"$work/plain.txt"
-expect 215 "of plain text, " "$BEVATRON" preprocess --input "$work/plain.txt" --output-prefix "$work/x" "${null[@]}"
+expect 215 "for plain text give --input-format text" "$BEVATRON" preprocess --input "$work/plain.txt" --output-prefix "$work/x" "${null[@]}"
 expect 0 "new/folder/y" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/new/folder/y" "${null[@]}"
 expect 1 "cannot create the folder" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/in.jsonl/x" "${null[@]}"
-expect 1 "is a folder without files" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
+expect 1 "is a folder without" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
 [ -z "$(find "$work" -name 'x*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
 
-# Stopped in the middle, also while the input is silent: the temporary files go, and it dies of the signal.
+# Stopped in the middle, even while the input is silent: the temporary files are removed, and it dies of the signal.
 for signal in TERM INT; do
     mkfifo "$work/pipe"
     "$BEVATRON" preprocess --input - --output-prefix "$work/stopped" "${null[@]}" <"$work/pipe" >"$work/out" 2>&1 &
@@ -123,8 +123,9 @@ for signal in TERM INT; do
     exec 3>"$work/pipe"
     cat "$work/in.jsonl" >&3
     within 900 [ -e "$work/stopped.unfinished/data.0.bin" ] && pass || fail "no temporary file before SIG$signal"
-    sleep 0.5  # in which it comes to the silence
-    # A background process of a script ignores SIGINT unless it sets a handler; ours must not, as nohup asks.
+    sleep 0.5  # time to reach the silence
+    # A background process of a script ignores SIGINT unless it sets a handler; ours must keep it ignored, as with
+    # nohup.
     [ "$signal" = INT ] && grep -qE '^SigIgn:.*[2367abef]$' "/proc/$pid/status" 2>/dev/null && kill -TERM "$pid"
     kill -"$signal" "$pid" 2>/dev/null
     wait "$pid"

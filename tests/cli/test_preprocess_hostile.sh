@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# bevatron preprocess and input that is out to break it: every case is a clear error that names file and line or byte, or
-# does what Python would; nothing is published after an error, and memory stays bounded.
+# bevatron preprocess with hostile input: every case is a clear error that names file and line or byte, or is handled as
+# in Python; nothing is published after an error, and memory stays bounded.
 # cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 has() { "$BEVATRON" version | grep -q "$1 *yes"; }
 null=(--tokenizer-type NullTokenizer --vocab-size 1000)
@@ -22,7 +22,7 @@ mkdir "$work/in"
 for i in $(seq 2000); do echo "{\"text\": \"$((i % 1000)) $((i * 7 % 1000))\"}"; done >"$work/in/b.jsonl"
 cp "$work/in/b.jsonl" "$work/in/a.jsonl"
 
-# A file in the middle that cannot be read is noticed before any work is done.
+# An unreadable file in the middle is noticed before any work is done.
 ln -s nowhere "$work/in/aa.jsonl"
 refused 1 "in/aa.jsonl" --input "$work/in/*" "${null[@]}"
 rm "$work/in/aa.jsonl"
@@ -33,7 +33,7 @@ if [ "$(id -u)" != 0 ]; then
     rm -f "$work/in/aa.jsonl"
 fi
 
-# Cut and damaged compressed files, alone and between others, with one worker and with several.
+# Truncated and damaged compressed files, alone and between others, with one worker and with several.
 damage() {
     local file=$1 size half
     size=$(stat -c %s "$file")
@@ -50,7 +50,7 @@ damage() {
     rm "$work/in/aa.jsonl.cut"
 }
 { cat "$work/in/a.jsonl"; awk 'BEGIN { srand(3); for (i = 0; i < 20000; i++) print "{\"text\": \"" int(rand() * 1000) "\"}" }'; } >"$work/more.jsonl"
-# whole FILE: a compressed copy gives the bytes of the plain file, for any number of workers.
+# whole FILE: a compressed copy gives the same bytes as the plain file, for any number of workers.
 whole() {
     for n in 1 2 5; do
         "${pre[@]}" --workers "$n" --input "$1" --output-prefix "$work/packed" "${null[@]}" >"$work/out" 2>&1 || fail "$1"
@@ -75,7 +75,7 @@ fi
 if has ZSTD && command -v zstd >/dev/null; then
     split -b 50000 "$work/more.jsonl" "$work/frame."
     for part in "$work"/frame.*; do
-        # A skippable frame of five bytes before each, as pzstd and seekable files have them.
+        # A skippable frame of five bytes before each, as in pzstd and seekable files.
         printf '\x51\x2a\x4d\x18\x05\x00\x00\x00zzzzz'
         zstd -q -c "$part"
     done >"$work/frames.zst"
@@ -92,18 +92,18 @@ if has ZLIB && command -v gzip >/dev/null; then
     refused 215 "many/pal.jsonl.gz" --input "$work/many" "${null[@]}"
 fi
 
-# What follows a whole bzip2 stream is not called a cut; the first bytes of a compressed file are.
+# What follows a complete bzip2 stream is not reported as truncation; the first bytes of a compressed file are.
 if has BZIP2 && command -v bzip2 >/dev/null; then
     { bzip2 -c "$work/in/a.jsonl"; echo garbage; } >"$work/garbage.jsonl.bz2"
     refused 215 "bzip2 data is damaged near byte" --workers 1 --input "$work/garbage.jsonl.bz2" "${null[@]}"
     refused 215 "bzip2 data is damaged near byte" --workers 2 --input "$work/garbage.jsonl.bz2" "${null[@]}"
     printf 'BZh9' >"$work/begun.jsonl.bz2"
-    refused 215 "begun.jsonl.bz2 is cut short: it ends at byte 4" --input "$work/begun.jsonl.bz2" "${null[@]}"
+    refused 215 "begun.jsonl.bz2 is truncated: it ends at byte 4" --input "$work/begun.jsonl.bz2" "${null[@]}"
 fi
 printf '\3757z' >"$work/begun.jsonl.xz"
-refused 215 "begun.jsonl.xz is cut short: it ends at byte 3" --input "$work/begun.jsonl.xz" "${null[@]}"
+refused 215 "begun.jsonl.xz is truncated: it ends at byte 3" --input "$work/begun.jsonl.xz" "${null[@]}"
 
-# Where no line is good, the list of bad ones is left.
+# If no line is good, the list of bad ones is kept.
 printf '{"text": 5}\n{"text"\n' >"$work/none.jsonl"
 expect 215 "no documents, only bad lines, listed in $work/none_bad_lines.txt" "${pre[@]}" --skip-bad-lines --input "$work/none.jsonl" \
     --output-prefix "$work/none" "${null[@]}"
@@ -131,15 +131,15 @@ bad 'valid JSON, but "text" is an array of something else than strings' '{"text"
 bad "not a valid JSON line" '{"text": null'
 bad "not a valid JSON line: byte 905 of 100020: arrays and objects nested more than 900 levels deep" "{\"x\": $(head -c 100000 /dev/zero | tr '\0' '['), \"text\": \"1\"}"
 bad "byte" '{"text": "1 two"}'
-# What Python reads, we read: the last of equal keys, NaN, any order.
+# We accept what Python accepts: the last of equal keys, NaN, any order.
 echo '{"text": "1", "x": NaN, "y": {"text": "7"}, "text": "2 3"}' >"$work/odd.jsonl"
 expect 0 "1 documents, 2 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
-# Nor does it mind what is nested 800 deep beside the text.
+# Values nested 800 deep beside the text are accepted too.
 echo "{\"x\": $(head -c 800 /dev/zero | tr '\0' '[')$(head -c 800 /dev/zero | tr '\0' ']'), \"text\": \"1\"}" >"$work/odd.jsonl"
 expect 0 "1 documents, 1 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
 
 # A line of 2 GB, plain (a hole) and compressed, in 1 GiB of address space: an error, or one bad line among good ones.
-if ! "$BEVATRON" version | grep -qi sanitize && (ulimit -v 1048576 && "$BEVATRON" version) >/dev/null 2>&1; then
+if ! is_sanitized && (ulimit -v 1048576 && "$BEVATRON" version) >/dev/null 2>&1; then
     { cat "$work/in/a.jsonl"; } >"$work/long.jsonl"
     truncate -s 2147483648 "$work/long.jsonl"
     { echo; cat "$work/in/b.jsonl"; } >>"$work/long.jsonl"
@@ -156,7 +156,7 @@ if ! "$BEVATRON" version | grep -qi sanitize && (ulimit -v 1048576 && "$BEVATRON
     rm -rf "$work"/x* "$work"/long*
 fi
 
-# A tokenizer's files cut anywhere.
+# A tokenizer's files truncated anywhere.
 golden=tests/golden/bpe
 for file in vocab.json merges.txt; do
     size=$(stat -c %s "$golden/$file")

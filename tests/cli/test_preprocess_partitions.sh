@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bevatron preprocess --partitions: the order of documents is Megatron's. What is expected is made the long way: awk deals
-# the lines of all inputs out in turn to files, each is a run of its own, and their datasets are merged in order.
+# bevatron preprocess --partitions: the order of documents is Megatron's. The expected result is made the long way: awk
+# deals the lines of all inputs in turn to files, each is a separate run, and their datasets are merged in order.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 has() { "$BEVATRON" version | grep -q "$1 *yes"; }
 bpe=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt)
@@ -67,7 +67,7 @@ expect 0 "no effect with --shuffle" "$BEVATRON" preprocess --input "$work/in" --
     "${bpe[@]}"
 expect 0 "" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/alone" --shuffle "${bpe[@]}"
 expect_same "$work/alone_text_document.bin" "$work/mixed_text_document.bin" "a shuffle of parts"
-# More parts than documents: each is a part of its own.
+# More parts than documents: each document is its own part.
 expect 0 "2003 documents" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/many" --partitions 5000 "${bpe[@]}"
 expect_same "$work/plain_text_document.idx" "$work/many_text_document.idx" "more parts than documents"
 finish

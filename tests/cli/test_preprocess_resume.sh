@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# bevatron preprocess, killed at any moment: started again with the same command it goes on, and the files are those of
-# a run that was never stopped. Other flags or inputs are an error, --restart begins anew, nothing appears early.
+# bevatron preprocess, killed at any moment: the same command resumes it, and the files are those of a run that was
+# never stopped. Other flags or inputs are an error, --restart starts over, nothing appears early.
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 has() { "$BEVATRON" version | grep -q "$1 *yes"; }
 null=(--tokenizer-type NullTokenizer --vocab-size 60000)
@@ -19,24 +19,24 @@ if has ZLIB && command -v gzip >/dev/null; then gzip -q "$work/in/pac.jsonl" "$w
 if has ZSTD && command -v zstd >/dev/null; then zstd -q --rm "$work/in/pae.jsonl"; fi
 if has LZMA && command -v xz >/dev/null; then xz -q "$work/in/paf.jsonl"; fi
 
-# A plain list of words, so that what is started in the background is the program itself and no shell.
+# A plain list of words, so that the background process is the program itself and not a shell.
 run=("$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" --append-eod --workers 3 --chunk-bytes 20000
     --journal-interval 0 "${null[@]}")
 
 sums() { cat "$work/out_text_document.bin" "$work/out_text_document.idx" | sha256sum; }
 
-# until_done SEED FLAGS…: runs and kills it after random times until it gets through; counts the kills in $kills, and how
-# many runs went on from an earlier one in $continued.
+# until_done SEED FLAGS…: runs it and kills it after random times until it finishes; counts the kills in $kills, and the
+# resumed runs in $continued.
 until_done() {
     local seed=$1 pid delay
     shift
     RANDOM=$seed
     for ((tries = 0; tries < 200; tries++)); do
-        # One killed before it opens them must not be taken for the one before.
+        # If it is killed before it opens them, they must not hold the previous run's output.
         : >"$work/out.txt" >"$work/out"
         "${run[@]}" "$@" >"$work/out.txt" 2>"$work/out" &
         pid=$!
-        # The longer it takes, the longer it is left alone.
+        # The longer it takes, the more time each run gets.
         delay=$((RANDOM % (30 + 12 * tries + tries * tries)))
         sleep "$((delay / 1000)).$(printf %03d $((delay % 1000)))"
         if kill -9 "$pid" 2>/dev/null; then
@@ -46,7 +46,7 @@ until_done() {
         else
             wait "$pid"
         fi
-        grep -q "continuing a run" "$work/out" && continued=$((continued + 1))
+        grep -q "resuming a run" "$work/out" && continued=$((continued + 1))
         grep -q "^wrote" "$work/out.txt" && return 0
     done
     return 1
@@ -82,11 +82,11 @@ until_done 7 --partitions 7 || fail "no end with --partitions"
 [ "$(sums)" = "$expected" ] && pass || fail "other bytes after kills, --partitions"
 rm -f "$work"/out_text_document.*
 
-# What all that is compared with.
+# The reference for all of these.
 "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/whole" --append-eod "${null[@]}" >"$work/out" 2>&1
 
-# begin SIGNALS: sends them to a run that is in the middle; what it ended with is in $code. One that came to its end
-# before that is begun again, for as often as it takes.
+# begin SIGNALS: sends them to a run that is in the middle; its exit code is in $code. A run that finished before that
+# is started again, as many times as needed.
 begin() {
     local pid signal
     for _ in $(seq 100); do
@@ -105,7 +105,7 @@ begin() {
 if begin KILL; then
     [ ! -e "$work/out_text_document.bin" ] && pass || fail "published before the end"
     expect 2 "--append-eod" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" "${null[@]}"
-    expect 2 "begun with other settings" "${run[@]}" --invalid-utf8 replace
+    expect 2 "holds a run with other settings" "${run[@]}" --invalid-utf8 replace
     expect 2 "--partitions 3" "${run[@]}" --partitions 3
     touch -d "2020-01-01" "$work/in/paa.jsonl"
     expect 2 "paa.jsonl" "${run[@]}"
@@ -127,26 +127,26 @@ mkfifo "$work/pipe"
 pid=$!
 exec 3>"$work/pipe"
 within 900 [ -e "$work/out.unfinished/settings" ]
-expect 1 "another process is at work" "${run[@]}"
+expect 1 "another process is writing to" "${run[@]}"
 exec 3>&-
 wait "$pid"
 
-# A signal keeps what is done; the same command continues it. A scheduler's warning may come twice, and the exit code
+# A signal keeps finished work; the same command resumes it. A scheduler's warning may come twice, and the exit code
 # asks for another run.
 for signal in TERM "USR1 USR1"; do
     begin "$signal" || fail "no run was stopped by SIG$signal"
     [ "$code" = "$([ "$signal" = TERM ] && echo 143 || echo 210)" ] && pass || fail "exit code $code after SIG$signal"
-    grep -q "the same command continues it" "$work/out" && pass || fail "nothing said about what is kept"
-    expect 0 "continuing a run" "${run[@]}"
+    grep -q "the same command resumes it" "$work/out" && pass || fail "nothing said about what is kept"
+    expect 0 "resuming a run" "${run[@]}"
     expect_same "$work/out_text_document.bin" "$work/whole_text_document.bin" "tokens after SIG$signal"
     expect_same "$work/out_text_document.idx" "$work/whole_text_document.idx" "index after SIG$signal"
 done
 
-# A bad line stops a run, and --skip-bad-lines continues it.
+# A bad line stops a run; --skip-bad-lines resumes it.
 sed '59990s/.*/broken/' "$work/all.jsonl" >"$work/bad.jsonl"
 bad=("$BEVATRON" preprocess --input "$work/bad.jsonl" --output-prefix "$work/bad" --chunk-bytes 20000 --journal-interval 0 --workers 2 "${null[@]}")
 expect 215 "bad.jsonl:59990: not a valid JSON line" "${bad[@]}"
-expect 0 "continuing a run" "${bad[@]}" --skip-bad-lines
+expect 0 "resuming a run" "${bad[@]}" --skip-bad-lines
 grep -q "59999 documents" "$work/out" && pass || fail "documents of a continued run"
 grep -q "bad.jsonl:59990: not a valid JSON line" "$work/bad_bad_lines.txt" && pass || fail "the list of bad lines"
 

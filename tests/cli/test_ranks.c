@@ -1,4 +1,4 @@
-// A process's place by the variables that each launcher sets.
+// A process's place according to the variables that each launcher sets.
 #include "cli/ranks.h"
 #include "test.h"
 
@@ -11,14 +11,14 @@ static const char *look_up(const char *name) {
     return NULL;
 }
 
-static int detect(struct ranks *ranks, const char *const *list) {
+static int detect(struct launched_ranks *ranks, const char *const *list) {
     variables = list;
     return ranks_detect(ranks, look_up);
 }
 #define DETECT(ranks, ...) detect(ranks, (const char *const[]){__VA_ARGS__, NULL})
 
 TEST(alone) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     EXPECT_OK(DETECT(&ranks, "HOME", "/root"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
     EXPECT_INT(ranks.place.size, 1);
@@ -32,7 +32,7 @@ TEST(alone) {
 }
 
 TEST(mpirun_comes_first) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     EXPECT_OK(DETECT(&ranks, "OMPI_COMM_WORLD_SIZE", "4", "SLURM_PROCID", "0", "SLURM_STEP_ID", "1", "RANK", "9"));
     EXPECT_INT(ranks.kind, RANKS_MPI);
     EXPECT_OK(DETECT(&ranks, "PMI_SIZE", "4", "PMI_RANK", "1"));
@@ -40,7 +40,7 @@ TEST(mpirun_comes_first) {
 }
 
 TEST(srun) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     EXPECT_OK(DETECT(&ranks, "SLURM_PROCID", "5", "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "16", "PMIX_RANK", "5",
                      "SLURM_LOCALID", "5"));
     EXPECT_INT(ranks.kind, RANKS_MPI);
@@ -77,7 +77,7 @@ TEST(first_host) {
 }
 
 TEST(torchrun) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "3", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR",
                      "node0", "MASTER_PORT", "1234", "TORCHELASTIC_RUN_ID", "abc"));
     EXPECT_INT(ranks.kind, RANKS_TCP);
@@ -92,14 +92,14 @@ TEST(torchrun) {
         DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "8", "LOCAL_RANK", "0", "MASTER_ADDR", "a", "MASTER_PORT", "95000"),
         "MASTER_PORT is 95000");
     EXPECT_ERROR(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "70000", "LOCAL_RANK", "0", "MASTER_ADDR", "a"), "70000");
-    // Some set no LOCAL_WORLD_SIZE: there are at least as many as come up to this one.
+    // Some set no LOCAL_WORLD_SIZE: there are at least as many ranks as up to this one.
     EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "3", "MASTER_ADDR", "a"));
     EXPECT_INT(ranks.place.local_size, 4);
     EXPECT_ERROR(DETECT(&ranks, "RANK", "x", "WORLD_SIZE", "8", "LOCAL_RANK", "0"), "RANK is \"x\"");
 }
 
 TEST(machines_of_kubernetes) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     // PyTorchJob: RANK without LOCAL_RANK is the machine's.
     EXPECT_OK(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "16", "PET_NODE_RANK", "1", "PET_NNODES", "2", "MASTER_ADDR",
                      "job-master-0", "MASTER_PORT", "23456"));
@@ -116,7 +116,8 @@ TEST(machines_of_kubernetes) {
     EXPECT_INT(ranks.kind, RANKS_NODE);
     EXPECT_INT(ranks.node, 5);
     EXPECT_INT(ranks.nodes, 8);
-    EXPECT_ERROR(DETECT(&ranks, "PET_NODE_RANK", "2", "PET_NNODES", "2", "MASTER_ADDR", "a"), "machine 2 of 2");
+    EXPECT_ERROR(DETECT(&ranks, "PET_NODE_RANK", "2", "PET_NNODES", "2", "MASTER_ADDR", "a"),
+                 "node 2 does not fit 2 nodes");
 }
 
 TEST_MAIN(TEST_CASE(alone), TEST_CASE(mpirun_comes_first), TEST_CASE(srun), TEST_CASE(first_host), TEST_CASE(torchrun),

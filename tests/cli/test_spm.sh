@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# SentencePiece models from the command line: the three types, JSON lines, preprocessing, and what is refused.
+# SentencePiece models from the command line: the three types, JSON lines, preprocessing, and refusals.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 models=tests/golden/spm
 plain=(--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model "$models/bpe.model")
 llama=(--tokenizer-type Llama2Tokenizer --tokenizer-model "$models/bpe.model")
 
-# Text comes back, and Llama-2 puts <s> (1) first unless today's behaviour is asked for.
+# Text round-trips, and Llama-2 puts <s> (1) first unless --no-legacy-tokenizer is given.
 printf 'The miller counted  the sacks\n\t\xf0\x9f\x98\x80' >"$work/text"
 "$BEVATRON" tokenizer encode "${plain[@]}" <"$work/text" >"$work/ids"
 "$BEVATRON" tokenizer decode "${plain[@]}" <"$work/ids" >"$work/back"
@@ -36,13 +36,13 @@ expect 0 '"vocab_size":506' "$BEVATRON" tokenizer inspect --json --tokenizer-typ
     --tokenizer-model "$models/unigram.model" --vocab-extra-ids 2
 echo '{"text": "The river"}' >"$work/in.jsonl"
 expect 0 "" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/out" --append-eod "${llama[@]}"
-expect 2 "no token that ends a document" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/none" \
+expect 2 "no end-of-document token" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/none" \
     --append-eod --tokenizer-type GPTSentencePieceTokenizer --tokenizer-model "$models/suffix.model"
 [ ! -e "$work/none_text_document.idx" ] && pass || fail "a refused run leaves nothing"
 
 # Refusals.
 expect 2 "needs --tokenizer-model" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer
-expect 1 "no SentencePiece model" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer \
+expect 1 "not a SentencePiece model" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer \
     --tokenizer-model tests/golden/bpe/vocab.json
 head -c 4000 "$models/bpe.model" >"$work/cut.model"
 expect 1 "cut.model: byte" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/cut.model"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The demo's corpus generator: the same seed gives the same stories, a longer corpus begins with the shorter one, every
-# line is one JSON object, no brace of the grammar is left over, and a wrong grammar is an error that says where. Then the
+# line is one JSON object, no brace of the grammar is left, and a wrong grammar is an error that says where. Then the
 # demo itself, twice.
 set -u
 make_stories=$(dirname "${BEVATRON:-build/release/bevatron}")/make_stories
@@ -17,7 +17,7 @@ expect() {
     fi
 }
 
-# expect_error TEXT ARGUMENT…: the program must fail and say TEXT.
+# expect_error TEXT ARGUMENT…: the program must fail and print TEXT.
 expect_error() {
     local text=$1
     shift
@@ -60,8 +60,8 @@ expect_error 'cannot read' --grammar "$scratch/missing"
 expect_error '--megabytes takes a number' --megabytes many
 expect_error '--nothing is unknown' --nothing
 
-# The demo starts over when it is started again. Two iterations are fewer than its warmup, so that it ends before the
-# training, after everything that it writes before.
+# The demo starts over when it is started again. Two iterations are fewer than its warmup, so it ends before training,
+# after everything that it writes before.
 for time in first second; do
     DEMO_FOLDER="$scratch/demo" DEMO_ITERS=2 DEMO_MEGABYTES=1 BEVATRON="${BEVATRON:-build/release/bevatron}" \
         MAKE_STORIES="$make_stories" bash examples/demo/run.sh >"$scratch/out" 2>&1

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # label: slow
-# What stands beside the weights of a model of Hugging Face comes back with it: through a plain conversion, through ours
-# and back, and through training that is resumed. Every file of the source is there, byte by byte, but for the weights,
-# config.json and what a note names; config.json keeps the members that nobody here knows.
+# The files beside the weights of a Hugging Face model are kept: through a plain conversion, through ours and back, and
+# through resumed training. Every file of the source is there, byte by byte, except the weights, config.json and those
+# named in a note; config.json keeps unknown members.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 foreign=tests/golden/foreign
 mock=(--mock-data --micro-batch-size 1 --seq-length 8 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1)
 
-# A copy of a small model with everything that may lie in such a folder.
+# A copy of a small model with everything that may be in such a folder.
 furnish() {
     cp -r "$foreign/$1" "$2"
     chmod -R u+w "$2"
@@ -23,16 +23,16 @@ furnish() {
     echo 'You may.' >"$2/LICENSE"
     echo '# A model' >"$2/README.md"
     : >"$2/USE_POLICY.md"
-    echo 'hidden' >"$2/.gitattributes"
+    echo '*.bin filter=lfs' >"$2/.gitattributes"
     echo 'weights' >"$2/tf_model.h5"
 }
 
-# Every file of folder $1 that is neither weights nor config.json is in folder $2, the same.
+# Every file of folder $1 that is neither weights nor config.json is in folder $2, unchanged.
 expect_files() {
     local file
     while IFS= read -r file; do
         cmp -s "$1/$file" "$2/$file" && pass || fail "$file of $1 came back in $2"
-    done < <(cd "$1" && find . -type f ! -name '.*' ! -name '*.safetensors*' ! -name '*.bin' ! -name '*.h5' ! -name config.json)
+    done < <(cd "$1" && find . -type f ! -name '*.safetensors*' ! -name '*.bin' ! -name '*.h5' ! -name config.json)
     grep -q '"a_member_of_tomorrow": {"deep":\[1,2.0,1e-05,null\]}' "$2/config.json" && pass || fail "unknown members of $2/config.json"
     [ ! -e "$2/tf_model.h5" ] && [ ! -e "$2/onnx" ] && pass || fail "stale weights in $2"
 }
@@ -46,9 +46,23 @@ for model in gpt2 opt gpt_bigcode llama mistral qwen2 qwen3 phi3 starcoder2 stab
         --save "$work/$model.run" --save-interval 1
     expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/$model.run" --output "$work/$model.trained"
     expect_files "$work/$model" "$work/$model.trained"
+    [ "$(grep -o '"initializer_range": [^,]*' "$work/$model.trained/config.json")" = "$(grep -o '"initializer_range": [^,]*' "$work/$model/config.json")" ] &&
+        pass || fail "initializer_range of $model"
 done
 
-# A run that goes on hands them on, also when the source and its own older checkpoints are gone.
+# The source is removed before the first save: the files were read at the start.
+: >"$work/out"
+"$BEVATRON" train "${mock[@]}" --load "$work/qwen2" --use-checkpoint-args --train-iters 100000000 --save "$work/late.run" >"$work/out" 2>&1 &
+run=$!
+await_text "iteration        2/"
+mv "$work/qwen2" "$work/qwen2.moved"
+kill -USR1 "$run"
+end_of "$run"
+[ "$code" = 210 ] && pass || fail "exit code $code of a run whose source has gone"
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/late.run" --output "$work/late"
+expect_files "$work/qwen2.moved" "$work/late"
+
+# A resumed run keeps them, even when the source and its own older checkpoints are gone.
 mv "$work/llama" "$work/moved"
 expect 0 "iteration        3/       3" "$BEVATRON" train "${mock[@]}" --load "$work/llama.run" --use-checkpoint-args --train-iters 3 \
     --save "$work/llama.run" --save-interval 1 --keep-last 1 --override-opt_param-scheduler
@@ -60,7 +74,7 @@ expect 0 "bevatron" "$BEVATRON" checkpoint convert --input "$work/moved" --outpu
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/llama.ours" --output "$work/llama.back"
 expect_files "$work/moved" "$work/llama.back"
 
-# With another tokenizer, what belongs to the old one stays behind, and so do its token ids.
+# With another tokenizer, files of the old one are dropped, and so are its token ids.
 { printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]'; seq 20; } >"$work/vocab.txt"
 expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --load "$work/bert" --use-checkpoint-args --train-iters 1 \
     --save "$work/other.run" --save-interval 1 --tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt"

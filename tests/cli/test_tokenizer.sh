@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bevatron tokenizer: train, encode, decode and inspect as a user types them, pipes included, and what they refuse.
+# bevatron tokenizer: train, encode, decode and inspect as a user types them, including pipes, and what they refuse.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 golden=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt)
 if "$BEVATRON" tokenizer encode "${golden[@]}" 2>&1 </dev/null | grep -q "no Unicode tables"; then
@@ -30,13 +30,13 @@ expect 2 "either --output-prefix or --save" "$BEVATRON" tokenizer train --input 
 expect 2 "--vocab-size" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 256 --save "$work/x"
 expect 2 "--input" "$BEVATRON" tokenizer train --vocab-size 600 --save "$work/x"
 expect 1 "no such file" "$BEVATRON" tokenizer train --input "$work/none" --vocab-size 600 --save "$work/x"
-# Folders that were made for the files go again, those that were there stay.
+# Folders created for the files are removed again; existing ones are kept.
 mkdir "$work/there"
 expect 1 "no such file" "$BEVATRON" tokenizer train --input "$work/none" --vocab-size 600 --save "$work/there/new/b/c"
 [ -d "$work/there" ] && [ ! -e "$work/there/new" ] && pass || fail "folders are left"
 [ ! -e "$work/x" ] && pass || fail "a failed training leaves nothing"
 
-# Encoding and decoding: any bytes come back, the whole input or line by line.
+# Encoding and decoding: any bytes round-trip, as a whole or line by line.
 head -c 100000 /dev/urandom >"$work/random"
 "$BEVATRON" tokenizer encode "${golden[@]}" <"$work/random" >"$work/ids"
 "$BEVATRON" tokenizer decode "${golden[@]}" <"$work/ids" >"$work/back"
@@ -62,13 +62,13 @@ expect 0 '"end_of_document":599' "$BEVATRON" tokenizer inspect --json "${golden[
 expect 0 '"<|endoftext|>"' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}"
 [ "$(wc -l <"$work/out")" = 600 ] && pass || fail "600 tokens are listed"
 
-# Special tokens by what they are for; a vocabulary without them says nothing of them.
+# Special tokens by role; a vocabulary without them prints nothing about them.
 mask=$(($(grep -n '^\[MASK\]$' tests/golden/wordpiece/vocab.txt | cut -d: -f1) - 1))
 expect 0 "\"mask\":$mask," "$BEVATRON" tokenizer inspect --json --tokenizer-type BertWordPieceCase --vocab-file tests/golden/wordpiece/vocab.txt
 expect 0 "vocab_size" "$BEVATRON" tokenizer inspect "${golden[@]}"
 grep -q '^mask' "$work/out" && fail "a mask where there is none" || pass
 
-# A token that ends documents is named where the file says of none; the run's checkpoint knows it.
+# --eod-token names the end of documents if the file does not; the run's checkpoint records it.
 ranks=(--tokenizer-type TikTokenizer --tokenizer-model tests/golden/tiktoken/small.tiktoken --tiktoken-pattern gpt2)
 expect 0 '"end_of_document":-1' "$BEVATRON" tokenizer inspect --json "${ranks[@]}"
 expect 0 '"end_of_document":0' "$BEVATRON" tokenizer inspect --json "${golden[@]}" --eod-token '!'
@@ -95,21 +95,21 @@ expect 2 "--merge-file" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/
 sed '5s/.*/q zqz/' tests/golden/bpe/merges.txt >"$work/merges.txt"
 expect 1 "merges.txt:5: \"zqz\" is not a token" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json \
     --merge-file "$work/merges.txt"
-# Folders of an output are made, and one that cannot be is noticed before the work.
+# Folders of an output are created; if that fails, it is noticed before the work.
 expect 0 "wrote $work/new/folder/t-vocab.json" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 300 \
     --output-prefix "$work/new/folder/t"
 expect 1 "cannot create the folder" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 300 --save "$work/merges.txt/x"
 grep -q "distinct pieces" "$work/out" && fail "text was read for an output that cannot be written" || pass
 expect 1 "cannot write to standard output" bash -c "$(printf '%q ' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}") >/dev/full"
 
-# Any tokenizer for Hugging Face: runs of spaces stay what they are, and files that are there stay too.
+# Any tokenizer for Hugging Face: runs of spaces are preserved, and existing files are kept.
 spm=(--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model tests/golden/spm/bpe.model)
 expect 0 "tokenizer.json (560 tokens)" "$BEVATRON" tokenizer convert "${spm[@]}" --output "$work/for/hf"
 printf 'a  b\n   c    d \n\te\n' >"$work/spaces"
 "$BEVATRON" tokenizer encode --lines "${spm[@]}" <"$work/spaces" >"$work/ids.ours"
 "$BEVATRON" tokenizer encode --lines --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/for/hf" <"$work/spaces" >"$work/ids.theirs"
 [ -s "$work/ids.ours" ] && expect_same "$work/ids.ours" "$work/ids.theirs" "ids of spaces in a tokenizer.json"
-expect 1 "has a tokenizer.json already" "$BEVATRON" tokenizer convert "${spm[@]}" --output "$work/for/hf"
+expect 1 "already has a tokenizer.json" "$BEVATRON" tokenizer convert "${spm[@]}" --output "$work/for/hf"
 expect 1 "is a model of words, which a tokenizer.json cannot express" "$BEVATRON" tokenizer convert --tokenizer-type GPTSentencePieceTokenizer \
     --tokenizer-model tests/golden/spm/word.model --output "$work/words"
 expect 2 "--output" "$BEVATRON" tokenizer convert "${spm[@]}"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# tools/check_style and tools/check_includes must catch each fault they promise to catch, say where it is, and let a
-# clean tree pass. Every case is a small tree of its own in a temporary folder with one fault in it. At the end,
-# tools/install_packages meets machines that lack things.
+# tools/check_style and tools/check_includes must catch each fault they promise to catch, say where it is, and accept a
+# clean tree. Every case is a small tree in a temporary folder with one fault in it. At the end, tools/install_packages
+# runs on machines that lack things, and tools/same_bits compares programs that do and do not differ.
 set -u
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
 root=$(mktemp -d)
@@ -17,21 +17,23 @@ clean_tree() {
         'int error_set(void) {' '    exit(1);' '}'
     put src/model/gpt.c '// A model: "sprintf(" and atoi( in comments are no calls.' '#include "base/error.h"' \
         'static const char *text = "strcpy(a) { \" // /*"; // gets(' 'int gpt(void) {' '    return text[0];' '}'
-    put src/comm/mpi.c '// MPI.' '#include <mpi.h>'
-    put src/comm/nccl.c '// NCCL.' '#include <nccl.h>' '#include <cuda_runtime.h>'
+    put src/comm/mpi_library.h '// MPI.' '#ifndef M' '#define M' '#include <mpi.h>' '#endif'
+    put src/comm/mpi.c '// MPI.' '#include "comm/mpi_library.h"'
+    put src/comm/nccl_library.h '// NCCL.' '#ifndef N' '#define N' '#include <nccl.h>' '#endif'
+    put src/comm/nccl.c '// NCCL.' '#include "comm/nccl_library.h"' '#include <cuda_runtime.h>'
     put src/ops/cuda/adam.cu '// Adam.' '#include <cuda_bf16.h>' '#ifdef ANYTHING' '#endif'
     put src/base/scan.c '// Scans.' '#if defined(__ARM_NEON)' '#endif'
     put src/cli/main.c '// Main.' '#include <stdlib.h>' 'int main(void) {' '    return getenv("X") != NULL;' '}'
 }
 
-# put PATH LINE… writes a file, one argument a line.
+# put PATH LINE…: writes a file, one argument per line.
 put() {
     local path=$root/$1
     shift
     printf '%s\n' "$@" >"$path"
 }
 
-# repeat COUNT TEXT prints TEXT on COUNT lines.
+# repeat COUNT TEXT: prints TEXT on COUNT lines.
 repeat() {
     local i
     for ((i = 0; i < $1; i++)); do
@@ -45,7 +47,7 @@ fail() {
     failed=$((failed + 1))
 }
 
-# expect_error TOOL TEXT CASE: the tool must fail on the tree as it stands, with TEXT in its output.
+# expect_error TOOL TEXT CASE: the tool must fail on the current tree, with TEXT in its output.
 expect_error() {
     cases=$((cases + 1))
     if "$tools/$1" "$root" >"$root.out" 2>&1; then
@@ -92,6 +94,9 @@ done
 mkdir -p "$root/tests"
 put tests/bad.sh '#!/bin/sh' '# Later.' "# TO""DO"
 expect_error check_style 'tests/bad.sh:3: error: unfinished business' "unfinished business in a script"
+mkdir -p "$root/tools"
+put tools/bad '#!/bin/sh' '# Later.' "# TO""DO"
+expect_error check_style 'tools/bad:3: error: unfinished business' "a script without a suffix"
 put src/model/good.c '// Templates.' 'char name[] = "/tmp/XXXXXX";'
 expect_clean check_style "a mkstemp template"
 for call in sprintf vsprintf strcpy strcat strtok atoi atol atof gets alloca rand srand assert; do
@@ -104,6 +109,21 @@ put src/model/bad.c '// Calls.' 'int f(void) {' '    return system("ls");' '}'
 expect_error check_style 'system() belongs to src/cli' system
 put src/cli/good.c '// Calls.' 'int f(void) {' '    return system("ls");' '}'
 expect_clean check_style "system in cli"
+# Files of web pages
+put src/model/good.js '// Says what it does.' 'const x = 1;'
+put src/model/good.css '/* Says what it does. */' 'p { margin: 0; }'
+put src/model/good.html '<!doctype html>' '<!-- Says what it does. -->' '<p>x</p>'
+expect_clean check_style "files of a web page"
+put src/model/bad.js 'const x = 1;'
+expect_error check_style 'src/model/bad.js:1: error: file does not open with a comment' "a script without a comment"
+put src/model/bad.css 'p { margin: 0; }'
+expect_error check_style 'src/model/bad.css:1: error: file does not open with a comment' "a style without a comment"
+put src/model/bad.html '<!doctype html>' '<p>x</p>'
+expect_error check_style 'src/model/bad.html:2: error: file does not open with a comment' "a page without a comment"
+put src/model/bad.js '// Long.' "const x = \"$(repeat 60 xy | tr -d '\n')\";"
+expect_error check_style 'src/model/bad.js:2: error: line has 133 characters' "a long line of a script"
+{ echo '// Long.'; repeat 600 'f();'; } >"$root/src/model/bad.js"
+expect_error check_style 'src/model/bad.js:601: error: file has 601 lines' "a long script"
 { echo '// Long.'; repeat 600 'int x;'; } >"$root/src/model/bad.c"
 expect_error check_style 'file has 601 lines' "long file"
 { echo '// Long.'; repeat 350 'int x;'; } >"$root/src/model/good.c"
@@ -122,6 +142,33 @@ expect_clean check_style "long table" ' 0 errors, 0 notes'
     echo '}'
 } >"$root/src/ops/cuda/good.cu"
 expect_clean check_style "linkage block" ' 0 errors, 0 notes'
+put src/data/first.c '// One.' 'struct item {' '    int x;' '};'
+put src/model/bad.c '// The other.' 'static const enum item { A, B } which = A;'
+expect_error check_style 'src/model/bad.c:2: error: item is defined in src/data/first.c:2, too' "a tag in two files"
+put src/data/good.c '// Two processors.' '#if defined(__ARM_NEON)' 'struct item {' '    int x;' '};' '#else' \
+    'struct item {' '    long x;' '};' '#endif' '// struct item { is a comment' 'struct item *item_make(void);'
+put src/model/good.c '// Uses it.' 'struct item;' 'int f(struct item *item) {' '    return item != 0;' '}'
+expect_clean check_style "one tag for two processors"
+put src/model/bad.c '// Runs.' 'static void *run(void *argument) {' '    return argument;' '}'
+expect_error check_style 'src/model/bad.c:2: error: run() does not say' "a function called run"
+put src/cli/bad.c '// Rows.' '#define OFFSET(member) offsetof(struct options, member)'
+expect_error check_style 'src/cli/bad.c:2: error: config/flag_rows.h has OFFSET' "OFFSET defined again"
+put src/model/bad.c '// State.' 'int f(void) {' '    static int calls;' '    return calls++;' '}'
+expect_error check_style 'src/model/bad.c:3: error: state of the process' "state in a function"
+put src/model/bad.c '// State.' 'static struct {' '    int x;' '} state = {1};'
+expect_error check_style 'src/model/bad.c:2: error: state of the process' "state in a file"
+put src/base/good.c '// State.' 'static int calls = 1;'
+put src/model/good.c '// A table.' 'static const int table[] = {1, 2};' 'static inline int f(int x) { return x; }'
+expect_clean check_style "state in base, a table elsewhere"
+put src/model/bad.c '// Jumps.' 'void f(void) {' '    goto end;' 'end:;' '}'
+expect_error check_style 'src/model/bad.c:3: error: goto' goto
+put src/model/bad.c '// Many.' 'static int f(int a, int b, int c, int d,' '             int e, int g, int h) {' '    return a;' '}'
+expect_error check_style 'src/model/bad.c:2: error: f() has 7 parameters' "seven parameters"
+put src/model/good.c '// Six.' 'int f(int a, int b, int c, int d, int e, int (*g)(int, int)) {' '    return a;' '}'
+expect_clean check_style "six parameters"
+mkdir -p "$root/docs"
+put docs/flags.md '# Flags' "$(repeat 100 xy | tr -d '\n')"
+expect_error check_style 'docs/flags.md:2: error: line has 200 characters' "a long line of a generated document"
 
 # check_includes
 put src/base/bad.c '// Upwards.' '#include "data/loader.h"'
@@ -129,6 +176,27 @@ put src/data/loader.h '// Loader.' '#ifndef L' '#define L' '#endif'
 expect_error check_includes 'src/base/bad.c:2: error: src/base stands below src/data' "include upwards"
 put src/data/good.c '// Downwards.' '#include "base/error.h"'
 expect_clean check_includes "include downwards"
+put src/data/internal.h '// Inside.' '#ifndef I' '#define I' '#endif'
+put src/train/bad.c '// Inside.' '#include "data/internal.h"'
+expect_error check_includes 'src/train/bad.c:2: error: only src/data includes data/internal.h' "another folder's internals"
+put src/data/internal.h '// Inside.' '#ifndef I' '#define I' '#endif'
+put src/data/good.c '// Inside.' '#include "data/internal.h"'
+expect_clean check_includes "a folder's own internals"
+put src/train/bad.c '// Fields.' 'int f(struct step *step) {' '    return step->mode;' '}'
+expect_error check_includes 'src/train/bad.c:3: error: only src/step knows the fields of a step' "a field of a step"
+put src/train/good.c '// Fields.' 'int f(struct trainer *trainer) {' '    return trainer->step != 0;' '}'
+expect_clean check_includes "a pointer to a step"
+mkdir -p "$root/src/step"
+put src/base/log.h '// Log.' '#ifndef L' '#define L' '#endif'
+put src/step/bad.c '// Prints.' '#include "base/log.h"'
+expect_error check_includes 'src/step/bad.c:2: error: src/step prints nothing' "a step that logs"
+mkdir -p "$root/src/step" "$root/src/config"
+put src/config/config.h '// Config.' '#ifndef C' '#define C' '#endif'
+put src/step/bad.c '// Flags.' '#include "config/config.h"'
+expect_error check_includes 'src/step/bad.c:2: error: src/step knows no flags' "a step that reads flags"
+mkdir -p "$root/src/step"
+put src/step/bad.c '// Flags.' 'int f(void) {' '    return error_set("leave --bf16 out");' '}'
+expect_error check_includes 'src/step/bad.c:3: error: src/step knows no flags' "a step that names flags"
 put src/data/bad.c '// Bare.' '#include "error.h"'
 expect_error check_includes 'must be named from src/' "bare name"
 put src/data/bad.c '// Missing.' '#include "base/nothing.h"'
@@ -137,11 +205,13 @@ mkdir "$root/src/utils"
 put src/utils/bad.c '// Nowhere.'
 expect_error check_includes 'src/utils has no place' "unknown folder"
 put src/model/bad.c '// MPI.' '#include <mpi.h>'
-expect_error check_includes 'only src/comm/mpi.c includes MPI' "MPI above comm"
+expect_error check_includes 'only src/comm/mpi_library.h includes MPI' "MPI above comm"
 put src/comm/bad.c '// MPI.' '  #  include <mpi.h>'
-expect_error check_includes 'only src/comm/mpi.c includes MPI' "MPI elsewhere in comm"
+expect_error check_includes 'only src/comm/mpi_library.h includes MPI' "MPI elsewhere in comm"
 put src/comm/bad.c '// NCCL.' '#include <nccl.h>'
-expect_error check_includes 'only src/comm/nccl.c includes NCCL' "NCCL elsewhere"
+expect_error check_includes 'only src/comm/nccl_library.h includes NCCL' "NCCL elsewhere"
+put src/cli/bad.c '// MPI.' '#include "comm/mpi_library.h"'
+expect_error check_includes 'only the backend itself calls the library' "calls of MPI elsewhere"
 for header in cuda_runtime.h cublasLt.h cudnn.h; do
     put src/model/bad.c '// NVIDIA.' "#include <$header>"
     expect_error check_includes 'src/model/bad.c:2: error: only src/ops/cuda' "$header above ops"
@@ -166,6 +236,17 @@ for call in exit _exit; do
     put src/data/bad.c '// Ends.' 'int f(void) {' "    $call(1);" '}'
     expect_error check_includes 'src/data/bad.c:3: error: only src/cli and src/base/error.c end the process' "$call"
 done
+put src/model/bad.c '// Paper.' 'int f(struct device *d) {' '    return d->is_paper;' '}'
+expect_error check_includes 'nothing above the tables asks whether it is on paper' is_paper
+put src/train/bad.c '// Opens.' 'int f(void) {' '    return cuda_open(0);' '}'
+expect_error check_includes 'src/train/bad.c:3: error: src/train stands above the tables' "a backend's function"
+put src/train/bad.c '// Opens.' 'int f(void) {' '    return paper_open(0);' '}'
+expect_error check_includes 'src/train/bad.c:3: error: src/train stands above the tables' "a function of the paper backend"
+put src/train/bad.c '// Opens.' 'int f(void) {' '    return device_open("cpu");' '}'
+expect_error check_includes 'src/train/bad.c:3: error: src/train stands above the tables' "a backend's name"
+put src/train/good.c '// Reads.' '// A comment on "cpu" and cuda_open.' 'int f(void) {' '    return config->cpu_kernels != 0;' '}'
+put src/cli/good.c '// Chooses.' 'int f(void) {' '    return device_open("cpu");' '}'
+expect_clean check_includes "a flag's field, and cli"
 put src/train/loop.h '// Loop.' '#ifndef T' '#define T' '#endif'
 put src/train/loop.c '// Loop.' '#include "base/error.h"' '#include "train/loop.h"'
 expect_error check_includes 'the first include must be the file'"'"'s own header "train/loop.h"' "own header late"
@@ -201,13 +282,29 @@ install_on_machine 1 "$line" "a bare machine, not root"
 printf '#!/bin/sh\necho 0\n' >"$machine/id"
 printf '#!/bin/sh\necho "no network"\nexit 100\n' >"$machine/apt-get"
 install_on_machine 1 'no network' "a bare machine without a network"
-# A compiler that compiles nothing but OpenBLAS: the required parts are there, the optional ones are not.
+# A compiler that only compiles OpenBLAS: the required parts are there, the optional ones are not.
 printf '#!/bin/sh\ncase $* in *-lopenblas*) exit 0 ;; esac\nexit 1\n' >"$machine/cc"
 printf '#!/bin/sh\necho "cmake version 4.1.2"\n' >"$machine/cmake"
 chmod +x "$machine/cc" "$machine/cmake"
-install_on_machine 0 'going on without the optional ninja-build libopenmpi-dev' "only the required parts"
+install_on_machine 0 'continuing without the optional ninja-build libopenmpi-dev' "only the required parts"
 printf '#!/bin/sh\necho "cmake version 3.24.9"\n' >"$machine/cmake"
 install_on_machine 1 "missing for 'build': cmake" "an old cmake"
+
+# same_bits STATUS TEXT PROGRAM: the result of tools/same_bits for the program under test and another one.
+same_bits() {
+    cases=$((cases + 1))
+    "$tools/same_bits" "$BEVATRON" "$3" '^(train|resume|text|dry) 1 --model gpt --num-layers [0-9]+ --bf16$' >"$root.out" 2>&1 </dev/null
+    local status=$?
+    [ "$status" = "$1" ] && grep -qF -- "$2" "$root.out" || fail "same_bits with $3: status $status, or no '$2'"
+    rm -f "$root.out"
+}
+
+# A program whose gradients are clipped slightly differently: only trained results differ.
+printf '#!/bin/sh\n[ "$1" != train ] || set -- "$@" --clip-grad 0.9999\nexec "%s" "$@"\n' "$BEVATRON" >"$root/other"
+chmod +x "$root/other"
+same_bits 0 "3 same, 0 different" "$BEVATRON"
+same_bits 1 "1 same, 2 different" "$root/other"
+same_bits 2 "usage" "$root/absent"
 
 echo "$((cases - failed)) of $cases cases passed"
 [ "$failed" -eq 0 ]

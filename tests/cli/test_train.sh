@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Training as a user does it: a run in one go equals a run that was stopped, killed and resumed, bit for bit; the number
-# of threads changes no bit; evaluation and generation read what training wrote.
+# Training as a user does it: an uninterrupted run equals one that was stopped, killed and resumed, bit for bit; the
+# number of threads changes no bit; evaluation and generation read what training wrote.
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 
 model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 33
     --max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --min-lr 1e-4
     --lr-decay-style cosine --lr-warmup-iters 3 --weight-decay 0.1 --log-interval 1 --eval-interval 8 --eval-iters 2
     --hidden-dropout 0.1 --attention-dropout 0.1 --device cpu)
 
-# Every weight and every moment of two checkpoints, by their hashes.
+# Compares every weight and every moment of two checkpoints by their hashes.
 expect_same_state() {
     local a b
     a=$(cd "$1" && sha256sum model.safetensors optimizer.safetensors)
@@ -32,18 +32,18 @@ expect 0 "successfully loaded checkpoint" "$BEVATRON" train "${model[@]}" --thre
 losses "$work/out" >>"$work/resumed.losses"
 expect_same_state "$work/straight/iter_0000020" "$work/resumed/iter_0000020" "stop and resume"
 expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed run"
-# Started once more it has nothing to do, says so, and leaves its checkpoint alone.
+# Started again it has nothing to do, says so, and leaves its checkpoint alone.
 expect 0 "nothing is left to train" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 \
     --load "$work/resumed" --save "$work/./resumed/" --save-interval 5
 grep -q "saving checkpoint" "$work/out" && fail "a finished run saves again" || pass
-# What it does otherwise than before is said, and nothing where it does the same.
-grep -q "does not go on as it was" "$work/out" && fail "a run that goes on as it was" || pass
+# Settings that differ from the checkpoint are reported, but only if they do.
+grep -q "settings differ from the checkpoint" "$work/out" && fail "a run that goes on as it was" || pass
 expect 0 "--seed is 1234 there and 77 here" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 --load "$work/resumed" --seed 77
 # Both values of a schedule that differs.
 expect 2 "lr_decay_steps is" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 30 --load "$work/resumed"
 grep -q "lr_decay_steps is [0-9]* there and [0-9]* here (in samples)" "$work/out" && pass || fail "both values of a schedule"
 
-# Written while training goes on, and read again.
+# Written while training continues, and read back.
 expect 0 "successfully saved checkpoint from iteration      20" "$BEVATRON" train "${model[@]}" --threads 2 \
     --train-iters 20 --save "$work/background" --save-interval 5 --async-save
 expect_same_state "$work/straight/iter_0000020" "$work/background/iter_0000020" "saved in the background"
@@ -52,7 +52,18 @@ expect 0 "iteration       20/      20" "$BEVATRON" train "${model[@]}" --threads
     --load "$work/background" --ckpt-step 15 --save "$work/background2" --save-interval 20
 expect_same_state "$work/straight/iter_0000020" "$work/background2/iter_0000020" "continued from one of the background"
 
-# In several files, and in one again; a run goes on from either.
+# With SGD, whose state is different: stopped and resumed in bf16, and refused by a run with Adam, which can take its
+# weights.
+sgd=(--optimizer sgd --sgd-momentum 0.8 --bf16 --lr 0.1 --train-iters 6 --threads 1 --save-interval 3)
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --save "$work/sgd"
+expect 0 "exiting program" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --save "$work/sgd2" --exit-interval 3
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --load "$work/sgd2" --save "$work/sgd2"
+expect_same_state "$work/sgd/iter_0000006" "$work/sgd2/iter_0000006" "stop and resume with SGD"
+grep -aq '"momentum_buffer.decoder.final_layernorm.weight"' "$work/sgd/iter_0000006/optimizer.safetensors" && pass || fail "SGD's state"
+expect 1 "optimizer is sgd there and adam here" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --optimizer adam --load "$work/sgd"
+expect 0 "iteration        1/       1" "$BEVATRON" train "${model[@]}" --train-iters 1 --lr-warmup-iters 0 --load "$work/sgd" --finetune
+
+# In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
 [ -f "$work/many/iter_0000015/model-00005-of-00005.safetensors" ] && pass || fail "five files"
 expect 0 "whole" "$BEVATRON" checkpoint verify "$work/many"
@@ -66,7 +77,7 @@ expect 2 "--output DIR" "$BEVATRON" checkpoint reshard --input "$work/many"
 expect 216 "iteration: --input $work/many --ckpt-step 15" "$BEVATRON" checkpoint reshard --input "$work/many/iter_0000015" \
     --output "$work/two"
 
-# A schedule that changed is noticed; the user says which one counts.
+# A changed schedule is noticed; the user says which one counts.
 expect 2 "lr_decay_steps" "$BEVATRON" train "${model[@]}" --train-iters 30 --load "$work/resumed"
 expect 1 "holds another model: num_layers" "$BEVATRON" train "${model[@]}" --num-layers 3 --train-iters 30 --load "$work/resumed"
 expect 0 "iteration       21/      21" "$BEVATRON" train "${model[@]}" --train-iters 21 --load "$work/resumed" \
@@ -106,7 +117,7 @@ grep -qE "^finishing iteration [0-9]+, then saving$" "$work/out" && pass || fail
 expect 210 "exiting program after" "$BEVATRON" train "${model[@]}" --train-iters 100000 --exit-duration-in-mins 0.001 \
     --save "$work/late" --save-interval 100000
 
-# Without --save there is nothing to run again from: the code is the signal's. A repeated warning does not kill.
+# Without --save there is nothing to resume from: the exit code is the signal's. A repeated warning does not kill.
 : >"$work/out"
 "$BEVATRON" train "${model[@]}" --train-iters 100000 >"$work/out" 2>&1 &
 pid=$!
@@ -131,24 +142,25 @@ code=$?
 expect 0 "600000" "$BEVATRON" checkpoint inspect "$work/warned"
 grep "600000" "$work/out" | grep -q "consumed_valid_samples" && pass || fail "samples of an evaluation that was cut short"
 
-# Evaluation that becomes rarer on resume, and a smaller batch: the data must last all the same.
+# Less frequent evaluation after a resume, and a smaller batch: the data must still last.
 expect 0 "exiting program at iteration 4" "$BEVATRON" train "${model[@]}" --train-iters 8 --eval-interval 1 \
     --exit-interval 4 --save "$work/rarer" --save-interval 4
 expect 0 "on test set" "$BEVATRON" train "${model[@]}" --train-iters 8 --eval-interval 8 --global-batch-size 2 \
     --load "$work/rarer" --override-opt_param-scheduler
 
-# A folder that cannot be written is noticed before anything is trained.
+# An unwritable folder is noticed before anything is trained.
 : >"$work/file"
-expect 1 "a file is in the way" "$BEVATRON" train "${model[@]}" --train-iters 8 --save "$work/file" --save-interval 4 \
+expect 2 "--save $work/file is a file, not a folder; give another folder with --save" "$BEVATRON" train "${model[@]}" --train-iters 8 --save "$work/file" --save-interval 4 \
     --metrics-file "$work/elsewhere.jsonl"
 grep -q "iteration        1/" "$work/out" && fail "trained before the folder was looked at"
+expect 2 "--save is empty; give a folder" "$BEVATRON" train "${model[@]}" --train-iters 8 --save ""
 
-# Steps that are skipped print no loss.
+# Skipped steps print no loss.
 expect 0 "number of skipped iterations:   1" "$BEVATRON" train "${model[@]}" --train-iters 4 --lr-warmup-iters 0 --lr 1e6 \
     --min-lr 0 --init-method-std 100 --clip-grad 0 --no-check-for-nan-in-loss-and-grad
 grep "skipped iterations:   1" "$work/out" | grep -q "lm loss" && fail "a skipped step printed a loss"
 
-# --keep-last leaves the newest ones.
+# --keep-last keeps the newest ones.
 expect 0 "iteration        8/       8" \
     "$BEVATRON" train "${model[@]}" --train-iters 8 --save "$work/kept" --save-interval 2 --keep-last 2
 [ "$(cd "$work/kept" && echo iter_*)" = "iter_0000006 iter_0000008" ] && pass || fail "--keep-last: $(ls "$work/kept")"

@@ -1,5 +1,5 @@
-// Manifests for Kubernetes: names are refused or stand, strings stay strings. Whether the manifests fit the schemas of
-// Kubernetes and the operators is tested where those are at hand; see tests/cli/test_kubernetes.sh.
+// Manifests for Kubernetes: names are accepted or refused, strings stay strings. tests/cli/test_kubernetes.sh tests
+// them against the schemas of Kubernetes and the operators, if available.
 #include "cluster/kubernetes.h"
 #include "cluster/yaml.h"
 #include "test.h"
@@ -64,12 +64,32 @@ TEST(every_kind_has_its_fields) {
                 test_fail("kind %d has no %s", kind, wanted[kind][i]);
         EXPECT(strstr(buffer_string(&out), "vpc.amazonaws.com/efa: 32") != NULL);
         EXPECT((strstr(buffer_string(&out), "\"NCCL_NET\"") != NULL) == (job.nodes > 1));
-        // Huge pages want memory or processors with them; a request will do.
+        // Huge pages must come with memory or CPUs; a request is enough.
         EXPECT(strstr(buffer_string(&out), "hugepages-2Mi: \"5120Mi\"\n") != NULL);
         EXPECT(strstr(buffer_string(&out), "memory: \"16Gi\"\n") != NULL);
         EXPECT(strstr(buffer_string(&out), "\"a \\\"b\\\" $$(c)\\n- d: {e}\"\n") != NULL);
         buffer_free(&out);
     }
+}
+
+// A run with checkpoints decides itself about restarts, unless there are to be none.
+TEST(restarts) {
+    for (int kind = KUBERNETES_JOBSET; kind <= KUBERNETES_JOB; kind++)
+        for (int i = 0; i < 3; i++) {
+            struct kubernetes_job job = plain;
+            struct buffer out = {0};
+            job.kind = (enum kubernetes_kind)kind;
+            job.save = i > 0 ? "/fsx/run" : NULL;
+            job.max_restarts = i == 2 ? 0 : 3;
+            job.window_minutes = 60;
+            EXPECT_OK(kubernetes_manifest(&job, &out));
+            const char *text = buffer_string(&out);
+            bool decides = i == 1 && kind != KUBERNETES_MPIJOB && kind != KUBERNETES_PYTORCHJOB;
+            EXPECT((strstr(text, "\"decide\"") != NULL) == decides);
+            EXPECT((strstr(text, "\"/fsx/run/restarts.json\"") != NULL) == decides);
+            EXPECT((strstr(text, "1000000") != NULL) == decides);
+            buffer_free(&out);
+        }
 }
 
 TEST(bad_fields) {
@@ -88,7 +108,7 @@ TEST(bad_fields) {
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
         job = plain;
         job.huge_pages = pages[i];
-        EXPECT_ERROR(kubernetes_manifest(&job, &out), "not a multiple of 2Mi");
+        EXPECT_ERROR(kubernetes_manifest(&job, &out), "not a multiple of the page size");
     }
     static char *variables[] = {"A B=1", "=1", "A", "1A=1", "A=\xff"};
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
@@ -100,7 +120,7 @@ TEST(bad_fields) {
     static const char *const words[] = {"bevatron", "train", "--save", "/d/\xc3(", NULL};
     job = plain;
     job.command = words;
-    EXPECT_ERROR(kubernetes_manifest(&job, &out), "\"/d/\" is not UTF-8 from byte 3 on");
+    EXPECT_ERROR(kubernetes_manifest(&job, &out), "\"/d/\" is not valid UTF-8 at byte 3");
     job = plain;
     job.mount = "fsx";
     EXPECT_ERROR(kubernetes_manifest(&job, &out), "absolute");
@@ -111,4 +131,58 @@ TEST(bad_fields) {
     buffer_free(&out);
 }
 
-TEST_MAIN(TEST_CASE(yaml), TEST_CASE(every_kind_has_its_fields), TEST_CASE(bad_fields))
+TEST(disks) {
+    static const char fields[] = "containers:\n"
+                                 "  - name: bevatron\n"
+                                 "    volumeMounts:\n"
+                                 "      - {name: cache, mountPath: /cache/}\n"
+                                 "      - {name: keys, mountPath: /fsx/keys}\n"
+                                 "      - {name: nowhere, mountPath: /nowhere}\n"
+                                 "      - {name: bare, mountPath: /bare}\n"
+                                 "      - {name: claim, mountPath: /claim}\n"
+                                 "      - name: strange\n"
+                                 "volumes:\n"
+                                 "  - {name: cache, emptyDir: {}}\n"
+                                 "  - {name: keys, secret: {secretName: s}}\n"
+                                 "  - name: bare\n"
+                                 "  - {name: claim, persistentVolumeClaim: {claimName: c, readOnly: true}}\n";
+    static const struct {
+        const char *path;
+        enum kubernetes_disk disk;
+    } cases[] = {
+        {"/fsx", KUBERNETES_DISK_LASTING},
+        {"/fsx/../fsx//a", KUBERNETES_DISK_LASTING},
+        {"/../fsx/a/..", KUBERNETES_DISK_LASTING},
+        {"s3://b/a", KUBERNETES_DISK_LASTING},
+        {"/fsx/..", KUBERNETES_DISK_POD},
+        {"/", KUBERNETES_DISK_POD},
+        {"", KUBERNETES_DISK_POD},
+        {"fsx/a", KUBERNETES_DISK_POD},
+        {"/fsxa", KUBERNETES_DISK_POD},
+        {"/cache/a", KUBERNETES_DISK_POD},
+        {"/nowhere/a", KUBERNETES_DISK_POD},
+        {"/bare/a", KUBERNETES_DISK_POD},
+        {"/dev/shm/a", KUBERNETES_DISK_POD},
+        {"/fsx/keys/a", KUBERNETES_DISK_READ_ONLY},
+        {"/claim", KUBERNETES_DISK_READ_ONLY},
+        {"/scratch/a", KUBERNETES_DISK_NODE},
+        {"/opt/a", KUBERNETES_DISK_READ_ONLY},
+    };
+    static char *hosts[] = {"/scratch", "/opt:ro"};
+    struct string_list host_paths = {.items = hosts, .count = 2};
+    struct yaml_node tree;
+    EXPECT_OK(yaml_tree_parse(&tree, fields, strlen(fields), "pod.yaml"));
+    struct kubernetes_job job = plain;
+    job.host_paths = &host_paths;
+    job.pod_fields = &tree;
+    for (int kind = KUBERNETES_JOBSET; kind <= KUBERNETES_JOB; kind++)
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            job.kind = (enum kubernetes_kind)kind;
+            if (kubernetes_disk_of(&job, cases[i].path) != cases[i].disk)
+                test_fail("\"%s\" of kind %d is on another disk", cases[i].path, kind);
+        }
+    yaml_tree_free(&tree);
+}
+
+TEST_MAIN(TEST_CASE(yaml), TEST_CASE(every_kind_has_its_fields), TEST_CASE(restarts), TEST_CASE(bad_fields),
+          TEST_CASE(disks))

@@ -1,4 +1,4 @@
-// Clusters for ParallelCluster: queues in one line, what is refused, what is warned of, and that no text becomes
+// Clusters for ParallelCluster: queues in one line, what is refused, what is warned about, and that no text becomes
 // structure.
 #include "cluster/aws.h"
 #include "cluster/machine.h"
@@ -40,23 +40,23 @@ TEST(queues_that_are_refused) {
     expect_queue_error("my_gpu p4d.24xlarge 4", "its name must be");
     expect_queue_error("default p4d.24xlarge 4", "its name must be");
     expect_queue_error("$(id) p4d.24xlarge 4", "its name must be");
-    expect_queue_error("gpu p4d 4", "not an instance type");
-    expect_queue_error("gpu p4d.24xlarge;id 4", "not an instance type");
+    expect_queue_error("gpu p4d 4", "not an EC2 instance type");
+    expect_queue_error("gpu p4d.24xlarge;id 4", "not an EC2 instance type");
     expect_queue_error("gpu p4d.24xlarge many", "its count must be");
     expect_queue_error("gpu p4d.24xlarge 5-4", "its count must be");
     expect_queue_error("gpu p4d.24xlarge 0", "its count must be");
     expect_queue_error("gpu p4d.24xlarge -4", "its count must be");
-    expect_queue_error("gpu p4d.24xlarge 4 fast", "is none of efa");
-    expect_queue_error("gpu p4d.24xlarge 4 reservation=odcr-1", "is cr- and");
-    expect_queue_error("gpu p4d.24xlarge 4 subnet=subnet-0\"x", "is subnet- and");
+    expect_queue_error("gpu p4d.24xlarge 4 fast", "is not one of efa");
+    expect_queue_error("gpu p4d.24xlarge 4 reservation=odcr-1", "is cr- followed by");
+    expect_queue_error("gpu p4d.24xlarge 4 subnet=subnet-0\"x", "is subnet- followed by");
     expect_queue_error("gpu p5.48xlarge 4 capacity-block", "add reservation=cr-");
     expect_queue_error("gpu p5.48xlarge 4 capacity-block reservation=cr-0123456789abcdef0 placement-group",
-                       "leave placement-group out");
+                       "leave out placement-group");
     expect_queue_error("gpu p5.48xlarge 4 spot reservation=cr-0123456789abcdef0", "choose one");
     expect_queue_error("gpu p4d.24xlarge 4\nqueue: x", "one line");
 }
 
-// A cluster that is good, for the tests to spoil.
+// A valid cluster that tests modify.
 struct example {
     struct cluster_queue queue;
     struct string_list empty, hostile;
@@ -116,17 +116,17 @@ static void expect_setting_error(const char *setting, const char *message) {
 
 TEST(clusters_that_are_refused) {
     struct example e;
-    EXPECT_REFUSED(name = NULL, "give --name");
+    EXPECT_REFUSED(name = NULL, "the cluster's name with --name");
     EXPECT_REFUSED(name = "a b", "letters, digits and dashes");
     EXPECT_REFUSED(region = NULL, "give --region");
-    EXPECT_REFUSED(region = "the moon", "not a region");
-    EXPECT_REFUSED(head_type = "big", "not an instance type");
-    EXPECT_REFUSED(subnet = "vpc-0", "is subnet- and");
+    EXPECT_REFUSED(region = "the moon", "not an AWS region");
+    EXPECT_REFUSED(head_type = "big", "not an EC2 instance type");
+    EXPECT_REFUSED(subnet = "vpc-0", "is subnet- followed by");
     EXPECT_REFUSED(subnet = NULL, "no subnet");
-    EXPECT_REFUSED(custom_ami = "ubuntu", "is ami- and");
+    EXPECT_REFUSED(custom_ami = "ubuntu", "is ami- followed by");
     EXPECT_REFUSED(queue_count = 0, "needs a --queue");
     EXPECT_REFUSED(fsx_mount = "fsx", "not an absolute path");
-    EXPECT_REFUSED(fsx_id = "fs-0123456789abcdef0", "where the file system is mounted");
+    EXPECT_REFUSED(fsx_id = "fs-0123456789abcdef0", "the mount point of the file system");
     EXPECT_REFUSED(apps_mount = "/a b", "not an absolute path");
     make(&e, "gpu p4d.24xlarge 4 efa");
     e.cluster.fsx_mount = "/fsx";
@@ -139,27 +139,27 @@ TEST(clusters_that_are_refused) {
     expect_error(&e.cluster, "50, 100 or 200");
     e.cluster.fsx_type = "PERSISTENT_2";
     e.cluster.fsx_s3 = "bucket";
-    expect_error(&e.cluster, "not a place in S3");
+    expect_error(&e.cluster, "not an S3 location");
     e.cluster.fsx_s3 = NULL;
     expect_setting_error("Foo=1\nProlog=/tmp/x", "control character");
     expect_setting_error("Foo", "not KEY=VALUE");
     expect_setting_error("Foo Bar=1", "letters and digits");
-    expect_setting_error("Epilog=/x", "--slurm-setting Epilog: ParallelCluster sets it itself");
-    expect_setting_error("treewidth=16", "--slurm-setting TreeWidth: ParallelCluster sets it itself");
+    expect_setting_error("Epilog=/x", "--slurm-setting Epilog: ParallelCluster sets it and rejects");
+    expect_setting_error("treewidth=16", "--slurm-setting TreeWidth: ParallelCluster sets it and rejects");
     e.cluster.key = NULL;
     e.cluster.has_ssm = false;
-    expect_error(&e.cluster, "nobody could log in");
+    expect_error(&e.cluster, "no way to log in");
     release(&e);
 }
 
-// What works, but badly, is said.
+// What works, but badly, is noted.
 TEST(notes) {
     struct example e;
     struct buffer out = {0}, notes = {0};
     make(&e, "gpu p4d.24xlarge 2-4");
     EXPECT_OK(parallelcluster_yaml(&e.cluster, &out, &notes));
     EXPECT(strstr(buffer_string(&notes), "Add efa"));
-    EXPECT(strstr(buffer_string(&notes), "keeps 2 machines"));
+    EXPECT(strstr(buffer_string(&notes), "keeps 2 GPU nodes"));
     buffer_clear(&notes);
     release(&e);
     make(&e, "gpu p4d.24xlarge 0-4 efa");
@@ -175,7 +175,7 @@ TEST(notes) {
     buffer_free(&notes);
 }
 
-// Texts that are nobody's business but the user's stay texts: one quoted line each.
+// Free texts of the user stay texts: one quoted line each.
 TEST(hostile_texts) {
     struct example e;
     struct buffer out = {0}, notes = {0};
@@ -204,13 +204,13 @@ TEST(cost) {
     // 0.68 + 21.9576, and 0.68 + 128 times that.
     EXPECT(strstr(buffer_string(&out), "22.64      2811.25\n"));
     EXPECT(strstr(buffer_string(&out), "2026"));
-    EXPECT(!strstr(buffer_string(&out), "not in the sum"));
+    EXPECT(!strstr(buffer_string(&out), "The sum does not include"));
     buffer_clear(&out);
     e.cluster.head_type = "x9.huge";
     parallelcluster_cost(&e.cluster, &out);
-    EXPECT(strstr(buffer_string(&out), "not in the sum"));
+    EXPECT(strstr(buffer_string(&out), "The sum does not include"));
     release(&e);
-    // Of several types the dearest may come, and the cheapest.
+    // With several types, the most expensive and the cheapest.
     buffer_clear(&out);
     make(&e, "gpu p4d.24xlarge,p5.48xlarge 1-2 efa");
     parallelcluster_cost(&e.cluster, &out);
@@ -222,7 +222,7 @@ TEST(cost) {
     EXPECT(strstr(buffer_string(&out), "p4d.24xlargee            1-2    unknown    unknown      unknown\n"));
     struct buffer yaml = {0}, notes = {0};
     EXPECT_OK(parallelcluster_yaml(&e.cluster, &yaml, &notes));
-    EXPECT(strstr(buffer_string(&notes), "no table here has a p4d.24xlargee; check its spelling"));
+    EXPECT(strstr(buffer_string(&notes), "the instance type p4d.24xlargee is not known here; check its spelling"));
     release(&e);
     buffer_free(&yaml);
     buffer_free(&notes);
@@ -254,7 +254,7 @@ TEST(images) {
     EXPECT_ERROR(parallelcluster_image_yaml(&image, &out), "give --parent");
     image.parent = "ami-0123456789abcdef0";
     string_list_add(&scripts, "./setup.sh");
-    EXPECT_ERROR(parallelcluster_image_yaml(&image, &out), "where the machines can fetch it");
+    EXPECT_ERROR(parallelcluster_image_yaml(&image, &out), "that the nodes can fetch");
     buffer_free(&out);
     string_list_free(&scripts);
     string_list_free(&policies);

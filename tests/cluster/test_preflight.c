@@ -1,4 +1,4 @@
-// What preflight reads: nvidia-smi's table, NCCL's log, fi_info, with the answers of real machines and with nonsense.
+// The inputs of preflight: nvidia-smi's table, NCCL's log, fi_info, with answers of real machines and with nonsense.
 #include "base/file.h"
 #include "base/memory.h"
 #include "cluster/gpus.h"
@@ -26,7 +26,7 @@ TEST(healthy_gpus) {
     EXPECT_INT(gpus_faults(&gpus, 0, &faults), 0);
     EXPECT_INT(faults.length, 0);
     EXPECT_INT(gpus_faults(&gpus, 8, &faults), 1);
-    EXPECT(strstr(buffer_string(&faults), "2 GPUs where there should be 8"));
+    EXPECT(strstr(buffer_string(&faults), "2 GPUs instead of 8"));
     buffer_free(&faults);
 }
 
@@ -52,7 +52,7 @@ TEST(sick_gpus) {
     expect_fault("Tesla V100-SXM2-32GB, 535.183.01, 32768, 135, 1530, Enabled, 0, [N/A], 0x1, 31", "is a Tesla V100");
 }
 
-// Error correction that is off on the first, on all cards of a data centre, and on a workstation's, where it may be.
+// ECC that is off on the first, on all data centre cards, and on a workstation's, where it may be off.
 TEST(error_correction) {
     static struct gpus gpus;
     struct buffer faults = {0};
@@ -64,6 +64,34 @@ TEST(error_correction) {
     EXPECT_OK(gpus_parse(&gpus, "NVIDIA RTX A6000, 550.1, 49140, 210, 2100, Disabled, [N/A], No, 0x0, 40"));
     EXPECT_INT(gpus_faults(&gpus, 1, &faults), 0);
     buffer_free(&faults);
+}
+
+// GPUs that are not supported, by name.
+TEST(old_gpus) {
+    static const char *const cards[][2] = {
+        {"Tesla V100-SXM2-32GB", "a Tesla V100-SXM2-32GB has compute capability 7.0, and 8.0"},
+        {"Tesla T4", "compute capability 7.5"},
+        {"NVIDIA GeForce RTX 2080 Ti", "7.5"},
+        {"Tesla P100-PCIE-16GB", "6.0"},
+        {"NVIDIA A100-SXM4-40GB", NULL},
+        {"NVIDIA L4", NULL},
+        {"NVIDIA RTX 6000 Ada Generation", NULL},
+        {"NVIDIA H200", NULL}};
+    static struct gpus gpus;
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
+        struct buffer line = {0}, faults = {0};
+        for (int k = 0; k < 2; k++)
+            buffer_printf(&line, "%s, 550.1, 16384, 210, 1980, Enabled, 0, No, 0x0, 40\n", cards[i][0]);
+        EXPECT_OK(gpus_parse(&gpus, buffer_string(&line)));
+        EXPECT_INT(gpus_faults(&gpus, 2, &faults), cards[i][1] ? 1 : 0);
+        if (cards[i][1] && !strstr(buffer_string(&faults), cards[i][1]))
+            test_fail("\"%s\" lacks \"%s\"", buffer_string(&faults), cards[i][1]);
+        buffer_free(&line);
+        buffer_free(&faults);
+    }
+    EXPECT(machine_has_old_gpus(machine_look_up("p3dn.24xlarge")));
+    EXPECT(!machine_has_old_gpus(machine_look_up("p4d.24xlarge")));
+    EXPECT(!machine_has_old_gpus(machine_look_up("c5n.18xlarge")));
 }
 
 static void expect_kind(const char *line, const char *machine, const char *text) {
@@ -91,7 +119,7 @@ TEST(kind_of_a_machine) {
     expect_kind(CARD("NVIDIA H200", "143771"), "c5n.18xlarge", NULL);
 }
 
-// Cards without such things say so, and that is no fault.
+// Cards without such fields say so, and that is not a problem.
 TEST(fields_that_are_not_there) {
     static struct gpus gpus;
     struct buffer faults = {0};
@@ -100,8 +128,8 @@ TEST(fields_that_are_not_there) {
     EXPECT_INT(gpus.items[0].uncorrected, -1);
     EXPECT_INT(gpus.items[0].throttle, -1);
     EXPECT_INT(gpus_faults(&gpus, 1, &faults), 0);
-    EXPECT_ERROR(gpus_parse(&gpus, "No devices were found"), "does not have 10 fields");
-    EXPECT_ERROR(gpus_parse(&gpus, "a,b,c,d,e,f,g,h,i,j,k"), "does not have 10 fields");
+    EXPECT_ERROR(gpus_parse(&gpus, "No devices were found"), "instead of 10 fields");
+    EXPECT_ERROR(gpus_parse(&gpus, "a,b,c,d,e,f,g,h,i,j,k"), "instead of 10 fields");
     EXPECT_OK(gpus_parse(&gpus, ""));
     EXPECT_INT(gpus.count, 0);
     struct buffer many = {0};
@@ -132,7 +160,7 @@ TEST(network_of_a_log) {
                                 "h:1:2 [0] NCCL INFO NET/Socket : Using [0]ens5:10.0.0.1<0>\n"
                                 "h:1:2 [0] NCCL INFO Using network Socket\n"),
                TRANSPORT_TCP);
-    // The plug-in is there and still goes over TCP.
+    // The plug-in is there and still uses TCP.
     EXPECT_INT(transport_of_log("h [0] NCCL INFO NET/OFI Selected provider is tcp, fabric is 10.0.0.0/16\n"
                                 "h [0] NCCL INFO Using network Libfabric\n"),
                TRANSPORT_TCP);
@@ -182,7 +210,7 @@ TEST(infiniband_ports) {
     free(command);
 }
 
-// What `nvidia-smi` of driver 580 said on an H200 at work (2026-11): a power cap is no fault.
+// Output of `nvidia-smi` with driver 580 on a busy H200 (2026-11): a power cap is not a problem.
 TEST(an_h200_at_work) {
     static struct gpus gpus;
     struct buffer faults = {0};
@@ -202,6 +230,6 @@ TEST(expectations) {
     EXPECT_NEAR(transport_expected_busbw("c5n.18xlarge", 2), 0, 0);
 }
 
-TEST_MAIN(TEST_CASE(healthy_gpus), TEST_CASE(sick_gpus), TEST_CASE(error_correction), TEST_CASE(kind_of_a_machine),
-          TEST_CASE(fields_that_are_not_there), TEST_CASE(network_of_a_log), TEST_CASE(interfaces),
-          TEST_CASE(infiniband_ports), TEST_CASE(an_h200_at_work), TEST_CASE(expectations))
+TEST_MAIN(TEST_CASE(healthy_gpus), TEST_CASE(sick_gpus), TEST_CASE(error_correction), TEST_CASE(old_gpus),
+          TEST_CASE(kind_of_a_machine), TEST_CASE(fields_that_are_not_there), TEST_CASE(network_of_a_log),
+          TEST_CASE(interfaces), TEST_CASE(infiniband_ports), TEST_CASE(an_h200_at_work), TEST_CASE(expectations))

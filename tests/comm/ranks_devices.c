@@ -1,4 +1,4 @@
-// Two ranks that share a GPU go on over MPI, and the first of them says so. Run under mpirun; the GPU is a CPU that
+// Two ranks that share a GPU fall back to MPI, and the first of them says so. Run under mpirun; the GPU is a CPU that
 // claims to be one.
 // ranks: 2
 #include "comm/backend.h"
@@ -10,7 +10,7 @@
 
 static struct world *world;
 static struct world_place place;
-static char said[4096];  // on stderr while the world was opened
+static char said[4096];  // stderr while the world was opened
 
 static void identify(struct device *device, int64_t words[2]) {
     (void)device;
@@ -33,8 +33,8 @@ static int open_and_listen(struct device *device) {
 
 TEST(sharing_is_said_once) {
     EXPECT_STRING(world_backend(world), "mpi");
-    EXPECT((strstr(said, " share a GPU (2 ranks use 1), so ranks talk over MPI") != NULL) == (place.rank == 0));
-    EXPECT((strstr(said, "--distributed-backend mpi says that this is meant") != NULL) == (place.rank == 0));
+    EXPECT((strstr(said, " share a GPU (2 ranks use 1), so ranks communicate over MPI") != NULL) == (place.rank == 0));
+    EXPECT((strstr(said, "--distributed-backend mpi silences this") != NULL) == (place.rank == 0));
     int64_t most = place.rank;
     comm_max_i64(world_group_all(world), &most, 1, "most");
     EXPECT_INT(most, place.size - 1);

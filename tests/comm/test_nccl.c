@@ -1,6 +1,6 @@
-// NCCL on GPUs. Alone: a communicator of one rank, asked directly, since comm.c lets groups of one do nothing; this
-// shows that streams, types and requests are right. Under mpirun: what several ranks get, through comm.h, and that no
-// host waits for it. Ranks that share a GPU need an NCCL_HOSTID each, see bench/gpu_ranks.sh.
+// NCCL on GPUs. Alone: a communicator of one rank, called directly, since comm.c makes groups of one do nothing; this
+// checks streams, types and requests. Under mpirun: what several ranks get, through comm.h, and that no host waits for
+// it. Ranks that share a GPU need different NCCL_HOSTIDs, see bench/gpu_ranks.sh.
 #include "base/clock.h"
 #include "comm/backend.h"
 #include "ops/device.h"
@@ -56,7 +56,7 @@ TEST(one_rank) {
     device_close(device);
 }
 
-// The ranks of mpirun, with a group of all and one of each two neighbours.
+// The ranks of mpirun, with one group of all and one per pair of neighbours.
 struct together {
     struct device *device;
     struct world *world;
@@ -135,7 +135,31 @@ static void check_collectives(const struct together *t) {
         EXPECT(t->host[i] == (float)((i + t->size - 1) % 13));
 }
 
-// Two ranks, large messages both ways, each on a group of its own as pipelines have them.
+// Uneven rows, none for some ranks: rank r sends (r + 2 i) % 3 rows with its number to rank i.
+static void check_exchange(const struct together *t) {
+    enum { WIDTH = 4, MOST_RANKS = 64 };
+    int64_t sent[MOST_RANKS], received[MOST_RANKS], rows = 3 * (int64_t)t->size;
+    for (int i = 0; i < t->size; i++) {
+        sent[i] = (t->rank + 2 * i) % 3;
+        received[i] = (i + 2 * t->rank) % 3;
+    }
+    for (int64_t i = 0; i < rows * WIDTH; i++)
+        t->host[i] = (float)t->rank;
+    struct tensor from = tensor_reshape_2d(tensor_rows(t->x, 0, rows * WIDTH), rows, WIDTH);
+    struct tensor to = tensor_reshape_2d(tensor_rows(t->y, 0, rows * WIDTH), rows, WIDTH);
+    device_copy_in(t->device, from, t->host);
+    device_synchronize(t->device);
+    struct comm_exchange exchange = {.to = to, .from = from, .sent = sent, .received = received};
+    struct comm_request request = comm_all_to_all_start(t->all, &exchange, "rows");
+    comm_wait(&request);
+    device_copy_out(t->device, t->host, to);
+    for (int64_t i = 0, row = 0; i < t->size; i++)
+        for (int64_t end = row + received[i]; row < end; row++)
+            for (int64_t k = 0; k < WIDTH; k++)
+                EXPECT(t->host[row * WIDTH + k] == (float)i);
+}
+
+// Two ranks, large messages both ways, each on a separate group as in pipelines.
 static void check_messages(struct together *t) {
     struct group *there, *back;
     EXPECT_OK(world_group(t->world, &there, (int[]){0, 1}, t->rank < 2 ? 2 : 0, "there"));
@@ -155,7 +179,7 @@ static void check_messages(struct together *t) {
         EXPECT(t->host[i] == (float)((i + 1 - t->rank) % 13));
 }
 
-// While rank 0 takes its time, the hosts of the others are past their waits. Patient ones are not.
+// While rank 0 is slow, the hosts of the others get past their waits. Patient ones do not.
 static void check_host_goes_on(const struct together *t) {
     struct tensor x = tensor_rows(t->x, 0, 1000);
     fill(t, x);
@@ -177,7 +201,7 @@ static void check_host_goes_on(const struct together *t) {
     comm_patience_end(t->all);
 }
 
-// Many in flight, on two groups by turns; the record has the end of each once the watch has seen it.
+// Many in flight, alternating between two groups; the record has the end of each once the watch has seen it.
 static void check_many(const struct together *t) {
     struct tensor x = tensor_rows(t->x, 0, 8), y = tensor_rows(t->y, 0, 8);
     device_zero(t->device, x);
@@ -196,6 +220,7 @@ static void check_many(const struct together *t) {
 TEST(several_ranks) {
     struct together t = together_open();
     check_collectives(&t);
+    check_exchange(&t);
     check_messages(&t);
     check_host_goes_on(&t);
     check_many(&t);

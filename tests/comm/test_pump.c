@@ -1,4 +1,4 @@
-// The thread that keeps transfers going: it works while there is work, one thread at a time, and ends when asked to.
+// The thread that keeps transfers going: it works while there is work, one thread at a time, and ends on request.
 #include "base/clock.h"
 #include "comm/pump.h"
 #include "test.h"
@@ -7,25 +7,25 @@
 
 static const struct pump_pace pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
 
-struct work {
+struct pumped_work {
     int left, polls;
 };
 
 static bool do_some(void *context) {
-    struct work *work = context;
+    struct pumped_work *work = context;
     work->polls++;
     work->left -= work->left > 0;
     return work->left > 0;
 }
 
-static int left_of(struct pump *pump, const struct work *work) {
+static int left_of(struct pump *pump, const struct pumped_work *work) {
     pump_lock(pump);
     int left = work->left;
     pump_unlock(pump);
     return left;
 }
 
-static void give(struct pump *pump, struct work *work, int left) {
+static void give(struct pump *pump, struct pumped_work *work, int left) {
     pump_start(pump);
     pump_lock(pump);
     work->left += left;
@@ -34,11 +34,11 @@ static void give(struct pump *pump, struct work *work, int left) {
 }
 
 TEST(work_is_done_while_nobody_waits) {
-    struct work work = {0};
+    struct pumped_work work = {0};
     struct pump *pump = pump_new(do_some, &work, pace);
     for (int round = 1; round <= 50; round++) {
         give(pump, &work, round);
-        // Touching the work with the lock, as the owner of a transfer does, disturbs nothing.
+        // Touching the work under the lock, as the owner of a transfer does, disturbs nothing.
         double deadline = clock_seconds() + 200;
         while (left_of(pump, &work) > 0 && clock_seconds() < deadline)
             sched_yield();
@@ -51,7 +51,7 @@ TEST(work_is_done_while_nobody_waits) {
 }
 
 TEST(a_pump_may_end_with_work_left_or_without_any) {
-    struct work work = {0};
+    struct pumped_work work = {0};
     pump_free(pump_new(do_some, &work, pace));
     EXPECT_INT(work.polls, 0);
     struct pump *pump = pump_new(do_some, &work, pace);

@@ -1,101 +1,22 @@
 // Ranks that find each other over TCP: processes of this machine around one port. Those who do not belong are turned
 // away with a reason, and nobody waits longer than the deadline.
 #include "../base/capture.h"
+#include "tcp_ranks.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "comm/backend.h"
 #include "comm/pulse.h"
 #include "comm/star.h"
 #include "ops/device.h"
 #include "test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int port;
-
-// For everybody to be there, on a machine that is busy with other things too. Nobody waits as long if all is well.
-static const double LONG_SECONDS = 300;
-
-// A port that nobody has now, below those that the kernel gives to whoever asks for any.
-static void find_port(void) {
-    struct sockaddr_storage address;
-    int listener = -1;
-    for (int i = 0; i < 1000 && listener < 0; i++) {
-        port = 10000 + (int)(getpid() + 7919 * (port + i)) % 20000;
-        EXPECT_OK(star_resolve("127.0.0.1", port, false, &address));
-        if (star_listen(&address, &listener, &port) < 0)
-            error_clear();
-    }
-    EXPECT(listener >= 0);
-    close(listener);
-}
-
-static int open_rank(struct world **world, int rank, int size, const char *token, double deadline) {
-    struct device *device;
-    if (device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0)
-        return -1;
-    struct world_meeting meeting = {
-        .place = {.rank = rank, .size = size, .local_size = 1}, .address = "127.0.0.1", .port = port, .token = token};
-    struct world_options options = {.backend = "tcp", .meeting = &meeting, .deadline_seconds = deadline};
-    if (tcp_world_open(world, device, &options) < 0) {
-        device_close(device);
-        return -1;
-    }
-    (*world)->deadline_seconds = deadline;
-    return 0;
-}
-
-#define REQUIRE(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);                                     \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-
-// What every rank of a world does: all ranks, and two groups of odd and even ranks, several exchanges each.
-static void work(int rank, int size) {
-    struct world *world;
-    REQUIRE(open_rank(&world, rank, size, "job 7", LONG_SECONDS) == 0);
-    int ranks[64], half[64], members = 0;
-    for (int i = 0; i < size; i++)
-        ranks[i] = i;
-    for (int i = rank % 2; i < size; i += 2)
-        half[members++] = i;
-    struct group *all, *mine;
-    REQUIRE(world_group(world, &all, ranks, size, "all") == 0);
-    REQUIRE(world_group(world, &mine, half, members, "half") == 0);
-    for (int round = 0; round < 50; round++) {
-        int64_t values[300];
-        for (int i = 0; i < 300; i++)
-            values[i] = (rank * 7 + i * 13 + round) % 11 - 5;
-        comm_max_i64(all, values, 300, "max");
-        for (int i = 0; i < 300; i++) {
-            int64_t most = INT64_MIN;
-            for (int r = 0; r < size; r++) {
-                int64_t value = (r * 7 + i * 13 + round) % 11 - 5;
-                most = value > most ? value : most;
-            }
-            REQUIRE(values[i] == most);
-        }
-        int64_t word = 1000 * round + rank;
-        comm_broadcast_i64(mine, &word, 1, round % members, "word");
-        REQUIRE(word == 1000 * round + half[round % members]);
-    }
-    comm_barrier(all, "end");
-    world_close(world);
-    _exit(0);
-}
-
-static int end_of(pid_t child) {
-    int status;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
-}
 
 TEST(ranks_meet) {
     for (int size = 2; size <= 6; size += 2) {
@@ -153,10 +74,39 @@ static pid_t wait_in_vain(int pipe_end) {
     char byte;
     do {
         struct world *world;
-        if (open_rank(&world, 0, 2, "job 7", 1) == 0 || !strstr(error_message(), "1 of 2 ranks did not come"))
+        if (open_rank(&world, 0, 2, "job 7", 1) == 0 || !strstr(error_message(), "1 of 2 ranks did not join"))
             _exit(1);
     } while (read(pipe_end, &byte, 1) != 0);
     _exit(0);
+}
+
+// What rank 1 of 3 sends to the hub for an exchange; the hub's answer is its table, which it then has.
+static ssize_t bytes_sent(struct star *star, int peer, struct star_exchange *x, const int64_t *table, int count) {
+    unsigned char frame[1024];
+    bool is_early = star_test(x);
+    ssize_t sent = recv(peer, frame, sizeof frame, MSG_DONTWAIT);
+    size_t head = 4 * sizeof(uint32_t), bytes = sizeof *table * (size_t)count;
+    memcpy(frame + head, table, bytes);
+    EXPECT(send(peer, frame, head + bytes, MSG_NOSIGNAL) == (ssize_t)(head + bytes));
+    EXPECT(!is_early && star_test(x) && star->rank == 1);
+    return sent - (ssize_t)head;
+}
+
+// Ranks send no more than they contribute, so that the hub of many can hold it.
+TEST(ranks_send_their_own_numbers) {
+    int pair[2];
+    EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    struct star_link link = {.socket = pair[0]};
+    struct star star = {.name = (char *)"test", .rank = 1, .size = 3, .links = &link};
+    int64_t values[6] = {0, 0, 3, 4, 5, 0}, table[6] = {1, 2, 3, 4, 5, 6};
+    const int firsts[] = {0, 2, 5, 6};
+    EXPECT_INT(bytes_sent(&star, pair[1], star_start_rows(&star, values, firsts), table, 6), 3 * sizeof *values);
+    EXPECT(memcmp(values, table, sizeof table) == 0);
+    EXPECT_INT(bytes_sent(&star, pair[1], star_start(&star, STAR_MAX, 0, values, 6), table, 6), sizeof values);
+    EXPECT_INT(bytes_sent(&star, pair[1], star_start(&star, STAR_FROM, 1, values, 6), table, 6), sizeof values);
+    EXPECT_INT(bytes_sent(&star, pair[1], star_start(&star, STAR_FROM, 2, values, 6), table, 6), 0);
+    close(pair[0]);
+    close(pair[1]);
 }
 
 TEST(strangers_are_turned_away) {
@@ -173,11 +123,34 @@ TEST(strangers_are_turned_away) {
     EXPECT_INT(end_of(hub), 0);
 }
 
+static void wait_with_a_wrong_count(void) {
+    struct world *world;
+    pid_t child = visit(1, 3, "job 7", "3 ranks, rank 0 counts 2");
+    for (int i = 0; i < 100; i++) {
+        bool is_open = open_rank(&world, 0, 2, "job 7", 1) == 0;
+        if (is_open || strstr(error_message(), "it counts 3 ranks, rank 0 counts 2"))
+            break;
+    }
+    fprintf(stderr, "%s\n", error_message());
+    kill(child, SIGKILL);
+    (void)end_of(child);
+}
+
+// Rank 0 names the rank that was started for another number of ranks when it gives up.
+TEST(a_wrong_count_is_named) {
+    static struct capture capture;
+    find_port();
+    capture_run(&capture, wait_with_a_wrong_count);
+    EXPECT(strstr(capture.text, "1 of 2 ranks did not join") != NULL);
+    EXPECT(strstr(capture.text, "; last rejected: 127.0.0.1 port ") != NULL);
+    EXPECT(strstr(capture.text, ": it counts 3 ranks, rank 0 counts 2") != NULL);
+}
+
 TEST(nobody_there) {
     find_port();
     struct world *world;
     double start = clock_seconds();
-    EXPECT_ERROR(open_rank(&world, 1, 2, "job 7", 0.5), "nobody answers");
+    EXPECT_ERROR(open_rank(&world, 1, 2, "job 7", 0.5), "no answer from");
     EXPECT(clock_seconds() - start < LONG_SECONDS);
     EXPECT_INT(error_exit_code(), EXIT_CODE_PEER_LOST);
 }
@@ -189,16 +162,10 @@ static pid_t lack_files(void) {
     pid_t child = fork();
     if (child != 0)
         return child;
-    int lowest = dup(0);
-    close(lowest);
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        _exit(2);
-    limit.rlim_cur = (rlim_t)lowest + 3;
     char expected[64];
-    snprintf(expected, sizeof expected, "may have %d files open", lowest + 3);
+    snprintf(expected, sizeof expected, "may have %d files open", limit_files(3));
     struct world *world;
-    if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || open_rank(&world, 0, 5, "job 7", LONG_SECONDS) == 0)
+    if (open_rank(&world, 0, 5, "job 7", LONG_SECONDS) == 0)
         _exit(3);
     fprintf(stderr, "%s\n", error_message());
     _exit(strstr(error_message(), expected) && error_exit_code() == EXIT_CODE_ERROR ? 0 : 1);
@@ -235,7 +202,7 @@ TEST(waiting_is_no_secret) {
     capture_run(&capture, wait_as_first);
     EXPECT(strstr(capture.text, "waiting for 2 of 3 ranks: 1 2; giving up after") != NULL);
     capture_run(&capture, wait_as_second);
-    EXPECT(strstr(capture.text, "nobody answers at 127.0.0.1 port") != NULL);
+    EXPECT(strstr(capture.text, "no answer from 127.0.0.1 port") != NULL);
 }
 
 static int64_t card;  // the GPU that this process pretends to have
@@ -275,7 +242,8 @@ static void compute_on(const int64_t cards[3], enum devices_fit expected, const 
             card = cards[rank];
             if (card != 0)
                 pretend(world->device, &table);
-            REQUIRE(devices_find(world, world->device, &out) == expected);
+            hosts_gather(world);
+            REQUIRE(devices_find(world, &out) == expected);
             REQUIRE(strcmp(buffer_string(&out), buffer_string(&said)) == 0);
             _exit(0);
         }
@@ -314,7 +282,7 @@ TEST(some_have_no_gpu) {
             struct world_options options = {
                 .backend = "tcp", .meeting = &meeting, .deadline_seconds = LONG_SECONDS, .carrier = "nccl"};
             REQUIRE(world_open(&world, &options, device) < 0 && !world && error_is_shared());
-            REQUIRE(strstr(error_message(), "others have none that works: rank 1 on ") != NULL);
+            REQUIRE(strstr(error_message(), "others do not: rank 1 on ") != NULL);
             _exit(0);
         }
     }
@@ -342,6 +310,32 @@ TEST(a_lost_rank) {
     EXPECT_INT(end_of(children[0]), EXIT_CODE_PEER_LOST);
     EXPECT_INT(end_of(children[1]), 0);
     EXPECT_INT(end_of(children[2]), EXIT_CODE_PEER_LOST);
+}
+
+// Ranks that cannot load NCCL are known to all.
+TEST(some_lack_nccl) {
+    find_port();
+    pid_t children[3];
+    for (int rank = 0; rank < 3; rank++) {
+        fflush(NULL);
+        if ((children[rank] = fork()) == 0) {
+            struct world *world;
+            struct buffer out = {0};
+            REQUIRE(open_rank(&world, rank, 3, "job 7", LONG_SECONDS) == 0);
+            world->lacks_nccl = rank > 0;
+            hosts_gather(world);
+            REQUIRE(hosts_lack_nccl(world, &out));
+            REQUIRE(strncmp(buffer_string(&out), "rank 1 on ", 10) == 0);
+            REQUIRE(strstr(buffer_string(&out), ", rank 2 on ") && !strstr(buffer_string(&out), "rank 0"));
+            for (int i = 0; i < 3; i++)
+                world->hosts[i].lacks_nccl = 0;
+            buffer_clear(&out);
+            REQUIRE(!hosts_lack_nccl(world, &out) && out.length == 0);
+            _exit(0);
+        }
+    }
+    for (int rank = 0; rank < 3; rank++)
+        EXPECT_INT(end_of(children[rank]), 0);
 }
 
 // Three ranks that work with files while each waits for the others, for longer than the deadline.
@@ -423,7 +417,8 @@ TEST(a_stopped_rank) {
     EXPECT(is_shown);
 }
 
-TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(too_few_files),
-          TEST_CASE(nobody_there), TEST_CASE(waiting_is_no_secret), TEST_CASE(what_ranks_compute_on),
-          TEST_CASE(some_have_no_gpu), TEST_CASE(a_lost_rank), TEST_CASE(slow_ranks_are_waited_for),
+TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(ranks_send_their_own_numbers), TEST_CASE(strangers_are_turned_away),
+          TEST_CASE(too_few_files), TEST_CASE(a_wrong_count_is_named), TEST_CASE(nobody_there),
+          TEST_CASE(waiting_is_no_secret), TEST_CASE(what_ranks_compute_on), TEST_CASE(some_have_no_gpu),
+          TEST_CASE(some_lack_nccl), TEST_CASE(a_lost_rank), TEST_CASE(slow_ranks_are_waited_for),
           TEST_CASE(a_stopped_rank))

@@ -1,10 +1,12 @@
-// Collectives that a device waits for, with a transport of the test's own that ends them when told to: the host goes
-// on, ends are noted oldest first, and one that does not end ends the process although the host is stuck.
+// Collectives that a device waits for, with a fake transport that ends them on request: the host continues, ends are
+// recorded oldest first, and one that does not end ends the process although the host is stuck.
 #include "../base/capture.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "comm/backend.h"
+#include "ops/device.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -13,10 +15,10 @@
 
 enum { MOST = 2000 };
 
-// For what comes at once where the machine has nothing else to do. Nobody waits as long if all is well.
+// For events that come at once on an idle machine. A test that passes never waits that long.
 static const double LONG_SECONDS = 300;
 
-struct operation {
+struct watched_operation {
     atomic_bool is_done;
     atomic_int orders, tests;
 };
@@ -27,10 +29,10 @@ static struct fake {
     struct group group;
     struct world host;
     struct group host_group;
-    struct host_name hosts[3];
+    struct host_name hosts[2];
     int ranks[2];
-    struct operation operations[MOST];
-    int count;  // begun so far
+    struct watched_operation operations[MOST];
+    int count;  // started so far
     bool records, keeps_host;
     atomic_bool is_broken;
 } fake;
@@ -46,7 +48,7 @@ static void *fake_all_reduce(struct group *group, const struct tensor *x, enum r
 }
 
 static bool fake_test(struct group *group, void *handle) {
-    struct operation *operation = handle;
+    struct watched_operation *operation = handle;
     if (atomic_load(&fake.is_broken))
         die_code(EXIT_CODE_PEER_LOST, "the transport of group \"%s\" is broken", group->name);
     atomic_fetch_add(&operation->tests, 1);
@@ -55,8 +57,16 @@ static bool fake_test(struct group *group, void *handle) {
 
 static bool fake_order(struct group *group, void *handle) {
     (void)group;
-    atomic_fetch_add(&((struct operation *)handle)->orders, 1);
+    atomic_fetch_add(&((struct watched_operation *)handle)->orders, 1);
     return !fake.records;
+}
+
+// The moments of operation n on its stream are stamps 10 n and 10 n + 5.
+static void fake_stamps(struct group *group, const void *handle, int64_t stamps[2]) {
+    int64_t number = (const struct watched_operation *)handle - fake.operations + 1;
+    (void)group;
+    stamps[0] = 10 * number;
+    stamps[1] = 10 * number + 5;
 }
 
 static void *fake_mark(struct group *group) {
@@ -65,7 +75,7 @@ static void *fake_mark(struct group *group) {
     return &fake.operations[fake.count++];
 }
 
-// A wrapped world whose host values never come.
+// A wrapped world whose host values never arrive.
 static bool never_test(struct group *group, void *handle) {
     (void)group;
     (void)handle;
@@ -89,6 +99,7 @@ static const struct collective fake_collective = {.name = "fake",
                                                   .all_reduce = fake_all_reduce,
                                                   .test = fake_test,
                                                   .order = fake_order,
+                                                  .stamps = fake_stamps,
                                                   .mark = fake_mark,
                                                   .host_group = fake_host_group};
 
@@ -123,7 +134,7 @@ static void end(int operation) {
     atomic_store(&fake.operations[operation].is_done, true);
 }
 
-// Of the nth collective, with the lock that the watch writes it under.
+// End time of the nth collective, read under the lock of the watch.
 static double end_of(int64_t number) {
     watch_lock(fake.world.watch);
     double seconds = fake.world.record.entries[(number - 1) % RECORD_ENTRIES].end;
@@ -147,7 +158,7 @@ TEST(the_host_goes_on) {
     reduce("second");
     EXPECT_INT(atomic_load(&fake.operations[0].orders), 1);
     EXPECT_INT(atomic_load(&fake.operations[1].orders), 1);
-    // What ended out of turn is not asked after before its turn.
+    // A collective that ended out of order is not queried before its turn.
     end(1);
     EXPECT(looks_at(0, 3) >= 3);
     EXPECT_INT(atomic_load(&fake.operations[1].tests), 0);
@@ -156,6 +167,52 @@ TEST(the_host_goes_on) {
     watch_settle(fake.world.watch);
     EXPECT(end_of(1) > 0 && end_of(2) > 0);
     EXPECT_INT(atomic_load(&fake.operations[1].tests), 1);
+    close_fake();
+}
+
+static int64_t device_stamps;
+
+static int64_t stamp_device(struct device *device, void *stream) {
+    (void)device, (void)stream;
+    return ++device_stamps;
+}
+
+static void *compute_stream(struct device *device, enum stream stream) {
+    EXPECT_INT(stream, STREAM_COMPUTE);
+    return device;
+}
+
+// The collective by the stamps of its stream, and the wait by stamps around it on the compute stream.
+TEST(waits_of_the_device_are_traced) {
+    static const struct device_clock clock = {.stamp = stamp_device};
+    static const struct ops table = {.clock = &clock, .native_stream = compute_stream};
+    struct device device = {&table};
+    struct trace_event event;
+    open_fake(600);
+    fake.world.device = &device;
+    reduce("before");
+    trace_open(16);
+    reduce("gradients");
+    fake.records = true;  // of a recording nothing is known
+    reduce("recorded");
+    fake.records = false;
+    EXPECT(trace_take(&event, INT64_MAX));
+    EXPECT_STRING(event.name, "gradients");
+    EXPECT_STRING(event.group, "pair");
+    EXPECT_STRING(event.how, "all_reduce");
+    EXPECT_INT(event.bytes, sizeof memory);
+    EXPECT_INT(event.track, TRACK_COLLECTIVES);
+    EXPECT(event.stamps[0] == 20 && event.stamps[1] == 25);
+    EXPECT(trace_take(&event, INT64_MAX));
+    EXPECT_STRING(event.name, "gradients");
+    EXPECT_INT(event.track, TRACK_DEVICE);
+    EXPECT_INT(event.kind, TRACE_IDLE);
+    EXPECT(event.is_inner && event.stamps[0] == 1 && event.stamps[1] == 2);
+    EXPECT(!trace_take(&event, INT64_MAX));
+    trace_close();
+    EXPECT(comm_waited_seconds(&fake.group) == 0);
+    end(0);
+    end(1);
     close_fake();
 }
 
@@ -187,7 +244,7 @@ static void *end_later(void *argument) {
     return NULL;
 }
 
-// Where ranks work with files the host knows when a wait is over.
+// When ranks work with files, the host knows when a wait is over.
 TEST(a_patient_host_waits) {
     open_fake(600);
     pthread_t thread;
@@ -203,7 +260,7 @@ TEST(a_patient_host_waits) {
     close_fake();
 }
 
-// What is recorded is not watched; its replay is, as one.
+// Recorded collectives are not watched; their replay is, as one.
 TEST(recordings) {
     open_fake(600);
     EXPECT(comm_records(&fake.group));
@@ -250,10 +307,10 @@ static void remove_folder(void) {
     rmdir(folder);
 }
 
-// A wait that ends after three quarters of the deadline takes its file away again, and the next one counts anew.
+// A wait that ends after three quarters of the deadline removes its file again, and the next one starts from zero.
 TEST(a_late_end) {
     make_folder();
-    open_fake(6);  // a process that is held up for a second must not outlast the last quarter of it
+    open_fake(6);  // a process held up for a second must not exceed the last quarter
     fake.world.record_folder = folder;
     reduce("late");
     for (double until = clock_seconds() + LONG_SECONDS; !has_left(0) && clock_seconds() < until;)
@@ -271,12 +328,12 @@ TEST(a_late_end) {
 static void hang(void) {
     open_fake(0.5);
     fake.world.record_folder = folder;
-    end(0);  // before it begins: a host that a busy machine holds up here must not make it the one that hangs
+    end(0);  // before it begins: if a busy machine holds the host up here, this must not become the one that hangs
     reduce("gradients");
     reduce("loss");
     reduce("after it");
     reduce("after that");
-    clock_sleep(LONG_SECONDS);  // as a host inside a driver
+    clock_sleep(LONG_SECONDS);  // like a host inside a driver
 }
 
 TEST(a_hang_ends_a_stuck_host) {
@@ -287,8 +344,8 @@ TEST(a_hang_ends_a_stuck_host) {
     EXPECT_INT(capture.status, EXIT_CODE_HANG);
     EXPECT(clock_seconds() - start < LONG_SECONDS / 2);
     EXPECT(strstr(capture.text, "collective \"loss\" in group \"pair\" (rank 0 of 2)"));
-    EXPECT(strstr(capture.text, "0 of the others have come; lost or stuck: rank 1 on n2 (left no record in"));
-    // The host has begun four, its device has come to the second.
+    EXPECT(strstr(capture.text, "0 other ranks arrived; missing: rank 1 on n2 (left no record in"));
+    // The host has started four, its device has reached the second.
     EXPECT(has_left(0));
     char *own = flight_path(0);
     struct buffer text = {0};
@@ -297,7 +354,7 @@ TEST(a_hang_ends_a_stuck_host) {
     EXPECT(strstr(buffer_string(&text), "\"begun\":{\"pair\":2}"));
     buffer_free(&text);
     free(own);
-    // A peer that waits for something else has not come.
+    // A peer that waits for something else has not arrived.
     char *path = flight_path(1);
     const char *line =
         "{\"rank\": 1, \"run\": 0, \"waits for\": \"x\", \"of group\": \"y\", \"begun\": {\"pair\": 1}}\n";
@@ -305,7 +362,7 @@ TEST(a_hang_ends_a_stuck_host) {
     free(path);
     capture_run(&capture, hang);
     EXPECT_INT(capture.status, EXIT_CODE_HANG);
-    EXPECT(strstr(capture.text, "lost or stuck: rank 1 on n2 (waits for \"x\""));
+    EXPECT(strstr(capture.text, "missing: rank 1 on n2 (waits for \"x\""));
     remove_folder();
 }
 
@@ -336,14 +393,14 @@ static void hang_at_barrier(void) {
     comm_barrier(&fake.group, "all are here");
 }
 
-// Host values belong to the world that asks for them, whoever carries them.
+// Host values belong to the world that requests them, whatever transport carries them.
 TEST(a_hang_of_host_values) {
     make_folder();
     static struct capture capture;
     capture_run(&capture, hang_at_barrier);
     EXPECT_INT(capture.status, EXIT_CODE_HANG);
     EXPECT(strstr(capture.text, "collective \"all are here\" in group \"pair\" (rank 0 of 2)"));
-    EXPECT(strstr(capture.text, "lost or stuck: rank 1 on n2 (left no record in"));
+    EXPECT(strstr(capture.text, "missing: rank 1 on n2 (left no record in"));
     EXPECT(has_left(0));
     remove_folder();
 }
@@ -362,6 +419,7 @@ TEST(a_broken_transport_ends_a_stuck_host) {
     EXPECT(strstr(capture.text, "the transport of group \"pair\" is broken"));
 }
 
-TEST_MAIN(TEST_CASE(the_host_goes_on), TEST_CASE(many_at_once), TEST_CASE(a_patient_host_waits), TEST_CASE(recordings),
-          TEST_CASE(a_late_end), TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_start_that_hangs),
-          TEST_CASE(a_hang_of_host_values), TEST_CASE(a_broken_transport_ends_a_stuck_host))
+TEST_MAIN(TEST_CASE(the_host_goes_on), TEST_CASE(waits_of_the_device_are_traced), TEST_CASE(many_at_once),
+          TEST_CASE(a_patient_host_waits), TEST_CASE(recordings), TEST_CASE(a_late_end),
+          TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_start_that_hangs), TEST_CASE(a_hang_of_host_values),
+          TEST_CASE(a_broken_transport_ends_a_stuck_host))

@@ -1,4 +1,4 @@
-// A line of words, as a shell would hand it over, into a configuration.
+// Parses a line of words, split as by a shell, into a configuration.
 #ifndef TESTS_CONFIG_PARSE_LINE_H
 #define TESTS_CONFIG_PARSE_LINE_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Frees what `config` held. Words are separated by blanks.
+// Frees the old content of `config`. Words are separated by spaces.
 static inline int parse_line(struct config *config, const char *line) {
     config_free(config);
     struct string_list words = {0};

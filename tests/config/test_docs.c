@@ -1,4 +1,4 @@
-// docs/flags.md is what the tables say.
+// docs/flags.md matches the tables.
 #include "test.h"
 #include "base/file.h"
 #include "config/config.h"

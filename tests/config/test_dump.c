@@ -34,7 +34,7 @@ TEST(dump) {
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (!strstr(text.data, lines[i]))
             test_fail("the dump lacks \"%s\":\n%s", lines[i], text.data);
-    // Sorted: each name is not below the one before it.
+    // Sorted: no name is below the previous one.
     char before[64] = "", name[64];
     for (const char *p = strchr(text.data, '\n') + 1; sscanf(p, "  %63s", name) == 1 && name[0] != '-';) {
         EXPECT(strcmp(before, name) < 0);
@@ -43,7 +43,7 @@ TEST(dump) {
     }
     EXPECT_STRING(before, "yarn_beta_slow");
     buffer_free(&text);
-    // Folded: what was given, a default value included, and what was derived from it.
+    // Folded: given flags, even with their default value, and what was derived from them.
     EXPECT_OK(parse("--num-layers 2 --lr 1 --log-interval 100 --train-iters 3"));
     config.ffn_hidden_size = 256;
     config_dump(&config, true, &text);

@@ -1,5 +1,5 @@
-// The flag engine on a small command of its own: every type, both ways to write a value, ranges, aliases, known
-// names, suggestions, positional arguments, --help.
+// The flag engine on a small command: every type, both ways to write a value, ranges, aliases, known names,
+// suggestions, positional arguments, --help.
 #include "test.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -100,7 +100,7 @@ static const struct flag_command command = {.name = "try",
 
 static struct options options;
 
-// Parses words separated by blanks; the required flag is added.
+// Parses words separated by spaces; adds the required flag.
 static int parse(const char *line) {
     flags_free(&command, &options);
     struct string_list words = {0};
@@ -147,7 +147,7 @@ TEST(values) {
     EXPECT_INT(options.names.count, 1);
 }
 
-// An underscore between two digits, as Python's int() and float() read it; the left column is what Python 3 accepts.
+// An underscore between two digits, as in Python's int() and float(); the left column is what Python 3 accepts.
 TEST(underscores) {
     EXPECT_OK(parse("--count 1_0 --ratio 0.000_5 --rate 1_000.5"));
     EXPECT_INT(options.count, 10);
@@ -162,7 +162,7 @@ TEST(underscores) {
     EXPECT_OK(parse("--refused-value 0_1"));
 }
 
-// Programs that others write are started with --bf16 True. Where arguments may stand alone, True is one of them.
+// Other people's programs pass --bf16 True. In a command with positional arguments, True is one of them.
 TEST(switches_with_values) {
     EXPECT_OK(parse("--on True"));
     EXPECT(options.on && options.files.count == 1);
@@ -216,7 +216,7 @@ TEST(malformed) {
     EXPECT_ERROR(flags_parse(&command, &options, 2, without), "try needs --num-layers (layers)");
 }
 
-// Mistakes are told together, in their order, and the values of a wrong flag are none of their own.
+// Mistakes are reported together, in order, and the values of a wrong flag are not reported separately.
 TEST(all_mistakes_at_once) {
     EXPECT_ERROR(parse("--cuont 3 --ratio 7 --text a --color pink"),
                  "3 problems with the flags:\n  1. unknown flag --cuont; did you mean --count?\n  2. --ratio takes a "
@@ -236,7 +236,7 @@ TEST(all_mistakes_at_once) {
     EXPECT(strstr(error_message(), "green") == NULL);
 }
 
-// However many they are; a flood is cut where a message ends, and counted.
+// Any number of them; a flood is truncated after a whole message, and counted.
 TEST(all_of_many_mistakes) {
     struct buffer line = {0};
     for (int i = 0; i < 60; i++)
@@ -289,7 +289,7 @@ TEST(aliases_and_names) {
     log_set_level(LOG_INFO);
 }
 
-// A command that has only some rows of a table: the others keep their defaults and are refused, but not in a file.
+// A command with only some rows of a table: the others keep their defaults and are refused, but not in a file.
 TEST(offered) {
     struct flag_table few[2] = {tables[0], tables[1]};
     few[0].offered = "--on --color --text";
@@ -352,6 +352,86 @@ TEST(positionals) {
     EXPECT_ERROR(flags_parse(&without, &options, 2, extra), "takes only flags; did you mean --name surplus?");
 }
 
+struct size_options {
+    struct flag_given given;
+    int64_t bytes, count;
+};
+
+TEST(letters_and_sizes) {
+    static const struct flag rows[] = {{.name = "--min-bytes",
+                                        .type = FLAG_INT,
+                                        .offset = offsetof(struct size_options, bytes),
+                                        .letter = 'b',
+                                        .is_size = true,
+                                        .initial = "1K",
+                                        .minimum = 4,
+                                        .maximum = 0x1p40,
+                                        .help = "bytes"},
+                                       {.name = "--count",
+                                        .type = FLAG_INT,
+                                        .offset = offsetof(struct size_options, count),
+                                        .letter = 'n',
+                                        .help = "a count"}};
+    static const struct flag_table table = {.flags = rows, .count = 2, .given = offsetof(struct size_options, given)};
+    static const struct flag_command sizes = {.name = "sizes", .tables = &table, .table_count = 1};
+    static const struct {
+        const char *words[3];
+        int64_t bytes, count;
+        const char *error;
+    } cases[] = {{{"-b", "8", "-n5"}, 8, 5, NULL},
+                 {{"-b32M"}, 32 << 20, 0, NULL},
+                 {{"-b", "1.5g"}, 3 << 29, 0, NULL},
+                 {{"--min-bytes=64k", "-n", "-3"}, 64 << 10, -3, NULL},
+                 {{"--min-bytes", "1_024"}, 1024, 0, NULL},
+                 {{"-b", "0.1K"}, 102, 0, NULL},
+                 {{"-n", "4"}, 1024, 4, NULL},
+                 {{"-b", "1T"}, INT64_C(1) << 40, 0, NULL},
+                 {{"-b", "2T"}, 0, 0, "--min-bytes takes a number of bytes, with K, M, G or T"},
+                 {{"-b", "K"}, 0, 0, "--min-bytes takes"},
+                 {{"-b", "3KM"}, 0, 0, "--min-bytes takes"},
+                 {{"-b", "8B"}, 0, 0, "--min-bytes takes"},
+                 {{"-b", "nanK"}, 0, 0, "--min-bytes takes"},
+                 {{"-b", "1e300G"}, 0, 0, "--min-bytes takes"},
+                 {{"-n", "4K"}, 0, 0, "--count takes a whole number"},
+                 {{"-b"}, 0, 0, "-b needs a value"},
+                 {{"-b", "--count", "3"}, 0, 0, "-b needs a value, and --count follows"},
+                 {{"-x", "3"}, 0, 0, "unknown flag -x; flags begin with two dashes, except -b -n"}};
+    struct size_options given;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *argv[4] = {"sizes"};
+        int argc = 1;
+        while (argc < 4 && cases[i].words[argc - 1]) {
+            argv[argc] = (char *)cases[i].words[argc - 1];
+            argc++;
+        }
+        if (cases[i].error) {
+            EXPECT_ERROR(flags_parse(&sizes, &given, argc, argv), cases[i].error);
+        } else {
+            EXPECT_OK(flags_parse(&sizes, &given, argc, argv));
+            EXPECT_INT(given.bytes, cases[i].bytes);
+            EXPECT_INT(given.count, cases[i].count);
+        }
+        flags_free(&sizes, &given);
+    }
+    struct buffer text = {0};
+    flags_help(&sizes, false, &text);
+    EXPECT(strstr(text.data, "  -b, --min-bytes SIZE            bytes [≥ 4] (default 1K)\n") != NULL);
+    buffer_free(&text);
+}
+
+// A value in the syntax of Hydra programs (NeMo).
+TEST(overrides) {
+    struct flag_command strict = command;
+    strict.positional_name = NULL;
+    char *argv[] = {"try", "training.model.num_layers=24"}, *added[] = {"try", "+count=2"}, *other[] = {"try", "a.b=2"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&strict, &options, 2, argv), "a flag overrides the file; write --num_layers=24");
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&strict, &options, 2, added), "write --count=2");
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&strict, &options, 2, other), "unexpected argument \"a.b=2\": try takes only flags");
+}
+
 TEST(help) {
     struct buffer text = {0};
     flags_help(&command, false, &text);
@@ -408,4 +488,4 @@ TEST(set_and_format) {
 TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(underscores), TEST_CASE(switches_with_values),
           TEST_CASE(malformed), TEST_CASE(all_mistakes_at_once), TEST_CASE(all_of_many_mistakes),
           TEST_CASE(suggestions), TEST_CASE(aliases_and_names), TEST_CASE(offered), TEST_CASE(positionals),
-          TEST_CASE(help), TEST_CASE(set_and_format))
+          TEST_CASE(letters_and_sizes), TEST_CASE(overrides), TEST_CASE(help), TEST_CASE(set_and_format))

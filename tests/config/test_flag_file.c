@@ -1,6 +1,7 @@
-// Configuration files: the YAML subset, JSON, the order in which files and flags override each other, and that every
-// mistake is named with file and line.
+// Configuration files: the YAML subset, JSON, the order in which files and flags override each other, and errors that
+// name file and line.
 #include "test.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-struct options {
+struct file_options {
     struct flag_given given;
     int64_t num_layers;
     double lr;
@@ -18,7 +19,7 @@ struct options {
 };
 
 static const char *const styles[] = {"linear", "cosine", NULL};
-#define AT(field) offsetof(struct options, field)
+#define AT(field) offsetof(struct file_options, field)
 static const struct flag flags[] = {
     {.name = "--num-layers",
      .type = FLAG_INT,
@@ -45,7 +46,7 @@ static const struct flag_table tables[] = {{.flags = flags,
                                             .beside = "--nproc --dry-run "}};
 static const struct flag_command command = {.name = "try", .tables = tables, .table_count = 1};
 
-static struct options options;
+static struct file_options options;
 
 static int read_text(const char *text) {
     flags_free(&command, &options);
@@ -151,8 +152,8 @@ TEST(mistakes_at_once) {
     EXPECT_ERROR(read_text("{\"num-layer\": [1], \"fp-16\": true}"), "2 problems with the flags");
 }
 
-// A file that is not a configuration, a vocabulary for instance, has thousands of names that are not flags: if none of
-// the first ones is, the rest is not read.
+// A file that is not a configuration, e.g. a vocabulary, has thousands of names that are not flags: if none of the
+// first ones is, the rest is not read.
 TEST(many_mistakes) {
     struct buffer yaml = {0}, json = {0};
     buffer_append_byte(&json, '{');
@@ -171,7 +172,7 @@ TEST(many_mistakes) {
     }
     buffer_free(&yaml);
     buffer_free(&json);
-    // A configuration with many mistakes is told whole.
+    // A configuration with many mistakes is reported completely.
     buffer_append_string(&yaml, "lr: 0.5\n");
     for (int i = 0; i < 40; i++)
         buffer_printf(&yaml, "word%d: %d\n", i, i);
@@ -207,7 +208,8 @@ TEST(json) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
 }
 
-// What the program itself writes beside the flags is passed over, whatever it is; on the command line it is unknown.
+// Members that the program itself writes beside the flags are ignored, whatever they are; on the command line they are
+// unknown.
 TEST(derived_members) {
     EXPECT_OK(read_text("{\"world_size\": 8, \"schedule\": {\"lr\": [1]}, \"num_layers\": 3, \"schedule\": null}"));
     EXPECT_INT(options.num_layers, 3);
@@ -218,7 +220,7 @@ TEST(derived_members) {
     EXPECT_ERROR(flags_parse(&command, &options, 3, argv), "unknown flag --world-size");
 }
 
-// A file that another command with the same table reads, too, may have its flags; on the command line they are unknown.
+// A file may have the flags of another command with the same table; on the command line they are unknown.
 TEST(flags_of_others) {
     EXPECT_OK(read_text("nproc: [4, 5]\nnum-layers: 3\ndry_run: true\n"));
     EXPECT_INT(options.num_layers, 3);
@@ -261,6 +263,83 @@ TEST(order) {
     flags_free(&command, &options);
 }
 
+static const char *variable(const char *name) {
+    static const char *const set[][2] = {
+        {"RUN", "/fsx/run 1"}, {"LAYERS", "7"}, {"EMPTY", ""}, {"BLEND", "0.3 a 0.7 b"}, {"SELF", "${RUN}"}};
+    for (size_t i = 0; i < sizeof set / sizeof set[0]; i++)
+        if (strcmp(set[i][0], name) == 0)
+            return set[i][1];
+    return NULL;
+}
+
+// Reads the text as a --config file, the only kind with variables.
+static int read_file(const char *text) {
+    char path[] = "/tmp/bevatron_test_variables_XXXXXX";
+    int descriptor = mkstemp(path);
+    EXPECT(descriptor >= 0);
+    close(descriptor);
+    EXPECT_OK(file_write_all(path, text, strlen(text)));
+    char *line[] = {"try", "--config", path};
+    flags_free(&command, &options);
+    int status = flags_parse(&command, &options, 3, line);
+    EXPECT_INT(unlink(path), 0);
+    return status;
+}
+
+TEST(variables) {
+    environment_use(variable);
+    EXPECT_OK(read_file("save: ${RUN}/out-${LAYERS}\nnum-layers: ${LAYERS}  # ${NONE}\ndata-path: ${BLEND}\n"));
+    EXPECT_STRING(options.save, "/fsx/run 1/out-7");
+    EXPECT_INT(options.num_layers, 7);
+    EXPECT_INT(options.data_path.count, 4);
+    EXPECT_OK(
+        read_file("save: \"${RUN}\"\ndata-path: [\"${BLEND}\", ${LAYERS}, '${BLEND}']\nnum-layers: ${NONE:-3}\n"));
+    EXPECT_STRING(options.save, "/fsx/run 1");
+    EXPECT_INT(options.data_path.count, 3);
+    EXPECT_STRING(options.data_path.items[0], "0.3 a 0.7 b");
+    EXPECT_STRING(options.data_path.items[2], "${BLEND}");
+    EXPECT_INT(options.num_layers, 3);
+    // Literals, a value that is not expanded again, other dollars, empty ones, a default that does not set the flag.
+    EXPECT_OK(read_file("save: $${RUN}/$RUN/$\nstyle: ${EMPTY:-cosine}\ndata-path:\n  - ${SELF}\n  - '$${A}'\n"));
+    EXPECT_STRING(options.save, "${RUN}/$RUN/$");
+    EXPECT_STRING(options.style, "cosine");
+    EXPECT_STRING(options.data_path.items[0], "${RUN}");
+    EXPECT_STRING(options.data_path.items[1], "$${A}");
+    EXPECT_OK(read_file("save: ${NONE:-}\nlr: ${NONE:-null}\nstyle: ${EMPTY}\n"));
+    EXPECT_STRING(options.save, "here");
+    EXPECT(!flag_is_given(&options.given, "--lr") && !flag_is_given(&options.given, "--style"));
+    EXPECT_OK(read_file("{\"save\": \"${RUN}\", \"data-path\": [\"$${RUN}\", \"${LAYERS}\"]}"));
+    EXPECT_STRING(options.save, "/fsx/run 1");
+    EXPECT_STRING(options.data_path.items[0], "${RUN}");
+    EXPECT_STRING(options.data_path.items[1], "7");
+    // Text from a checkpoint is not a reference.
+    EXPECT_OK(read_text("save: ${NONE}\n"));
+    EXPECT_STRING(options.save, "${NONE}");
+    environment_clear();
+}
+
+TEST(variables_that_are_not_set) {
+    environment_use(variable);
+    EXPECT_ERROR(read_file("lr: 1\nsave: a/${NONE}\nnum-layers: 4\ndata-path: [${OTHER}, b]\n"), "2 problems");
+    EXPECT(strstr(error_message(), ":2: the variable NONE is not set; set it (export NONE=…), or write ${NONE:-") !=
+           NULL);
+    EXPECT(strstr(error_message(), ":4: the variable OTHER is not set") != NULL);
+    EXPECT_INT(options.num_layers, 4);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    static const char *const bad[][2] = {{"save: ${RUN\n", ":1: ${ is opened and not closed"},
+                                         {"save: ${}\n", ":1: ${} is neither"},
+                                         {"save: ${1A}\n", "is neither"},
+                                         {"save: ${RUN:?no}\n", "${RUN:?no} is neither"},
+                                         {"save: ${NONE:-${RUN}}\n", "is neither"},
+                                         {"{\n\"lr\": 1,\n\"save\": \"${NONE}\"}", ":3: the variable NONE"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        EXPECT_ERROR(read_file(bad[i][0]), bad[i][1]);
+    environment_clear();
+    environment_use(NULL);
+    flags_free(&command, &options);
+}
+
 TEST_MAIN(TEST_CASE(yaml_values), TEST_CASE(yaml_texts_and_lists), TEST_CASE(yaml_mistakes),
           TEST_CASE(mistakes_at_once), TEST_CASE(many_mistakes), TEST_CASE(byte_order_mark), TEST_CASE(json),
-          TEST_CASE(derived_members), TEST_CASE(flags_of_others), TEST_CASE(order))
+          TEST_CASE(derived_members), TEST_CASE(flags_of_others), TEST_CASE(order), TEST_CASE(variables),
+          TEST_CASE(variables_that_are_not_set))

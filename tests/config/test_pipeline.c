@@ -1,4 +1,4 @@
-// How layers are cut into the pieces of a pipeline, and what cannot be cut.
+// How layers are split into the chunks of a pipeline, and what cannot be split.
 #include "test.h"
 #include "config/config.h"
 
@@ -30,26 +30,26 @@ static int validate(const char *more, int world_size) {
     return config_validate(&config, world_size);
 }
 
-// Every layer of each stack is in one piece, in order.
+// Every layer of each stack is in one chunk, in order.
 static void expect_all_layers(void) {
-    int64_t pieces = config.pipeline_model_parallel_size * config_chunks(&config), encoder = 0, decoder = 0;
-    for (int64_t i = 0; i < pieces; i++) {
-        struct config_piece piece = config_piece(&config, i);
-        EXPECT(piece.encoder_count + piece.decoder_count > 0);
-        if (piece.encoder_count > 0)
-            EXPECT_INT(piece.encoder_first, encoder);
-        if (piece.decoder_count > 0)
-            EXPECT_INT(piece.decoder_first, decoder);
-        // No piece of the encoder after one of the decoder.
-        EXPECT(piece.encoder_count == 0 || decoder == 0);
-        encoder += piece.encoder_count;
-        decoder += piece.decoder_count;
+    int64_t chunks = config.pipeline_model_parallel_size * config_chunks(&config), encoder = 0, decoder = 0;
+    for (int64_t i = 0; i < chunks; i++) {
+        struct config_chunk chunk = config_chunk(&config, i);
+        EXPECT(chunk.encoder_count + chunk.decoder_count > 0);
+        if (chunk.encoder_count > 0)
+            EXPECT_INT(chunk.encoder_first, encoder);
+        if (chunk.decoder_count > 0)
+            EXPECT_INT(chunk.decoder_first, decoder);
+        // No chunk of the encoder comes after one of the decoder.
+        EXPECT(chunk.encoder_count == 0 || decoder == 0);
+        encoder += chunk.encoder_count;
+        decoder += chunk.decoder_count;
     }
     EXPECT_INT(encoder, config_encoder_layers(&config));
     EXPECT_INT(decoder, config_decoder_layers(&config));
 }
 
-TEST(pieces) {
+TEST(chunks) {
     static const char *const lines[] = {
         "--num-layers 24 --pipeline-model-parallel-size 4",
         "--num-layers 24 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3",
@@ -69,7 +69,7 @@ TEST(pieces) {
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char line[512];
-        // As many micro-batches as the interleaved schedule wants.
+        // As many micro-batches as the interleaved schedule needs.
         snprintf(line, sizeof line, "%s --global-batch-size 4", lines[i]);
         EXPECT_OK(validate(line, 4));
         expect_all_layers();
@@ -83,33 +83,33 @@ TEST(places) {
     // Megatron: chunk v of stage p starts at v (L / VP) + p (L / (PP VP)).
     for (int64_t v = 0; v < 2; v++)
         for (int64_t p = 0; p < 4; p++)
-            EXPECT_INT(config_piece(&config, v * 4 + p).decoder_first, v * 12 + p * 3);
-    // The embedding and the head count as a layer each.
+            EXPECT_INT(config_chunk(&config, v * 4 + p).decoder_first, v * 12 + p * 3);
+    // The embedding and the head count as one layer each.
     EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
                        "--account-for-loss-in-pipeline-split",
                        4));
     const int64_t weighed[4] = {1, 2, 2, 1};
     for (int64_t p = 0; p < 4; p++)
-        EXPECT_INT(config_piece(&config, p).decoder_count, weighed[p]);
+        EXPECT_INT(config_chunk(&config, p).decoder_count, weighed[p]);
     EXPECT_OK(validate("--num-layers 2 --decoder-num-layers 6 --pipeline-model-parallel-size 4 --model t5", 4));
     EXPECT_INT(config_split_stage(&config), 1);
     EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 1 --model t5", 1));
     EXPECT_INT(config_split_stage(&config), 0);
-    EXPECT_INT(config_piece(&config, 0).encoder_count, 6);
-    EXPECT_INT(config_piece(&config, 0).decoder_count, 6);
+    EXPECT_INT(config_chunk(&config, 0).encoder_count, 6);
+    EXPECT_INT(config_chunk(&config, 0).decoder_count, 6);
 }
 
 // The cases of Megatron's own tests: test_layer_builder of tests/unit_tests/transformer/test_transformer_block.py, with
-// what it refuses, and the first and last layers, counted from 1, of test_cuda_graphs.py beside it
-// (test_cuda_graph_determine_first_last_layer_logic), both of core_v0.19.0. (6, 4, 2) is that of a functional test,
-// whose ends have no layers.
-TEST(pieces_are_megatrons) {
+// its refusals, and the first and last layers, counted from 1, of test_cuda_graphs.py beside it
+// (test_cuda_graph_determine_first_last_layer_logic), both of core_v0.19.0. (6, 4, 2) is from a functional test whose
+// ends have no layers.
+TEST(chunks_are_megatrons) {
     static const struct {
         int layers, stages, chunks;  // chunks 0: not given
         bool embedding, loss;
         int first, last;  // layers of the first and last stage; 0: not given
         bool is_refused;
-        int begins[9], ends[9];  // of each piece, if known
+        int begins[9], ends[9];  // of each chunk, if known
     } theirs[] = {
         {60, 5, 0, false, false, 0, 4, false, {0}, {0}},
         {60, 8, 0, false, false, 6, 6, false, {0}, {0}},
@@ -159,20 +159,20 @@ TEST(pieces_are_megatrons) {
             continue;
         }
         EXPECT_OK(validate(line, theirs[i].stages));
-        int64_t pieces = theirs[i].stages * config_chunks(&config), total = 0;
-        for (int64_t p = 0; p < pieces; p++) {
-            struct config_piece piece = config_piece(&config, p);
-            EXPECT(piece.begins == (p == 0) && piece.ends == (p == pieces - 1));
-            EXPECT_INT(piece.decoder_first, total);
-            total += piece.decoder_count;
+        int64_t chunks = theirs[i].stages * config_chunks(&config), total = 0;
+        for (int64_t p = 0; p < chunks; p++) {
+            struct config_chunk chunk = config_chunk(&config, p);
+            EXPECT(chunk.begins == (p == 0) && chunk.ends == (p == chunks - 1));
+            EXPECT_INT(chunk.decoder_first, total);
+            total += chunk.decoder_count;
             if (theirs[i].begins[0] == 0)
                 continue;
-            EXPECT_INT(piece.decoder_first + 1, theirs[i].begins[p]);
-            EXPECT_INT(piece.decoder_first + piece.decoder_count, theirs[i].ends[p]);
+            EXPECT_INT(chunk.decoder_first + 1, theirs[i].begins[p]);
+            EXPECT_INT(chunk.decoder_first + chunk.decoder_count, theirs[i].ends[p]);
         }
         EXPECT_INT(total, theirs[i].layers);
     }
-    // Megatron's other way to say the same: the places of a chunk, counted with the ends.
+    // Megatron's other notation for the same: the places of a chunk, including the ends.
     EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1 "
                        "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
                        "--global-batch-size 4",
@@ -186,7 +186,7 @@ TEST(refusals) {
         int ranks;
     } bad[] = {
         {"--num-layers 6 --pipeline-model-parallel-size 4",
-         "--num-layers, 6, cannot be divided into 4 pipeline stages; numbers of stages that work are 1, 2, 3, 6", 4},
+         "--num-layers, 6, cannot be split into 4 pipeline stages; numbers of stages that work are 1, 2, 3, 6", 4},
         {"--num-layers 2 --pipeline-model-parallel-size 4", "numbers of stages that work are 1, 2", 4},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
          "leaves 4 for 3 stages, which does not work out; numbers that do are, for "
@@ -205,7 +205,7 @@ TEST(refusals) {
          "--pipeline-model-parallel-split-rank 1 says where a T5's decoder begins, and this model has one stack", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
          "--account-for-loss-in-pipeline-split",
-         "--num-layers 8 and 2 more for the embedding and the loss cannot be divided into 4 pipeline stages", 4},
+         "--num-layers 8 and 2 more for the embedding and the loss cannot be split into 4 pipeline stages", 4},
         {"--num-layers 7 --pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
          "--decoder-last-pipeline-num-layers 3",
          "leave out --decoder-first-pipeline-num-layers", 2},
@@ -213,8 +213,8 @@ TEST(refusals) {
          "--decoder-num-layers 9",
          "numbers for --pipeline-model-parallel-split-rank that work are 1", 4},
         {"--num-layers 8 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 15 --micro-batch-size 1",
-         "--sequence-parallel divides the tokens of a micro-batch, 1 × 15, among 2 ranks, which does not work out; "
-         "--seq-length 16 does, or --micro-batch-size 2",
+         "--sequence-parallel cannot split the tokens of a micro-batch, 1 × 15, among 2 ranks; "
+         "--seq-length 16 works, or --micro-batch-size 2",
          2},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
          "--global-batch-size 6",
@@ -230,7 +230,7 @@ TEST(refusals) {
         {"--num-layers 8 --pipeline-model-parallel-size 2 --model t5 --pipeline-model-parallel-split-rank 2",
          "numbers for --pipeline-model-parallel-split-rank that work are 1", 2},
         {"--num-layers 7 --pipeline-model-parallel-size 4 --model t5",
-         "the encoder's 7 and the decoder's 7 layers cannot be divided into 4 pipeline stages with the decoder "
+         "the encoder's 7 and the decoder's 7 layers cannot be split into 4 pipeline stages with the decoder "
          "beginning "
          "at stage 2; numbers for --pipeline-model-parallel-size that work are 2, 8, 14",
          4},
@@ -248,4 +248,4 @@ TEST(refusals) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(pieces), TEST_CASE(places), TEST_CASE(pieces_are_megatrons), TEST_CASE(refusals))
+TEST_MAIN(TEST_CASE(chunks), TEST_CASE(places), TEST_CASE(chunks_are_megatrons), TEST_CASE(refusals))

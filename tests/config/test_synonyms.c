@@ -1,4 +1,4 @@
-// Names of other programs: that the table of them is sound, and that each leads to the flag that does the same.
+// Names of other programs: their table is consistent, and each leads to the flag that does the same.
 #include "parse_line.h"
 #include "test.h"
 #include "base/memory.h"
@@ -22,7 +22,7 @@ static void add_name(struct string_list *list, const char *name, size_t length) 
     free(copy);
 }
 
-// The flags in a text of a synonym's row are flags of train.
+// The flags in the text of a synonym's row are flags of train.
 static void expect_flags(const char *text) {
     static const char beside[] = "--nproc ";  // of the command, not of the table
     for (const char *p = text ? strstr(text, "--") : NULL; p; p = strstr(p + 2, "--")) {
@@ -35,7 +35,7 @@ static void expect_flags(const char *text) {
     }
 }
 
-// No name of another program is one of ours or Megatron's, none stands twice, and each leads to a flag that exists.
+// No name of another program is one of ours or Megatron's, none occurs twice, and each leads to an existing flag.
 TEST(synonyms_are_sound) {
     struct flag_table table = config_flag_table(0);
     struct string_list names = {0};
@@ -105,10 +105,10 @@ TEST(synonyms_by_meaning) {
         EXPECT_ERROR(parse(cases[i][0]), cases[i][1]);
         EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     }
-    // Not by letters: a name that only resembles one of ours gets no advice.
+    // Not by spelling: a name that only resembles one of ours gets no advice.
     EXPECT_ERROR(parse("--critic-learning-rate 1"), "lists all flags");
     EXPECT_ERROR(parse("--num-layres 1"), "did you mean --num-layers?");
-    // A command without the flag says whose it is.
+    // A command without the flag names the command that has it.
     struct flag_table tables[] = {config_flag_table_for(0, CONFIG_GENERATE)};
     struct config other;
     struct flag_command generate = {.name = "generate", .tables = tables, .table_count = 1};

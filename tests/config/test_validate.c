@@ -1,4 +1,4 @@
-// Validation: what is derived, in numbers worked out by hand or by a plainer loop, and that each contradiction is
+// Validation: derived values, against numbers computed by hand or by a simpler loop, and contradictions, which are
 // refused with a sentence that names the flags.
 #include "parse_line.h"
 #include "test.h"
@@ -39,6 +39,17 @@ TEST(derives_the_model) {
     EXPECT_STRING(config.metrics_file, "out/ck/metrics.jsonl");
 }
 
+// As Megatron: a project needs a name for the run. Scripts may give an empty one.
+TEST(wandb) {
+    EXPECT_OK(validate(BY_ITERS "--wandb-project p --wandb-exp-name n --wandb-save-dir d --wandb-entity e", 1));
+    EXPECT_STRING(config.wandb_project, "p");
+    EXPECT_OK(validate(BY_ITERS "--wandb-project= --save run", 1));
+    EXPECT_ERROR(validate(BY_ITERS "--wandb-project p --save run", 1), "--wandb-project needs --wandb-exp-name");
+    EXPECT_OK(validate(BY_ITERS "--wandb-project p --wandb-exp-name n", 1));
+    EXPECT_ERROR(validate(BY_ITERS "--on-event=", 1), "--on-event is empty");
+    EXPECT_ERROR(validate(BY_ITERS "--prometheus-port 70000", 1), "--prometheus-port");
+}
+
 TEST(derives_batches) {
     EXPECT_OK(validate(BY_ITERS, 4));
     EXPECT_INT(config.data_parallel_size, 4);
@@ -47,7 +58,7 @@ TEST(derives_batches) {
     EXPECT_INT(config.global_batch_size, 24);
     EXPECT_INT(config_global_batch_size(&config, 12345), 24);
     EXPECT_ERROR(validate(BY_ITERS "--global-batch-size 20", 4),
-                 "--global-batch-size 20 is no multiple of micro-batch size × data-parallel ranks = 2 × 4; make it");
+                 "--global-batch-size 20 is not a multiple of micro-batch size × data-parallel ranks = 2 × 4; make it");
 }
 
 // Samples of the schedules: B = 8, so 100 iterations are 800 samples.
@@ -74,7 +85,7 @@ TEST(derives_schedules) {
     EXPECT_INT(config.lr_decay_steps, 1000);
     EXPECT(config.lr_warmup_steps == 48 && config.start_weight_decay == 0 && config.end_weight_decay == 0.1);
     EXPECT_INT(config.wd_incr_steps, 1000);
-    // Once more changes nothing.
+    // Validating again changes nothing.
     EXPECT_OK(config_validate(&config, 1));
     EXPECT_INT(config.train_iters, 62);
 }
@@ -113,14 +124,14 @@ TEST(rampup) {
         free(line);
         EXPECT_INT(config.train_iters, simulate(c[0], c[1], c[2], c[3], c[4]));
     }
-    // A ramp-up of 10^15 samples in steps of 1 is counted without walking through it.
+    // A ramp-up of 10^15 samples in steps of 1 is computed without iterating.
     EXPECT_OK(validate(MODEL DATA "--micro-batch-size 1 --lr 1 --train-samples 2000000000000000 --global-batch-size 4 "
                                   "--rampup-batch-size 1 1 1000000000000000",
                        1));
     EXPECT(config.train_iters > 800000000000000 && config.train_iters < 900000000000000);
 }
 
-// Numbers within a list are read as those of other flags are.
+// Numbers in a list are read like those of other flags.
 TEST(rampup_with_underscores) {
     EXPECT_OK(
         validate(BY_SAMPLES "--train-samples 6_348_800 --global-batch-size 16 --rampup-batch-size 0_8 8 9_765", 1));
@@ -132,7 +143,7 @@ TEST(rampup_with_underscores) {
 
 TEST(contradictions) {
     static const char *const bad[][2] = {
-        {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is no multiple of --num-attention-heads 5"},
+        {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is not a multiple of --num-attention-heads 5"},
         {BY_ITERS "--max-position-embeddings 31", "--seq-length 32 is above --max-position-embeddings 31"},
         {BY_ITERS "--fp16 --bf16", "--fp16 and --bf16 exclude each other"},
         {BY_ITERS "--fast-attention-dropout --deterministic-mode", "exclude each other"},
@@ -170,7 +181,7 @@ TEST(contradictions) {
         {BY_ITERS "--rampup-batch-size 2 2 10 --global-batch-size 8", "give --train-samples instead of --train-iters"},
         {BY_SAMPLES "--train-samples 99 --rampup-batch-size 2 x 10", "three whole numbers"},
         {BY_SAMPLES "--train-samples 99 --rampup-batch-size 2 4 10 --global-batch-size 8", "does not reach"},
-        {BY_SAMPLES "--train-samples 99 --rampup-batch-size 10 2 10 --global-batch-size 8", "begins with 10, above"},
+        {BY_SAMPLES "--train-samples 99 --rampup-batch-size 10 2 10 --global-batch-size 8", "starts at 10, above"},
         {BY_SAMPLES "--train-samples 99 --rampup-batch-size 3 5 10 --global-batch-size 8", "must be multiples of 2"},
         {MODEL DATA "--micro-batch-size 1 --lr 1 --train-samples 9999999999 --rampup-batch-size 1 1 99 "
                     "--global-batch-size 1000002",
@@ -179,12 +190,12 @@ TEST(contradictions) {
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1", "there is no data"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path d --data-args-path f", "say the same"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path d --train-data-path e", "exclude each other"},
-        {BY_ITERS "--sample-break-mode complete", "--sample-break-mode cuts RoBERTa's samples"},
+        {BY_ITERS "--sample-break-mode complete", "--sample-break-mode is for RoBERTa's samples"},
         {BY_ITERS "--model bert --sample-break-mode complete", "give --model bert --bert-no-binary-head"},
         {BY_ITERS "--model bert --bert-no-binary-head --mask-whole-words", "--mask-whole-words is RoBERTa's"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --train-data-path d --split 1",
-         "--split divides one --data-path"},
-        {BY_ITERS "--split a,b", "--split takes up to three shares like 969,30,1, not \"a,b\""},
+         "--split splits one --data-path"},
+        {BY_ITERS "--split a,b", "--split takes up to three shares, e.g. 969,30,1, not \"a,b\""},
         {BY_ITERS "--split 0,0,0", "--split takes"},
         {BY_ITERS "--split 1,2,3,4", "--split takes"},
         {BY_ITERS "--split 1.2.3", "--split takes"},
@@ -208,11 +219,11 @@ TEST(contradictions) {
     log_set_level(LOG_INFO);
 }
 
-// What the model's flags contradict, and what they complete.
+// What contradicts the model's flags, and what they imply.
 TEST(models) {
     static const char *const bad[][2] = {
         {"--swiglu --activation relu", "--swiglu has the activation silu, not relu"},
-        {"--group-query-attention --num-query-groups 3", "is no multiple of --num-query-groups 3"},
+        {"--group-query-attention --num-query-groups 3", "is not a multiple of --num-query-groups 3"},
         {"--position-embedding-type rope --rotary-percent 0.1", "rotation needs pairs"},
         {"--use-rope-scaling --rope-high-freq-factor 0.5", "--rope-high-freq-factor must be above"},
         {"--position-embedding-type relative --relative-attention-num-buckets 7", "must be even"},
@@ -222,7 +233,7 @@ TEST(models) {
         {"--model t5 --norm-placement post", "--norm-placement post belongs to --model bert or gpt"},
         {"--model bert --word-embedding-size 8", "--word-embedding-size belongs to --model gpt"},
         {"--lm-head-activation relu", "--lm-head-activation belongs to --model bert"},
-        {"--use-rope-scaling --rope-scaling-type yarn --rotary-percent 0.5", "yarn needs whole heads"},
+        {"--use-rope-scaling --rope-scaling-type yarn --rotary-percent 0.5", "yarn needs fully rotated heads"},
         {"--use-rope-scaling --rope-scaling-type yarn --yarn-beta-slow 33", "--yarn-beta-fast must not be below"},
         {"--num-token-types 2", "--num-token-types belongs to --model bert"},
         {"--model bert --num-token-types 0", "BERT's binary head needs token types"},
@@ -261,7 +272,7 @@ TEST(models) {
     EXPECT_INT(config_encoder_layers(&config), 3);
     EXPECT_INT(config_decoder_layers(&config), config.num_layers);
     EXPECT_INT(config.decoder_seq_length, config.seq_length);
-    // Whoever says --model has chosen, and a flag without effect is no mistake.
+    // An explicit --model decides, and a flag without effect is not an error.
     EXPECT_OK(validate(BY_ITERS "--model gpt --mask-prob 0.15 --short-seq-prob 0.1 --bert-no-binary-head", 1));
     EXPECT_OK(validate(BY_ITERS "--model t5 --mask-prob 0.15 --bert-no-binary-head", 1));
     EXPECT_OK(validate(BY_ITERS "--model roberta --mask-prob 0.15 --random-token-prob 0.1", 1));
@@ -271,7 +282,7 @@ TEST(models) {
     log_set_level(LOG_INFO);
 }
 
-// pretrain_bert.py and pretrain_t5.py have another tokenizer than pretrain_gpt.py where none is named.
+// Without a named tokenizer, pretrain_bert.py and pretrain_t5.py use another one than pretrain_gpt.py.
 TEST(tokenizers_of_models) {
     static const char *const rows[][2] = {{"--model gpt --merge-file m", "GPT2BPETokenizer"},
                                           {"--model bert", "BertWordPieceLowerCase"},
@@ -281,7 +292,7 @@ TEST(tokenizers_of_models) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *line = memory_printf(BY_ITERS "--decoder-seq-length 8 --vocab-file v %s", rows[i][0]);
         EXPECT_OK(parse(line));
-        (void)config_validate(&config, 1);  // --decoder-seq-length is T5's alone
+        (void)config_validate(&config, 1);  // --decoder-seq-length is only T5's
         EXPECT_STRING(config.tokenizer_type, rows[i][1]);
         free(line);
     }
@@ -291,8 +302,7 @@ TEST(not_implemented) {
     static const char *const bad[][2] = {
         {"--recompute-activations --recompute-modules core_attn mlp",
          "--recompute-modules mlp cannot be recomputed alone"},
-        {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
-        {"--overlap-param-gather", "give --use-distributed-optimizer and --overlap-grad-reduce too"},
+        {"--overlap-param-gather", "needs --use-distributed-optimizer and --overlap-grad-reduce"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
         {"--calculate-per-token-loss --eod-mask-loss", "--calculate-per-token-loss is not implemented for losses"},
         {"--calculate-per-token-loss --model bert", "--calculate-per-token-loss is not implemented for losses"},
@@ -303,7 +313,7 @@ TEST(not_implemented) {
         EXPECT_ERROR(validate(line, 1), bad[i][1]);
         free(line);
     }
-    // Their defaults, and what changes no numbers, pass.
+    // Their defaults, and flags that change no numbers, are accepted.
     EXPECT_OK(validate(BY_ITERS
                        "--normalization LayerNorm --optimizer adam --tensor-model-parallel-size 1 --num-query-groups 1 "
                        "--overlap-grad-reduce --async-save --ckpt-format torch --attention-backend flash "
@@ -312,7 +322,27 @@ TEST(not_implemented) {
     log_set_level(LOG_INFO);
 }
 
-// As Megatron reads it: whatever is not a digit or a dot separates, the quotes that a script leaves included.
+// As in Megatron: anything that is not a digit or a dot separates, even quotes left by a script.
+static int check_writing(const char *line, int world_size) {
+    TRY(validate(line, world_size));
+    return config_check_writing(&config);
+}
+
+TEST(models_that_write) {
+    EXPECT_OK(check_writing(BY_ITERS "--sequence-parallel", 1));  // one rank splits nothing
+    EXPECT_OK(check_writing(BY_ITERS "--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2", 4));
+    EXPECT_ERROR(check_writing(BY_ITERS "--model bert", 1), "generate needs --model gpt or t5");
+    EXPECT_ERROR(check_writing(BY_ITERS "--context-parallel-size 2", 2), "leave out --context-parallel-size");
+    EXPECT_ERROR(check_writing(BY_ITERS "--tensor-model-parallel-size 2 --sequence-parallel", 2),
+                 "leave out --sequence-parallel");
+    EXPECT_ERROR(check_writing(BY_ITERS "--model t5 --decoder-seq-length 8 --pipeline-model-parallel-size 2", 2),
+                 "leave out --pipeline-model-parallel-size");
+    EXPECT_ERROR(check_writing(BY_ITERS "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+                                        "--num-layers 4 --global-batch-size 4",
+                               2),
+                 "leave out virtual stages");
+}
+
 TEST(splits) {
     static const char *const good[] = {"'99,1,0'", "99,1,0", "\"969/30/1\"", "[949,50,1]", "99%,1%", "(.9;.1)", "100"};
     static const char *const bad[] = {"99,1,0,0", "", "''", "0,0,0", "1e3,1", "-1,2", "1.2.3,1", "a,b"};
@@ -338,7 +368,7 @@ TEST(all_at_once) {
     static const char *const parts[] = {"--hidden-size is missing", "--num-attention-heads is missing",
                                         "--seq-length is missing",  "--fp16 and --bf16",
                                         "length of the run",        "--lr is missing",
-                                        "there is no data",         "the vocabulary is not known"};
+                                        "there is no data",         "the vocabulary is unknown"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (!strstr(error_message(), parts[i]))
             test_fail("\"%s\" lacks \"%s\"", error_message(), parts[i]);
@@ -348,14 +378,14 @@ TEST(sizes) {
     EXPECT_OK(validate(BY_ITERS "--kv-channels 256 --num-layers 16383", 1));
     EXPECT_OK(validate(BY_ITERS "--kv-channels 4096", 1));
     EXPECT_OK(validate(BY_ITERS "--hidden-size 65535 --num-attention-heads 65535", 1));
-    // 530 billion parameters, as were trained: 11 TB.
+    // 530 billion parameters, a size that was trained: 11 TB.
     EXPECT_OK(validate(BY_ITERS "--num-layers 105 --hidden-size 20480 --num-attention-heads 128 --seq-length 2048", 1));
     EXPECT_OK(config_pad_vocab(&config, 50257));
     // The vocabulary comes last, from the tokenizer.
     EXPECT_OK(validate(BY_ITERS "--hidden-size 1048576 --ffn-hidden-size 64 --kv-channels 16", 1));
     EXPECT_ERROR(config_pad_vocab(&config, 20000000), "TB is the most");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
-    // Every rank needs rows of the vocabulary: of 9 four ranks would take 3, 3, 3 and none.
+    // Every rank needs rows of the vocabulary: of 9, four ranks would get 3, 3, 3 and none.
     EXPECT_OK(validate(
         BY_ITERS "--num-attention-heads 4 --tensor-model-parallel-size 4 --make-vocab-size-divisible-by 1", 4));
     EXPECT_ERROR(config_pad_vocab(&config, 9), "a vocabulary of 9 tokens leaves nothing for the last of "
@@ -363,7 +393,7 @@ TEST(sizes) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     config.padded_vocab_size = 0;
     EXPECT_OK(config_pad_vocab(&config, 10));
-    // Every flag at its largest: no arithmetic breaks.
+    // Every flag at its maximum: no arithmetic overflows.
     EXPECT_ERROR(validate(BY_ITERS "--num-layers 100000 --hidden-size 1048576 --ffn-hidden-size 4194304 "
                                    "--num-attention-heads 65536 --kv-channels 65536 --padded-vocab-size 2147483647",
                           1),
@@ -394,7 +424,7 @@ TEST(other_uses) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(derives_batches), TEST_CASE(derives_schedules), TEST_CASE(rampup),
-          TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
-          TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(splits), TEST_CASE(all_at_once),
-          TEST_CASE(sizes), TEST_CASE(other_uses))
+TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(wandb), TEST_CASE(derives_batches), TEST_CASE(derives_schedules),
+          TEST_CASE(rampup), TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
+          TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write), TEST_CASE(splits),
+          TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))

@@ -1,4 +1,4 @@
-// A disk that breaks: this fsync stands in front of the C library's and fails when it is told to.
+// A failing disk: this fsync replaces the C library's and fails on request.
 #ifndef TESTS_DATA_BROKEN_DISK_H
 #define TESTS_DATA_BROKEN_DISK_H
 
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static int syncs_until_failure;  // 1: the next one fails; 0: none does
-static bool break_folders;       // the syncs of folders count, not those of files
+static bool break_folders;       // count the syncs of folders, not of files
 
 int fsync(int descriptor);
 int fsync(int descriptor) {

@@ -17,7 +17,7 @@ static inline int open_bytes(struct index_reader **r, const unsigned char *idx, 
     return index_open_bytes(r, "example", (struct file_map){idx, idx_bytes}, (struct file_map){bin, bin_bytes});
 }
 
-// Opens and looks at everything.
+// Opens and checks everything.
 static inline int open_and_verify(const unsigned char *idx, size_t idx_bytes, const unsigned char *bin,
                                   size_t bin_bytes) {
     struct index_reader *r;

@@ -1,5 +1,5 @@
-// For tests of datasets: a scratch folder of one's own, files in it, and small datasets made from lengths. Token j of
-// such a .bin is (7919 j + 13) mod 50000, as in tests/golden/make_gpt_samples.py.
+// For tests of datasets: a scratch folder, files in it, and small datasets made from lengths. Token j of such a .bin is
+// (7919 j + 13) mod 50000, as in tests/golden/make_gpt_samples.py.
 #ifndef TESTS_DATA_FIXTURE_H
 #define TESTS_DATA_FIXTURE_H
 
@@ -23,7 +23,7 @@ static inline void scratch_close(void) {
     file_remove_tree(scratch);
 }
 
-// Path of a file in the scratch folder; good until the eighth call after it.
+// Path of a file in the scratch folder; valid until the eighth call after it.
 static inline const char *scratch_path(const char *name) {
     static char paths[8][256];
     static int next;
@@ -51,7 +51,7 @@ static inline struct buffer read_bytes(const char *path) {
     return bytes;
 }
 
-// Makes the index say that its first sequence has so many tokens.
+// Makes the index claim that its first sequence has `length` tokens.
 static inline void claim_length(const char *prefix, int32_t length) {
     char *path = memory_printf("%s.idx", prefix);
     struct buffer index = read_bytes(path);
@@ -65,8 +65,8 @@ static inline int32_t fixture_token(int64_t j) {
     return (int32_t)((7919 * j + 13) % 50000);
 }
 
-// A dataset with these sequence lengths, one document each. A length of 0 is a sequence, which the writer would leave
-// out, so such datasets are put together by hand.
+// A dataset with these sequence lengths, one document each. The writer would drop a sequence of length 0, so such
+// datasets are written by hand.
 static inline void make_dataset(const char *prefix, const int64_t *lengths, int64_t count) {
     struct buffer index = {0}, tokens = {0};
     uint64_t version = 1, sequences = (uint64_t)count, boundaries = sequences + 1;

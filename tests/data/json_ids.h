@@ -28,7 +28,7 @@ static inline void json_ids_check(const struct json *line, void *context) {
     const struct json *text = json_member(line, "text"), *expected = json_member(line, check->key);
     EXPECT(text && text->type == JSON_STRING && expected && expected->type == JSON_ARRAY);
     struct token_list ids = {0};
-    for (int again = 0; again < 2; again++) {  // the second time out of the cache
+    for (int again = 0; again < 2; again++) {  // the second time from the cache
         ids.count = 0;
         EXPECT_OK(tokenizer_encode(check->encoder, text->string, text->length, &ids));
         if (ids.count != (int64_t)expected->count)
@@ -57,7 +57,7 @@ static inline void expect_decoded(const struct tokenizer *tokenizer, const int32
     buffer_free(&text);
 }
 
-// A file of shared data, to be freed; skips the test where it is not there.
+// A file of shared data; skips the test if it is missing. The caller frees it.
 static inline char *shared_file(const char *name) {
     const char *shared = getenv("BEVATRON_SHARED");
     char *path = NULL;

@@ -1,4 +1,4 @@
-// For tests of readers: files that are written quickly, and read whole.
+// For tests of readers: files that are written quickly, and read completely.
 #ifndef TESTS_DATA_READING_H
 #define TESTS_DATA_READING_H
 
@@ -8,8 +8,8 @@
 #include "test.h"
 #include <unistd.h>
 
-// Writes a file without waiting for the disk, for there are thousands of them. A file that is cut and written again is
-// flushed by some file systems, one that is new is not.
+// Writes a file without waiting for the disk, since there are thousands of them. Some file systems flush a file that is
+// truncated and rewritten, but not a new one.
 static inline void write_quickly(const char *path, const struct buffer *bytes, size_t count) {
     unlink(path);
     FILE *file = fopen(path, "wb");
@@ -17,7 +17,7 @@ static inline void write_quickly(const char *path, const struct buffer *bytes, s
     EXPECT(fclose(file) == 0);
 }
 
-// Reads a whole file with so many threads, in pieces of `step` bytes. 0, or -1 with an error.
+// Reads a whole file with this many threads, in pieces of `step` bytes. 0, or -1 with an error.
 static inline int read_whole(const char *path, int threads, size_t step, struct buffer *out) {
     struct reader *reader;
     buffer_clear(out);

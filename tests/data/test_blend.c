@@ -1,4 +1,4 @@
-// Blends: the order of samples against an independent one, sizes, the meaning of --data-path, caches, damage.
+// Blends: the order of samples against an independent computation, sizes, the meaning of --data-path, caches, damage.
 #include "data/sample/blend.h"
 
 #include "base/log.h"
@@ -9,14 +9,14 @@
 enum { MOST = 40 };
 static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
-struct line {
+struct blend_line {
     char kind[16];
     int64_t size, count;
     double values[MOST];
     char answer[4096];
 };
 
-static bool next_line(FILE *file, struct line *line) {
+static bool next_line(FILE *file, struct blend_line *line) {
     char text[4096], *at = text;
     if (!fgets(text, sizeof text, file))
         return false;
@@ -43,7 +43,7 @@ static int read_number(void *context, int64_t sample, int32_t *tokens) {
     return 0;
 }
 
-static void make_sources(struct sample_source *sources, const struct line *line, bool sizes) {
+static void make_sources(struct sample_source *sources, const struct blend_line *line, bool sizes) {
     for (int64_t i = 0; i < line->count; i++)
         sources[i] = (struct sample_source){.context = (void *)(intptr_t)i,
                                             .name = "numbers",
@@ -52,7 +52,7 @@ static void make_sources(struct sample_source *sources, const struct line *line,
                                             .read = read_number};
 }
 
-static void expect_order(const struct line *line) {
+static void expect_order(const struct blend_line *line) {
     struct sample_source sources[MOST];
     bool sizes = strcmp(line->kind, "sizes") == 0;
     make_sources(sources, line, sizes);
@@ -75,7 +75,7 @@ static void expect_order(const struct line *line) {
     blend_close(blend);
 }
 
-static void expect_targets(const struct line *line) {
+static void expect_targets(const struct blend_line *line) {
     double weights[MOST];
     memcpy(weights, line->values, sizeof weights);
     blend_normalize(weights, line->count);
@@ -92,7 +92,7 @@ static void expect_targets(const struct line *line) {
 TEST(orders_equal_the_golden_ones) {
     FILE *file = fopen("tests/golden/blend.txt", "r");
     EXPECT(file);
-    struct line line;
+    struct blend_line line;
     int lines = 0;
     for (; next_line(file, &line); lines++)
         if (strcmp(line.kind, "targets") == 0)
@@ -137,7 +137,7 @@ TEST(a_missing_weight_is_named) {
         int64_t count;
         const char *error;
     } lists[] = {
-        {{"1", "a", "b"}, 3, "--data-path: the weight of b is missing; write WEIGHT PREFIX for each dataset"},
+        {{"1", "a", "b"}, 3, "--data-path: the weight of b is missing; give WEIGHT PREFIX for each dataset"},
         {{"1", "a", "b", "c"}, 4, "the weight of b is missing"},
         {{"a", "0.5", "b"}, 3, "the weight of a is missing"},
         {{"a", "0.5", "b", "0.5"}, 4, "the weight of a is missing"},
@@ -153,7 +153,7 @@ TEST(a_missing_weight_is_named) {
 }
 
 static struct blend_options small(struct sample_source *sources, double *weights) {
-    struct line line = {.count = 2, .values = {0.25, 0.75}};
+    struct blend_line line = {.count = 2, .values = {0.25, 0.75}};
     make_sources(sources, &line, false);
     memcpy(weights, line.values, 2 * sizeof *weights);
     return (struct blend_options){

@@ -1,5 +1,5 @@
-// GPT-2 BPE: ids against Hugging Face's tokenizers (tests/golden/make_bpe.py), decoding of every byte string, both ways
-// of merging against a naive one, long inputs in time, and files that disagree.
+// GPT-2 BPE: ids against Hugging Face's tokenizers (tests/golden/make_bpe.py), decoding of every byte string, both
+// merge algorithms against a naive one, time for long inputs, and inconsistent files.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_map.h"
 #include "base/log.h"
@@ -25,7 +25,7 @@ static void coder_close(struct coder *coder) {
     tokenizer_free(coder->tokenizer);
 }
 
-// Encodes into coder->ids and checks that decoding gives the text back.
+// Encodes into coder->ids and checks that decoding returns the text.
 static void round_trip(struct coder *coder, const char *text, size_t length) {
     coder->ids.count = 0;
     buffer_clear(&coder->text);
@@ -46,7 +46,7 @@ static void check_ids(const struct json *line, void *context) {
                       ids->items[i].number);
 }
 
-// Twice, so that the second round comes out of the cache.
+// Twice, so that the second round comes from the cache.
 TEST(ids_equal_hugging_face) {
     struct coder coder;
     coder_open(&coder);
@@ -90,7 +90,7 @@ TEST(every_byte_string_comes_back) {
     coder_close(&coder);
 }
 
-// The text of the definition: merge all occurrences of the pair of lowest rank, again and again.
+// By definition: merges all occurrences of the pair of lowest rank, repeatedly.
 static int64_t merge_naively(const struct bpe *bpe, const unsigned char *piece, size_t length, int32_t *ids) {
     int64_t count = (int64_t)length;
     for (size_t i = 0; i < length; i++)
@@ -123,7 +123,7 @@ static struct bpe *open_bpe(const char *vocab_file, const char *merge_file) {
     return bpe;
 }
 
-// Lengths on both sides of 64, where the method changes.
+// Lengths on both sides of 64, where the algorithm changes.
 static void compare_with_naive(const struct bpe *bpe, const char *alphabet, uint64_t seed) {
     struct bpe_scratch memory = {0};
     struct token_list ids = {0};
@@ -152,7 +152,7 @@ TEST(both_ways_of_merging_equal_the_naive_one) {
 
 // ---- small tokenizers made here ----
 
-// Writes a vocabulary of the 256 bytes, the given further tokens from id 256 and <|endoftext|>, and a merge file.
+// Writes a vocabulary of the 256 bytes, the given tokens from id 256 on and <|endoftext|>, and a merge file.
 static void write_files(const char *further, const char *merges) {
     struct byte_map map;
     struct buffer vocabulary = {0};
@@ -190,7 +190,7 @@ static void expect_encoding(const char *text, const int32_t *expected, int64_t c
     tokenizer_free(tokenizer);
 }
 
-// A merge that begins with #, no version line, \r\n, no line end at the end, ids with holes and out of order.
+// A merge that begins with #, no version line, \r\n, no final line end, ids with gaps and out of order.
 TEST(merge_files_as_they_are_found) {
     scratch_open();
     write_files("\"##\": 300, \"ab\": 256,", "# #\na b");
@@ -204,7 +204,7 @@ TEST(merge_files_as_they_are_found) {
     scratch_close();
 }
 
-// The definition merges all of one pair before it looks again, also where a later merge has a lower rank.
+// By definition all occurrences of one pair are merged before the next search, even if a later merge has a lower rank.
 TEST(rounds_are_kept_with_ranks_out_of_order) {
     scratch_open();
     write_files("\"ab\": 256, \"abc\": 257, \"bab\": 258,", "b ab\nab c\na b\n");
@@ -214,7 +214,7 @@ TEST(rounds_are_kept_with_ranks_out_of_order) {
     scratch_close();
 }
 
-// The same token reached by two pairs.
+// The same token produced by two pairs.
 TEST(two_merges_may_have_one_result) {
     scratch_open();
     write_files("\"ab\": 256, \"bc\": 257, \"abc\": 258, \"xa\": 260,", "x a\nb c\na b\nab c\na bc\n");
@@ -232,7 +232,7 @@ TEST(files_that_disagree_are_errors) {
         {"", "#version: 0.2\na b\n", "merges.txt:2: \"ab\" is not a token of"},
         {"\"ab\": 256,", "#version: 0.2\na b\nab zz\n", "merges.txt:3: \"zz\" is not a token of"},
         {"\"ab\": 256,", "#version: 0.2\nzz b\n", "merges.txt:2: \"zz\" is not a token of"},
-        {"\"ab\": 256,", "#version: 0.2\na b\na b\n", "merges.txt:3: the merge \"a b\" stands in the file twice"},
+        {"\"ab\": 256,", "#version: 0.2\na b\na b\n", "merges.txt:3: the merge \"a b\" occurs twice"},
         {"\"ab\": 256,", "#version: 0.2\nab\n", "merges.txt:2: \"ab\" is not a merge"},
         {"\"ab\": 256,", "a  b\n", "merges.txt:1: \"a  b\" is not a merge"},
         {"\"ab\": 256,", "a b c\n", "merges.txt:1: \"a b c\" is not a merge"},
@@ -258,8 +258,8 @@ TEST(files_that_disagree_are_errors) {
     scratch_close();
 }
 
-// Tokens without a merge: special ones and a handful of others pass, many mean the merges of another tokenizer, and one
-// that is made of two tokens that its merge is lost.
+// Tokens without a merge: special ones and a few others are accepted; many mean the merges of another tokenizer; one
+// that consists of two tokens means that its merge is missing.
 TEST(tokens_that_no_merge_makes) {
     scratch_open();
     struct tokenizer *tokenizer;
@@ -277,7 +277,7 @@ TEST(tokens_that_no_merge_makes) {
     write_files(words.data, "a b\n");
     EXPECT_ERROR(open_scratch(&tokenizer),
                  "makes the token \"madeupword0\" (id 290), nor 4 others of the 296 tokens, "
-                 "and there are 1 merges; the file is cut, or it is another tokenizer's: use the");
+                 "and there are 1 merges; the file is truncated, or belongs to another tokenizer: use the");
     EXPECT(strstr(error_message(), "merges.txt") && strstr(error_message(), "vocab.json"));
     write_files("\"ab\": 256, \"\u0120ab\": 257,", "a b\n");
     EXPECT_ERROR(open_scratch(&tokenizer), "merges.txt: the merge \"\u0120 ab\" is missing, without which no text "
@@ -319,7 +319,7 @@ TEST(missing_end_of_text_is_an_error) {
     write_bytes(scratch_path("vocab.json"), text.data, text.length);
     buffer_free(&text);
     struct tokenizer *tokenizer;
-    EXPECT_ERROR(open_scratch(&tokenizer), "no token \"<|endoftext|>\"");
+    EXPECT_ERROR(open_scratch(&tokenizer), "no end-of-document token \"<|endoftext|>\"");
     scratch_close();
 }
 
@@ -344,7 +344,7 @@ TEST(ids_without_token_do_not_decode) {
     scratch_close();
 }
 
-// What would take hours in quadratic time.
+// In quadratic time this would take hours.
 TEST(long_runs_take_no_quadratic_time) {
     struct coder coder;
     coder_open(&coder);

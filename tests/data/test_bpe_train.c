@@ -1,13 +1,13 @@
 // BPE training: merges against Hugging Face's trainer (tests/golden/make_bpe.py), any number of threads, ties, counts
-// beyond 32 bits, long words in time, files that load again.
+// beyond 32 bits, time for long words, files that load again.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/bpe.h"
 #include "fixture.h"
 #include "text_fixture.h"
 
-// Trains on files with so many threads and writes vocab.json and merges.txt into the scratch folder.
+// Trains on files with this many threads and writes vocab.json and merges.txt into the scratch folder.
 static void train_files(const struct string_list *inputs, int threads, int64_t vocab_size) {
-    struct bpe_corpus corpus = {.inputs = *inputs, .threads = threads};
+    struct bpe_corpus corpus = {.inputs = *inputs, .format = TEXT_FORMAT_AUTO, .threads = threads};
     struct bpe_corpus_summary summary;
     struct word_table words = {0};
     struct bpe_merges merges;
@@ -51,7 +51,7 @@ TEST(merges_equal_hugging_face) {
     scratch_close();
 }
 
-// The golden corpus as JSON Lines, a line of it being a document: the same pieces, so the same merges.
+// The golden corpus as JSON Lines, one document per line: the same pieces, so the same merges.
 TEST(json_lines_are_documents) {
     scratch_open();
     struct buffer text = read_bytes(GOLDEN "corpus.txt"), lines = {0};
@@ -104,7 +104,7 @@ TEST(ties_go_to_the_smaller_pair) {
     }
 }
 
-// A pair that occurs more than 2^32 times must not fall behind.
+// A pair that occurs more than 2^32 times must not be ranked too low.
 TEST(counts_have_64_bits) {
     struct word_table words = {0};
     struct bpe_merges merges;
@@ -132,11 +132,11 @@ TEST(rare_pairs_are_not_merged) {
     EXPECT_OK(bpe_train(&merges, &words, &(struct bpe_train_options){257, 1, false}));
     EXPECT_INT(merges.count, 0);
     bpe_merges_free(&merges);
-    EXPECT_ERROR(bpe_train(&merges, &words, &(struct bpe_train_options){256, 1, false}), "257 is the least");
+    EXPECT_ERROR(bpe_train(&merges, &words, &(struct bpe_train_options){256, 1, false}), "make 257 the minimum");
     word_table_free(&words);
 }
 
-// Merges by counting everything anew each time; words as lists of ids.
+// Merges by recounting everything each time; words are lists of ids.
 enum { NAIVE_WORDS = 60, NAIVE_LENGTH = 24 };
 struct naive {
     int32_t ids[NAIVE_WORDS][NAIVE_LENGTH];
@@ -177,7 +177,7 @@ static void naive_merge(struct naive *naive, const int32_t pair[2], int32_t id) 
     }
 }
 
-// Few letters make runs and overlaps, where the bookkeeping is hardest.
+// Few letters cause runs and overlaps, where the bookkeeping is hardest.
 TEST(merges_equal_a_naive_trainer) {
     uint64_t state = 9;
     for (int round = 0; round < 12; round++) {
@@ -229,14 +229,14 @@ TEST(long_words_take_no_quadratic_time) {
 
 TEST(bad_corpora_are_errors) {
     scratch_open();
-    struct bpe_corpus corpus = {.threads = 2};
+    struct bpe_corpus corpus = {.format = TEXT_FORMAT_AUTO, .threads = 2};
     struct bpe_corpus_summary summary;
     struct word_table words = {0};
     string_list_add(&corpus.keys, "text");
     string_list_add(&corpus.inputs, scratch_path("a.jsonl"));
     EXPECT_ERROR(bpe_count_corpus(&words, &corpus, &summary), "no such file");
     write_bytes(scratch_path("a.jsonl"), "", 0);
-    EXPECT_ERROR(bpe_count_corpus(&words, &corpus, &summary), "no text to learn from");
+    EXPECT_ERROR(bpe_count_corpus(&words, &corpus, &summary), "no text to train on");
     const char *bad = "{\"text\": \"one two\"}\n{\"text\": 3}\n{\"text\": \"three\"}\n";
     write_bytes(scratch_path("a.jsonl"), bad, strlen(bad));
     EXPECT_ERROR(bpe_count_corpus(&words, &corpus, &summary), "a.jsonl:2: ");

@@ -1,5 +1,5 @@
 // Reading compressed files (tests/golden/make_compressed.py): several streams in one file, every truncation, flipped
-// bits, formats told by content, small reads.
+// bits, formats detected by content, small reads.
 #include "data/extract/pack.h"
 #include "data/extract/reader.h"
 #include "base/error.h"
@@ -14,7 +14,7 @@ static char *golden(int i) {
     return memory_printf("tests/golden/compress/%s", names[i]);
 }
 
-// What the golden files hold, from the same rule as in the script.
+// The content of the golden files, by the same rule as in the script.
 static void expected_lines(struct buffer *out) {
     for (int i = 1; i <= 4000; i++)
         buffer_printf(out, "line %d: %d sacks of flour\n", i, i * i % 977);
@@ -70,7 +70,7 @@ TEST(format_and_position_are_known) {
     }
 }
 
-// A file cut at any byte is an error, or, where a stream ends just there, the streams before.
+// A file truncated at any byte is an error, or, if a stream ends just there, gives the streams before.
 TEST(truncation_is_noticed) {
     scratch_open();
     struct buffer expected = {0}, out = {0};
@@ -83,7 +83,7 @@ TEST(truncation_is_noticed) {
             for (size_t cut = 12; cut < whole.length; cut += cut < 300 || cut + 300 > whole.length ? 1 : 131) {
                 write_quickly(scratch_path("cut"), &whole, cut);
                 if (read_whole(scratch_path("cut"), 1, 1 << 16, &out) < 0) {
-                    EXPECT(strstr(error_message(), "cut short") || strstr(error_message(), "damaged"));
+                    EXPECT(strstr(error_message(), "is truncated") || strstr(error_message(), "damaged"));
                     EXPECT(strstr(error_message(), scratch));
                     EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
                 } else {
@@ -101,7 +101,7 @@ TEST(truncation_is_noticed) {
     scratch_close();
 }
 
-// A flipped bit is an error or does not matter (a time stamp, a reserved bit); it never changes the text unnoticed.
+// A flipped bit is an error or has no effect (a time stamp, a reserved bit); it never changes the text unnoticed.
 TEST(damage_is_noticed) {
     scratch_open();
     struct buffer expected = {0}, out = {0};
@@ -174,7 +174,7 @@ TEST(short_and_strange_files) {
     scratch_close();
 }
 
-// A header as POSIX's ustar has it, and as tar had it before, which has no magic but the sum of its bytes.
+// A header in POSIX's ustar format, and in the older one, which has no magic but the sum of its bytes.
 static void tar_header(unsigned char header[1024], bool is_old) {
     memset(header, 0, 1024);
     memcpy(header, "corpus/a.jsonl", 14);
@@ -209,7 +209,7 @@ TEST(files_that_are_not_text_are_named) {
         tar_header(header, old);
         expect_refused(header, sizeof header, "is a tar archive; unpack it with `tar xf ");
     }
-    header[0] ^= 1;  // neither the sum nor a magic
+    header[0] ^= 1;  // neither a correct sum nor a magic
     struct buffer out = {0};
     write_bytes(scratch_path("f"), header, sizeof header);
     EXPECT_OK(read_whole(scratch_path("f"), 1, 100, &out));
@@ -229,7 +229,7 @@ TEST(files_that_are_not_text_are_named) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused(cases[i].bytes, cases[i].count, cases[i].what);
-    // A zero byte somewhere does not make a text of two bytes a character.
+    // A few zero bytes do not make a text UTF-16.
     write_bytes(scratch_path("f"), "a line with \0 in it, and another \0 as well\n", 43);
     EXPECT_OK(read_whole(scratch_path("f"), 1, 100, &out));
     buffer_free(&out);
@@ -241,7 +241,7 @@ static int blame(const char *path, const char *format) {
     return reader_blame_damage(path, format);
 }
 
-// The text of a damaged file looks wrong long before its checksum does, which then is what a user hears of.
+// The text of a damaged file looks wrong long before its checksum fails; the user is told of the damage.
 TEST(damage_is_blamed_before_text) {
     scratch_open();
     struct buffer text = {0}, packed = {0};
@@ -251,13 +251,13 @@ TEST(damage_is_blamed_before_text) {
         test_skip("this build has no zlib");
     write_bytes(scratch_path("good"), packed.data, packed.length);
     EXPECT_ERROR(blame(scratch_path("good"), "gzip"), "not UTF-8");
-    packed.data[packed.length - 6] ^= 1;  // of its checksum
+    packed.data[packed.length - 6] ^= 1;  // in its checksum
     write_bytes(scratch_path("bad"), packed.data, packed.length);
     EXPECT_ERROR(blame(scratch_path("bad"), "gzip"), "gzip data is damaged near byte");
     write_bytes(scratch_path("plain"), text.data, text.length);
     EXPECT_ERROR(blame(scratch_path("plain"), "plain"), "not UTF-8");
-    // What cannot be read again is only suspect.
-    EXPECT_ERROR(blame("/dev/null", "gzip"), "not UTF-8 (is the input damaged? check it with `gzip -t /dev/null`)");
+    // If it cannot be read again, it is only reported as possibly damaged.
+    EXPECT_ERROR(blame("/dev/null", "gzip"), "not UTF-8 (the input may be damaged; check it with `gzip -t /dev/null`)");
     EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
     buffer_free(&packed);
     buffer_free(&text);

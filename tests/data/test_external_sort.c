@@ -1,4 +1,4 @@
-// Sorting and scattering beyond memory, against the same done in memory.
+// Sorting and scattering with little memory, against the same in memory.
 #include "data/index/external_sort.h"
 #include "data/index/scatter.h"
 
@@ -108,7 +108,7 @@ TEST(scattering) {
     check_scatter(1, 1 << 20, 10);
     check_scatter(100000, 1 << 26, 5000);
     check_scatter(100000, 0, 3);
-    check_scatter(1000000, 0, 100000);  // eight regions of 125 kB in 8 KiB of memory: scattered again and again
+    check_scatter(1000000, 0, 100000);  // eight regions of 125 kB in 8 KiB of memory: scattered repeatedly
     check_scatter(3000000, 1 << 16, 4000);
     EXPECT_INT(scratch_entries(), 0);
     scratch_close();

@@ -1,4 +1,4 @@
-// fairseq's dictionaries against golden ids (tests/golden/make_fairseq.py), building them, and damaged ones.
+// fairseq's dictionaries: against golden ids (tests/golden/make_fairseq.py), built from text, and damaged ones.
 // cost: 10
 #include "data/tokenizer/fairseq.h"
 #include "json_ids.h"
@@ -15,7 +15,7 @@ TEST(golden_ids) {
     EXPECT(json_ids_check_file(&options, "bpe", FAIRSEQ "ids.jsonl") > 10);
 }
 
-// The dictionary of the corpus is the one that fairseq builds.
+// The dictionary of the corpus equals fairseq's.
 TEST(dictionaries_are_built) {
     struct buffer corpus = {0}, expected = {0}, built = {0};
     struct word_table words = {0};
@@ -71,11 +71,11 @@ TEST(dictionary_files) {
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "", 0), 8);
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "z", 1), FAIRSEQ_UNK);
     fairseq_dictionary_free(&dictionary);
-    expect_bad("a\n", "d.txt:1: is not a symbol");
-    expect_bad("a 1\n\n", "d.txt:2: is not a symbol");
-    expect_bad("a x\n", "d.txt:1: is not a symbol");
-    expect_bad("a 1\nb 2\na 3\n", "d.txt:3: the symbol \"a\" is there already");
-    expect_bad("<s> 3\n", "is there already");
+    expect_bad("a\n", "d.txt:1: expected a symbol");
+    expect_bad("a 1\n\n", "d.txt:2: expected a symbol");
+    expect_bad("a x\n", "d.txt:1: expected a symbol");
+    expect_bad("a 1\nb 2\na 3\n", "d.txt:3: the symbol \"a\" occurs twice");
+    expect_bad("<s> 3\n", "occurs twice");
     expect_bad("a 1\n\xFF 2\n", "d.txt: byte 4 is not UTF-8");
     struct tokenizer *tokenizer;
     struct tokenizer_options options = {.type = "FairseqTokenizer"};

@@ -1,4 +1,4 @@
-// Index caches: named as Megatron names them, reused, repaired where damaged, and never trusted.
+// Index caches: named as in Megatron, reused, rebuilt if damaged, and never trusted.
 #include "data/sample/gpt_cache.h"
 
 #include "base/hash.h"
@@ -62,7 +62,7 @@ TEST(cache_names_and_reuse) {
     expect_md5(description.data, description.length, strrchr(path, '/') + 1);
     buffer_free(&description);
     free(path);
-    // Other options, other files; another folder.
+    // Other options have other files; another folder.
     options.seed = 1235;
     EXPECT(gpt_dataset_open(&dataset, &options) < 0);
     options.cache_folder = scratch_path("deep/er");
@@ -75,7 +75,7 @@ TEST(cache_names_and_reuse) {
 
 static void expect_repaired(const struct gpt_options *options) {
     struct gpt_dataset *dataset;
-    EXPECT_ERROR(gpt_dataset_open(&dataset, options), "remove it, and it is built again");
+    EXPECT_ERROR(gpt_dataset_open(&dataset, options), "remove it to have it rebuilt");
     EXPECT_OK(gpt_dataset_build(options));
     EXPECT_OK(gpt_dataset_open(&dataset, options));
     EXPECT_INT(gpt_dataset_order(dataset, 6), 9);
@@ -105,7 +105,7 @@ TEST(damaged_caches_are_built_again) {
     scratch_close();
 }
 
-// A cache with right checksums and wrong entries was made by somebody; it is found all the same.
+// A cache with correct checksums and wrong entries was forged; it is still detected.
 TEST(forged_caches_are_refused) {
     scratch_open();
     struct gpt_options options = eight_options();
@@ -130,7 +130,7 @@ TEST(forged_caches_are_refused) {
         struct gpt_dataset *forged;
         EXPECT_ERROR(gpt_dataset_open(&forged, &options), "an entry is out of range");
     }
-    // In range, but too many or too few tokens: found when the sample is read.
+    // In range, but too many or too few tokens: detected when the sample is read.
     static const int32_t offsets[] = {0, 4, 6};
     for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
         struct gpt_index index;

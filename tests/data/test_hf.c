@@ -1,5 +1,5 @@
-// Hugging Face's tokenizer.json against golden ids and texts of their library (tests/golden/make_hf.py), and what
-// files that cannot be read so give.
+// Hugging Face's tokenizer.json against golden ids and texts of their library (tests/golden/make_hf.py), and the errors
+// of unsupported files.
 #include "base/utf8.h"
 #include "data/tokenizer/hf.h"
 #include "json_ids.h"
@@ -28,7 +28,7 @@ TEST(golden_ids) {
     }
 }
 
-// Pipelines put together step by step, each with the same model (tests/golden/make_hf_steps.py).
+// Pipelines composed step by step, each with the same model (tests/golden/make_hf_steps.py).
 static void check_steps(const struct json *line, void *context) {
     const struct buffer *model = context;
     const struct json *steps = json_member(line, "steps"), *texts = json_member(line, "texts");
@@ -65,7 +65,7 @@ TEST(steps_give_golden_ids) {
     buffer_free(&model);
 }
 
-// Decoding gives the bytes as they are; the library makes U+FFFD of what is not UTF-8.
+// Our decoding returns the bytes unchanged; the library turns those that are not UTF-8 into U+FFFD.
 static void replace_ill_formed(struct buffer *text) {
     struct buffer out = {0};
     for (size_t at = 0; at < text->length;) {
@@ -106,7 +106,7 @@ TEST(golden_texts) {
     }
 }
 
-// The ways of their own must give what the parts give.
+// The dedicated code must give the same result as the parts.
 TEST(shortcuts_change_nothing) {
     need_normal_forms();
     static const char *const files[] = {"gpt2", "llama3", "neox", "roberta", "bert"};
@@ -174,7 +174,7 @@ TEST(end_of_document) {
     buffer_free(&json);
 }
 
-// Since core 0.15 Megatron opens GPT-2's and BERT's files through the library.
+// Since core 0.15 Megatron opens GPT-2's and BERT's files with the library.
 TEST(other_files_as_today) {
     need_normal_forms();
     struct tokenizer_options options = {
@@ -234,10 +234,10 @@ TEST(what_is_not_supported_is_named) {
     expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Metaspace\"}", "replacement: is missing");
     expect_bad(MODEL ", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"A\"}", "is not base64");
     expect_bad(MODEL ", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"/////w==\"}",
-               "normalisation rules are damaged");
+               "normalization rules are damaged");
 }
 
-// Ids that tokenizers 0.23 gives for tokens with one id, and for a token that stands there twice.
+// Ids of tokenizers 0.23 for tokens that share an id, and for a token that occurs twice.
 TEST(ids_may_be_shared) {
     static const struct {
         const char *model, *text;
@@ -287,20 +287,20 @@ TEST(ids_may_be_shared) {
 }
 
 TEST(bad_models) {
-    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": 1, \"merges\": []}", "is no object of tokens");
-    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}", "no integer from 0");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": 1, \"merges\": []}", "is not an object of tokens");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}", "not a non-negative integer");
     expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 99999999}, \"merges\": []}", "far above");
-    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}", "\"merges\" is no list");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}", "\"merges\" is not a list");
     expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]}", "not in the vocabulary");
-    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a\"]}", "one blank between");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a\"]}", "separated by one space");
     expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [1]}", "neither a string nor a pair");
     expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"dropout\": 0.1}", "random");
-    expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": {}}", "no list of pieces");
+    expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": {}}", "not a list of pieces");
     expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}", "[piece, score]");
     expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 0]], \"unk_id\": 1}", "\"unk_id\"");
     expect_bad(MODEL ", \"added_tokens\": [{\"id\": 1}]", "without \"content\"");
     expect_bad(MODEL ", \"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"x\"]}", "not [token, id]");
-    expect_bad(MODEL ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}", "just once");
+    expect_bad(MODEL ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}", "exactly once");
     struct tokenizer *tokenizer;
     struct tokenizer_options options = {.type = "HuggingFaceTokenizer"};
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--tokenizer-model");
@@ -308,8 +308,8 @@ TEST(bad_models) {
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "tests/golden/tokenizer.json");
 }
 
-// A few lines that make a text of any length out of one letter: steps that multiply each other, on the way in and on
-// the way out, and a template of thousands of tokens.
+// A few lines that turn one letter into a text of any length: steps that multiply each other, in encoding and in
+// decoding, and a template of thousands of tokens.
 TEST(small_files_make_no_huge_texts) {
     struct buffer steps = {0}, json = {0}, out = {0};
     struct hf_state state;
@@ -348,7 +348,7 @@ TEST(small_files_make_no_huge_texts) {
     buffer_free(&out);
 }
 
-// A file cut anywhere is an error, never a crash.
+// A file truncated anywhere is an error, never a crash.
 TEST(truncated_files) {
     struct buffer json = {0};
     EXPECT_OK(file_read_all(HF "words.json", (size_t)1 << 24, &json));

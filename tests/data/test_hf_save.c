@@ -1,4 +1,4 @@
-// Tokenizers written as files of Hugging Face: the files byte by byte, the ids that their library gives for them
+// Tokenizers written as Hugging Face files: the files byte by byte, the ids that their library gives for them
 // (tests/golden/make_hf_save.py), and our own reader of them against the tokenizer itself on thousands of strings.
 #include "base/utf8.h"
 #include "data/tokenizer/charsmap.h"
@@ -11,12 +11,12 @@
 #define SPM "tests/golden/spm/"
 #define GPT2_FILES .vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "merges.txt"
 
-static const struct kind {
+static const struct save_kind {
     const char *name;
     struct tokenizer_options options;
     int before;       // ids that encoding puts before a text
     int after;        // and after it
-    bool is_unigram;  // a run of one character may be cut in another order
+    bool is_unigram;  // a run of one character may be split in another order
 } kinds[] = {
     {"gpt2", {GPT2_FILES}, 0, 0, false},
     {"gpt2_today", {GPT2_FILES, .as_today = true}, 0, 0, false},
@@ -54,6 +54,7 @@ static const struct kind {
     {"tekken", {.type = "TikTokenizer", .model_file = "tests/golden/tiktoken/tekken_own.json"}, 0, 0, false},
     {"fairseq_bpe", {.type = "FairseqTokenizer", .model_file = SAVED "dict.txt", GPT2_FILES}, 0, 0, false},
     {"fairseq_words", {.type = "FairseqTokenizer", .model_file = "tests/golden/fairseq/words.txt"}, 0, 0, false},
+    {"spm_folded", {.type = "GPTSentencePieceTokenizer", .model_file = SPM "folded.model"}, 0, 0, true},
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
@@ -103,28 +104,28 @@ TEST(files_are_golden) {
 
 // ---- ids ----
 
-struct pair {
-    const struct kind *kind;
+struct token_pair {
+    const struct save_kind *kind;
     struct json_ids ours, theirs;
     int64_t cases;
 };
 
-static void open_pair(struct pair *pair, const struct kind *kind) {
+static void open_pair(struct token_pair *pair, const struct save_kind *kind) {
     char file[128];
     snprintf(file, sizeof file, SAVED "%s.json", kind->name);
-    *pair = (struct pair){.kind = kind, .ours = json_ids_open(&kind->options, "")};
+    *pair = (struct token_pair){.kind = kind, .ours = json_ids_open(&kind->options, "")};
     pair->theirs = json_ids_open(
         &(struct tokenizer_options){.type = "HuggingFaceTokenizer", .model_file = file, .hf_without_specials = true},
         "ids");
     EXPECT_INT(tokenizer_vocab_size(pair->theirs.tokenizer), tokenizer_vocab_size(pair->ours.tokenizer));
 }
 
-static void close_pair(struct pair *pair) {
+static void close_pair(struct token_pair *pair) {
     json_ids_close(&pair->ours);
     json_ids_close(&pair->theirs);
 }
 
-static void encode_ours(const struct pair *pair, const char *text, size_t length, struct token_list *ids) {
+static void encode_ours(const struct token_pair *pair, const char *text, size_t length, struct token_list *ids) {
     ids->count = 0;
     EXPECT_OK(tokenizer_encode(pair->ours.encoder, text, length, ids));
     ids->count -= pair->kind->before + pair->kind->after;
@@ -133,7 +134,7 @@ static void encode_ours(const struct pair *pair, const char *text, size_t length
 }
 
 static void check_case(const struct json *line, void *context) {
-    struct pair *pair = context;
+    struct token_pair *pair = context;
     const struct json *text = json_member(line, "text"), *expected = json_member(line, "ids");
     if (strcmp(json_member(line, "name")->string, pair->kind->name) != 0)
         return;
@@ -151,11 +152,11 @@ static void check_case(const struct json *line, void *context) {
     pair->cases++;
 }
 
-// The library's ids for the written files are those of the tokenizer, and those that our reader gives.
+// The library's ids for the written files equal those of the tokenizer, and those of our reader.
 TEST(golden_ids) {
     need_normal_forms();
     for (int i = 0; i < KIND_COUNT; i++) {
-        struct pair pair;
+        struct token_pair pair;
         open_pair(&pair, &kinds[i]);
         for_each_case(SAVED "ids.jsonl", check_case, &pair);
         EXPECT(pair.cases > 50);
@@ -239,8 +240,8 @@ static void random_text(uint64_t *state, struct buffer *out) {
     }
 }
 
-// So many strings through the tokenizer and through what it was written as.
-static void compare_texts(const struct pair *pair, int count) {
+// Encodes this many strings with the tokenizer and with its written form.
+static void compare_texts(const struct token_pair *pair, int count) {
     uint64_t state = 16;
     struct buffer text = {0};
     struct token_list ours = {0}, theirs = {0};
@@ -266,7 +267,7 @@ static void compare_texts(const struct pair *pair, int count) {
 TEST(reading_back_gives_the_same_ids) {
     need_normal_forms();
     for (int i = 0; i < KIND_COUNT; i++) {
-        struct pair pair;
+        struct token_pair pair;
         open_pair(&pair, &kinds[i]);
         compare_texts(&pair, 2000);
         close_pair(&pair);
@@ -280,12 +281,12 @@ TEST(real_rules_read_back) {
     scratch_open();
     for (int i = 0; i < 2; i++) {
         char *path = shared_file(models[i]);
-        struct kind kind = {.name = models[i],
-                            .options = {.type = "GPTSentencePieceTokenizer", .model_file = path},
-                            .is_unigram = i == 1};
+        struct save_kind kind = {.name = models[i],
+                                 .options = {.type = "GPTSentencePieceTokenizer", .model_file = path},
+                                 .is_unigram = i == 1};
         save(&kind.options, "real");
         struct tokenizer_options read = {.type = "HuggingFaceTokenizer", .model_file = scratch_path("real")};
-        struct pair pair = {.kind = &kind, .ours = json_ids_open(&kind.options, "")};
+        struct token_pair pair = {.kind = &kind, .ours = json_ids_open(&kind.options, "")};
         pair.theirs = json_ids_open(&read, "");
         compare_texts(&pair, 500);
         close_pair(&pair);
@@ -294,7 +295,7 @@ TEST(real_rules_read_back) {
     scratch_close();
 }
 
-// ---- what a file says of special tokens ----
+// ---- special tokens in a file ----
 
 static void check_config(const struct tokenizer_options *options, const struct hf_roles *changes,
                          const char *const *has) {
@@ -324,7 +325,7 @@ TEST(roles_are_written) {
     check_config(
         &plain, NULL,
         (const char *const[]){"\"add_bos_token\": false", "\"bos_token\": \"<s>\"", "\"post_processor\": null", NULL});
-    // What the caller says counts: a decoder with BERT's vocabulary, whose texts stand alone.
+    // The caller's choice counts: a decoder with BERT's vocabulary puts nothing around texts.
     struct tokenizer_options bert = {.type = "BertWordPieceCase", .vocab_file = "tests/golden/wordpiece/vocab.txt"};
     struct tokenizer *tokenizer;
     EXPECT_OK(tokenizer_open(&tokenizer, &bert));
@@ -367,7 +368,7 @@ TEST(what_cannot_be_expressed_is_an_error) {
     tokenizer_free(tokenizer);
     EXPECT_OK(tokenizer_open(&tokenizer, &(struct tokenizer_options){.type = "NullTokenizer", .vocab_size = 9}));
     roles = hf_save_roles(tokenizer);
-    EXPECT_ERROR(hf_save_json(tokenizer, &roles, &json), "NullTokenizer has no form as a tokenizer.json");
+    EXPECT_ERROR(hf_save_json(tokenizer, &roles, &json), "NullTokenizer cannot be written as a tokenizer.json");
     tokenizer_free(tokenizer);
     buffer_free(&json);
 }

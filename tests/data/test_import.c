@@ -1,4 +1,4 @@
-// fairseq's datasets taken over: both kinds of index, every dtype, documents, and files damaged in every byte.
+// Importing fairseq's datasets: both kinds of index, every dtype, documents, and files damaged at every byte.
 #include "data/import.h"
 
 #include "data/index/fairseq_reader.h"
@@ -49,7 +49,7 @@ TEST(every_kind) {
         EXPECT_OK(index_open(&r, options.output));
         EXPECT_OK(index_verify_tokens(r, 0));
         EXPECT_INT(r->dtype, strstr(goldens[i].name, "16") ? INDEX_U16 : INDEX_I32);
-        // A document takes the empty lines after it, the first also those before.
+        // A document includes the empty lines after it, the first one also those before.
         EXPECT_INT(r->document_count, 3);
         EXPECT_INT(index_document_begin(r, 1), 3);
         EXPECT_INT(index_document_begin(r, 2), 7);
@@ -76,7 +76,7 @@ TEST(lines_as_documents) {
     scratch_close();
 }
 
-// ---- files made by hand ----
+// ---- handmade files ----
 
 static void write_pair(const char *name, const struct buffer *index, const void *tokens, size_t bytes) {
     char *index_path = memory_printf("%s/%s.idx", scratch, name),
@@ -143,7 +143,7 @@ TEST(what_is_refused) {
     write_pair("long", &index, tokens, 8);
     expect_refused("long", "do not belong together");
     write_pair("odd", &index, tokens, 5);
-    expect_refused("odd", "no whole number");
+    expect_refused("odd", "not a whole number");
     write_pair("short", &index, tokens, 4);
     expect_refused("short", "item 1");
     index.data[17] = 7;
@@ -154,7 +154,7 @@ TEST(what_is_refused) {
     expect_refused("huffman", "--dataset-impl mmap");
     memcpy(index.data, "nothing\0", 9);
     write_pair("nothing", &index, tokens, 6);
-    expect_refused("nothing", "no index of fairseq");
+    expect_refused("nothing", "not a fairseq index");
     make_dataset(scratch_path("megatron"), (const int64_t[]){3, 4}, 2);
     expect_refused("megatron", "needs no import");
     struct import_options options = {.output = scratch_path("out"), .eos = 2, .vocab_size = 19};
@@ -189,7 +189,7 @@ TEST(text) {
     }
     write_bytes(scratch_path("a.txt"), "word1\nword2 \xFF\n", 14);
     unlink(scratch_path("out.idx"));
-    // A .bin without an .idx may be anybody's.
+    // A .bin without an .idx may belong to somebody else.
     EXPECT_ERROR(import_text(&text, &options, &summary), "out.bin exists; give another name, or remove it first");
     unlink(scratch_path("out.bin"));
     EXPECT_ERROR(import_text(&text, &options, &summary), "line 2: byte 6 is not UTF-8");
@@ -199,7 +199,7 @@ TEST(text) {
     scratch_close();
 }
 
-// Every byte of both indexes and every length: whatever is changed or cut is found, but for a token's own value.
+// Every byte of both indexes and every length: every change or truncation is detected, except in the value of a token.
 TEST(every_damage_is_found) {
     scratch_open();
     for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {

@@ -1,4 +1,4 @@
-// .bin/.idx: byte-exact writing, every dtype, reading, joining, and a full disk.
+// .bin/.idx: byte-exact writing, every dtype, reading, merging, and a full disk.
 #include "data/index/index.h"
 
 #include "broken_disk.h"
@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-// Stands in front of the C library's: a finished .bin that cannot get its name.
+// Replaces the C library's function: a finished .bin cannot be renamed.
 static bool refuses_tokens;
 
 int rename(const char *from, const char *to) {
@@ -190,12 +190,12 @@ TEST(appending) {
     index_close(a);
     index_close(wide);
     char *bad[] = {(char *)scratch_path("a"), (char *)scratch_path("wide")};
-    EXPECT_ERROR(index_merge(scratch_path("joined"), bad, 2), "join datasets of one dtype");
+    EXPECT_ERROR(index_merge(scratch_path("joined"), bad, 2), "merge datasets of one dtype");
     EXPECT_INT(scratch_entries(), 6);
     scratch_close();
 }
 
-// One part is open at a time: any number of them joins with a handful of descriptors.
+// One part is open at a time: any number of them merges with a few descriptors.
 TEST(ten_thousand_parts) {
     enum { PARTS = 10000 };
     static char *prefixes[PARTS];
@@ -241,7 +241,7 @@ TEST(missing_and_replaced_files) {
     EXPECT_INT(scratch_entries(), 2);
     EXPECT_OK(index_verify_tokens(r, 100));
     index_close(r);
-    // A folder that is not there is made; one that cannot be is named.
+    // A missing folder is created; if that fails, it is named.
     write_example(scratch_path("new/folder/b_text_document"), INDEX_U16);
     EXPECT_OK(index_open(&r, scratch_path("new/folder/b_text_document")));
     index_close(r);
@@ -279,7 +279,7 @@ TEST(full_disk_leaves_nothing) {
     scratch_close();
 }
 
-// .bin and the temporary lists fit, .idx does not: the dataset that was there before must still be whole.
+// .bin and the temporary lists fit, .idx does not: the existing dataset must stay complete.
 TEST(full_disk_at_the_end_keeps_the_old_dataset) {
     scratch_open();
     write_example(scratch_path("a"), INDEX_U16);
@@ -322,7 +322,7 @@ static int replace_example(void) {
     return index_writer_commit(w);
 }
 
-// The disk fails while .bin or .idx is synced: the dataset that was there before must still be whole.
+// The disk fails while .bin or .idx is synced: the existing dataset must stay complete.
 TEST(broken_disk_keeps_the_old_dataset) {
     scratch_open();
     write_example(scratch_path("a"), INDEX_U16);
@@ -332,7 +332,7 @@ TEST(broken_disk_keeps_the_old_dataset) {
         EXPECT_INT(scratch_entries(), 2);
         expect_example();
     }
-    // Once names have begun to change there is no way back, but never half a dataset.
+    // After the first rename there is no way back, but there is never half a dataset.
     for (int n = 1; n <= 2; n++) {
         break_folders = true;
         syncs_until_failure = n;
@@ -344,7 +344,7 @@ TEST(broken_disk_keeps_the_old_dataset) {
     scratch_close();
 }
 
-// The new .bin cannot get its name: the old dataset comes back.
+// The new .bin cannot be renamed: the old dataset is restored.
 TEST(a_name_that_cannot_be_taken) {
     scratch_open();
     write_example(scratch_path("a"), INDEX_U16);
@@ -356,7 +356,7 @@ TEST(a_name_that_cannot_be_taken) {
     scratch_close();
 }
 
-// Files of the same names that are not a dataset.
+// Files with the same names that are not a dataset.
 TEST(other_files_stay) {
     scratch_open();
     write_bytes(scratch_path("model.bin"), "weights", 7);
@@ -371,7 +371,7 @@ TEST(other_files_stay) {
     scratch_close();
 }
 
-// A dataset that lies elsewhere, by links: the links stay, what they point to is replaced.
+// A dataset reached through links: the links stay, their targets are replaced.
 TEST(links_keep_pointing) {
     static const char *const names[] = {"a.idx", "a.bin"}, *const targets[] = {"far/x.idx", "far/x.bin"};
     scratch_open();

@@ -1,4 +1,4 @@
-// .bin/.idx: every kind of damage is found and named, and nothing damaged is unsafe to read.
+// .bin/.idx: every kind of damage is detected and named, and reading damaged files is safe.
 #include "data/index/index.h"
 
 #include "example.h"
@@ -10,18 +10,18 @@ TEST(every_truncation_is_found) {
         EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
     }
     for (size_t size = 0; size < sizeof example_bin; size++)
-        EXPECT_ERROR(open_and_verify(example_idx, sizeof example_idx, example_bin, size), "the file is cut short");
+        EXPECT_ERROR(open_and_verify(example_idx, sizeof example_idx, example_bin, size), "the file is truncated");
     unsigned char longer[sizeof example_bin + 1] = {0};
     memcpy(longer, example_bin, sizeof example_bin);
     EXPECT_ERROR(open_and_verify(example_idx, sizeof example_idx, longer, sizeof longer), "do not belong together");
-    // Two bytes more may be the modes of a multimodal dataset of two sequences; one is nothing.
+    // Two more bytes may be the modes of a multimodal dataset of two sequences; one more byte is an error.
     unsigned char modes[sizeof example_idx + 2] = {0};
     memcpy(modes, example_idx, sizeof example_idx);
     EXPECT_OK(open_and_verify(modes, sizeof modes, example_bin, sizeof example_bin));
     EXPECT_ERROR(open_and_verify(modes, sizeof modes - 1, example_bin, sizeof example_bin), "91 bytes");
 }
 
-// Every bit of .idx matters, but for the inner document boundaries: some of their changes give another valid dataset.
+// Every bit of .idx matters, except in the inner document boundaries: some changes of those give another valid dataset.
 TEST(every_flipped_bit_is_found) {
     unsigned char idx[sizeof example_idx];
     int unnoticed = 0;
@@ -50,7 +50,7 @@ TEST(damage_is_named) {
         size_t bytes;
         const char *message;
     } rows[] = {
-        {0, 'X', 1, "byte 0: this is no Megatron index"},
+        {0, 'X', 1, "byte 0: this is not a Megatron index"},
         {9, 2, 8, "byte 9: version 2"},
         {17, 9, 1, "byte 17: dtype code 9"},
         {18, 3, 8, "90 bytes, but 3 sequences"},
@@ -59,13 +59,13 @@ TEST(damage_is_named) {
         {26, 0, 8, "byte 26: no document boundary"},
         {26, INT64_MAX / 2, 8, "do not fit a file of 90 bytes"},
         {34, -4, 4, "byte 34: sequence 0 has length -4"},
-        {34, 5, 4, "byte 50: sequence 1 begins at byte 8"},
+        {34, 5, 4, "byte 50: sequence 1 starts at byte 8"},
         {38, -3, 4, "byte 38: sequence 1 has length -3"},
         {38, INT32_MAX, 4, "example.idx describes 4294967302"},
-        {42, 2, 8, "byte 42: sequence 0 begins at byte 2"},
-        {50, -8, 8, "byte 50: sequence 1 begins at byte -8"},
-        {50, INT64_MAX, 8, "byte 50: sequence 1 begins at byte 9223372036854775807"},
-        {58, 1, 8, "byte 58: the first document begins at sequence 1"},
+        {42, 2, 8, "byte 42: sequence 0 starts at byte 2"},
+        {50, -8, 8, "byte 50: sequence 1 starts at byte -8"},
+        {50, INT64_MAX, 8, "byte 50: sequence 1 starts at byte 9223372036854775807"},
+        {58, 1, 8, "byte 58: the first document starts at sequence 1"},
         {66, 3, 8, "byte 66: document boundary 1 is sequence 3"},
         {66, -1, 8, "byte 66: document boundary 1 is sequence -1"},
         {66, 2, 8, "byte 74: document boundary 2 is sequence 1, but it must lie between 2 and 2"},
@@ -80,7 +80,7 @@ TEST(damage_is_named) {
     }
 }
 
-// A dataset that opens may still lie inside; reads must stay in the map.
+// A dataset that opens may still be wrong inside; reads must stay in the map.
 TEST(reads_of_damaged_files_are_safe) {
     unsigned char idx[sizeof example_idx];
     struct index_reader *r;

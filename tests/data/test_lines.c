@@ -1,5 +1,5 @@
-// Chunks of lines: nothing lost or cut whatever the chunk size, numbers and files right, limits kept; the pipeline's
-// order and errors; JSON lines and what makes a bad one.
+// Chunks of lines: nothing is lost or cut at any chunk size, numbers and files are right, limits hold; the order and
+// errors of the pipeline; JSON lines and bad ones.
 #include "data/extract/inputs.h"
 #include "data/extract/jsonl.h"
 #include "data/extract/lines.h"
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-// Puts all lines together as "FILE:NUMBER:LINE|", '.' after those without a line end.
+// Joins all lines as "FILE:NUMBER:LINE|", with '.' after those without a line end.
 static void gather(const struct line_options *options, struct buffer *out) {
     struct line_reader *lines;
     struct line_chunk chunk = {0};
@@ -82,7 +82,7 @@ TEST(long_lines_have_a_limit) {
     scratch_close();
 }
 
-// A pipe that never ends its line: whoever cannot use the line does not read on, so the writer is told at once.
+// A pipe that never ends its line: the reader stops at the limit, so the writer is told at once.
 TEST(endless_lines_end) {
     scratch_open();
     const char *path = scratch_path("pipe");
@@ -122,14 +122,14 @@ TEST(endless_lines_end) {
 
 // ---- the pipeline ----
 
-struct stream {
+struct line_stream {
     int64_t produced, consumed, total;
     int64_t fail_produce, fail_work, fail_consume;  // at this number
     int running, most_running;
 };
 
 static int produce_number(void *context, void *item) {
-    struct stream *stream = context;
+    struct line_stream *stream = context;
     if (stream->produced == stream->fail_produce)
         return error_set("produce %" PRId64, stream->produced);
     if (stream->produced == stream->total)
@@ -139,7 +139,7 @@ static int produce_number(void *context, void *item) {
 }
 
 static int square_number(void *context, void *item, int thread) {
-    struct stream *stream = context;
+    struct line_stream *stream = context;
     int64_t *number = item;
     if (*number >= stream->fail_work)
         return error_set("work %" PRId64 " on thread %d", *number, thread);
@@ -150,7 +150,7 @@ static int square_number(void *context, void *item, int thread) {
 }
 
 static int check_number(void *context, void *item) {
-    struct stream *stream = context;
+    struct line_stream *stream = context;
     if (stream->consumed == stream->fail_consume)
         return error_set("consume %" PRId64, stream->consumed);
     int64_t expected = stream->consumed * stream->consumed;
@@ -158,7 +158,7 @@ static int check_number(void *context, void *item) {
     return *(int64_t *)item == expected ? 0 : error_set("out of order at %" PRId64, stream->consumed - 1);
 }
 
-static int run_stream(struct stream *stream, int threads, int items) {
+static int run_stream(struct line_stream *stream, int threads, int items) {
     int64_t numbers[16];
     void *item[16];
     for (int i = 0; i < items; i++)
@@ -176,28 +176,28 @@ static int run_stream(struct stream *stream, int threads, int items) {
 TEST(results_come_in_order) {
     for (int threads = 1; threads <= 8; threads++)
         for (int items = 1; items <= 16; items += 5) {
-            struct stream stream = {.total = 500, .fail_produce = -1, .fail_work = INT64_MAX, .fail_consume = -1};
+            struct line_stream stream = {.total = 500, .fail_produce = -1, .fail_work = INT64_MAX, .fail_consume = -1};
             EXPECT_OK(run_stream(&stream, threads, items));
             EXPECT_INT(stream.consumed, 500);
         }
 }
 
-// Everything before the first error is consumed, and that error is the one told, whichever thread was faster.
+// Everything before the first error is consumed, and that error is reported, whichever thread was faster.
 TEST(the_first_error_in_order_counts) {
     for (int threads = 1; threads <= 6; threads++) {
-        struct stream stream = {.total = 300, .fail_produce = -1, .fail_work = 123, .fail_consume = -1};
+        struct line_stream stream = {.total = 300, .fail_produce = -1, .fail_work = 123, .fail_consume = -1};
         EXPECT_ERROR(run_stream(&stream, threads, 12), "work 123 ");
         EXPECT_INT(stream.consumed, 123);
-        stream = (struct stream){.total = 300, .fail_produce = 77, .fail_work = 90, .fail_consume = -1};
+        stream = (struct line_stream){.total = 300, .fail_produce = 77, .fail_work = 90, .fail_consume = -1};
         EXPECT_ERROR(run_stream(&stream, threads, 12), "produce 77");
         EXPECT_INT(stream.consumed, 77);
-        stream = (struct stream){.total = 300, .fail_produce = -1, .fail_work = 60, .fail_consume = 50};
+        stream = (struct line_stream){.total = 300, .fail_produce = -1, .fail_work = 60, .fail_consume = 50};
         EXPECT_ERROR(run_stream(&stream, threads, 12), "consume 50");
     }
 }
 
 TEST(an_empty_stream_ends) {
-    struct stream stream = {.total = 0, .fail_produce = -1, .fail_work = INT64_MAX, .fail_consume = -1};
+    struct line_stream stream = {.total = 0, .fail_produce = -1, .fail_work = INT64_MAX, .fail_consume = -1};
     EXPECT_OK(run_stream(&stream, 3, 6));
 }
 
@@ -287,7 +287,7 @@ TEST(bad_json_lines) {
     jsonl_parser_free(&parser);
 }
 
-// Whole files in another shape than lines are told by their first line.
+// Files of JSON in other shapes than lines are recognized by their first line.
 TEST(other_shapes_of_json) {
     static const struct {
         const char *line, *problem;

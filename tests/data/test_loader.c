@@ -1,4 +1,4 @@
-// The loader: order over ranks, masks and positions, errors that cross the thread, and clean ends.
+// The loader: order over ranks, masks and positions, errors that cross the thread, and clean shutdown.
 #include "data/loader.h"
 
 #include "base/clock.h"
@@ -9,13 +9,13 @@ enum { T = 6, EOD = 99 };
 
 // Sample i is 10 i, 10 i + 1, …; sample 7 has an end of document at 2 and 4, sample 8 one at its end and one as the
 // last label.
-struct fake {
+struct fake_samples {
     int64_t fails_at;
     atomic_int reads;
 };
 
 static int read_fake(void *context, int64_t sample, int32_t *tokens) {
-    struct fake *fake = context;
+    struct fake_samples *fake = context;
     atomic_fetch_add(&fake->reads, 1);
     if (sample == fake->fails_at)
         return error_set_code(EXIT_CODE_BAD_DATA, "sample %" PRId64 " is rotten", sample);
@@ -28,7 +28,7 @@ static int read_fake(void *context, int64_t sample, int32_t *tokens) {
     return 0;
 }
 
-static struct loader_options options_of(struct fake *fake, int64_t count) {
+static struct loader_options options_of(struct fake_samples *fake, int64_t count) {
     return (struct loader_options){
         .source = {.context = fake, .name = "fake", .count = count, .seq_length = T, .read = read_fake},
         .micro_batch_size = 2,
@@ -38,7 +38,7 @@ static struct loader_options options_of(struct fake *fake, int64_t count) {
 }
 
 TEST(order_over_ranks) {
-    struct fake fake = {.fails_at = -1};
+    struct fake_samples fake = {.fails_at = -1};
     for (int64_t dp = 1; dp <= 4; dp++) {
         for (int64_t rank = 0; rank < dp; rank++) {
             for (int64_t depth = 1; depth <= 5; depth++) {
@@ -53,8 +53,8 @@ TEST(order_over_ranks) {
                 EXPECT_OK(loader_open(&loader, &options));
                 for (int64_t m = 0; m < 20; m++) {
                     EXPECT_OK(loader_next(loader, &batch));
-                    EXPECT_INT(batch->rows, 3);
-                    EXPECT_INT(batch->columns, T);
+                    EXPECT_INT(batch->B, 3);
+                    EXPECT_INT(batch->T, T);
                     for (int64_t j = 0; j < 3; j++) {
                         int64_t sample = 24 + m * 3 * dp + rank * 3 + j;
                         EXPECT_INT(batch->samples[j], sample);
@@ -69,7 +69,7 @@ TEST(order_over_ranks) {
 }
 
 TEST(masks_and_positions) {
-    struct fake fake = {.fails_at = -1};
+    struct fake_samples fake = {.fails_at = -1};
     struct loader_options options = options_of(&fake, 100);
     options.consumed_samples = 7;
     for (int variant = 0; variant < 8; variant++) {
@@ -89,7 +89,7 @@ TEST(masks_and_positions) {
         for (int i = 0; i < 2 * T; i++) {
             EXPECT_INT(batch->tokens[i], tokens[i]);
             EXPECT_INT(batch->labels[i], labels[i]);
-            EXPECT_INT(batch->position_ids[i], options.reset_position_ids ? reset[i] : plain[i]);
+            EXPECT_INT(batch->positions[i], options.reset_position_ids ? reset[i] : plain[i]);
             EXPECT_NEAR(batch->loss_mask[i], options.eod_mask_loss && tokens[i] == EOD ? 0 : 1, 0);
             if (batch->document_starts)
                 EXPECT_INT(batch->document_starts[i], starts[i]);
@@ -99,7 +99,7 @@ TEST(masks_and_positions) {
 }
 
 TEST(the_end) {
-    struct fake fake = {.fails_at = -1};
+    struct fake_samples fake = {.fails_at = -1};
     struct loader_options options = options_of(&fake, 11);
     options.consumed_samples = 1;
     options.dp_size = 2;
@@ -111,8 +111,8 @@ TEST(the_end) {
     EXPECT_OK(loader_next(loader, &batch));
     EXPECT_OK(loader_next(loader, &batch));
     EXPECT_INT(batch->samples[1], 8);
-    EXPECT_ERROR(loader_next(loader, &batch), "the fake has 11 samples");
-    EXPECT_ERROR(loader_next(loader, &batch), "the fake has 11 samples");
+    EXPECT_ERROR(loader_next(loader, &batch), "the fake is exhausted: it has 11 samples");
+    EXPECT_ERROR(loader_next(loader, &batch), "the fake is exhausted: it has 11 samples");
     EXPECT(!batch);
     loader_close(loader);
 
@@ -132,23 +132,23 @@ TEST(the_end) {
         EXPECT_NEAR(batch->loss_mask[T + t], 0, 0);
         EXPECT_INT(batch->tokens[T + t], 0);
         EXPECT_INT(batch->labels[T + t], 0);
-        EXPECT_INT(batch->position_ids[T + t], t);
+        EXPECT_INT(batch->positions[T + t], t);
     }
-    EXPECT_ERROR(loader_next(loader, &batch), "have been given");
+    EXPECT_ERROR(loader_next(loader, &batch), "is exhausted");
     loader_close(loader);
 
     options.consumed_samples = 11;
     EXPECT_INT(loader_batch_count(&options), 0);
     EXPECT_OK(loader_open(&loader, &options));
-    EXPECT_ERROR(loader_next(loader, &batch), "have been given");
+    EXPECT_ERROR(loader_next(loader, &batch), "is exhausted");
     loader_close(loader);
     options.consumed_samples = -1;
     EXPECT_ERROR(loader_open(&loader, &options), "from sample -1");
 }
 
-// The bad sample is the first of micro-batch 3: the two before it are good and must arrive.
+// The bad sample is the first of micro-batch 3: the two before it are good and must be delivered.
 TEST(errors_cross_the_thread) {
-    struct fake fake = {.fails_at = 4};
+    struct fake_samples fake = {.fails_at = 4};
     struct loader_options options = options_of(&fake, 100);
     options.depth = 8;
     struct loader *loader;
@@ -160,15 +160,15 @@ TEST(errors_cross_the_thread) {
     EXPECT_INT(batch->samples[1], 3);
     EXPECT_ERROR(loader_next(loader, &batch), "sample 4 is rotten");
     EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
-    EXPECT_ERROR(loader_next(loader, &batch), "has failed before");
+    EXPECT_ERROR(loader_next(loader, &batch), "failed earlier");
     loader_close(loader);
-    // Closed before anybody asked: nothing leaks, no message stays.
+    // Closed before the first request: nothing leaks, no error remains.
     EXPECT_OK(loader_open(&loader, &options));
     clock_sleep(0.05);
     error_clear();
     loader_close(loader);
     EXPECT_STRING(error_message(), "");
-    // The caller is leaving with an error of its own, perhaps of another loader that met the same damage.
+    // The caller is returning another error, perhaps of a second loader that met the same damage.
     EXPECT_OK(loader_open(&loader, &options));
     clock_sleep(0.05);
     error_set_code(EXIT_CODE_BAD_DATA, "the first one");
@@ -178,7 +178,7 @@ TEST(errors_cross_the_thread) {
 }
 
 TEST(it_runs_ahead_and_no_further) {
-    struct fake fake = {.fails_at = -1};
+    struct fake_samples fake = {.fails_at = -1};
     struct loader_options options = options_of(&fake, 1000000);
     options.depth = 3;
     struct loader *loader;

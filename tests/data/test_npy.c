@@ -1,4 +1,4 @@
-// .npy files: byte for byte numpy.save's, and nothing else accepted.
+// .npy files: byte for byte like numpy.save, and nothing else is accepted.
 #include "data/sample/npy.h"
 
 #include "fixture.h"
@@ -65,7 +65,7 @@ TEST(same_bytes_as_numpy) {
     scratch_close();
 }
 
-// A version-1 file with this dictionary and so many bytes of data.
+// A version-1 file with this dictionary and `data_bytes` bytes of data.
 static int parse(const char *dictionary, size_t data_bytes) {
     struct buffer bytes = {0};
     buffer_append(&bytes, "\x93NUMPY\1\0", 8);
@@ -129,12 +129,12 @@ TEST(preambles) {
     bytes[6] = 2;
     bytes[11] = 255;
     EXPECT_ERROR(npy_parse(&npy, bytes, 12 + length + 4, "long"), "a header of 42781");
-    EXPECT_ERROR(npy_parse(&npy, bytes, 11, "short"), "cut short");
-    EXPECT_ERROR(npy_parse(&npy, (const unsigned char *)"PK", 2, "zip"), "no .npy file");
-    EXPECT_ERROR(npy_parse(&npy, NULL, 0, "empty"), "no .npy file");
+    EXPECT_ERROR(npy_parse(&npy, bytes, 11, "short"), "is truncated");
+    EXPECT_ERROR(npy_parse(&npy, (const unsigned char *)"PK", 2, "zip"), "not an .npy file");
+    EXPECT_ERROR(npy_parse(&npy, NULL, 0, "empty"), "not an .npy file");
     scratch_open();
     write_bytes(scratch_path("empty.npy"), "", 0);
-    EXPECT_ERROR(npy_open(&npy, scratch_path("empty.npy")), "no .npy file");
+    EXPECT_ERROR(npy_open(&npy, scratch_path("empty.npy")), "not an .npy file");
     EXPECT_ERROR(npy_open(&npy, scratch_path("none.npy")), "none.npy");
     scratch_close();
 }

@@ -1,5 +1,5 @@
-// The parallel zstd reader against the plain one: many frames, empty and skippable ones between them, one whose text is
-// too large for a place, truncations, flipped bits.
+// The parallel zstd reader against the plain one: many frames, empty and skippable ones between them, one whose text
+// does not fit in a place, truncations, flipped bits.
 #include "base/error.h"
 #include "data/extract/pack.h"
 #include "data/extract/reader.h"
@@ -89,7 +89,7 @@ TEST(truncated_files_are_errors_or_end_between_frames) {
     buffer_free(&many);
 }
 
-// The text that comes before an error may differ, its bytes not: frames carry a checksum.
+// How much text comes before an error may differ, but not its bytes: frames have a checksum.
 TEST(flipped_bits_are_errors) {
     struct buffer file = {0}, text = {0}, out = {0};
     make_frames(&file, &text);

@@ -62,9 +62,9 @@ TEST(patterns_match) {
     expect_match("\\P{L}\\p{^N}\\p{Lu}", "1aA", 0, 3);
 }
 
-// What Oniguruma answers through the package tokenizers 0.23.
+// Results of Oniguruma in the package tokenizers 0.23.
 TEST(patterns_match_as_oniguruma) {
-    expect_match("\\w", "²", 0, 2);  // superscripts and fractions of Latin-1 are of \w, but not in brackets
+    expect_match("\\w", "²", 0, 2);  // superscripts and fractions of Latin-1 belong to \w, but not in brackets
     expect_match("[\\w]", "²¼", SIZE_MAX, 0);
     expect_match("a\\b", "a² a", 4, 5);
     expect_match("[[:punct:]]+", "a$+.", 1, 4);
@@ -82,7 +82,7 @@ TEST(patterns_match_as_oniguruma) {
     expect_match("\\R", "a\r\nb", 1, 3);
     expect_match("\\R\\n", "\r\n", SIZE_MAX, 0);
     expect_match("\\N\\O", "\na\n", 1, 3);
-    expect_match("a(?i)b|c", "C", SIZE_MAX, 0);  // it takes the alternatives behind it for its inside
+    expect_match("a(?i)b|c", "C", SIZE_MAX, 0);  // it encloses the alternatives after it
     expect_match("a(?i)b|c", "aC", 0, 2);
     expect_match("(?i)a(?-i)b", "AbAB", 0, 2);
     expect_match("(?i:É)", "é", 0, 2);
@@ -136,7 +136,7 @@ TEST(patterns_that_are_refused) {
     expect_refused("[a[b", "[ without ]");
     expect_refused("[b-a]", "higher to a lower");
     expect_refused("[a-\\d]", "a range that does not end with a character");
-    expect_refused("[\\d-a]", "a range that begins with a class at byte 3");
+    expect_refused("[\\d-a]", "a range that starts with a class at byte 3");
     expect_refused("[[:foo:]]", "the class [:foo:] at byte 1");
     expect_refused("*a", "a repetition of nothing");
     expect_refused("(?=a)*", "a repetition of an assertion");
@@ -156,10 +156,10 @@ TEST(patterns_that_are_refused) {
     expect_refused("\\p{L", "\\p{ without }");
     expect_refused("\\", "\\ at the end");
     expect_refused("\\xE4", "the byte \\xE4");
-    expect_refused("\\u{41}", "a character by a number");
-    expect_refused("(?i:ss)", "U+00DF, which is several characters");
+    expect_refused("\\u{41}", "a number that is not a character");
+    expect_refused("(?i:ss)", "U+00DF, which equals several characters");
     expect_refused("(?:a?){2}", "a counted repetition of a part that may be empty");
-    expect_refused("(?i:[ß])", "U+00DF, which is several characters, in a set");
+    expect_refused("(?i:[ß])", "U+00DF, which equals several characters when case is ignored, in a set");
     expect_refused("\xFF", "not UTF-8");
     expect_refused("(?:(?:(?:a{1000}b){1000}){1000}){1000}", "too long");
 }

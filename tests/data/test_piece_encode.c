@@ -1,5 +1,5 @@
-// The loop over pieces and its cache, with a made-up model whose ids are known for every piece: more pieces than the
-// cache holds, pieces of none, few and many ids, short texts, one encoder for many of them.
+// The loop over pieces and its cache, with a fake model whose ids are known for every piece: more pieces than the cache
+// holds, pieces with no, few and many ids, short texts, one encoder for many of them.
 #include "data/tokenizer/piece_encode.h"
 #include "base/hash.h"
 #include "text_fixture.h"
@@ -27,7 +27,7 @@ static int encode(const void *model, void *state, const unsigned char *piece, si
     return 0;
 }
 
-// The made-up model with GPT-2's pieces, and its cache.
+// The fake model with GPT-2's pieces, and its cache.
 struct encoder {
     struct unicode_table *table;
     struct piece_model model;
@@ -59,7 +59,7 @@ static void check(struct encoder *encoder, const struct buffer *text) {
     token_list_free(&expected);
 }
 
-// Letters count up, so that words keep being new.
+// Letters count up, so that new words keep coming.
 static void append_word(struct buffer *text, uint64_t number) {
     buffer_append_byte(text, ' ');
     for (; number > 0; number /= 20)
@@ -85,7 +85,7 @@ TEST(more_pieces_than_the_cache_holds) {
     buffer_free(&text);
 }
 
-// A cache that forgot too readily would give the right ids, only slowly.
+// A cache that evicts too much would give correct ids, only slowly.
 TEST(a_piece_is_encoded_once) {
     struct encoder encoder;
     struct counter counter = {0};
@@ -95,7 +95,7 @@ TEST(a_piece_is_encoded_once) {
         EXPECT_OK(piece_encode(&encoder.model, &encoder.cache, &counter, "the cat the cat, the dog", 24, &ids));
     EXPECT_INT(counter.calls, 5);  // "the", " cat", " the", ",", " dog"
     counter.calls = 0;
-    for (int i = 0; i < 3; i++)  // 16 bytes are too long to be kept
+    for (int i = 0; i < 3; i++)  // 16 bytes are too long for the cache
         EXPECT_OK(piece_encode(&encoder.model, &encoder.cache, &counter, "abcdefghijklmnop", 16, &ids));
     EXPECT_INT(counter.calls, 3);
     EXPECT_OK(piece_encode(&encoder.model, &encoder.cache, &counter, "", 0, &ids));

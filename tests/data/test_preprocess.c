@@ -1,6 +1,5 @@
-// JSON Lines to datasets: bytes as Megatron's format description gives them, documents of several sequences, empty
-// ones, bad lines, compressed and several inputs, the same files for every number of workers, nothing left after an
-// error.
+// JSON Lines to datasets: bytes as in the description of Megatron's format, documents of several sequences, empty ones,
+// bad lines, compressed and several inputs, the same files for every number of workers, nothing left after an error.
 #include "data/preprocess.h"
 #include "broken_disk.h"
 #include "fixture.h"
@@ -86,7 +85,7 @@ static void expect_dataset(const char *prefix, const int64_t *documents, int64_t
     index_close(reader);
 }
 
-// Arrays are documents of several sequences; empty strings in them are left out; the end counts to the last sequence.
+// Arrays are documents of several sequences; empty strings in them are dropped; the end belongs to the last sequence.
 TEST(arrays_of_strings_and_several_keys) {
     struct job job;
     job_open(&job, open_null(99));
@@ -142,7 +141,7 @@ TEST(a_bad_line_is_an_error_and_leaves_nothing) {
     job_close(&job);
 }
 
-// A line that is bad under one key is left out under every key.
+// A line that is bad under one key is skipped under every key.
 TEST(bad_lines_can_be_skipped) {
     struct job job;
     job_open(&job, open_null(99));
@@ -193,7 +192,7 @@ TEST(options_are_checked) {
     job_close(&job);
 }
 
-// Sentences are sequences, as if they had been given one by one.
+// Sentences become sequences, as if given one by one.
 TEST(sentences_are_sequences) {
     static const struct {
         const char *whole, *parts;
@@ -292,7 +291,7 @@ TEST(output_does_not_depend_on_workers) {
     job_close(&job);
 }
 
-// Two keys are four files. Where any of them cannot be synced, none of the new ones appears, and the same command
+// Two keys have four files. If any of them cannot be synced, none of the new ones appears, and the same command
 // finishes the work later.
 TEST(several_keys_are_all_or_nothing) {
     static const char *const lines[] = {"{\"text\": \"5 6\", \"title\": \"7\"}", "{\"text\": \"1\", \"title\": \"2\"}"};
@@ -321,7 +320,7 @@ TEST(several_keys_are_all_or_nothing) {
         expect_hex(scratch_path("out_title_document.bin"), "0700");
     }
     syncs_until_failure = 0;
-    // Names that have changed are not changed back: the run stays where it is, and goes on.
+    // Renames are not undone: the run stays in its folder and can be resumed.
     break_folders = true;
     for (int n = 1; n <= 20; n++) {
         syncs_until_failure = n;

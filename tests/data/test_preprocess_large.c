@@ -1,5 +1,5 @@
-// Numbers beyond 2^31 and 2^32: a dataset of more than that many tokens and bytes, whose .bin is one large hole, goes
-// through the end of preprocessing, and places are right to the last byte. Journals keep such numbers too.
+// Numbers beyond 2^31 and 2^32: a dataset with more tokens and bytes than that, whose .bin is one large hole, passes
+// through the end of preprocessing, and offsets are right to the last byte. Journals hold such numbers too.
 #include "data/preprocess_publish.h"
 #include "fixture.h"
 #include <fcntl.h>
@@ -8,7 +8,7 @@ enum { SEQUENCES = 5 };
 static const int32_t lengths[SEQUENCES] = {INT32_MAX, 7, INT32_MAX, INT32_MAX - 1, 3};
 static const int32_t documents[] = {1, 0, 3, 0, 1};
 
-// A store in the making with these lengths and nothing but zeros for tokens, but the last two.
+// An unfinished store with these lengths, whose tokens are zeros except the last two.
 static void make_store(struct store *store, const struct journal *journal, struct preprocess_state *state) {
     int64_t tokens = 0;
     for (int i = 0; i < SEQUENCES; i++)
@@ -38,8 +38,11 @@ TEST(places_beyond_32_bits) {
     EXPECT_OK(journal_open(&journal, &options, &phase, &state));
     EXPECT_INT(phase, JOURNAL_NEW);
     make_store(&store, &journal, &state);
-    const struct preprocess_publish publish = {
-        .journal = &journal, .dtype = INDEX_U16, .targets = &target, .bad_lines = "none"};
+    const struct preprocess_publish publish = {.options = &(struct preprocess_options){.output_prefix = prefix},
+                                               .journal = &journal,
+                                               .dtype = INDEX_U16,
+                                               .targets = &target,
+                                               .bad_lines = "none"};
     EXPECT_OK(preprocess_finish(&publish, &store, &state));
     EXPECT_OK(preprocess_publish(&publish, &state));
     journal_close(&journal, true);
@@ -97,7 +100,7 @@ TEST(journals_keep_large_numbers) {
     scratch_close();
 }
 
-// A store that is shorter than its journal says cannot be continued.
+// A store that is shorter than its journal says cannot be resumed.
 TEST(a_shorter_store_is_noticed) {
     scratch_open();
     struct store store;
@@ -109,7 +112,7 @@ TEST(a_shorter_store_is_noticed) {
     scratch_close();
 }
 
-// Writes through maps, in any order and over the bounds of windows, give the bytes that plain ones would.
+// Writes through maps, in any order and across windows, give the same bytes as plain ones.
 TEST(shared_writes_are_whole) {
     enum { BLOCK = 700001, BLOCKS = 131 };
     scratch_open();
@@ -120,7 +123,7 @@ TEST(shared_writes_are_whole) {
     EXPECT_OK(store_write(&store, 0, 0, "head", 4));
     store_share(&store);
     for (int i = 0; i < BLOCKS; i++) {
-        int number = i * 37 % BLOCKS;  // scattered over all windows, so that some are mapped again and again
+        int number = i * 37 % BLOCKS;  // scattered over all windows, so that some are mapped repeatedly
         memset(block, number, BLOCK);
         EXPECT_OK(store_write(&store, 0, 4 + (uint64_t)number * BLOCK, block, BLOCK));
     }

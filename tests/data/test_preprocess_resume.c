@@ -1,6 +1,6 @@
-// Preprocessing that is killed, or loses its disk, at every single point where it touches one: the next run goes on and
-// gives the files of a run that was never stopped. The C library's functions that change files are replaced by ones
-// that count, and at a chosen number kill the process or fail.
+// Preprocessing that is killed, or loses its disk, at every single file operation: the next run resumes and gives the
+// files of a run that was never stopped. The C library's functions that change files are replaced by ones that count,
+// and at a chosen number kill the process or fail.
 // cost: 15
 #include "data/extract/pack.h"
 #include "data/preprocess.h"
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 
 static atomic_int touches;        // so far
-static atomic_int removed_parts;  // files of lanes that were written before their turn
+static atomic_int removed_parts;  // files of lanes written before their turn
 static int kill_at, full_from;    // at this touch the process dies; from this one on the disk is full. 0: never
 
 // Whether this touch fails.
@@ -43,7 +43,7 @@ ssize_t write(int descriptor, const void *bytes, size_t count) {
     return syscall(SYS_write, descriptor, bytes, count);
 }
 
-// Syncs are counted and left out, which saves the disk thousands of them.
+// Syncs are counted but not done, which saves thousands of them.
 int fsync(int descriptor);
 int fsync(int descriptor) {
     (void)descriptor;
@@ -64,17 +64,17 @@ int unlink(const char *path) {
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
-struct job {
+struct resume_job {
     struct preprocess_options options;
     struct tokenizer *tokenizer;
     char *prefix;
 };
 
 // Two files of twenty documents, of which one is broken, under two keys; pieces of a few lines.
-static void job_open(struct job *job) {
+static void job_open(struct resume_job *job) {
     scratch_open();
     struct buffer lines = {0};
-    *job = (struct job){.prefix = memory_string(scratch_path("out"))};
+    *job = (struct resume_job){.prefix = memory_string(scratch_path("out"))};
     job->options = (struct preprocess_options){.output_prefix = job->prefix,
                                                .workers = 1,
                                                .append_eod = true,
@@ -97,7 +97,7 @@ static void job_open(struct job *job) {
     EXPECT_OK(tokenizer_open(&job->tokenizer, &options));
 }
 
-static void job_close(struct job *job) {
+static void job_close(struct resume_job *job) {
     string_list_free(&job->options.inputs);
     string_list_free(&job->options.keys);
     tokenizer_free(job->tokenizer);
@@ -105,7 +105,7 @@ static void job_close(struct job *job) {
     scratch_close();
 }
 
-static int job_run(struct job *job) {
+static int job_run(struct resume_job *job) {
     struct preprocess_summary summary;
     TRY(preprocess(&job->options, job->tokenizer, &summary));
     EXPECT_INT(summary.counts.bad_lines, 2);
@@ -113,7 +113,7 @@ static int job_run(struct job *job) {
     return 0;
 }
 
-// All five files of the result, one after another.
+// All five files of the result, concatenated.
 static struct buffer results(void) {
     static const char *const names[] = {"out_text_document.bin", "out_text_document.idx", "out_title_document.bin",
                                         "out_title_document.idx", "out_bad_lines.txt"};
@@ -141,8 +141,8 @@ static void remove_results(void) {
         EXPECT_OK(file_remove_tree(scratch_path(names[i])));
 }
 
-// Runs in a process of its own that dies at the given touch. False if it did not: there are not so many.
-static bool dies_at(struct job *job, int number) {
+// Runs in a child that dies at the given touch. False if it did not, because there are fewer touches.
+static bool dies_at(struct resume_job *job, int number) {
     pid_t child = fork();
     if (child == 0) {
         touches = 0;
@@ -157,7 +157,7 @@ static bool dies_at(struct job *job, int number) {
 }
 
 static void try_kills(int workers, int step) {
-    struct job job;
+    struct resume_job job;
     job_open(&job);
     job.options.workers = workers;
     EXPECT_OK(job_run(&job));
@@ -167,7 +167,7 @@ static void try_kills(int workers, int step) {
         remove_results();
         if (!dies_at(&job, number))
             break;
-        // A second death on the way, sooner or later.
+        // A second kill on the way, sooner or later.
         if (number % 4 == 0)
             dies_at(&job, 1 + number % 50);
         EXPECT_OK(job_run(&job));
@@ -186,9 +186,9 @@ TEST(killed_with_several_workers) {
     try_kills(3, 3);
 }
 
-// An older dataset stays whole until the new one takes its place: .idx and .bin always belong together.
+// An existing dataset stays complete until it is replaced: .idx and .bin always match.
 TEST(an_older_dataset_is_never_half) {
-    struct job job;
+    struct resume_job job;
     job_open(&job);
     job.options.dedup = job.options.shuffle = false;
     EXPECT_OK(job_run(&job));
@@ -210,9 +210,9 @@ TEST(an_older_dataset_is_never_half) {
     job_close(&job);
 }
 
-// A full disk is an error with a remedy, nothing is published, and with space again the same command goes on.
+// A full disk is an error with a remedy, nothing is published, and with space again the same command resumes.
 TEST(a_full_disk_at_every_write) {
-    struct job job;
+    struct resume_job job;
     job_open(&job);
     EXPECT_OK(job_run(&job));
     struct buffer expected = results();
@@ -234,11 +234,11 @@ TEST(a_full_disk_at_every_write) {
     job_close(&job);
 }
 
-// A compressed file that is tokenized before its turn is written to files of its own. Making and removing them for each
-// of thousands of small inputs takes far longer than the work, so they are used again.
+// A compressed file that is tokenized before its turn is written to separate files. Creating and removing them for each
+// of thousands of small inputs takes far longer than the work, so they are reused.
 TEST(parts_are_used_again) {
     enum { FILES = 60, WORKERS = 4, FILES_OF_STORE = 7 };
-    struct job job;
+    struct resume_job job;
     struct buffer line = {0}, packed = {0}, expected = {0};
     job_open(&job);
     job.options.dedup = job.options.shuffle = job.options.skip_bad_lines = false;

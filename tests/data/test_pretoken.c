@@ -1,4 +1,4 @@
-// GPT-2's splitter against Python's module `regex` (tests/golden/make_bpe.py), and its promises for any bytes at all.
+// GPT-2's splitter against Python's module `regex` (tests/golden/make_bpe.py), and its guarantees for any bytes.
 #include "data/tokenizer/splitter.h"
 #include "text_fixture.h"
 #include <stdlib.h>
@@ -44,7 +44,7 @@ TEST(pieces_cover_any_bytes) {
     free(table);
 }
 
-// Ill-formed bytes are neither letters nor blanks: they stick together, and to one blank before them.
+// Ill-formed bytes are neither letters nor spaces: they stick together, and to one space before them.
 TEST(ill_formed_bytes_are_other_characters) {
     struct unicode_table *table = split_table_create();
     EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"\xFF\xFE\xC3!a", 5), 4);
@@ -54,7 +54,7 @@ TEST(ill_formed_bytes_are_other_characters) {
     free(table);
 }
 
-// The bytes after the text are not looked at.
+// The bytes after the text are not read.
 TEST(reads_nothing_past_the_end) {
     struct unicode_table *table = split_table_create();
     EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"'ll", 2), 1);

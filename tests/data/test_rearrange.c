@@ -1,5 +1,5 @@
-// Deduplication and shuffling against NumPy's order and against the same done naively in memory, with much memory and
-// with next to none: the files must be the same bytes.
+// Deduplication and shuffling against NumPy's order and against a naive version in memory, with much memory and with
+// very little: the files must be identical.
 #include "data/index/rearrange.h"
 
 #include "base/rng.h"
@@ -20,7 +20,7 @@ static void expect_same_bytes(const char *a, const char *b) {
     buffer_free(&of_b);
 }
 
-// ---- the order, as NumPy has it ----
+// ---- the order in NumPy ----
 
 static void check_order(uint64_t seed, int64_t count, const char *expected) {
     struct index_writer *w;
@@ -74,16 +74,16 @@ TEST(order_as_numpy) {
 
 // ---- random datasets, against a naive copy ----
 
-struct corpus {
+struct rearrange_corpus {
     int64_t documents;
     int64_t *sequences;  // (documents)
     int64_t lengths[4000][4];
     int32_t *tokens[4000][4];
 };
 
-// Documents of 0 to 4 sequences; few kinds of short ones, so that many are equal or equal but for the cut.
-static struct corpus *make_corpus(struct mt19937 *mt, int64_t documents) {
-    struct corpus *corpus = memory_alloc(sizeof *corpus);
+// Documents of 0 to 4 sequences; few kinds of short ones, so that many are equal, or equal except for the cuts.
+static struct rearrange_corpus *make_corpus(struct mt19937 *mt, int64_t documents) {
+    struct rearrange_corpus *corpus = memory_alloc(sizeof *corpus);
     corpus->documents = documents;
     corpus->sequences = memory_alloc((size_t)documents * sizeof *corpus->sequences + 1);
     for (int64_t i = 0; i < documents; i++) {
@@ -100,7 +100,7 @@ static struct corpus *make_corpus(struct mt19937 *mt, int64_t documents) {
     return corpus;
 }
 
-static void free_corpus(struct corpus *corpus) {
+static void free_corpus(struct rearrange_corpus *corpus) {
     for (int64_t i = 0; i < corpus->documents; i++)
         for (int64_t j = 0; j < corpus->sequences[i]; j++)
             free(corpus->tokens[i][j]);
@@ -108,8 +108,8 @@ static void free_corpus(struct corpus *corpus) {
     free(corpus);
 }
 
-static void write_corpus(const struct corpus *corpus, const char *prefix, enum index_dtype dtype, const int64_t *order,
-                         int64_t count) {
+static void write_corpus(const struct rearrange_corpus *corpus, const char *prefix, enum index_dtype dtype,
+                         const int64_t *order, int64_t count) {
     struct index_writer *w;
     EXPECT_OK(index_writer_open(&w, prefix, dtype));
     for (int64_t i = 0; i < count; i++) {
@@ -121,7 +121,7 @@ static void write_corpus(const struct corpus *corpus, const char *prefix, enum i
     EXPECT_OK(index_writer_commit(w));
 }
 
-static bool documents_are_equal(const struct corpus *corpus, int64_t a, int64_t b) {
+static bool documents_are_equal(const struct rearrange_corpus *corpus, int64_t a, int64_t b) {
     if (corpus->sequences[a] != corpus->sequences[b])
         return false;
     for (int64_t j = 0; j < corpus->sequences[a]; j++)
@@ -139,7 +139,7 @@ static uint64_t key_of(uint64_t seed, int64_t i) {
 enum order { AS_IT_IS, SHUFFLED, DEALT, ORDERS };
 enum { PILES = 7 };
 
-// Document after document goes to the next pile; then the piles are put one on another.
+// Deals documents to piles in turn, then concatenates the piles.
 static void deal(int64_t *order, int64_t count) {
     int64_t *dealt = memory_alloc((size_t)count * sizeof *dealt + 1), at = 0;
     for (int64_t pile = 0; pile < PILES; pile++)
@@ -149,9 +149,9 @@ static void deal(int64_t *order, int64_t count) {
     free(dealt);
 }
 
-// What must come out, the slow way. Returns how many documents are left.
-static int64_t naive_order(struct corpus *const *corpora, int parts, bool dedup, enum order wanted, uint64_t seed,
-                           int64_t *order) {
+// The expected result, the slow way. Returns how many documents are left.
+static int64_t naive_order(struct rearrange_corpus *const *corpora, int parts, bool dedup, enum order wanted,
+                           uint64_t seed, int64_t *order) {
     int64_t kept = 0;
     for (int64_t i = 0; i < corpora[0]->documents; i++) {
         bool is_seen = false;
@@ -186,7 +186,7 @@ static int64_t naive_order(struct corpus *const *corpora, int parts, bool dedup,
 static void check_corpus(uint32_t seed, int parts, int64_t documents, bool dedup, enum order wanted) {
     struct mt19937 mt;
     mt19937_seed(&mt, seed);
-    struct corpus *corpora[2];
+    struct rearrange_corpus *corpora[2];
     char *inputs[2], *outputs[2];
     for (int part = 0; part < parts; part++) {
         corpora[part] = make_corpus(&mt, documents);
@@ -257,7 +257,7 @@ TEST(in_place) {
     scratch_close();
 }
 
-// Sequences without tokens are in no dataset of ours, but the format has them.
+// Our datasets have no empty sequences, but the format allows them.
 TEST(empty_sequences) {
     static const int64_t lengths[] = {0, 3, 0, 0, 2, 0}, none[] = {0, 0, 0};
     scratch_open();

@@ -1,5 +1,5 @@
 // label: slow
-// More than 2^32 bytes and 2^31 tokens through deduplication and shuffling. It writes 9 GB, so it runs only where
+// Deduplication and shuffling of more than 2^32 bytes and 2^31 tokens. It writes 9 GB, so it runs only if
 // BEVATRON_LARGE_TESTS is set: BEVATRON_LARGE_TESTS=1 build/release/tests/test_data_rearrange_large
 #include "data/index/rearrange.h"
 
@@ -40,7 +40,7 @@ static void make_large(const char *prefix) {
     free(tokens_path);
 }
 
-// The only long document, at the given place; every small one in its turn.
+// The only long document is at the given place; the small ones are in order.
 static void check_large(const char *prefix, const int32_t *expected, int64_t documents) {
     struct index_reader *r;
     EXPECT_OK(index_open(&r, prefix));

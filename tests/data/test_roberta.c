@@ -1,4 +1,4 @@
-// Samples of RoBERTa: seeds, blocks, order and masks against fairseq's arithmetic worked out with NumPy; statistics.
+// Samples of RoBERTa: seeds, blocks, order and masks against fairseq's arithmetic, computed with NumPy; statistics.
 #include "data/sample/roberta.h"
 
 #include "base/log.h"
@@ -83,7 +83,7 @@ static void expect_order(const struct roberta_options *options, int64_t epoch, c
     roberta_dataset_close(dataset);
 }
 
-// Finds the sample that is the wanted block in the wanted epoch and compares its row.
+// Finds the sample that is the given block in the given epoch and compares its row.
 static void expect_masks(struct roberta_options *options, int64_t epoch, const struct numbers *expected) {
     struct roberta_dataset *dataset;
     options->sample_count = 1 << 20;
@@ -91,12 +91,12 @@ static void expect_masks(struct roberta_options *options, int64_t epoch, const s
     struct sample_source source = roberta_dataset_source(dataset);
     struct batch batch;
     batch_allocate(&batch, &source.form, 1);
-    struct batch_row row = batch_row(&batch, 0);
+    struct batch row = batch_row(&batch, 0);
     int64_t block = expected->values[0], length = (expected->count - 1) / 2, found, sample = 0;
     while (roberta_dataset_block(dataset, sample, &found) != block || found != epoch)
         sample++;
     EXPECT_OK(source.fill(source.context, sample, &row));
-    EXPECT_INT(*row.length, length);
+    EXPECT_INT(*row.lengths, length);
     for (int64_t t = 0; t < length; t++) {
         EXPECT_INT(row.tokens[t], expected->values[1 + t]);
         EXPECT_INT(row.labels[t], expected->values[1 + length + t]);
@@ -171,12 +171,12 @@ TEST(masks_have_the_shares_of_roberta) {
     struct sample_source source = roberta_dataset_source(dataset);
     struct batch batch;
     batch_allocate(&batch, &source.form, 1);
-    struct batch_row row = batch_row(&batch, 0);
+    struct batch row = batch_row(&batch, 0);
     double tokens = 0, chosen = 0, masked = 0, same = 0;
     for (int64_t i = 0; i < source.count; i++) {
         EXPECT_OK(source.fill(source.context, i, &row));
-        tokens += *row.length;
-        for (int64_t t = 0; t < *row.length; t++) {
+        tokens += *row.lengths;
+        for (int64_t t = 0; t < *row.lengths; t++) {
             if (row.loss_mask[t] == 0)
                 continue;
             chosen++;
@@ -185,7 +185,7 @@ TEST(masks_have_the_shares_of_roberta) {
         }
     }
     EXPECT(tokens > 1e6);
-    // The count of a row is fixed but for one drawn token, so its spread is far below that of single draws.
+    // The count of a row is fixed except for one drawn token, so its variance is far below that of single draws.
     EXPECT_NEAR(chosen / tokens, 0.15, 3 * 0.5 * sqrt((double)source.count) / tokens);
     expect_share(masked, chosen, 0.8 + 0.1 / 197);
     expect_share(same, chosen, 0.1 + 0.1 * 196 / (197 * 196.0));
@@ -235,11 +235,11 @@ TEST(what_cannot_be_used_is_said) {
     struct sample_source source = roberta_dataset_source(dataset);
     struct batch batch;
     batch_allocate(&batch, &source.form, 1);
-    struct batch_row row = batch_row(&batch, 0);
-    EXPECT_ERROR(source.fill(source.context, 0, &row), "vocabulary of 50 does not hold");
+    struct batch row = batch_row(&batch, 0);
+    EXPECT_ERROR(source.fill(source.context, 0, &row), "beyond the vocabulary of 50");
     batch_free(&batch);
     roberta_dataset_close(dataset);
-    // Blocks are counted by the lengths, so these may not say more than there is.
+    // Blocks are counted by the lengths, so these must not claim more than there is.
     static const char *const modes[] = {"none", "complete", "complete_doc", "eos"};
     for (int i = 0; i < 4; i++) {
         options = any_options(modes[i], 20);

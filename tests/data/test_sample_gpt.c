@@ -1,4 +1,4 @@
-// GPT samples: every array and token against NumPy's; data that gives none.
+// GPT samples: every array and token against NumPy's; data without samples.
 #include "data/sample/gpt.h"
 
 #include "base/hash.h"
@@ -128,7 +128,7 @@ static struct gpt_options eight_options(void) {
         .prefix = scratch_path("eight"), .seq_length = 8, .sample_count = 8, .seed = 1234, .vocab_size = 50000};
 }
 
-// The 64-bit forms of the arrays are for datasets no test can hold; forced on a small one, they must say the same.
+// The 64-bit arrays are for datasets too large for any test; forced on a small one, they must have the same content.
 TEST(wide_arrays_say_the_same) {
     scratch_open();
     eight_options();
@@ -159,7 +159,7 @@ TEST(wide_arrays_say_the_same) {
     scratch_close();
 }
 
-// Widths and limits follow from sizes alone, so they can be asked for datasets that do not exist.
+// Widths and limits follow from sizes alone, so they can be computed for datasets that do not exist.
 TEST(large_shapes) {
     unsigned char idx[34 + 12 + 16] = "MMIDIDX";
     struct index_files files = {.prefix = "large", .index = {idx, sizeof idx}, .tokens = {idx, (size_t)2 * INT32_MAX}};
@@ -184,7 +184,7 @@ TEST(large_shapes) {
 TEST(tokens_beyond_the_vocabulary) {
     scratch_open();
     struct gpt_options options = eight_options();
-    options.vocab_size = 48449;  // one less than the largest token, 48449 at position 4 of sequence 6, needs
+    options.vocab_size = 48449;  // one less than needed for the largest token, 48449 at position 4 of sequence 6
     EXPECT_OK(gpt_dataset_build(&options));
     struct gpt_dataset *dataset;
     EXPECT_OK(gpt_dataset_open(&dataset, &options));
@@ -193,7 +193,7 @@ TEST(tokens_beyond_the_vocabulary) {
     for (int64_t i = 0; i < dataset->shape.samples; i++) {
         if (gpt_dataset_sample(dataset, i, tokens) == 0)
             continue;
-        EXPECT(strstr(error_message(), "eight.bin: token 4 of sequence 6 is 48449, which the vocabulary of 48449"));
+        EXPECT(strstr(error_message(), "eight.bin: token 4 of sequence 6 is 48449, beyond the vocabulary of 48449"));
         EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
         found++;
     }
@@ -219,7 +219,7 @@ TEST(bad_options_and_data) {
     options.split = NULL;
     make_dataset(scratch_path("eight"), (const int64_t[]){0, 0}, 2);
     EXPECT_ERROR(gpt_dataset_build(&options), "hold no tokens");
-    // Two lengths exchanged: the ends are right, so it opens, but the sum of a split is not what the pointers say.
+    // Two lengths swapped: the ends are right, so it opens, but the sum of a split does not match the pointers.
     make_dataset(scratch_path("eight"), eight, 8);
     struct buffer idx = read_bytes(scratch_path("eight.idx"));
     idx.data[34] = 9;

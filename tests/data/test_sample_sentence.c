@@ -1,5 +1,5 @@
 // Samples of BERT and T5: sample maps and every array of every sample against megatron-core's own, statistics of the
-// masks, caches, data and vocabularies that give none.
+// masks, caches, data and vocabularies without samples.
 #include "data/sample/sentence.h"
 
 #include "base/hash.h"
@@ -56,23 +56,26 @@ static void write_corpus(const char *prefix, const char *lengths) {
     EXPECT_OK(index_writer_commit(writer));
 }
 
-// The arrays of a sample one after another, as the golden file has them.
+// The arrays of a sample concatenated, as in the golden file.
 static int64_t gather(const struct sample_source *source, int64_t sample, struct batch *batch, int32_t *out) {
-    struct batch_row row = batch_row(batch, 0);
+    struct batch row = batch_row(batch, 0);
     EXPECT_OK(source->fill(source->context, sample, &row));
-    int64_t T = source->form.columns, S = source->form.decoder_columns, L = batch->label_columns, count = 0;
+    int64_t T = source->form.T, S = source->form.S, L = S ? S : T, count = 0;
     memcpy(out, row.tokens, (size_t)T * 4);
     count += T;
     memcpy(out + count, S ? row.decoder_tokens : row.token_types, (size_t)L * 4);
     count += L;
     memcpy(out + count, row.labels, (size_t)L * 4);
     count += L;
-    for (int64_t i = 0; i < L; i++)
-        out[count++] = (int32_t)row.loss_mask[i];
-    out[count++] = *row.length;
-    out[count++] = S ? *row.decoder_length : row.sentence_label ? *row.sentence_label : 0;
+    int32_t decoder_length = 0;
+    for (int64_t i = 0; i < L; i++) {
+        out[count] = (int32_t)row.loss_mask[i];
+        decoder_length += out[count++];
+    }
+    out[count++] = *row.lengths;
+    out[count++] = S ? decoder_length : row.pair_labels ? *row.pair_labels : 0;
     for (int64_t t = 0; t < T; t++)
-        EXPECT_INT(row.position_ids[t], t);
+        EXPECT_INT(row.positions[t], t);
     return count;
 }
 
@@ -208,11 +211,11 @@ TEST(masks_have_the_shares_of_bert) {
     options.sample_count = 20000;
     open_check(&check, &options);
     double tokens = 0, covered = 0, masked = 0, same = 0, swapped = 0, samples = 0;
-    struct batch_row row = batch_row(&check.batch, 0);
+    struct batch row = batch_row(&check.batch, 0);
     for (int64_t i = 0; i < 14000; i++, samples++) {
         EXPECT_OK(check.source.fill(check.source.context, i, &row));
-        swapped += *row.sentence_label;
-        for (int64_t t = 0; t < *row.length; t++) {
+        swapped += *row.pair_labels;
+        for (int64_t t = 0; t < *row.lengths; t++) {
             tokens += row.tokens[t] != 1 && row.tokens[t] != 2;
             if (row.loss_mask[t] == 0)
                 continue;
@@ -225,7 +228,7 @@ TEST(masks_have_the_shares_of_bert) {
     expect_share(masked, covered, 0.8 + 0.1 / WORDS);
     expect_share(same, covered, 0.1 + 0.1 / WORDS);
     expect_share(swapped, samples, 0.5);
-    // The budget is 12 of 83 tokens, [CLS] and [SEP] included; whole words may leave a little unused.
+    // The budget is 12 of 83 tokens, including [CLS] and [SEP]; whole words may leave a little unused.
     EXPECT_NEAR(covered / (tokens + 3 * samples), 12.0 / 83, 0.002);
     close_check(&check);
     scratch_close();
@@ -244,14 +247,14 @@ TEST(spans_of_t5_put_together_are_the_text) {
     options.seq_length = 90;
     options.short_seq_prob = 0;
     open_check(&check, &options);
-    struct batch_row row = batch_row(&check.batch, 0);
+    struct batch row = batch_row(&check.batch, 0);
     double spans = 0, lengths = 0, covered = 0, tokens = 0;
     for (int64_t i = 0; i < 13000; i++) {
         EXPECT_OK(check.source.fill(check.source.context, i, &row));
-        // Each sentinel of the encoder is filled with what the decoder writes behind it.
+        // Each sentinel of the encoder is replaced by what the decoder writes after it.
         int64_t d = 0, text = 0;
         int32_t expected = -1;
-        for (int64_t t = 0; t < *row.length; t++) {
+        for (int64_t t = 0; t < *row.lengths; t++) {
             if (row.tokens[t] < WORDS) {
                 EXPECT(expected < 0 || row.tokens[t] == expected);
                 expected = (row.tokens[t] - 10 + 7907) % 990 + 10;
@@ -268,7 +271,7 @@ TEST(spans_of_t5_put_together_are_the_text) {
             }
         }
         EXPECT_INT(row.labels[d], 5);
-        EXPECT_INT(*row.decoder_length, d + 1);
+        EXPECT(row.loss_mask[d] == 1 && row.loss_mask[d + 1] == 0);
         EXPECT_INT(row.decoder_tokens[0], 4);
         EXPECT_INT(text, 80);
         tokens += (double)text;
@@ -303,12 +306,12 @@ TEST(data_and_vocabularies_without_samples) {
     options.mask_prob = 0.5;
     struct check check = {0};
     open_check(&check, &options);
-    struct batch_row row = batch_row(&check.batch, 0);
+    struct batch row = batch_row(&check.batch, 0);
     EXPECT_ERROR(check.source.fill(check.source.context, 0, &row), "sentinels; raise --vocab-extra-ids");
     make_vocabulary(&fixture, 100);
     EXPECT_ERROR(check.source.fill(check.source.context, 0, &row), "raise --decoder-seq-length 10");
     fixture.vocabulary.size = 20;
-    EXPECT_ERROR(check.source.fill(check.source.context, 0, &row), "which the vocabulary of 20 does not hold");
+    EXPECT_ERROR(check.source.fill(check.source.context, 0, &row), "beyond the vocabulary of 20");
     close_check(&check);
     make_vocabulary(&fixture, 0);
     fixture.vocabulary.mask = -1;
@@ -317,7 +320,7 @@ TEST(data_and_vocabularies_without_samples) {
     scratch_close();
 }
 
-// Ten bytes of tokens that are said to be half a billion: refused before there is memory for them.
+// Ten bytes of tokens that claim to be half a billion: refused before memory is allocated for them.
 TEST(a_sentence_longer_than_its_file) {
     scratch_open();
     log_set_level(LOG_ERROR);
@@ -329,7 +332,7 @@ TEST(a_sentence_longer_than_its_file) {
     options.has_binary_head = false;
     struct check check = {0};
     open_check(&check, &options);
-    struct batch_row row = batch_row(&check.batch, 0);
+    struct batch row = batch_row(&check.batch, 0);
     int refused = 0;
     for (int64_t i = 0; i < check.source.count; i++)
         refused += check.source.fill(check.source.context, i, &row) < 0 && strstr(error_message(), "lies outside");
@@ -339,7 +342,7 @@ TEST(a_sentence_longer_than_its_file) {
     scratch_close();
 }
 
-// The first number of std::mt19937_64 with C++'s default seed, and its 10000th, which the standard fixes.
+// The first number of std::mt19937_64 with C++'s default seed, and its 10000th, which the standard defines.
 TEST(mt19937_64_is_that_of_the_standard) {
     struct mt19937_64 mt;
     mt19937_64_seed(&mt, 5489);

@@ -1,4 +1,4 @@
-// The special tokens of vocabularies, by the names that families of models give them.
+// The special tokens of vocabularies, by the names that model families use.
 #include "data/sample/roberta.h"
 #include "data/sample/vocabulary.h"
 #include "fixture.h"
@@ -60,7 +60,33 @@ TEST(fairseq_has_its_own) {
     scratch_close();
 }
 
-// RoBERTa's real tokenizer: where words begin is where a blank stands before them.
+// fairseq's masked-word task adds <mask> after a dictionary of words; text is read without it.
+TEST(fairseq_words_get_a_mask) {
+    scratch_open();
+    static const char lines[] = "the 5\ngo 3\nmadeupword0000 0\n";
+    write_bytes(scratch_path("dict.txt"), lines, sizeof lines - 1);
+    struct tokenizer *tokenizer;
+    struct tokenizer_options options = {.type = "FairseqTokenizer", .model_file = scratch_path("dict.txt")};
+    struct sample_vocabulary v;
+    EXPECT_OK(tokenizer_open(&tokenizer, &options));
+    sample_vocabulary_make(&v, tokenizer);
+    EXPECT(v.size == 7 && v.mask == -1);
+    sample_vocabulary_free(&v);
+    tokenizer_free(tokenizer);
+    options.needs_mask = true;
+    EXPECT_OK(tokenizer_open(&tokenizer, &options));
+    sample_vocabulary_make(&v, tokenizer);
+    EXPECT(v.size == 8 && v.mask == 7 && v.cls == 0 && v.sep == 2);
+    sample_vocabulary_free(&v);
+    struct buffer text = {0};
+    EXPECT_OK(tokenizer_decode(tokenizer, (const int32_t[]){0, 4, 7, 5, 2}, 5, &text));
+    EXPECT_STRING(buffer_string(&text), "the <mask> go");
+    buffer_free(&text);
+    tokenizer_free(tokenizer);
+    scratch_close();
+}
+
+// RoBERTa's real tokenizer: a word begins where a space precedes it.
 TEST(roberta_of_hugging_face) {
     const char *shared = getenv("BEVATRON_SHARED");
     char *path = memory_printf("%s/data/roberta/tokenizer.json", shared ? shared : "");
@@ -82,4 +108,5 @@ TEST(roberta_of_hugging_face) {
     free(path);
 }
 
-TEST_MAIN(TEST_CASE(bert_has_brackets_and_pieces), TEST_CASE(fairseq_has_its_own), TEST_CASE(roberta_of_hugging_face))
+TEST_MAIN(TEST_CASE(bert_has_brackets_and_pieces), TEST_CASE(fairseq_has_its_own), TEST_CASE(fairseq_words_get_a_mask),
+          TEST_CASE(roberta_of_hugging_face))

@@ -1,4 +1,4 @@
-// The sentence splitter against hand-labelled texts, and what must hold for any bytes: order, no loss, linear time.
+// The sentence splitter against hand-labelled texts, and guarantees for any bytes: order, no loss, linear time.
 #include "data/sentence.h"
 
 #include "base/rng.h"
@@ -16,7 +16,7 @@ struct labelled {
     int count;
 };
 
-// A line of the golden file: marks taken out, \n and \r made real.
+// Parses a line of the golden file: marks removed, \n and \r converted.
 static void parse(const char *line, struct labelled *out) {
     *out = (struct labelled){0};
     for (const char *at = line; *at && *at != '\n';) {
@@ -33,7 +33,7 @@ static void parse(const char *line, struct labelled *out) {
     out->end[out->count++] = out->length;
 }
 
-// The bytes [begin, end) without ASCII white space at either side.
+// The bytes [begin, end) without ASCII white space at both ends.
 static struct sentence trimmed(const char *text, size_t begin, size_t end) {
     while (begin < end && strchr(" \t\r\n", text[begin]))
         begin++;
@@ -57,7 +57,7 @@ static void check_text(const char *line, const struct sentence_language *languag
     EXPECT(!sentence_next(&splitter, &sentence));
 }
 
-// Lines of a golden file: texts, remarks after #, and names of languages after @.
+// Lines of a golden file: texts, comments after #, and names of languages after @.
 static int check_file(const char *path) {
     FILE *golden = fopen(path, "r");
     EXPECT(golden);
@@ -98,7 +98,7 @@ static void check_list(const char *list) {
     }
 }
 
-// Words are found by halving, so their order counts.
+// Words are found by binary search, so their order matters.
 TEST(lists_are_in_order) {
     const struct sentence_language *language;
     size_t count = 0;
@@ -165,7 +165,7 @@ static bool is_blank(const char *text, size_t begin, size_t end) {
     return true;
 }
 
-// Texts out of everything the rules look at, ill-formed bytes too.
+// Texts of everything that the rules examine, including ill-formed bytes.
 TEST(nothing_is_lost) {
     static const char *const parts[] = {".",
                                         "!",
@@ -246,7 +246,7 @@ static double seconds_for(const char *part, size_t bytes) {
     return test_cpu_seconds() - begin;
 }
 
-// Sixteen times the text may take no more than sixteen times as long, with room for whatever shares the processor.
+// Sixteen times the text may take at most sixteen times as long, with a margin for other load.
 TEST(linear_time) {
     static const char *const parts[] = {".",  "?\" ", "a",   " ",   "\n",           ". ",
                                         ".)", "A.",   "[1]", ". (", "\xE3\x80\x82", "\xE2\x80\xA6 a"};

@@ -1,4 +1,4 @@
-// Splits against NumPy's, and how many samples a run asks for.
+// Splits against NumPy's, and how many samples a run requests.
 #include "data/sample/split.h"
 
 #include "test.h"
@@ -45,10 +45,10 @@ TEST(bad_splits) {
     EXPECT_ERROR(split_parse(&split, "1,2,3,4"), "more than three weights");
     EXPECT_ERROR(split_parse(&split, ""), "add up to 0");
     EXPECT_ERROR(split_parse(&split, "0,0,0"), "add up to 0");
-    EXPECT_ERROR(split_parse(&split, "1.2.3"), "1.2.3 is no number");
-    EXPECT_ERROR(split_parse(&split, "."), ". is no number");
-    EXPECT_ERROR(split_parse(&split, "98,-2"), "'-' has no meaning");
-    EXPECT_ERROR(split_parse(&split, "1e3,1"), "'e' has no meaning");
+    EXPECT_ERROR(split_parse(&split, "1.2.3"), "1.2.3 is not a number");
+    EXPECT_ERROR(split_parse(&split, "."), ". is not a number");
+    EXPECT_ERROR(split_parse(&split, "98,-2"), "unexpected '-'");
+    EXPECT_ERROR(split_parse(&split, "1e3,1"), "unexpected 'e'");
     EXPECT_ERROR(split_parse(&split, "1111111111111111111111111111111111111111111111111111111111111111111"),
                  "67 digits");
 }
@@ -72,7 +72,7 @@ TEST(sample_counts) {
     EXPECT_INT(counts[SPLIT_TRAIN], 12345);
     EXPECT_INT(counts[SPLIT_VALID], 0);
     demand = (struct split_demand){.train_iters = INT64_MAX / 2, .global_batch_size = 64};
-    EXPECT_ERROR(split_sample_counts(&demand, counts), "is no number of samples");
+    EXPECT_ERROR(split_sample_counts(&demand, counts), "is not a valid number of samples");
 }
 
 TEST_MAIN(TEST_CASE(ranges_as_numpy), TEST_CASE(empty_splits), TEST_CASE(bad_splits), TEST_CASE(sample_counts))

@@ -1,5 +1,5 @@
-// split_pieces, which cuts text by masks of 64 bytes, against split_text, which goes character by character: every
-// known pattern, texts at every offset to the borders of blocks and chunks, ill-formed UTF-8, ends of text anywhere.
+// split_pieces, which splits text with masks of 64 bytes, against split_text, which goes character by character: every
+// known pattern, texts at every offset to the borders of blocks and chunks, ill-formed UTF-8, text that ends anywhere.
 #include "data/tokenizer/splitter.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -9,7 +9,7 @@
 static const char *const patterns[] = {"gpt2", "cl100k", "llama3", "qwen", "o200k", "v1", "v2"};
 enum { PATTERNS = sizeof patterns / sizeof patterns[0] };
 
-// The text is copied to the end of a block of memory, so that a sanitizer sees a byte too many being read.
+// The text is copied to the end of an allocation, so that a sanitizer detects a read past the end.
 static void check_rules(const struct unicode_table *table, const char *name, const struct split_rules *rules,
                         const struct buffer *text) {
     static uint32_t ends[SPLIT_MOST];
@@ -44,7 +44,7 @@ static void check(const struct unicode_table *table, const struct buffer *text) 
     }
 }
 
-// What the rules turn on: a text is made of these in any order.
+// What the rules depend on: texts are made of these in any order.
 static const char *const parts[] = {
     "a",
     "b",
@@ -159,7 +159,7 @@ TEST(long_texts) {
     free(table);
 }
 
-// Each of these at every offset to the border of a block and of a chunk, and with every end cut off.
+// Each of these at every offset to the border of a block and of a chunk, and truncated everywhere.
 TEST(every_offset) {
     struct unicode_table *table = split_table_create();
     static const char *const texts[] = {

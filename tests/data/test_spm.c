@@ -1,5 +1,5 @@
-// SentencePiece models: ids and decoded texts as the package gives them (tests/golden/make_spm.py), Megatron's tokens
-// around them, and the real Llama-2 and T5 models where $BEVATRON_SHARED/data has them.
+// SentencePiece models: ids and decoded texts against the package (tests/golden/make_spm.py), Megatron's additional
+// tokens, and the real Llama-2 and T5 models if $BEVATRON_SHARED/data has them.
 #include "data/tokenizer/tokenizer.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -8,27 +8,27 @@
 
 #define GOLDEN "tests/golden/spm/"
 
-struct opened {
+struct opened_spm {
     struct tokenizer *tokenizer;
     struct tokenizer_encoder *encoder;
 };
 
-static struct opened open_model(struct tokenizer_options options) {
-    struct opened opened;
+static struct opened_spm open_model(struct tokenizer_options options) {
+    struct opened_spm opened;
     EXPECT_OK(tokenizer_open(&opened.tokenizer, &options));
     EXPECT_OK(tokenizer_encoder_create(&opened.encoder, opened.tokenizer));
     return opened;
 }
 
-static struct opened open_golden(const char *name, const char *type, int64_t extra_ids) {
+static struct opened_spm open_golden(const char *name, const char *type, int64_t extra_ids) {
     char *path = memory_printf(GOLDEN "%s.model", name);
-    struct opened opened =
+    struct opened_spm opened =
         open_model((struct tokenizer_options){.type = type, .model_file = path, .extra_ids = extra_ids});
     free(path);
     return opened;
 }
 
-static void close_model(struct opened *opened) {
+static void close_model(struct opened_spm *opened) {
     tokenizer_encoder_free(opened->encoder);
     tokenizer_free(opened->tokenizer);
 }
@@ -43,7 +43,7 @@ static void expect_ids(const struct token_list *actual, const struct json *expec
 }
 
 // Encodes the text of a golden row and decodes the ids.
-static void check_row(const struct opened *opened, const struct json *row) {
+static void check_row(const struct opened_spm *opened, const struct json *row) {
     const struct json *text = json_member(row, "text"), *decoded = json_member(row, "decoded");
     struct token_list ids = {0};
     struct buffer back = {0};
@@ -74,7 +74,7 @@ static int64_t each_row(const char *path, void (*check)(const struct json *row))
 static void check_plain(const struct json *row) {
     const char *name;
     EXPECT_OK(json_get_string(row, "model", &name));
-    struct opened opened = open_golden(name, "GPTSentencePieceTokenizer", 0);
+    struct opened_spm opened = open_golden(name, "GPTSentencePieceTokenizer", 0);
     check_row(&opened, row);
     check_row(&opened, row);  // now from the cache
     close_model(&opened);
@@ -91,7 +91,7 @@ static void check_classic(const struct json *row) {
     EXPECT_OK(json_get_int(row, "extra_ids", &extra_ids));
     EXPECT_OK(json_get_int(row, "vocab_size", &vocab_size));
     EXPECT_OK(json_get_int(row, "eod", &eod));
-    struct opened opened = open_golden(name, "SentencePieceTokenizer", extra_ids);
+    struct opened_spm opened = open_golden(name, "SentencePieceTokenizer", extra_ids);
     EXPECT_INT(tokenizer_vocab_size(opened.tokenizer), vocab_size);
     EXPECT_INT(tokenizer_eod(opened.tokenizer), eod);
     check_row(&opened, row);
@@ -104,7 +104,7 @@ TEST(classic_tokenizer_adds_tokens) {
 
 TEST(llama2_begins_texts) {
     struct token_list ids = {0};
-    struct opened classic = open_golden("bpe", "Llama2Tokenizer", 0);
+    struct opened_spm classic = open_golden("bpe", "Llama2Tokenizer", 0);
     EXPECT_OK(tokenizer_encode(classic.encoder, "", 0, &ids));
     EXPECT_INT(ids.count, 1);
     EXPECT_INT(ids.ids[0], 1);
@@ -114,7 +114,7 @@ TEST(llama2_begins_texts) {
     EXPECT(ids.count > 2);
     close_model(&classic);
 
-    struct opened today = open_model(
+    struct opened_spm today = open_model(
         (struct tokenizer_options){.type = "Llama2Tokenizer", .model_file = GOLDEN "bpe.model", .as_today = true});
     ids.count = 0;
     EXPECT_OK(tokenizer_encode(today.encoder, "", 0, &ids));
@@ -124,12 +124,12 @@ TEST(llama2_begins_texts) {
 }
 
 TEST(today_no_tokens_are_added) {
-    struct opened today = open_model((struct tokenizer_options){
+    struct opened_spm today = open_model((struct tokenizer_options){
         .type = "SentencePieceTokenizer", .model_file = GOLDEN "unigram.model", .as_today = true});
     EXPECT_INT(tokenizer_vocab_size(today.tokenizer), 500);
     EXPECT_INT(tokenizer_eod(today.tokenizer), 2);
     close_model(&today);
-    struct opened none = open_golden("suffix", "GPTSentencePieceTokenizer", 0);
+    struct opened_spm none = open_golden("suffix", "GPTSentencePieceTokenizer", 0);
     EXPECT_INT(tokenizer_eod(none.tokenizer), -1);
     close_model(&none);
 }
@@ -140,7 +140,7 @@ TEST(wrong_options_are_refused) {
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "needs --tokenizer-model");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     options.model_file = GOLDEN "suffix.model";
-    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "has no token that begins a text");
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "has no beginning-of-text token");
     options.model_file = GOLDEN "bpe.model";
     options.extra_ids = 1;
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "adds no tokens; use SentencePieceTokenizer");
@@ -150,16 +150,16 @@ TEST(wrong_options_are_refused) {
     options = (struct tokenizer_options){.type = "SentencePieceTokenizer", .model_file = GOLDEN "none.model"};
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "none.model");
     options.model_file = GOLDEN "ids.jsonl";
-    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "no SentencePiece model");
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "not a SentencePiece model");
     EXPECT(tokenizer == NULL);
 }
 
 // ---- long texts ----
 
-// A text of n copies of a unit has the ids of one word n times over where words are independent: the sum of a unigram
-// model passes 100,000 on the way, and the text of a BPE model fills many batches.
+// If words are independent, n copies of a unit have the ids of one unit n times: the sum of a unigram model exceeds
+// 100,000 on the way, and the text of a BPE model fills many batches.
 static void check_repeated(const char *name, const char *unit, int64_t copies) {
-    struct opened opened = open_golden(name, "GPTSentencePieceTokenizer", 0);
+    struct opened_spm opened = open_golden(name, "GPTSentencePieceTokenizer", 0);
     struct token_list one = {0}, many = {0};
     struct buffer text = {0};
     EXPECT_OK(tokenizer_encode(opened.encoder, unit + 1, strlen(unit + 1), &one));
@@ -186,7 +186,7 @@ TEST(words_do_not_depend_on_each_other) {
 TEST(one_long_word) {
     static const char *const names[] = {"bpe", "unused", "unigram"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct opened opened = open_golden(names[i], "GPTSentencePieceTokenizer", 0);
+        struct opened_spm opened = open_golden(names[i], "GPTSentencePieceTokenizer", 0);
         struct token_list ids = {0};
         struct buffer text = {0}, back = {0};
         for (int k = 0; k < 500000; k++)
@@ -202,7 +202,7 @@ TEST(one_long_word) {
     }
 }
 
-// ---- the real thing ----
+// ---- real models ----
 
 static char *shared_path(const char *name) {
     const char *shared = getenv("BEVATRON_SHARED");
@@ -216,7 +216,7 @@ static char *shared_path(const char *name) {
 
 static void expect_known(const char *file, const char *type, const char *text, const int32_t *expected, int64_t count) {
     char *path = shared_path(file);
-    struct opened opened = open_model((struct tokenizer_options){.type = type, .model_file = path});
+    struct opened_spm opened = open_model((struct tokenizer_options){.type = type, .model_file = path});
     struct token_list ids = {0};
     EXPECT_OK(tokenizer_encode(opened.encoder, text, strlen(text), &ids));
     EXPECT_INT(ids.count, count);

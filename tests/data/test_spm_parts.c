@@ -1,5 +1,5 @@
-// What SentencePiece models are made of: the trie against a search through the list, the unigram model against every
-// way to cut a text, BPE with a heap against BPE without, and models that are cut short, bent or senseless.
+// The parts of SentencePiece models: the trie against a linear search, the unigram model against all segmentations, BPE
+// with a heap against BPE without, and models that are truncated, malformed or senseless.
 #include "data/tokenizer/charsmap.h"
 #include "data/tokenizer/spm_model.h"
 #include "data/tokenizer/trie.h"
@@ -53,7 +53,7 @@ TEST(trie_finds_what_a_list_finds) {
     trie_free(&trie);
 }
 
-// The best sum over all ways to cut text[at…length).
+// The best sum over all segmentations of text[at…length).
 static double best_by_search(const struct unigram *unigram, const char *text, size_t at, size_t length) {
     if (at == length)
         return 0;
@@ -100,11 +100,11 @@ TEST(unigram_takes_the_best_way) {
         double expected = best_by_search(&unigram, text, 0, length);
         EXPECT(unigram_best(&unigram, &scratch, text, length) >= 0);
         EXPECT_NEAR(sum_of(&unigram, &scratch, length), expected, 1e-12);
-        // All scores are multiples of 1/128, so that nothing is rounded here.
+        // All scores are multiples of 1/128, so nothing is rounded here.
         EXPECT_NEAR(unigram_best_rounded(&unigram, &scratch, text, length, -5), expected - 5, 1e-12);
         EXPECT_NEAR(sum_of(&unigram, &scratch, length), expected, 1e-12);
     }
-    // The sum is taken off where it is beyond 100,000, at the beginning and inside.
+    // The sum is subtracted if it exceeds 100,000, at the beginning and inside.
     EXPECT_NEAR(unigram_best_rounded(&unigram, &scratch, "d", 1, -100001), -20, 0);
     EXPECT_NEAR(unigram_best_rounded(&unigram, &scratch, "dd", 2, -99990), -20, 0);
     EXPECT_NEAR(unigram_best_rounded(&unigram, &scratch, "d", 1, -99990), -100010, 0);
@@ -123,8 +123,8 @@ static struct buffer model_bytes(const char *name) {
 static const char *const names[] = {"bpe", "unused", "unigram", "suffix", "char", "word", "odd"};
 enum { NAMES = sizeof names / sizeof names[0] };
 
-// Pieces of one word, put side by side or merged with a heap, must be the same: a long text with no cut in it is made
-// of words that alone are short.
+// Merging with and without a heap must give the same: a long text without a cut consists of words that are short by
+// themselves.
 TEST(long_and_short_merges_agree) {
     struct buffer bytes = model_bytes("bpe");
     struct spm_model *model;
@@ -132,7 +132,7 @@ TEST(long_and_short_merges_agree) {
     struct spm_bpe_scratch whole = {0}, part = {0};
     uint64_t state = 3;
     for (int k = 0; k < 300; k++) {
-        // Blanks part words in this model, which has no piece across one; one word is at most 30 symbols.
+        // Spaces separate words in this model, which has no piece across one; a word has at most 30 symbols.
         struct buffer text = {0};
         struct token_list expected = {0};
         for (int word = 0; word < 20; word++) {
@@ -179,7 +179,7 @@ TEST(models_cut_short_are_refused) {
     for (int k = 0; k < NAMES; k++) {
         struct buffer bytes = model_bytes(names[k]);
         for (size_t length = 0; length < bytes.length; length += 1 + length / 100) {
-            // A copy of its own size, so that reading beyond it shows.
+            // A copy of the exact size, so that a read past the end is detected.
             char *part = memory_alloc(length + 1);
             memcpy(part, bytes.data, length);
             struct spm_model *model;
@@ -246,7 +246,7 @@ TEST(senseless_models_are_refused) {
     add_piece(&model, "<u>", 3, 0, SPM_UNKNOWN);
     expect_refused(&model, "piece 1 is a second unknown piece");
     add_piece(&model, "<unk>", 5, 0, SPM_UNKNOWN);
-    expect_refused(&model, "no pieces but reserved ones");
+    expect_refused(&model, "has only reserved pieces");
     add_piece(&model, "<unk>", 5, 0, SPM_UNKNOWN);
     add_piece(&model, "", 0, 0, SPM_NORMAL);
     expect_refused(&model, "piece 1 is empty");
@@ -255,14 +255,14 @@ TEST(senseless_models_are_refused) {
     expect_refused(&model, "piece 1 is not UTF-8");
     add_piece(&model, "<unk>", 5, 0, SPM_UNKNOWN);
     add_piece(&model, "a", 1, NAN, SPM_NORMAL);
-    expect_refused(&model, "score that is no number");
+    expect_refused(&model, "score that is not a number");
     add_piece(&model, "<unk>", 5, 0, SPM_UNKNOWN);
     add_piece(&model, "a\0b", 3, 0, SPM_NORMAL);
     expect_refused(&model, "holds a NUL");
     add_piece(&model, "<unk>", 5, 0, SPM_UNKNOWN);
     add_piece(&model, "a", 1, 0, SPM_NORMAL);
     add_piece(&model, "a", 1, -1, SPM_USER_DEFINED);
-    expect_refused(&model, "pieces 1 and 2 are the same text");
+    expect_refused(&model, "pieces 1 and 2 have the same text");
     add_piece(&model, "<unk>", 5, 0, SPM_UNKNOWN);
     add_piece(&model, "<0x41>", 6, 0, SPM_BYTE);
     expect_refused(&model, "byte fallback is off");
@@ -272,14 +272,14 @@ TEST(senseless_models_are_refused) {
     buffer_append(&model, "\x0a\xFF", 2);
     expect_refused(&model, "byte 6: the file ends inside a number");
     buffer_append(&model, "\x0a\x05zz", 4);
-    expect_refused(&model, "reaches beyond the end");
+    expect_refused(&model, "extends beyond the end");
     buffer_append(&model, "\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12);
     expect_refused(&model, "more than ten bytes");
     buffer_free(&model);
 }
 
-// Rules of a hostile file: one that would put kilobytes in place of a letter, and an index that leads in a circle, in
-// which every place of a text would be walked from to its end.
+// Rules of a hostile file: one would put kilobytes in place of a letter, and an index goes in a circle, so that the
+// text would be rescanned from every place.
 TEST(bent_rules_do_no_harm) {
     enum { UNITS = 256, LONG = 300, TEXT = 2000 };
     struct charsmap map;
@@ -295,7 +295,7 @@ TEST(bent_rules_do_no_harm) {
     for (int i = 0; i < LONG; i++)
         buffer_append_byte(&blob, 'x');
     buffer_append_byte(&blob, '\0');
-    EXPECT_ERROR(charsmap_read(&map, blob.data, blob.length, "m"), "puts 300 bytes in place of a few");
+    EXPECT_ERROR(charsmap_read(&map, blob.data, blob.length, "m"), "inserts 300 bytes");
     EXPECT_OK(charsmap_read(&map, blob.data, without + 1, "m"));
     char text[TEXT];
     memset(text, 'a', sizeof text);

@@ -1,4 +1,4 @@
-// Text that grows token by token is the text of all tokens at once, with every kind of tokenizer, wherever it begins.
+// Text that grows token by token equals the text of all tokens at once, for every kind of tokenizer and every start.
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/stream.h"
 #include "test.h"
@@ -37,7 +37,7 @@ static void check_from(const struct tokenizer *tokenizer, const struct token_lis
     struct buffer text = {0};
     struct token_stream stream = {.tokenizer = tokenizer};
     EXPECT_OK(tokenizer_decode(tokenizer, ids->ids, first, &text));
-    // Half a character before it is no text that could be continued.
+    // Text that ends inside a character cannot be continued.
     if (begins_with(whole, &text)) {
         token_stream_begin(&stream, ids->ids, first);
         for (int64_t i = first; i < ids->count; i++)
@@ -77,7 +77,7 @@ TEST(pieces_make_the_whole) {
     }
 }
 
-// Nobody waits for the end: every word is there as soon as its last token is.
+// Text is not held back until the end: every word appears with its last token.
 TEST(text_comes_at_once) {
     struct tokenizer *tokenizer;
     EXPECT_OK(tokenizer_open(&tokenizer, &kinds[KINDS - 1]));
@@ -97,7 +97,7 @@ TEST(text_comes_at_once) {
     tokenizer_free(tokenizer);
 }
 
-// The bytes of 😀 are four tokens, which say nothing until the last of them.
+// The bytes of 😀 are four tokens, which give no text until the last of them.
 TEST(characters_are_whole) {
     struct tokenizer *tokenizer;
     struct tokenizer_encoder *encoder;

@@ -23,15 +23,14 @@ TEST(golden_ids_of_tekken) {
     EXPECT_OK(tokenizer_open(&tokenizer, &options));
     expect_decoded(tokenizer, (const int32_t[]){3, 30 + 'A', 4, 29}, 4, "[THINK]A<SPECIAL_4><SPECIAL_29>");
     tokenizer_free(tokenizer);
-    // A rank file may be given any pattern.
+    // A rank file can be used with any pattern.
     options = (struct tokenizer_options){
         .type = "TikTokenizer", .model_file = TIKTOKEN "small.tiktoken", .tiktoken_pattern = OWN_PATTERN};
     EXPECT(json_ids_check_file(&options, "ranks", TIKTOKEN "tekken.jsonl") > 40);
     options.tiktoken_pattern = "a|\\X";
-    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--tiktoken-pattern: has the escape \\X at byte 2");
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--tiktoken-pattern has the escape \\X at byte 2");
     options = (struct tokenizer_options){.type = "HuggingFaceTokenizer", .model_file = TIKTOKEN "tekken.json"};
-    EXPECT_ERROR(tokenizer_open(&tokenizer, &options),
-                 "Mistral's tekken.json, which goes with --tokenizer-type TikTok");
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "Mistral's tekken.json; use --tokenizer-type TikTok");
 }
 
 static void expect_bad_tekken(const char *text, const char *message) {
@@ -56,9 +55,9 @@ TEST(bad_tekken_files) {
     expect_bad_tekken("{\"config\": {\"pattern\": \"a\"}, \"vocab\": []}", "default_vocab_size");
     expect_bad_tekken("{\"config\": {" CONFIG("2") "}, \"vocab\": []}", "needs more");
     expect_bad_tekken("{\"config\": {" CONFIG("3") "}, \"vocab\": [{}]}", "needs more");
-    expect_bad_tekken("{\"config\": {" CONFIG("2") "}, \"vocab\": [{}]}", "entry 0: has no string \"token_bytes\"");
+    expect_bad_tekken("{\"config\": {" CONFIG("2") "}, \"vocab\": [{}]}", "entry 0 has no string \"token_bytes\"");
     expect_bad_tekken("{\"config\": {" CONFIG("2") "}, \"vocab\": [{\"token_bytes\": \"YQ==\", \"rank\": 0}]}",
-                      "byte 0 is no token");
+                      "byte 0 is not a token");
     scratch_close();
 }
 
@@ -112,7 +111,7 @@ TEST(whisper_has_its_own_special_tokens) {
     EXPECT_INT(tiktoken_find_known(50256, 0)->vocab_size, 50257);
 }
 
-// A token of no bytes, written as "=": no text has it, and it decodes to nothing.
+// An empty token, written as "=": no text contains it, and it decodes to nothing.
 TEST(a_token_may_be_empty) {
     struct buffer lines = {0};
     scratch_open();

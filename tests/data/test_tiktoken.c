@@ -68,7 +68,7 @@ TEST(bytes_decode_to_themselves) {
 
 // ---- splitters ----
 
-// Text of the characters that the patterns tell apart, in any order.
+// Text of the characters that the patterns distinguish, in any order.
 static void random_text(uint64_t *state, struct buffer *out, size_t parts) {
     static const char *const pieces[] = {
         "a",      "b", "A",        "Z",      "1",      "22",         " ",    "  ",       "\n", "\r",     "\r\n",
@@ -123,7 +123,7 @@ TEST(splitters_match_their_patterns) {
 
 // ---- merging ----
 
-// The definition: the leftmost pair of lowest rank, one at a time.
+// By definition: the leftmost pair of lowest rank, one at a time.
 static int64_t merge_slowly(const struct bpe *bpe, int32_t *ids, int64_t count) {
     for (;;) {
         const struct bpe_pair *best = NULL;
@@ -143,7 +143,7 @@ static int64_t merge_slowly(const struct bpe *bpe, int32_t *ids, int64_t count) 
     }
 }
 
-// Random tables of merges, strange ones too, in which a merge ranks before those it is made of.
+// Random tables of merges, including unusual ones in which a merge ranks before those it depends on.
 TEST(merging_follows_its_definition) {
     uint64_t state = 3;
     struct merge_scratch scratch = {0};
@@ -175,13 +175,13 @@ static void expect_bad_ranks(const char *text, const char *message) {
 }
 
 TEST(bad_rank_files) {
-    expect_bad_ranks("", "byte 0 is no token");
+    expect_bad_ranks("", "byte 0 is not a token");
     expect_bad_ranks("YQ== 0\nYg==1\n", "r:2: not a token");
     expect_bad_ranks("YQ= 0\n", "r:1: not a token");
     expect_bad_ranks("Y*== 0\n", "r:1: not a token");
-    expect_bad_ranks("YQ== x\n", "r:1: the rank is no number");
-    expect_bad_ranks("YQ== 0 \n", "r:1: the rank is no number");
-    expect_bad_ranks("YQ== 99999999999\n", "r:1: the rank is no number");
+    expect_bad_ranks("YQ== x\n", "r:1: the rank is not a number");
+    expect_bad_ranks("YQ== 0 \n", "r:1: the rank is not a number");
+    expect_bad_ranks("YQ== 99999999999\n", "r:1: the rank is not a number");
     expect_bad_ranks("YQ== 0\nYQ== 1\n", "r:2: the same token");
     expect_bad_ranks("YQ== 0\r\n\r\nYg== 0\r\n", "two tokens have the rank 0");
     expect_bad_ranks("YQ== 2000000000\n", "the file is damaged");
@@ -190,7 +190,7 @@ TEST(bad_rank_files) {
     struct tokenizer_options options = {.type = "TikTokenizer"};
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--tokenizer-model");
     options.model_file = TIKTOKEN "small.tiktoken";
-    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "none of the known rank files");
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "not those of a known rank file");
     options.tiktoken_pattern = "v9";
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--tiktoken-pattern v9");
 }
@@ -203,11 +203,11 @@ static void expect_bad_json(const char *text, const char *message) {
 TEST(bad_megatron_files) {
     expect_bad_json("{}", "j: has 0 tokens");
     expect_bad_json("[]", "j: has 0 tokens");
-    expect_bad_json("[1]", "entry 0: has no string \"token_bytes\"");
+    expect_bad_json("[1]", "entry 0 has no string \"token_bytes\"");
     expect_bad_json("[{\"token_bytes\": \"YQ==\"}]", "entry 0");
     expect_bad_json("[{\"token_bytes\": \"YQ==\", \"rank\": 1}]", "order of ranks");
     expect_bad_json("[{\"token_bytes\": \"YQ\", \"rank\": 0}]", "not base64");
-    expect_bad_json("[{\"token_bytes\": \"YQ==\", \"rank\": 0}]", "byte 0 is no token");
+    expect_bad_json("[{\"token_bytes\": \"YQ==\", \"rank\": 0}]", "byte 0 is not a token");
 }
 
 TEST(base64) {

@@ -1,5 +1,5 @@
-// The common interface: types by name, NullTokenizer, encoders that share a tokenizer, and the real GPT-2 vocabulary
-// where $BEVATRON_SHARED/data has it.
+// The common interface: types by name, NullTokenizer, encoders that share a tokenizer, and the real GPT-2 vocabulary if
+// $BEVATRON_SHARED/data has it.
 #include "data/tokenizer/tokenizer.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -12,7 +12,7 @@ TEST(types_are_found_by_name) {
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "not supported by this version; supported: GPT2BPETokenizer");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     options.type = "GPT3";
-    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "is no tokenizer type");
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "is not a tokenizer type");
     options.type = "GPT2BPETokenizer";
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--vocab-file");
     options.type = NULL;
@@ -23,20 +23,20 @@ TEST(types_are_found_by_name) {
     tokenizer_encoder_free(NULL);
 }
 
-// A file of another kind is named as what it is.
+// The error about a file of another kind says what it is.
 TEST(wrong_files) {
     static const struct {
         struct tokenizer_options options;
         const char *said;
     } rows[] = {
-        {{.vocab_file = GOLDEN "merges.txt", .merge_file = GOLDEN "vocab.json"}, "goes with --merge-file"},
+        {{.vocab_file = GOLDEN "merges.txt", .merge_file = GOLDEN "vocab.json"}, "use --merge-file"},
         {{.vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "vocab.json"}, "looks like GPT-2's vocab.json"},
-        {{.type = "HuggingFaceTokenizer", .model_file = "tests/golden/spm/bpe.model"}, "a model of SentencePiece"},
-        {{.type = "HuggingFaceTokenizer", .model_file = "gpt2"}, "nothing is downloaded"},
+        {{.type = "HuggingFaceTokenizer", .model_file = "tests/golden/spm/bpe.model"}, "a SentencePiece model"},
+        {{.type = "HuggingFaceTokenizer", .model_file = "gpt2"}, "models are not downloaded"},
         {{.type = "Llama2Tokenizer", .model_file = "tests/golden/hf/gpt2.json"}, "type HuggingFaceTokenizer"},
-        {{.type = "Llama2Tokenizer", .model_file = "tests/golden/tiktoken/small.tiktoken"}, "a rank file of tiktoken"},
+        {{.type = "Llama2Tokenizer", .model_file = "tests/golden/tiktoken/small.tiktoken"}, "a tiktoken rank file"},
         {{.type = "TikTokenizer", .model_file = "tests/golden/wordpiece/vocab.txt"}, "looks like BERT's vocab.txt"},
-        {{.type = "TikTokenizer", .model_file = "tests/golden/fairseq/words.txt"}, "a dictionary of fairseq"},
+        {{.type = "TikTokenizer", .model_file = "tests/golden/fairseq/words.txt"}, "a fairseq dictionary"},
         {{.type = "BertWordPieceCase", .vocab_file = GOLDEN "vocab.json"}, "type GPT2BPETokenizer --vocab-file"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -119,7 +119,7 @@ TEST(the_end_of_a_document_can_be_named) {
     const struct {
         struct tokenizer_options options;
         const char *text;
-        const char *decoded;  // of the token that is found
+        const char *decoded;  // of the token found
         const char *error;
     } rows[] = {
         {gpt2, "<|endoftext|>", "<|endoftext|>", NULL},
@@ -173,7 +173,7 @@ static void encode_one(void *context, int64_t index, int thread) {
     buffer_free(&text);
 }
 
-// Whichever encoder a text meets, and whatever that one has seen before.
+// The ids do not depend on the encoder, nor on what it has encoded before.
 TEST(ids_do_not_depend_on_the_encoder) {
     struct shared_work work = {.tokenizer = open_golden()};
     struct pool *pool;
@@ -200,7 +200,7 @@ TEST(ids_do_not_depend_on_the_encoder) {
     tokenizer_free((struct tokenizer *)work.tokenizer);
 }
 
-// ---- the real thing ----
+// ---- the real vocabulary ----
 
 static char *shared_path(const char *name) {
     const char *shared = getenv("BEVATRON_SHARED");

@@ -1,5 +1,5 @@
-// Character classes that text is split by against Python's tables (tests/golden/make_bpe.py), and the set of blanks in
-// full.
+// The character classes for splitting against Python's tables (tests/golden/make_bpe.py), and the complete set of
+// spaces.
 #include "data/tokenizer/splitter.h"
 #include "text_fixture.h"
 #include <stdlib.h>

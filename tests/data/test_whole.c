@@ -1,6 +1,6 @@
-// Files of tokenizers that are cut: wherever that is, opening them is an error. Rank files, merges, vocab.txt and
-// dict.txt are cut at the ends of lines above all, SentencePiece models at the ends of fields, where nothing is wrong
-// with what is left. And rank files with a hole among their ranks, which are whole.
+// Truncated tokenizer files: opening them is an error, wherever they end. Rank files, merges, vocab.txt and dict.txt
+// are mainly truncated at line ends, SentencePiece models at field ends, where the rest is still well-formed. And rank
+// files with a gap in their ranks, which are complete.
 // cost: 10
 // parts: 2
 #include "data/tokenizer/whole.h"
@@ -13,7 +13,7 @@
 
 // ---- every place ----
 
-// Opens what is left of a file that is cut after `length` bytes.
+// Opens a file truncated after `length` bytes.
 static int open_cut(const struct tokenizer_options *options, const char **place, const struct buffer *whole,
                     size_t length) {
     struct tokenizer *tokenizer;
@@ -25,12 +25,12 @@ static int open_cut(const struct tokenizer_options *options, const char **place,
     return status;
 }
 
-// `place` is where in options the name of the file goes. Bytes at the end of it that may be missing are `spare`.
+// `place` is the member of options for the file name. The last `spare` bytes of the file may be missing.
 static void expect_errors(struct tokenizer_options *options, const char **place, const char *path, size_t spare) {
     struct buffer whole = read_bytes(path);
     log_set_level(LOG_ERROR);
     EXPECT_OK(open_cut(options, place, &whole, whole.length));
-    // A prime, so that places of all kinds are met; and all of a small file, and the end of any.
+    // A prime, so that all kinds of places occur; all places of a small file, and the end of any.
     size_t step = whole.length < 6000 ? 1 : 997;
     for (size_t length = 0; length + spare < whole.length; length += whole.length - length < 600 ? 1 : step)
         if (open_cut(options, place, &whole, length) == 0)
@@ -56,7 +56,7 @@ TEST(small_files_cut_anywhere) {
     scratch_close();
 }
 
-// The length of the field that begins at `at`, tag included; of a file that is known to be sound.
+// The length of the field that begins at `at`, including its tag, in a valid file.
 static size_t field_bytes(const struct buffer *file, size_t at) {
     size_t begin = at, length = 0;
     unsigned shift = 0;
@@ -71,7 +71,7 @@ static size_t field_bytes(const struct buffer *file, size_t at) {
     return at + length - begin;
 }
 
-// Between two fields a model is a sound message, only a shorter one.
+// Truncated between two fields, a model is a valid message, only shorter.
 TEST(models_cut_between_fields) {
     static const char *const names[] = {"bpe", "unigram"};
     scratch_open();
@@ -82,7 +82,8 @@ TEST(models_cut_between_fields) {
         int64_t fields = 0;
         for (size_t at = 0; at < whole.length; at += field_bytes(&whole, at), fields++)
             EXPECT(open_cut(&options, &options.model_file, &whole, at) < 0);
-        EXPECT(fields > 100 && strstr(error_message(), "without the settings of its normalizer; the file is cut"));
+        EXPECT(fields > 100 &&
+               strstr(error_message(), "without the settings of its normalizer; the file is truncated"));
         buffer_free(&whole);
         free(path);
     }
@@ -103,7 +104,7 @@ static void add_rank(struct buffer *text, const unsigned char *bytes, size_t len
     buffer_printf(text, " %d\n", rank);
 }
 
-// All bytes, in the order of their values, or in that of OpenAI's files: those that can be printed first.
+// All bytes, in the order of their values, or in that of OpenAI's files: printable ones first.
 static void add_bytes(struct buffer *text, bool as_openai) {
     int rank = 0;
     for (int round = as_openai ? 0 : 2; round < 3 && rank < 256; round++)
@@ -121,11 +122,11 @@ TEST(rank_files_that_begin_as_known_ones) {
     log_set_level(LOG_ERROR);
     add_bytes(&known, true);
     EXPECT(open_cut(&options, &options.model_file, &known, known.length) < 0);
-    EXPECT(strstr(error_message(), "is cut: it begins as r50k_base.tiktoken does") &&
+    EXPECT(strstr(error_message(), "is truncated: it starts like r50k_base.tiktoken") &&
            strstr(error_message(), "--vocab-size 256"));
     options.vocab_size = 256;
     EXPECT_OK(open_cut(&options, &options.model_file, &known, known.length));
-    // Somebody's own file is believed, unless it is said how long it is.
+    // A custom file is accepted, unless its length is given.
     options.vocab_size = 0;
     add_bytes(&own, false);
     add_rank(&own, (const unsigned char *)"ab", 2, 256);
@@ -141,7 +142,7 @@ TEST(rank_files_that_begin_as_known_ones) {
     scratch_close();
 }
 
-// p50k_base has runs of blanks behind <|endoftext|>, whose id is missing in the file.
+// p50k_base has runs of spaces after <|endoftext|>, whose id is missing in the file.
 TEST(a_hole_among_ranks) {
     struct buffer file = {0}, text = {0};
     struct token_list ids = {0};
@@ -154,7 +155,7 @@ TEST(a_hole_among_ranks) {
         .type = "TikTokenizer", .model_file = scratch_path("holes"), .tiktoken_pattern = "gpt2", .vocab_size = 258};
     struct json_ids open = json_ids_open(&options, "");
     EXPECT_INT(tokenizer_vocab_size(open.tokenizer), 260);
-    // The last blank before a word belongs to it.
+    // The last space before a word belongs to it.
     EXPECT_OK(tokenizer_encode(open.encoder, "a     b       ", 14, &ids));
     expect_ids(&ids, (const int32_t[]){'a', 259, ' ', 'b', 259, 257, ' '}, 7);
     expect_decoded(open.tokenizer, ids.ids, ids.count, "a     b       ");
@@ -167,12 +168,12 @@ TEST(a_hole_among_ranks) {
     scratch_close();
 }
 
-// ---- the files that people use ----
+// ---- common files ----
 
 TEST(known_files_cut_at_line_ends) {
     static const struct {
         const char *name;
-        size_t same;  // where a shorter file that is whole ends; 0 for none
+        size_t same;  // where a shorter complete file ends; 0 for none
     } files[] = {
         {"gpt2/r50k_base.tiktoken", 0},
         {"tiktoken/cl100k_base.tiktoken", 0},
@@ -191,7 +192,7 @@ TEST(known_files_cut_at_line_ends) {
         for (; length < whole.length - 1; length++) {
             if (whole.data[length - 1] != '\n' || length == files[i].same || (length < next && length < last))
                 continue;
-            EXPECT_ERROR(whole_check_known(whole.data, length, path, 0), "is cut: it begins as");
+            EXPECT_ERROR(whole_check_known(whole.data, length, path, 0), "is truncated: it starts like");
             next = length + length / 100;
         }
         buffer_free(&whole);
@@ -200,7 +201,7 @@ TEST(known_files_cut_at_line_ends) {
 }
 
 TEST(lines_without_an_end) {
-    EXPECT_ERROR(whole_check_end("a\nb", 3, "v.txt"), "v.txt: the last line has no end");
+    EXPECT_ERROR(whole_check_end("a\nb", 3, "v.txt"), "v.txt: the last line has no newline");
     EXPECT_OK(whole_check_end("a\nb\n", 4, "v.txt"));
     EXPECT_OK(whole_check_end("a\rb\r", 4, "v.txt"));
     EXPECT_OK(whole_check_end("", 0, "v.txt"));

@@ -1,4 +1,4 @@
-// The parallel bzip2 reader against the plain one: many blocks, several streams, a mark that is none, every truncation,
+// The parallel bzip2 reader against the plain one: many blocks, several streams, a false mark, every truncation,
 // flipped bits (tests/golden/make_wiki.py).
 // cost: 10
 #include "data/extract/bzip2_scan.h"
@@ -66,7 +66,7 @@ TEST(flipped_bits_are_errors) {
         write_quickly(scratch_path("flip"), &file, file.length);
         int one = read_whole(scratch_path("flip"), 1, 1 << 16, &out);
         int two = read_whole(scratch_path("flip"), 2, 1 << 16, &out);
-        // A few bits pad bytes and mean nothing.
+        // A few bits are padding and mean nothing.
         bool is_same = out.length == plain.length && memcmp(out.data, plain.data, plain.length) == 0;
         if ((one < 0) != (two < 0) && !(two >= 0 && is_same))
             test_fail("bit %zu: one thread says %d, two say %d", bit, one, two);
@@ -78,7 +78,7 @@ TEST(flipped_bits_are_errors) {
     buffer_free(&out);
 }
 
-// After the end of a stream comes what begins almost as one, and then that end once more: neither may be passed over.
+// After the end of a stream comes something that almost begins one, and then that end again: neither may be skipped.
 TEST(nothing_is_lost_between_two_ends) {
     skip_without_bzip2();
     enum { END_BYTES = 16 };

@@ -1,4 +1,4 @@
-// The XML of dumps: header, pages, batches that cut between pages at every size, and what is cut short or hostile.
+// The XML of dumps: header, pages, batches that split between pages at every size, and truncated or hostile input.
 #include "data/extract/wiki_dump.h"
 #include "data/extract/wiki_pages.h"
 #include "fixture.h"
@@ -38,7 +38,7 @@ TEST(header) {
     wiki_site_free(&site);
 }
 
-// Reads all pages of a file; their ids and texts, and how many batches they came in.
+// Reads all pages of a file; returns their ids and texts, and the number of batches.
 static int read_pages(const char *path, size_t batch_bytes, struct buffer *out, int64_t *batches) {
     const char *paths[] = {path};
     struct wiki_pages_options options = {paths, 1, 2, batch_bytes, 0};
@@ -95,7 +95,7 @@ TEST(dumps_cut_short_are_errors) {
         int64_t batches;
         write_bytes(scratch_path("cut.xml"), dump, length);
         EXPECT_ERROR(read_pages(scratch_path("cut.xml"), 0, &out, &batches),
-                     length < 10 ? "is not a dump" : "cut short");
+                     length < 10 ? "is not a wiki dump" : "is truncated");
         EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
         buffer_free(&out);
         length += length > 100 ? 37 : 0;
@@ -151,7 +151,7 @@ TEST(bad_pages_are_named) {
     wiki_site_free(&site);
 }
 
-// Declared entities do not exist here, so they cannot grow.
+// Declared entities are not expanded here.
 TEST(entities) {
     static const char *const cases[][2] = {
         {"&lt;&gt;&amp;&quot;&apos;", "<>&\"'"},

@@ -1,5 +1,5 @@
-// A piece of the English Wikipedia against what WikiExtractor made of it: every article is there, hardly a word of
-// theirs is missing from ours, no markup is left, and numbers that they lose are kept. Needs the shared data.
+// A part of the English Wikipedia against the output of WikiExtractor: every article is there, very few of its words
+// are missing from ours, no markup is left, and numbers that it loses are kept. Needs the shared data.
 #include "data/extract/lines.h"
 #include "data/extract/reader.h"
 #include "data/extract/wiki_extract.h"
@@ -54,7 +54,7 @@ static void free_articles(struct articles *articles) {
 
 // ---- words ----
 
-struct words {
+struct quality_words {
     char **all;
     int64_t count;
 };
@@ -63,15 +63,15 @@ static int compare_words(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// ASCII letters, digits and anything beyond: what "hardly a word is missing" is about. Sorted.
-static struct words words_of(const char *text) {
-    struct words words = {0};
+// Words of ASCII letters, digits and anything beyond ASCII. Sorted.
+static struct quality_words words_of(const char *text) {
+    struct quality_words words = {0};
     words.all = memory_alloc((strlen(text) + 1) * sizeof *words.all);
     while (*text) {
         size_t length = 0;
         while ((text[length] | 0x20) >= 'a' && (text[length] | 0x20) <= 'z')
             length++;
-        // Their formulas are numbered placeholders, ours are LaTeX.
+        // Its formulas are numbered placeholders, ours are LaTeX.
         bool is_placeholder = strncmp(text, "formula_", 8) == 0;
         if (length > 3 && !is_placeholder) {
             words.all[words.count] = memory_alloc(length + 1);
@@ -83,14 +83,14 @@ static struct words words_of(const char *text) {
     return words;
 }
 
-static void free_words(struct words *words) {
+static void free_words(struct quality_words *words) {
     for (int64_t i = 0; i < words->count; i++)
         free(words->all[i]);
     free(words->all);
 }
 
-// How many of theirs are among ours, each as often as it occurs.
-static int64_t common_words(const struct words *theirs, const struct words *ours) {
+// How many of theirs are among ours, with multiplicity.
+static int64_t common_words(const struct quality_words *theirs, const struct quality_words *ours) {
     int64_t common = 0, i = 0, j = 0;
     while (i < theirs->count && j < ours->count) {
         int order = strcmp(theirs->all[i], ours->all[j]);
@@ -150,7 +150,7 @@ TEST(nothing_of_wikiextractor_is_lost) {
         const char *text = text_of(ours, theirs->all[i].title);
         if (!text)
             test_fail("no article %s", theirs->all[i].title);
-        struct words theirs_words = words_of(theirs->all[i].text), our_words = words_of(text);
+        struct quality_words theirs_words = words_of(theirs->all[i].text), our_words = words_of(text);
         int64_t found = common_words(&theirs_words, &our_words);
         if ((double)found < 0.97 * (double)theirs_words.count)
             test_fail("%s: %" PRId64 " of %" PRId64 " words", theirs->all[i].title, found, theirs_words.count);

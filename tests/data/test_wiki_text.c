@@ -1,4 +1,4 @@
-// Wikitext to text: one case per kind of markup, the faults of other extractors, and markup that does not balance.
+// Wikitext to text: one case per kind of markup, the faults of other extractors, and unbalanced markup.
 #include "data/extract/wiki_store.h"
 #include "base/word_list.h"
 #include "data/extract/wiki_passes.h"
@@ -192,7 +192,7 @@ TEST(templates_expanded) {
         {"{{convert|5|km}}", "5 kilometres (3.1 mi)"},
     };
     EXPECT_TEXTS(cases, store);
-    // Values that multiply with every level come to an end.
+    // Values that multiply at every level are bounded.
     struct buffer bomb = {0}, out = {0};
     for (int i = 0; i < 30; i++)
         buffer_append_string(&bomb, "{{bomb|");
@@ -207,8 +207,7 @@ TEST(templates_expanded) {
     EXPECT(is_bounded);
 }
 
-// Deep, unbalanced and long: 10^5 of each must take no time worth mentioning, so the count below would take minutes
-// were anything quadratic.
+// Deep, unbalanced and long: 10^5 of each must take negligible time; anything quadratic would take minutes.
 TEST(hostile_pages) {
     static const char *const repeated[] = {
         "{{",        "{{a|",       "[[",       "[[a|",        "{|\n",    "<ref>",     "<ref ",  "<table>",
@@ -245,7 +244,7 @@ TEST(unclosed_template_keeps_the_page) {
     EXPECT_TEXTS(cases, NULL);
 }
 
-// What stood around something that was left out: brackets, quotes, commas, dashes and labels of many scripts.
+// Leftovers around removed parts: brackets, quotes, commas, dashes and labels of many scripts.
 TEST(punctuation_left_behind) {
     const struct text_case cases[] = {
         {"Rome ({{x}}, {{y}}; {{z}}) is.", "Rome is."},
@@ -283,7 +282,7 @@ static void expect_section(const char *title, bool is_dropped) {
     buffer_free(&out);
 }
 
-// Titles as the Wikipedias have them, with their capitals.
+// Titles as in the Wikipedias, with their capitals.
 TEST(sections_of_references) {
     static const char *const titles[] = {
         "References",
@@ -351,7 +350,7 @@ TEST(sections_of_references) {
     expect_section("History", false);
     expect_section("Geschichte", false);
     expect_section("Reference works of the library", false);
-    // They are looked up by halving: one out of order would not be found.
+    // They are found by binary search: one out of order would not be found.
     const struct word_list *list = wiki_reference_titles();
     size_t count = 0;
     for (size_t at = 0, bytes; at < list->bytes; at += bytes + 1, count++) {

@@ -1,5 +1,5 @@
-// BERT's WordPiece against golden ids of Google's algorithm (tests/golden/make_wordpiece.py), its vocabulary file,
-// and what a damaged one gives.
+// BERT's WordPiece against golden ids of Google's algorithm (tests/golden/make_wordpiece.py), its vocabulary file, and
+// damaged ones.
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
 #include "data/tokenizer/wordpiece_vocab.h"
@@ -48,7 +48,7 @@ TEST(decoding_joins_pieces_and_tidies) {
     json_ids_close(&open);
 }
 
-// Ill-formed bytes are U+FFFD, which is dropped.
+// Ill-formed bytes become U+FFFD, which is dropped.
 TEST(ill_formed_text) {
     need_normal_forms();
     struct tokenizer_options options = {.type = "BertWordPieceLowerCase", .vocab_file = WORDPIECE "vocab.txt"};

@@ -1,5 +1,4 @@
-// For tests of tokenizers: the small tokenizer of tests/golden/bpe, golden cases out of JSON Lines, pseudo-random
-// bytes.
+// For tests of tokenizers: the small tokenizer of tests/golden/bpe, golden cases from JSON Lines, pseudo-random bytes.
 #ifndef TESTS_DATA_TEXT_FIXTURE_H
 #define TESTS_DATA_TEXT_FIXTURE_H
 
@@ -17,7 +16,7 @@ static inline struct tokenizer *open_golden(void) {
     return tokenizer;
 }
 
-// Calls check with every line of a file as a JSON object; returns how many there were.
+// Calls check with every line of a file as a JSON object; returns the number of lines.
 static inline int64_t for_each_case(const char *path, void (*check)(const struct json *, void *), void *context) {
     struct buffer file = {0};
     EXPECT_OK(file_read_all(path, (size_t)1 << 24, &file));
@@ -37,7 +36,7 @@ static inline uint64_t next_random(uint64_t *state) {
     return *state >> 33;
 }
 
-// Bytes with a bent for trouble: letters, blanks, apostrophes, whole and broken UTF-8, anything.
+// Bytes that tend to cause trouble: letters, spaces, apostrophes, complete and broken UTF-8, anything.
 static inline void random_bytes(uint64_t *state, struct buffer *out, size_t length) {
     static const char *const parts[] = {"a",  "the", " ",  "  ",   "\n",       "'s",   "'ll",  "9",
                                         "\t", "é",   "世", "\xC3", "\xE4\xB8", "\xF0", "\xFF", "ab"};

@@ -1,5 +1,5 @@
-// What every fuzz target shares: a broken invariant must look like a crash, so that libFuzzer keeps the input.
-// Include it once per target; the target defines LLVMFuzzerTestOneInput.
+// Common code of fuzz targets: a broken invariant must look like a crash, so that libFuzzer keeps the input. Include it
+// once per target; the target defines LLVMFuzzerTestOneInput.
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -30,7 +30,7 @@ static inline void fuzz_remove_folder(void) {
     (void)file_remove_tree(fuzz_folder_path);
 }
 
-// A folder of this process, in memory where the system has such, and gone when the process ends.
+// A folder of this process, in memory if the system has such a place, removed when the process ends.
 static inline const char *fuzz_folder(void) {
     if (fuzz_folder_path[0])
         return fuzz_folder_path;

@@ -1,5 +1,5 @@
 // layer: train
-// The words after --data-path, --split, and the file of --per-split-data-args-path, out of hostile bytes. Weights are
+// The words after --data-path, --split, and the file of --per-split-data-args-path, from hostile bytes. Weights are
 // finite, not negative and sum to 1; the splits follow each other and cover everything.
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 // layer: data
-// A merge file, further tokens and a text out of hostile bytes (MERGES NUL TOKENS NUL TEXT). Whatever merges load, a
-// text must split into pieces that cover it, and its ids must decode to it again. TOKENS are members of vocab.json
-// after the 256 bytes, which are always there.
+// A merge file, further tokens and a text from hostile bytes (MERGES NUL TOKENS NUL TEXT). Whatever merges load, a text
+// must split into pieces that cover it, and its ids must decode to it. TOKENS are members of vocab.json after the 256
+// bytes, which are always there.
 #include "fuzz.h"
 
 #include "data/tokenizer/bpe.h"

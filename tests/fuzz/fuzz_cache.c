@@ -1,7 +1,7 @@
 // layer: data
-// The arrays of a sample index out of hostile bytes, with checksums that fit: a cache that is whole may still be forged
-// or belong to other data. What opens gives samples within the data or refuses to. The first byte says which kind of
-// dataset, the others fill its arrays one after the other.
+// The arrays of a sample index from hostile bytes, with correct checksums: a complete cache may still be forged or
+// belong to other data. A cache that opens gives samples within the data or refuses to. The first byte selects the kind
+// of dataset, the others fill its arrays one after another.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -42,7 +42,7 @@ static void write_dataset(const char *prefix) {
     CHECK(index_writer_commit(writer) == 0);
 }
 
-// The description lies beside the arrays, and its hash is their name.
+// The description is beside the arrays, and its hash is their name.
 static void find_honest(struct honest *honest, const char *folder, const char *const *names, int count) {
     DIR *entries = opendir(folder);
     CHECK(entries);
@@ -93,7 +93,7 @@ static void prepare(void) {
     find_honest(&honest_sentences, sentences.cache_folder, sentence_names, 1);
 }
 
-// The honest arrays with the input over them from the front; the number of rows of sentences is free.
+// The honest arrays, overwritten from the front by the input; the number of rows of sentences is free.
 static void forge(const struct honest *honest, const uint8_t *data, size_t size) {
     struct index_cache_array arrays[GPT_ARRAY_COUNT];
     unsigned char *memory[GPT_ARRAY_COUNT] = {0};

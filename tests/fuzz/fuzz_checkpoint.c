@@ -1,7 +1,6 @@
 // layer: checkpoint
-// The small files of a checkpoint out of hostile bytes (MANIFEST NUL STATE NUL CONFIG NUL MARKER). What a manifest
-// lists must be plain names inside its folder with whole digests, and what is read of it must come out of the writer
-// the same.
+// The small files of a checkpoint from hostile bytes (MANIFEST NUL STATE NUL CONFIG NUL MARKER). A manifest must list
+// plain names inside its folder with complete digests, and the writer must reproduce what was read.
 #include "fuzz.h"
 
 #include "base/memory.h"

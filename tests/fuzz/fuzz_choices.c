@@ -1,6 +1,6 @@
 // layer: ops
-// The file of what was fastest, out of hostile bytes: what is read is of the right size, known once, and comes back the
-// same from its own text.
+// The file of the fastest choices from hostile bytes: entries that are read have the right size, occur once, and are
+// the same when written and read again.
 #include "fuzz.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ enum { KEY = 3, VALUE = 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct buffer text = {0}, first = {0}, second = {0};
-    struct choices read, again;
+    struct kept_choices read, again;
     choices_open(&read, "fuzz 1", KEY, VALUE);
     choices_open(&again, "fuzz 1", KEY, VALUE);
     buffer_append(&text, data, size);

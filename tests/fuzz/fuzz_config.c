@@ -1,6 +1,6 @@
 // layer: config
-// A configuration file out of hostile bytes. What is read and passes validation must come out as JSON that describes
-// the same model, and into an empty configuration as that model.
+// A configuration file from hostile bytes. A valid configuration must be written as JSON that describes the same model,
+// and gives that model when read into an empty configuration.
 #include "fuzz.h"
 
 #include "base/log.h"

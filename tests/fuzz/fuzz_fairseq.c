@@ -1,5 +1,5 @@
 // layer: data
-// A dictionary of fairseq out of hostile bytes: what it reads, its own symbols must be found in again.
+// A fairseq dictionary from hostile bytes: all symbols of a dictionary that loads must be found in it.
 #include "fuzz.h"
 
 #include "data/tokenizer/fairseq.h"

@@ -1,6 +1,6 @@
 // layer: checkpoint
-// config.json of Hugging Face out of hostile bytes. A configuration that is read and valid must come out again as JSON
-// that is read as the same model.
+// config.json of Hugging Face from hostile bytes. A valid configuration must be written as JSON that is read as the
+// same model.
 #include "fuzz.h"
 
 #include "base/log.h"

@@ -1,6 +1,6 @@
 // layer: config
-// A command line out of hostile bytes, a word a line. What is accepted and valid must describe itself as arguments, and
-// as JSON that says the same. --config is left out, whose files have a target of their own.
+// A command line from hostile bytes, one word per line. A valid configuration must describe itself as arguments, and as
+// JSON with the same meaning. --config is left out: its files have their own target.
 #include "fuzz.h"
 
 #include "base/log.h"

@@ -1,7 +1,7 @@
 // layer: checkpoint
-// A folder that says it is a model, ours or one of Hugging Face or Megatron-LM, out of hostile parts (see parts.h).
-// What opens has tensors of the sizes that their shapes say, and every one is read. Our own checkpoints get a manifest
-// that fits unless the input brings one, since no guess would ever match a SHA-256.
+// A folder that claims to be a model, ours or one of Hugging Face or Megatron-LM, from hostile parts (see parts.h). The
+// tensors of a model that opens have the sizes of their shapes, and every one is read. Our own checkpoints get a
+// matching manifest unless the input has one, since no guess would ever match a SHA-256.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -33,7 +33,7 @@ static void remove_parts(void) {
     }
 }
 
-// Folders stay: one without its files is none of a model.
+// The folders stay: without its files, a folder is not a model.
 static void make_folders(void) {
     folder = fuzz_folder();
     for (size_t i = 0; i < FUZZ_PART_NAMES; i++) {
@@ -95,7 +95,7 @@ static bool write_manifest(const char *iteration) {
     return has_any;
 }
 
-// One changed bit anywhere in a file of a checkpoint is found, and the message names the file.
+// One changed bit anywhere in a file of a checkpoint is detected, and the message names the file.
 static void change_bit(const char *iteration, const uint8_t *data, size_t size) {
     static const char *const names[] = {"model.safetensors", "state.json", "config.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// Changes one part in the way of its format, and sometimes anything at all.
+// Changes one part according to its format, and sometimes anything at all.
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed) {
     struct fuzz_part parts[FUZZ_MOST_PARTS];
     size_t count = fuzz_parts_read(data, size, parts);

@@ -1,6 +1,6 @@
 // layer: checkpoint
-// A GGUF file out of hostile bytes. What parses lies inside the input: keys, strings, arrays and tensors, whose sizes
-// follow from their shapes; and each is found by its name.
+// A GGUF file from hostile bytes. Everything that parses lies inside the input: keys, strings, arrays and tensors,
+// whose sizes follow from their shapes; and each is found by its name.
 #include "fuzz.h"
 
 #include "base/memory.h"

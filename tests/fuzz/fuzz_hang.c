@@ -1,6 +1,6 @@
 // layer: comm
-// Flight records of other ranks out of hostile bytes, two files with a NUL between them, as a rank reads them that has
-// waited in vain: it says something about every rank, and short enough to be read.
+// Flight records of other ranks from hostile bytes, two files separated by a NUL, as read by a rank whose wait timed
+// out: it reports every rank, in a message of bounded length.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -19,7 +19,7 @@ static void write_record(int rank, const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static struct host_name hosts[RANKS + 1] = {[RANKS] = {.words = {RUN}}};
+    static struct host_name hosts[RANKS] = {{.start = RUN}};
     static int ranks[RANKS] = {0, 1, 2};
     static char name[] = "data";
     struct world *world = memory_alloc(sizeof *world);

@@ -1,6 +1,6 @@
 // layer: data
-// A tokenizer.json and a text out of hostile bytes (JSON NUL TEXT): ids must be those of tokens, a warm cache must
-// change nothing, and decoding must not crash.
+// A tokenizer.json and a text from hostile bytes (JSON NUL TEXT): ids must belong to tokens, a warm cache must change
+// nothing, and decoding must not crash.
 #include "fuzz.h"
 
 #include "data/tokenizer/hf.h"

@@ -1,6 +1,6 @@
 // layer: data
-// fairseq's pair of .bin and .idx out of one input: two bytes say how long .bin is, then come .bin and .idx. What the
-// walk gives out must be readable or refused, and after its end all tokens have been seen.
+// fairseq's pair of .bin and .idx from one input: two bytes with the length of .bin, then .bin and .idx. Items of the
+// walk must be readable or refused, and after its end all tokens have been visited.
 #include "fuzz.h"
 
 #include "data/index/fairseq_reader.h"

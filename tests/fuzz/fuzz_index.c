@@ -1,7 +1,7 @@
 // layer: data
-// A pair of .bin and .idx out of one input: two bytes say how long .bin is, then come .bin and .idx. Whatever opens
-// must be safe to read and to draw samples from; whatever is verified must be readable to the last token, and every
-// sample must be there.
+// A pair of .bin and .idx from one input: two bytes with the length of .bin, then .bin and .idx. A dataset that opens
+// must be safe to read and to draw samples from; a verified one must be readable to the last token, and every sample
+// must exist.
 #include "fuzz.h"
 
 #include "data/sample/gpt.h"

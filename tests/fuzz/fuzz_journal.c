@@ -1,6 +1,6 @@
 // layer: data
-// The journal of a run of preprocessing that was stopped, out of hostile bytes with a checksum that fits: what is gone
-// on from must be counts that are not negative.
+// The journal of a stopped preprocessing run from hostile bytes with a correct checksum: counts to resume from must not
+// be negative.
 #include "fuzz.h"
 
 #include "base/hash.h"

@@ -1,7 +1,7 @@
 // layer: base
-// Both JSON readers on the same bytes. A text that parses must come out of the writer as a text that parses to an equal
-// tree, with and without indentation; and the line reader must accept exactly the objects that the tree reader accepts,
-// but for wanted members of the wrong type, and find the same strings.
+// Both JSON readers on the same bytes. A text that parses must be written as a text that parses to an equal tree, with
+// and without indentation. The line reader must accept exactly the objects that the tree reader accepts, except for
+// requested members of the wrong type, and find the same strings.
 #include "fuzz.h"
 
 #include "base/json.h"
@@ -72,7 +72,7 @@ static void check_round_trip(const struct json *root, int indent) {
     buffer_free(&out);
 }
 
-// The found text against the member of that name in the tree.
+// Compares the text found with the member of that name in the tree.
 static void check_found(const struct json *root, const char *key, const struct json_text *found) {
     const struct json *member = json_member(root, key);
     CHECK(found->found == (member != NULL));
@@ -99,8 +99,8 @@ static bool is_wanted_type(const struct json *member) {
     return member->type == JSON_ARRAY;
 }
 
-// Lines are read as Python reads them: of equal keys the last counts, and NaN, Infinity and lone surrogates, which the
-// strict reader refuses, may stand in them. Where a line has any of these the two need not agree.
+// Lines are read as in Python: of equal keys the last counts, and NaN, Infinity and lone surrogates, which the strict
+// reader refuses, are allowed. If a line has any of these, the two may differ.
 static bool has_text(const char *text, size_t size, const char *part) {
     return size > 0 && memmem(text, size, part, strlen(part)) != NULL;
 }
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const keys[] = {"text", "t"};
     struct json_text found[2] = {0};
     struct json *root;
-    // A copy of exactly this size, so that reading one byte too far is seen.
+    // A copy of the exact size, so that a read past the end is detected.
     char *text = malloc(size ? size : 1);
     if (size > 0)
         memcpy(text, data, size);

@@ -1,6 +1,6 @@
 // layer: data
 // A file of hostile bytes, compressed or not, read as lines and as JSON Lines: no line may be longer than the limit or
-// hold a line end, and their numbers go up by one.
+// contain a line end, and their numbers increase by one.
 #include "fuzz.h"
 
 #include "data/extract/jsonl.h"

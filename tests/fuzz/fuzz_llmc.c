@@ -1,7 +1,6 @@
 // layer: checkpoint
-// A checkpoint of llm.c's GPT-2 out of hostile bytes. What opens has a header and tensors that fill the input exactly,
-// every tensor is read, and together they are all of its bytes. After most changes of a header the input gets the
-// length that a model of it has.
+// A checkpoint of llm.c's GPT-2 from hostile bytes. In a file that opens, header and tensors fill the input exactly,
+// and every tensor is read. After most changes of a header the input gets the length that the model needs.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -48,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// How long a file of this header is; 0 where it is longer than any input.
+// The length of a file with this header; 0 if it is longer than any input.
 static size_t whole_bytes(const uint8_t *data, size_t most) {
     int32_t numbers[HEADER_USED / 4];
     memcpy(numbers, data, sizeof numbers);

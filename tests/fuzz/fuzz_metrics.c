@@ -1,5 +1,6 @@
 // layer: report
-// metrics.jsonl out of hostile bytes: curves rise and are finite, and a file that is opened again ends in a whole line.
+// metrics.jsonl from hostile bytes: the steps of curves increase and values are finite, and a reopened file ends in a
+// complete line.
 #include "fuzz.h"
 
 #include "report/metrics_file.h"

@@ -1,5 +1,5 @@
 // layer: data
-// A .npy file out of hostile bytes: what parses must have its data wholly inside the input, and all of it.
+// A .npy file from hostile bytes: the data of an array that parses must be exactly the rest of the input.
 #include "fuzz.h"
 
 #include "data/sample/npy.h"

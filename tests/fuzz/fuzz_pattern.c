@@ -1,6 +1,6 @@
 // layer: data
-// A pattern and a text out of hostile bytes (PATTERN NUL TEXT): whatever compiles must find matches inside the text,
-// in order, or stop by itself.
+// A pattern and a text from hostile bytes (PATTERN NUL TEXT): a pattern that compiles must find matches inside the
+// text, in order, or stop by itself.
 #include "fuzz.h"
 
 #include "data/tokenizer/pattern.h"

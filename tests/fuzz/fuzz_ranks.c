@@ -1,6 +1,6 @@
 // layer: cli
-// The environment of a launcher out of hostile bytes, NAME=VALUE a line; and Slurm's list of hosts. A place that is
-// found must be one of the ranks, and an address and a token must be texts.
+// The environment of a launcher from hostile bytes, one NAME=VALUE per line; and Slurm's list of hosts. The place must
+// be one of the ranks, and the address and the token must be texts.
 #include "fuzz.h"
 
 #include "base/memory.h"
@@ -9,7 +9,7 @@
 
 static char *lines;
 
-// The value lasts until the next input: what was asked for is cut off where it stands.
+// The value is valid until the next input: it is terminated in place.
 static const char *get(const char *name) {
     size_t length = strlen(name);
     for (char *at = lines; at; at = strchr(at, '\n')) {
@@ -26,7 +26,7 @@ static const char *get(const char *name) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct ranks ranks;
+    struct launched_ranks ranks;
     char host[64];
     lines = memory_printf("%.*s", (int)size, size > 0 ? (const char *)data : "");
     if (ranks_detect(&ranks, get) == 0) {

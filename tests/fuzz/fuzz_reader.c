@@ -1,7 +1,7 @@
 // layer: data
-// A compressed file out of hostile bytes, read by one thread and by three: the same bytes come out, or both say that it
-// is damaged. A few bytes may stand for terabytes, so both stop after some: one may have met no damage by then that the
-// other has found already.
+// A compressed file from hostile bytes, read by one thread and by three: the same bytes come out, or both report
+// damage. A few bytes may expand to terabytes, so both stop early: one may not have reached damage by then that the
+// other has already found.
 #include "fuzz.h"
 
 #include "base/hash.h"

@@ -1,7 +1,6 @@
 // layer: checkpoint
-// A safetensors file out of hostile bytes. What parses must cover its data exactly: every tensor inside the input,
-// sizes as shapes say, together as many bytes as there are, each found by its name; and its own layout must make a
-// file of a valid size.
+// A safetensors file from hostile bytes. The tensors of a file that parses must cover its data exactly: each inside the
+// input, with the size of its shape, found by its name; and its own layout must give a file of a valid size.
 #include "fuzz.h"
 
 #include "checkpoint/safetensors.h"
@@ -43,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(8 + header_bytes + data_bytes == size);
     struct safetensors_layout layout = {
         .tensors = file.tensors, .count = file.count, .metadata = file.metadata, .metadata_count = file.metadata_count};
-    // The writer knows our own types only.
+    // The writer only knows our own types.
     CHECK(has_others || (safetensors_file_bytes(&layout, &file_bytes) == 0 && file_bytes > data_bytes &&
                          file_bytes % 8 == data_bytes % 8));
     for (size_t i = 0; i < file.metadata_count; i++)

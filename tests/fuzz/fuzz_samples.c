@@ -1,6 +1,6 @@
 // layer: data
-// A pair of .bin and .idx out of hostile bytes as fuzz_index takes it, from which samples of BERT, T5 and RoBERTa are
-// made: what opens fills rows or refuses to.
+// A pair of .bin and .idx from hostile bytes as in fuzz_index, from which samples of BERT, T5, ICT and RoBERTa are
+// made: a dataset that opens fills rows or refuses to.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -19,6 +19,7 @@ static void write_file(const char *ending, const uint8_t *data, size_t size) {
     free(path);
 }
 
+// For ICT, the dataset also serves as its titles: every document is its own title.
 static void try_sentences(enum sentence_kind kind, uint8_t choice) {
     char *cache = file_join(fuzz_folder(), "cache");
     struct sentence_options options = {.kind = kind,
@@ -31,6 +32,9 @@ static void try_sentences(enum sentence_kind kind, uint8_t choice) {
                                        .mask_prob = 0.15,
                                        .short_seq_prob = choice % 2 ? 0 : 0.4,
                                        .has_binary_head = choice % 5,
+                                       .titles = choice % 6 ? prefix : NULL,
+                                       .query_in_block_prob = 0.5,
+                                       .uses_single_sentences = choice % 5,
                                        .cache_folder = cache,
                                        .vocabulary = sample_words()};
     struct sentence_dataset *dataset;
@@ -85,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     write_file(".idx", data + bin_bytes, size - bin_bytes);
     try_sentences(SENTENCE_BERT, choice);
     try_sentences(SENTENCE_T5, choice);
+    try_sentences(SENTENCE_ICT, choice);
     try_blocks(choice);
     return 0;
 }

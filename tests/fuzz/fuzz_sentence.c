@@ -1,12 +1,12 @@
 // layer: data
-// Any bytes: sentences must be in order, not empty and inside the text, and with keep_newlines leave no gap.
+// Any bytes: sentences must be in order, not empty and inside the text, and without gaps if keep_newlines is set.
 #include "fuzz.h"
 
 #include "data/sentence.h"
 #include "data/sentence_words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    // The first byte chooses the language.
+    // The first byte selects the language.
     const struct sentence_language *language = size > 0 ? sentence_language_at(data[0] % 18) : NULL;
     for (int keep = 0; keep < 2; keep++) {
         struct sentence_splitter splitter = {

@@ -1,7 +1,7 @@
 // layer: data
-// Two shards of llm.c out of one input: a byte that chooses the options, two that say how long the first shard is, and
-// the shards. What is imported has the tokens of the shards without their delimiters, in their order, and documents of
-// at least one token that end with the delimiter. After most changes the counts in the headers are right.
+// Two shards of llm.c from one input: a byte that selects options, two with the length of the first shard, and the
+// shards. The imported dataset has the tokens of the shards without their delimiters, in order, in documents of at
+// least one token that end with the delimiter. After most changes the counts in the headers are corrected.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -12,13 +12,13 @@
 
 enum { HEAD = 3, HEADER_BYTES = 1024, MOST_TOKENS = 1 << 16 };
 
-struct shard {
+struct fuzz_shard {
     const uint8_t *bytes;
     size_t size, width;  // width: of a token
 };
 
-// The tokens that are no delimiters.
-static int64_t list_words(const struct shard *shard, int32_t delimiter, int32_t *words) {
+// The tokens that are not delimiters.
+static int64_t list_words(const struct fuzz_shard *shard, int32_t delimiter, int32_t *words) {
     int64_t count = 0;
     for (size_t at = HEADER_BYTES; at < shard->size; at += shard->width) {
         int32_t token = 0;
@@ -29,7 +29,7 @@ static int64_t list_words(const struct shard *shard, int32_t delimiter, int32_t 
     return count;
 }
 
-static void check_output(const char *prefix, const struct shard shards[2], int32_t delimiter) {
+static void check_output(const char *prefix, const struct fuzz_shard shards[2], int32_t delimiter) {
     static int32_t words[2 * MOST_TOKENS], tokens[2 * MOST_TOKENS];
     int64_t count = list_words(&shards[0], delimiter, words);
     count += list_words(&shards[1], delimiter, words + count);
@@ -61,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     size_t first = data[1] | (size_t)data[2] << 8, rest = size - HEAD;
     first = first < rest ? first : rest;
-    struct shard shards[2] = {{.bytes = data + HEAD, .size = first},
-                              {.bytes = data + HEAD + first, .size = rest - first}};
+    struct fuzz_shard shards[2] = {{.bytes = data + HEAD, .size = first},
+                                   {.bytes = data + HEAD + first, .size = rest - first}};
     struct string_list files = {0};
     for (int i = 0; i < 2; i++) {
         char *path = memory_printf("%s/shard_%d.bin", fuzz_folder(), i);
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         remove_output(prefix);
     }
     char *written = memory_printf("%s.bin", prefix);
-    CHECK(!file_exists(written));  // after an error too
+    CHECK(!file_exists(written));  // even after an error
     free(written);
     free(prefix);
     string_list_free(&files);

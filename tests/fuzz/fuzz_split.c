@@ -1,6 +1,6 @@
 // layer: data
-// Any bytes, cut into pieces by masks and character by character: the two must agree, for the pattern that the first
-// byte names.
+// Any bytes, split into pieces by masks and character by character: the two must agree, for the pattern selected by the
+// first byte.
 #include "fuzz.h"
 
 #include "data/tokenizer/splitter.h"
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct split_rules spaces;
     const struct split_rules *rules = choose_rules(data[0], &spaces);
     size_t length = size - 1;
-    unsigned char *text = malloc(length);  // its end is the end of a block of memory
+    unsigned char *text = malloc(length);  // ends at the end of an allocation
     if (!text)
         abort();
     memcpy(text, data + 1, length);

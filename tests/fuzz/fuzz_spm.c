@@ -1,7 +1,7 @@
 // layer: data
-// A SentencePiece model and a text out of hostile bytes (u16 LENGTH, TEXT, MODEL). Whatever model loads, a text must
-// encode to ids of its pieces, the same ones when asked again of a warm cache and of another encoder, and they must
-// decode. It can be written as a tokenizer.json, or there is a reason why not.
+// A SentencePiece model and a text from hostile bytes (u16 LENGTH, TEXT, MODEL). If the model loads, a text must encode
+// to ids of its pieces, the same ones with a warm cache and with another encoder, and they must decode. The model can
+// be written as a tokenizer.json, or there is a reason why not.
 #include "fuzz.h"
 
 #include "data/tokenizer/spm_describe.h"
@@ -42,7 +42,7 @@ static void count_rule(void *context, const struct charsmap_rule *rule) {
     *(size_t *)context += rule->key_length + strlen(rule->replacement);
 }
 
-// Rules are only listed: their steps name every character of Unicode, which takes long.
+// Rules are only listed: their steps name every character of Unicode, which is slow.
 static void describe(const struct spm_model *model) {
     struct hf_parts parts = {0};
     size_t bytes = 0;

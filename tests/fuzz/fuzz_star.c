@@ -1,8 +1,8 @@
 // layer: comm
-// What strangers say to a job that meets over TCP: hostile bytes to rank 0, which expects one rank more, and hostile
-// bytes as its answer to a rank that joins. Whoever is let in has said the token, the number of ranks and rank 1. And
-// what ranks say to each other once they have met: any numbers, in pieces of any size, come out as they were sent. The
-// first byte says who is spoken to.
+// Strangers that connect to a job over TCP: hostile bytes to rank 0, which expects one more rank, and hostile bytes as
+// its answer to a rank that joins. A connection is accepted only with the token, the number of ranks and rank 1. And
+// messages between connected ranks: any numbers, in pieces of any size, arrive as sent. The first byte selects the
+// receiver.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -21,7 +21,7 @@ struct stranger {
 
 static const struct star_options options = {.name = "fuzz", .size = 2, .deadline_seconds = 0.02, .token = {'t'}};
 
-// Answers one visitor with the bytes and goes.
+// Answers one visitor with the bytes and exits.
 static void *answer(void *context) {
     const struct stranger *stranger = context;
     unsigned char hello[64];
@@ -65,8 +65,8 @@ static void speak_to_hub(const struct stranger *stranger, const struct sockaddr_
     close(visitor);
 }
 
-// The numbers of the other rank arrive piece by piece, as long as the first of the bytes left says; the largest of both
-// are the result on either side. A frame begins with what is asked for: the largest, rank 0, how many, and a zero.
+// The numbers of the other rank arrive in pieces, whose lengths are given by the first of the remaining bytes; the
+// result on both sides is the maximum of both. A frame begins with the request: maximum, rank 0, count, and a zero.
 static void exchange_numbers(const uint8_t *data, size_t size, int rank) {
     enum { MOST_NUMBERS = 64 };
     int64_t theirs[MOST_NUMBERS], values[MOST_NUMBERS] = {0}, expected[MOST_NUMBERS];

@@ -1,5 +1,5 @@
 // layer: data
-// A rank file and a text out of hostile bytes (LINES NUL TEXT), the 256 bytes always being tokens: the ids of a text
+// A rank file and a text from hostile bytes (LINES NUL TEXT), with the 256 bytes always as tokens: the ids of a text
 // split by any known pattern must decode to it.
 #include "fuzz.h"
 
@@ -17,7 +17,7 @@ static void append_bytes(struct buffer *lines) {
 static void check_text(const struct bpe *bpe, const uint8_t *text, size_t length) {
     static const char *const names[] = {"gpt2", "cl100k", "llama3", "qwen", "o200k", "v1", "v2"};
     const struct split_pattern *pattern = split_pattern_by_name(names[length % 7]);
-    static struct unicode_table *table;  // made once: it is the same for all inputs
+    static struct unicode_table *table;  // made once for all inputs
     if (!table)
         table = split_table_create();
     struct merge_scratch scratch = {0};

@@ -1,7 +1,7 @@
 // layer: data
-// The files of a tokenizer out of hostile bytes, opened as the program opens them, by any of its types: KIND CHOICE,
-// two bytes with the length of the first file, the first file and the second. What opens encodes texts into ids of its
-// vocabulary, decodes them, and names every token.
+// The files of a tokenizer from hostile bytes, opened as in the program, by any of its types: KIND CHOICE, two bytes
+// with the length of the first file, the first file and the second. A tokenizer that opens encodes texts into ids of
+// its vocabulary, decodes them, and names every token.
 #include "fuzz.h"
 
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 // layer: checkpoint
-// A file of torch.save out of hostile bytes, both containers. What parses must have every tensor inside its storage and
-// every storage inside the input; all readable tensors are read. Most changes are made to the pickle within a zip
-// archive whose checksum then fits.
+// A file of torch.save from hostile bytes, both containers. If it parses, every tensor must be inside its storage and
+// every storage inside the input; all readable tensors are read. Most changes are made to the pickle in a zip archive,
+// whose checksum is then corrected.
 #include "fuzz.h"
 
 #include "base/memory.h"
@@ -12,7 +12,7 @@ struct walk {
     const struct torch_file *file;
     const uint8_t *data;
     size_t size;
-    size_t left;  // values still looked at: circles end here
+    size_t left;  // values left to visit: cycles end here
 };
 
 static void check_tensor(const struct walk *walk, const struct torch_tensor *tensor) {

@@ -1,5 +1,5 @@
 // layer: data
-// vocab.json out of hostile bytes: in what loads, every id leads to a string and that string back to the id.
+// vocab.json from hostile bytes: in a vocabulary that loads, every id leads to a string and that string back to the id.
 #include "fuzz.h"
 
 #include "data/tokenizer/vocabulary.h"

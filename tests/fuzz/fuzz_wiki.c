@@ -1,7 +1,7 @@
 // layer: data
-// Hostile bytes as wikitext, with and without templates that expand into more, and as a dump. The text must hold no
-// control character but line ends and tabs, which would be marks of one pass that a later one forgot, and must not grow
-// without bound.
+// Hostile bytes as wikitext, with and without templates that expand into more, and as a dump. The text must not contain
+// control characters except line ends and tabs, since those would be marks of one pass that a later one forgot, and
+// must not grow without bound.
 #include "fuzz.h"
 
 #include "data/extract/wiki_pages.h"

@@ -1,6 +1,6 @@
 // layer: data
-// A vocabulary file and a text out of hostile bytes (VOCAB NUL TEXT): ids must be in range, and encoding again with a
-// warm cache must give them again.
+// A vocabulary file and a text from hostile bytes (VOCAB NUL TEXT): ids must be in range, and encoding again with a
+// warm cache must give the same ids.
 #include "fuzz.h"
 
 #include "data/tokenizer/normal_form.h"
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!nul || normal_form_require() < 0 ||
         wordpiece_vocab_parse(&vocab, (const char *)data, (size_t)(nul - data), "vocab") < 0)
         return 0;
-    static struct unicode_table *table;  // made once: it is the same for all inputs
+    static struct unicode_table *table;  // made once for all inputs
     if (!table)
         table = unicode_table_create(UNICODE_EDITION_16);
     int32_t node = trie_step(&vocab.trie, TRIE_ROOT, '#');

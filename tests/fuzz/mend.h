@@ -1,5 +1,5 @@
-// Mutations that know a format: what a random change breaks beside the place it is meant for (the length of a header, a
-// checksum) is mended, so that the fuzzer gets to what lies behind it. For custom mutators of fuzz targets.
+// Mutations that know a format: they repair what a random change breaks elsewhere (the length of a header, a checksum),
+// so that the fuzzer gets past it. For custom mutators of fuzz targets.
 #ifndef TESTS_FUZZ_MEND_H
 #define TESTS_FUZZ_MEND_H
 
@@ -10,7 +10,7 @@
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
 
-// The header of a safetensors file is changed, and the length in front of it is the new one's.
+// Changes the header of a safetensors file and corrects the length before it.
 static inline size_t mend_safetensors(uint8_t *data, size_t size, size_t most) {
     uint64_t length = 0;
     if (size < sizeof length)
@@ -36,7 +36,7 @@ static inline uint32_t mend_number(const uint8_t *at, size_t width) {
     return value;
 }
 
-// CRC-32 of the zip format, bit by bit: an oracle that shares nothing with the program's own.
+// CRC-32 of the zip format, bit by bit: shares no code with the program's own.
 static inline uint32_t mend_crc(const uint8_t *bytes, size_t count) {
     uint32_t crc = UINT32_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -47,8 +47,8 @@ static inline uint32_t mend_crc(const uint8_t *bytes, size_t count) {
     return ~crc;
 }
 
-// A file of torch.save: its pickle is changed within its own length, the rest filled with STOP, and its checksum is the
-// new one's. What is no such zip archive, as the older container, is changed anywhere.
+// A file of torch.save: changes its pickle without changing its length, fills the rest with STOP, and corrects its
+// checksum. A file that is not such a zip archive, like the older container, is changed anywhere.
 static inline size_t mend_torch(uint8_t *data, size_t size, size_t most) {
     enum { END = 22, ENTRY = 46, LOCAL = 30 };
     if (size < END || mend_number(data + size - END, 4) != 0x06054b50)
@@ -72,8 +72,8 @@ static inline size_t mend_torch(uint8_t *data, size_t size, size_t most) {
     return LLVMFuzzerMutate(data, size, most);
 }
 
-// A file of a distributed checkpoint, in which files of torch.save follow each other, each ending as a zip archive
-// does: one of them, by `choice`, is changed within its own length.
+// A file of a distributed checkpoint, which is a sequence of torch.save files, each ending like a zip archive: changes
+// one of them, by `choice`, without changing its length.
 static inline size_t mend_distributed(uint8_t *data, size_t size, size_t most, unsigned choice) {
     enum { END = 22 };
     size_t begin = 0;

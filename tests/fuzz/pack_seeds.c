@@ -1,7 +1,7 @@
-// Makes the seeds that are too large to be kept. For fuzz_folder: the models in tests/golden/foreign, each as its own
-// folder has it and as a checkpoint of ours. For fuzz_reader: compressed files, one and two of them in one. For
-// fuzz_tokenizer: tokenizers of all types. For fuzz_llmc and fuzz_shards: files of llm.c. Run from the repository's
-// root by tools/run_fuzzers.
+// Makes the seeds that are too large to commit. For fuzz_folder: the models in tests/golden/foreign, each as in its own
+// folder and as a checkpoint of ours. For fuzz_reader: compressed files, one and two concatenated. For fuzz_tokenizer:
+// tokenizers of all types. For fuzz_llmc and fuzz_shards: files of llm.c. Run from the repository's root by
+// tools/run_fuzzers.
 // usage: pack_seeds FOLDER    (writes FOLDER/TARGET/* and FOLDER/TARGET.dict)
 #include "base/error.h"
 #include "base/file.h"
@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The latter as -max_len in tools/run_fuzzers.
+// The second is -max_len in tools/run_fuzzers.
 enum { MOST_BYTES = 1 << 20, MOST_SEED_BYTES = 160 << 10 };
 
-// Iterations have one number in seeds.
+// All iterations have the same number in seeds.
 static const char *seed_name(const char *name, char *text, size_t size) {
     const char *slash = strchr(name, '/');
     if (strncmp(name, "iter_", 5) == 0 && slash) {
@@ -81,7 +81,7 @@ static void write_seed(const char *to, const char *name, const char *ending, str
 static void pack_as_ours(const char *path, const char *to, const char *name) {
     struct model_source source;
     struct buffer seed = {0};
-    // The oldest of Megatron's do not say how many heads there are.
+    // The oldest checkpoints of Megatron do not give the number of heads.
     if (model_source_open(&source, &(struct model_source_options){.path = path, .step = -1, .attention_heads = 4}) < 0)
         die("%s", error_message());
     char *folder = memory_printf("%s/ours", to);
@@ -101,7 +101,7 @@ static void pack_models(const char *to) {
         die("%s is not here: run from the repository's root", golden);
     for (struct dirent *entry; (entry = readdir(models)) != NULL;) {
         char *path = file_join(golden, entry->d_name);
-        // One folder holds arguments alone.
+        // One folder holds only arguments.
         if (entry->d_name[0] != '.' && file_is_folder(path) && model_source_is_foreign(path)) {
             struct buffer seed = {0};
             pack_folder(path, "", &seed);
@@ -113,7 +113,7 @@ static void pack_models(const char *to) {
     closedir(models);
 }
 
-// Files that follow each other are one file to all four formats.
+// All four formats allow concatenated files.
 static void pack_compressed(const char *to) {
     static const char *const small[] = {"bzip2", "gzip", "xz", "zstd"}, *const large[] = {"bz2", "gz", "xz", "zst"};
     for (int i = 0; i < 4; i++) {
@@ -180,7 +180,7 @@ static void pack_tokenizers(const char *to) {
     }
 }
 
-// fuzz_samples takes what fuzz_index does.
+// fuzz_samples takes the same input as fuzz_index.
 static void pack_samples(const char *to) {
     static const char *const names[] = {"example", "sentences", "wide"};
     for (int i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
-// Several files in one input, for what is read as a folder. A part is the number of its name in fuzz_part_names (1
-// byte), its length (3 bytes, little-endian; cut to what is there) and its bytes. The fuzz target writes the parts to a
-// folder, tests/fuzz/pack_seeds.c makes inputs of real folders.
+// Several files in one input, for targets that read a folder. A part is the index of its name in fuzz_part_names (1
+// byte), its length (3 bytes, little-endian; limited to the rest) and its bytes. The fuzz target writes the parts to a
+// folder, tests/fuzz/pack_seeds.c makes inputs from real folders.
 #ifndef TESTS_FUZZ_PARTS_H
 #define TESTS_FUZZ_PARTS_H
 

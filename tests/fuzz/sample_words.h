@@ -1,4 +1,4 @@
-// A vocabulary for targets that make samples of BERT, RoBERTa and T5: every fifth word goes on with the one before.
+// A vocabulary for targets that make samples of BERT, RoBERTa and T5: every fifth token continues the word before it.
 #ifndef TESTS_FUZZ_SAMPLE_WORDS_H
 #define TESTS_FUZZ_SAMPLE_WORDS_H
 
@@ -28,18 +28,20 @@ static inline const struct sample_vocabulary *sample_words(void) {
     return &words;
 }
 
-// Draws every sample, at most a few hundred. What is filled has ids of the vocabulary and lengths within the row.
+// Draws every sample, at most a few hundred. Filled rows have ids of the vocabulary and lengths within the row.
 static inline void sample_words_draw(const struct sample_source *source) {
     struct batch batch = {0};
     batch_allocate(&batch, &source->form, 1);
-    struct batch_row row = batch_row(&batch, 0);
+    struct batch row = batch_row(&batch, 0);
     for (int64_t i = 0; i < source->count && i < 300; i++) {
         if (source->fill(source->context, i, &row) < 0)
             continue;
-        for (int64_t t = 0; t < batch.columns; t++)
+        for (int64_t t = 0; t < batch.T; t++)
             CHECK(row.tokens[t] >= 0 && row.tokens[t] < SAMPLE_WORDS + SAMPLE_SENTINELS);
-        CHECK(!row.length || (*row.length >= 0 && *row.length <= batch.columns));
-        CHECK(!row.decoder_length || (*row.decoder_length >= 0 && *row.decoder_length <= batch.label_columns));
+        for (int64_t t = 0; row.context_tokens && t < batch.T; t++)
+            CHECK(row.context_tokens[t] >= 0 && row.context_tokens[t] < SAMPLE_WORDS + SAMPLE_SENTINELS);
+        CHECK(!row.context_lengths || (*row.context_lengths >= 2 && *row.context_lengths <= batch.T));
+        CHECK(!row.lengths || (*row.lengths >= 0 && *row.lengths <= batch.T));
     }
     batch_free(&batch);
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""As much of a Kubernetes API server as `kubectl apply` asks for: discovery of Jobs, Services and a few others, objects
-that are not there yet, and objects that are made. usage: kubernetes_server.py FILE; each object goes to FILE as a line
-of JSON. Prints its port and serves until it is killed. Shapes as in the API conventions of Kubernetes (v1.20 to v1.34).
+"""As much of a Kubernetes API server as `kubectl apply` needs: discovery of Jobs, Services and a few others, objects
+that do not exist yet, and objects that are created. usage: kubernetes_server.py FILE; each object is appended to FILE
+as a line of JSON. Prints its port and serves until it is killed. Shapes as in the API conventions of Kubernetes (v1.20
+to v1.34).
 """
 
 import http.server
@@ -9,23 +10,30 @@ import json
 import sys
 
 RESOURCES = {
-    "/api/v1": [("services", "Service"), ("configmaps", "ConfigMap"), ("persistentvolumeclaims", "PersistentVolumeClaim")],
+    "/api/v1": [("services", "Service"), ("configmaps", "ConfigMap"), ("persistentvolumeclaims", "PersistentVolumeClaim")]
+    + [("persistentvolumes", "PersistentVolume")],
     "/apis/batch/v1": [("jobs", "Job")],
+    "/apis/storage.k8s.io/v1": [("storageclasses", "StorageClass")],
 }
+# These belong to the cluster, the others to a namespace.
+OF_CLUSTER = {"persistentvolumes", "storageclasses"}
 
 
 def discovery(path):
-    """The answer to a question about what the server has; None where it is another question."""
+    """The answer to a discovery request; None for any other request."""
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "/apis":
-        version = {"groupVersion": "batch/v1", "version": "v1"}
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [{"name": "batch", "versions": [version], "preferredVersion": version}]}
+        groups = []
+        for name in ("batch", "storage.k8s.io"):
+            version = {"groupVersion": name + "/v1", "version": "v1"}
+            groups.append({"name": name, "versions": [version], "preferredVersion": version})
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
     if path == "/version":
         return {"major": "1", "minor": "34", "gitVersion": "v1.34.1"}
     if path in RESOURCES:
         verbs = ["create", "get", "list", "patch", "watch"]
-        rows = [{"name": n, "singularName": "", "namespaced": True, "kind": k, "verbs": verbs} for n, k in RESOURCES[path]]
+        rows = [{"name": n, "singularName": "", "namespaced": n not in OF_CLUSTER, "kind": k, "verbs": verbs} for n, k in RESOURCES[path]]
         return {"kind": "APIResourceList", "groupVersion": path.split("/", 2)[2], "resources": rows}
     return None
 
@@ -42,7 +50,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self):
-        # Schemas are asked for in protocol buffers, of which no bytes are an empty message: nothing to hold objects to.
+        # Schemas are requested as protocol buffers; zero bytes are an empty message: nothing to validate objects
+        # against.
         if self.path.startswith("/openapi/v2"):
             self.send_response(200)
             self.send_header("Content-Type", "application/octet-stream")

@@ -1,11 +1,11 @@
-"""Writes blend.txt: which dataset gives which sample of a blend.
+"""Writes blend.txt: which dataset provides which sample of a blend.
 
-Run: python tests/golden/make_blend.py > tests/golden/blend.txt  (needs numpy; with megatron-core the same orders are
-made by its own code and compared. That code is compiled for the machine: where its compiler fuses a product and a
-difference, which x86-64 compilers do not do by default, single samples may trade places, and only a count is printed)
+Run: python tests/golden/make_blend.py > tests/golden/blend.txt  (needs numpy; with megatron-core its own code computes
+the same orders, which are compared. That code is compiled for the machine: if its compiler fuses a multiply and a
+subtract, which x86-64 compilers do not by default, single samples may swap places, and only a count is printed)
 
 Lines: "weights SIZE W…" or "sizes SIZE N…" (SIZE 0: all), then the datasets in order as digits in base 36.
-"targets N W…" has the samples wanted and built per dataset.
+"targets N W…" has the samples requested and built per dataset.
 """
 
 import math

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/bpe: a small byte-level BPE tokenizer trained by Hugging Face's `tokenizers`, and what the
-libraries others use give for texts with a trap in each. Needs the packages tokenizers and regex.
+"""Makes tests/golden/bpe: a small byte-level BPE tokenizer trained by Hugging Face's `tokenizers`, and the
+results of common libraries for tricky texts. Needs the packages tokenizers and regex.
 
   corpus.txt            the training text, written here
   vocab.json merges.txt the trained tokenizer in GPT-2's order of ids (bytes, merges, <|endoftext|>)
@@ -59,7 +59,7 @@ def train(text):
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    # Lines with their ends, which is how the library reads files.
+    # Lines with their ends, as the library reads files.
     tokenizer.train_from_iterator([line + "\n" for line in text.split("\n")[:-1]], trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     return [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in merges]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/compress: the lines 1 to 4000 in words of our own, compressed by each format's own tools, each file
-being several streams one after another. Needs the program zstd."""
+"""Makes tests/golden/compress: the lines 1 to 4000 in our own words, compressed by each format's own tools; each file
+has several streams. Needs the program zstd."""
 import bz2
 import gzip
 import lzma

@@ -1,10 +1,9 @@
-"""Writes convert.txt: what torch makes of float bit patterns in other float types.
+"""Writes convert.txt: float bit patterns converted to other float types by torch.
 
     python tests/golden/make_convert.py            (torch 2.15)
 
-Lines "bf16 F32BITS BF16BITS" and "f16 F32BITS F16BITS" in hexadecimal, then "f16_all SHA256": of the fp32 bits (little-endian)
-of all 65536 fp16 patterns that are no NaN, in order.
-"""
+Lines "bf16 F32BITS BF16BITS" and "f16 F32BITS F16BITS" in hexadecimal, then "f16_all SHA256": of the fp32 bits
+(little-endian) of all 65536 fp16 patterns that are not NaN, in order."""
 import hashlib
 import pathlib
 import random

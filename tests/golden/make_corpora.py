@@ -1,12 +1,12 @@
-"""Writes corpora.txt: the samples of whole runs (splits, blends, sizes) as megatron-core's dataset builder gives them.
+"""Writes corpora.txt: the samples of whole runs (splits, blends, sizes) by megatron-core's dataset builder.
 
 Run: python tests/golden/make_corpora.py > tests/golden/corpora.txt  (needs numpy, torch and megatron-core)
 
-Datasets a, b and c: sequence i of dataset d (0, 1, 2) has 1 + (37 i + 11 d) mod 61 tokens, 50 + 30 d sequences; token j of its
-.bin is (7919 j + 13 + 100 d) mod 50000. Lines: "run SEQ SEED TRAIN VALID TEST SPLIT WORDS…" (SPLIT - for data of each split,
-whose words then stand as train|valid|test), then for each split "split NAME SAMPLES MD5" over the int32 tokens of all samples,
-or "split NAME none". The order of a blend is worked out in Python: megatron-core's compiled helper fuses a product and a
-difference on aarch64, and so differs there from what it does on x86-64 (see make_blend.py).
+Datasets a, b and c: sequence i of dataset d (0, 1, 2) has 1 + (37 i + 11 d) mod 61 tokens, 50 + 30 d sequences; token j
+of its .bin is (7919 j + 13 + 100 d) mod 50000. Lines: "run SEQ SEED TRAIN VALID TEST SPLIT WORDS…" (SPLIT - for
+separate data of each split, whose words are then train|valid|test), then for each split "split NAME SAMPLES MD5" over
+the int32 tokens of all samples, or "split NAME none". The order of a blend is computed in Python: megatron-core's
+compiled helper fuses a multiply and a subtract on aarch64, so its result there differs from x86-64 (see make_blend.py).
 """
 
 import hashlib

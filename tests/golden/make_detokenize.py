@@ -1,4 +1,4 @@
-"""Writes detokenize.txt: WikiText's text with its blanks taken back as Megatron's zero-shot task does, by Python's re.
+"""Writes detokenize.txt: WikiText's text without its extra spaces, as in Megatron's zero-shot task, by Python's re.
 
 Run: python tests/golden/make_detokenize.py > tests/golden/detokenize.txt
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/foreign/megatron_dist_*: small random models of megatron-core, saved by megatron-core itself as distributed
-checkpoints (torch_dist), each in a folder of its own beside NAME.safetensors with samples and the logits it computes for them.
+"""Writes tests/golden/foreign/megatron_dist_*: small random models of megatron-core, saved by megatron-core itself as
+distributed checkpoints (torch_dist), each in a folder beside NAME.safetensors with samples and the logits it computes
+for them.
 
-megatron_dist_gpt and megatron_dist_t5 are written by one rank, megatron_dist_llama by two tensor-parallel ones, which cut
-embeddings, queries, keys, values and both halves of SwiGLU. megatron_dist_core19 is a Llama again, written by core 0.19, which has no common.pt: with its source
-in PYTHONPATH, make_distributed.py core19 1 makes it (and nothing else). megatron_args/NAME.pt are common.pt of megatron_dist_llama with
-other arguments. Needs torch, megatron-core, psutil and safetensors, and no GPU: what asks for one is told
-that there is a CPU. Run from the repository's root."""
+megatron_dist_gpt and megatron_dist_t5 are written by one rank, megatron_dist_llama by two tensor-parallel ones, which
+split embeddings, queries, keys, values and both halves of SwiGLU. megatron_dist_core19 is another Llama, written by
+core 0.19, which has no common.pt: with its source in PYTHONPATH, make_distributed.py core19 1 makes it (and nothing
+else). megatron_args/NAME.pt are common.pt of megatron_dist_llama with other arguments. Needs torch, megatron-core,
+psutil and safetensors, and no GPU: code that asks for one gets a CPU. Run from the repository's root."""
 import argparse
 import contextlib
 import os
@@ -46,7 +47,7 @@ def build(kind, ranks):
 
 
 def build_t5():
-    """As pretrain_t5.py builds it. The norm behind a stack is Transformer Engine's there, which needs a GPU."""
+    """As in pretrain_t5.py. The norm after a stack is Transformer Engine's there, which needs a GPU."""
     import megatron.core.models.T5.t5_spec as spec
     from megatron.core.models.T5.t5_model import T5Model
     from megatron.core.transformer.torch_norm import WrappedTorchNorm
@@ -122,7 +123,7 @@ def make(kind, ranks):
     torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
     parallel_state.initialize_model_parallel(ranks, 1)
     no_gpu()
-    torch.manual_seed(7)  # the same whole matrices on every rank, of which each takes its part
+    torch.manual_seed(7)  # the same whole matrices on every rank, which takes its part
     config, model = build(kind, ranks)
     torch.manual_seed(8)
     with torch.no_grad():

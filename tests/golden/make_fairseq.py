@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/fairseq out of the corpus and the tokenizer of tests/golden/bpe: dictionaries as fairseq builds them,
-by tests/peers/hf_peers.py, and the ids of texts. Needs the package tokenizers.
+"""Makes tests/golden/fairseq from the corpus and the tokenizer of tests/golden/bpe: dictionaries as fairseq builds
+them, made by tests/peers/hf_peers.py, and the ids of texts. Needs the package tokenizers.
 
   words.txt   dictionary of the corpus' words
-  bpe.txt     dictionary of the ids of GPT-2's way of BPE, some left out
+  bpe.txt     dictionary of the ids of GPT-2's BPE, some left out
   ids.jsonl   {"text", "words", "bpe"}
 """
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/foreign/: small random models as other programs save them, each in a folder of its own beside NAME.safetensors
-with samples and the logits that the other program computes for them (in float64).
+"""Writes tests/golden/foreign/: small random models as other programs save them, each in a folder beside
+NAME.safetensors with samples and the logits that the other program computes for them (in float64).
 
-Hugging Face's are saved by transformers. Megatron-LM's are laid out by hand as its releases did: nested dicts with the
-names of each era, queries, keys and values in the order of each checkpoint version, shards of tensor- and pipeline-parallel
-ranks; their logits come from a forward pass written here in plain torch. megatron_v0 is a small megatron_lm_345m v0.0.
-Needs torch, transformers and safetensors. Run from the repository's root."""
+Hugging Face's are saved by transformers. Megatron-LM's are written by hand in the format of its releases: nested dicts
+with the names of each era, queries, keys and values in the order of each checkpoint version, shards of tensor- and
+pipeline-parallel ranks; their logits come from a forward pass written here in plain torch. megatron_v0 is a small
+megatron_lm_345m v0.0. Needs torch, transformers and safetensors. Run from the repository's root."""
 import argparse
 import collections
 import json
@@ -43,7 +43,7 @@ def expect(name, data, logits):
 # ---- Hugging Face ----
 
 def randomize(model):
-    """Initial values of norms and biases would hide mistakes."""
+    """The initial values of norms and biases would hide mistakes."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.15 + (0.5 if parameter.dim() == 1 else 0))
@@ -53,11 +53,11 @@ def save_hf(name, model, form="gpt", how="safetensors", dtype=torch.float32):
     randomize(model)
     model = model.to(dtype).eval()
     folder = f"{FOLDER}/{name}"
-    if how == "bin":  # as before safetensors, tied matrices twice and all
+    if how == "bin":  # as before safetensors, including tied matrices twice
         os.makedirs(folder)
         model.config.save_pretrained(folder)
         torch.save(model.state_dict(), f"{folder}/pytorch_model.bin")
-    elif how == "bare":  # names of the model without its head, as the hub's gpt2 has them, and its buffers
+    elif how == "bare":  # names of the model without its head, like the hub's gpt2, and its buffers
         os.makedirs(folder)
         model.config.save_pretrained(folder)
         state = {key.removeprefix("transformer."): value.clone() for key, value in model.state_dict().items() if key != "lm_head.weight"}
@@ -105,7 +105,7 @@ save_hf("t5", hf.T5ForConditionalGeneration(hf.T5Config(**T5, num_layers=3, num_
 
 
 def t5_v1_1():
-    """The released ones have an output matrix of their own; transformers 5 unties when it finds one in the file."""
+    """The released ones have a separate output matrix; transformers 5 unties when it finds one in the file."""
     model = hf.T5ForConditionalGeneration(hf.T5Config(**T5, num_layers=2, feed_forward_proj="gated-gelu", tie_word_embeddings=False))
     model.lm_head.weight = torch.nn.Parameter(torch.randn(V, 12) * 0.3)
     return model
@@ -232,7 +232,7 @@ NEW = {"ln1": "self_attention.linear_qkv.layer_norm_", "qkv": "self_attention.li
 
 
 class AttnBackend:
-    """Stands for an enumeration of Megatron's in the arguments; it is never looked into."""
+    """Stands in for an enumeration of Megatron's in the arguments; it is never read."""
 
     def __reduce__(self):
         return (AttnBackend, ())
@@ -311,7 +311,7 @@ def save_megatron(name, version, tp=1, pp=1, vp=1, core=False, with_args=True, G
         out.write("release" if release else str(iteration))
 
 
-# Pickling wants to find the class where it says it is.
+# Pickling must find the class where it claims to be.
 import sys
 import types
 for package in ("megatron", "megatron.core", "megatron.core.transformer", "megatron.core.transformer.enums"):
@@ -380,7 +380,7 @@ save_megatron_bert("megatron_v3_bert", 2)
 
 
 def forward_t5(w, data, layers, relative):
-    """T5 as Megatron computes it, in float64: pre-norm, learned positions or T5's distances, a bias of the output."""
+    """T5 as Megatron computes it, in float64: pre-norm, learned positions or T5's distances, an output bias."""
     D = C // H
 
     def norm(x, name):
@@ -419,8 +419,8 @@ def forward_t5(w, data, layers, relative):
 
 
 def save_megatron_t5(name, version, tp, core=False, relative=False, staged=False):
-    """Megatron's T5: legacy names (inter_attention) or core's (cross_attention); keys and values of the memory are packed by head.
-    Staged: the encoder is one pipeline stage, the decoder another."""
+    """Megatron's T5: legacy names (inter_attention) or core's (cross_attention); keys and values of the encoder's
+    output are packed by head. Staged: the encoder is one pipeline stage, the decoder another."""
     D, ffn, layers = C // H, 20, {"encoder": 3, "decoder": 2}
     w = {"word": torch.randn(VP, C) * 0.3, "bias": torch.randn(VP) * 0.2}
     if relative:
@@ -510,7 +510,7 @@ save_megatron_t5("megatron_v1_t5_tp2", version=1, tp=2)
 save_megatron_t5("megatron_v3_t5_pp2", version=3, tp=2, staged=True)
 save_megatron_t5("megatron_core_t5", version=3, tp=2, core=True, relative=True)
 
-# Shapes of Hugging Face's that came later, at the end so that those above stay as they are.
+# Later additions of Hugging Face's shapes, at the end so that the random numbers of those above do not change.
 save_hf("opt_narrow", hf.OPTForCausalLM(hf.OPTConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, ffn_dim=20, vocab_size=V,
                                                      max_position_embeddings=11, word_embed_proj_dim=6, do_layer_norm_before=False)))
 save_hf("llama_yarn", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=10, attention_bias=True, rope_parameters={
@@ -519,7 +519,7 @@ save_hf("llama_dynamic", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=4,
     "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0})))
 save_hf("bert_tanh", hf.BertForMaskedLM(hf.BertConfig(**BERT, max_position_embeddings=11, hidden_act="gelu_new")), form="bert")
 
-# ---- added later, so that what stands above stays as it was drawn ----
+# ---- added later, so that the random numbers of those above do not change ----
 
 save_hf("qwen3", hf.Qwen3ForCausalLM(hf.Qwen3Config(**LLAMA, head_dim=6)))
 save_megatron("megatron_v3_nemotron", version=3, tp=2, pp=2, core=True, G=2, rope=True, gelu="squared_relu", squared_relu=True,
@@ -528,10 +528,11 @@ save_megatron("megatron_v3_nemotron", version=3, tp=2, pp=2, core=True, G=2, rop
               untie_embeddings_and_output_weights=True, bias_gelu_fusion=False, position_embedding_type="rope")
 
 
-# ---- families of Hugging Face with matrices or defaults of their own ----
+# ---- families of Hugging Face with special matrices or defaults ----
 
 def pack_matrices(name, fuse):
-    """The same model with its matrices of queries, keys, values and of the gated MLP fused, or separate: variants that are read too."""
+    """The same model with its matrices of queries, keys, values and of the gated MLP fused, or separate: variants that
+    can be read too."""
     path, sizes = f"{FOLDER}/{name}/model.safetensors", (24, 8, 8)
     state = load_file(path)
     for i in range(2):
@@ -547,7 +548,7 @@ def pack_matrices(name, fuse):
 
 
 def mt5():
-    """As released: an output matrix of its own."""
+    """As released: a separate output matrix."""
     model = hf.MT5ForConditionalGeneration(hf.MT5Config(**T5, num_layers=2, num_decoder_layers=3, tie_word_embeddings=False))
     model.lm_head.weight = torch.nn.Parameter(torch.randn(V, 12) * 0.3)
     return model
@@ -580,7 +581,7 @@ save_hf("gpt_bigcode_heads", hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(**GPT2
 
 
 def umt5(is_tied):
-    """transformers 5 takes every UMT5 for a tied one and scales its output."""
+    """transformers 5 treats every UMT5 as tied and scales its output."""
     model = hf.UMT5ForConditionalGeneration(hf.UMT5Config(**T5, num_layers=2, num_decoder_layers=3))
     if not is_tied:
         model.lm_head.weight = torch.nn.Parameter(torch.randn(V, 12) * 0.3)
@@ -588,7 +589,7 @@ def umt5(is_tied):
 
 
 def unscale(name):
-    """As released, and as transformers 4 computes it: an output matrix of its own, and no scale."""
+    """As released, and as transformers 4 computes it: a separate output matrix, and no scale."""
     config = json.load(open(f"{FOLDER}/{name}/config.json"))
     config["tie_word_embeddings"] = False
     json.dump(config, open(f"{FOLDER}/{name}/config.json", "w"), indent=2, sort_keys=True)

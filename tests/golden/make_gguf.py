@@ -1,13 +1,14 @@
-"""What GGUF files of the models in tests/golden/foreign must hold, by llama.cpp's own package gguf: tensors by its table of names, blocks by its
-quantizer; and a small file that its writer made, with a value of every type, for our reader. The rules that are llama.cpp's converter's (which
-tensors are turned, reordered, left out or kept in fp32) are written down here once more.
+"""The expected content of GGUF files for the models in tests/golden/foreign, by llama.cpp's own package gguf: tensors
+by its table of names, blocks by its quantizer; and a small file of its writer, with a value of every type, for our
+reader. The rules of llama.cpp's converter (which tensors are transposed, reordered, left out or kept in fp32) are
+reimplemented here.
 
     python tests/golden/make_gguf.py        (gguf, numpy, safetensors, sentencepiece, torch; writes tests/golden/gguf*)
 
 gguf.txt      MODEL fp32|bf16|q8_0 NAME TYPE SHAPE SHA256; MODEL key KEY VALUE; MODEL factors NAME VALUE…
 gguf_vocabulary.txt   TOKENIZER ROWS MODEL PRE and digests of tokens, types, scores and merges
 gguf_q8.txt   blocks: 32 fp32 values and the 34 bytes they become, in hexadecimal
-gguf_*.model  SentencePiece models as Llama's and T5's, made if they are not there
+gguf_*.model  SentencePiece models like Llama's and T5's, made if they are missing
 gguf.gguf     a file with all types of values and three tensors
 """
 import hashlib
@@ -78,7 +79,7 @@ def left_out(arch, name):
 
 
 def convert(arch, config, name, data):
-    """One tensor of theirs: what it is called before the table is asked, and its elements."""
+    """One of their tensors: its name before the table lookup, and its elements."""
     if arch == A.GPT2 and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
         data = data.T
     if arch == A.LLAMA and "q_proj" in name:
@@ -91,7 +92,7 @@ def convert(arch, config, name, data):
         name = name.removeprefix("bert.").removeprefix("roberta.")
         if config["model_type"] == "roberta" and name == "embeddings.position_embeddings.weight":
             data = data[config["pad_token_id"] + 1:]
-    # T5 scales its logits down where the output is tied; the gain of the last norm takes that over.
+    # T5 scales its logits down if the output is tied; the gain of the last norm includes that.
     if arch == A.T5 and name == "decoder.final_layer_norm.weight" and config.get("scale_decoder_outputs", config["tie_word_embeddings"]):
         data = data * (np.float32(1) / np.sqrt(np.float32(config["d_model"])))
     return name, np.ascontiguousarray(data)
@@ -122,7 +123,7 @@ def tensors_of(folder, arch, config):
     tied = "output.weight" not in found
     if arch in (A.STABLELM, A.NEMOTRON) and tied:
         found["output.weight"] = found["token_embd.weight"]
-    # Ours are apart where theirs are one.
+    # Ours are separate where theirs are fused.
     for name in [name for name in found if arch == A.PHI3 and "attn_qkv" in name]:
         heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
         width = config["hidden_size"] // heads
@@ -164,7 +165,7 @@ def blocks():
     rows = [r.normal(0, scale, 32).astype(np.float32) for scale in (1, 1e-3, 1e-7, 1e-30, 300, 1e5)]
     rows += [np.zeros(32, np.float32), np.full(32, -1, np.float32), np.arange(32, dtype=np.float32) - 15.5,
              np.linspace(-127, 127, 32).astype(np.float32), (np.arange(32) / 2).astype(np.float32)]
-    # Quotients that are halves, in both directions.
+    # Quotients that are halves, with both signs.
     halves = np.full(32, 0.5, np.float32) * np.where(np.arange(32) % 2, -1, 1).astype(np.float32) * np.arange(32).astype(np.float32)
     halves[0] = 127
     rows.append(halves)
@@ -177,7 +178,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
 def digest(items):
-    """Of texts with their lengths, or of numbers."""
+    """Digest of texts with their lengths, or of numbers."""
     hashed = hashlib.sha256()
     for item in items:
         if isinstance(item, str):
@@ -204,7 +205,7 @@ def from_json(path, rows):
 
 
 def from_spm(path, rows):
-    """Types have the same numbers there. A unigram model scores what the user defined so that it wins."""
+    """Types have the same numbers there. A unigram model gives user-defined pieces a score that always wins."""
     model = spm_proto.ModelProto()
     model.ParseFromString(open(path, "rb").read())
     tokens = {}
@@ -228,7 +229,7 @@ def pad(tokens, rows):
     return [tokens.get(i, (f"[PAD{i}]", UNUSED, -10000.0)) for i in range(rows)]
 
 
-# How each is told to llama.cpp: the model and its pre-tokenizer.
+# How each is described to llama.cpp: the model and its pre-tokenizer.
 VOCABULARIES = [("hf/gpt2.json", "gpt2", "gpt-2"), ("hf/llama3.json", "gpt2", "llama-bpe"),
                 ("gguf_bpe.model", "llama", "default"), ("hf/bert.json", "bert", "default"), ("hf/neox.json", "gpt2", "gpt-2"),
                 ("spm/bpe.model", "llama", "default"), ("gguf_unigram.model", "t5", "default"), ("wordpiece/vocab.txt", "bert", "default")]
@@ -240,7 +241,7 @@ def train_spm(name, **options):
 
 
 def vocabularies(out):
-    # As Llama's: no normalizer, bytes to fall back to, spaces as they are; and as T5's, with pieces that always win.
+    # Like Llama's: no normalizer, byte fallback, spaces kept; and like T5's, with pieces that always win.
     if not os.path.exists(os.path.join(HERE, "gguf_bpe.model")):
         train_spm("gguf_bpe", model_type="bpe", vocab_size=420, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
                   character_coverage=0.99)

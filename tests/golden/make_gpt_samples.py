@@ -1,4 +1,4 @@
-"""Writes gpt_samples.txt: document, sample and shuffle index of GPT datasets, worked out with NumPy in the plainest way.
+"""Writes gpt_samples.txt: document, sample and shuffle index of GPT datasets, computed with NumPy in the simplest way.
 
 Run: python tests/golden/make_gpt_samples.py > tests/golden/gpt_samples.txt  (needs numpy)
 
@@ -45,8 +45,8 @@ def build(lengths, ids, s, n, seed):
     else:
         documents = one_stretch(rng, ids, epochs)
 
-    # The stream of all tokens as (position in documents, offset); sample k takes entries k s … (k + 1) s. The first row is
-    # (0, 0) by definition, even where the first document is empty.
+    # The stream of all tokens as (position in documents, offset); sample k takes entries k s … (k + 1) s. The first row
+    # is (0, 0) by definition, even if the first document is empty.
     positions = numpy.repeat(numpy.arange(len(documents)), [int(lengths[d]) for d in documents])
     offsets = numpy.concatenate([numpy.arange(int(lengths[d])) for d in documents])
     total = (epochs * tokens - 1) // s

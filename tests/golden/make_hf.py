@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/hf: small tokenizer.json files of the shapes that people use, trained on the corpus of
-tests/golden/bpe by Hugging Face's `tokenizers`, and the ids and texts that package gives. shapes() is also what
-tests/peers/hf_peers.py compares on random texts: every component with every setting. Needs the package tokenizers.
+"""Makes tests/golden/hf: small tokenizer.json files of common configurations, trained on the corpus of
+tests/golden/bpe by Hugging Face's `tokenizers`, and the ids and texts of that package. tests/peers/hf_peers.py also
+compares shapes() on random texts: every component with every setting. Needs the package tokenizers.
 
   NAME.json    a tokenizer
   NAME.jsonl   {"text", "ids", "plain": ids without what the post-processor adds, "decoded"}
@@ -88,7 +88,7 @@ def falcon_like():
 
 
 def marked(size=500, fallback=True, **model):
-    """BPE over characters with U+2581 for blanks, and byte tokens."""
+    """BPE over characters with U+2581 for spaces, and byte tokens."""
     specials = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)] * fallback
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, show_progress=False, limit_alphabet=60)
     tokenizer = trained(models.BPE(unk_token="<unk>"), trainer, None, pre_tokenizers.Metaspace())
@@ -180,7 +180,7 @@ GOLDEN = {"gpt2": gpt2_like, "llama3": llama3_like, "neox": neox_like, "roberta"
 
 
 def variants():
-    """Every component by itself, over a model that shows what it did."""
+    """Every component by itself, with a model that shows its effect."""
     for name, normalizer in {
             "NFC": normalizers.NFC(), "NFD": normalizers.NFD(), "NFKC": normalizers.NFKC(), "NFKD": normalizers.NFKD(),
             "Lowercase": normalizers.Lowercase(), "StripAccents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
@@ -247,7 +247,7 @@ def variants():
 
 
 def reread(tokenizer):
-    """As the file has it: scores may lose their last bit on the way."""
+    """As stored in the file: scores may lose their last bit on the way."""
     return Tokenizer.from_str(tokenizer.to_str())
 
 

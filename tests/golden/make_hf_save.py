@@ -1,5 +1,5 @@
-"""Files of Hugging Face for a small tokenizer of each kind, as `bevatron tokenizer convert` writes them, and the ids that their library gives
-for them. What bevatron itself encodes to must be the same; only then are the files written.
+"""Hugging Face files for a small tokenizer of each kind, as `bevatron tokenizer convert` writes them, and the ids that
+their library gives for them. bevatron's own ids must be the same; only then are the files written.
 
     BEVATRON=build/release/bevatron python tests/golden/make_hf_save.py
 
@@ -39,6 +39,7 @@ KINDS = {
     "tekken": ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", f"{golden}/tiktoken/tekken_own.json"],
     "fairseq_bpe": ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", f"{golden}/hf_save/dict.txt", *GPT2],
     "fairseq_words": ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", f"{golden}/fairseq/words.txt"],
+    "spm_folded": ["--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model", f"{golden}/spm/folded.model"],
 }
 
 
@@ -67,6 +68,6 @@ with open(f"{folder}/ids.jsonl", "w", encoding="utf-8") as out:
             ids, ours = tokenizer.encode(text, add_special_tokens=False).ids, json.loads(line)
             ours = ours[(around + 1) // 2:len(ours) - around // 2]
             if ids != ours and sorted(ids) == sorted(ours):
-                continue  # a run of one character, cut in another order; see docs/internals/tokenizer_hf.md
+                continue  # a run of one character, split in another order; see docs/internals/tokenizer_hf.md
             assert ids == ours, (name, text, ids, ours)
             out.write(json.dumps({"name": name, "text": text, "ids": ids}, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/hf/steps.jsonl: ids of the package tokenizers for pipelines that others get wrong, and for random ones of
-tests/peers/hf_fuzz_peers.py. Ids show every character and where words end.
+"""Makes tests/golden/hf/steps.jsonl: ids of the package tokenizers for pipelines that are easy to get wrong, and for
+random ones of tests/peers/hf_fuzz_peers.py. Ids show every character and where words end.
 
   steps_model.json   the model of all of them
   steps.jsonl        {"steps": other members of tokenizer.json, "texts": [...], "ids": [[...]]}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/import: small datasets as fairseq-preprocess writes them, and what must come out of them. Needs NumPy. The
-two formats are written here after src/data/index/fairseq_reader.h; tests/peers/fairseq_peers.py compares these writers with
+"""Makes tests/golden/import: small datasets as fairseq-preprocess writes them, and the expected results. Needs NumPy.
+The two formats follow src/data/index/fairseq_reader.h; tests/peers/fairseq_peers.py compares these writers with
 fairseq's own code.
 
   mmap_u16, mmap_u32, mmap_i64   --dataset-impl mmap
   torchnet_i32, torchnet_i16     --dataset-impl cached
   dict.txt                       the dictionary of mmap_u16
-  expected.txt                   the lines, one a row, as ids; the same for all but the 32-bit ids of mmap_u32
+  expected.txt                   the lines as ids, one per row; the same for all except the 32-bit ids of mmap_u32
 """
 import os
 import struct
@@ -16,7 +16,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint16": 8, "uint32": 9, "uint64": 10}
 
-# As of a text: empty lines first, between and last, two in a row; ids up to 19.
+# Like a text: empty lines first, between and last, two in a row; ids up to 19.
 LINES = [[2], [5, 6, 7, 2], [2], [8, 9, 10, 11, 2], [12, 2], [2], [2], [4, 2], [13, 14, 19, 15, 2], [2]]
 
 

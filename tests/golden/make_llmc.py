@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes what llm.c would: tests/golden/foreign/llmc_{fp32,bf16}.bin, a small random GPT-2 in its checkpoint format, each beside
-NAME.safetensors with samples and the logits that transformers computes with the same weights (in float64); and
-tests/golden/import/llmc_*.bin, shards of tokens whose documents begin with a delimiter. That llm.c itself reads such files and
-computes the same loss was seen with its train_gpt2.c. Needs numpy, torch, transformers and safetensors. Run from the
+"""Writes files of llm.c: tests/golden/foreign/llmc_{fp32,bf16}.bin, a small random GPT-2 in its checkpoint format, each
+beside NAME.safetensors with samples and the logits that transformers computes with the same weights (in float64); and
+tests/golden/import/llmc_*.bin, shards of tokens whose documents begin with a delimiter. llm.c's train_gpt2.c was seen
+to read such files and compute the same loss. Needs numpy, torch, transformers and safetensors. Run from the
 repository's root."""
 import numpy as np
 import torch

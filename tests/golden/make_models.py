@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes tests/golden/models/*.safetensors: for each family a tiny random model made by transformers, in our names and
 packing, with the logits, the loss and every gradient of a first batch and the losses of ten AdamW steps. Weights are
-float32, arithmetic is float64 wherever transformers lets it be. Shapes are odd on purpose: heads wider or narrower than
+float32, arithmetic is float64 where transformers allows it. Shapes are odd on purpose: heads wider or narrower than
 C / H, groups of heads, samples of several lengths.
 
-The flags that make the same model here stand in the file's metadata. Needs torch, transformers and safetensors. Run from
+The flags of the same model here are in the file's metadata. Needs torch, transformers and safetensors. Run from
 the repository's root; names of families as arguments make only those."""
 import os
 import sys
@@ -28,7 +28,7 @@ def norm(out, name, module):
 
 
 def linear(out, name, *modules):
-    """Rows of several linear layers, one below the other."""
+    """Rows of several linear layers, stacked."""
     out[name + ".weight"] = [m.weight for m in modules]
     if modules[0].bias is not None:
         out[name + ".bias"] = [m.bias for m in modules]
@@ -107,10 +107,8 @@ def map_nemotron(m):
     return out
 
 
-def map_bert(m):
-    base = m.roberta if hasattr(m, "roberta") else m.bert
+def map_encoder(base, is_pre):
     e = base.embeddings
-    is_pre = isinstance(m, hf.MegatronBertForPreTraining)
     out = {"embedding.word_embeddings.weight": e.word_embeddings.weight,
            "embedding.position_embeddings.weight": e.position_embeddings.weight,
            "embedding.tokentype_embeddings.weight": e.token_type_embeddings.weight}
@@ -131,6 +129,12 @@ def map_bert(m):
             norm(out, n + "post_mlp_layernorm", b.output.LayerNorm)
     if is_pre:
         norm(out, "encoder.final_layernorm", base.encoder.ln)
+    return out
+
+
+def map_bert(m):
+    base = m.roberta if hasattr(m, "roberta") else m.bert
+    out = map_encoder(base, isinstance(m, hf.MegatronBertForPreTraining))
     if hasattr(m, "roberta"):
         h = m.lm_head
         linear(out, "lm_head.dense", h.dense)
@@ -143,6 +147,41 @@ def map_bert(m):
         out["output_layer.bias"] = h.bias
         linear(out, "pooler.dense", base.pooler.dense)
         linear(out, "binary_head", m.cls.seq_relationship)
+    return out
+
+
+class Towers(torch.nn.Module):
+    """ICT: encoders of queries and contexts, or one for both; the first token's last state, projected or not."""
+
+    def __init__(self, encoders, width, projection, scale):
+        super().__init__()
+        self.encoders, self.scale = torch.nn.ModuleList(encoders), scale
+        self.projections = torch.nn.ModuleList([torch.nn.Linear(width, projection) for _ in encoders if projection])
+
+    def embed(self, which, tokens, lengths):
+        which = min(which, len(self.encoders) - 1)
+        mask = (torch.arange(T)[None] < lengths[:, None]).long()
+        first = self.encoders[which](input_ids=tokens, attention_mask=mask).last_hidden_state[:, 0]
+        return self.projections[which](first) if len(self.projections) else first
+
+    def forward(self, part):
+        queries = self.embed(0, part["tokens"], part["lengths"])
+        contexts = self.embed(1, part["context_tokens"], part["context_lengths"])
+        return self.scale * queries @ contexts.t()
+
+    def set_attn_implementation(self, kind):
+        for encoder in self.encoders:
+            encoder.set_attn_implementation(kind)
+
+
+def map_towers(m):
+    out = {}
+    scopes = ["shared_model."] if len(m.encoders) == 1 else ["query_model.", "context_model."]
+    for i, (scope, encoder) in enumerate(zip(scopes, m.encoders)):
+        own = map_encoder(encoder, isinstance(encoder, hf.MegatronBertModel))
+        if len(m.projections):
+            linear(own, "projection_enc", m.projections[i])
+        out.update({scope + n: e for n, e in own.items()})
     return out
 
 
@@ -175,7 +214,7 @@ def map_t5(m):
 
 
 def flat(entry, pick):
-    """The tensor behind an entry of a map: values or gradients."""
+    """The tensor of an entry of a map: values or gradients."""
     if isinstance(entry, list):
         return cat(*[pick(p) for p in entry])
     if isinstance(entry, tuple):
@@ -195,7 +234,7 @@ def gpt2(activation):
 
 
 def opt(words):
-    """The 350M is the one with narrow word embeddings and norms behind the sublayers."""
+    """The 350M is the one with narrow word embeddings and post-norm."""
     c = hf.OPTConfig(vocab_size=V, hidden_size=14, word_embed_proj_dim=words, num_hidden_layers=2, ffn_dim=19,
                      num_attention_heads=2, max_position_embeddings=12, dropout=0, attention_dropout=0,
                      activation_function="relu", pad_token_id=1, do_layer_norm_before=words == 14)
@@ -290,6 +329,22 @@ def bert(kind):
         "--position-offset 2 --bert-no-binary-head --num-token-types 1"
 
 
+def ict(kind):
+    """Megatron's own: two pre-norm towers with a projection. And one post-norm tower, whose scores are scaled."""
+    size = dict(vocab_size=V, hidden_size=15, num_hidden_layers=2, num_attention_heads=3, intermediate_size=22,
+                hidden_act="gelu", hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=1,
+                max_position_embeddings=13, type_vocab_size=2)
+    flags = BERT.replace("--model bert", "--model ict") + "--max-position-embeddings 13 " \
+        "--retriever-report-topk-accuracies 1 2 "
+    if kind == "ict":
+        towers = [hf.MegatronBertModel(hf.MegatronBertConfig(layer_norm_eps=1e-5, **size), add_pooling_layer=False)
+                  for _ in range(2)]
+        return Towers(towers, 15, 7, 1.0), map_towers, flags + "--biencoder-projection-dim 7"
+    tower = hf.BertModel(hf.BertConfig(layer_norm_eps=1e-12, **size), add_pooling_layer=False)
+    return Towers([tower], 15, 0, 15 ** -0.5), map_towers, flags + "--biencoder-shared-query-context-model " \
+        "--retriever-score-scaling --norm-placement post --norm-epsilon 1e-12"
+
+
 def t5(kind):
     config, model = (hf.UMT5Config, hf.UMT5ForConditionalGeneration) if kind == "umt5" else (hf.T5Config, hf.T5ForConditionalGeneration)
     c = config(vocab_size=V, d_model=14, d_kv=5, d_ff=19, num_layers=2, num_decoder_layers=3, num_heads=3,
@@ -315,11 +370,12 @@ FAMILIES = {
     "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),
+    "ict": lambda: ict("ict"), "ict_shared": lambda: ict("ict_shared"),
 }
 
 
 def make_data(form):
-    """Samples of all steps; token 1 is padding and appears nowhere else."""
+    """Samples of all steps; token 1 is padding and occurs nowhere else."""
     rows, data = STEPS * B, {}
     data["tokens"] = torch.randint(2, V, (rows, T))
     columns = S if form == "t5" else T
@@ -334,12 +390,20 @@ def make_data(form):
             data["mask"][padding] = 0
     if form == "t5":
         data["decoder_tokens"] = torch.randint(2, V, (rows, S))
+    if form == "ict":
+        data["context_tokens"] = torch.randint(2, V, (rows, T))
+        data["context_lengths"] = torch.randint(T // 2, T + 1, (rows,))
+        data["context_tokens"][torch.arange(T)[None] >= data["context_lengths"][:, None]] = 1
+        data["labels"], data["mask"] = torch.zeros(rows, dtype=torch.int64), torch.ones(rows)
     return data
 
 
 def losses_of(model, form, data, rows):
-    """Logits and the loss of some rows, as this program defines it: means over counted tokens, and over pairs."""
+    """Logits and the loss of some rows, as defined in this program: means over counted tokens, and over pairs."""
     part = {k: v[rows] for k, v in data.items()}
+    if form == "ict":
+        scores = model(part)
+        return scores, F.cross_entropy(scores, torch.arange(B)), None
     arguments = {"input_ids": part["tokens"]}
     if form != "gpt":
         arguments["attention_mask"] = (torch.arange(T)[None] < part["lengths"][:, None]).long()
@@ -361,7 +425,7 @@ def losses_of(model, form, data, rows):
 def make(name):
     torch.manual_seed(20261115)
     model, mapping, flags = FAMILIES[name]()
-    form = "t5" if "--model t5" in flags else "bert" if "--model bert" in flags else "gpt"
+    form = "ict" if "--model ict" in flags else "t5" if "--model t5" in flags else "bert" if "--model bert" in flags else "gpt"
     model.set_attn_implementation("eager")
     with torch.no_grad():
         for n, p in model.named_parameters():
@@ -380,7 +444,7 @@ def make(name):
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
                                    {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0}],
                                   lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
-    losses, pairs, norms = [], [], []
+    losses, pairs, norms, tops = [], [], [], []
     for step in range(STEPS):
         logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
         optimizer.zero_grad()
@@ -392,7 +456,12 @@ def make(name):
         norms.append(torch.nn.utils.clip_grad_norm_(parameters, 1.0).item())
         losses.append(loss.item())
         pairs.append(0 if pair is None else pair.item())
+        if form == "ict":
+            ranks = (logits > logits.diagonal()[:, None]).sum(1)
+            tops.append([(ranks < k).double().mean().item() for k in (1, 2)])
         optimizer.step()
+    if tops:
+        out["tops"] = torch.tensor(tops).float()
     out["losses"], out["pair_losses"] = torch.tensor(losses).float(), torch.tensor(pairs).float()
     out["grad_norms"] = torch.tensor(norms).float()
     for k, v in data.items():

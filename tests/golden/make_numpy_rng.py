@@ -1,4 +1,4 @@
-"""Writes numpy_rng.txt: what NumPy's legacy RandomState gives, and Philox deviates, for tests/base/test_rng.c.
+"""Writes numpy_rng.txt: numbers of NumPy's legacy RandomState, and Philox deviates, for tests/base/test_rng.c.
 
 Each line is: kind, seed, an argument, then the values. Doubles are written as hexadecimal floats, so they are exact.
 Run: python3 tests/golden/make_numpy_rng.py > tests/golden/numpy_rng.txt
@@ -13,7 +13,7 @@ for seed in SEEDS:
     state = np.random.RandomState(seed)
     words = [int(state.randint(0, 2**32, dtype=np.uint32)) for _ in range(4)]
     print("word", seed, len(words), *words)
-    # Deep in the sequence, after several refills of the state.
+    # Far into the sequence, after several refills of the state.
     state.bytes(4 * 5000)
     print("word_5004", seed, 4, *[int(state.randint(0, 2**32, dtype=np.uint32)) for _ in range(4)])
 
@@ -24,7 +24,7 @@ for seed in SEEDS:
         state = np.random.RandomState(seed)
         x = np.arange(n, dtype=np.int32)
         state.shuffle(x)
-        # The draw after it proves that the same number of words was used.
+        # The next draw shows that the same number of words was used.
         print("shuffle", seed, n, *x, int(state.randint(0, 2**32, dtype=np.uint32)))
 
     state = np.random.RandomState(seed)
@@ -36,14 +36,14 @@ for seed in SEEDS:
     state = np.random.RandomState(seed)
     print("permutation", seed, 12, *state.permutation(12))
 
-    # One generator runs through all of these, so the number of words each one uses counts too. Masked rejection with
+    # One generator is used for all of these, so the number of words that each uses matters too. Masked rejection with
     # 32-bit draws up to 2^32 - 1 and with 64-bit draws above, as shuffle() does for long arrays.
     state = np.random.RandomState(seed)
     for most in [1, 5, 2**16, 2**31, 2**32 - 2, 2**32, 2**32 + 1, 3 * 2**33, 2**40 + 17, 2**63 - 2]:
         print("interval", seed, most, *[int(state.randint(0, most + 1, dtype=np.int64)) for _ in range(3)])
 
 
-# Philox4x32-10 and Box-Muller written out once more, in Python integers and the C library's functions.
+# Philox4x32-10 and Box-Muller reimplemented with Python integers and the C library's functions.
 def philox(key, counter):
     c, k = list(counter), [key & 0xFFFFFFFF, key >> 32]
     for _ in range(10):

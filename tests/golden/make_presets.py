@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/presets.txt: for every preset the vocabulary its published model has and the number of its parameters,
-counted by transformers on models of the same configuration that are built without memory (device meta).
+"""Writes tests/golden/presets.txt: for every preset the vocabulary of its published model and the number of its
+parameters, counted by transformers on models of the same configuration, built without memory (device meta).
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
 from transformers import (BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
-                          RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration)
+                          RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
+                          CamembertConfig, CamembertForMaskedLM, GPTBigCodeConfig, GPTBigCodeForCausalLM, MT5Config,
+                          MT5ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config,
+                          Starcoder2ForCausalLM, UMT5Config, UMT5ForConditionalGeneration, XLMRobertaConfig, XLMRobertaForMaskedLM)
 
 rows = []
 
@@ -14,7 +18,7 @@ rows = []
 def add(name, model, config, untied=0):
     with torch.device("meta"):
         built = model(config)
-    # Tied matrices are one parameter.
+    # Tied matrices count as one parameter.
     count = sum(p.numel() for p in {id(p): p for p in built.parameters()}.values())
     rows.append((name, config.vocab_size, count + untied))
 
@@ -42,6 +46,9 @@ for name, layers, hidden, heads in (("125m", 12, 768, 12), ("1.3b", 24, 2048, 32
 add("opt-350m", OPTForCausalLM, OPTConfig(num_hidden_layers=24, hidden_size=1024, num_attention_heads=16, ffn_dim=4096,
                                           word_embed_proj_dim=512, do_layer_norm_before=False))
 for name, layers, hidden, heads, groups, ffn, vocab, tied in (
+        ("cpu-3m", 4, 192, 3, 3, 512, 8192, True), ("cpu-10m", 6, 320, 5, 5, 896, 8192, True),
+        ("cpu-30m", 8, 512, 8, 8, 1408, 8192, True), ("gpu-150m", 18, 768, 12, 12, 2048, 32000, True),
+        ("gpu-350m", 24, 1024, 16, 16, 2816, 32000, True), ("gpu-1b", 22, 2048, 32, 4, 5632, 32000, False),
         ("llama-7b", 32, 4096, 32, 32, 11008, 32000, False), ("llama-13b", 40, 5120, 40, 40, 13824, 32000, False),
         ("llama-33b", 60, 6656, 52, 52, 17920, 32000, False), ("llama-65b", 80, 8192, 64, 64, 22016, 32000, False),
         ("llama2-7b", 32, 4096, 32, 32, 11008, 32000, False), ("llama2-13b", 40, 5120, 40, 40, 13824, 32000, False),
@@ -53,12 +60,46 @@ for name, layers, hidden, heads, groups, ffn, vocab, tied in (
                                             num_key_value_heads=groups, intermediate_size=ffn, vocab_size=vocab,
                                             tie_word_embeddings=tied))
 add("mistral-7b", MistralForCausalLM, MistralConfig())
+for name, layers, hidden, heads, groups, ffn, vocab in (
+        ("0.5b", 24, 896, 14, 2, 4864, 151936), ("1.5b", 28, 1536, 12, 2, 8960, 151936), ("3b", 36, 2048, 16, 2, 11008, 151936),
+        ("7b", 28, 3584, 28, 4, 18944, 152064), ("14b", 48, 5120, 40, 8, 13824, 152064), ("32b", 64, 5120, 40, 8, 27648, 152064),
+        ("72b", 80, 8192, 64, 8, 29568, 152064)):
+    add("qwen2.5-" + name, Qwen2ForCausalLM, Qwen2Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                         num_key_value_heads=groups, intermediate_size=ffn, vocab_size=vocab,
+                                                         tie_word_embeddings=vocab == 151936))
+for name, layers, hidden, heads, ffn, tied in (("0.6b", 28, 1024, 16, 3072, True), ("1.7b", 28, 2048, 16, 6144, True),
+                                               ("4b", 36, 2560, 32, 9728, True), ("8b", 36, 4096, 32, 12288, False),
+                                               ("14b", 40, 5120, 40, 17408, False), ("32b", 64, 5120, 64, 25600, False)):
+    add("qwen3-" + name, Qwen3ForCausalLM, Qwen3Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                       num_key_value_heads=8, head_dim=128, intermediate_size=ffn, vocab_size=151936,
+                                                       tie_word_embeddings=tied))
+add("phi3-mini", Phi3ForCausalLM, Phi3Config())
+add("phi4", Phi3ForCausalLM, Phi3Config(num_hidden_layers=40, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10,
+                                        intermediate_size=17920, vocab_size=100352, pad_token_id=0))
+add("starcoder-15b", GPTBigCodeForCausalLM, GPTBigCodeConfig(n_layer=40, n_embd=6144, n_head=48, n_positions=8192, vocab_size=49152,
+                                                             multi_query=True))
+for name, layers, hidden, heads, groups, tied in (("3b", 30, 3072, 24, 2, True), ("7b", 32, 4608, 36, 4, True),
+                                                  ("15b", 40, 6144, 48, 4, False)):
+    add("starcoder2-" + name, Starcoder2ForCausalLM, Starcoder2Config(num_hidden_layers=layers, hidden_size=hidden,
+                                                                      num_attention_heads=heads, num_key_value_heads=groups,
+                                                                      intermediate_size=4 * hidden, tie_word_embeddings=tied))
+add("stablelm-3b", StableLmForCausalLM, StableLmConfig())
+add("stablelm2-1.6b", StableLmForCausalLM, StableLmConfig(num_hidden_layers=24, hidden_size=2048, intermediate_size=5632,
+                                                          vocab_size=100352, use_qkv_bias=True))
+for name, layers, hidden, heads, ffn in (("minitron-4b", 32, 3072, 24, 9216), ("nemotron4-15b", 32, 6144, 48, 24576),
+                                         ("nemotron4-340b", 96, 18432, 96, 73728)):
+    add(name, NemotronForCausalLM, NemotronConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                  num_key_value_heads=8, intermediate_size=ffn, vocab_size=256000))
 for name, layers, hidden, heads in (("base", 12, 768, 12), ("large", 24, 1024, 16)):
     add("bert-" + name, BertForPreTraining, BertConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                        intermediate_size=4 * hidden))
     add("roberta-" + name, RobertaForMaskedLM, RobertaConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                              intermediate_size=4 * hidden, vocab_size=50265, type_vocab_size=1,
                                                              max_position_embeddings=514))
+    add("xlm-roberta-" + name, XLMRobertaForMaskedLM, XLMRobertaConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, intermediate_size=4 * hidden, vocab_size=250002,
+        type_vocab_size=1, max_position_embeddings=514))
+add("camembert-base", CamembertForMaskedLM, CamembertConfig(vocab_size=32005, type_vocab_size=1, max_position_embeddings=514))
 add("megatron-bert-345m", MegatronBertForPreTraining, MegatronBertConfig(vocab_size=30592))
 for name, layers, hidden, heads, channels, ffn in (("small", 6, 512, 8, 64, 2048), ("base", 12, 768, 12, 64, 3072),
                                                    ("large", 24, 1024, 16, 64, 4096), ("3b", 24, 1024, 32, 128, 16384),
@@ -66,10 +107,17 @@ for name, layers, hidden, heads, channels, ffn in (("small", 6, 512, 8, 64, 2048
     add("t5-" + name, T5ForConditionalGeneration, T5Config(num_layers=layers, d_model=hidden, num_heads=heads, d_kv=channels, d_ff=ffn))
 for name, layers, hidden, heads, ffn in (("small", 8, 512, 6, 1024), ("base", 12, 768, 12, 2048), ("large", 24, 1024, 16, 2816),
                                          ("xl", 24, 2048, 32, 5120), ("xxl", 24, 4096, 64, 10240)):
-    # The released files have an output matrix of their own, which transformers ties until it finds one.
+    # The released files have a separate output matrix, which transformers ties until it finds one.
     add("t5-1.1-" + name, T5ForConditionalGeneration,
         T5Config(num_layers=layers, d_model=hidden, num_heads=heads, d_kv=64, d_ff=ffn, feed_forward_proj="gated-gelu"),
         untied=32128 * hidden)
+    add("mt5-" + name, MT5ForConditionalGeneration,
+        MT5Config(num_layers=layers, d_model=hidden, num_heads=heads, d_kv=64, d_ff=ffn, vocab_size=250112,
+                  tie_word_embeddings=False))
+    if name != "large":
+        add("umt5-" + name, UMT5ForConditionalGeneration,
+            UMT5Config(num_layers=layers, d_model=hidden, num_heads=heads, d_kv=64, d_ff=ffn, vocab_size=256384,
+                       tie_word_embeddings=False))
 
 with open("tests/golden/presets.txt", "w") as out:
     for row in rows:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/rearrange.txt: orders of `--shuffle`, worked out with NumPy from the description in
-docs/internals/rearrange.md. Philox4x32-10 is written here once more, over arrays, and checked against the known answers of the
-Random123 distribution.
+"""Writes tests/golden/rearrange.txt: orders of `--shuffle`, computed with NumPy from the description in
+docs/internals/rearrange.md. Philox4x32-10 is reimplemented here over arrays, and checked against the known answers of
+the Random123 distribution.
 
-    shuffle SEED COUNT FIRST…   which document stands at each place (all of them, or the first 32)
+    shuffle SEED COUNT FIRST…   the document at each place (all of them, or the first 32)
 """
 import os
 

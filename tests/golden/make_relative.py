@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/relative_buckets.txt: the buckets of distances that transformers gives a T5. Needs torch and
+"""Writes tests/golden/relative_buckets.txt: the distance buckets of a T5 in transformers. Needs torch and
 transformers. Run from the repository's root."""
 import torch
 from transformers.models.t5.modeling_t5 import T5Attention

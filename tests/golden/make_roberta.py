@@ -1,11 +1,11 @@
-"""Writes roberta.txt: blocks, their order and their masks as fairseq (0.12 and before) makes them for RoBERTa, worked
-out with NumPy in the plainest way.
+"""Writes roberta.txt: blocks, their order and their masks as fairseq (up to 0.12) makes them for RoBERTa, computed
+with NumPy in the simplest way.
 
 Run: python tests/golden/make_roberta.py > tests/golden/roberta.txt  (needs numpy; Python 3.8 or later)
 
 The corpus: sentence i has LENGTHS[i] tokens, the last of them </s> (2); the others are 4 + (7907 j + 13) mod 196, j
-counted over the whole file. Ids: <s> 0, <pad> 1, </s> 2, <unk> 3, words 4 to 199, <mask> 200. Ids with id mod 3 = 0, and
-those below 4, begin words.
+counted over the whole file. Ids: <s> 0, <pad> 1, </s> 2, <unk> 3, words 4 to 199, <mask> 200. Ids with id mod 3 = 0,
+and those below 4, begin words.
 
 Lines: "seed SEED EPOCH INDEX VALUE"; "blocks MODE SIZE COUNT LENGTH…"; "order SEED MODE SIZE BATCH EPOCH BLOCK…";
 "masked SEED EPOCH MODE SIZE WHOLE MASK LEAVE RANDOM BLOCK TOKEN… LABEL…" (labels without loss are 0).

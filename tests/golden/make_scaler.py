@@ -1,9 +1,9 @@
-"""Writes scaler.txt: loss scales after each of a row of steps, by megatron-core's own DynamicGradScaler.
+"""Writes scaler.txt: loss scales after each of a series of steps, by megatron-core's own DynamicGradScaler.
 
 Run: python tests/golden/make_scaler.py > tests/golden/scaler.txt  (needs torch and megatron-core)
 
-Lines: "rule INITIAL LEAST WINDOW HYSTERESIS", then pairs "." (good) or "x" (overflow) and the exponent of 2 that the scale
-has after it. Megatron keeps the scale on a GPU; here its tensors are made on the CPU.
+Lines: "rule INITIAL LEAST WINDOW HYSTERESIS", then pairs of "." (good) or "x" (overflow) and the exponent of 2 of the
+scale after it. Megatron keeps the scale on a GPU; here its tensors are on the CPU.
 """
 
 import random

@@ -4,7 +4,7 @@ Run: python tests/golden/make_schedule.py > tests/golden/schedule.txt  (needs to
 
 Lines: STYLE WSD_STYLE DECOUPLED_MIN, then for each of the iterations 0 1 5 10 11 50 81 90 100 101 the rate of most
 parameters and that of the input embedding and the output layer. Batches of 8 samples, warmup 10 iterations from 1e-6,
-decay 100, tail 20, highest 1e-3 and 5e-3, lowest 1e-4; DECOUPLED_MIN is "none" where only the common lowest is given.
+decay 100, tail 20, highest 1e-3 and 5e-3, lowest 1e-4; DECOUPLED_MIN is "none" if only the common lowest is given.
 """
 
 import logging
@@ -21,7 +21,7 @@ ITERATIONS = [0, 1, 5, 10, 11, 50, 81, 90, 100, 101]
 
 
 class Groups:
-    """Stands for an optimizer: what the scheduler sees of one."""
+    """Stands in for an optimizer: the part that the scheduler uses."""
 
     def __init__(self, overrides):
         self.param_groups = [{"max_lr": 1e-3, "min_lr": 1e-4}, {"max_lr": 1e-3, "min_lr": 1e-4, **overrides}]

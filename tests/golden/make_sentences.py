@@ -2,11 +2,11 @@
 
 Run: python tests/golden/make_sentences.py > tests/golden/sentences.txt  (needs numpy, torch and megatron-core)
 
-The corpus is worked out from numbers: LENGTHS has the sentence lengths of each document; token j of the .bin file is
-10 + (7907 j + 13) mod 990. Ids 0 to 9 are special; ids with id mod 5 = 0 go on with a word. The sentinels are 1000….
+The corpus is computed from numbers: LENGTHS has the sentence lengths of each document; token j of the .bin file is
+10 + (7907 j + 13) mod 990. Ids 0 to 9 are special; ids with id mod 5 = 0 continue a word. The sentinels are 1000….
 
 Lines: "bert SEQ COUNT SEED MASK SHORT HEAD" or "t5 SEQ DECODER COUNT SEED MASK SHORT SENTINELS"; "map ROWS MD5" of the
-sample index; "sample I …" with all arrays one after another; "md5 N MD5" over the arrays of the first N samples.
+sample index; "sample I …" with all arrays concatenated; "md5 N MD5" over the arrays of the first N samples.
 BERT: tokens types labels loss-mask length swapped. T5: tokens decoder-tokens labels loss-mask length decoder-length.
 Labels without loss are 0.
 """
@@ -33,7 +33,7 @@ WORDS = 1000
 
 
 def documents():
-    """Forty documents of 0 to 12 sentences; one has a sentence of 600 tokens, some have one sentence only."""
+    """Forty documents of 0 to 12 sentences; one has a sentence of 600 tokens, some have only one sentence."""
     state = numpy.random.RandomState(7)
     lengths = []
     for i in range(40):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/spm: small SentencePiece models, trained on tests/golden/bpe/corpus.txt or put together by hand, and
-what the package sentencepiece (0.2.2) gives for texts with a trap in each.
+"""Makes tests/golden/spm: small SentencePiece models, trained on tests/golden/bpe/corpus.txt or handmade, and the
+results of the package sentencepiece (0.2.2) for tricky texts.
 
-  *.model      unigram: own normalisation rules, byte fallback, a user-defined symbol; bpe: as Llama-2 has it; unused: the
-               same with unused pieces; suffix: blanks at the end of words, no tidying; char, word; odd: pieces across
-               blanks, equal scores, a denormaliser
+  *.model      unigram: custom normalization rules, byte fallback, a user-defined symbol; bpe: like Llama-2's; unused:
+               the same with unused pieces; suffix: spaces at the end of words, no tidying; char, word; odd: pieces
+               across spaces, equal scores, a denormalizer; folded: folds case, as nmt_nfkc_cf does for these letters
   ids.jsonl    {"model", "text", "ids", "decoded"}: by the package
-  megatron.jsonl  {"model", "extra_ids", "text", "ids", "decoded"}: by Megatron's classic SentencePieceTokenizer, whose rules are
-               written again here
+  megatron.jsonl  {"model", "extra_ids", "text", "ids", "decoded"}: by Megatron's classic SentencePieceTokenizer, whose
+               rules are reimplemented here
 Also makes tests/fuzz/seeds/spm: the length of a text in two bytes, the text, a model.
 """
 import json
@@ -25,6 +25,11 @@ seeds = os.path.join(here, "../fuzz/seeds/spm")
 BLANK = "\u2581"
 RULES = {"\t": " ", "\n": " ", "\u00a0": " ", "\u3000": " ", "\u200b": "", "\ufb01": "fi", "e\u0301": "\u00e9",
          "\uff21": "A", "\u2026": "...", "\u00bd": "1/2", "\u2121": " TEL ", "\u2160": "I", "\u2161": "II"}
+# Some of the rules of nmt_nfkc_cf: folded letters, alone and before a mark, and letters that become two.
+FOLDED = RULES | {chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)} | {
+    "\u00c9": "\u00e9", "E\u0301": "\u00e9", "\u00dc": "\u00fc", "U\u0308": "\u00fc", "u\u0308": "\u00fc", "\u00df": "ss", "\u1e9e": "ss",
+    "\u03a3": "\u03c3", "\u03c2": "\u03c3", "\u0130": "i\u0307", "I\u0307": "i\u0307", "\uff21": "a", "\u2121": " tel ", "\u2160": "i",
+    "\u2161": "ii"}
 
 TEXTS = ["", " ", "  ", "\n", "Hello", " Hello", "Hello world", "  two  blanks  ", "The miller's daughter counted the sacks.",
          "It wasn't the river; it was the bridge, they'd say.", "a", "aa", "aaa", "aaaa", "aaaaa", "abababab", "bbbbb",
@@ -33,7 +38,7 @@ TEXTS = ["", " ", "  ", "\n", "Hello", " Hello", "Hello world", "  two  blanks  
          "a\U0001f468\u200d\U0001f469b", "\x00", "a\x00b", "\x7f\x80", "\ufffd", BLANK, BLANK + "a", "a" + BLANK + " b",
          BLANK * 3, "<s>", "</s><unk>", "<0x41>", "<x>", "a<x>b", " <x> ", "<x><x>", "@@@", "@@@@@", "\u2121\u2160\u2161",
          "\u200b", " \u200b ", "12345", "€1,000.50", "if (x >= 10) { return; } // code", "\ttab\nline\r\nend ",
-         "thethethethethe", "x" * 50, "the" * 40, " " * 40, "a b " * 30]
+         "thethethethethe", "THE MILLER'S É Ü ẞ", "E\u0301 U\u0308 \u0130 I\u0307 ΟΔΟΣ", "x" * 50, "the" * 40, " " * 40, "a b " * 30]
 
 
 def write(name, proto):
@@ -45,7 +50,7 @@ def train(**options):
     with tempfile.TemporaryDirectory() as scratch:
         rules = os.path.join(scratch, "rules.tsv")
         with open(rules, "w", encoding="utf-8") as file:
-            for source, target in RULES.items():
+            for source, target in options.pop("table", RULES).items():
                 file.write(" ".join(f"{ord(c):X}" for c in source) + "\t" + " ".join(f"{ord(c):X}" for c in target) + "\n")
         if options.pop("rules", False):
             options["normalization_rule_tsv"] = rules
@@ -64,7 +69,7 @@ def train(**options):
 
 
 def by_hand():
-    """Pieces across blanks, equal scores, a control piece of one character, and a denormaliser that undoes a rule."""
+    """Pieces across spaces, equal scores, a control piece of one character, and a denormalizer that undoes a rule."""
     proto = model_pb2.ModelProto()
     types = model_pb2.ModelProto.SentencePiece
     proto.trainer_spec.model_type = 2
@@ -99,6 +104,7 @@ def models():
     write("char", train(model_type="char", rules=True, user_defined_symbols=["<x>"]))
     write("word", train(model_type="word", vocab_size=60))
     write("odd", by_hand())
+    write("folded", train(model_type="unigram", vocab_size=450, rules=True, table=FOLDED, byte_fallback=True))
 
 
 def classic(processor, extra_ids):
@@ -140,7 +146,7 @@ def classic(processor, extra_ids):
 
 
 def goldens():
-    names = ["bpe", "char", "odd", "suffix", "unigram", "unused", "word"]
+    names = ["bpe", "char", "odd", "suffix", "unigram", "unused", "word", "folded"]
     ids = open(os.path.join(folder, "ids.jsonl"), "w", encoding="utf-8")
     megatron = open(os.path.join(folder, "megatron.jsonl"), "w", encoding="utf-8")
     for name in names:

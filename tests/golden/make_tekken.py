@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tiktoken/tekken*: small files of Mistral's form over the tokens of megatron.json, and the ids that
-mistral-common gives. Needs mistral-common.
+"""Makes tests/golden/tiktoken/tekken*: small files in Mistral's format with the tokens of megatron.json, and the ids of
+mistral-common. Needs mistral-common.
 
-  tekken.json      version 3: no list of special tokens, a pattern that has a splitter
-  tekken_own.json  version 11: special tokens of its own, a pattern that has none
+  tekken.json      version 3: no list of special tokens, a pattern with a dedicated splitter
+  tekken_own.json  version 11: its own special tokens, a pattern without one
   tekken.jsonl     {"text", "tekken": ids, "tekken_own": ids, "ranks": ids of small.tiktoken with that pattern}
 """
 import json

@@ -1,4 +1,4 @@
-"""Writes tensorboard.bin: an event file as TensorBoard's own protocol buffers and record writer make it.
+"""Writes tensorboard.bin: an event file made by TensorBoard's own protocol buffers and record writer.
 
     python tests/golden/make_tensorboard.py        (tensorboard 2.21)
 

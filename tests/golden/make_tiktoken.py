@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tiktoken out of the small tokenizer of tests/golden/bpe: the same tokens as a rank file and as
-Megatron's JSON list, and the ids that the package tiktoken gives with each known pattern. Needs tiktoken.
+"""Makes tests/golden/tiktoken from the small tokenizer of tests/golden/bpe: the same tokens as a rank file and as
+Megatron's JSON list, and the ids of the package tiktoken with each known pattern. Needs tiktoken.
 
   small.tiktoken  rank file, 598 tokens (one rank left out, as in p50k)
-  megatron.json   the first 400 of them as Megatron wants them
+  megatron.json   the first 400 of them in Megatron's format
   ids.jsonl       {"text", one member of ids per pattern}
   megatron.jsonl  {"text", "v1": ordinary text, "v2": special tokens found}, 20 special tokens first
 """

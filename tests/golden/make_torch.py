@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/torch/: what torch.save makes of plain things, in both containers, and hostile pickles and archives.
+"""Writes tests/golden/torch/: files of torch.save with plain content, in both containers, and hostile pickles and
+archives.
 
 plain.pt, legacy.pt     tensors of every readable type, views with strides, shared storages, parameters, nested containers, numbers,
                         an argparse.Namespace, numpy's random state (opaque)
-evil_*.pt               archives whose pickle calls something, lies about places, or is built to hurt a reader
+evil_*.pt               archives whose pickle calls something, has wrong offsets, or is built to harm a reader
 Needs torch and numpy. Run from the repository's root; the values are checked in tests/checkpoint/test_torch.c."""
 import argparse
 import collections
@@ -68,7 +69,7 @@ def archive(name, data_pkl, storages=None, compression=zipfile.ZIP_STORED):
 
 
 def tensor_pickle(offset=0, shape=(4,), stride=(1,), count=4, key="0"):
-    """{"t": a tensor} with whatever is claimed."""
+    """{"t": a tensor} with any claims."""
     def integers(values):
         return b"(" + b"".join(b"J" + struct.pack("<i", v) if -2**31 <= v < 2**31 else
                                b"\x8a\x08" + struct.pack("<q", v) for v in values) + b"t"
@@ -99,8 +100,8 @@ archive("evil_count", tensor_pickle(count=5), {"0": floats})
 archive("evil_missing_storage", tensor_pickle(key="1"), {"0": floats})
 archive("evil_key", tensor_pickle(key="../../../../etc/passwd"), {"0": floats})
 archive("evil_compressed", tensor_pickle(), {"0": floats + b"\0" * 100000}, zipfile.ZIP_DEFLATED)
-archive("evil_depth", b"\x80\x02" + b"]" * 20000 + b"a" * 19999 + b".")  # a list in a list in a list …
-archive("evil_circle", b"\x80\x02]q\0h\0a.")  # a list that holds itself
+archive("evil_depth", b"\x80\x02" + b"]" * 20000 + b"a" * 19999 + b".")  # nested lists
+archive("evil_circle", b"\x80\x02]q\0h\0a.")  # a list that contains itself
 archive("evil_circle_dict", b"\x80\x02}q\0X\5\0\0\0modelh\0s.")
 archive("evil_text", b"\x80\x02X\xff\xff\xff\x7fabc.")
 archive("evil_text8", b"\x80\x04\x8d" + b"\xff" * 8 + b"abc.")
@@ -139,7 +140,7 @@ open(f"{FOLDER}/evil_cut.pt", "wb").write(good[:-30])
 with zipfile.ZipFile(f"{FOLDER}/evil_no_pickle.pt", "w") as z:
     z.writestr("archive/other", b"x")
 
-# A checkpoint of Megatron whose dicts hold the same dict twenty times, ten deep: more paths than anybody can walk.
+# A checkpoint of Megatron whose dicts hold the same dict twenty times, ten deep: too many paths to walk.
 bomb = {}
 for _ in range(10):
     bomb = {f"k{i}": bomb for i in range(20)}

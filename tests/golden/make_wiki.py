@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes bzip2 files for the parallel decoder; only Python's own library is needed.
 
-wiki/blocks.bz2: 300,000 lines "line N" in three streams of many 100 kB blocks, with an empty stream between the first two.
-wiki/false_mark.bz2: 2,000 lines of numbers whose block holds the 48 bits of a block mark among its selectors, where a decoder
-ignores them: one in 2^48 places of an honest file looks like that."""
+wiki/blocks.bz2: 300,000 lines "line N" in three streams of many 100 kB blocks, with an empty stream between the first
+two.
+wiki/false_mark.bz2: 2,000 lines of numbers whose block holds the 48 bits of a block mark among its selectors, where a
+decoder ignores them: one in 2^48 places of a normal file looks like that."""
 import bz2
 import pathlib
 
@@ -29,7 +30,7 @@ mark = f"{0x314159265359:048b}" + "0"
 extra = mark.count("0")
 tail = bits[end:]
 changed = bits[:at + 3] + f"{count + extra:015b}" + bits[at + 18:end] + mark + tail
-# What pads the last byte moves; the end mark and checksum are the last 80 bits before it.
+# The padding of the last byte moves; the end mark and checksum are the last 80 bits before it.
 stop = changed.rindex(f"{0x177245385090:048b}") + 80
 changed = changed[:stop] + "0" * (-stop % 8)
 crafted = bytes(int(changed[i:i + 8], 2) for i in range(0, len(changed), 8))

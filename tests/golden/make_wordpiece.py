@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes tests/golden/wordpiece: a small BERT vocabulary trained by Hugging Face's `tokenizers` on the corpus of
-tests/golden/bpe, and the ids that Google's algorithm, as tests/peers/hf_peers.py has it, gives for texts with a trap in
-each. Needs the package tokenizers.
+tests/golden/bpe, and the ids of Google's algorithm, as implemented in tests/peers/hf_peers.py, for tricky texts. Needs
+the package tokenizers.
 
   vocab.txt   the vocabulary
-  ids.jsonl   {"text", "lower", "case"}: ids as BertWordPieceLowerCase and as BertWordPieceCase
+  ids.jsonl   {"text", "lower", "case"}: ids of BertWordPieceLowerCase and of BertWordPieceCase
 """
 import json
 import os

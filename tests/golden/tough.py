@@ -1,5 +1,5 @@
-"""Strings that tokenizers differ in: runs of spaces, control characters, emoji, marks in and out of order, many scripts, code, long words,
-text that reads like bytes or special tokens, normal forms."""
+"""Strings on which tokenizers differ: runs of spaces, control characters, emoji, marks in and out of order, many
+scripts, code, long words, text that reads like bytes or special tokens, normal forms."""
 import random
 import unicodedata
 
@@ -44,7 +44,7 @@ def piece(r, specials):
 
 
 def strings(count, seed, specials=()):
-    """So many, always the same for a seed. Some have texts of special tokens inside."""
+    """`count` strings, always the same for a seed. Some contain texts of special tokens."""
     r = random.Random(seed)
     out = FIRST[:count]
     while len(out) < count:

@@ -1,4 +1,4 @@
-// The axes of a layout: the flags of their values, and the configuration that they make together. See layouts.h.
+// The axes of a layout: the flags of their values, and the configuration that they form together. See layouts.h.
 #include "layouts.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Eight layers, heads and chunks of two sequences divide by up to eight ranks; the vocabulary never does.
+// Eight layers, heads and chunks of two sequences can be split over up to eight ranks; the vocabulary never can.
 enum { LAYERS = 8 };
 static const char *const model_names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5"};
 static const char *const model_flags[MODEL_COUNT] = {
@@ -16,8 +16,8 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--untie-embeddings-and-output-weights --sliding-window 11",
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative"};
-// Adam divides gradients by their own size, so one that is nothing but rounding (that of a key's bias, which changes no
-// softmax) would become an update as large as any; a larger epsilon keeps it small.
+// Adam divides gradients by their own size, so a gradient that is only rounding (that of a key's bias, which does not
+// affect the softmax) would become an update as large as any; a larger epsilon keeps it small.
 static const char *const common_flags =
     "train --mock-data --hidden-size 32 --seq-length 32 --vocab-size 97 --make-vocab-size-divisible-by 1 "
     "--tokenizer-type NullTokenizer --lr 1e-3 --clip-grad 0.5 --train-iters 20 --hidden-dropout 0.1 "
@@ -63,8 +63,9 @@ bool layout_is_idle(const struct layout *layout) {
            (v[LAYOUT_SAVED] && !(is_full && v[LAYOUT_TENSOR] > 1 && !v[LAYOUT_SEQUENCE]));
 }
 
-// Of a data-parallel rank in a step: as many as fill all stages; twice as many, of half the samples; one more than
-// that, in groups which fill one more than all; or a single one. With the second, gradients add up on every layout.
+// Micro-batches of a data-parallel rank in a step: enough to fill all stages; twice as many, with half the samples; one
+// more than that, in groups that fill one more than all; or a single one. With the second, gradients are accumulated on
+// every layout.
 static int micro_batches(const struct layout *layout) {
     int stages = layout->value[LAYOUT_PIPELINE];
     const int counts[] = {stages, 2 * stages, 2 * stages + 1, 1};
@@ -93,7 +94,7 @@ void layout_describe(const struct layout *layout, char *text, size_t size) {
              overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]], dtype_names[v[LAYOUT_DTYPE]]);
 }
 
-// Whether `layers` divide evenly over stages and the chunks on each.
+// Whether `layers` can be split evenly over stages and the chunks on each.
 static bool divide(int layers, int stages, int chunks) {
     return stages == 0 ? layers == 0 : layers > 0 && layers % (stages * chunks) == 0;
 }
@@ -158,7 +159,7 @@ static int parse(struct config *config, const char *line, int ranks) {
     return status;
 }
 
-// Model, batch and numbers.
+// Model, batch and dtype.
 static void begin_line(struct buffer *line, const struct reference *like, const char *more) {
     buffer_printf(line, "%s %s --micro-batch-size %lld --global-batch-size %lld %s %s", common_flags,
                   model_flags[like->model], (long long)like->micro_batch, (long long)like->global_batch,

@@ -1,4 +1,4 @@
-// How far two runs are apart. See layouts.h.
+// How much two runs differ. See layouts.h.
 #include "layouts.h"
 #include "base/memory.h"
 #include "ops/device.h"
@@ -11,7 +11,7 @@ static double relative(double value, double expected) {
     return isfinite(value) ? fabs(value - expected) / scale : INFINITY;
 }
 
-static void compare_histories(struct difference *found, const struct history *a, const struct history *b) {
+static void compare_histories(struct difference *found, const struct loss_history *a, const struct loss_history *b) {
     for (int i = 0; i < STEPS; i++) {
         found->loss = fmax(found->loss, relative(a->loss[i], b->loss[i]));
         found->loss = fmax(found->loss, relative(a->pair_loss[i], b->pair_loss[i]));
@@ -23,17 +23,17 @@ static void compare_histories(struct difference *found, const struct history *a,
 static float *values_of(const struct step *step, const struct param *param) {
     int64_t count = tensor_count(param->value);
     float *values = memory_alloc(sizeof *values * (size_t)(count + 1));
-    op_copy(step->device,
+    op_copy(step_device(step),
             &(struct op_copy){.dst = tensor_1d(values, DTYPE_F32, count), .src = tensor_flat(param->value)});
     return values;
 }
 
-// Of one tensor: the sums over this rank's slice, and the largest value of the whole.
-struct sums {
+// For one tensor: the sums over this rank's slice, and the largest value of the whole.
+struct loss_sums {
     double squares, difference, farthest, largest;
 };
 
-static void add_run(struct sums *sums, const float *values, const float *expected, int64_t count) {
+static void add_run(struct loss_sums *sums, const float *values, const float *expected, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         double want = (double)expected[i], d = (double)values[i] - want;
         sums->squares += want * want;
@@ -43,15 +43,15 @@ static void add_run(struct sums *sums, const float *values, const float *expecte
     }
 }
 
-static void take_largest(struct sums *sums, const float *expected, int64_t count) {
+static void take_largest(struct loss_sums *sums, const float *expected, int64_t count) {
     for (int64_t i = 0; i < count; i++)
         if (fabs((double)expected[i]) > sums->largest)
             sums->largest = fabs((double)expected[i]);
 }
 
-static void note_tensor(struct difference *found, const struct sums *sums, const char *name) {
+static void note_tensor(struct difference *found, const struct loss_sums *sums, const char *name) {
     double length = sqrt(sums->squares > 0 ? sums->squares : 1), largest = sums->largest > 0 ? sums->largest : 1;
-    // Where one is no number, so is the sum.
+    // If one is not a number, neither is the sum.
     double apart = isfinite(sums->difference) ? sqrt(sums->difference) / length : INFINITY;
     found->elements = fmax(found->elements, sums->farthest / largest);
     if (apart > found->weights) {
@@ -60,15 +60,15 @@ static void note_tensor(struct difference *found, const struct sums *sums, const
     }
 }
 
-struct difference compare_run(const struct step *step, const struct history *history, const struct reference *alone,
-                              const struct references *references) {
+struct difference compare_run(const struct step *step, const struct loss_history *history,
+                              const struct reference *alone, const struct references *references) {
     struct difference found = {0};
     compare_histories(&found, history, &alone->history);
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
         const float *expected = alone->values + reference_offset(references, alone->model, param->name);
         float *slice = values_of(step, param);
-        struct sums sums = {0};
+        struct loss_sums sums = {0};
         for (int64_t n = 0; n < shard_run_count(&param->shard); n++) {
             struct shard_run part = shard_run(&param->shard, n);
             add_run(&sums, slice + part.local_offset, expected + part.global_offset, part.count);
@@ -84,11 +84,11 @@ struct difference compare_references(const struct reference *a, const struct ref
                                      const struct references *references) {
     struct difference found = {0};
     compare_histories(&found, &a->history, &b->history);
-    const struct param_list *params = &references->steps[a->model]->params;
+    const struct param_list *params = step_params(references->steps[a->model]);
     for (int i = 0; i < params->count; i++) {
         const struct param *param = params->items[i];
         int64_t offset = reference_offset(references, a->model, param->name), count = tensor_count(param->value);
-        struct sums sums = {0};
+        struct loss_sums sums = {0};
         add_run(&sums, a->values + offset, b->values + offset, count);
         take_largest(&sums, b->values + offset, count);
         note_tensor(&found, &sums, param->name);

@@ -1,9 +1,9 @@
-// Trains on many layouts of ranks and compares each with one rank: the loss and the gradients' norm of every step, and
-// all weights at the end, every rank those that it holds.
-//   layouts list                              all legal layouts, one a line
+// Trains on many layouts of ranks and compares each with one rank: the loss and the gradient norm of every step, and at
+// the end all weights, each on the ranks that hold them.
+//   layouts list                              all legal layouts, one per line
 //   layouts show [LIST]                       the same for people, or those of a list
 //   mpirun -n N layouts run LIST [FOLDER [FLAGS…]]    those of a list that have N ranks
-// What one rank gives is kept in FOLDER for other calls. Where ranks share sequences, what travels among them is
+// The results of one rank are stored in FOLDER for other calls. If ranks share sequences, the bytes they exchange are
 // compared with the formula too.
 #include "layouts.h"
 #include "base/clock.h"
@@ -18,8 +18,8 @@
 
 enum { MOST_MESHES = 64 };
 
-// What the ranks that share sequences give each other in one step, in bytes: keys and values of every layer are
-// gathered in each forward pass and before its backward, and their gradients are scattered as sums.
+// Bytes that ranks that share sequences exchange in one step: keys and values of every layer are gathered in each
+// forward pass and before its backward pass, and their gradients are reduce-scattered.
 struct exchanged {
     int64_t gathered, scattered;
 };
@@ -30,21 +30,22 @@ static struct exchanged exchanged_so_far(const struct mesh *mesh) {
                               group_traffic(group, COLLECTIVE_REDUCE_SCATTER).bytes};
 }
 
-static struct exchanged exchanged_by_formula(const struct step *step, const struct layout *layout) {
-    const struct config *config = step->config;
+static struct exchanged exchanged_by_formula(const struct step *step, const struct config *config,
+                                             const struct layout *layout) {
     int64_t width = 2 * config_query_groups(config) * config->kv_channels / layout->value[LAYOUT_TENSOR];
     int64_t micro_batches = config->global_batch_size / config->micro_batch_size / layout->value[LAYOUT_DATA];
     int64_t tokens = 0;
     // A decoder's cross-attention gathers the keys of the encoder's tokens.
-    for (int i = 0; i < step->params.count; i++) {
-        const char *name = step->params.items[i]->name;
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const char *name = step_params(step)->items[i]->name;
         if (strstr(name, "self_attention.linear_qkv.weight"))
             tokens += config_form(config) == CONFIG_T5 && strncmp(name, "decoder", 7) == 0 ? config->decoder_seq_length
                                                                                            : config->seq_length;
         else if (strstr(name, "linear_kv.weight"))
             tokens += config->seq_length;
     }
-    int64_t once = micro_batches * config->micro_batch_size * tokens * width * (int64_t)dtype_bytes(step->dtype);
+    int64_t once =
+        micro_batches * config->micro_batch_size * tokens * width * (int64_t)dtype_bytes(step_values(step).dtype);
     if (layout->value[LAYOUT_CONTEXT] == 1)
         once = 0;
     bool is_recomputed = layout->value[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL;
@@ -55,13 +56,13 @@ static struct exchanged exchanged_by_formula(const struct step *step, const stru
 struct bench {
     struct device *device;
     struct world *world;
-    const char *more;  // flags beside a layout's own
+    const char *more;  // flags in addition to a layout's own
     struct references references;
     struct mesh meshes[MOST_MESHES];
     int mesh_count;
 };
 
-// Groups live as long as the world, so every division of ranks is made once.
+// Groups live as long as the world, so every mesh is made once.
 static int mesh_for(struct bench *bench, const struct layout *layout, const struct mesh **result) {
     const int *v = layout->value;
     for (int i = 0; i < bench->mesh_count; i++) {
@@ -75,7 +76,10 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
     struct mesh *mesh = &bench->meshes[bench->mesh_count++];
     struct world_place place = world_place(bench->world);
     *result = mesh;
-    TRY(mesh_place(mesh, place.rank, place.size, v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE]));
+    TRY(mesh_place(mesh, place.rank, place.size,
+                   (const int[AXIS_COUNT]){[AXIS_TENSOR] = v[LAYOUT_TENSOR],
+                                           [AXIS_CONTEXT] = v[LAYOUT_CONTEXT],
+                                           [AXIS_PIPELINE] = v[LAYOUT_PIPELINE]}));
     return mesh_connect(mesh, bench->world);
 }
 
@@ -83,7 +87,7 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
 static void share_difference(struct bench *bench, struct difference *found) {
     double *const numbers[] = {&found->loss, &found->norm, &found->weights, &found->elements};
     enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
-    // Non-negative doubles are ordered as their bits are.
+    // Non-negative doubles have the same order as their bits.
     int64_t bits[NUMBERS];
     for (int i = 0; i < NUMBERS; i++)
         memcpy(bits + i, numbers[i], sizeof *bits);
@@ -92,10 +96,10 @@ static void share_difference(struct bench *bench, struct difference *found) {
         memcpy(numbers[i], bits + i, sizeof *bits);
 }
 
-// In fp32 one part in a hundred thousand. A run in 16 bits rounds every result, and each layout, having other sums, in
-// its own way. How much that changes is known from one rank: by as much as its run in 16 bits is away from its run in
-// fp32. A layout whose ranks share layers or sequences rounds its partial sums too, which are as many results again and
-// again, so it may be up to three times as far from fp32 as one rank is, and four times as far from one rank.
+// In fp32 one part in a hundred thousand. A run in 16 bits rounds every result, and each layout, which has different
+// sums, rounds differently. How much that matters is known from one rank: as much as its run in 16 bits differs from
+// its run in fp32. A layout whose ranks share layers or sequences also rounds its partial sums, so it may be up to
+// three times as far from fp32 as one rank is, and four times as far from one rank.
 static struct difference bounds_for(const struct bench *bench, const struct layout *layout) {
     int dtype = layout->value[LAYOUT_DTYPE];
     if (dtype == 0)
@@ -105,18 +109,18 @@ static struct difference bounds_for(const struct bench *bench, const struct layo
     return (struct difference){4 * own.loss, 4 * own.norm, 4 * own.weights, 4 * own.elements, ""};
 }
 
-// Trains, and says whether what ranks that share sequences gave each other is what the formula says.
+// Trains, and checks that the ranks that share sequences exchanged what the formula says.
 static int train_layout(struct bench *bench, const struct layout *layout, const struct config *config,
-                        struct step **step, struct history *history) {
+                        struct step **step, struct loss_history *history) {
     const struct mesh *mesh = NULL;
     TRY(mesh_for(bench, layout, &mesh));
     struct exchanged before = exchanged_so_far(mesh);
-    TRY(step_open(step, config, bench->device, mesh, STEP_TRAIN));
+    TRY(setup_step(step, &(struct setup){config, bench->device, mesh, STEP_TRAIN}));
     step_initialize(*step);
-    TRY(train(*step, history));
-    struct exchanged after = exchanged_so_far(mesh), want = exchanged_by_formula(*step, layout);
+    TRY(train(*step, config, history));
+    struct exchanged after = exchanged_so_far(mesh), want = exchanged_by_formula(*step, config, layout);
     int64_t gathered = after.gathered - before.gathered, least = want.gathered;
-    // Where only some layers are recomputed the others need not gather a third time.
+    // If only some layers are recomputed, the others do not gather a third time.
     if (layout->value[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL && layout->value[LAYOUT_METHOD] == METHOD_BLOCK)
         least = want.gathered / 3 * 2;
     int64_t is_odd =
@@ -125,11 +129,11 @@ static int train_layout(struct bench *bench, const struct layout *layout, const 
     return (int)is_odd;
 }
 
-// Returns whether the layout gives what one rank gives; says so in a line.
+// Returns whether the layout gives the same as one rank; prints a line about it.
 static bool check_layout(struct bench *bench, const struct layout *layout) {
     struct config config;
     struct step *step = NULL;
-    struct history history;
+    struct loss_history history;
     char text[256];
     layout_describe(layout, text, sizeof text);
     double start = clock_seconds();
@@ -146,16 +150,16 @@ static bool check_layout(struct bench *bench, const struct layout *layout) {
     share_difference(bench, &found);
     bool is_good = found.loss <= bounds.loss && found.norm <= bounds.norm && found.weights <= bounds.weights &&
                    found.elements <= bounds.elements;
-    if (step->mesh.rank == 0)
+    if (step_mesh(step)->rank == 0)
         printf("%s %d %s | loss %.1e, norm %.1e, weights %.1e, elements %.1e | %.2f s%s\n",
                is_good && !is_odd ? "ok  " : "FAIL", layout->number, text, found.loss, found.norm, found.weights,
                found.elements, clock_seconds() - start,
                is_odd ? " | other volume among ranks that share sequences than the formula's" : "");
-    if (step->mesh.rank == 0 && !is_good)
+    if (step_mesh(step)->rank == 0 && !is_good)
         printf("     allowed: loss %.1e, norm %.1e, weights %.1e, elements %.1e\n", bounds.loss, bounds.norm,
                bounds.weights, bounds.elements);
     if (own == found.weights && own > bounds.weights)
-        printf("     %s differs most, on rank %d\n", found.worst, step->mesh.rank);
+        printf("     %s differs most, on rank %d\n", found.worst, step_mesh(step)->rank);
     fflush(stdout);
     step_close(step);
     config_free(&config);

@@ -1,11 +1,11 @@
-// The list of layouts, and the sample of it that has every pair of values which occurs together. See layouts.h.
+// The list of layouts, and a sample of it that has every pair of values that occurs together. See layouts.h.
 #include "layouts.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
 
-// How often values of two axes stand together.
+// How often values of two axes occur together.
 struct pairs {
     int count[LAYOUT_AXES][MOST_RANKS + 1][LAYOUT_AXES][MOST_RANKS + 1];
 };
@@ -14,7 +14,8 @@ static int *pair_of(struct pairs *pairs, const struct layout *layout, int a, int
     return &pairs->count[a][layout->value[a]][b][layout->value[b]];
 }
 
-// In the sample all sizes that are no power of two count as the same, so that it need not have each beside all else.
+// In the sample all sizes that are not powers of two count as the same, so that not each of them must occur with
+// everything else.
 static struct layout by_kind(const struct layout *layout) {
     struct layout kind = *layout;
     for (int axis = LAYOUT_TENSOR; axis <= LAYOUT_DATA; axis++)
@@ -23,7 +24,7 @@ static struct layout by_kind(const struct layout *layout) {
     return kind;
 }
 
-// And it has 16 bits beside what changes where values are rounded, not beside all else.
+// And 16 bits are combined with what affects rounding, not with everything else.
 static bool is_counted(int a, int b) {
     return b != LAYOUT_DTYPE || a == LAYOUT_MODEL || a == LAYOUT_SEQUENCE || a == LAYOUT_OPTIMIZER;
 }
@@ -58,8 +59,8 @@ static void add(struct layout_list *list, struct layout layout) {
     list->items[list->count++] = layout;
 }
 
-// How much a value of an axis is wanted beside those of the axes before it: a pair that is not there yet outweighs all
-// that are, and of those the rare ones weigh more.
+// How much a value of an axis is needed with those of the axes before it: a new pair outweighs all others, and rare
+// pairs weigh more.
 static double wanted(struct pairs *pairs, const struct layout *layout, int axis) {
     double sum = 0;
     for (int a = 0; a < axis; a++) {
@@ -69,7 +70,7 @@ static double wanted(struct pairs *pairs, const struct layout *layout, int axis)
     return sum;
 }
 
-// Gives a layout its values of the paired axes. False if it is legal with none.
+// Gives a layout its values of the paired axes. False if no combination is legal.
 static bool choose_paired(struct pairs *pairs, struct layout *layout) {
     for (int axis = LAYOUT_PAIRED; axis < LAYOUT_DTYPE; axis++) {
         double most = -1;
@@ -89,7 +90,7 @@ static bool choose_paired(struct pairs *pairs, struct layout *layout) {
     return true;
 }
 
-// Gives the axes [first, end) one of all their combinations of values. False if there is no such number.
+// Gives the axes [first, end) combination `number` of their values. False if there is no such number.
 static bool take_setting(struct layout *layout, int first, int end, int number) {
     for (int axis = first; axis < end; axis++) {
         layout->value[axis] = number % layout_values((enum layout_axis)axis);
@@ -98,7 +99,7 @@ static bool take_setting(struct layout *layout, int first, int end, int number) 
     return number == 0;
 }
 
-// All settings of the axes from LAYOUT_SEQUENCE to LAYOUT_PAIRED for one division of ranks.
+// All settings of the axes from LAYOUT_SEQUENCE to LAYOUT_PAIRED for one mesh.
 static void add_settings(struct layout_list *list, struct pairs *pairs, struct layout layout) {
     for (int i = 0; take_setting(&layout, LAYOUT_SEQUENCE, LAYOUT_PAIRED, i); i++) {
         struct layout tried = layout;
@@ -109,7 +110,7 @@ static void add_settings(struct layout_list *list, struct pairs *pairs, struct l
     }
 }
 
-// Proves that the list, of which these are the pairs, lacks none that any legal layout has.
+// Verifies that the list, whose pairs these are, lacks none that any legal layout has.
 static int check_pairs(const struct layout_list *list, struct pairs *pairs) {
     char text[256];
     for (int i = 0; i < list->count; i++) {
@@ -123,7 +124,7 @@ static int check_pairs(const struct layout_list *list, struct pairs *pairs) {
     return 0;
 }
 
-// Whether a layout of the sample is compared with the same run of one rank.
+// Whether the one-rank run for a layout is already in the sample.
 static bool has_reference(const struct layout_list *list, const struct layout *layout) {
     for (int i = 0; i < list->count; i++) {
         const struct layout *other = &list->items[i];
@@ -136,7 +137,7 @@ static bool has_reference(const struct layout_list *list, const struct layout *l
     return false;
 }
 
-// How many pairs a layout brings for its cost, and for that of one rank's run if there is none yet.
+// How many new pairs a layout adds for its cost, including that of the one-rank run if it is new.
 static double gain(const struct layout_list *list, struct pairs *pairs, const struct layout *layout) {
     struct layout kind = by_kind(layout);
     int found = layout->ranks == 1 ? 0 : new_pairs(pairs, &kind);
@@ -147,7 +148,7 @@ static double gain(const struct layout_list *list, struct pairs *pairs, const st
     return (double)found / (double)(layout_cost(layout) + alone);
 }
 
-// Takes the layout with the most gain until there is none.
+// Adds the layout with the highest gain until there is none.
 static void choose_sample(struct layout_list *list) {
     struct pairs *pairs = memory_alloc(sizeof *pairs);
     for (int i = 0; i < list->count; i++)
@@ -172,7 +173,7 @@ static void choose_sample(struct layout_list *list) {
     free(pairs);
 }
 
-// The sample once more in the other dtypes.
+// Repeats the sample in the other dtypes.
 static void add_dtypes(struct layout_list *list) {
     int count = list->count;
     for (int dtype = 1; dtype < layout_values(LAYOUT_DTYPE); dtype++)

@@ -1,4 +1,4 @@
-// What one rank gives, to which all layouts are compared. See layouts.h.
+// The results of one rank, with which all layouts are compared. See layouts.h.
 #include "layouts.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-int train(struct step *step, struct history *history) {
+int train(struct step *step, const struct config *config, struct loss_history *history) {
     struct samples samples;
-    samples_open(&samples, step->config, step->mesh.place[AXIS_DATA], step->mesh.length[AXIS_DATA]);
+    samples_open(&samples, config, step_mesh(step)->place[AXIS_DATA], step_mesh(step)->length[AXIS_DATA]);
     int status = 0;
     for (int i = 0; i < STEPS && status == 0; i++) {
         struct step_source source = samples_step(&samples);
-        status = step_train(step, &source, step->config->lr, 0.01);
+        status = step_train(step, &source, config->lr, 0.01);
         if (status == 0) {
             struct step_result result = step_result(step);
             history->loss[i] = result.loss;
@@ -27,15 +27,15 @@ int train(struct step *step, struct history *history) {
 
 static int open_alone(struct step **step, const struct config *config, struct world *world, struct device *device) {
     struct mesh mesh;
-    TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    TRY(mesh_place(&mesh, 0, 1, NULL));
     TRY(mesh_connect(&mesh, world));
-    TRY(step_open(step, config, device, &mesh, STEP_TRAIN));
+    TRY(setup_step(step, &(struct setup){config, device, &mesh, STEP_TRAIN}));
     step_initialize(*step);
     return 0;
 }
 
 static int64_t value_count(const struct references *references, const struct reference *reference) {
-    return references->steps[reference->model]->params.total;
+    return step_params(references->steps[reference->model])->total;
 }
 
 static int train_alone(struct references *references, struct reference *reference, struct device *device,
@@ -46,11 +46,11 @@ static int train_alone(struct references *references, struct reference *referenc
     if (status == 0)
         status = open_alone(&step, &config, references->world, device);
     if (status == 0)
-        status = train(step, &reference->history);
+        status = train(step, &config, &reference->history);
     if (status == 0) {
-        CHECK(step->params.total == value_count(references, reference));
-        struct tensor wide = tensor_1d(reference->values, DTYPE_F32, step->params.total);
-        op_copy(device, &(struct op_copy){.dst = wide, .src = step->values});
+        CHECK(step_params(step)->total == value_count(references, reference));
+        struct tensor wide = tensor_1d(reference->values, DTYPE_F32, step_params(step)->total);
+        op_copy(device, &(struct op_copy){.dst = wide, .src = step_values(step)});
     }
     if (step)
         step_close(step);
@@ -75,7 +75,7 @@ static bool is_read(const struct references *references, struct reference *refer
     return is_whole;
 }
 
-// Several calls may write the same at once, so it appears whole or not at all.
+// Several calls may write the same file at once, so it appears complete or not at all.
 static int keep(const struct references *references, const struct reference *reference, const char *folder) {
     char *path = path_of(reference, folder), *temporary = memory_printf("%s.XXXXXX", path);
     size_t count = (size_t)value_count(references, reference);
@@ -102,7 +102,7 @@ const struct reference *reference_find(const struct references *references, cons
 }
 
 int64_t reference_offset(const struct references *references, int model, const char *name) {
-    const struct param *param = param_find(&references->steps[model]->params, name);
+    const struct param *param = param_find(step_params(references->steps[model]), name);
     CHECK(param);
     return param->offset;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # run.sh LAYOUTS [all|sample] [FLAGS…]: trains on all legal layouts of up to eight ranks, or on a sample that has every
 # pair of values that occur together, and compares each with one rank; LAYOUTS is the program of layouts.c. The flags,
-# such as --bf16, are added to all runs. RANKS="2 4" and MODELS="gpt t5" narrow it down, SHARE=2/6 takes the second of
-# every six layouts, DTYPE=bf16 or fp16 runs those that are in fp32 in that. RESULTS names a file to which rows are added as they come; layouts that it has rows of already are
-# not run again, so a call that was stopped goes on where it was.
+# e.g. --bf16, are added to all runs. RANKS="2 4" and MODELS="gpt t5" select some, SHARE=2/6 takes the second of every
+# six layouts, DTYPE=bf16 or fp16 runs the fp32 layouts in that type. RESULTS names a file to which rows are appended as
+# they come; layouts that already have rows in it are not run again, so a stopped call resumes where it was.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 layouts=$1
 [ -x "$layouts" ] || { echo "run.sh: no program $layouts; build the target layouts"; exit 2; }
@@ -13,7 +13,7 @@ results=${RESULTS:-$work/results}
 touch "$results" || exit 2
 "$layouts" list >"$work/list" || exit 1
 
-# The wanted rows of the list; its columns are number, ranks, whether in the sample, model, ….
+# The selected rows of the list; its columns are number, ranks, whether in the sample, model, ….
 awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5} " \
     -v sizes=" ${RANKS:-1 2 3 4 5 6 7 8} " -v dtype="${DTYPE:-}" '
     BEGIN { split(share, part, "/"); split("gpt llama bert t5", names, " ") }
@@ -21,7 +21,7 @@ awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt lla
     (sample != "sample" || $3) && index(sizes, " " $2 " ") && index(models, " " names[$4 + 1] " ") && ++rows % part[2] == part[1] % part[2]' \
     "$work/list" >"$work/wanted"
 
-# left RANKS: wanted rows without a result, into $work/left.
+# left RANKS: selected rows without a result, into $work/left.
 left() {
     awk -v ranks="$1" 'FILENAME == ARGV[1] { if ($1 == "ok" || $1 == "FAIL") done[$2] = 1; next } $2 == ranks && !done[$1]' \
         "$results" "$work/wanted" >"$work/left"
@@ -35,7 +35,7 @@ for ranks in ${RANKS:-1 2 3 4 5 6 7 8}; do
             grep --line-buffered -E "^(ok|FAIL|     )" | tee -a "$results"
         if [ "$(wc -l <"$results")" -gt "$before" ]; then idle=0; else idle=$((idle + 1)); fi
         left "$ranks" || break
-        # A rank died: what it said last; the layout it was at is the first without a row.
+        # A rank died: print its last output; the layout it ran is the first without a row.
         { echo "FAIL $("$layouts" show "$work/left" | head -n 1): the run ended early"
           grep -vE "^(---|MPI_ABORT|with errorcode|NOTE|You may|exactly|\[|$)" "$work/err" | head -n 8 | sed 's/^/     /'; } | tee -a "$results"
         [ $idle -lt 2 ] || { echo "FAIL no layout of $ranks ranks can be run"; break; }

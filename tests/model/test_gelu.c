@@ -1,8 +1,8 @@
-// Which GELU the flags of Megatron-LM make. The right column is what its sources compute: core is
+// Which GELU the flags of Megatron-LM select. The right column is what its sources compute: core is
 // megatron/core/transformer/mlp.py of releases core_v0.8.0 to core_v0.19.0, legacy is
 // megatron/legacy/model/transformer.py of core_v0.8.0 to core_v0.16.0 (before that, megatron/model/transformer.py). In
 // both, the kernel that is fused with the bias has the tanh form, and F.gelu and erf_gelu are exact. The formulas are
-// written out here once more.
+// written out here again.
 #include "config/parse_line.h"
 #include "model/choices.h"
 #include "ops/device.h"
@@ -23,7 +23,7 @@ static const struct {
     const char *flags;
     enum form form;
 } combinations[] = {
-    // Core: fused with the bias unless there is none, and neither --openai-gelu nor --onnx-safe is read.
+    // Core: fused with the bias unless there is none; neither --openai-gelu nor --onnx-safe is read.
     {"", TANH},
     {"--no-bias-gelu-fusion", ERF},
     {"--disable-bias-linear", ERF},
@@ -35,7 +35,7 @@ static const struct {
     {"--onnx-safe True", TANH},
     {"--onnx-safe --no-bias-gelu-fusion", ERF},
     {"--onnx-safe --openai-gelu --no-bias-gelu-fusion", ERF},
-    // Legacy: --openai-gelu, then --onnx-safe choose, and what is left is fused or not.
+    // Legacy: --openai-gelu, then --onnx-safe decide; otherwise fused or not.
     {"--use-legacy-models", TANH},
     {"--use-legacy-models --no-bias-gelu-fusion", ERF},
     {"--use-legacy-models --openai-gelu", TANH},
@@ -83,7 +83,7 @@ TEST(flags_compute_megatrons_gelu) {
             test_fail("%s: %g from the %s form", combinations[c].flags, worst,
                       combinations[c].form == TANH ? "tanh" : "erf");
     }
-    // What a checkpoint remembers does not depend on the flags that chose it.
+    // The activation in a checkpoint does not depend on the flags that chose it.
     compute(&config, "--use-legacy-models --openai-gelu --disable-bias-linear", y, x, COUNT);
     EXPECT_STRING(config.activation, "gelu_tanh");
     config_free(&config);

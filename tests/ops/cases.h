@@ -1,5 +1,5 @@
-// The cases every backend must pass: each takes a lab, which says on which device, in which dtype and how exactly.
-// EACH_CASE lists them; a test program makes one TEST of each:
+// The cases that every backend must pass: each takes a lab, which gives device, dtype and tolerance. EACH_CASE lists
+// them; a test program makes one TEST of each:
 //
 //   static void run_case(void (*run)(struct lab *lab)) { … lab_open(&lab, device, dtype, tolerance); run(&lab); … }
 //   #define CASE_TEST(name) TEST(name) { run_case(case_##name); }
@@ -16,6 +16,7 @@
 #include "cases_matmul.h"
 #include "cases_models.h"
 #include "cases_training.h"
+#include "cases_updates.h"
 
 #define EACH_CASE(X)                                                                                                   \
     X(matmul)                                                                                                          \
@@ -54,11 +55,14 @@
     X(cross_entropy_whole)                                                                                             \
     X(cross_entropy_not_finite)                                                                                        \
     X(cross_entropy_low)                                                                                               \
+    X(top_hits)                                                                                                        \
     X(sums)                                                                                                            \
+    X(digest)                                                                                                          \
     X(clip_scale)                                                                                                      \
     X(rates)                                                                                                           \
     X(adam)                                                                                                            \
     X(adam_halves)                                                                                                     \
+    X(sgd)                                                                                                             \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \
     X(scale)

@@ -1,5 +1,5 @@
-// Attention, forward and backward, against the plain formula in double precision that does store the (Tq, Tk) matrix,
-// and the backward pass against finite differences of that formula.
+// Attention, forward and backward, against the plain formula in double precision that stores the (Tq, Tk) matrix, and
+// the backward pass against finite differences of that formula.
 #ifndef TESTS_OPS_CASES_ATTENTION_H
 #define TESTS_OPS_CASES_ATTENTION_H
 
@@ -23,7 +23,7 @@ struct attention_setup {
     struct dropout dropout;
     const unsigned char *kept;  // (B, H, Tq, Tk), or NULL: the mask is the one that ops.h defines
     struct tensor q, k, v, out, lse;
-    struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one where packed
+    struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one if packed
     double *values[4];       // (B, Tq, H, D), (B, Tk, G, D) twice, the bias
     double scale;
 };
@@ -39,7 +39,7 @@ static inline struct tensor heads_view(struct tensor whole, int64_t first, int64
     return t;
 }
 
-// What a view holds, gathered from the doubles of the contiguous tensor behind it.
+// The content of a view, gathered from the doubles of the contiguous tensor behind it.
 static inline double *heads_gather(struct lab *lab, struct tensor view, struct tensor whole, const double *x) {
     int64_t offset = ((unsigned char *)view.data - (unsigned char *)whole.data) / (int64_t)dtype_bytes(view.dtype);
     double *result = lab_doubles(lab, tensor_count(view)), *at = result;
@@ -55,7 +55,7 @@ static inline struct sample lab_3d(struct lab *lab, int64_t a, int64_t b, int64_
     return lab_sample(lab, arena_3d(&lab->arena, lab->dtype, a, b, c), scale);
 }
 
-// Sample b has fewer keys the larger b is, down to none; documents begin at every seventh key or so.
+// The larger b is, the fewer keys sample b has, down to none; documents begin at about every seventh key.
 static inline void attention_set_mask(struct lab *lab, struct attention_setup *s) {
     const struct attention_case *c = &s->c;
     s->mask.window = c->window;
@@ -113,11 +113,11 @@ static inline void attention_setup(struct lab *lab, struct attention_setup *s, c
     s->whole[3] = lab_3d(lab, c->B, c->Tq, c->H * c->D + (c->is_packed ? 8 : 0), 1).t;
     s->out = heads_view(s->whole[3], 0, c->H, c->D);
     s->lse = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq);
-    device_zero(lab->device, s->lse);  // a library may write it unseen by a checker of memory
+    device_zero(lab->device, s->lse);  // a library may write it unnoticed by a memory checker
     attention_set_mask(lab, s);
 }
 
-// Probabilities before dropout of one query: (Tk), 0 beyond what it sees. Returns the log-sum-exp. x[3] is the bias.
+// Probabilities of one query before dropout: (Tk), 0 for hidden keys. Returns the log-sum-exp. x[3] is the bias.
 static inline double naive_probabilities(const struct attention_setup *s, double *const x[4], const int64_t at[3],
                                          double *p) {
     const struct attention_case *c = &s->c;
@@ -168,9 +168,9 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
     }
 }
 
-// gradient[0…3] of q, k, v and the bias of each sample, zeroed by the caller.
-// `out` is what forward left: the sum of weights times their gradients is taken from it, as devices do, because
-// rounded to 16 bits it makes a difference where a query sees few keys.
+// gradient[0…3] of q, k, v and the bias of each sample, zeroed by the caller. `out` is the result of forward: the sum
+// of weights times their gradients is taken from it, as on devices, because its rounding to 16 bits matters if a query
+// sees few keys.
 static inline void naive_attention_backward(struct lab *lab, const struct attention_setup *s, const double *dout,
                                             const double *out, double *const gradient[4]) {
     const struct attention_case *c = &s->c;
@@ -215,8 +215,7 @@ static inline void attention_run_forward(struct lab *lab, struct attention_setup
     op_attention_forward(lab->device, &op);
 }
 
-// Runs the backward pass; gradients[0…2] are what dq, dk and dv then hold, gradients[3] what was added to that of the
-// bias.
+// Runs the backward pass; gradients[0…2] are then dq, dk and dv, gradients[3] what was added to that of the bias.
 static inline void attention_run_backward(struct lab *lab, struct attention_setup *s, struct sample dout,
                                           double *gradients[4]) {
     struct tensor whole[3];
@@ -263,7 +262,7 @@ static inline void attention_compare(struct lab *lab, struct attention_setup *s)
     double *actual_out = heads_gather(lab, s->out, s->whole[3], lab_read(lab, s->whole[3]));
     lab_expect_values(lab, actual_out, out, queries);
     attention_run_forward(lab, s, true);
-    // Queries that see nothing have minus infinity, which has no distance to itself.
+    // Queries that see nothing have minus infinity, which minus itself is NaN.
     double *actual_lse = lab_read(lab, s->lse);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++)
         if (lse[n] == -INFINITY && actual_lse[n] == -INFINITY)
@@ -336,7 +335,7 @@ static inline void case_attention_masks(struct lab *lab) {
         {2, 200, 200, 2, 1, 16, .is_causal = true, .is_packed = true, .window = 70},
         {1, 5, 150, 2, 2, 8, .is_causal = true, .window = 131},           // a cache longer than the window
         {3, 17, 17, 2, 2, 8, .is_causal = false, .has_counts = true},     // the last sample sees nothing
-        {4, 130, 150, 4, 2, 16, .is_causal = false, .has_counts = true},  // across to a padded memory
+        {4, 130, 150, 4, 2, 16, .is_causal = false, .has_counts = true},  // cross-attention to padded keys
         {2, 150, 150, 2, 2, 16, .is_causal = true, .is_packed = true, .has_starts = true},
         {2, 140, 140, 2, 1, 32, .is_causal = true, .window = 5, .has_starts = true, .rate = 0.1f},
         {3, 17, 17, 3, 3, 8, .is_causal = false, .is_packed = true, .has_counts = true, .has_bias = true},
@@ -345,7 +344,7 @@ static inline void case_attention_masks(struct lab *lab) {
         {2, 70, 131, 2, 1, 5, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.2f},
         {2, 150, 70, 4, 2, 40, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.1f},
         {1, 130, 200, 2, 2, 24, .is_causal = true, .window = 90, .has_starts = true, .has_counts = true},
-        // The last queries of a longer sequence, as where ranks share one.
+        // The last queries of a longer sequence, as when ranks share one.
         {2, 33, 132, 4, 2, 8, .is_causal = true, .window = 40, .has_starts = true, .rate = 0.1f},
         {2, 32, 160, 2, 2, 16, .is_causal = true, .has_bias = true, .rate = 0.1f},
     };
@@ -353,7 +352,7 @@ static inline void case_attention_masks(struct lab *lab) {
         attention_variant(lab, &cases[i]);
 }
 
-// Heads of any width, for devices that have no limit: less than a slice of the CPU's products, one more, several.
+// Heads of any width, for devices without a limit: less than one slice of the CPU's matmuls, one more, several.
 static inline void case_attention_wide(struct lab *lab) {
     static const struct attention_case cases[] = {
         {1, 20, 20, 1, 1, 257, .is_causal = true},
@@ -369,7 +368,7 @@ static inline void case_attention_wide(struct lab *lab) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (most > 0 && cases[i].D > most)
             continue;
-        // Products along a head are longer sums, whose differences are taken.
+        // Dot products along a head are longer sums, whose differences are taken.
         lab->tolerance = tolerance * sqrt((double)cases[i].D / 64);
         attention_variant(lab, &cases[i]);
     }

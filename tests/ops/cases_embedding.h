@@ -4,7 +4,7 @@
 
 #include "cases_layers.h"
 
-// Tokens over a vocabulary of which this rank holds [5, 5 + V); some repeat, some belong to others.
+// Tokens of a vocabulary of which this rank holds [5, 5 + V); some repeat, some belong to other ranks.
 static inline int32_t *lab_tokens(struct lab *lab, int64_t rows, int64_t vocabulary) {
     int32_t *tokens = lab_host(lab, (size_t)rows * sizeof *tokens);
     for (int64_t i = 0; i < rows; i++)
@@ -88,7 +88,7 @@ static inline void embedding_backward_variant(struct lab *lab, const int64_t siz
 }
 
 static inline void case_embedding_backward(struct lab *lab) {
-    // Positions that meet more than a hundred times.
+    // Positions that occur more than a hundred times.
     embedding_backward_variant(lab, (int64_t[]){1000, 24}, 0.1f, true);
     embedding_backward_variant(lab, (int64_t[]){1000, 13}, 0, true);
     for (int i = 0; i < LAYER_SIZES; i++) {

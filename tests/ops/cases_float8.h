@@ -1,12 +1,12 @@
-// Cases of what is done in 8 bits: values against formulas in double, codes against float8.h. Inputs are bf16, the one
-// dtype that all devices make 8-bit floats of.
+// Cases of fp8 operations: values against formulas in double, codes against float8.h. Inputs are bf16, the only dtype
+// that all devices can quantize.
 #ifndef TESTS_OPS_CASES_FLOAT8_H
 #define TESTS_OPS_CASES_FLOAT8_H
 
 #include "lab.h"
 #include "tensor/float8.h"
 
-// A range that takes magnitudes up to `most` to the largest number of the type, with nothing seen.
+// A range that maps magnitudes up to `most` to the largest number of the type, with nothing seen.
 static inline struct tensor float8_range(struct lab *lab, enum dtype dtype, double most) {
     float largest = float8_kind(dtype).largest, scale = largest / (float)most;
     float *numbers = lab_host(lab, RANGE_LENGTH * sizeof *numbers);
@@ -17,12 +17,6 @@ static inline struct tensor float8_range(struct lab *lab, enum dtype dtype, doub
     device_copy_in(lab->device, range, numbers);
     device_synchronize(lab->device);
     return range;
-}
-
-static inline struct tensor float8_2d(struct lab *lab, enum dtype dtype, struct tensor range, int64_t a, int64_t b) {
-    struct tensor t = arena_2d(&lab->arena, dtype, a, b);
-    t.range = range.data;
-    return t;
 }
 
 static inline uint8_t *float8_codes(struct lab *lab, struct tensor t) {
@@ -48,9 +42,12 @@ static inline double float8_activation(enum activation activation, double x) {
         return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
         return x / (1 + exp(-x));
-    default:
+    case ACTIVATION_TANH:
         return tanh(x);
+    case ACTIVATION_COUNT:
+        break;
     }
+    return NAN;
 }
 
 static inline double float8_slope(enum activation activation, double x) {
@@ -61,7 +58,7 @@ static inline double float8_slope(enum activation activation, double x) {
     return (float8_activation(activation, x + 1e-5) - float8_activation(activation, x - 1e-5)) / 2e-5;
 }
 
-// What op_quantize should store at (row, column), before it is rounded.
+// What op_quantize should store at (row, column), before rounding.
 static inline double float8_expected(const struct op_quantize *op, const struct sample *x, const struct sample *bias,
                                      const struct sample *dy, int64_t row, int64_t column) {
     int64_t width = op->x.shape[1], half = width / 2;
@@ -105,17 +102,15 @@ static inline void expect_quantized(struct lab *lab, const struct float8_shape *
         dy = float8_bf16(lab, rows, is_glu_gradient ? width / 2 : width, 2);
     struct sample dbias = lab_fp32_1d(lab, columns, 1);
     struct tensor range = float8_range(lab, shape->dtype, 3);  // some values are beyond it
-    struct tensor y = float8_2d(lab, shape->dtype, range, rows, columns);
-    struct tensor turned = float8_2d(lab, shape->dtype, range, columns, rows);
+    struct tensor y = arena_2d(&lab->arena, shape->dtype, rows, columns);
+    struct tensor turned = arena_2d(&lab->arena, shape->dtype, columns, rows);
     struct op_quantize op = {.kind = shape->kind,
                              .activation = shape->activation,
-                             .y = y,
-                             .transposed = turned,
+                             .y = {.value = y, .transposed = turned, .range = range},
                              .x = x.t,
                              .bias = bias.t,
                              .dy = dy.t,
-                             .dbias = dbias.t,
-                             .range = range};
+                             .dbias = dbias.t};
     op_quantize(lab->device, &op);
     const uint8_t *codes = float8_codes(lab, y), *turned_codes = float8_codes(lab, turned);
     const double *numbers = lab_read(lab, range), *sums = lab_read(lab, dbias.t);
@@ -159,24 +154,24 @@ static inline void case_quantize(struct lab *lab) {
             }
 }
 
-// One output alone, and none: then the largest magnitude is all there is.
+// One output alone, and none: then only the largest magnitude is computed.
 static inline void case_quantize_parts(struct lab *lab) {
     struct sample x = float8_bf16(lab, 36, 80, 5);
     struct tensor range = float8_range(lab, DTYPE_E4M3, 10), again = float8_range(lab, DTYPE_E4M3, 10);
-    struct tensor y = float8_2d(lab, DTYPE_E4M3, range, 36, 80), turned = float8_2d(lab, DTYPE_E4M3, again, 80, 36);
-    struct tensor back = float8_2d(lab, DTYPE_E4M3, range, 80, 36);
-    op_quantize(lab->device, &(struct op_quantize){.y = y, .x = x.t, .range = range});
-    op_quantize(lab->device, &(struct op_quantize){.transposed = turned, .x = x.t, .range = again});
+    struct tensor y = arena_2d(&lab->arena, DTYPE_E4M3, 36, 80), turned = arena_2d(&lab->arena, DTYPE_E4M3, 80, 36);
+    struct tensor back = arena_2d(&lab->arena, DTYPE_E4M3, 80, 36);
+    op_quantize(lab->device, &(struct op_quantize){.y = {.value = y, .range = range}, .x = x.t});
+    op_quantize(lab->device, &(struct op_quantize){.y = {.transposed = turned, .range = again}, .x = x.t});
     op_transpose(lab->device, &(struct op_transpose){.y = back, .x = y});
     EXPECT(memcmp(float8_codes(lab, back), float8_codes(lab, turned), tensor_bytes(turned)) == 0);
     struct tensor seen = float8_range(lab, DTYPE_E4M3, 1);
-    op_quantize(lab->device, &(struct op_quantize){.x = x.t, .range = seen});
+    op_quantize(lab->device, &(struct op_quantize){.y = {.range = seen}, .x = x.t});
     EXPECT(lab_read(lab, seen)[RANGE_SEEN] == lab_read(lab, range)[RANGE_SEEN]);
-    // A NaN is remembered and stays one.
+    // A NaN is recorded and stays one.
     double *values = lab_doubles(lab, 36 * 80);
     values[77] = NAN;
     lab_write(lab, x.t, values);
-    op_quantize(lab->device, &(struct op_quantize){.y = y, .x = x.t, .range = range});
+    op_quantize(lab->device, &(struct op_quantize){.y = {.value = y, .range = range}, .x = x.t});
     EXPECT(isnan(lab_read(lab, range)[RANGE_SEEN]));
     EXPECT(isnan(float8_decode(DTYPE_E4M3, float8_codes(lab, y)[77])) && float8_codes(lab, y)[78] == 0);
 }
@@ -187,9 +182,9 @@ static inline void case_transpose8(struct lab *lab) {
         int64_t rows = sizes[size][0], columns = sizes[size][1];
         struct sample x = float8_bf16(lab, rows, columns, 1);
         struct tensor range = float8_range(lab, DTYPE_E5M2, 2);
-        struct tensor y = float8_2d(lab, DTYPE_E5M2, range, rows, columns);
-        struct tensor turned = float8_2d(lab, DTYPE_E5M2, range, columns, rows);
-        op_quantize(lab->device, &(struct op_quantize){.y = y, .x = x.t, .range = range});
+        struct tensor y = arena_2d(&lab->arena, DTYPE_E5M2, rows, columns);
+        struct tensor turned = arena_2d(&lab->arena, DTYPE_E5M2, columns, rows);
+        op_quantize(lab->device, &(struct op_quantize){.y = {.value = y, .range = range}, .x = x.t});
         op_transpose(lab->device, &(struct op_transpose){.y = turned, .x = y});
         const uint8_t *codes = float8_codes(lab, y), *turned_codes = float8_codes(lab, turned);
         for (int64_t r = 0; r < rows; r++)
@@ -199,12 +194,12 @@ static inline void case_transpose8(struct lab *lab) {
     }
 }
 
-// A factor of a product: random numbers stored in 8 bits, and what the codes stand for.
-static inline struct sample float8_factor(struct lab *lab, enum dtype dtype, int64_t rows, int64_t columns) {
+// A matmul operand: random numbers stored in fp8, and the values of the codes.
+static inline struct sample float8_factor(struct lab *lab, enum dtype dtype, struct tensor range, int64_t rows,
+                                          int64_t columns) {
     struct sample x = float8_bf16(lab, rows, columns, 0.7);
-    struct tensor range = float8_range(lab, dtype, 2);
-    struct sample stored = {float8_2d(lab, dtype, range, rows, columns), lab_doubles(lab, rows * columns)};
-    op_quantize(lab->device, &(struct op_quantize){.y = stored.t, .x = x.t, .range = range});
+    struct sample stored = {arena_2d(&lab->arena, dtype, rows, columns), lab_doubles(lab, rows * columns)};
+    op_quantize(lab->device, &(struct op_quantize){.y = {.value = stored.t, .range = range}, .x = x.t});
     const uint8_t *codes = float8_codes(lab, stored.t);
     double factor = lab_read(lab, range)[RANGE_FACTOR];
     for (int64_t i = 0; i < rows * columns; i++)
@@ -225,8 +220,10 @@ static inline void case_matmul_float8(struct lab *lab) {
     double tolerance = lab->tolerance;
     for (int size = 0; size < 3; size++) {
         int64_t M = sizes[size][0], N = sizes[size][1], K = sizes[size][2];
-        struct sample a = float8_factor(lab, DTYPE_E4M3, M, K), b = float8_factor(lab, DTYPE_E4M3, N, K);
-        struct sample dy = float8_factor(lab, DTYPE_E5M2, M, K),
+        struct tensor of_a = float8_range(lab, DTYPE_E4M3, 2), of_b = float8_range(lab, DTYPE_E4M3, 3);
+        struct tensor of_dy = float8_range(lab, DTYPE_E5M2, 2);
+        struct sample a = float8_factor(lab, DTYPE_E4M3, of_a, M, K), b = float8_factor(lab, DTYPE_E4M3, of_b, N, K);
+        struct sample dy = float8_factor(lab, DTYPE_E5M2, of_dy, M, K),
                       bias = lab_sample(lab, arena_1d(&lab->arena, DTYPE_BF16, N), 1);
         struct sample y = float8_bf16(lab, M, N, 1), dx = float8_bf16(lab, M, N, 1), dw = lab_fp32_2d(lab, M, N, 1);
         double *expected_y = lab_doubles(lab, M * N), *expected_dx = lab_doubles(lab, M * N);
@@ -236,14 +233,19 @@ static inline void case_matmul_float8(struct lab *lab) {
             expected_dx[i] = 0.5 * float8_dot(&dy, &b, i / N, i % N, K);
             expected_dw[i] = float8_dot(&dy, &b, i / N, i % N, K) + dw.x[i];
         }
-        struct op_matmul op = {.a = a.t, .b = b.t, .d = y.t, .transpose_b = true, .alpha = 1};
+        struct op_matmul op = {.a = a.t, .b = b.t, .d = y.t, .a_range = of_a, .b_range = of_b, .transpose_b = true};
+        op.alpha = 1;
         op.epilogue = EPILOGUE_BIAS;
         op.bias = bias.t;
         op_matmul(lab->device, &op);
-        op_matmul(lab->device, &(struct op_matmul){.a = dy.t, .b = b.t, .d = dx.t, .transpose_b = true, .alpha = 0.5f});
-        op_matmul(lab->device,
-                  &(struct op_matmul){.a = dy.t, .b = b.t, .d = dw.t, .transpose_b = true, .alpha = 1, .beta = 1});
-        lab->tolerance = 8e-3;  // bf16, and sums of few bits
+        op = (struct op_matmul){.a = dy.t, .b = b.t, .a_range = of_dy, .b_range = of_b, .transpose_b = true};
+        op.d = dx.t;
+        op.alpha = 0.5f;
+        op_matmul(lab->device, &op);
+        op.d = dw.t;
+        op.alpha = op.beta = 1;
+        op_matmul(lab->device, &op);
+        lab->tolerance = 8e-3;  // bf16, and sums with few bits
         lab_expect(lab, y.t, expected_y);
         lab_expect(lab, dx.t, expected_dx);
         lab->tolerance = 1e-3;
@@ -265,9 +267,9 @@ static inline void case_move_ranges(struct lab *lab) {
     const double *moved = lab_read(lab, r), *past = lab_read(lab, h);
     EXPECT(fabs(moved[RANGE_SCALE] - 448.0 / 5 / 2) < 1e-4 && past[2] == 2);  // 5 was larger
     EXPECT(fabs(moved[RANGE_FACTOR] * moved[RANGE_SCALE] - 1) < 1e-6);
-    EXPECT(moved[4 + RANGE_SCALE] == 1 && moved[4 + RANGE_FACTOR] == 1);  // nothing was ever seen
-    EXPECT(moved[8 + RANGE_SCALE] == 2 && past[8] == 0);                  // an infinity is not learnt from
-    EXPECT(moved[8 + RANGE_FACTOR] == 0.5);                               // and the pair of numbers fits again
+    EXPECT(moved[4 + RANGE_SCALE] == 1 && moved[4 + RANGE_FACTOR] == 1);  // nothing was seen yet
+    EXPECT(moved[8 + RANGE_SCALE] == 2 && past[8] == 0);                  // an infinity is ignored
+    EXPECT(moved[8 + RANGE_FACTOR] == 0.5);                               // and the two numbers match again
     EXPECT(moved[12 + RANGE_SCALE] == 57344.0 / 8 / 2);
     for (int i = 0; i < 4; i++)
         EXPECT(moved[4 * i + RANGE_SEEN] == 0);
@@ -288,7 +290,7 @@ static inline void case_move_ranges(struct lab *lab) {
     EXPECT(lab_read(lab, s)[RANGE_SEEN] == 0 && lab_read(lab, s)[4 + RANGE_SEEN] == 0);
 }
 
-// A norm that stores 8 bits stores what op_quantize makes of its result.
+// A norm that stores fp8 gives what op_quantize makes of its result.
 static inline void case_norm_float8(struct lab *lab) {
     static const int64_t sizes[][2] = {{5, 16}, {33, 768}, {64, 2048}, {7, 4112}};
     for (int size = 0; lab->device->ops->fuses_quantize && size < 4; size++) {
@@ -298,13 +300,14 @@ static inline void case_norm_float8(struct lab *lab) {
         struct tensor plain = arena_2d(&lab->arena, DTYPE_BF16, all, columns);
         struct tensor rstd = arena_1d(&lab->arena, DTYPE_F32, all);
         struct tensor range = float8_range(lab, DTYPE_E4M3, 3), fused = float8_range(lab, DTYPE_E4M3, 3);
-        struct tensor y = float8_2d(lab, DTYPE_E4M3, range, all, columns);
-        struct tensor y_fused = float8_2d(lab, DTYPE_E4M3, fused, all, columns);
+        struct tensor y = arena_2d(&lab->arena, DTYPE_E4M3, all, columns);
+        struct tensor y_fused = arena_2d(&lab->arena, DTYPE_E4M3, all, columns);
         struct op_norm_forward norm = {.kind = NORM_RMS, .y = plain, .rstd = rstd, .x = x.t, .gain = gain.t};
         norm.epsilon = 1e-5f;
         op_norm_forward(lab->device, &norm);
-        op_quantize(lab->device, &(struct op_quantize){.y = y, .x = plain, .range = range});
+        op_quantize(lab->device, &(struct op_quantize){.y = {.value = y, .range = range}, .x = plain});
         norm.y = y_fused;
+        norm.y_range = fused;
         op_norm_forward(lab->device, &norm);
         EXPECT(memcmp(float8_codes(lab, y), float8_codes(lab, y_fused), tensor_bytes(y)) == 0);
         EXPECT(lab_read(lab, range)[RANGE_SEEN] == lab_read(lab, fused)[RANGE_SEEN]);

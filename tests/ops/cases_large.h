@@ -1,7 +1,7 @@
-// Tensors of more than 2^31 elements: an operation must find their last rows where they are. The same operation runs
-// twice on one device: on a large tensor that holds zeros but for its last rows, and on a small one that holds the
-// first row and those last ones. Both must give the same there, so an index that is cut off shows, and only those rows
-// are read back. How right the small one is, the other cases say. With few elements the cases run anywhere.
+// Tensors of more than 2^31 elements: an operation must address their last rows correctly. The same operation runs
+// twice on one device: on a large tensor that is zero except for its last rows, and on a small one with the first row
+// and those last ones. Both must give the same there, so a truncated index shows, and only those rows are read back.
+// Other cases check the small one. With few elements the cases run anywhere.
 #ifndef TESTS_OPS_CASES_LARGE_H
 #define TESTS_OPS_CASES_LARGE_H
 
@@ -12,14 +12,14 @@ enum { LARGE, SMALL, SIDES };
 enum { LARGE_SLACK_BYTES = 96 << 20, LAST_ROWS = 3, LAST_NUMBERS = 10 };
 
 struct large {
-    struct lab lab;      // memory of the small ones, and what results are compared with
+    struct lab lab;      // memory of the small ones, and expected results
     struct arena arena;  // of the large ones
     void *memory;
-    int64_t elements;  // a large tensor has more, and what is looked at lies beyond them
-    int64_t last;      // so many rows, or numbers of a tensor with one dimension
+    int64_t elements;  // a large tensor has more; the checked part lies beyond them
+    int64_t last;      // number of rows, or of elements in a tensor with one dimension
 };
 
-struct pair {
+struct large_pair {
     struct tensor on[SIDES];
 };
 
@@ -47,12 +47,12 @@ static inline void large_close(struct large *large) {
     lab_close(&large->lab);
 }
 
-// Rows of a large tensor with so many columns: the last ones begin beyond `elements`.
+// Rows of a large tensor with this many columns: the last ones begin beyond `elements`.
 static inline int64_t large_rows(const struct large *large, int64_t columns) {
     return large->elements / columns + 1 + large->last;
 }
 
-// The columns of a vocabulary, or fewer where few elements are asked for; both are multiples of eight.
+// The columns of a vocabulary, or fewer if there are few elements; both are multiples of eight.
 static inline int64_t large_vocabulary(const struct large *large) {
     return large->elements > 1 << 24 ? 50304 : 1000;
 }
@@ -62,8 +62,8 @@ static inline struct tensor large_last(const struct large *large, struct tensor 
 }
 
 // Zeros; without columns the tensors have one dimension.
-static inline struct pair pair_zero(struct large *large, enum dtype dtype, int64_t rows, int64_t columns) {
-    struct pair pair;
+static inline struct large_pair pair_zero(struct large *large, enum dtype dtype, int64_t rows, int64_t columns) {
+    struct large_pair pair;
     for (int side = 0; side < SIDES; side++) {
         struct arena *arena = side == LARGE ? &large->arena : &large->lab.arena;
         int64_t count = side == LARGE ? rows : 1 + large->last;
@@ -74,28 +74,28 @@ static inline struct pair pair_zero(struct large *large, enum dtype dtype, int64
 }
 
 // Writes the same random numbers to the last rows of both.
-static inline void pair_fill(struct large *large, struct pair pair, double scale) {
+static inline void pair_fill(struct large *large, struct large_pair pair, double scale) {
     struct sample last = lab_sample(&large->lab, large_last(large, pair.on[SMALL]), scale);
     lab_write(&large->lab, large_last(large, pair.on[LARGE]), last.x);
 }
 
-static inline struct pair pair_random(struct large *large, enum dtype dtype, int64_t rows, int64_t columns,
-                                      double scale) {
-    struct pair pair = pair_zero(large, dtype, rows, columns);
+static inline struct large_pair pair_random(struct large *large, enum dtype dtype, int64_t rows, int64_t columns,
+                                            double scale) {
+    struct large_pair pair = pair_zero(large, dtype, rows, columns);
     pair_fill(large, pair, scale);
     return pair;
 }
 
-// The last rows of both from memory of the host.
-static inline void pair_write(struct large *large, struct pair pair, const void *rows) {
+// Writes the last rows of both from host memory.
+static inline void pair_write(struct large *large, struct large_pair pair, const void *rows) {
     for (int side = 0; side < SIDES; side++)
         device_copy_in(large->lab.device, large_last(large, pair.on[side]), rows);
     device_synchronize(large->lab.device);
 }
 
-// Zeros of the same shape, for sums that both must give.
-static inline struct pair pair_sums(struct large *large, int64_t rows, int64_t columns) {
-    struct pair pair;
+// Zeros of the same shape, for sums that must be equal.
+static inline struct large_pair pair_sums(struct large *large, int64_t rows, int64_t columns) {
+    struct large_pair pair;
     for (int side = 0; side < SIDES; side++) {
         struct arena *arena = &large->lab.arena;
         pair.on[side] = columns > 0 ? arena_2d(arena, DTYPE_F32, rows, columns) : arena_1d(arena, DTYPE_F32, rows);
@@ -104,7 +104,7 @@ static inline struct pair pair_sums(struct large *large, int64_t rows, int64_t c
     return pair;
 }
 
-// Where all that is expected is 0 nothing would be shown.
+// If everything expected is 0, the test would show nothing.
 static inline void expect_some(const char *name, const double *expected, int64_t count, int line) {
     double size = 0;
     for (int64_t i = 0; i < count; i++)
@@ -113,9 +113,9 @@ static inline void expect_some(const char *name, const double *expected, int64_t
         test_fail("line %d: %s is 0 throughout", line, name);
 }
 
-// The first row and the last ones of the large tensor hold what the small one holds.
+// The first row and the last ones of the large tensor equal those of the small one.
 #define pair_expect(large, pair) pair_compare(large, #pair, pair, __LINE__)
-static inline void pair_compare(struct large *large, const char *name, struct pair pair, int line) {
+static inline void pair_compare(struct large *large, const char *name, struct large_pair pair, int line) {
     struct lab *lab = &large->lab;
     int64_t width = tensor_count(pair.on[SMALL]) / (1 + large->last);
     const double *expected = lab_read(lab, pair.on[SMALL]);
@@ -126,21 +126,21 @@ static inline void pair_compare(struct large *large, const char *name, struct pa
 }
 
 #define pair_expect_sums(large, pair) pair_compare_sums(large, #pair, pair, __LINE__)
-static inline void pair_compare_sums(struct large *large, const char *name, struct pair pair, int line) {
+static inline void pair_compare_sums(struct large *large, const char *name, struct large_pair pair, int line) {
     const double *expected = lab_read(&large->lab, pair.on[SMALL]);
     expect_some(name, expected, tensor_count(pair.on[SMALL]), line);
     lab_compare(&large->lab, name, lab_read(&large->lab, pair.on[LARGE]), expected, tensor_count(pair.on[SMALL]), line);
 }
 
-// The loss as training calls it, and in halves as ranks that share a vocabulary do.
+// The loss as in training, and in halves as with ranks that share a vocabulary.
 static inline void large_loss_of(struct large *large, int64_t V, bool is_whole) {
     static const int32_t last_labels[LAST_ROWS] = {0, 5, 998};
     static const float last_weights[LAST_ROWS] = {1, 0.5f, -2};
     int64_t N = large_rows(large, V);
-    struct pair logits = pair_random(large, DTYPE_BF16, N, V, 4), labels = pair_zero(large, DTYPE_I32, N, 0);
-    struct pair weights = pair_zero(large, DTYPE_F32, N, 0), losses = pair_zero(large, DTYPE_F32, N, 0);
-    struct pair max = pair_zero(large, DTYPE_F32, N, 0), sum = pair_zero(large, DTYPE_F32, N, 0);
-    struct pair target = pair_zero(large, DTYPE_F32, N, 0);
+    struct large_pair logits = pair_random(large, DTYPE_BF16, N, V, 4), labels = pair_zero(large, DTYPE_I32, N, 0);
+    struct large_pair weights = pair_zero(large, DTYPE_F32, N, 0), losses = pair_zero(large, DTYPE_F32, N, 0);
+    struct large_pair max = pair_zero(large, DTYPE_F32, N, 0), sum = pair_zero(large, DTYPE_F32, N, 0);
+    struct large_pair target = pair_zero(large, DTYPE_F32, N, 0);
     pair_write(large, labels, last_labels);
     pair_write(large, weights, last_weights);
     for (int side = 0; side < SIDES; side++) {
@@ -180,16 +180,16 @@ static inline void large_loss(struct large *large) {
             large_loss_of(large, large_vocabulary(large) - odd, is_whole);
 }
 
-// The product with a vocabulary: its result, then its gradients, of which one has the large tensor's rows and the other
-// their sum.
+// The matmul with a vocabulary: its result, then its gradients, of which one has the large tensor's rows and the other
+// is their sum.
 static inline void large_matmul(struct large *large) {
     enum { C = 64 };
     struct device *device = large->lab.device;
     int64_t V = large_vocabulary(large), N = large_rows(large, V);
     struct tensor table = lab_2d(&large->lab, V, C, 1).t, bias = lab_1d(&large->lab, V, 1).t;
-    struct pair x = pair_random(large, DTYPE_BF16, N, C, 1), dx = pair_zero(large, DTYPE_BF16, N, C);
-    struct pair y = pair_zero(large, DTYPE_BF16, N, V), aux = pair_zero(large, DTYPE_BF16, N, V);
-    struct pair dtable = pair_sums(large, V, C);
+    struct large_pair x = pair_random(large, DTYPE_BF16, N, C, 1), dx = pair_zero(large, DTYPE_BF16, N, C);
+    struct large_pair y = pair_zero(large, DTYPE_BF16, N, V), aux = pair_zero(large, DTYPE_BF16, N, V);
+    struct large_pair dtable = pair_sums(large, V, C);
     for (int side = 0; side < SIDES; side++)
         op_matmul(device, &(struct op_matmul){.a = x.on[side],
                                               .b = table,
@@ -217,17 +217,18 @@ static inline void large_matmul(struct large *large) {
     pair_expect_sums(large, dtable);
 }
 
-// A norm as a block has it, with residual and dropout, there and back.
+// A norm as in a block, with residual and dropout, forward and backward.
 static inline void large_norm_of(struct large *large, int64_t C) {
     static const int64_t last_ids[LAST_ROWS] = {(int64_t)5 << 33, 7, 1234567};
     struct lab *lab = &large->lab;
     int64_t N = large_rows(large, C);
     struct tensor gain = lab_1d(lab, C, 1).t, bias = lab_1d(lab, C, 1).t, delta_bias = lab_1d(lab, C, 1).t;
-    struct pair ids = pair_zero(large, DTYPE_I64, N, 0);
-    struct pair mean = pair_zero(large, DTYPE_F32, N, 0), rstd = pair_zero(large, DTYPE_F32, N, 0);
-    struct pair x = pair_random(large, DTYPE_BF16, N, C, 1), delta = pair_random(large, DTYPE_BF16, N, C, 1);
-    struct pair y = pair_zero(large, DTYPE_BF16, N, C), dx = y;
-    struct pair dgain = pair_sums(large, C, 0), dbias = pair_sums(large, C, 0), ddelta_bias = pair_sums(large, C, 0);
+    struct large_pair ids = pair_zero(large, DTYPE_I64, N, 0);
+    struct large_pair mean = pair_zero(large, DTYPE_F32, N, 0), rstd = pair_zero(large, DTYPE_F32, N, 0);
+    struct large_pair x = pair_random(large, DTYPE_BF16, N, C, 1), delta = pair_random(large, DTYPE_BF16, N, C, 1);
+    struct large_pair y = pair_zero(large, DTYPE_BF16, N, C), dx = y;
+    struct large_pair dgain = pair_sums(large, C, 0), dbias = pair_sums(large, C, 0),
+                      ddelta_bias = pair_sums(large, C, 0);
     struct dropout dropout[SIDES];
     pair_write(large, ids, last_ids);
     for (int side = 0; side < SIDES; side++) {
@@ -248,7 +249,7 @@ static inline void large_norm_of(struct large *large, int64_t C) {
     pair_expect(large, x);
     pair_expect(large, mean);
     pair_expect(large, rstd);
-    // All gradients but those of the last rows are 0, and the sums down the columns are those of the last rows.
+    // All gradients except those of the last rows are 0, and the column sums are those of the last rows.
     for (int side = 0; side < SIDES; side++)
         device_zero(lab->device, dx.on[side]);
     pair_fill(large, dx, 1);
@@ -281,7 +282,7 @@ static inline void large_norm(struct large *large) {
 static inline void large_glu_of(struct large *large, int64_t F) {
     struct device *device = large->lab.device;
     int64_t N = large_rows(large, 2 * F);
-    struct pair x = pair_random(large, DTYPE_BF16, N, 2 * F, 1), y = pair_zero(large, DTYPE_BF16, N, F), dy = y;
+    struct large_pair x = pair_random(large, DTYPE_BF16, N, 2 * F, 1), y = pair_zero(large, DTYPE_BF16, N, F), dy = y;
     for (int side = 0; side < SIDES; side++)
         op_glu_forward(device,
                        &(struct op_glu_forward){.y = y.on[side], .x = x.on[side], .activation = ACTIVATION_SILU});
@@ -299,8 +300,8 @@ static inline void large_activation(struct large *large) {
     enum { F = 4099 };
     struct device *device = large->lab.device;
     int64_t N = large_rows(large, F);
-    struct pair x = pair_random(large, DTYPE_BF16, N, F, 1), y = pair_zero(large, DTYPE_BF16, N, F);
-    struct pair dy = pair_random(large, DTYPE_BF16, N, F, 1);
+    struct large_pair x = pair_random(large, DTYPE_BF16, N, F, 1), y = pair_zero(large, DTYPE_BF16, N, F);
+    struct large_pair dy = pair_random(large, DTYPE_BF16, N, F, 1);
     for (int side = 0; side < SIDES; side++)
         op_activation_forward(device, &(struct op_activation_forward){
                                           .y = y.on[side], .x = x.on[side], .activation = ACTIVATION_GELU_TANH});
@@ -315,13 +316,13 @@ static inline void large_activation(struct large *large) {
     large_glu_of(large, 2051);
 }
 
-// One range of numbers to another dtype and back, to the same dtype, and rows that lie further apart.
+// One range of numbers to another dtype and back, to the same dtype, and rows with larger strides.
 static inline void large_copy(struct large *large) {
     enum { C = 4096, GAP = 8 };
     struct device *device = large->lab.device;
     large->last = LAST_NUMBERS;
     int64_t count = large_rows(large, 1);
-    struct pair wide = pair_random(large, DTYPE_F32, count, 0, 1), half = pair_zero(large, DTYPE_BF16, count, 0);
+    struct large_pair wide = pair_random(large, DTYPE_F32, count, 0, 1), half = pair_zero(large, DTYPE_BF16, count, 0);
     for (int side = 0; side < SIDES; side++)
         op_copy(device, &(struct op_copy){.dst = half.on[side], .src = wide.on[side]});
     pair_expect(large, half);
@@ -333,7 +334,7 @@ static inline void large_copy(struct large *large) {
     large_clear(large);
     large->last = LAST_ROWS;
     int64_t N = large_rows(large, C);
-    struct pair apart = pair_random(large, DTYPE_BF16, N, C + GAP, 1), dense = pair_zero(large, DTYPE_BF16, N, C);
+    struct large_pair apart = pair_random(large, DTYPE_BF16, N, C + GAP, 1), dense = pair_zero(large, DTYPE_BF16, N, C);
     for (int side = 0; side < SIDES; side++)
         op_copy(device, &(struct op_copy){.dst = dense.on[side], .src = tensor_slice(apart.on[side], 1, GAP, C)});
     pair_expect(large, dense);
@@ -343,15 +344,15 @@ static inline void large_copy(struct large *large) {
     }
     pair_expect(large, apart);
     large_clear(large);
-    struct pair from = pair_random(large, DTYPE_BF16, N, C, 1), to = pair_zero(large, DTYPE_BF16, N, C);
+    struct large_pair from = pair_random(large, DTYPE_BF16, N, C, 1), to = pair_zero(large, DTYPE_BF16, N, C);
     for (int side = 0; side < SIDES; side++)
         op_copy(device, &(struct op_copy){.dst = to.on[side], .src = from.on[side]});
     pair_expect(large, to);
 }
 
 // Codes of a matrix (rows, columns), or of its transpose: those of the first row and of the last ones are the small
-// matrix's. Of a transpose some of its rows are looked at, among them the last.
-static inline void expect_codes(struct large *large, struct pair pair, int line) {
+// matrix's. Some rows of a transpose are checked, including the last.
+static inline void expect_codes(struct large *large, struct large_pair pair, int line) {
     struct lab *lab = &large->lab;
     int64_t count = tensor_count(pair.on[SMALL]), width = count / (1 + LAST_ROWS), seen = 0;
     const uint8_t *expected = float8_codes(lab, pair.on[SMALL]);
@@ -365,7 +366,7 @@ static inline void expect_codes(struct large *large, struct pair pair, int line)
                   seen);
 }
 
-static inline void expect_turned(struct large *large, struct pair turned, int line) {
+static inline void expect_turned(struct large *large, struct large_pair turned, int line) {
     struct lab *lab = &large->lab;
     int64_t columns = turned.on[LARGE].shape[0], rows = turned.on[LARGE].shape[1];
     const uint8_t *expected = float8_codes(lab, turned.on[SMALL]);
@@ -378,23 +379,12 @@ static inline void expect_turned(struct large *large, struct pair turned, int li
     }
 }
 
-// 8-bit outputs with the range of their side.
-static inline struct pair pair_float8(struct large *large, enum dtype dtype, const struct pair *ranges, int64_t rows,
-                                      int64_t columns) {
-    struct pair pair = pair_zero(large, dtype, rows, columns);
-    for (int side = 0; side < SIDES; side++)
-        pair.on[side].range = ranges->on[side].data;
-    return pair;
-}
-
-static inline struct pair pair_turned(struct large *large, enum dtype dtype, const struct pair *ranges, int64_t rows,
-                                      int64_t columns) {
-    struct pair pair;
+static inline struct large_pair pair_turned(struct large *large, enum dtype dtype, int64_t rows, int64_t columns) {
+    struct large_pair pair;
     for (int side = 0; side < SIDES; side++) {
         struct arena *arena = side == LARGE ? &large->arena : &large->lab.arena;
         pair.on[side] = arena_2d(arena, dtype, columns, side == LARGE ? rows : 1 + LAST_ROWS);
         device_zero(large->lab.device, pair.on[side]);
-        pair.on[side].range = ranges->on[side].data;
     }
     return pair;
 }
@@ -404,22 +394,22 @@ static inline void large_quantize_of(struct large *large, enum quantize_kind kin
     struct lab *lab = &large->lab;
     bool is_gradient = kind == QUANTIZE_GLU_GRADIENT;
     int64_t N = large_rows(large, C);
-    struct pair ranges = {{float8_range(lab, dtype, 3), float8_range(lab, dtype, 3)}};
-    struct pair x = pair_random(large, DTYPE_BF16, N, C, 1), dy = {0}, dbias = {0};
-    struct pair y = pair_float8(large, dtype, &ranges, N, C), turned = pair_turned(large, dtype, &ranges, N, C);
+    struct large_pair ranges = {{float8_range(lab, dtype, 3), float8_range(lab, dtype, 3)}};
+    struct large_pair x = pair_random(large, DTYPE_BF16, N, C, 1), dy = {0}, dbias = {0};
+    struct large_pair y = pair_zero(large, dtype, N, C), turned = pair_turned(large, dtype, N, C);
     if (is_gradient) {
         dy = pair_random(large, DTYPE_BF16, N, C / 2, 1);
         dbias = pair_sums(large, C, 0);
     }
     for (int side = 0; side < SIDES; side++)
-        op_quantize(lab->device, &(struct op_quantize){.kind = kind,
-                                                       .activation = ACTIVATION_SILU,
-                                                       .y = y.on[side],
-                                                       .transposed = turned.on[side],
-                                                       .x = x.on[side],
-                                                       .dy = dy.on[side],
-                                                       .dbias = dbias.on[side],
-                                                       .range = ranges.on[side]});
+        op_quantize(
+            lab->device,
+            &(struct op_quantize){.kind = kind,
+                                  .activation = ACTIVATION_SILU,
+                                  .y = {.value = y.on[side], .transposed = turned.on[side], .range = ranges.on[side]},
+                                  .x = x.on[side],
+                                  .dy = dy.on[side],
+                                  .dbias = dbias.on[side]});
     expect_codes(large, y, __LINE__);
     expect_turned(large, turned, __LINE__);
     pair_expect_sums(large, ranges);
@@ -436,25 +426,26 @@ static inline void large_quantize_of(struct large *large, enum quantize_kind kin
 static inline void large_quantize(struct large *large) {
     if (!device_supports(large->lab.device, DTYPE_E4M3)) {
         large_close(large);
-        test_skip("this device does not multiply in 8 bits");
+        test_skip("this device has no fp8 matmul");
     }
     large_quantize_of(large, QUANTIZE_PLAIN, DTYPE_E4M3);
     large_quantize_of(large, QUANTIZE_GLU_GRADIENT, DTYPE_E5M2);
 }
 
-// An optimizer's step with master weights in fp32, and then with what their bf16 lacks of them; and the sums and the
-// scaling of gradients. The range ends in the middle of what a thread takes at once.
+// An optimizer step with master weights in fp32, and then with the lower halves of bf16 ones; and the sums and scaling
+// of gradients. The range ends in the middle of what a thread handles at once.
 static inline void large_adam(struct large *large) {
     struct lab *lab = &large->lab;
     large->last = LAST_NUMBERS;
     int64_t count = large_rows(large, 1);
-    struct pair master = pair_random(large, DTYPE_F32, count, 0, 1), grad = pair_random(large, DTYPE_F32, count, 0, 1);
-    struct pair m = pair_random(large, DTYPE_F32, count, 0, 1), v = pair_zero(large, DTYPE_F32, count, 0);
-    struct pair copy = pair_zero(large, DTYPE_BF16, count, 0), rest = pair_zero(large, DTYPE_I16, count, 0);
-    struct pair squares = pair_sums(large, 1, 0), dot = pair_sums(large, 1, 0);
+    struct large_pair master = pair_random(large, DTYPE_F32, count, 0, 1),
+                      grad = pair_random(large, DTYPE_F32, count, 0, 1);
+    struct large_pair m = pair_random(large, DTYPE_F32, count, 0, 1), v = pair_zero(large, DTYPE_F32, count, 0);
+    struct large_pair copy = pair_zero(large, DTYPE_BF16, count, 0), rest = pair_zero(large, DTYPE_I16, count, 0);
+    struct large_pair squares = pair_sums(large, 1, 0), dot = pair_sums(large, 1, 0);
     struct sample scale = lab_fp32_1d(lab, 1, 1), rate = lab_fp32_1d(lab, RATE_GROUP, 1);
     lab_write(lab, scale.t, (double[]){0.5});
-    lab_write(lab, rate.t, (double[RATE_GROUP]){[RATE_STEP] = 0.5, [RATE_CORRECTION] = 1.5, [RATE_DECAY] = 0.1});
+    lab_write(lab, rate.t, (double[RATE_GROUP]){[ADAM_STEP] = 0.5, [ADAM_CORRECTION] = 1.5, [ADAM_DECAY] = 0.1});
     struct op_adam op[SIDES];
     for (int side = 0; side < SIDES; side++) {
         op_sum_squares(lab->device, &(struct op_sum_squares){.out = squares.on[side], .x = grad.on[side]});
@@ -491,7 +482,7 @@ static inline void large_adam(struct large *large) {
     pair_expect(large, m);
 }
 
-// Each with the bytes that its tensors of `elements` need for one element.
+// Each with the bytes that its tensors of `elements` need per element.
 #define EACH_LARGE_CASE(X)                                                                                             \
     X(loss, 2)                                                                                                         \
     X(matmul, 4)                                                                                                       \

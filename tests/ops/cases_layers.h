@@ -4,6 +4,7 @@
 #define TESTS_OPS_CASES_LAYERS_H
 
 #include "lab.h"
+#include "ops/dropout_rate.h"
 
 struct naive_norm {
     int64_t rows, channels;
@@ -39,7 +40,7 @@ static inline void naive_norm(struct lab *lab, struct naive_norm *n) {
 static const int64_t layer_sizes[][2] = {{1, 1}, {3, 1}, {1, 17}, {17, 3}, {65, 65}, {3, 300}, {130, 768}, {40, 1030}};
 enum { LAYER_SIZES = sizeof layer_sizes / sizeof layer_sizes[0] };
 
-// Every other size has gains that are kept as their distance from 1: what is expected knows the gains themselves.
+// Every other size stores gains as their distance from 1; the expected values use the gains themselves.
 static inline float keep_gains(struct sample *gain, int64_t rows, int64_t channels) {
     float offset = rows % 2 ? 1.0f : 0.0f;
     for (int64_t c = 0; c < channels; c++)
@@ -80,14 +81,14 @@ static inline void norm_forward_variant(struct lab *lab, const int64_t size[2], 
     naive_norm(lab, &naive);
     op_norm_forward(lab->device, &op);
     lab_expect(lab, op.x, naive.sum);
-    // A mean of numbers that cancel keeps their rounding, so its error is one of their size.
+    // A mean of numbers that cancel has an error of their magnitude.
     const double *mean = lab_read(lab, op.mean);
     for (int64_t i = 0; i < rows; i++) {
         double length =
             sqrt(lab_inner(naive.sum + i * channels, naive.sum + i * channels, channels) / (double)channels);
         EXPECT_NEAR(mean[i], naive.mean[i], lab->tolerance * length);
     }
-    if (channels > 1) {  // with one channel the variance is nothing but rounding
+    if (channels > 1) {  // with one channel the variance is only rounding
         lab_expect(lab, op.rstd, naive.rstd);
         lab_expect(lab, op.y, naive.y);
     }
@@ -102,7 +103,7 @@ static inline void case_norm_forward(struct lab *lab) {
     }
 }
 
-// Everything the backward pass needs, on the device and as doubles.
+// Everything that the backward pass needs, on the device and as doubles.
 struct norm_setup {
     struct op_norm_backward op;
     struct sample x, dy, gain, bias, dresidual, dgain, dbias, ddelta_bias;
@@ -201,7 +202,7 @@ static inline void norm_backward_variant(struct lab *lab, const int64_t size[2],
 }
 
 static inline void case_norm_backward(struct lab *lab) {
-    // Long rows, and enough rows for a GPU's blocks to take several in turn: some blocks one round more than others.
+    // Long rows, and enough rows for a GPU's blocks to process several in turn: some blocks one more than others.
     static const int64_t sizes[][2] = {{5, 4096},  {2, 9000},   {3, 9016},    {3, 5128},
                                        {2, 12288}, {13001, 40}, {1701, 1032}, {543, 3072}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -302,7 +303,7 @@ static inline void case_dropout_backward(struct lab *lab) {
     }
 }
 
-// What is dropped is multiplied by 0, and 0 times infinity is NaN.
+// Dropped values must not be multiplied by 0: 0 times infinity is NaN.
 static inline void case_dropout_not_finite(struct lab *lab) {
     enum { ROWS = 3, CHANNELS = 45 };
     static const double values[] = {INFINITY, -INFINITY, NAN};
@@ -328,7 +329,7 @@ static inline void case_dropout_not_finite(struct lab *lab) {
 
 enum { MASK_ROWS = 256, MASK_CHANNELS = 1000, MASK_COUNT = MASK_ROWS * MASK_CHANNELS };
 
-// A mask over ones, as 1 where it keeps and 0 where it drops.
+// A mask over ones: 1 where it keeps and 0 where it drops.
 static inline double *drawn_mask(struct lab *lab, const struct dropout *dropout, double scale) {
     struct tensor x = arena_2d(&lab->arena, lab->dtype, MASK_ROWS, MASK_CHANNELS);
     double *ones = lab_doubles(lab, MASK_COUNT);
@@ -353,11 +354,11 @@ static inline void expect_uncorrelated(const double *a, const double *b, int64_t
 }
 
 // Masks keep the right share, and neighbouring columns (in a word, in a call and in the next), rows, sites and seeds
-// are not alike. Rows are numbered one after the other, as those of a batch are.
+// are independent. Rows are numbered consecutively, like those of a batch.
 static inline void case_dropout_statistics(struct lab *lab) {
     static const struct {
         float rate;
-        double share;  // of what is dropped
+        double share;  // of dropped values
         int sites;
     } rates[] = {{0.1f, 6554.0 / 65536, 2}, {0.5f, 0.5, 2}, {0.999f, 65471.0 / 65536, 2}, {1e-5f, 1.0 / 65536, 16}};
     static const int64_t distances[] = {1, 2, 4, 8, MASK_CHANNELS, 8 * MASK_CHANNELS};
@@ -373,7 +374,7 @@ static inline void case_dropout_statistics(struct lab *lab) {
             double *mask = drawn_mask(lab, &dropout, 1 / kept_share);
             for (int64_t i = 0; i < MASK_COUNT; i++)
                 kept += mask[i];
-            // So few are dropped at the smallest rate that no two are neighbours.
+            // At the smallest rate so few are dropped that no two are neighbours.
             if (rates[r].share > 0.01) {
                 for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++)
                     expect_uncorrelated(mask, mask + distances[d], MASK_COUNT - distances[d], kept_share);

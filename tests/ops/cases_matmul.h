@@ -1,10 +1,10 @@
-// Matrix products: every transposition, odd sizes, distant rows, alpha and beta, each epilogue.
+// Matmuls: every transposition, odd sizes, distant rows, alpha and beta, each epilogue.
 #ifndef TESTS_OPS_CASES_MATMUL_H
 #define TESTS_OPS_CASES_MATMUL_H
 
 #include "lab.h"
 
-// A matrix inside a wider one: `t` is the view, the rest of the wide matrix must stay as it was.
+// A matrix inside a wider one: `t` is the view; the rest of the wide matrix must not change.
 struct wide {
     struct sample whole;
     struct tensor t;
@@ -38,7 +38,7 @@ static inline double *naive_matmul(struct lab *lab, const struct op_matmul *op, 
     return result;
 }
 
-// The view holds `expected`, and what lies around it in the wide matrix is untouched.
+// The view holds `expected`, and the rest of the wide matrix is unchanged.
 static inline void expect_wide(struct lab *lab, const struct wide *d, const double *expected) {
     int64_t rows = d->t.shape[0], columns = d->t.shape[1];
     double *now = lab_read(lab, d->whole.t), *inside = lab_doubles(lab, rows * columns);
@@ -63,7 +63,7 @@ static inline void matmul_variant(struct lab *lab, const int64_t size[3], bool t
     struct op_matmul op = {a.t, b.t, d.t, .transpose_a = transpose_a, .transpose_b = transpose_b, .alpha = 1};
     op_matmul(lab->device, &op);
     expect_wide(lab, &d, naive_matmul(lab, &op, &a, &b, &d));
-    // Into fp32 and onto what is there, as weight gradients are accumulated.
+    // Into fp32 and added to the existing values, as weight gradients are accumulated.
     op.d = wgrad.t;
     op.alpha = 0.75f;
     op.beta = 1;
@@ -83,13 +83,13 @@ static inline void case_matmul(struct lab *lab) {
     }
 }
 
-// Large enough to be cut into several tiles in both directions.
+// Large enough to be split into several tiles in both directions.
 static inline void case_matmul_tiles(struct lab *lab) {
     matmul_variant(lab, (int64_t[]){1100, 17, 20}, false, false, 0);
     matmul_variant(lab, (int64_t[]){17, 2500, 20}, false, true, 0);
     matmul_variant(lab, (int64_t[]){700, 1300, 9}, true, false, 8);
     matmul_variant(lab, (int64_t[]){18, 3250, 25}, false, false, 0);
-    // An inner dimension long enough to be cut too, with pieces of odd lengths.
+    // An inner dimension long enough to be split too, with pieces of odd lengths.
     for (int transposes = 0; transposes < 4; transposes++)
         matmul_variant(lab, (int64_t[]){75, 41, 1123}, transposes & 1, transposes & 2, 8);
 }

@@ -1,5 +1,5 @@
-// What the families of models add to a GPT: RMSNorm, activations, gated units, rotary positions and biases by
-// distance, against double-precision loops and finite differences of them.
+// What other model families add to a GPT: RMSNorm, activations, gated units, rotary positions and relative biases,
+// against double-precision loops and finite differences of them.
 #ifndef TESTS_OPS_CASES_MODELS_H
 #define TESTS_OPS_CASES_MODELS_H
 
@@ -27,7 +27,7 @@ static inline double *rms_forward(struct lab *lab, const struct naive_rms *n) {
     return y;
 }
 
-// dx, and dgain added to what is there.
+// dx; dgain is added to the existing values.
 static inline double *rms_backward(struct lab *lab, const struct naive_rms *n, const double *dy, double *dgain) {
     double *dx = lab_doubles(lab, n->rows * n->channels);
     for (int64_t i = 0; i < n->rows; i++) {
@@ -43,7 +43,7 @@ static inline double *rms_backward(struct lab *lab, const struct naive_rms *n, c
     return dx;
 }
 
-// With a residual and its dropout where has_delta.
+// With a residual and its dropout if has_delta.
 static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool has_delta) {
     int64_t rows = size[0], channels = size[1], count = rows * channels;
     struct sample x = lab_2d(lab, rows, channels, 2), gain = lab_1d(lab, channels, 1);
@@ -66,7 +66,7 @@ static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool
     }
     op_norm_forward(lab->device, &forward);
     lab_expect(lab, x.t, x.x);
-    double *sum = lab_read(lab, x.t);  // as it was stored
+    double *sum = lab_read(lab, x.t);  // as stored
     struct naive_rms naive = {rows, channels, sum, gain.x};
     lab_expect(lab, forward.y, rms_forward(lab, &naive));
     double *dx = rms_backward(lab, &naive, dy.x, dgain.x);
@@ -140,9 +140,12 @@ static inline double naive_activation(enum activation activation, double x) {
         return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
         return x / (1 + exp(-x));
-    default:
+    case ACTIVATION_TANH:
         return tanh(x);
+    case ACTIVATION_COUNT:
+        break;
     }
+    return NAN;
 }
 
 // The derivative by finite differences of the function itself.
@@ -150,8 +153,7 @@ static inline double naive_slope(enum activation activation, double x) {
     return (naive_activation(activation, x + 1e-6) - naive_activation(activation, x - 1e-6)) / 2e-6;
 }
 
-// Values over the whole range of interest; none so near the corner of the ReLU that its slope there would be asked
-// for.
+// Values over the whole range of interest; none so close to the corner of the ReLU that its slope would be undefined.
 static inline struct sample activation_inputs(struct lab *lab, int64_t rows, int64_t columns) {
     struct sample x = lab_2d(lab, rows, columns, 4);
     for (int64_t i = 0; i < rows * columns; i++)
@@ -235,7 +237,7 @@ struct rope_case {
     bool is_interleaved;
 };
 
-// The first H of H + 2 heads of a packed tensor turn; the others stay.
+// The first H of H + 2 heads of a packed tensor are rotated; the others are unchanged.
 static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
     int64_t width = (c->H + 2) * c->D;
     struct sample whole = lab_3d(lab, c->B, c->T, width, 2);
@@ -281,7 +283,7 @@ static inline void case_rope(struct lab *lab) {
         rope_variant(lab, &wide[i]);
 }
 
-// The rule as Raffel et al. (2020) have it, in doubles; the exact borders are tested in test_relative.c.
+// The rule of Raffel et al. (2020), in doubles; test_relative.c tests the exact borders.
 static inline int64_t naive_bucket(const struct relative_rule *rule, int64_t distance) {
     int64_t side = rule->is_bidirectional ? rule->buckets / 2 : rule->buckets, exact = side / 2;
     int64_t start = rule->is_bidirectional && distance > 0 ? side : 0;

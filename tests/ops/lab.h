@@ -1,6 +1,6 @@
-// A bench for trying operations on any device: memory on the device, the same values as doubles on the host, and
-// comparison. Inputs are rounded to the dtype before both sides see them, so a difference is the operation's own.
-// Failing tests leave by longjmp and leak; passing ones give everything back in lab_close.
+// A test bench for operations on any device: memory on the device, the same values as doubles on the host, and
+// comparison. Inputs are rounded to the dtype before both sides see them, so a difference is due to the operation.
+// Failing tests leave by longjmp and leak; passing ones free everything in lab_close.
 #ifndef TESTS_OPS_LAB_H
 #define TESTS_OPS_LAB_H
 
@@ -15,20 +15,20 @@ struct lab {
     struct device *device;
     enum dtype dtype;         // of activations and parameters
     double tolerance;         // see lab_expect
-    double length_tolerance;  // of all values together, see lab_compare; 0: none
-    uint64_t seed;            // of the next random tensor
+    double length_tolerance;  // for all values together, see lab_compare; 0: none
+    uint64_t seed;            // for the next random tensor
     void *memory;
     struct arena arena;
     void *blocks[LAB_HOST_BLOCKS];  // host memory to free
     int block_count;
 };
 
-// BEVATRON_TEST_TINY=1 leaves the larger shapes of cases with many barriers out, for runs under a race checker.
+// BEVATRON_TEST_TINY=1 skips the larger shapes of cases with many barriers, for runs under a race checker.
 static inline bool lab_is_tiny(void) {
     return getenv("BEVATRON_TEST_TINY") != NULL;
 }
 
-// A tensor on the device and what it held when it was made.
+// A tensor on the device and its initial values.
 struct sample {
     struct tensor t;
     double *x;
@@ -42,7 +42,7 @@ static inline void lab_open(struct lab *lab, struct device *device, enum dtype d
     arena_init(&lab->arena, "lab", lab->memory, LAB_BYTES);
 }
 
-// Forgets all tensors and host copies, to start the next variant of a case with the whole memory.
+// Drops all tensors and host copies, so that the next variant of a case has all the memory.
 static inline void lab_clear(struct lab *lab) {
     for (int i = 0; i < lab->block_count; i++)
         free(lab->blocks[i]);
@@ -81,7 +81,7 @@ static inline float lab_from_bf16(uint16_t half) {
     return value;
 }
 
-// fp16 worked out with doubles: 11 bits of mantissa, exponents from -14 to 15.
+// fp16 computed with doubles: 11 bits of mantissa, exponents from -14 to 15.
 static inline uint16_t lab_f16(float value) {
     int exponent;
     if (isnan(value) || fabsf(value) >= 65520)
@@ -134,7 +134,7 @@ static inline void lab_write(struct lab *lab, struct tensor t, double *x) {
     device_synchronize(lab->device);
 }
 
-// The present values of a contiguous tensor.
+// The current values of a contiguous tensor.
 static inline double *lab_read(struct lab *lab, struct tensor t) {
     int64_t count = tensor_count(t);
     unsigned char *host = lab_host(lab, tensor_bytes(t));
@@ -160,7 +160,7 @@ static inline struct sample lab_sample(struct lab *lab, struct tensor t, double 
     struct sample s = {t, lab_doubles(lab, tensor_count(t))};
     lab->seed++;
     for (int64_t i = 0; i < tensor_count(t); i++) {
-        // Two uniform words give a symmetric bump: most values small, some large.
+        // Two uniform words give a symmetric distribution: most values small, some large.
         struct philox r = philox4x32(lab->seed, (uint32_t)i, (uint32_t)(i >> 32), 0, 0);
         double a = (double)r.word[0] / 4294967296.0, b = (double)r.word[1] / 4294967296.0;
         s.x[i] = scale * 2.0 * (a + b - 1.0);
@@ -205,7 +205,7 @@ static inline struct dropout lab_dropout(struct lab *lab, float rate, int64_t ro
     return dropout;
 }
 
-// The factor of element (row, column) as the contract in ops.h spells it; `site` includes the head if there is one.
+// The factor of element (row, column) as specified in ops.h; `site` includes the head if there is one.
 static inline double lab_factor(const struct dropout *dropout, int64_t row, int64_t column, uint32_t site) {
     if (dropout->rate == 0)
         return 1;
@@ -218,7 +218,7 @@ static inline double lab_factor(const struct dropout *dropout, int64_t row, int6
 }
 
 // Every |actual - expected| <= tolerance * (|expected| + root mean square of expected). One NaN fails. With a tolerance
-// for all of them together, the length of the difference is at most that share of the length of what is expected.
+// for all of them together, the norm of the difference is at most that share of the norm of the expected values.
 #define lab_expect_values(lab, actual, expected, count) lab_compare(lab, #actual, actual, expected, count, __LINE__)
 static inline void lab_compare(struct lab *lab, const char *name, const double *actual, const double *expected,
                                int64_t count, int line) {
@@ -243,7 +243,7 @@ static inline void lab_compare(struct lab *lab, const char *name, const double *
 #define lab_expect(lab, tensor, expected)                                                                              \
     lab_compare(lab, #tensor, lab_read(lab, tensor), expected, tensor_count(tensor), __LINE__)
 
-// Directional derivative: `slope` is what the gradients say, the other two are the loss one step ahead and behind.
+// Directional derivative: `slope` follows from the gradients, the other two are the loss one step ahead and behind.
 #define lab_expect_slope(lab, slope, ahead, behind, step)                                                              \
     do {                                                                                                               \
         double measured_ = ((ahead) - (behind)) / (2 * (step));                                                        \

@@ -1,12 +1,12 @@
-// The checked entry points: what breaks a contract ends the process with a message that names the operation and the
-// tensor. Each attempt runs in a child process, whose last words are read through a pipe.
+// The checked entry points: breaking a contract ends the process with a message that names the operation and the
+// tensor. Each attempt runs in a child process, whose message is read through a pipe.
 #include "lab.h"
 #include <sys/wait.h>
 #include <unistd.h>
 
 static struct device *device;
 
-// Runs `attempt` in a child; true if it died with exit by die() and its message contains the text.
+// Runs `attempt` in a child, which must exit through die() with a message that contains the text.
 static void expect_death(void (*attempt)(void), const char *text) {
     int ends[2];
     EXPECT(pipe(ends) == 0);
@@ -34,7 +34,7 @@ static void expect_death(void (*attempt)(void), const char *text) {
         test_fail("the message \"%s\" lacks \"%s\"", message, text);
 }
 
-// Tensors of these attempts are never read: the check fails before.
+// The tensors of these attempts are never read: the check fails first.
 static float memory[4096];
 
 static struct tensor matrix(int64_t a, int64_t b) {

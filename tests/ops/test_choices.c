@@ -1,4 +1,4 @@
-// The list of what was found fastest, and its file: written and read again, merged with what others wrote, and hostile.
+// The list of fastest choices, and its file: written and read back, merged with what others wrote, and hostile ones.
 #include "base/file.h"
 #include "ops/choices.h"
 #include "ops/device.h"
@@ -10,21 +10,21 @@
 
 enum { KEY = 3, VALUE = 2 };
 
-static void open_it(struct choices *choices, const char *identity) {
+static void open_it(struct kept_choices *choices, const char *identity) {
     choices_open(choices, identity, KEY, VALUE);
 }
 
-static void add(struct choices *choices, const char *key, const char *value) {
+static void add(struct kept_choices *choices, const char *key, const char *value) {
     choices_add(choices, key, value);
 }
 
-static bool has(const struct choices *choices, const char *key, const char *value) {
+static bool has(const struct kept_choices *choices, const char *key, const char *value) {
     const void *found = choices_find(choices, key);
     return found && memcmp(found, value, VALUE) == 0;
 }
 
 TEST(what_was_chosen_stays) {
-    struct choices choices;
+    struct kept_choices choices;
     open_it(&choices, "device 1");
     EXPECT(!choices_find(&choices, "abc"));
     add(&choices, "abc", "xy");
@@ -46,7 +46,7 @@ TEST(what_was_chosen_stays) {
 }
 
 TEST(text_there_and_back) {
-    struct choices first, second, other;
+    struct kept_choices first, second, other;
     struct buffer text = {0}, again = {0};
     open_it(&first, "device 1");
     open_it(&second, "device 1");
@@ -89,8 +89,8 @@ TEST(hostile_texts) {
                 {"device 1\n616263 7879\r\n", 0},
                 {"device 1\n616263 7879\n616263 0000\n616264 7879\n", 2}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct choices choices;
-        char *copy = strdup(rows[i].text);  // so that a step beyond the end is seen
+        struct kept_choices choices;
+        char *copy = strdup(rows[i].text);  // so that a read past the end is detected
         open_it(&choices, "device 1");
         choices_read(&choices, copy);
         EXPECT_INT(choices.count, rows[i].count);
@@ -103,7 +103,7 @@ TEST(files_of_several_writers) {
     char folder[] = "/tmp/bevatron-choices-XXXXXX";
     EXPECT(mkdtemp(folder));
     char *path = file_join(folder, "products"), *nowhere = file_join(folder, "no/products");
-    struct choices first, second, other, all;
+    struct kept_choices first, second, other, all;
     open_it(&first, "device 1");
     open_it(&second, "device 1");
     open_it(&other, "device 2");
@@ -117,15 +117,16 @@ TEST(files_of_several_writers) {
     choices_save(&second, path);
     EXPECT(has(&second, "aaa", "33") && has(&second, "bbb", "22"));
     choices_save(&first, path);
-    // The file has everybody's; a list has its own, because other ranks have the same and wait where it has not.
+    // The file has everybody's; a list has only its own, because other ranks have the same list and would wait for the
+    // same measurements.
     EXPECT(has(&first, "aaa", "11") && !choices_find(&first, "bbb") && first.count == 1);
     choices_load(&all, path);
     EXPECT(has(&all, "aaa", "11") && has(&all, "bbb", "22") && all.count == 2);
-    // Another device's choices replace these.
+    // Choices of another device replace these.
     add(&other, "ccc", "44");
     choices_save(&other, path);
     EXPECT_INT(other.count, 1);
-    // A file that cannot be written is said and no more.
+    // A file that cannot be written is reported, nothing more.
     choices_save(&other, nowhere);
     EXPECT(other.is_broken);
     choices_close(&first);
@@ -137,7 +138,7 @@ TEST(files_of_several_writers) {
     free(nowhere);
 }
 
-// Bytes from one rank to another, as a broadcast in turn.
+// Bytes from one rank to another, as in a broadcast.
 struct post {
     unsigned char bytes[256];
     size_t sent, taken;
@@ -158,7 +159,7 @@ static void take(void *context, void *bytes, size_t count) {
 
 TEST(one_rank_chooses_for_all) {
     for (int count = 0; count < 3; count++) {
-        struct choices first, second;
+        struct kept_choices first, second;
         struct post post = {0};
         open_it(&first, "device 1");
         open_it(&second, "device 2");

@@ -21,7 +21,7 @@ static void run_case(void (*run)(struct lab *lab)) {
     }
 EACH_CASE(CASE_TEST)
 
-// What a GPU does with more than 2^31 elements, see test_cuda.c, with few of them.
+// The tests for more than 2^31 elements on a GPU, see test_cuda.c, with few of them.
 static void run_large(void (*run)(struct large *large), int64_t bytes_of_element) {
     struct device *device = NULL;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 2}));

@@ -1,5 +1,5 @@
-// The CUDA backend: the cases that all backends share, in fp32 and in bf16; that runs repeat to the bit; tensors of
-// more than 2^31 elements; streams and memory. Skipped where there is no GPU. Larger shapes: test_cuda_compare.c.
+// The CUDA backend: the cases that all backends share, in fp32 and in bf16; runs that repeat bit for bit; tensors of
+// more than 2^31 elements; streams and memory. Skipped without a GPU. Larger shapes: test_cuda_compare.c.
 #include "cases.h"
 #include "cases_large.h"
 #include "base/buffer.h"
@@ -7,10 +7,11 @@
 #include "base/memory.h"
 #include "twin.h"
 
-// Backward takes sum(dout * out) from the rounded out, which a slope does not know of: where a query sees few keys the
+// Backward takes sum(dout * out) from the rounded out, which a slope does not reflect: if a query sees few keys, the
 // difference is large. The cases that compare with the formula start from the same rounded out.
 static const double BF16_SLOPE_TOLERANCE = 0.12, FP16_SLOPE_TOLERANCE = 0.015;
-// Tensor cores take weights and score gradients in bf16 too: 1.9e-2 was the most in one of 48,000 values (2026-11-15).
+// Tensor cores also take weights and score gradients in bf16: the largest error was 1.9e-2 in one of 48,000 values
+// (2026-11-15).
 static const double BF16_ATTENTION_TOLERANCE = 2.4e-2;
 
 static void run_case(void (*run)(struct lab *lab), enum dtype dtype, double tolerance) {
@@ -47,7 +48,7 @@ static double tolerance_of(const char *name, enum dtype dtype) {
     }
 EACH_CASE(CASE_TEST)
 
-// Runs the backward pass of attention and of the embedding, and keeps what they wrote.
+// Runs the backward pass of attention and of the embedding, and keeps their results.
 static unsigned char *gradients_once(struct device *gpu, size_t *bytes) {
     enum { B = 2, T = 130, H = 4, G = 2, D = 64, V = 37 };
     struct lab lab;
@@ -83,7 +84,7 @@ static unsigned char *gradients_once(struct device *gpu, size_t *bytes) {
                                                                .dout = tensor_reshape_2d(dout, B * T, H * D),
                                                                .tokens = lab_ints(&lab, B * T, tokens)});
     free(tokens);
-    // All outputs lie at the start of the arena, one behind the other.
+    // All outputs are at the start of the arena, one after another.
     *bytes = (size_t)((unsigned char *)lse.data - (unsigned char *)dq.data);
     unsigned char *result = malloc(*bytes);
     EXPECT(result != NULL);
@@ -105,8 +106,8 @@ TEST(runs_repeat_to_the_bit) {
     device_close(gpu);
 }
 
-// Under a checker the same with few elements. Room beside the tensors is for what cuBLASLt and kernels take when they
-// are loaded.
+// Under a checker the same with few elements. The room beside the tensors is for what cuBLASLt and kernels take when
+// they are loaded.
 static void run_large(void (*run)(struct large *large), int64_t bytes_of_element) {
     struct device *gpu = gpu_open();
     struct large large;
@@ -128,7 +129,7 @@ static void run_large(void (*run)(struct large *large), int64_t bytes_of_element
     }
 EACH_LARGE_CASE(LARGE_TEST)
 
-// The work of the next test on x (N, N): a product, a norm, a copy, a sum and a scale by it.
+// The work of the next test on x (N, N): a matmul, a norm, a copy, a sum and a scale by it.
 struct recorded {
     struct tensor x, weight, product, normed, gain, rstd, copy, sum;
 };
@@ -146,7 +147,7 @@ static void do_work(struct device *gpu, const struct recorded *r) {
     op_scale(gpu, &(struct op_scale){.x = tensor_flat(r->copy), .factor = 0.5f, .by = r->sum});
 }
 
-// A recording does nothing when it is made; replayed, it gives the bits of the calls, on what is in memory by then.
+// Recording executes nothing; a replay gives the same bits as the calls, on the memory's current content.
 TEST(recordings) {
     enum { N = 96, ROUNDS = 3 };
     struct device *gpu = gpu_open();
@@ -155,7 +156,7 @@ TEST(recordings) {
     EXPECT(memory && host && plain && device_records(gpu));
     struct arena arena;
     arena_init(&arena, "test", memory, (size_t)8 << 20);
-    // initcheck does not see what cuBLASLt's kernels write to the product.
+    // initcheck does not see what cuBLASLt's kernels write to the result.
     device_zero(gpu, tensor_1d(memory, DTYPE_U8, 8 << 20));
     struct recorded r = {.x = arena_2d(&arena, DTYPE_BF16, N, N),
                          .weight = arena_2d(&arena, DTYPE_BF16, N, N),
@@ -198,7 +199,7 @@ TEST(recordings) {
     device_close(gpu);
 }
 
-// A copy in, work and a copy out on two streams, ordered by events alone.
+// A copy in, work and a copy out on two streams, ordered only by events.
 TEST(streams) {
     enum { COUNT = 1 << 20 };
     struct device *gpu = gpu_open();
@@ -231,8 +232,8 @@ TEST(streams) {
     device_close(gpu);
 }
 
-// The file of algorithms: written by a product that is worth timing, in bursts or, with 3072 rows, under load; read by
-// the next run, which then repeats to the bit. A file that is not ours is written anew.
+// The file of algorithms: written by a matmul that is worth timing, in bursts or, with 3072 rows, under load; read by
+// the next run, which then repeats bit for bit. A file that is not ours is rewritten.
 static void run_product(const char *path, int64_t size, uint16_t *result, size_t count) {
     struct device *gpu = NULL;
     struct lab lab;
@@ -284,7 +285,7 @@ TEST(memory_and_errors) {
     EXPECT(device_alloc(gpu, (size_t)1 << 50) == NULL);
     EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
     EXPECT(strstr(error_message(), "cannot allocate") != NULL);
-    void *memory = device_alloc(gpu, 100);  // the device works on after a refusal
+    void *memory = device_alloc(gpu, 100);  // the device still works after a refusal
     EXPECT(memory != NULL);
     device_free(gpu, memory);
     EXPECT_ERROR(cuda_open(&other, &(struct device_options){.index = 1000}), "there is no GPU 1000");
@@ -293,7 +294,7 @@ TEST(memory_and_errors) {
 }
 
 #define CASE_ROW(name) TEST_CASE(fp32_##name), TEST_CASE(bf16_##name), TEST_CASE(fp16_##name),
-// The large ones last: one that dies takes nothing else with it.
+// The large ones last: one that dies does not take others with it.
 #define LARGE_ROW(name, bytes_of_element) TEST_CASE(more_than_31_bits_##name),
 TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(streams), TEST_CASE(recordings),
           TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors), EACH_LARGE_CASE(LARGE_ROW))

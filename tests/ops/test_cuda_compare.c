@@ -1,5 +1,5 @@
 // Shapes of real models on the CUDA backend against the CPU backend, in fp32 and in bf16, as the layers of a GPT call
-// them: packed views, outputs in place of inputs, gradients accumulated. Skipped where there is no GPU.
+// them: packed views, outputs in place of inputs, accumulated gradients. Skipped without a GPU.
 #include "cases_attention.h"
 #include "twin.h"
 
@@ -18,7 +18,7 @@ static void run_twins(void (*run)(struct twins *twins), size_t bytes) {
     device_close(cpu);
 }
 
-// Runs one in fp16, or in any dtype on a GPU that promises the same bits in every run.
+// Runs one in fp16, or in any dtype on a GPU in deterministic mode.
 static void run_twins_as(void (*run)(struct twins *twins), enum dtype dtype, bool is_deterministic) {
     struct device *cpu = NULL, *gpu = gpu_open_as((struct device_options){.is_deterministic = is_deterministic});
     EXPECT_OK(cpu_open(&cpu, &(struct device_options){.threads = is_small() ? 2 : 8}));
@@ -35,7 +35,7 @@ static struct dropout dropout_on(struct twin row_ids, int side, float rate) {
     return (struct dropout){.rate = rate, .seed = 77, .site = 9, .first_head = 3, .row_ids = row_ids.on[side]};
 }
 
-// One linear layer with GELU as a model has it: forward, gradient of its input, gradient of its weight.
+// One linear layer with GELU as in a model: forward, gradient of its input, gradient of its weight.
 static void compare_matmul(struct twins *twins) {
     int64_t N = is_small() ? 70 : 2048, C = is_small() ? 96 : 768, F = is_small() ? 136 : 3072;
     struct twin x = twin_2d(twins, N, C), weight = twin_2d(twins, F, C), bias = twin_1d(twins, F);
@@ -77,7 +77,7 @@ TEST(compare_matmul) {
     run_twins(compare_matmul, (size_t)256 << 20);
 }
 
-// The three products of a linear layer.
+// The three matmuls of a linear layer.
 static void compare_products(struct twins *twins, struct twin y) {
     int64_t N = y.on[TWIN_CPU].shape[0], F = y.on[TWIN_CPU].shape[1], C = is_small() ? 96 : 768;
     struct twin x = twin_2d(twins, N, C), weight = twin_2d(twins, F, C), dy = twin_2d(twins, N, F);
@@ -96,8 +96,8 @@ static void compare_products(struct twins *twins, struct twin y) {
     twin_expect(twins, dweight);
 }
 
-// Factors of 11 bits, rounded or cut off: the worst of a million sums of products is then off by 1.3e-3 (worked out
-// with numpy). A run without TF32 gives other numbers, within the bound of fp32: so it is seen that TF32 was on.
+// Factors of 11 bits, rounded or truncated: the worst of a million dot products is then off by 1.3e-3 (computed with
+// numpy). A run without TF32 gives other numbers, within the bound of fp32, which shows that TF32 was on.
 TEST(compare_tf32) {
     static const double TF32_TOLERANCE = 2e-3;
     int64_t N = is_small() ? 72 : 1024, F = is_small() ? 136 : 1536;
@@ -124,7 +124,7 @@ TEST(compare_tf32) {
     free(results[0]);
     free(results[1]);
     printf("    %" PRId64 " of %" PRId64 " numbers are others than without TF32\n", others, N * F);
-    // Small products may go to a kernel without tensor cores.
+    // Small matmuls may go to a kernel without tensor cores.
     EXPECT(is_small() || others > N * F / 2);
 }
 
@@ -152,7 +152,7 @@ static void compare_norm_shape(struct twins *twins, int64_t N, int64_t C) {
     twin_sync(twins, sum);
     twin_sync(twins, mean);
     twin_sync(twins, rstd);
-    // dx holds the residual's gradient and is overwritten, ddelta takes the place of dy: as a block uses it.
+    // dx holds the residual's gradient and is overwritten, ddelta takes the place of dy: as in a block.
     for (int side = 0; side < TWIN_COUNT; side++)
         op_norm_backward(twins->device[side], &(struct op_norm_backward){.dx = dx.on[side],
                                                                          .dgain = dgain.on[side],
@@ -188,13 +188,13 @@ struct attention_size {
     int64_t B, T, H, G, D;
     float rate;
     bool is_bidirectional;
-    int64_t keys;  // other than T: keys and values lie in a tensor of their own
+    int64_t keys;  // if not T: keys and values are in a separate tensor
     bool repeats;  // backward gives the same bits again
 };
 
 // The first columns of rows and their gradients are queries, the last ones keys and values.
 struct attention_twins {
-    struct twin q, kv, dq, dkv;  // the keys' are the queries' where they are packed together
+    struct twin q, kv, dq, dkv;  // the keys' are the queries' if packed together
     int64_t key_column;
 };
 
@@ -264,9 +264,9 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
                                                                                  .is_causal = is_causal,
                                                                                  .dropout = op[side].dropout});
     }
-    // cuDNN and the kernels on tensor cores round the weights to bf16 before they meet the values: where a query sees
-    // few keys and the values cancel, a single error is large beside the rest. So there the whole is held tightly, and
-    // single values loosely.
+    // cuDNN and the tensor-core kernels round the weights to bf16 before multiplying by the values: if a query sees few
+    // keys and the values cancel, a single error is relatively large. So the bound is tight for all values together,
+    // and loose for single values.
     bool is_cudnn = a->rate == 0 && a->T % 128 == 0 && a->keys % 128 == 0, is_tensor = a->D % 8 == 0 && a->D <= 128;
     bool is_fused = twins->dtype != DTYPE_F32 && (is_cudnn || is_tensor);
     double tolerance = twins->tolerance;
@@ -294,7 +294,7 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
     }
 }
 
-// Those without dropout whose length is a multiple of 128 go to cuDNN in bf16, where it is built in.
+// Those without dropout whose length is a multiple of 128 go to cuDNN in bf16, if it is built in.
 static void compare_attention(struct twins *twins) {
     static const struct attention_size large[] = {
         {2, 1024, 12, 12, 64, 0.1f, false, 0, false}, {1, 300, 8, 2, 128, 0.1f, false, 0, false},
@@ -315,7 +315,7 @@ TEST(compare_attention) {
     run_twins(compare_attention, (size_t)512 << 20);
 }
 
-// What cuDNN gets: packed and grouped, causal and not, and from a sequence to another one that is longer or shorter.
+// What cuDNN gets: packed and grouped, causal and not, and from one sequence to another that is longer or shorter.
 static void compare_attention_cudnn(struct twins *twins) {
     static const struct attention_size sizes[] = {
         {.B = 2, .T = 256, .H = 4, .G = 4, .D = 64},
@@ -337,7 +337,7 @@ TEST(attention_cudnn_fp16) {
     run_twins_as(compare_attention_cudnn, DTYPE_F16, false);
 }
 
-// The gradients of all scores fit the workspace as a whole, for a sample at a time, and for some heads of one.
+// The gradients of all scores fit in the workspace as a whole, per sample, or for some heads of one.
 static void compare_attention_deterministic(struct twins *twins) {
     static const struct attention_size sizes[] = {
         {.B = 2, .T = 256, .H = 4, .G = 4, .D = 64, .repeats = true},
@@ -446,7 +446,7 @@ static void compare_optimizer(struct twins *twins) {
     struct twin master = twin_fp32(twins, n), m = twin_fp32(twins, n), grad = twin_fp32(twins, n);
     struct twin v = twin_fp32(twins, n), copy = twin_1d(twins, n), squares = twin_fp32(twins, 1);
     struct twin norm = twin_fp32(twins, 1), scale = twin_fp32(twins, 1), rate = twin_fp32(twins, RATE_GROUP);
-    twin_write(twins, rate, (float[RATE_GROUP]){[RATE_STEP] = 1e-3f, [RATE_CORRECTION] = 1.01f, [RATE_DECAY] = 1e-4f});
+    twin_write(twins, rate, (float[RATE_GROUP]){[ADAM_STEP] = 1e-3f, [ADAM_CORRECTION] = 1.01f, [ADAM_DECAY] = 1e-4f});
     for (int side = 0; side < TWIN_COUNT; side++) {
         struct device *device = twins->device[side];
         device_zero(device, v.on[side]);
@@ -468,7 +468,7 @@ static void compare_optimizer(struct twins *twins) {
                                           .is_decayed = true});
     }
     double tolerance = twins->tolerance;
-    twins->tolerance = FP32_TOLERANCE;  // the state is fp32 whatever the dtype
+    twins->tolerance = FP32_TOLERANCE;  // the state is always fp32
     twin_expect(twins, norm);
     twin_expect(twins, master);
     twin_expect(twins, m);

@@ -1,17 +1,18 @@
 // Attention by cuDNN with masks, and with dropout that it draws itself, against the formula in double precision.
-// Skipped where there is no GPU; on a GPU whose cuDNN does not get these, our own kernels have to pass.
+// Skipped without a GPU; on a GPU whose cuDNN does not get these, our own kernels must pass.
 #include "cases_attention.h"
 #include "twin.h"
 
-// cuDNN wants lengths of 128 and more.
+// cuDNN needs lengths of 128 and more.
 static struct device *open_for_large(struct device_options options) {
     if (lab_is_tiny())
         test_skip("all of it is too large for this");
     return gpu_open_as(options);
 }
 
-// cuDNN rounds the weights to the dtype before they meet the values: where a query sees few keys and the values cancel,
-// a single error in bf16 is large beside the rest. So the whole is held tightly, and single values loosely.
+// cuDNN rounds the weights to the dtype before multiplying by the values: if a query sees few keys and the values
+// cancel, a single error in bf16 is relatively large. So the bound is tight for all values together, and loose for
+// single values.
 static void open_cudnn_lab(struct lab *lab, struct device *gpu, enum dtype dtype) {
     lab_open(lab, gpu, dtype, dtype == DTYPE_BF16 ? 0.1 : FP16_TOLERANCE);
     lab->length_tolerance = dtype == DTYPE_BF16 ? 8e-3 : 1e-3;
@@ -61,7 +62,7 @@ TEST(bf16_cudnn_masks_deterministic) {
 }
 
 // The mask that the device draws: with values that are columns of the identity, the output is the weights themselves.
-// Fails where one is neither 0 nor the weight divided by what is kept.
+// Fails if one is neither 0 nor the weight divided by the kept share.
 static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s) {
     const struct attention_case *c = &s->c;
     unsigned char *kept = lab_host(lab, (size_t)(c->B * c->H * c->Tq * c->Tk));
@@ -87,7 +88,7 @@ static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s) {
     return kept;
 }
 
-// The share of what two masks have in common, of the weights that there are, whose number is `all`.
+// The share of weights on which two masks agree, of `all` weights.
 static double agreement(const struct attention_setup *s, const unsigned char *a, const unsigned char *b, double *all) {
     int64_t same = 0, seen = 0, rows = s->c.B * s->c.H * s->c.Tq;
     for (int64_t n = 0; n < rows * s->c.Tk; n++)
@@ -99,7 +100,7 @@ static double agreement(const struct attention_setup *s, const unsigned char *a,
     return (double)same / (double)seen;
 }
 
-// The same of the queries i and i + 2.
+// The same for the queries i and i + 2.
 static double agreement_two_apart(const struct attention_setup *s, const unsigned char *kept) {
     int64_t same = 0, seen = 0, Tq = s->c.Tq, Tk = s->c.Tk;
     for (int64_t n = 0; n < s->c.B * s->c.H * Tq * Tk; n++) {
@@ -112,8 +113,8 @@ static double agreement_two_apart(const struct attention_setup *s, const unsigne
     return (double)same / (double)seen;
 }
 
-// Five deviations of a share that `chance` is expected to be. Neighbouring queries share masks in cuDNN 9.14, four by
-// four: fewer draws than weights.
+// Five standard deviations from the expected share `chance`. In cuDNN 9.14 groups of four neighbouring queries share
+// masks: fewer draws than weights.
 static double most_by_chance(double chance, double all) {
     return 5 * sqrt(chance * (1 - chance) * 4 / all);
 }
@@ -129,8 +130,8 @@ static struct tensor other_rows(struct lab *lab, int64_t count) {
     return rows;
 }
 
-// A mask is kept at the right rate; the same operation draws it again; and another seed, place in the model, head or
-// token draws another one.
+// A mask has the right rate; the same operation draws it again; another seed, place in the model, head or token draws
+// another one.
 static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
     const struct attention_case *c = &s->c;
     int64_t weights = c->B * c->H * c->Tq * c->Tk;
@@ -170,7 +171,7 @@ static void run_fast_dropout(enum dtype dtype) {
         {3, 256, 256, 2, 1, 64, .is_causal = true, .rate = 0.1f, .has_counts = true, .has_starts = true},
         {1, 128, 128, 2, 2, 256, .is_causal = true, .rate = 0.1f},
     };
-    // Not for cuDNN, so drawn as always, in both passes.
+    // Not for cuDNN, so drawn by our kernels in both passes.
     static const struct attention_case ours[] = {
         {1, 130, 130, 2, 2, 32, .is_causal = true, .rate = 0.1f},
         {1, 128, 128, 2, 2, 32, .is_causal = true, .rate = 1e-6f},

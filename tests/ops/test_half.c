@@ -1,5 +1,5 @@
-// Every operation on the CPU backend in bf16 and fp16, against the cases that all backends share: what is left of an
-// error is the rounding of each stored number.
+// Every operation on the CPU backend in bf16 and fp16, against the cases that all backends share: the remaining error
+// is the rounding of each stored number.
 // cost: 10
 // parts: 4
 #include "cases.h"

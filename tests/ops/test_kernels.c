@@ -1,13 +1,13 @@
-// The micro-kernels for matrix products, each by itself: those that this processor has, and, on any processor, plain
-// models of all of them, which read panels of the same layout. So packing and blocks are tried for kernels whose
-// instructions are not there. Numbers are small integers, whose products and sums are exact: results must be equal.
+// The matmul micro-kernels, each by itself: those that this processor supports, and, on any processor, plain models of
+// all of them, which read panels of the same layout. So packing and blocking are tested even for kernels whose
+// instructions are missing. Numbers are small integers, whose products and sums are exact: results must be equal.
 // cost: 12
 // parts: 2
 #include "cases_attention.h"
 #include "cases_matmul.h"
 #include "ops/cpu/matmul.h"
 
-static int entered;  // models that have something to enter, less those that have left
+static int entered;  // models that entered something and have not left
 
 static void enter_model(void) {
     entered++;
@@ -66,7 +66,7 @@ MODEL(avx512_bf16, .dtype = DTYPE_BF16, .a = {8, 2, 2}, .b = {32, 2, 2}, .most_s
 MODEL(amx, .dtype = DTYPE_BF16, .a = {32, 32, 32}, .b = {32, 2, 32}, .most_steps = 768, .enter = enter_model,
       .leave = leave_model)
 
-// Small integers: bf16 holds them, and fp32 the sums of all their products.
+// Small integers: exact in bf16, and so are the sums of all their products in fp32.
 static void fill(struct lab *lab, struct wide *w) {
     for (int64_t i = 0; i < tensor_count(w->whole.t); i++)
         w->whole.x[i] = nearbyint(w->whole.x[i] * 8);
@@ -99,7 +99,7 @@ static void exact_product(struct lab *lab, const int64_t size[3], int transposes
     lab_clear(lab);
 }
 
-// A device whose products go through this kernel alone, and a lab whose comparisons allow for no error.
+// A device whose matmuls use only this kernel, and a lab that compares exactly.
 static void open_kernel(struct lab *lab, const struct cpu_kernel *kernel, int threads) {
     struct device *device = NULL;
     EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = threads, .cpu_kernels = NULL}));
@@ -153,7 +153,7 @@ TEST(models) {
     try_cases(&model_amx, 1);
 }
 
-// What a table says of a kernel is what its model was tried with.
+// The table's entry for a kernel matches the model that was tested.
 TEST(kernels_of_this_processor) {
     static const struct cpu_kernel *const models[] = {&model_neon,   &model_avx2,        &model_avx512,
                                                       &model_bfmmla, &model_avx512_bf16, &model_amx};
@@ -181,9 +181,9 @@ TEST(names) {
     const struct cpu_kernel *kernels[KERNEL_COUNT + 1], *one[KERNEL_COUNT + 1];
     EXPECT_OK(kernel_choose(kernels, "openblas"));
     EXPECT(kernels[0] == NULL);
-    EXPECT_ERROR(kernel_choose(one, "sse"), "no kernel \"sse\"");
+    EXPECT_ERROR(kernel_choose(one, "sse"), "no matmul kernel \"sse\"");
     EXPECT_ERROR(kernel_choose(one, "openblas,sse"), "choose --cpu-kernels from");
-    EXPECT_ERROR(kernel_choose(one, ""), "no kernel \"\"");
+    EXPECT_ERROR(kernel_choose(one, ""), "no matmul kernel \"\"");
     EXPECT_OK(kernel_choose(kernels, NULL));
     char all[128] = "openblas";
     for (int i = 0; kernels[i]; i++) {

@@ -1,29 +1,29 @@
-// The paper backend: it takes every operation, touches no memory and adds up what the operation would cost.
+// The paper backend: it accepts every operation, touches no memory and adds up what the operation would cost.
 #include "test.h"
 #include "ops/device.h"
 #include "tensor/arena.h"
 
-// Tensors over addresses nobody may touch: reading or writing one would end the test.
+// Tensors at inaccessible addresses: reading or writing one would end the test.
 static struct tensor paper_tensor(struct device *device, int64_t a, int64_t b) {
     return tensor_2d(device_alloc(device, (size_t)(a * b) * 4), DTYPE_F32, a, b);
 }
 
 TEST(matmul_cost) {
     struct device *device = NULL;
-    EXPECT_OK(device_open_paper(&device));
-    EXPECT(device->ops->is_paper && !device->ops->is_host_memory);
+    EXPECT_OK(device_open_twin(&device, NULL));
+    EXPECT(!device->ops->is_host_memory);
     struct op_matmul op = {.a = paper_tensor(device, 1000, 300),
                            .b = paper_tensor(device, 300, 700),
                            .d = paper_tensor(device, 1000, 700),
                            .alpha = 1};
     op_matmul(device, &op);
-    struct paper_totals totals = paper_totals(device);
+    struct device_totals totals = device_totals(device);
     EXPECT(totals.matmul_flops == 2.0 * 1000 * 300 * 700);
     EXPECT(totals.bytes_moved == 4.0 * (1000 * 300 + 300 * 700 + 1000 * 700));
     EXPECT_INT(totals.operations, 1);
     op.beta = 1;  // the result is read too
     op_matmul(device, &op);
-    totals = paper_totals(device);
+    totals = device_totals(device);
     EXPECT(totals.matmul_flops == 4.0 * 1000 * 300 * 700);
     EXPECT(totals.bytes_moved == 4.0 * (2 * 1000 * 300 + 2 * 300 * 700 + 3 * 1000 * 700));
     device_close(device);
@@ -31,7 +31,7 @@ TEST(matmul_cost) {
 
 TEST(attention_cost) {
     struct device *device = NULL;
-    EXPECT_OK(device_open_paper(&device));
+    EXPECT_OK(device_open_twin(&device, NULL));
     struct arena arena;
     arena_init(&arena, "paper", device_alloc(device, (size_t)1 << 40), (size_t)1 << 40);
     int64_t B = 2, T = 10, H = 3, D = 8;
@@ -39,27 +39,27 @@ TEST(attention_cost) {
     struct tensor v = arena_4d(&arena, DTYPE_BF16, B, T, H, D), out = arena_4d(&arena, DTYPE_BF16, B, T, H, D);
     struct op_attention_forward op = {.out = out, .q = q, .k = k, .v = v, .scale = 1};
     op_attention_forward(device, &op);
-    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * 10 * 10 * 8);
+    EXPECT(device_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * 10 * 10 * 8);
     op.is_causal = true;
     op_attention_forward(device, &op);
-    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55) * 8);
-    EXPECT(paper_totals(device).bytes_moved == 2.0 * 4 * 2 * (double)tensor_count(q));
-    // A window of 4: 1 + 2 + 3 and seven times 4 scores a head.
+    EXPECT(device_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55) * 8);
+    EXPECT(device_totals(device).bytes_moved == 2.0 * 4 * 2 * (double)tensor_count(q));
+    // A window of 4: 1 + 2 + 3 and seven times 4 scores per head.
     op.mask.window = 4;
     op_attention_forward(device, &op);
-    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55 + 34) * 8);
+    EXPECT(device_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55 + 34) * 8);
     // The last query alone, with a cache.
     op.q = tensor_rows(q, 0, 1), op.k = tensor_rows(k, 0, 1), op.v = tensor_rows(v, 0, 1);
     op.q = tensor_slice(op.q, 1, 9, 1);
     op.out = tensor_slice(tensor_rows(out, 0, 1), 1, 9, 1);
     op_attention_forward(device, &op);
-    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 3 * (2 * (10 * 10 + 55 + 34) + 4) * 8);
+    EXPECT(device_totals(device).attention_flops == 2.0 * 2 * 3 * (2 * (10 * 10 + 55 + 34) + 4) * 8);
     device_close(device);
 }
 
 TEST(memory_is_not_real) {
     struct device *device = NULL;
-    EXPECT_OK(device_open_paper(&device));
+    EXPECT_OK(device_open_twin(&device, NULL));
     unsigned char *first = device_alloc(device, (size_t)1 << 40), *second = device_alloc(device, 100);
     EXPECT(first != NULL && second != NULL);
     EXPECT((uintptr_t)second - (uintptr_t)first >= (uintptr_t)1 << 40);
@@ -76,7 +76,7 @@ TEST(memory_is_not_real) {
 
 TEST(every_other_operation) {
     struct device *device = NULL;
-    EXPECT_OK(device_open_paper(&device));
+    EXPECT_OK(device_open_twin(&device, NULL));
     struct arena a;
     arena_init(&a, "paper", device_alloc(device, (size_t)1 << 40), (size_t)1 << 40);
     int64_t N = 6, C = 4, V = 10;
@@ -96,13 +96,16 @@ TEST(every_other_operation) {
     op_cross_entropy(device,
                      &(struct op_cross_entropy){
                          .losses = n4, .logits = logits, .row_max = n, .row_sum = n2, .row_target = n3, .labels = ids});
+    op_top_hits(device, &(struct op_top_hits){.hits = one, .logits = logits, .labels = ids, .tops = {1}, .count = 1});
     op_dropout_add(device, &(struct op_dropout_add){.out = x, .x = x});
     op_dropout_backward(device, &(struct op_dropout_backward){.dx = x, .dy = x});
     op_column_sum(device, &(struct op_column_sum){.out = g, .x = x});
     op_dot(device, &(struct op_dot){.out = one, .a = n, .b = n2});
     op_sum_squares(device, &(struct op_sum_squares){.out = one, .x = x});
+    op_digest(device, &(struct op_digest){.out = arena_1d(&a, DTYPE_I64, 1), .x = x});
     op_clip_scale(device, &(struct op_clip_scale){.scale = one, .norm = one, .sum_squares = one});
     op_adam(device, &(struct op_adam){.master = n, .grad = n2, .m = n3, .v = n4, .scale = one, .rate = rate});
+    op_sgd(device, &(struct op_sgd){.master = n, .grad = n2, .m = n3, .scale = one, .rate = rate});
     int64_t count = tensor_count(n);
     struct tensor value = arena_1d(&a, DTYPE_BF16, count), rest = arena_1d(&a, DTYPE_I16, count);
     op_split(device, &(struct op_split){.value = value, .rest = rest, .x = n});
@@ -128,12 +131,12 @@ TEST(every_other_operation) {
     device->ops->event_wait(device, event);
     device->ops->event_free(device, event);
     device_synchronize(device);
-    EXPECT_INT(paper_totals(device).operations, 24);
-    EXPECT(paper_totals(device).bytes_moved > 0 && paper_totals(device).matmul_flops == 0);
+    EXPECT_INT(device_totals(device).operations, 27);
+    EXPECT(device_totals(device).bytes_moved > 0 && device_totals(device).matmul_flops == 0);
     device_close(device);
 }
 
-// A gradient that nothing is dropped from moves only if its place changes, and is read if there is a bias.
+// A gradient without dropout moves only if its place changes, and is read if there is a bias.
 TEST(dropout_backward_cost) {
     enum { ROWS = 8, COLUMNS = 16, BYTES = 4 * ROWS * COLUMNS };
     struct tensor x = tensor_2d((void *)4096, DTYPE_F32, ROWS, COLUMNS),
@@ -148,17 +151,17 @@ TEST(dropout_backward_cost) {
         {y, none, 0, 0}, {y, bias, 0, BYTES + 8 * COLUMNS}, {x, none, 0, 2 * BYTES}, {y, none, 0.5f, 2 * BYTES}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct device *device = NULL;
-        EXPECT_OK(device_open_paper(&device));
+        EXPECT_OK(device_open_twin(&device, NULL));
         op_dropout_backward(device, &(struct op_dropout_backward){.dx = cases[i].dx,
                                                                   .dy = y,
                                                                   .dbias = cases[i].dbias,
                                                                   .dropout = {.rate = cases[i].rate, .row_ids = ids}});
-        EXPECT(paper_totals(device).bytes_moved == cases[i].bytes);
+        EXPECT(device_totals(device).bytes_moved == cases[i].bytes);
         device_close(device);
     }
 }
 
-// What an update moves for each parameter: 28 bytes where the masters are in halves, 30 where they are whole.
+// What an update moves per parameter: 28 bytes if the masters are in halves, 30 if they are whole.
 TEST(adam_cost) {
     enum { COUNT = 1000 };
     struct tensor value = tensor_1d((void *)4096, DTYPE_BF16, COUNT), rest = tensor_1d((void *)8192, DTYPE_I16, COUNT);
@@ -169,10 +172,10 @@ TEST(adam_cost) {
     const double bytes[] = {30, 28};
     for (int i = 0; i < 2; i++) {
         struct device *device = NULL;
-        EXPECT_OK(device_open_paper(&device));
+        EXPECT_OK(device_open_twin(&device, NULL));
         op.master = masters[i];
         op_adam(device, &op);
-        EXPECT(paper_totals(device).bytes_moved == bytes[i] * COUNT + 20);
+        EXPECT(device_totals(device).bytes_moved == bytes[i] * COUNT + 20);
         device_close(device);
     }
 }

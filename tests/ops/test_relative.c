@@ -1,5 +1,5 @@
-// Buckets of distances against transformers (tests/golden/make_relative.py): the borders must be exact, or a trained
-// model would look up a neighbour's bias.
+// Distance buckets against transformers (tests/golden/make_relative.py): the borders must be exact, or a trained model
+// would look up a neighbour's bias.
 #include "test.h"
 #include "ops/relative.h"
 

@@ -1,7 +1,7 @@
 // The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
-// in memory. The sizes are such that every operation is cut into several tasks.
+// in memory. The sizes are chosen so that every operation is split into several tasks.
 // cost: 15
-#include "lab.h"
+#include "cases_float8.h"
 #include "ops/cpu/kernel.h"
 
 enum { ROWS = 300, CHANNELS = 200, VOCABULARY = 3000, HEADS = 4, HEAD_SIZE = 50, SEQUENCE = 150 };
@@ -167,6 +167,9 @@ static void run_loss(struct lab *lab) {
     op_softmax_stats(lab->device,
                      &(struct op_softmax_stats){
                          .row_max = max, .row_sum = sum, .row_target = target, .logits = logits, .labels = labels});
+    if (logits.dtype == DTYPE_F32)
+        op_top_hits(lab->device,
+                    &(struct op_top_hits){.hits = total, .logits = logits, .labels = labels, .tops = {3}, .count = 1});
     op_cross_entropy(lab->device, &(struct op_cross_entropy){.losses = losses,
                                                              .logits = logits,
                                                              .row_max = max,
@@ -201,15 +204,99 @@ static void run_optimizer(struct lab *lab) {
                                            .beta2 = 0.95f,
                                            .epsilon = 1e-8f,
                                            .is_decayed = true});
+    op_sgd(lab->device,
+           &(struct op_sgd){.master = master, .grad = grad, .m = m, .scale = scale, .rate = rate, .momentum = 0.9f});
+    op_digest(lab->device, &(struct op_digest){.out = arena_1d(&lab->arena, DTYPE_I64, 1), .x = master, .seed = 1});
     op_copy(lab->device, &(struct op_copy){.dst = copy, .src = master});
     op_scale(lab->device, &(struct op_scale){.x = copy, .factor = 0.7f});
 }
 
-// What all operations leave in memory, in a copy the caller frees.
+// Distances and their biases, the statistics of a vocabulary in parts, master weights in two halves.
+static void run_parts(struct lab *lab) {
+    enum { BUCKETS = 32, PARTS = 4, COUNT = 300001 };
+    struct relative_rule rule = {
+        .first_distance = 1 - SEQUENCE, .buckets = BUCKETS, .max_distance = 128, .is_bidirectional = true};
+    struct tensor bias = lab_2d(lab, HEADS, 2 * SEQUENCE - 1, 1).t, table = lab_2d(lab, BUCKETS, HEADS, 1).t;
+    struct tensor dbias = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, 2 * SEQUENCE - 1), 1).t;
+    op_relative_bias_forward(lab->device,
+                             &(struct op_relative_bias_forward){.bias = bias, .table = table, .rule = rule});
+    op_relative_bias_backward(lab->device,
+                              &(struct op_relative_bias_backward){.dtable = table, .dbias = dbias, .rule = rule});
+    struct tensor parts = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, PARTS, 3, ROWS), 1).t;
+    op_softmax_merge(lab->device, &(struct op_softmax_merge){.row_max = lab_1d(lab, ROWS, 1).t,
+                                                             .row_sum = lab_1d(lab, ROWS, 1).t,
+                                                             .row_target = lab_1d(lab, ROWS, 1).t,
+                                                             .parts = parts});
+    struct tensor x = lab_1d(lab, COUNT, 1).t, value = arena_1d(&lab->arena, DTYPE_BF16, COUNT);
+    struct tensor rest = arena_1d(&lab->arena, DTYPE_I16, COUNT);
+    op_split(lab->device, &(struct op_split){.value = value, .rest = rest, .x = x});
+    op_merge(lab->device, &(struct op_merge){.x = x, .value = value, .rest = rest});
+}
+
+static void run_fp8(struct lab *lab) {
+    enum { TOKENS = 304, WIDTH = 208, RANGES = 3, STEPS = 5 };
+    struct tensor x = half_2d(lab, TOKENS, WIDTH), dy = half_2d(lab, TOKENS, WIDTH), d = half_2d(lab, TOKENS, TOKENS);
+    struct operand y = {.value = arena_2d(&lab->arena, DTYPE_E4M3, TOKENS, WIDTH),
+                        .transposed = arena_2d(&lab->arena, DTYPE_E4M3, WIDTH, TOKENS),
+                        .range = float8_range(lab, DTYPE_E4M3, 3)};
+    struct operand dx = {.value = arena_2d(&lab->arena, DTYPE_E5M2, TOKENS, WIDTH),
+                         .range = float8_range(lab, DTYPE_E5M2, 3)};
+    struct tensor turned = arena_2d(&lab->arena, DTYPE_E5M2, WIDTH, TOKENS), dbias = lab_1d(lab, WIDTH, 1).t;
+    op_quantize(lab->device,
+                &(struct op_quantize){.kind = QUANTIZE_ACTIVATION, .activation = ACTIVATION_GELU, .y = y, .x = x});
+    op_quantize(lab->device, &(struct op_quantize){.kind = QUANTIZE_ACTIVATION_GRADIENT,
+                                                   .activation = ACTIVATION_GELU,
+                                                   .y = dx,
+                                                   .x = x,
+                                                   .dy = dy,
+                                                   .dbias = dbias});
+    op_transpose(lab->device, &(struct op_transpose){.y = turned, .x = dx.value});
+    op_matmul(lab->device, &(struct op_matmul){.a = dx.value,
+                                               .b = y.value,
+                                               .d = d,
+                                               .a_range = dx.range,
+                                               .b_range = y.range,
+                                               .transpose_b = true,
+                                               .alpha = 1});
+    op_move_ranges(lab->device, &(struct op_move_ranges){.ranges = lab_2d(lab, RANGES, RANGE_LENGTH, 1).t,
+                                                         .history = lab_2d(lab, RANGES, STEPS, 1).t,
+                                                         .place = 2,
+                                                         .takes_largest = true});
+}
+
+// A table that counts the calls of each operation, so that none is missing here.
+static struct {
+    struct ops table;
+    const struct ops *real;
+    struct {
+#define CALLS(name_) int64_t name_;
+        OPERATIONS(CALLS)
+#undef CALLS
+    } calls;
+} counter;
+
+#define COUNTING(name_)                                                                                                \
+    static void count_##name_(struct device *device, const struct op_##name_ *op) {                                    \
+        counter.calls.name_++;                                                                                         \
+        counter.real->name_(device, op);                                                                               \
+    }
+OPERATIONS(COUNTING)
+
+static void count_calls(struct device *device) {
+    counter.real = device->ops;
+    counter.table = *device->ops;
+#define REPLACE(name_) counter.table.name_ = count_##name_;
+    OPERATIONS(REPLACE)
+#undef REPLACE
+    device->ops = &counter.table;
+}
+
+// What all operations leave in memory, as a copy that the caller frees.
 static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     struct device *device = NULL;
     EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = threads, .cpu_kernels = kernels}));
     struct lab lab;
+    count_calls(device);
     lab_open(&lab, device, DTYPE_F32, 0);
     device_zero(device, tensor_1d(lab.memory, DTYPE_U8, (int64_t)lab.arena.capacity));
     run_matmuls(&lab);
@@ -219,6 +306,8 @@ static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     run_families(&lab);
     run_loss(&lab);
     run_optimizer(&lab);
+    run_parts(&lab);
+    run_fp8(&lab);
     *bytes = lab.arena.used;
     unsigned char *copy = malloc(*bytes);
     EXPECT(copy != NULL);
@@ -260,4 +349,15 @@ TEST(same_bytes_again) {
     free(second);
 }
 
-TEST_MAIN(TEST_CASE(same_bytes_for_any_number_of_threads), TEST_CASE(same_bytes_again))
+TEST(every_operation_is_tried) {
+    size_t bytes = 0;
+    free(run_all(1, NULL, &bytes));
+#define TRIED(name_)                                                                                                   \
+    if (counter.calls.name_ == 0)                                                                                      \
+        test_fail("op_%s was not called: add it to this test", #name_);
+    OPERATIONS(TRIED)
+#undef TRIED
+}
+
+TEST_MAIN(TEST_CASE(same_bytes_for_any_number_of_threads), TEST_CASE(same_bytes_again),
+          TEST_CASE(every_operation_is_tried))

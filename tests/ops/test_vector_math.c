@@ -16,7 +16,7 @@ static uint32_t bits_of(float value) {
     return bits;
 }
 
-// The distance of neighbouring floats at this value; below the normal numbers, their smallest distance.
+// The distance between neighbouring floats at this value; for subnormal numbers, their smallest distance.
 static double ulp_at(double value) {
     int exponent;
     (void)frexp(value, &exponent);
@@ -49,7 +49,7 @@ TEST(exp_at_the_ends) {
     EXPECT(vector_exp(-88.1f) == 0.0f);
     EXPECT(isnan(vector_exp(NAN)));
     EXPECT(isnan(vector_exp(-NAN)));
-    // Between the normal numbers and nothing it only falls, and never below 0.
+    // In the subnormal range it only decreases, and never below 0.
     float last = vector_exp(-87.3f);
     for (float x = -87.3f; x > -90.0f; x -= 0.001f) {
         float now = vector_exp(x);
@@ -90,7 +90,7 @@ static double exact_silu(double x) {
     return x / (1 + exp(-x));
 }
 
-// The largest error of a function, relative where its value is above 1e-6, and of its gradient.
+// The largest error of a function, relative if its value is above 1e-6, and of its gradient.
 static void expect_function(const char *name, float (*value)(float), float (*gradient)(float),
                             double (*exact)(double)) {
     double worst = 0, worst_gradient = 0;
@@ -180,7 +180,7 @@ TEST(f16_all_values) {
         }
         EXPECT((double)single == expected && !signbit(single) == (half < 0x8000));
         EXPECT_INT(back, from);
-        // Between this value and the next one up, everything goes to the nearer, the middle to the even one.
+        // Between this value and the next one up, everything rounds to the nearer one, the middle to the even one.
         uint32_t next = half + 1;
         if (half >= 0x8000 || isinf(expected) || isinf(half_value(next)))
             continue;

@@ -8,10 +8,10 @@
 
 enum { TWIN_CPU, TWIN_GPU, TWIN_COUNT };
 
-// Bounds of an error relative to the value and the root mean square of all. Two roundings to bf16 are 0.4 % of a
-// value, sums of rounded values can lose more.
+// Bounds of an error relative to the value plus the root mean square of all. Two roundings to bf16 are 0.4 % of a
+// value; sums of rounded values can lose more.
 static const double FP32_TOLERANCE = 2e-5;
-static const double FP32_LONG_TOLERANCE = 1e-4;  // sums of many terms that cancel, of exponentials that round
+static const double FP32_LONG_TOLERANCE = 1e-4;  // sums of many terms that cancel, of rounded exponentials
 static const double BF16_TOLERANCE = 1.6e-2;
 static const double FP16_TOLERANCE = 4e-3;  // as for the CPU's fp16
 
@@ -66,7 +66,7 @@ static inline void twins_start(struct twins *twins, enum dtype dtype, double tol
         arena_release(&twins->arena[side], 0);
 }
 
-// The same float values to both sides, rounded to what the GPU's tensor holds; x is rounded too.
+// Writes the same float values to both sides, rounded to what the GPU's tensor holds; x is rounded too.
 static inline void twin_write(struct twins *twins, struct twin t, float *x) {
     int64_t count = tensor_count(t.on[TWIN_GPU]);
     uint16_t *half = NULL;
@@ -131,7 +131,7 @@ static inline struct twin twin_ints(struct twins *twins, int64_t count, const in
     return t;
 }
 
-// row_ids (rows) of a dropout, in the order of a batch that begins at a large global token number.
+// row_ids (rows) for dropout, in the order of a batch that begins at a large global token number.
 static inline struct twin twin_row_ids(struct twins *twins, int64_t rows) {
     int64_t *ids = malloc((size_t)rows * sizeof *ids);
     EXPECT(ids != NULL);
@@ -166,7 +166,7 @@ static inline float *twin_read(struct device *device, struct tensor t) {
     return x;
 }
 
-// Gives the GPU the CPU's present values, where the next operation shall start from the same numbers on both sides.
+// Copies the CPU's current values to the GPU, so that the next operation starts from the same numbers on both sides.
 static inline void twin_sync(struct twins *twins, struct twin t) {
     float *x = twin_read(twins->device[TWIN_CPU], t.on[TWIN_CPU]);
     twin_write(twins, t, x);
@@ -204,8 +204,8 @@ static inline void twin_compare(struct twins *twins, const char *name, struct tw
            twins->tolerance);
 }
 
-// The length of the difference by the length of the CPU's values: what counts where single values are the sums of many
-// rounded ones, of which some cancel.
+// The norm of the difference relative to that of the CPU's values: what matters if single values are sums of many
+// rounded ones, some of which cancel.
 #define twin_expect_length(twins, t, bound) twin_compare_length(twins, #t, t, bound, __LINE__)
 static inline void twin_compare_length(struct twins *twins, const char *name, struct twin t, double bound, int line) {
     int64_t count = tensor_count(t.on[TWIN_CPU]);
@@ -225,7 +225,7 @@ static inline void twin_compare_length(struct twins *twins, const char *name, st
            bound);
 }
 
-// Token numbers as text has them: a few very often, most of them rarely.
+// Token ids as in text: a few very often, most of them rarely.
 static inline int32_t *text_tokens(int64_t count, int64_t vocabulary) {
     int32_t *tokens = malloc((size_t)count * sizeof *tokens);
     EXPECT(tokens != NULL);

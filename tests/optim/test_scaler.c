@@ -1,4 +1,4 @@
-// The loss scale: every step against megatron-core's, what it does to gradients and norm, and what a checkpoint keeps.
+// The loss scale: every step against megatron-core's, its effect on gradients and norm, and what a checkpoint stores.
 #include "optim/scaler.h"
 
 #include "ops/device.h"
@@ -27,7 +27,7 @@ static struct config fp16_config(void) {
     return config;
 }
 
-// One step with gradients whose squares add up to this; returns the factor that Adam would get.
+// One step with gradients whose squares sum to this; returns the factor that Adam would get.
 static float finish_step(struct scaler *scaler, struct arena *arena, struct device *device, float squares,
                          float *norm) {
     size_t mark = arena_mark(arena);

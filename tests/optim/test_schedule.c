@@ -56,7 +56,7 @@ TEST(exponential) {
 
 TEST(warmup_stable_decay) {
     check("WSD", "exponential", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 4.727922e-4, 1e-4});
-    // Half way down the tail: m + c (M - m) with c = 1/2, 1/2, 1 - sqrt(1/2).
+    // Halfway down the tail: m + c (M - m) with c = 1/2, 1/2, 1 - sqrt(1/2).
     check("WSD", "linear", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 5.5e-4, 1e-4});
     check("WSD", "cosine", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 5.5e-4, 1e-4});
     check("WSD", "minus_sqrt", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 3.636039e-4, 1e-4});
@@ -102,7 +102,7 @@ TEST(weight_decay) {
     config_free(&config);
 }
 
-// tests/golden/make_schedule.py says what a line holds.
+// tests/golden/make_schedule.py describes the lines.
 TEST(both_groups_equal_megatron_cores) {
     static const int64_t iterations[] = {0, 1, 5, 10, 11, 50, 81, 90, 100, 101};
     FILE *file = fopen("tests/golden/schedule.txt", "r");

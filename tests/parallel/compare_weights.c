@@ -1,6 +1,6 @@
-// compare_weights [--masters] A B BOUND: the models of two iter_… folders hold the same tensors, and every tensor's
-// distance is below BOUND times its length (both as square roots of sums of squares). Says which one is farthest, and
-// fails where that is too far. With --masters a checkpoint's fp32 masters stand for its weights where it has some.
+// compare_weights [--masters] A B BOUND: the models of two iter_… folders hold the same tensors, and the norm of every
+// tensor's difference is below BOUND times its norm. Prints the tensor that differs most, and fails if that is too
+// much. With --masters a checkpoint's fp32 masters, if it has any, replace its weights.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/weights.h"
@@ -30,7 +30,7 @@ static bool is_same_kind(const struct weight *a, const struct weight *b) {
     return a->is_readable && b->is_readable && a->dtype == DTYPE_F32 && b->dtype == DTYPE_F32 && a->bytes == b->bytes;
 }
 
-// The masters of a checkpoint, under the names of its weights, in place of those; a run in fp32 has none.
+// The masters of a checkpoint, under the names of its weights, instead of those; a run in fp32 has none.
 static int open_masters(struct weights *weights, const char *path) {
     static const char prefix[] = "master.";
     const size_t length = sizeof prefix - 1;

@@ -1,8 +1,8 @@
-# Sourced by tests that run the program on some layouts of ranks: a table of axes, and how a run is compared with that of
-# one rank. All layouts are tested without the program, see tests/layouts. Needs tests/cli/common.sh.
+# Sourced by tests that run the program on some layouts of ranks: a table of axes, and the comparison of a run with that
+# of one rank. All layouts are tested without the program, see tests/layouts. Needs tests/cli/common.sh.
 : "${COMPARE_WEIGHTS:=$(dirname "$BEVATRON")/tests/compare_weights}"
 
-# Axis, the values tried, and the flag that a value other than the first one gives ("%" is the value).
+# Axis, the values tested, and the flag for a value other than the first one ("%" is the value).
 axes=(
     "tp   1 2 4 8                  --tensor-model-parallel-size %"
     "pp   1 2 4 8                  --pipeline-model-parallel-size %"
@@ -16,14 +16,13 @@ axes=(
 )
 
 layers=8
-# Gradients that are zero but for rounding (of key biases) would move weights by whole learning rates without a larger
-# epsilon.
+# Without a larger epsilon, gradients that are only rounding (of key biases) would move weights by whole learning rates.
 training=(--mock-data --hidden-size 32 --num-attention-heads 8 --seq-length 32 --vocab-size 97
     --make-vocab-size-divisible-by 1 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 16 --lr 1e-3
     --adam-eps 1e-3 --clip-grad 0.5 --log-interval 1 --eval-interval 10 --eval-iters 1 --threads 1 --log-params-norm
     --hidden-dropout 0.1 --attention-dropout 0.1 --train-iters 20 --save-interval 20 --no-save-optim)
 
-# model_flags MODEL: into the array `model`.
+# model_flags MODEL: sets the array `model`.
 model_flags() {
     case $1 in
     gpt) model=(--num-layers $layers) ;;
@@ -36,7 +35,7 @@ model_flags() {
     esac
 }
 
-# layout "tp=2 sp=yes": what is not given has its axis' first value. Sets `ranks` and the array `flags`.
+# layout "tp=2 sp=yes": axes that are not given have their first value. Sets `ranks` and the array `flags`.
 layout() {
     local axis name values flag value
     ranks=1
@@ -51,7 +50,7 @@ layout() {
     done
 }
 
-# run MODEL LAYOUT: trains; what was logged of each iteration, without times, into $work/log, weights into $work/saved.
+# run MODEL LAYOUT: trains; the log of each iteration, without times, goes to $work/log, the weights to $work/saved.
 run() {
     model_flags "$1"
     layout "$2"
@@ -62,15 +61,15 @@ run() {
         "$work/out" >"$work/log"
 }
 
-# run_first MODEL: on one rank, as what others are compared with.
+# run_first MODEL: on one rank, as the reference for the others.
 run_first() {
     run "$1" ""
     mv "$work/log" "$work/$1.log"
     mv "$work/saved" "$work/$1.saved"
 }
 
-# run_same MODEL LAYOUT: losses and weights are those of one rank within one part in a hundred thousand. Norms are printed
-# with three digits after the point.
+# run_same MODEL LAYOUT: losses and weights equal those of one rank within one part in a hundred thousand. Norms are
+# printed with three decimals.
 run_same() {
     run "$1" "$2"
     paste -d' ' "$work/$1.log" "$work/log" | awk '{

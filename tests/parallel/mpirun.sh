@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpirun.sh N program…: N ranks of this machine, as root or not, more than it has cores if need be.
+# mpirun.sh N program…: N ranks on this machine, as root or not, even more than it has cores.
 ranks=$1
 shift
 options=(-n "$ranks")

@@ -1,5 +1,5 @@
-// Checkpoints that several ranks write at once: whatever the layout and however many write, the files hold the same
-// whole tensors, and every other layout reads its slices and pieces out of them. Run under mpirun.
+// Checkpoints that several ranks write at once: for every layout and number of writers the files hold the same whole
+// tensors, and every other layout reads its slices and pieces from them. Run under mpirun.
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,15 +18,18 @@ static struct device *device;
 static struct world *world;
 static struct group *all;
 static char folder[256];
+enum { PARAMS = 7, GROUPS = 2, BUCKET = 256 };
+
 static struct mesh meshes[8];  // by the number of ranks that share layers
 
-// A model of a vocabulary that does not divide, packed rows, a split of columns, and vectors; its flat buffers hold
-// values that tell name and place apart.
-struct lab {
+// A model with a vocabulary that does not divide evenly, packed rows, a split of columns, and vectors; and a group of
+// parameters that is split over data-parallel ranks and has its replicas on those that share layers. The values in its
+// flat buffers encode name and place.
+struct checkpoint_lab {
     struct mesh mesh;
     struct param_list params;
-    struct pieces pieces;
-    float *values, *moments;  // flat; this rank's pieces of a flat buffer
+    struct pieces pieces[GROUPS];
+    float *values, *moments[GROUPS];  // flat; this rank's pieces of a group
     struct checkpoint_tensor *model, *optimizer;
     char **names;
 };
@@ -37,7 +40,13 @@ static float expected(int param, int64_t i, bool is_moment) {
 
 static int64_t vocabulary = 97;
 
-static struct shard shard_of(int param, int parts, int part) {
+static const struct param_group across = {.name = "across",
+                                          .replicas = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT),
+                                          .slices = AXES(AXIS_DATA),
+                                          .lr_multiplier = 1};
+
+static struct shard shard_of(int param, const struct mesh *mesh) {
+    int parts = mesh->length[AXIS_TENSOR], part = mesh->place[AXIS_TENSOR];
     struct shard packed = shard_whole(2, 24, 5);
     packed.segment_count = 3;
     packed.segments[0] = 16;
@@ -51,12 +60,14 @@ static struct shard shard_of(int param, int parts, int part) {
         return shard_split(shard_whole(2, 6, 20), 1, parts, part);
     case 3:
         return shard_whole(2, 11, 13);
+    case 5:
+        return shard_split(shard_whole(2, 45, 17), 0, mesh->length[AXIS_DATA], mesh->place[AXIS_DATA]);
+    case 6:
+        return shard_whole(2, 9, 31);
     default:
         return shard_whole(1, 300, 1);
     }
 }
-
-enum { PARAMS = 5, BUCKET = 256 };
 
 static void fill_slice(float *to, int param, const struct shard *shard, bool is_moment) {
     for (int64_t i = 0; i < shard_run_count(shard); i++) {
@@ -66,38 +77,47 @@ static void fill_slice(float *to, int param, const struct shard *shard, bool is_
     }
 }
 
-static struct checkpoint_tensor moment_of(struct lab *lab, int i, bool is_divided) {
+static struct checkpoint_tensor moment_of(struct checkpoint_lab *lab, int i, bool is_divided) {
     const struct param *param = lab->params.items[i];
-    struct checkpoint_tensor tensor = {.name = lab->names[i], .shard = &param->shard};
-    struct tensor flat = tensor_1d(lab->moments, DTYPE_F32, pieces_local_count(&lab->pieces));
-    tensor.tensor = param_in(param, flat);
+    const struct pieces *pieces = &lab->pieces[param->group];
+    struct checkpoint_tensor tensor = {
+        .name = lab->names[i], .shard = &param->shard, .group = &lab->params.groups[param->group]};
+    struct tensor local = tensor_1d(lab->moments[param->group], DTYPE_F32, pieces_local_count(pieces));
+    tensor.tensor = param_at(param, local, param->offset - pieces->first);
     if (!is_divided)
         return tensor;
     struct piece run;
     int64_t first = -1, count = 0;
-    for (int64_t at = param->offset, end = at + shard_local_count(&param->shard);
-         pieces_next(&lab->pieces, &at, end, &run); count += run.count)
+    for (int64_t at = param->offset, end = at + shard_local_count(&param->shard); pieces_next(pieces, &at, end, &run);
+         count += run.count)
         first = first < 0 ? run.local_offset : first;
-    tensor.tensor = tensor_rows(flat, first < 0 ? 0 : first, count);
-    tensor.pieces = &lab->pieces;
+    tensor.tensor = tensor_rows(local, first < 0 ? 0 : first, count);
+    tensor.pieces = pieces;
     tensor.offset = param->offset;
     return tensor;
 }
 
-static void open_lab(struct lab *lab, int parts, bool is_divided, bool is_filled) {
-    *lab = (struct lab){0};
+static void open_lab(struct checkpoint_lab *lab, int parts, bool is_divided, bool is_filled) {
+    *lab = (struct checkpoint_lab){0};
     lab->mesh = meshes[parts];
     for (int i = 0; i < PARAMS; i++) {
         char name[16];
         snprintf(name, sizeof name, "tensor%d", i);
-        param_add(&lab->params, name, shard_of(i, parts, lab->mesh.place[AXIS_TENSOR]), INIT_ZERO, 0);
+        struct param *param = param_add(&lab->params, name, shard_of(i, &lab->mesh), INIT_ZERO, 0);
+        param->group = i < 5 ? 0 : param_list_group(&lab->params, &across);
     }
-    param_list_layout(&lab->params);
-    int replicas = is_divided ? group_size(lab->mesh.replicas) : 1;
-    int64_t unit = pieces_multiple(replicas), total = (lab->params.total + unit - 1) / unit * unit;
-    lab->pieces = pieces_make(total, BUCKET, replicas, is_divided ? group_rank(lab->mesh.replicas) : 0);
+    struct division divisions[GROUPS];
+    for (int i = 0; i < GROUPS; i++) {
+        struct group *replicas = mesh_group(&lab->mesh, lab->params.groups[i].replicas);
+        divisions[i] = (struct division){.parts = is_divided ? group_size(replicas) : 1,
+                                         .part = is_divided ? group_rank(replicas) : 0,
+                                         .bucket = BUCKET};
+    }
+    pieces_divide(&lab->params, divisions, lab->pieces);
+    int64_t total = lab->params.total;
     lab->values = memory_alloc(sizeof(float) * (size_t)total);
-    lab->moments = memory_alloc(sizeof(float) * (size_t)total);
+    for (int i = 0; i < GROUPS; i++)
+        lab->moments[i] = memory_alloc(sizeof(float) * (size_t)pieces_local_count(&lab->pieces[i]));
     lab->model = memory_alloc(sizeof *lab->model * PARAMS);
     lab->optimizer = memory_alloc(sizeof *lab->optimizer * PARAMS);
     lab->names = memory_alloc(sizeof *lab->names * PARAMS);
@@ -108,7 +128,8 @@ static void open_lab(struct lab *lab, int parts, bool is_divided, bool is_filled
         lab->model[i] =
             (struct checkpoint_tensor){.name = param->name,
                                        .tensor = param_in(param, tensor_1d(lab->values, DTYPE_F32, lab->params.total)),
-                                       .shard = &param->shard};
+                                       .shard = &param->shard,
+                                       .group = &lab->params.groups[param->group]};
         lab->optimizer[i] = moment_of(lab, i, is_divided);
         if (is_filled) {
             fill_slice(lab->values + param->offset, i, &param->shard, false);
@@ -116,28 +137,29 @@ static void open_lab(struct lab *lab, int parts, bool is_divided, bool is_filled
         }
     }
     struct piece run;
-    for (int64_t at = 0; pieces_next(&lab->pieces, &at, total, &run);)
-        memcpy(lab->moments + run.local_offset, flat + run.flat_offset, sizeof(float) * (size_t)run.count);
+    for (int i = 0; i < GROUPS; i++)
+        for (int64_t at = lab->pieces[i].first; pieces_next(&lab->pieces[i], &at, lab->params.groups[i].end, &run);)
+            memcpy(lab->moments[i] + run.local_offset, flat + run.flat_offset, sizeof(float) * (size_t)run.count);
     free(flat);
 }
 
-static void close_lab(struct lab *lab) {
+static void close_lab(struct checkpoint_lab *lab) {
     for (int i = 0; i < PARAMS; i++)
         free(lab->names[i]);
     free(lab->names);
     free(lab->model);
     free(lab->optimizer);
     free(lab->values);
-    free(lab->moments);
+    for (int i = 0; i < GROUPS; i++)
+        free(lab->moments[i]);
     param_list_free(&lab->params);
 }
 
 static struct checkpoint_state state = {.iteration = 1, .loss_scale = 1};
 static int64_t keep_last = 1;
 
-static int save_lab(const struct lab *lab, int64_t writers, bool is_background) {
-    struct checkpoint_ranks ranks = {
-        .all = all, .stage = lab->mesh.stage, .parts = lab->mesh.length[AXIS_TENSOR], .writers = writers};
+static int save_lab(const struct checkpoint_lab *lab, int64_t writers, bool is_background) {
+    struct checkpoint_ranks ranks = {.mesh = &lab->mesh, .writers = writers};
     struct checkpoint_save save = {.folder = folder,
                                    .device = device,
                                    .model = lab->model,
@@ -151,22 +173,22 @@ static int save_lab(const struct lab *lab, int64_t writers, bool is_background) 
         return checkpoint_save(&save);
     struct checkpoint_job *job;
     TRY(checkpoint_save_start(&job, &save));
-    // What is saved is what was there at the start.
+    // The saved values are those at the start of the save.
     lab->values[0] += 1;
-    lab->moments[0] += 1;
+    *lab->moments[0] += 1;
     int status = checkpoint_save_finish(job);
     lab->values[0] -= 1;
-    lab->moments[0] -= 1;
+    *lab->moments[0] -= 1;
     return status;
 }
 
-// The files themselves, read by somebody who knows nothing of ranks.
+// The files themselves, read without any knowledge of ranks.
 static void check_files(int64_t iteration, int64_t writers) {
     char *path = checkpoint_path(folder, iteration), name[32];
     struct weights weights;
     EXPECT_OK(checkpoint_verify(path, false));
     EXPECT_OK(weights_open_checkpoint(&weights, path, "model"));
-    // A writer of few tensors may have the optimizer's only.
+    // A writer of few tensors may have only the optimizer's.
     int64_t files = (int64_t)weights.safetensors_count;
     EXPECT(files <= writers && (files > 1 || writers == 1));
     EXPECT_INT((int64_t)weights.count, PARAMS);
@@ -184,9 +206,9 @@ static void check_files(int64_t iteration, int64_t writers) {
     free(path);
 }
 
-// Another layout reads what it holds.
+// Another layout reads its part.
 static void check_load(int64_t iteration, int parts, bool is_divided) {
-    struct lab empty, filled;
+    struct checkpoint_lab empty, filled;
     open_lab(&empty, parts, is_divided, false);
     open_lab(&filled, parts, is_divided, true);
     char *path = checkpoint_path(folder, iteration);
@@ -197,7 +219,10 @@ static void check_load(int64_t iteration, int parts, bool is_divided) {
     load.tensors = empty.optimizer;
     EXPECT_OK(checkpoint_load_tensors(&load));
     EXPECT(memcmp(empty.values, filled.values, sizeof(float) * (size_t)filled.params.total) == 0);
-    EXPECT(memcmp(empty.moments, filled.moments, sizeof(float) * (size_t)pieces_local_count(&filled.pieces)) == 0);
+    for (int i = 0; i < GROUPS; i++) {
+        size_t bytes = sizeof(float) * (size_t)pieces_local_count(&filled.pieces[i]);
+        EXPECT(memcmp(empty.moments[i], filled.moments[i], bytes) == 0);
+    }
     free(path);
     close_lab(&empty);
     close_lab(&filled);
@@ -208,7 +233,7 @@ TEST(every_layout_writes_the_same_and_reads_any) {
     for (int parts = 1; parts <= size; parts *= 2)
         for (int is_divided = 0; is_divided < 2; is_divided++)
             for (int64_t writers = 1; writers <= size; writers++) {
-                struct lab lab;
+                struct checkpoint_lab lab;
                 open_lab(&lab, parts, is_divided, true);
                 EXPECT_OK(save_lab(&lab, writers, writers % 2 == 0));
                 check_files(state.iteration, writers);
@@ -222,13 +247,12 @@ TEST(every_layout_writes_the_same_and_reads_any) {
             }
 }
 
-// The last rank cannot write: nobody has a new checkpoint, and all have the old one.
-// Slices that do not travel in one message.
+// Slices that do not fit in one message.
 TEST(long_slices) {
     vocabulary = 1200007;
     for (int parts = 1; parts <= 2; parts++)
         for (int is_divided = 0; is_divided <= 1; is_divided++) {
-            struct lab lab;
+            struct checkpoint_lab lab;
             open_lab(&lab, parts, is_divided, true);
             EXPECT_OK(save_lab(&lab, 1, false));
             check_files(state.iteration, 1);
@@ -240,10 +264,11 @@ TEST(long_slices) {
     vocabulary = 97;
 }
 
+// The last rank cannot write: nobody gets a new checkpoint, and all keep the old one.
 TEST(one_rank_that_fails_is_everybodys_failure) {
     int rank = group_rank(all), size = group_size(all);
     for (int is_background = 0; is_background < 2; is_background++) {
-        struct lab lab;
+        struct checkpoint_lab lab;
         open_lab(&lab, 2, true, true);
         EXPECT_OK(save_lab(&lab, size, false));
         int64_t good = state.iteration++;
@@ -257,7 +282,7 @@ TEST(one_rank_that_fails_is_everybodys_failure) {
         int status = save_lab(&lab, size, is_background);
         setrlimit(RLIMIT_FSIZE, &before);
         EXPECT_INT(status, -1);
-        // Everybody knows who it was and why, and by then nothing half-written is left.
+        // All ranks know which one failed and why, and nothing half-written is left by then.
         char who[24];
         snprintf(who, sizeof who, "rank %d: ", size - 1);
         EXPECT(strstr(error_message(), who) == error_message());
@@ -279,7 +304,7 @@ TEST(one_rank_that_fails_is_everybodys_failure) {
     }
 }
 
-// One byte in the middle of a file becomes another, and with the next call what it was.
+// Changes one byte in the middle of a file; the next call restores it.
 static void damage(const char *path) {
     comm_barrier(all, "before damage");
     if (group_rank(all) == 0) {
@@ -296,10 +321,10 @@ static void damage(const char *path) {
     comm_barrier(all, "after damage");
 }
 
-// All ranks prove a checkpoint together: whichever file is damaged, all know it, and all fall back to the same older
-// one; of two damaged ones to the third.
+// All ranks verify a checkpoint together: whichever file is damaged, all know it, and all fall back to the same older
+// one; if that is damaged too, to the third.
 TEST(damage_is_found_by_whoever_proves_the_file) {
-    struct lab lab;
+    struct checkpoint_lab lab;
     open_lab(&lab, 1, true, true);
     keep_last = 0;
     int64_t first = state.iteration;
@@ -359,10 +384,12 @@ int main(void) {
         return 1;
     }
     all = world_group_all(world);
-    for (int parts = 1; parts <= place.size; parts *= 2)
-        if (mesh_place(&meshes[parts], place.rank, place.size, parts, 1, 1) < 0 ||
-            mesh_connect(&meshes[parts], world) < 0)
+    for (int parts = 1; parts <= place.size; parts *= 2) {
+        int status = mesh_place(&meshes[parts], place.rank, place.size, (const int[AXIS_COUNT]){[AXIS_TENSOR] = parts});
+        mesh_declare(&meshes[parts], across.replicas, "across");
+        if (status < 0 || mesh_connect(&meshes[parts], world) < 0)
             return 1;
+    }
     int64_t process = place.rank == 0 ? (int64_t)getpid() : 0;
     comm_max_i64(all, &process, 1, "folder");
     snprintf(folder, sizeof folder, "/tmp/bevatron-ranks-checkpoint-%lld", (long long)process);

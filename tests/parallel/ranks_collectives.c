@@ -1,4 +1,4 @@
-// Every collective on several ranks, against values that each rank can work out for itself. Run under mpirun.
+// Every collective on several ranks, against values that each rank can compute by itself. Run under mpirun.
 #include "comm/comm.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
@@ -58,7 +58,7 @@ TEST(all_gather_and_reduce_scatter) {
     for (int r = 0; r < size; r++)
         for (int64_t i = 0; i < COUNT; i++)
             EXPECT(whole[r * COUNT + i] == element(r, i));
-    // Every rank now holds the same; the sum of a slice is size times it. The result lands in the slice itself.
+    // Every rank now holds the same, so the sum of a slice is size times it. The result goes to the slice itself.
     struct tensor mine = tensor_rows(w, (int64_t)rank * COUNT, COUNT);
     request = comm_reduce_scatter_start(all, mine, w, "scatter");
     comm_wait(&request);
@@ -134,10 +134,109 @@ TEST(host_values) {
     comm_barrier(all, "barrier");
 }
 
+// How many rows rank `from` sends to rank `to`: uneven, and none for some ranks.
+static int64_t rows_between(int from, int to) {
+    return from == to + 1 ? 0 : (from * 3 + to) % 4;
+}
+
+static void exchange_rows(const int64_t *sent, const int64_t *received, int64_t sent_rows, int64_t received_rows) {
+    enum { WIDTH = 5, SPARE = 2 };
+    int size = group_size(all), rank = group_rank(all);
+    float *out = calloc((size_t)(sent_rows + SPARE) * WIDTH, sizeof *out), value = 0;
+    float *in = calloc((size_t)(received_rows + SPARE) * WIDTH, sizeof *in);
+    for (int64_t i = 0; i < sent_rows * WIDTH; i++)
+        out[i] = (float)(1000 * rank) + (float)i;
+    struct tensor from = tensor_reshape_2d(upload(out, (sent_rows + SPARE) * WIDTH), sent_rows + SPARE, WIDTH);
+    struct tensor to = tensor_reshape_2d(upload(in, (received_rows + SPARE) * WIDTH), received_rows + SPARE, WIDTH);
+    struct comm_request request = comm_all_to_all_start(
+        all, &(struct comm_exchange){.to = to, .from = from, .sent = sent, .received = received}, "rows");
+    comm_wait(&request);
+    device_copy_out(device, in, to);
+    const float *at = in;
+    for (int r = 0; r < size; r++) {
+        int64_t first = 0;
+        for (int k = 0; k < rank; k++)
+            first += rows_between(r, k);
+        for (int64_t i = 0; i < received[r] * WIDTH; i++, at++)
+            EXPECT(*at == (float)(1000 * r) + (float)(first * WIDTH + i));
+    }
+    for (int64_t i = 0; i < (int64_t)SPARE * WIDTH; i++)
+        value += at[i];
+    EXPECT(value == 0);
+    device_free(device, from.data);
+    device_free(device, to.data);
+    free(in);
+    free(out);
+}
+
+TEST(all_to_all_with_uneven_counts) {
+    int size = group_size(all), rank = group_rank(all);
+    int64_t sent[64] = {0}, received[64] = {0}, sums[2] = {0};
+    struct traffic before = group_traffic(all, COLLECTIVE_ALL_TO_ALL);
+    exchange_rows(sent, received, 0, 0);
+    for (int i = 0; i < size; i++) {
+        sums[0] += sent[i] = rows_between(rank, i);
+        sums[1] += received[i] = rows_between(i, rank);
+    }
+    exchange_rows(sent, received, sums[0], sums[1]);
+    struct traffic after = group_traffic(all, COLLECTIVE_ALL_TO_ALL);
+    int64_t most = sums[0] > sums[1] ? sums[0] : sums[1];
+    EXPECT_INT(after.count - before.count, size > 1 ? 2 : 0);
+    EXPECT_INT(after.bytes - before.bytes, size > 1 ? most * 5 * (int64_t)sizeof(float) : 0);
+}
+
+// The first rank sends a row to everyone; the others have nothing to send. Then nobody has anything.
+TEST(all_to_all_from_one_rank) {
+    enum { WIDTH = 3 };
+    int size = group_size(all), rank = group_rank(all);
+    int64_t received[64] = {1}, sent[64] = {0}, nothing[64] = {0}, out[64 * WIDTH] = {0}, in[WIDTH] = {0};
+    for (int i = 0; i < size * WIDTH; i++)
+        out[i] = 1000 + i;
+    for (int i = 0; i < size; i++)
+        sent[i] = rank == 0;
+    struct comm_exchange exchange = {.to = tensor_2d(in, DTYPE_I64, 1, WIDTH), .received = received, .sent = sent};
+    if (rank == 0)
+        exchange.from = tensor_2d(out, DTYPE_I64, size, WIDTH);
+    struct comm_request request = comm_all_to_all_start(all, &exchange, "rows of one");
+    comm_wait(&request);
+    for (int i = 0; i < WIDTH; i++)
+        EXPECT_INT(in[i], 1000 + rank * WIDTH + i);
+    request = comm_all_to_all_start(all, &(struct comm_exchange){.received = nothing, .sent = nothing}, "no rows");
+    comm_wait(&request);
+}
+
+TEST(integers_are_gathered) {
+    enum { WIDTH = 3 };
+    int size = group_size(all), rank = group_rank(all);
+    int64_t *table = calloc((size_t)size * WIDTH, sizeof *table);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < WIDTH; i++)
+            table[rank * WIDTH + i] = round == 0 ? INT64_MIN + 10 * rank + i : -rank - i;
+        comm_all_gather_i64(all, table, WIDTH, "table");
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < WIDTH; i++)
+                EXPECT_INT(table[r * WIDTH + i], round == 0 ? INT64_MIN + 10 * r + i : -r - i);
+    }
+    free(table);
+}
+
+TEST(integers_of_any_number_are_gathered) {
+    int size = group_size(all), rank = group_rank(all), firsts[65] = {0};
+    for (int r = 0; r < size; r++)
+        firsts[r + 1] = firsts[r] + 5 * r;
+    int64_t *table = calloc((size_t)firsts[size] + 1, sizeof *table);
+    for (int i = firsts[rank]; i < firsts[rank + 1]; i++)
+        table[i] = -i;
+    comm_all_gather_rows_i64(all, table, firsts, "rows");
+    for (int i = 0; i <= firsts[size]; i++)
+        EXPECT_INT(table[i], i < firsts[size] ? -i : 0);
+    free(table);
+}
+
 TEST(groups_of_a_mesh) {
     int size = group_size(all), rank = group_rank(all);
     struct mesh mesh;
-    EXPECT_OK(mesh_place(&mesh, rank, size, 2, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, rank, size, (const int[AXIS_COUNT]){[AXIS_TENSOR] = 2}));
     EXPECT_OK(mesh_connect(&mesh, world));
     EXPECT_INT(group_size(mesh.group[AXIS_TENSOR]), 2);
     EXPECT_INT(group_size(mesh.group[AXIS_DATA]), size / 2);
@@ -157,7 +256,7 @@ TEST(groups_of_a_mesh) {
 TEST(groups_along_several_axes) {
     int size = group_size(all), rank = group_rank(all);
     struct mesh mesh;
-    EXPECT_OK(mesh_place(&mesh, rank, size, 1, size / 2, 2));
+    EXPECT_OK(mesh_place(&mesh, rank, size, (const int[AXIS_COUNT]){[AXIS_CONTEXT] = size / 2, [AXIS_PIPELINE] = 2}));
     EXPECT_OK(mesh_connect(&mesh, world));
     EXPECT_INT(group_size(mesh.replicas), size / 2);
     EXPECT_INT(group_rank(mesh.replicas), rank % (size / 2));
@@ -165,7 +264,7 @@ TEST(groups_along_several_axes) {
     EXPECT_INT(group_rank(mesh.stage), rank % (size / 2));
 }
 
-// The record holds the last collectives with their sizes, and groups add up what they were given.
+// The record holds the last collectives with their sizes, and groups add up their bytes.
 TEST(flight_record) {
     float values[COUNT] = {0};
     struct tensor x = upload(values, COUNT);
@@ -198,7 +297,8 @@ TEST(flight_record) {
     device_free(device, x.data);
 }
 
-// Large and small messages in turn, timed by an exact clock and by its tick: starts never go back, nor do ends precede.
+// Large and small messages in turn, timed by an exact clock and by its tick: starts never decrease, and no end precedes
+// its start.
 TEST(record_goes_forward) {
     enum { LARGE = 32 << 10, TURNS = 40 };
     static const float values[LARGE];
@@ -217,8 +317,8 @@ TEST(record_goes_forward) {
     device_free(device, large.data);
 }
 
-// A sum that was started and left alone is there without another call: a thread of the backend's has made them. What is
-// looked at belongs to the collective meanwhile, so only its last element is, once in a while.
+// A sum that was started completes without another call: a thread of the backend does the work. The buffer belongs to
+// the collective meanwhile, so only its last element is checked, now and then.
 TEST(overlapped_sums_arrive_while_nobody_calls) {
     enum { MANY = 4 << 20 };
     int size = group_size(all);
@@ -247,6 +347,10 @@ int main(void) {
         TEST_CASE(all_gather_and_reduce_scatter),
         TEST_CASE(broadcast_and_ring),
         TEST_CASE(host_values),
+        TEST_CASE(all_to_all_with_uneven_counts),
+        TEST_CASE(all_to_all_from_one_rank),
+        TEST_CASE(integers_are_gathered),
+        TEST_CASE(integers_of_any_number_are_gathered),
         TEST_CASE(bf16_sums_round_once_per_rank),
         TEST_CASE(groups_of_a_mesh),
         TEST_CASE(groups_along_several_axes),

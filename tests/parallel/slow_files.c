@@ -1,8 +1,10 @@
-// A file system that is slow, to be preloaded: every write of more than a few bytes to a file whose path contains
-// $SLOW_WRITES, every such read of one whose path contains $SLOW_READS, and every removal below a folder whose path
-// contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer, or until a signal comes. Where $SLOW_TIMES is set only so many
-// do.
+// A slow or broken file system, to be preloaded: every write of more than a few bytes to a file whose path contains
+// $SLOW_WRITES, every such read of one whose path contains $SLOW_READS, every fsync of one whose path contains
+// $SLOW_SYNCS, and every removal below a folder whose path contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer, or
+// until a signal arrives. If $SLOW_TIMES is set, only that many do. While a file $BROKEN_WHILE exists, there is no
+// space for writes to files whose path contains $BROKEN_WRITES.
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,18 +29,32 @@ static void delay(const char *path, const char *variable) {
     (void)nanosleep(&rest, NULL);
 }
 
-static void delay_file(int descriptor, size_t count, const char *variable) {
-    char link[64], path[4096];
+static const char *path_of(int descriptor, char path[4096]) {
+    char link[64];
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    ssize_t length = count > SMALL ? readlink(link, path, sizeof path - 1) : -1;
-    if (length > 0) {
-        path[length] = '\0';
-        delay(path, variable);
-    }
+    ssize_t length = readlink(link, path, 4095);
+    path[length > 0 ? length : 0] = '\0';
+    return path;
+}
+
+static void delay_file(int descriptor, size_t count, const char *variable) {
+    char path[4096];
+    if (count > SMALL)
+        delay(path_of(descriptor, path), variable);
+}
+
+static int is_broken(int descriptor) {
+    char path[4096];
+    const char *wanted = getenv("BROKEN_WRITES"), *cause = getenv("BROKEN_WHILE");
+    return wanted && cause && strstr(path_of(descriptor, path), wanted) && access(cause, F_OK) == 0;
 }
 
 ssize_t write(int descriptor, const void *bytes, size_t count) {
     delay_file(descriptor, count, "SLOW_WRITES");
+    if (is_broken(descriptor)) {
+        errno = ENOSPC;
+        return -1;
+    }
     ssize_t (*next)(int, const void *, size_t);
     void *symbol = original("write");
     memcpy(&next, &symbol, sizeof next);
@@ -52,6 +68,14 @@ ssize_t read(int descriptor, void *bytes, size_t count) {
     void *symbol = original("read");
     memcpy(&next, &symbol, sizeof next);
     return next(descriptor, bytes, count);
+}
+
+int fsync(int descriptor) {
+    delay_file(descriptor, SMALL + 1, "SLOW_SYNCS");
+    int (*next)(int);
+    void *symbol = original("fsync");
+    memcpy(&next, &symbol, sizeof next);
+    return next(descriptor);
 }
 
 int remove(const char *path) {

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# A Slurm cluster of its own on this one machine, for tests: slurm_cluster.sh up FOLDER | down FOLDER.
-# Two nodes are two slurmd of the same host with a port and folders each; munge, its key and all state live in FOLDER.
-# Prints, for `up`, the variables to set.
+# A Slurm cluster on this machine, for tests: slurm_cluster.sh up FOLDER | down FOLDER.
+# The two nodes are two slurmd of the same host with their own port and folders; munge, its key and all state are in
+# FOLDER.
+# `up` prints the variables to set.
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
 action=$1
 folder=$2
 
-# Daemons end in their own time, and write into the folder until then; who has not in a minute is made to.
+# Daemons take a while to end, and write into the folder until then; after a minute they are killed.
 stop() {
     local file process processes=()
     for file in "$folder"/slurmd-*.pid "$folder/slurmctld.pid" "$folder/munge/pid"; do
@@ -34,7 +35,7 @@ fi
 
 me=$(id -un)
 host=$(hostname -s)
-# Ports that nobody has, below those that are given to whoever asks for any.
+# Free ports, below the ephemeral ones.
 base=$((10000 + $$ % 4000 * 5))
 while grep -Eqi ":($(printf '%04X|%04X|%04X' $base $((base + 1)) $((base + 2)))) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
     base=$((10000 + (base - 10000 + 5) % 20000))
@@ -46,9 +47,9 @@ chmod 600 "$folder/munge/key"
 munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
     --log-file="$folder/munge/log" --seed-file="$folder/munge/seed"
 
-# TmpFS per node: the PMIx plugins of both nodes would else use the same folder. cred_expire is how long a requeued job
-# waits. On a busy machine daemons answer late: what Slurm gives them by default (2 s to connect, 10 to answer) makes a
-# node that is down of one that is slow.
+# TmpFS per node: otherwise the PMIx plugins of both nodes would use the same folder. cred_expire is how long a requeued
+# job waits. On a busy machine daemons answer late: with Slurm's default timeouts (2 s to connect, 10 to answer) a slow
+# node counts as down.
 cat >"$folder/slurm.conf" <<EOF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Ranks that share each sequence: losses and norms of a GPT, a Llama with a window, a BERT and a T5 with dropout on are
-# those of one rank, alone and together with the other kinds of parallelism and recompute; documents in a row stay apart;
-# checkpoints go from one layout to another; evaluation gives the same; lengths that cannot be cut are refused.
+# Ranks that share each sequence: losses and norms of a GPT, a Llama with a window, a BERT and a T5 with dropout equal
+# those of one rank, alone and combined with the other kinds of parallelism and recompute; documents in a row stay
+# separate; checkpoints move from one layout to another; evaluation gives the same; lengths that cannot be split are
+# refused.
 # label: slow
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/parallel/losses.sh
+. tests/cli/common.sh || exit
+. tests/parallel/losses.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --vocab-size 97
@@ -41,7 +42,7 @@ for model in gpt llama bert t5; do
     same "$work/half" "$model saved on one rank, continued by ranks that share sequences"
 done
 
-# Documents that do not see each other, and positions that begin anew with them.
+# Documents that do not see each other, and positions that restart with them.
 documents=("${base[@]}" --train-iters 20 --reset-position-ids --reset-attention-mask --eod-mask-loss)
 train 1 "${documents[@]}"
 cp "$work/log" "$work/documents"
@@ -57,8 +58,8 @@ grep -m 1 "lm loss" "$work/log" | paste -d' ' "$work/one" - |
 
 refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${base[@]}" --train-iters 2 \
     --context-parallel-size 4 "${@:2}"; }
-refuse "cut into 2 × --context-parallel-size 4 equal chunks; 24 and 32 tokens can" --seq-length 30
-refuse "cut into 2 × --context-parallel-size 4 equal chunks; 8 tokens can" --seq-length 6
+refuse "cut into 2 × --context-parallel-size 4 equal strips; 24 and 32 tokens can" --seq-length 30
+refuse "cut into 2 × --context-parallel-size 4 equal strips; 8 tokens can" --seq-length 6
 refuse "decoder-seq-length 12 cannot be cut" --model t5 --decoder-seq-length 12
 expect 2 "3 ranks cannot be divided" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
     --context-parallel-size 2

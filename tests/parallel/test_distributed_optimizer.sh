@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The program with the optimizer divided over data-parallel ranks, gradients reduced under the backward pass and
-# parameters gathered under the next forward, each alone and together, with dropout on: losses, evaluation and saved
-# weights of a GPT, a Llama, a BERT and a T5 are those of one rank (the training step itself is proved by tests/layouts).
-# In 16 bits losses within a bound. Buckets are small, so that there are many. Flags by their old names.
+# The program with the distributed optimizer, gradient reduction overlapped with the backward pass and parameter
+# gathering overlapped with the next forward pass, each alone and together, with dropout: losses, evaluation and saved
+# weights of a GPT, a Llama, a BERT and a T5 equal those of one rank (tests/layouts tests the training step itself). In
+# 16 bits losses agree within a bound. Buckets are small, so that there are many. Flags have their old names.
 # label: slow
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/parallel/layouts.sh
+. tests/cli/common.sh || exit
+. tests/parallel/layouts.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 
@@ -29,16 +29,16 @@ done
 same gpt "dp=2" "${divided[@]}"
 same bert "dp=2" --overlap-grad-reduce --ddp-num-buckets 9
 same llama "dp=2 pp=2 vp=2" "${overlapped[@]}"
-# Inputs of recomputed layers, kept in rows by the ranks that share layers.
+# Inputs of recomputed layers, split by rows over the ranks that share layers.
 same t5 "tp=4" --checkpoint-activations --distribute-checkpointed-activations
-# One micro-batch a step: the last is the first. Three ranks, which divide nothing evenly.
+# One micro-batch per step: the last is the first. Three ranks, over which nothing divides evenly.
 plain+=(--global-batch-size 12 --micro-batch-size 4)
 training=("${plain[@]}")
 rm -rf "$work/gpt.saved"
 run_first gpt
 same gpt "dp=3" "${overlapped[@]}" --log-num-zeros-in-grad
 
-# half PRECISION FLAGS…: losses of 20 iterations into $work/half.
+# half PRECISION FLAGS…: losses of 20 iterations go to $work/half.
 half() {
     expect 0 "iteration       20/" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${plain[@]}" --num-layers 4 \
         --initial-loss-scale 1024 --micro-batch-size 2 "$@"
@@ -53,6 +53,6 @@ for precision in --bf16 --fp16; do
         pass || fail "$precision: losses of a divided optimizer differ"
 done
 
-expect 2 "give --use-distributed-optimizer and --overlap-grad-reduce too" "$BEVATRON" train "${plain[@]}" --num-layers 2 \
+expect 2 "needs --use-distributed-optimizer and --overlap-grad-reduce" "$BEVATRON" train "${plain[@]}" --num-layers 2 \
     --overlap-param-gather --overlap-grad-reduce
 finish

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A signal that comes before training begins, while data is indexed, a checkpoint proved or ranks meet, ends a run as one
-# that comes later does: with the code that asks for another run, on all ranks, and with nothing half-written.
+# A signal before training begins, while data is indexed, a checkpoint verified or ranks connect, ends a run like a
+# later one: with the exit code that asks for another run, on all ranks, and with nothing half-written.
 # beside: ranks
 # cost: 90
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: not Open MPI"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
@@ -21,7 +21,8 @@ train=("$BEVATRON" train --data-path "$work/data_text_document" "${tokenizer[@]}
     --eval-iters 0 --threads 1 --data-cache-path "$work/cache" --save-interval 1000000)
 expect 0 "successfully saved checkpoint from iteration       4" "${train[@]}" --train-iters 4 --save "$work/before"
 
-# stop SIGNAL PATTERN COMMAND…: that signal to the command as soon as PATTERN stands in its output; $code is its end.
+# stop SIGNAL PATTERN COMMAND…: sends the signal to the command as soon as PATTERN is in its output; $code is its exit
+# code.
 stop() {
     local signal=$1 pattern=$2 process
     shift 2
@@ -35,32 +36,33 @@ stop() {
     code=$?
 }
 
-# What is said before the run comes to the place, and what takes long there: the index is written, the checkpoint proved.
+# What is printed before the run reaches the place, and what is slow there: the index is written, the checkpoint
+# verified.
 for place in "datasets target sizes|SLOW_WRITES=sample_index" "number of parameters|SLOW_READS=safetensors"; do
     for ranks in 1 2; do
         for signal in TERM INT USR1; do
             rm -rf "$work/run" "$work/cache"
             cp -r "$work/before" "$work/run"
-            find "$work/run" -type f -exec sha256sum {} + | sort >"$work/sums.before"
+            find "$work/run" -type f ! -name metrics.jsonl -exec sha256sum {} + | sort >"$work/sums.before"
             stop $signal "${place%%|*}" env "${place#*|}" SLOW_SECONDS=20 LD_PRELOAD="$slow" "${train[@]}" --train-iters 100000 \
                 --nproc $ranks --load "$work/run" --save "$work/run" --override-opt_param-scheduler
             [ "$code" = 210 ] && pass || fail "exit code $code instead of 210: SIG$signal, $ranks ranks, ${place#*|}"
             grep -q "stopped by .*SIG$signal.* before the end" "$work/out" && pass || fail "SIG$signal is not said (${place#*|})"
             grep -q "iteration        5/" "$work/out" && fail "it trained nevertheless" || pass
-            find "$work/run" -type f -exec sha256sum {} + | sort >"$work/sums.after"
+            find "$work/run" -type f ! -name metrics.jsonl -exec sha256sum {} + | sort >"$work/sums.after"
             expect_same "$work/sums.before" "$work/sums.after" "the checkpoint after SIG$signal"
             [ -z "$(find "$work/run" "$work/cache" -name '*.tmp.*' 2>/dev/null)" ] && pass || fail "leftovers after SIG$signal"
         done
     done
 done
-# Without a folder to save in nobody is asked to run it again, and the checkpoint is not called damaged.
+# Without a folder to save in, the exit code does not ask for another run, and the checkpoint is not called damaged.
 rm -rf "$work/cache"
 stop TERM "number of parameters" env SLOW_READS=safetensors SLOW_SECONDS=20 LD_PRELOAD="$slow" "${train[@]}" \
     --train-iters 4 --load "$work/before"
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 without --save"
 grep -qi "damaged\|falling back" "$work/out" && fail "a proof that was cut short is called damage" || pass
 
-# At any time between the start of the launcher and the first iterations, with `launch local` before it or without.
+# At any time between the start of the launcher and the first iterations, with or without `launch local`.
 for case in "0 train" "0.05 train" "0.1 train" "0.2 train" "0.3 train" "0.4 train" "0.6 train" "0 launch local" \
     "0.02 launch local" "0.05 launch local" "0.1 launch local" "0.2 launch local" "0.4 launch local"; do
     read -r delay command <<<"$case"
@@ -78,7 +80,7 @@ for case in "0 train" "0.05 train" "0.1 train" "0.2 train" "0.3 train" "0.4 trai
 done
 
 # begin COMMAND…: starts it with more iterations than it will do; returns once it has a child. No sleep here: the first
-# millisecond counts.
+# millisecond matters.
 begin() {
     rm -rf "$work/run" "$work/cache"
     env --default-signal=INT,HUP setsid "$BEVATRON" "$@" "${train[@]:2}" --train-iters 1000000 --save "$work/run" >"$work/out" 2>&1 &
@@ -90,7 +92,7 @@ begin() {
     done
 }
 
-# ended CODE WHAT: the exit code, and nobody left behind.
+# ended CODE WHAT: the exit code, and no process left behind.
 ended() {
     wait "$launcher"
     code=$?
@@ -105,7 +107,7 @@ for signal in TERM HUP TERM INT; do
     ended 210 "SIG$signal to launch local as soon as it has a child"
 done
 
-# Later it saves, and Ctrl-C, which goes to the whole group, is one signal and not two.
+# Later it saves; Ctrl-C, which goes to the whole process group, counts as one signal.
 trains() { await_text "iteration  *2/"; }
 for case in "HUP|launch local --nproc 2|" "HUP|launch local|" "HUP|train --nproc 2|" "INT|launch local|-" "INT|launch local --nproc 2|-"; do
     IFS='|' read -r signal command group <<<"$case"
@@ -117,7 +119,8 @@ for case in "HUP|launch local --nproc 2|" "HUP|launch local|" "HUP|train --nproc
     grep -q "successfully saved checkpoint" "$work/out" && pass || fail "no checkpoint after SIG$signal to $command"
 done
 
-# twice SECONDS FIRST SECOND CODE COMMAND…: the second signal in the middle of a save that takes so many seconds.
+# twice SECONDS FIRST SECOND CODE COMMAND…: the second signal comes in the middle of a save that takes that many
+# seconds.
 is_saving() { [ -n "$(find "$work/run" -name 'model.safe*' 2>/dev/null)" ]; }
 twice() {
     local seconds=$1 first=$2 second=$3 expected=$4
@@ -131,12 +134,12 @@ twice() {
     code=$?
     case " $expected " in *" $code "*) pass ;; *) fail "exit code $code instead of $expected: SIG$first, SIG$second, $*" ;; esac
 }
-# Nobody waits for a save of ten minutes.
+# A second signal does not wait for a save of ten minutes.
 twice 600 TERM INT 130 launch local
 twice 3 USR1 TERM 210 launch local
 grep -q "successfully saved checkpoint" "$work/out" && pass || fail "SIGTERM after SIGUSR1 ended the save"
 
-# Ranks that we start ourselves: a second signal goes on while the first one still waits for them to be ready.
+# Ranks that we start ourselves: a second signal is passed on while the first one still waits for them to be ready.
 MASTER_PORT=$(free_port)
 export MASTER_ADDR=127.0.0.1 MASTER_PORT PET_NNODES=2 PET_NODE_RANK=0
 begin train --nproc 1

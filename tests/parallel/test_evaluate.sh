@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Evaluation on several ranks: every layout that trains a GPT, a BERT and a T5 has the loss of one rank, a pipeline
-# among them; all ranks prove the checkpoint; what a pipeline cannot do is refused with what can be done instead.
+# Evaluation on several ranks: every layout that trains a GPT, a BERT and a T5 gives the loss of one rank, including a
+# pipeline; all ranks verify the checkpoint; what a pipeline cannot do is refused with the alternative.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/parallel/layouts.sh
+. tests/cli/common.sh || exit
+. tests/parallel/layouts.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 
@@ -15,7 +15,7 @@ tokenizer=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt
 expect 0 "" "$BEVATRON" preprocess --input "$work/data.jsonl" --output-prefix "$work/data" "${tokenizer[@]}"
 expect 0 "" "$BEVATRON" preprocess --input "$work/data.jsonl" --output-prefix "$work/cut" "${tokenizer[@]}" --split-sentences
 
-# evaluate LAYOUT FLAGS…: the result of all ranks' work, in $work/out.
+# evaluate LAYOUT FLAGS…: the result of all ranks, in $work/out.
 evaluate() {
     layout "$1"
     expect 0 '"loss"' bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" evaluate --load "$work/run" --micro-batch-size 2 \
@@ -45,7 +45,7 @@ for name in gpt bert t5; do
     [ "$name" = gpt ] || continue
     evaluate "pp=2" --data-path "$data" --decoder-first-pipeline-num-layers 1
     evaluate "pp=2" --text "$work/data.jsonl"
-    # Damage, which one of the ranks finds.
+    # Damage that one of the ranks finds.
     file=$work/run/iter_0000003/model.safetensors
     cp "$file" "$work/copy"
     printf '\377' | dd of="$file" bs=1 seek=5000 conv=notrunc status=none

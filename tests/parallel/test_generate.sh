@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Text by ranks that share a model, its layers' weights or its layers: a GPT, a Llama with fewer keys than queries and a T5
-# write what one rank writes, once, also for lines of standard input, which only the first rank has, and with a vocabulary
-# that does not divide. Ranks that would have nothing to do are refused.
+# Text by ranks that share a model by tensor or pipeline parallelism: a GPT, a Llama with fewer keys than queries and a
+# T5 write the same as one rank, once, also for lines of standard input, which only the first rank has, and with a
+# vocabulary that does not divide evenly. Ranks that would have nothing to do are refused.
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 97
@@ -13,8 +13,8 @@ base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-
 llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
     --disable-bias-linear --group-query-attention --num-query-groups 2)
 
-# write LAYOUT FILE FLAGS…: what the ranks of LAYOUT, tensor x pipeline, write to standard output, of --prompt or of this
-# function's own input.
+# write LAYOUT FILE FLAGS…: standard output of the ranks of LAYOUT, tensor x pipeline, for --prompt or for this
+# function's standard input.
 write() {
     local tensor=${1%x*} pipeline=${1#*x} ranks file=$2
     ranks=$((tensor * pipeline))
@@ -50,7 +50,7 @@ grep "texts 2" "$work/out" >"$work/one"
 expect 0 "$(cat "$work/one")" bash tests/parallel/mpirun.sh 2 "$BEVATRON" evaluate --load "$work/gpt" \
     --cloze "$work/cloze.jsonl" --threads 1 --tensor-model-parallel-size 2
 
-# The last words of texts, asked of a pipeline too; stages of different sizes; more tokens than the model has positions.
+# The last words of texts, with a pipeline too; stages of different sizes; more tokens than the model has positions.
 expect 0 "$(cat "$work/one")" bash tests/parallel/mpirun.sh 2 "$BEVATRON" evaluate --load "$work/gpt" \
     --cloze "$work/cloze.jsonl" --threads 1 --pipeline-model-parallel-size 2
 expect 0 "iteration" "$BEVATRON" train "${base[@]}" --num-layers 5 --bf16 --save "$work/deep"
@@ -65,11 +65,11 @@ done
 refuse() { expect 2 "$2" bash tests/parallel/mpirun.sh "$1" "$BEVATRON" generate --load "$work/gpt" --prompt 1 "${@:3}"; }
 refuse 2 "start 1, or let more ranks share it"
 refuse 4 "start 2, or let more ranks share it" --tensor-model-parallel-size 2
-refuse 2 "leave --context-parallel-size out" --context-parallel-size 2
-refuse 2 "leave --sequence-parallel out" --tensor-model-parallel-size 2 --sequence-parallel
+refuse 2 "leave out --context-parallel-size" --context-parallel-size 2
+refuse 2 "leave out --sequence-parallel" --tensor-model-parallel-size 2 --sequence-parallel
 refuse 3 "3 pipeline stages" --pipeline-model-parallel-size 3
-expect 2 "leave --pipeline-model-parallel-size out" bash tests/parallel/mpirun.sh 2 "$BEVATRON" generate --load "$work/t5" \
+expect 2 "leave out --pipeline-model-parallel-size" bash tests/parallel/mpirun.sh 2 "$BEVATRON" generate --load "$work/t5" \
     --prompt 1 --decoder-start-token 5 --pipeline-model-parallel-size 2
-refuse 2 "leave --sequence-parallel out" --tensor-model-parallel-size 2 --sequence-parallel
-[ "$(grep -c "leave --sequence-parallel out" "$work/out")" = 1 ] && pass || fail "said by one rank"
+refuse 2 "leave out --sequence-parallel" --tensor-model-parallel-size 2 --sequence-parallel
+[ "$(grep -c "leave out --sequence-parallel" "$work/out")" = 1 ] && pass || fail "said by one rank"
 finish

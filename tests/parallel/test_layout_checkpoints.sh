@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A checkpoint of any layout of ranks goes on on any other: saved on each of six, loaded on each of the other five, the
-# next step has the loss it has without a stop, and the samples that follow are the next ones.
+# A checkpoint of any layout of ranks can be resumed on any other: saved on each of six, loaded on each of the other
+# five, the next step has the same loss as without a stop, and the following samples are the next ones.
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/parallel/layouts.sh
+. tests/cli/common.sh || exit
+. tests/parallel/layouts.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 
@@ -15,7 +15,7 @@ flags_of_run=(--mock-data --num-layers 4 --hidden-size 32 --num-attention-heads 
     --clip-grad 0.5 --log-interval 1 --eval-iters 0 --threads 1 --hidden-dropout 0.1 --attention-dropout 0.1
     --train-iters 20 --lr-warmup-iters 5 --save-interval 10)
 
-# go LAYOUT FLAGS…: trains, and leaves the loss and the samples of each iteration in $work/log.
+# go LAYOUT FLAGS…: trains, and writes the loss and the samples of each iteration to $work/log.
 go() {
     layout "$1"
     expect 0 "iteration       11/" bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" train "${flags_of_run[@]}" \

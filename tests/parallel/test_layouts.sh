@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that occur together: 20 steps of
-# a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts runs all of them.
+# A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that can be combined: 20 steps
+# of a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts runs all of them.
 # label: slow
 # cost: 15
 # parts: 4

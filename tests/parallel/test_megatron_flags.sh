@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Flags of Megatron that change what is trained, or how, on layouts of ranks: a learning rate of their own for the input
-# embedding and the output layer, gains kept as their distance from 1, the square of ReLU, norms of queries and keys.
-# Losses and weights are those of one rank. Gradients that are summed in bf16 differ by rounding alone.
+# Flags of Megatron that change what is trained, or how, on layouts of ranks: a separate learning rate for the input
+# embedding and the output layer, gains stored as their distance from 1, squared ReLU, norms of queries and keys. Losses
+# and weights equal those of one rank. Gradients summed in bf16 differ only by rounding.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/parallel/layouts.sh
+. tests/cli/common.sh || exit
+. tests/parallel/layouts.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 
@@ -18,7 +18,8 @@ for family in gpt llama bert t5; do
     run_first $family
     [ "$(own)" = 20 ] && pass || fail "$family: $(own) lines have both rates"
 done
-# Tied words on two stages, and divided among ranks; words and output layer apart; buckets across all parameters.
+# Tied embeddings on two stages, and split over ranks; embedding and output layer separate; buckets across all
+# parameters.
 run_same gpt "pp=2 tp=2"
 run_same gpt "dp=4 zero=yes"
 run_same llama "pp=2 dp=2 zero=yes"
@@ -36,7 +37,7 @@ run_same llama "tp=2 dp=2 zero=yes sp=yes"
 run_same llama "pp=2 cp=2 re=full"
 run_same llama "tp=4 re=selective"
 
-# rounded FLAGS…: losses of 20 iterations of four ranks in bf16 into $work/half.
+# rounded FLAGS…: losses of 20 iterations of four ranks in bf16 go to $work/half.
 rounded() {
     expect 0 "iteration       20/" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${plain[@]}" --num-layers 4 --bf16 "$@"
     losses "$work/out" >"$work/half"

@@ -1,4 +1,5 @@
 // Places of ranks, slices of tensors, and the flat layout of parameters.
+#include "ops/device.h"
 #include "parallel/mesh.h"
 #include "parallel/param.h"
 #include "parallel/shard.h"
@@ -8,17 +9,53 @@ TEST(places_follow_megatrons_order) {
     // 16 ranks, tensor 2, pipeline 4: the example of Megatron's documentation.
     struct mesh mesh;
     for (int rank = 0; rank < 16; rank++) {
-        EXPECT_OK(mesh_place(&mesh, rank, 16, 2, 1, 4));
+        EXPECT_OK(mesh_place(&mesh, rank, 16, (const int[AXIS_COUNT]){[AXIS_TENSOR] = 2, [AXIS_PIPELINE] = 4}));
         EXPECT_INT(mesh.length[AXIS_DATA], 2);
         EXPECT_INT(mesh.place[AXIS_TENSOR], rank % 2);
         EXPECT_INT(mesh.place[AXIS_DATA], rank / 2 % 2);
         EXPECT_INT(mesh.place[AXIS_PIPELINE], rank / 4);
         EXPECT_INT(mesh_rank_at(&mesh, mesh.place), rank);
     }
-    EXPECT_ERROR(mesh_place(&mesh, 0, 6, 4, 1, 1), "cannot be divided");
+    EXPECT_ERROR(mesh_place(&mesh, 0, 6, (const int[AXIS_COUNT]){[AXIS_TENSOR] = 4}),
+                 "6 ranks cannot be split into tensor 4 × context 1 × pipeline 1; start a multiple of 4 ranks");
 }
 
-// Every element of the whole tensor belongs to exactly one slice, and a slice's own elements are numbered without gaps.
+// Batches are counted by the ranks of one copy of the model, and read by the mesh: both numbers agree.
+TEST(flags_and_mesh_count_alike) {
+    struct mesh mesh;
+    struct config config = {
+        .tensor_model_parallel_size = 2, .context_parallel_size = 3, .pipeline_model_parallel_size = 5};
+    EXPECT_INT(config_model_ranks(&config), 30);
+    EXPECT_OK(mesh_place_config(&mesh, 59, 120, &config));
+    EXPECT_INT(mesh.length[AXIS_DATA], 4);
+    EXPECT_ERROR(mesh_place_config(&mesh, 0, 45, &config), "45 ranks cannot be split into tensor 2 × context 3 ×");
+}
+
+// Any set of axes numbers the ranks along it, and the numbers lead back to the ranks.
+TEST(any_set_of_axes_has_its_ranks) {
+    struct mesh mesh;
+    EXPECT_OK(
+        mesh_place(&mesh, 0, 24, (const int[AXIS_COUNT]){[AXIS_TENSOR] = 2, [AXIS_CONTEXT] = 3, [AXIS_PIPELINE] = 2}));
+    EXPECT_INT(mesh_count(&mesh, MESH_ALL), 24);
+    EXPECT_INT(mesh_count(&mesh, MESH_STAGE), 12);
+    EXPECT_INT(mesh_count(&mesh, MESH_REPLICAS), 6);
+    EXPECT_INT(mesh_count(&mesh, 0), 1);
+    for (unsigned along = 0; along <= MESH_ALL; along++)
+        for (int rank = 0; rank < 24; rank++) {
+            int place[AXIS_COUNT], last = -1;
+            mesh_move(&mesh, place, MESH_ALL, rank);
+            int own = mesh_index(&mesh, place, along);
+            for (int i = 0; i < mesh_count(&mesh, along); i++) {
+                mesh_move(&mesh, place, along, i);
+                EXPECT_INT(mesh_index(&mesh, place, along), i);
+                EXPECT(mesh_rank_at(&mesh, place) > last && (mesh_rank_at(&mesh, place) == rank) == (i == own));
+                last = mesh_rank_at(&mesh, place);
+            }
+        }
+}
+
+// Every element of the whole tensor belongs to exactly one slice, and the elements of a slice are numbered without
+// gaps.
 static void check_cover(struct shard whole, int dimension, int parts) {
     int64_t count = shard_global_count(&whole);
     int *owners = calloc((size_t)count, sizeof *owners);
@@ -41,6 +78,30 @@ static void check_cover(struct shard whole, int dimension, int parts) {
     for (int64_t n = 0; n < count; n++)
         EXPECT_INT(owners[n], 1);
     free(owners);
+}
+
+TEST(a_mesh_on_paper_has_any_size) {
+    struct mesh place, mesh;
+    struct world *world;
+    struct device *device;
+    enum { TP = 8, CP = 2, DP = 32, PP = 16, SIZE = TP * CP * DP * PP, RANK = 4321 };
+    const int lengths[AXIS_COUNT] = {[AXIS_TENSOR] = TP, [AXIS_CONTEXT] = CP, [AXIS_PIPELINE] = PP};
+    EXPECT_OK(mesh_place(&place, RANK, SIZE, lengths));
+    EXPECT_OK(device_open_twin(&device, NULL));
+    EXPECT_OK(mesh_open_twin(&mesh, &world, &place, device));
+    EXPECT_STRING(world_backend(world), "paper");
+    EXPECT_INT(world_place(world).rank, RANK);
+    EXPECT_INT(group_size(mesh.all), SIZE);
+    EXPECT_INT(group_rank(mesh.all), RANK);
+    EXPECT_INT(group_size(mesh.group[AXIS_DATA]), DP);
+    EXPECT_INT(group_rank(mesh.group[AXIS_DATA]), mesh.place[AXIS_DATA]);
+    EXPECT_INT(group_size(mesh.replicas), DP * CP);
+    EXPECT_INT(group_size(mesh.stage), SIZE / PP);
+    EXPECT_INT(group_size(mesh.links[LINK_FORWARD_OUT]), 2);
+    EXPECT_INT(group_rank(mesh.links[LINK_FORWARD_OUT]), 0);
+    EXPECT_INT(group_rank(mesh.links[LINK_FORWARD_IN]), 1);
+    world_close(world);
+    device_close(device);
 }
 
 TEST(slices_cover_exactly_once) {
@@ -88,7 +149,7 @@ TEST(parameters_with_decay_come_first) {
     EXPECT_INT(weight->offset, 0);
     EXPECT_INT(bias->offset, 64);
     EXPECT_INT(gain->offset, 128);
-    EXPECT_INT(list.decayed, 64);
+    EXPECT_INT(list.groups[0].decayed, 64);
     EXPECT_INT(list.total, 192);
     EXPECT_INT(param_list_elements(&list), 5 + 35 + 64);
     float *memory = calloc(192, sizeof *memory);
@@ -100,5 +161,7 @@ TEST(parameters_with_decay_come_first) {
     param_list_free(&list);
 }
 
-TEST_MAIN(TEST_CASE(places_follow_megatrons_order), TEST_CASE(slices_cover_exactly_once),
-          TEST_CASE(packed_projections_keep_their_heads), TEST_CASE(parameters_with_decay_come_first))
+TEST_MAIN(TEST_CASE(places_follow_megatrons_order), TEST_CASE(flags_and_mesh_count_alike),
+          TEST_CASE(any_set_of_axes_has_its_ranks), TEST_CASE(a_mesh_on_paper_has_any_size),
+          TEST_CASE(slices_cover_exactly_once), TEST_CASE(packed_projections_keep_their_heads),
+          TEST_CASE(parameters_with_decay_come_first))

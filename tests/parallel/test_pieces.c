@@ -1,11 +1,12 @@
-// Pieces of a divided optimizer: every element belongs to one part, wherever buckets and parameters begin and end.
+// Pieces of the distributed optimizer: every element belongs to one part, wherever buckets and parameters begin and
+// end.
 #include "parallel/param.h"
 #include "parallel/pieces.h"
 #include "test.h"
 
 #include <stdlib.h>
 
-// All parts together hold [first, end) exactly once, and each part's elements lie where its whole buffer has them.
+// All parts together hold [first, end) exactly once, and each part's elements are at their place in its whole buffer.
 static void check_range(const struct pieces *whole, const int64_t *holders, int64_t first, int64_t end) {
     int64_t seen = 0;
     for (int part = 0; part < whole->parts; part++) {
@@ -26,7 +27,7 @@ static void check_range(const struct pieces *whole, const int64_t *holders, int6
     EXPECT_INT(seen, end - first);
 }
 
-// Who holds each element and where, from the definition: part * total + local offset.
+// Which part holds each element and where, by definition: part * total + local offset.
 static int64_t *find_holders(const struct pieces *pieces) {
     int64_t *holders = calloc((size_t)pieces->total, sizeof *holders);
     for (int64_t begin = 0, local = 0; begin < pieces->total; begin += pieces->bucket) {
@@ -77,4 +78,86 @@ TEST(pieces_of_a_bucket_make_the_bucket) {
     EXPECT_INT(pieces_bucket(&pieces, 2).count, pieces_multiple(3));
 }
 
-TEST_MAIN(TEST_CASE(every_element_is_held_once), TEST_CASE(pieces_of_a_bucket_make_the_bucket))
+// Two groups of parameters of all kinds, alternating.
+static struct param_list make_list(void) {
+    struct param_list list = {0};
+    for (int i = 0; i < 60; i++) {
+        int64_t rows = 1 + i * 7919 % 61, columns = 1 + i * 104729 % 53;
+        struct param *param = param_add(&list, "weight", shard_whole(i % 5 ? 2 : 1, rows, columns), INIT_ZERO, 0);
+        if (i % 3 == 0)
+            param->group =
+                param_list_group(&list, &(struct param_group){.name = "other",
+                                                              .replicas = AXES(AXIS_DATA),
+                                                              .slices = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT)});
+        if (i % 4 == 0)
+            param->shard = shard_split(param->shard, 0, 2, 0);
+        param->sums_gradient = i % 7 == 0;
+        param->is_copy = param->is_shared = i % 11 == 1 && param->has_decay;
+    }
+    EXPECT_INT(list.group_count, 2);
+    return list;
+}
+
+static bool is_in(const struct param *param, int64_t first, int64_t end) {
+    return param->offset >= first && param->offset < end;
+}
+
+// Every parameter is in its group, and in the ranges of it for its kind.
+static void check_ranges(const struct param_list *list) {
+    EXPECT(list->groups[0].first == 0 && list->groups[0].end == list->groups[1].first);
+    EXPECT_INT(list->groups[1].end, list->total);
+    for (int i = 0; i < list->count; i++) {
+        const struct param *param = list->items[i];
+        const struct param_group *group = &list->groups[param->group];
+        bool is_whole = param->shard.parts == 1 && !param->is_copy;
+        EXPECT(is_in(param, group->first, group->end) && param_end(param) <= group->end);
+        EXPECT(is_in(param, group->first, group->counted_first) == param->is_copy);
+        EXPECT(is_in(param, group->first, group->decayed) == param->has_decay);
+        EXPECT(is_in(param, group->whole_first, group->whole_end) == is_whole);
+        EXPECT(is_in(param, group->summed_first, group->summed_end) == (is_whole && param->sums_gradient));
+        for (int k = 0; k < i; k++)
+            EXPECT(param_end(list->items[k]) <= param->offset || param_end(param) <= list->items[k]->offset);
+    }
+}
+
+// Splits one group into twice as many parts as the other. Of matrices that are kept whole, one part holds all and the
+// others nothing; in the other group, and in both without that, some are cut.
+static void check_division(int parts, int64_t bucket, int whole_group) {
+    struct param_list list = make_list();
+    struct pieces pieces[2];
+    struct division divisions[2];
+    int cut[2] = {0};
+    for (int i = 0; i < 2; i++)
+        divisions[i] = (struct division){.parts = (i + 1) * parts, .bucket = bucket, .keeps_whole = i == whole_group};
+    pieces_divide(&list, divisions, pieces);
+    check_ranges(&list);
+    for (int i = 0; i < 2; i++)
+        EXPECT(pieces[i].first == list.groups[i].first && pieces[i].first + pieces[i].total == list.groups[i].end);
+    for (int i = 0; i < list.count; i++) {
+        const struct param *param = list.items[i];
+        struct pieces *own = &pieces[param->group];
+        int64_t count = shard_local_count(&param->shard), held = 0;
+        for (own->part = 0; own->part < own->parts; own->part++) {
+            struct piece run;
+            int64_t held_here = 0;
+            for (int64_t at = param->offset; pieces_next(own, &at, param->offset + count, &run); held_here += run.count)
+                EXPECT(run.local_offset >= 0 && run.local_offset + run.count <= pieces_local_count(own));
+            cut[param->group] += held_here > 0 && held_here < count;
+            held += held_here;
+        }
+        EXPECT_INT(held, count);
+    }
+    for (int i = 0; i < 2; i++)
+        EXPECT(i == whole_group || divisions[i].parts == 1 ? cut[i] == 0 : cut[i] > 0);
+    param_list_free(&list);
+}
+
+TEST(groups_are_divided_one_by_one) {
+    for (int parts = 1; parts < 6; parts++)
+        for (int64_t bucket = 64; bucket < 1 << 16; bucket *= 4)
+            for (int whole_group = -1; whole_group < 2; whole_group++)
+                check_division(parts, bucket, whole_group);
+}
+
+TEST_MAIN(TEST_CASE(every_element_is_held_once), TEST_CASE(pieces_of_a_bucket_make_the_bucket),
+          TEST_CASE(groups_are_divided_one_by_one))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# preflight over several ranks: bandwidth against what is asked for, clocks that differ, one verdict for all.
+# preflight on several ranks: bandwidth against a required one, clocks that differ, one verdict for all.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 $BEVATRON version | grep -q "MPI.*yes" || { echo "SKIP a build without MPI"; exit 77; }
 expect 0 "over 2 ranks (mpi)" "$BEVATRON" preflight --nproc 2 --bytes 65536
 grep -q "ok .* clocks .*within" "$work/out" && pass || fail "no word about the clocks"
@@ -9,7 +9,7 @@ grep -q "ok .* clocks .*within" "$work/out" && pass || fail "no word about the c
 expect 1 "100000.00 are asked for" "$BEVATRON" preflight --nproc 2 --bytes 65536 --min-busbw 100000
 expect 0 "over 4 ranks (mpi)" bash tests/parallel/mpirun.sh 4 "$BEVATRON" preflight --bytes 65536
 
-# One rank's clock is 100 seconds ahead; 90 of them and more are seen, however the ranks are held up meanwhile.
+# One rank's clock is 100 seconds ahead; at least 90 of them are detected, however much the ranks are delayed meanwhile.
 cat >"$work/ahead.c" <<'C'
 #include <sys/syscall.h>
 #include <time.h>

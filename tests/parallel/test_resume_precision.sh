@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A run goes on in another precision than its checkpoint's: nothing of the fp32 masters is lost, and every rank computes
-# with values rounded from them. So of three checkpoints with the same masters, in fp32, bf16 and fp16, each resumed in
-# each precision on one rank, on two and on two that divide the optimizer, the first loss depends on the precision only.
+# A run resumes in another precision than its checkpoint's: nothing of the fp32 masters is lost, and every rank computes
+# with values rounded from them. So if three checkpoints with the same masters, in fp32, bf16 and fp16, are each resumed
+# in each precision on one rank, on two and on two with the distributed optimizer, the first loss depends only on the
+# precision.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 : "${COMPARE_WEIGHTS:=$(dirname "$BEVATRON")/tests/compare_weights}"
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
@@ -11,11 +12,11 @@ command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 33
     --max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 4 --lr-decay-style constant --log-interval 1
     --eval-iters 0 --hidden-dropout 0 --attention-dropout 0 --device cpu --threads 1 --train-iters 12 --save-interval 12)
-# A rate that moves no weight.
+# A learning rate that moves no weight.
 still=(--lr 1e-30 --override-opt-param-scheduler)
 precisions=(fp32 bf16 fp16)
 
-# flags_of PRECISION: into the array `flags`.
+# flags_of PRECISION: sets the array `flags`.
 flags_of() {
     case $1 in
     fp32) flags=() ;;
@@ -23,12 +24,13 @@ flags_of() {
     fp16) flags=(--fp16 --initial-loss-scale 1024) ;;
     esac
 }
-# same_masters A B WHAT: rates as small as this one show in weights that are zero, and bf16 moves ties by a last place.
+# same_masters A B WHAT: even such a small rate shows in weights that are zero, and bf16 moves ties by one unit in the
+# last place.
 same_masters() {
     "$COMPARE_WEIGHTS" --masters "$1" "$2" 1e-7 >"$work/out" 2>&1 && pass || fail "$3: the masters differ"
 }
 
-# Six iterations make the masters; one that moves nothing puts them into a checkpoint of each precision.
+# Six iterations make the masters; one that moves nothing saves them in a checkpoint of each precision.
 expect 0 "exiting program at iteration 6" "$BEVATRON" train "${model[@]}" --lr 1e-3 --save "$work/origin" --exit-interval 6
 for from in "${precisions[@]}"; do
     flags_of "$from"
@@ -58,6 +60,6 @@ for to in "${precisions[@]}"; do
     done
     firsts+=("$first")
 done
-# The bound above tells precisions apart.
+# The bound above distinguishes precisions.
 [ "$(printf '%s\n' "${firsts[@]}" | sort -u | wc -l)" = 3 ] && pass || fail "losses do not show the precision: ${firsts[*]}"
 finish

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Ranks on machines with copies of the data of their own: one that has another copy than rank 0 is refused by name before
-# training begins, and one that has read other rows before the next checkpoint is saved. Here two working folders stand
-# for two machines.
+# Ranks on machines with their own copies of the data: one whose copy differs from rank 0's is refused by name before
+# training begins, and one that has read other rows is refused before the next checkpoint is saved. Here two working
+# folders stand in for two machines.
 # beside: ranks
 # cost: 30
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
+. tests/cli/common.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: not Open MPI"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
@@ -37,7 +37,7 @@ for layout in "" "--tensor-model-parallel-size 2" "--pipeline-model-parallel-siz
     # shellcheck disable=SC2086
     expect 0 "iteration        2/" both $layout
 done
-# Another first token, and nothing else.
+# Only the first token differs.
 printf '\002' | dd of="$work/b/data_text_document.bin" bs=1 seek=0 conv=notrunc status=none
 expect 215 "rank 1: data_text_document.bin is another file than rank 0's, of the same size" both --tensor-model-parallel-size 2
 [ "$(grep -c "another file" "$work/out")" = 1 ] && pass || fail "one rank says it"
@@ -63,7 +63,7 @@ size=$(stat -c %s "$work/a/data_text_document.bin")
 printf '\377\001' | dd of="$work/b/data_text_document.bin" bs=2 seek=$((size / 4 + 4321)) conv=notrunc status=none
 expect 215 "rank 1: data_text_document.bin is another file than rank 0's, of the same size" both --tensor-model-parallel-size 2
 
-# Of a file that is too large to be read whole, a stretch longer than two of the parts that are looked at.
+# In a file too large to be read completely: a stretch longer than two of the parts that are checked.
 parts=()
 for _ in 1 2 3 4 5 6 7 8; do parts+=("$work/a/data_text_document"); done
 expect 0 "" "$BEVATRON" dataset merge "${parts[@]}" --output-prefix "$work/a/large"
@@ -78,7 +78,7 @@ for at in $((size / 3)) $((size * 5 / 7)); do
         --data-path large
 done
 
-# What changes after the start is noticed before it gets into a checkpoint, on ranks that share rows.
+# A change after the start is noticed before it gets into a checkpoint, on ranks that share rows.
 for layout in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2" "--context-parallel-size 2"; do
     cp "$work/a/data_text_document.bin" "$work/b/"
     : >"$work/out"
@@ -92,7 +92,7 @@ for layout in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2
     wait "$launcher"
     code=$?
     [ "$code" = 215 ] && pass || fail "exit code $code instead of 215 after the data has changed ($layout)"
-    grep -q "rank 1: since the start it has read other rows of the training data than rank 0" "$work/out" && pass ||
+    grep -q "rank 1: it read other training data than rank 0" "$work/out" && pass ||
         fail "the rank is named ($layout)"
     [ "$(cat "$work/run/latest_checkpointed_iteration.txt")" -le $((saved + 200)) ] && pass || fail "saved nevertheless ($layout)"
     rm -r "$work/run"

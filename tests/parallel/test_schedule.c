@@ -1,19 +1,34 @@
 // Every schedule of up to 8 stages, 4 chunks and 32 micro-batches: complete, in a possible order, without deadlock,
-// within its bound of activations, and with the bubble of the published formulas.
+// within its bound of activations, and with the bubble of the published formulas. The other work of a step is in the
+// lists once and in order, the same on all stages.
 #include "parallel/schedule.h"
 #include "test.h"
 
 #include <math.h>
 
-enum { MAX_STAGES = 8, MAX_CHUNKS = 4, MAX_MICRO_BATCHES = 32 };
+enum { MAX_STAGES = 8, MAX_CHUNKS = 4, MAX_MICRO_BATCHES = 32, MAX_BUCKETS = 3 };
 
-static const struct schedule_cost plain = {.seconds = {1, 2, 1, 1}};
+static const struct schedule_cost plain = {
+    .seconds = {[WORK_FORWARD] = 1, [WORK_BACKWARD] = 2, [WORK_BACKWARD_INPUT] = 1, [WORK_BACKWARD_WEIGHT] = 1}};
+
+static struct schedule_shape shape_of(enum schedule_kind kind, int stages, int chunks, int micro_batches, int group) {
+    return (struct schedule_shape){
+        .kind = kind, .stages = stages, .chunks = chunks, .micro_batches = micro_batches, .group = group};
+}
+
+static bool is_pass(enum work work) {
+    return work >= WORK_FORWARD && work <= WORK_BACKWARD_WEIGHT;
+}
+
+static int build(struct schedule *schedule, struct schedule_shape shape) {
+    return schedule_build(schedule, &shape);
+}
 
 static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-// Every item exactly once, backward after forward, weight half after input half, on each stage.
+// Every pass exactly once, backward after forward, weight half after input half, on each stage.
 static void expect_complete(const struct schedule *schedule) {
     const struct schedule_shape *shape = &schedule->shape;
     bool has_halves = shape->kind == SCHEDULE_ZERO_BUBBLE;
@@ -21,24 +36,121 @@ static void expect_complete(const struct schedule *schedule) {
         static unsigned char seen[MAX_MICRO_BATCHES][MAX_CHUNKS][WORK_COUNT];
         memset(seen, 0, sizeof seen);
         const struct schedule_list *list = &schedule->stages[stage];
-        EXPECT_INT(list->count, (has_halves ? 3 : 2) * shape->micro_batches * shape->chunks);
+        int passes = 0;
         for (int i = 0; i < list->count; i++) {
             struct schedule_item item = list->items[i];
+            if (!is_pass(item.work))
+                continue;
+            passes++;
             EXPECT(item.micro_batch >= 0 && item.micro_batch < shape->micro_batches);
             EXPECT(item.chunk >= 0 && item.chunk < shape->chunks);
             unsigned char *of = seen[item.micro_batch][item.chunk];
             EXPECT(!of[item.work]);
-            EXPECT(has_halves ? item.work != WORK_BACKWARD : item.work <= WORK_BACKWARD);
+            EXPECT(item.work == WORK_FORWARD || has_halves == (item.work != WORK_BACKWARD));
             if (item.work == WORK_BACKWARD || item.work == WORK_BACKWARD_INPUT)
                 EXPECT(of[WORK_FORWARD]);
             if (item.work == WORK_BACKWARD_WEIGHT)
                 EXPECT(of[WORK_BACKWARD_INPUT]);
             of[item.work] = 1;
         }
+        EXPECT_INT(passes, (has_halves ? 3 : 2) * shape->micro_batches * shape->chunks);
     }
 }
 
-// What a stage sends is waited for by exactly that item of the other stage, and the other way round.
+// The inputs of every micro-batch come once, in order, just before its first pass, and there are at most as many at
+// once as flights; the step begins between the first inputs and the first pass.
+static void expect_inputs(const struct schedule_shape *shape, const struct schedule_list *list) {
+    int loaded = 0, held = 0, begun = 0;
+    for (int i = 0; i < list->count; i++) {
+        struct schedule_item item = list->items[i];
+        if (item.work == WORK_LOAD) {
+            EXPECT_INT(item.micro_batch, loaded);
+            int first = i + 1 + (loaded++ == 0);
+            EXPECT(list->items[first].work == WORK_FORWARD && list->items[first].chunk == 0);
+            EXPECT_INT(list->items[first].micro_batch, item.micro_batch);
+            held++;
+        }
+        if (item.work == WORK_BEGIN)
+            EXPECT(begun++ == 0 && i > 0 && list->items[i - 1].work == WORK_LOAD && loaded == 1);
+        if (is_pass(item.work) && item.work != WORK_BACKWARD_WEIGHT)
+            EXPECT(begun == 1 && item.micro_batch < loaded);
+        held -= schedule_ends_batch(shape, item);
+        EXPECT(held >= 0);
+    }
+    EXPECT(loaded == shape->micro_batches && held == 0 && begun == 1);
+}
+
+// What comes after the passes, written by hand: the kinds of work in order, and the number of buckets.
+static void expect_end(const struct schedule_shape *shape, const struct schedule_list *list) {
+    enum work want[2 * MAX_BUCKETS + 6];
+    int count = 0, bucket = 0;
+    if (!shape->is_evaluation)
+        want[count++] = WORK_REDUCE;
+    want[count++] = WORK_TOTALS;
+    if (!shape->is_evaluation) {
+        want[count++] = WORK_CLIP;
+        if (shape->buckets == 0)
+            want[count++] = WORK_UPDATE;
+        for (int n = 0; n < shape->buckets; n++) {
+            want[count++] = WORK_UPDATE;
+            want[count++] = WORK_GATHER;
+        }
+        if (shape->has_ranges)
+            want[count++] = WORK_RANGES;
+    }
+    want[count++] = WORK_REPORT;
+    EXPECT(is_pass(list->items[list->count - count - 1].work));
+    for (int n = 0; n < count; n++) {
+        struct schedule_item item = list->items[list->count - count + n];
+        EXPECT_INT(item.work, want[n]);
+        if (item.work == WORK_UPDATE)
+            EXPECT_INT(item.bucket, bucket++);
+        if (item.work == WORK_GATHER)
+            EXPECT_INT(item.bucket, bucket - 1);
+        EXPECT(schedule_origin(shape, 0, item).stage < 0 && schedule_destination(shape, 0, item).stage < 0);
+    }
+}
+
+// The forward passes of an evaluation are those of a training step, in the same order.
+static void expect_evaluation(const struct schedule *training) {
+    struct schedule schedule;
+    struct schedule_shape shape = training->shape;
+    struct schedule_run run;
+    shape.is_evaluation = true;
+    EXPECT_OK(build(&schedule, shape));
+    for (int stage = 0; stage < shape.stages; stage++) {
+        const struct schedule_list *list = &schedule.stages[stage], *whole = &training->stages[stage];
+        expect_inputs(&shape, list);
+        expect_end(&shape, list);
+        int k = 0;
+        for (int i = 0; i < list->count; i++) {
+            EXPECT(list->items[i].work <= WORK_FORWARD || list->items[i].work > WORK_BACKWARD_WEIGHT);
+            if (list->items[i].work != WORK_FORWARD)
+                continue;
+            while (whole->items[k].work != WORK_FORWARD)
+                k++;
+            EXPECT_INT(list->items[i].micro_batch, whole->items[k].micro_batch);
+            EXPECT_INT(list->items[i].chunk, whole->items[k++].chunk);
+        }
+    }
+    EXPECT_OK(schedule_simulate(&schedule, &plain, &run, NULL));
+    EXPECT_INT(run.max_in_flight, 0);
+    schedule_free(&schedule);
+}
+
+static void expect_whole_step(const struct schedule *schedule) {
+    const struct schedule_shape *shape = &schedule->shape;
+    for (int stage = 0; stage < shape->stages; stage++) {
+        const struct schedule_list *list = &schedule->stages[stage];
+        EXPECT_INT(list->items[0].work, WORK_PREPARE);
+        EXPECT_INT(list->items[1].work, WORK_LOAD);
+        expect_inputs(shape, list);
+        expect_end(shape, list);
+    }
+    expect_evaluation(schedule);
+}
+
+// Each message that a stage sends is expected by exactly that item of the other stage, and vice versa.
 static void expect_messages_meet(const struct schedule *schedule) {
     const struct schedule_shape *shape = &schedule->shape;
     for (int stage = 0; stage < shape->stages; stage++)
@@ -54,8 +166,8 @@ static void expect_messages_meet(const struct schedule *schedule) {
         }
 }
 
-// Plays the lists with messages that arrive strictly in the order they were sent between two stages: a receiver keeps
-// what arrives early, so order alone can never stop it, but every message must have been taken by the end.
+// Simulates the lists with messages that arrive strictly in the order they were sent between two stages: a receiver
+// keeps what arrives early, so order alone can never block it, but every message must have been taken by the end.
 static void expect_all_messages_taken(const struct schedule *schedule) {
     static int in_transit[MAX_STAGES][MAX_STAGES];
     memset(in_transit, 0, sizeof in_transit);
@@ -75,9 +187,9 @@ static void expect_all_messages_taken(const struct schedule *schedule) {
             EXPECT_INT(in_transit[a][b], 0);
 }
 
-// Plays the lists over one channel each way between neighbours, as the runner has them: messages come out in the order
-// they went in, and a sender that finds no room waits. There is room for two messages, and with groups larger than the
-// stages for as many more. Nothing may deadlock, and every item must find its own message at the front.
+// Simulates the lists over one channel in each direction between neighbours, as in the runner: messages come out in the
+// order they went in, and a sender waits if there is no room. There is room for two messages, and with groups larger
+// than the stages for as many more. Nothing may deadlock, and every item must find its own message at the front.
 struct channel_play {
     struct schedule_item waiting[2][MAX_STAGES][MAX_MICRO_BATCHES * MAX_CHUNKS];  // by kind and receiving stage
     int sent[2][MAX_STAGES], taken[2][MAX_STAGES];
@@ -89,7 +201,7 @@ static bool play_item(const struct schedule *schedule, struct channel_play *play
     if (play->next[stage] == list->count)
         return false;
     struct schedule_item item = list->items[play->next[stage]];
-    int kind = item.work != WORK_FORWARD, room = 2 + schedule->shape.group - schedule->shape.stages;
+    int kind = work_is_backward(item.work), room = 2 + schedule->shape.group - schedule->shape.stages;
     struct schedule_message from = schedule_origin(&schedule->shape, stage, item);
     struct schedule_message to = schedule_destination(&schedule->shape, stage, item);
     if ((from.stage >= 0 && play->sent[kind][stage] == play->taken[kind][stage]) ||
@@ -119,13 +231,20 @@ static void expect_channels_suffice(const struct schedule *schedule) {
         EXPECT_INT(play.next[stage], schedule->stages[stage].count);
 }
 
+static void note_in_flight(void *context, const struct schedule_span *span) {
+    int *most = (int *)context + span->stage;
+    *most = span->in_flight > *most ? span->in_flight : *most;
+}
+
 static struct schedule_run expect_sound(const struct schedule *schedule, int in_flight[MAX_STAGES]) {
     struct schedule_run run;
     expect_complete(schedule);
     expect_channels_suffice(schedule);
     expect_messages_meet(schedule);
     expect_all_messages_taken(schedule);
-    EXPECT_OK(schedule_simulate(schedule, &plain, &run, in_flight));
+    expect_whole_step(schedule);
+    memset(in_flight, 0, sizeof *in_flight * MAX_STAGES);
+    EXPECT_OK(schedule_simulate(schedule, &plain, &run, &(struct schedule_watcher){note_in_flight, in_flight}));
     return run;
 }
 
@@ -134,7 +253,7 @@ TEST(one_forward_one_backward) {
         for (int M = 1; M <= MAX_MICRO_BATCHES; M++) {
             struct schedule schedule;
             int in_flight[MAX_STAGES];
-            EXPECT_OK(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_1F1B, P, 1, M, 0}));
+            EXPECT_OK(build(&schedule, shape_of(SCHEDULE_1F1B, P, 1, M, 0)));
             struct schedule_run run = expect_sound(&schedule, in_flight);
             EXPECT_NEAR(run.seconds, 3.0 * (M + P - 1), 1e-12);
             EXPECT_NEAR(run.bubble, 3.0 * (P - 1), 1e-12);
@@ -151,7 +270,7 @@ TEST(interleaved) {
             for (int M = 1; M <= MAX_MICRO_BATCHES; M++)
                 for (int G = P; G <= 2 * P; G += P) {
                     struct schedule schedule;
-                    struct schedule_shape shape = {SCHEDULE_INTERLEAVED, P, V, M, G};
+                    struct schedule_shape shape = shape_of(SCHEDULE_INTERLEAVED, P, V, M, G);
                     bool is_legal = M % G == 0 || M % G >= P;
                     if (!is_legal) {
                         EXPECT_ERROR(schedule_build(&schedule, &shape), "micro-batches");
@@ -170,7 +289,8 @@ TEST(interleaved) {
     EXPECT(built > 300);
 }
 
-// Groups of other sizes than the stages, and a last one that is not full, keep more activations and the same bubble.
+// Groups of other sizes than the stages, and a last one that is not full, keep more activations and have the same
+// bubble.
 TEST(larger_groups) {
     for (int P = 2; P <= MAX_STAGES; P++)
         for (int V = 2; V <= MAX_CHUNKS; V++)
@@ -180,7 +300,7 @@ TEST(larger_groups) {
                     int in_flight[MAX_STAGES];
                     if (M % G != 0 && M % G < P)
                         continue;
-                    EXPECT_OK(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_INTERLEAVED, P, V, M, G}));
+                    EXPECT_OK(build(&schedule, shape_of(SCHEDULE_INTERLEAVED, P, V, M, G)));
                     struct schedule_run run = expect_sound(&schedule, in_flight);
                     EXPECT_NEAR(run.bubble, 3.0 * (P - 1), 1e-12);
                     for (int stage = 0; stage < P; stage++)
@@ -195,7 +315,7 @@ TEST(zero_bubble) {
         for (int M = 1; M <= MAX_MICRO_BATCHES; M++) {
             struct schedule schedule;
             int in_flight[MAX_STAGES];
-            EXPECT_OK(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_ZERO_BUBBLE, P, 1, M, 0}));
+            EXPECT_OK(build(&schedule, shape_of(SCHEDULE_ZERO_BUBBLE, P, 1, M, 0)));
             struct schedule_run run = expect_sound(&schedule, in_flight);
             if (M >= P) {
                 EXPECT_NEAR(run.seconds, 3.0 * M + (P - 1), 1e-12);
@@ -207,20 +327,38 @@ TEST(zero_bubble) {
         }
 }
 
-TEST(impossible_shapes) {
-    struct schedule schedule;
-    EXPECT_ERROR(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_1F1B, 0, 1, 1, 0}), "at least 1");
-    EXPECT_ERROR(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_1F1B, 2, 2, 4, 0}), "interleaved");
-    EXPECT_ERROR(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_INTERLEAVED, 1, 2, 4, 0}),
-                 "pipeline-model-parallel-size");
-    EXPECT_ERROR(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_INTERLEAVED, 4, 2, 8, 2}), "group-size");
+// Passes do not depend on how the update is distributed; a distributed one is gathered bucket by bucket.
+TEST(divided_updates) {
+    static const enum schedule_kind kinds[] = {SCHEDULE_1F1B, SCHEDULE_INTERLEAVED, SCHEDULE_ZERO_BUBBLE};
+    for (int k = 0; k < 3; k++)
+        for (int buckets = 0; buckets <= MAX_BUCKETS; buckets++)
+            for (int has_ranges = 0; has_ranges < 2; has_ranges++) {
+                struct schedule schedule;
+                struct schedule_shape shape = shape_of(kinds[k], 4, kinds[k] == SCHEDULE_INTERLEAVED ? 2 : 1, 8, 0);
+                int in_flight[MAX_STAGES];
+                shape.buckets = buckets;
+                shape.has_ranges = has_ranges;
+                EXPECT_OK(build(&schedule, shape));
+                expect_sound(&schedule, in_flight);
+                schedule_free(&schedule);
+            }
 }
 
-// A list that waits for itself is reported, not run for ever.
+TEST(impossible_shapes) {
+    const struct schedule_shape shapes[] = {
+        shape_of(SCHEDULE_1F1B, 0, 1, 1, 0), shape_of(SCHEDULE_1F1B, 2, 1, 0, 0), shape_of(SCHEDULE_1F1B, 2, 2, 4, 0),
+        shape_of(SCHEDULE_INTERLEAVED, 1, 2, 4, 0), shape_of(SCHEDULE_INTERLEAVED, 4, 2, 8, 2)};
+    struct schedule schedule;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        EXPECT_ERROR(schedule_build(&schedule, &shapes[i]), "no such schedule");
+}
+
+// A list that waits for itself is reported, not run forever.
 TEST(deadlock_is_found) {
     struct schedule schedule;
-    EXPECT_OK(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_1F1B, 2, 1, 2, 0}));
-    struct schedule_item *items = schedule.stages[1].items, first = items[0];
+    EXPECT_OK(build(&schedule, shape_of(SCHEDULE_1F1B, 2, 1, 2, 0)));
+    struct schedule_item *items = schedule.stages[1].items + 3, first = items[0];  // after PREPARE, LOAD and BEGIN
+    EXPECT(first.work == WORK_FORWARD && items[1].work == WORK_BACKWARD);
     items[0] = items[1];
     items[1] = first;
     struct schedule_run run;
@@ -229,4 +367,4 @@ TEST(deadlock_is_found) {
 }
 
 TEST_MAIN(TEST_CASE(one_forward_one_backward), TEST_CASE(interleaved), TEST_CASE(larger_groups), TEST_CASE(zero_bubble),
-          TEST_CASE(impossible_shapes), TEST_CASE(deadlock_is_found))
+          TEST_CASE(divided_updates), TEST_CASE(impossible_shapes), TEST_CASE(deadlock_is_found))

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Ranks that share each layer, and that divide the stream between them as well: losses and norms of a GPT, a Llama, a
-# BERT, a T5 and OPT-350M's shape with dropout on are those of one rank, also together with data parallelism and with a vocabulary that
-# does not divide; checkpoints of one layout load on any other; sizes that cannot be shared are refused.
+# Ranks that share each layer, with and without sequence parallelism: losses and norms of a GPT, a Llama, a BERT, a T5
+# and OPT-350M's shape with dropout equal those of one rank, also with data parallelism and with a vocabulary that does
+# not divide evenly; checkpoints of one layout load on any other; sizes that cannot be split are refused.
 # label: slow
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-. tests/cli/common.sh
-. tests/parallel/losses.sh
+. tests/cli/common.sh || exit
+. tests/parallel/losses.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 97
@@ -30,15 +30,15 @@ for model in gpt llama bert t5 opt; do
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4
     same "$work/$model" "$model on 4 ranks that share layers"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4 --sequence-parallel
-    same "$work/$model" "$model on 4 ranks that share layers and the stream"
+    same "$work/$model" "$model on 4 ranks that share layers and the residual stream"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --sequence-parallel --check-replicas 3
-    same "$work/$model" "$model on 2 pairs of ranks that share layers and the stream"
+    same "$work/$model" "$model on 2 pairs of ranks that share layers and the residual stream"
     [ $model = bert ] || [ $model = t5 ] || [ $model = opt ] && continue
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10 \
         --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers"
 
-    # From every layout's checkpoint onto every other: the second half of the run.
+    # From every layout's checkpoint to every other: the second half of the run.
     grep -n "iteration *11/" "$work/$model" | head -n 1 | cut -d: -f1 >"$work/line"
     tail -n +"$(cat "$work/line")" "$work/$model" >"$work/half"
     for saved in 1 2 4; do
@@ -67,7 +67,7 @@ refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${ba
     --tensor-model-parallel-size 2 "${@:2}"; }
 refuse "num-attention-heads 3" --num-attention-heads 3 --kv-channels 8
 refuse "ffn-hidden-size 33" --ffn-hidden-size 33
-refuse "does not work out" --sequence-parallel --seq-length 15
+refuse "cannot split the tokens of a micro-batch, 1 × 15" --sequence-parallel --seq-length 15
 expect 2 "3 ranks cannot be divided" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
     --tensor-model-parallel-size 2
 finish

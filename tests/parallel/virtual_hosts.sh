@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Two hosts on this machine, for tests: network namespaces with a cable between them, and for what is started on them a
-# host name and a /dev/shm of its own. Needs root.
-#   virtual_hosts.sh up FOLDER | down FOLDER      makes FOLDER/on, FOLDER/cut and FOLDER/agent; takes all away
-#   FOLDER/on 1|2 command…                        runs on a host; they are 10.N.0.1 and 10.N.0.2 (FOLDER/network has 10.N.0)
+# Two hosts on this machine, for tests: network namespaces with a cable between them; processes on each host have its
+# own host name and /dev/shm. Needs root.
+#   virtual_hosts.sh up FOLDER | down FOLDER      makes FOLDER/on, FOLDER/cut and FOLDER/agent; removes all
+#   FOLDER/on 1|2 command…                        runs on a host, 10.N.0.1 or 10.N.0.2 (FOLDER/network has 10.N.0)
 #   FOLDER/cut                                    pulls the cable
 # FOLDER/agent is for mpirun's plm_rsh_agent: "agent address command…".
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
 action=$1
 folder=$2
-# Names and addresses that others on this machine are unlikely to have.
+# Names and addresses that nothing else on this machine is likely to use.
 tag=bv$((${3:-$$} % 10000))
 
 if [ "$action" = down ]; then
     [ -f "$folder/tag" ] || exit 0
     tag=$(cat "$folder/tag")
-    # Who is still there holds the namespace; its processes are the ones this test started.
+    # Remaining processes hold the namespace; they were started by this test.
     for host in 1 2; do
         for pid in $(ip netns pids "$tag-$host" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done
         ip netns del "$tag-$host" 2>/dev/null || true

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Exports as transformers sees them: each kind of tokenizer with each family of models that may have it. A small random model of transformers
-is trained for a step by bevatron with that tokenizer, and exported. Then AutoTokenizer must load the folder without a warning and give the same
-ids as bevatron for COUNT tough strings (10,000 with a kind's first family, a tenth of that with the others), and the same text back; the special
-tokens of tokenizer and config.json must be the same; the loss of a text must agree within 1e-6, and greedy text must be equal.
+"""Exports as seen by transformers: each kind of tokenizer with each family of models that may have it. A small random
+model of transformers is trained for a step by bevatron with that tokenizer, and exported. Then AutoTokenizer must load
+the folder without a warning and give the same ids as bevatron for COUNT tough strings (10,000 with a kind's first
+family, a tenth of that with the others), and the same text back; the special tokens of tokenizer and config.json must
+be the same; the loss of a text must agree within 1e-6, and greedy text must be equal.
 
     BEVATRON=build/release/bevatron python tests/peers/export_peers.py [COUNT [KIND or KIND×FAMILY…]]
 
-With OTHER_PYTHON=… the same is done with that interpreter, so that both releases of transformers are seen in one run. Real tokenizers are those of
-$BEVATRON_SHARED/data, with the small ones of tests/golden in place of what is not there. Losses need `ninja -C build/release peers_model`.
-(torch, transformers 4.57 or 5, safetensors, sentencepiece; run from the repository's root)"""
+With OTHER_PYTHON=… the same is done with that interpreter, so that one run covers both releases of transformers. Real
+tokenizers are those of $BEVATRON_SHARED/data; small ones of tests/golden replace missing ones. Losses need `ninja -C
+build/release peers_model`. (torch, transformers 4.57 or 5, safetensors, sentencepiece; run from the repository's
+root)"""
 import io
 import json
 import logging
@@ -44,7 +46,8 @@ FOLDED = tempfile.TemporaryDirectory()
 
 
 def folded():
-    """A SentencePiece model that folds cases. Its table has hundreds of kilobytes, so it is not kept in tests/golden."""
+    """A SentencePiece model that folds cases. Its table has hundreds of kilobytes, so it is not stored in
+    tests/golden."""
     sentencepiece.SentencePieceTrainer.train(input="README.md", model_prefix=f"{FOLDED.name}/folded", model_type="bpe", vocab_size=600,
                                              byte_fallback=True, normalization_rule_name="nmt_nfkc_cf", hard_vocab_limit=False, minloglevel=5)
     return f"{FOLDED.name}/folded.model"
@@ -55,7 +58,7 @@ SPM = ["--tokenizer-model", file("llama2/tokenizer.model", "spm/bpe.model")]
 UNIGRAM = ["--tokenizer-model", file("t5/spiece.model", "spm/unigram.model")]
 DECODERS = ["llama", "gpt2", "opt", "gpt_bigcode", "mistral", "qwen2", "qwen3", "phi3", "starcoder2", "stablelm", "nemotron"]
 SOME = ["llama", "qwen2", "gpt2"]
-# Flags of each kind, families of models, the first with all strings.
+# Flags of each kind, and families of models, the first of which gets all strings.
 KINDS = {
     "gpt2": (["--tokenizer-type", "GPT2BPETokenizer", *GPT2], ["gpt2", *[family for family in DECODERS if family != "gpt2"]]),
     "gpt2-today": (["--tokenizer-type", "GPT2BPETokenizer", "--no-legacy-tokenizer", *GPT2], SOME),
@@ -151,7 +154,8 @@ def lines(command, flags, values):
 
 
 def export(flags, family, size, folder):
-    """A random model with so many rows, a step of training with the tokenizer, and the export. Returns ours and theirs."""
+    """A random model with this many rows, a step of training with the tokenizer, and the export. Returns ours and
+    theirs."""
     torch.manual_seed(1)
     model = FAMILIES[family](-(-size // 128) * 128)
     with torch.no_grad():
@@ -175,7 +179,7 @@ def load_tokenizer(folder):
 
 
 def check_ids(kind, tokenizer, texts, ours):
-    """How many are the same tokens in another order, which only Unigram's ties may be."""
+    """How many have the same tokens in another order, which only ties of Unigram may cause."""
     adds = "today" in kind or kind in ("llama2", "json")
     theirs = tokenizer(texts, add_special_tokens=adds, verbose=False)["input_ids"]
     orders = 0
@@ -187,7 +191,7 @@ def check_ids(kind, tokenizer, texts, ours):
 
 
 def check_special_text(kind, tokenizer, flags):
-    """Text of special tokens is them; as ordinary text, where training takes it so, it gives training's ids."""
+    """Text of special tokens becomes those tokens; if training takes it as ordinary text, it gives training's ids."""
     names = [token for token in tokenizer.all_special_tokens if token]
     for name in names:
         assert tokenizer(name, add_special_tokens=False)["input_ids"] == [tokenizer.convert_tokens_to_ids(name)], name
@@ -199,7 +203,7 @@ def check_special_text(kind, tokenizer, flags):
 
 
 def check_texts(tokenizer, flags, ours):
-    """Ids back to text, but for unknown tokens, which each program writes in its way."""
+    """Ids back to text, except unknown tokens, which each program writes differently."""
     specials = set(tokenizer.all_special_ids)
     plain = [[id for id in ids if id not in specials] for ids in ours]
     for a, b in zip(lines("decode", flags, plain), tokenizer.batch_decode(plain), strict=True):
@@ -228,7 +232,7 @@ def load_model(family, folder):
     warned.seek(0)
     kind = hf.AutoModelForSeq2SeqLM if "t5" in family else hf.AutoModelForPreTraining if "bert" in family else hf.AutoModelForCausalLM
     model = kind.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
-    # transformers 5 warns of every mT5 with an output layer of its own, also of those it has written itself.
+    # transformers 5 warns about every mT5 with a separate output layer, even one it has written itself.
     assert not warned.getvalue() or family == "mt5", warned.getvalue()
     return model
 
@@ -265,7 +269,7 @@ def check_loss(family, tokenizer, ours, model, folder):
 
 
 def check_greedy(tokenizer, ours, model):
-    """What follows the prompt. Rows of the vocabulary that pad it are not tokens, and bevatron never takes one."""
+    """What follows the prompt. Padding rows of the vocabulary are not tokens, and bevatron never draws one."""
     prompt = "The miller's daughter"
     out = subprocess.run([PROGRAM, "generate", "--load", ours, "--prompt", prompt, "--greedy", "--max-new-tokens", "12", "--ignore-eod",
                           "--device", "cpu"], capture_output=True, check=True).stdout.decode(errors="replace")

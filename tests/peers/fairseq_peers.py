@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares `dataset import` with fairseq's own reader and writer. fairseq is the installed package, or the source tree named
-by $FAIRSEQ_SOURCE (its indexed_dataset.py is loaded by itself, since the package as a whole does not install on every
-Python). It must read our golden files as we do, write them byte for byte, and everything it writes out of random items and
-of WikiText-2 ($BEVATRON_SHARED/data) must come out of the import unchanged. Without fairseq this is skipped, and says so."""
+"""Compares `dataset import` with fairseq's own reader and writer. fairseq is the installed package, or the source tree
+named by $FAIRSEQ_SOURCE (its indexed_dataset.py is loaded by itself, since the package as a whole does not install on
+every Python). It must read our golden files as we do, write them byte for byte, and everything it writes from random
+items and from WikiText-2 ($BEVATRON_SHARED/data) must be imported unchanged. Without fairseq this is skipped, and says
+so."""
 import importlib.util
 import json
 import os
@@ -79,7 +80,8 @@ def read_ours(prefix):
 
 
 def expected_documents(lines):
-    """Boundaries by the rule: a document ends before the first line after an empty one that follows a line of it."""
+    """Boundaries by the rule: a document ends before the first line after an empty one that follows one of its
+    lines."""
     borders, seen, empty = [0], False, False
     sequences = 0
     for line in lines:
@@ -116,7 +118,7 @@ def random_lines(generator, vocab_size):
 
 
 def wikitext_lines(folder):
-    """WikiText-2 as words through a dictionary of ours, by fairseq's rules for a line."""
+    """WikiText-2 as words with a dictionary of ours, by fairseq's rules for a line."""
     text = open(os.path.join(SHARED, "text/wikitext-2/valid.txt"), encoding="utf-8").read()
     path = os.path.join(folder, "dict.txt")
     subprocess.run([BEVATRON, "tokenizer", "dictionary", "--input", os.path.join(SHARED, "text/wikitext-2/valid.txt"),
@@ -129,7 +131,7 @@ def wikitext_lines(folder):
 
 
 def roberta_lines():
-    """WikiText-2 as the RoBERTa recipe has it: GPT-2's BPE of each stripped line, its ids as symbols of dict.txt."""
+    """WikiText-2 as in the RoBERTa recipe: GPT-2's BPE of each stripped line, its ids as symbols of dict.txt."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     tokenizer = Tokenizer(models.BPE.from_file(*(os.path.join(SHARED, "gpt2", n) for n in ("vocab.json", "merges.txt"))))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -139,7 +141,7 @@ def roberta_lines():
 
 
 def check_text(what, lines, name, folder, flags):
-    """`dataset import --text` against what fairseq's two programs give."""
+    """`dataset import --text` against the output of fairseq's two programs."""
     for workers in ("1", "3"):
         out = os.path.join(folder, "text")
         done = subprocess.run([BEVATRON, "dataset", "import", "--text", os.path.join(SHARED, "text/wikitext-2", name),

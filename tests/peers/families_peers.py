@@ -2,13 +2,15 @@
 """Two-layer models of each family, trained by bevatron and by PyTorch (transformers) from the same weights on the same
 samples in the same order, then their perplexity on WikiText-2: the two must agree within 1 %.
 
-With TWIN=1 PyTorch trains a second time from weights changed by one part in 10^7, about fp32's rounding: how far its two runs end apart
-is what rounding alone does to the comparison. At a learning rate of 2e-3 that is 0.3 to 1.6 % for T5; at the 5e-4 used here below 0.05 %.
+With TWIN=1 PyTorch trains a second time from weights changed by one part in 10^7, about fp32's rounding: the difference
+of its two runs is the effect of rounding alone. At a learning rate of 2e-3 that is 0.3 to 1.6 % for T5; at the 5e-4
+used here below 0.05 %.
 
-Trains on valid.txt and tests on test.txt of $BEVATRON_SHARED/data/text/wikitext-2. Needs torch, transformers, tokenizers and numpy;
-$BEVATRON is the program. Decoders' samples are read from the dataset and its index here; masked ones come from peers_batches
-(`ninja -C build/release peers_batches`), which writes what `train` gets: $BATCHES, or tests/peers_batches beside the program.
-ITERS: updates (300); LR: their size (5e-4). Names of families as arguments choose some. Run from the repository's root."""
+Trains on valid.txt and tests on test.txt of $BEVATRON_SHARED/data/text/wikitext-2. Needs torch, transformers,
+tokenizers and numpy; $BEVATRON is the program. Decoders' samples are read from the dataset and its index here; masked
+ones come from peers_batches (`ninja -C build/release peers_batches`), which writes the input of `train`: $BATCHES, or
+tests/peers_batches beside the program. ITERS: updates (300); LR: their size (5e-4). Names of families as arguments
+choose some. Run from the repository's root."""
 import collections
 import glob
 import json
@@ -57,7 +59,7 @@ FAMILIES = {
     "t5": lambda: hf.T5ForConditionalGeneration(hf.T5Config(vocab_size=V, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4,
                                                             dropout_rate=0)),
 }
-# What their data are made of and how: the dataset's name, flags of its tokenizer, flags of the samples.
+# Their data: the dataset's name, flags of its tokenizer, flags of the samples.
 WORDPIECE = ["--tokenizer-type", "BertWordPieceLowerCase", "--vocab-file", "FOLDER/words.txt"]
 FAIRSEQ = ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", "FOLDER/dict.txt"]
 MASKED = {
@@ -76,7 +78,7 @@ def run(*arguments):
 
 
 def prepare(folder):
-    """A tokenizer of V tokens and two datasets, a document for each article."""
+    """A tokenizer of V tokens and two datasets, one document per article."""
     for name in ("valid", "test"):
         text = open(f"{SHARED}/data/text/wikitext-2/{name}.txt").read()
         articles = re.split(r"(?m)^(?= = [^=])", text)
@@ -105,7 +107,8 @@ def samples(folder, name, split):
 
 
 def prepare_masked(folder):
-    """WordPieces and a dictionary of words, each with the tokens that bevatron adds V in all, and their datasets."""
+    """WordPieces and a dictionary of words, each with V tokens including those that bevatron adds, and their
+    datasets."""
     from tokenizers import BertWordPieceTokenizer
     pieces = BertWordPieceTokenizer(lowercase=True)
     pieces.train(f"{folder}/valid.txt", vocab_size=V - 102, show_progress=False)
@@ -127,7 +130,7 @@ def placed(folder, flags):
 
 
 def data_flags(folder, family):
-    """What train and peers_batches are both given."""
+    """Flags for both train and peers_batches."""
     name, tokenizer, samples_flags = MASKED.get(family, (
         "text_document", ["--vocab-file", "FOLDER/t-vocab.json", "--merge-file", "FOLDER/t-merges.txt"], []))
     return ["--train-data-path", f"{folder}/valid_{name}", "--valid-data-path", f"{folder}/test_{name}", "--data-cache-path",
@@ -170,7 +173,7 @@ def masked_batches(folder, family):
 
 
 def decoder_batches(folder):
-    """The same of running text."""
+    """The same for running text."""
     return [[({"input_ids": torch.from_numpy(rows[i * B:(i + 1) * B, :-1])}, torch.from_numpy(rows[i * B:(i + 1) * B, 1:]))
              for i in range(count)]
             for count, rows in ((ITERS, samples(folder, "valid", "train")), (EVALS, samples(folder, "test", "valid")))]

@@ -1,6 +1,7 @@
-"""transformers and bevatron read each other's models: small random ones of every family and odd shape, saved by transformers whole,
-in shards and as torch files, in fp32, bf16 and fp16. Converted to ours and back they are the same tensors bit by bit, from_pretrained
-loads them without a warning and computes the same logits; what bevatron trained itself loads as well.
+"""transformers and bevatron read each other's models: small random ones of every family and odd shape, saved by
+transformers whole, in shards and as torch files, in fp32, bf16 and fp16. Converted to ours and back they have the same
+tensors bit by bit, from_pretrained loads them without a warning and computes the same logits; models trained by
+bevatron load as well.
 
     BEVATRON=build/release/bevatron python tests/peers/hf_convert_peers.py [COUNT [FAMILY…]]
 
@@ -50,7 +51,7 @@ def rope(r):
 
 
 def rotary(parameters):
-    """As this release of transformers takes them."""
+    """In the form that this release of transformers takes."""
     if not IS_OLD:
         return {"rope_parameters": parameters}
     scaling = {key: value for key, value in parameters.items() if key not in ("rope_theta", "partial_rotary_factor")}
@@ -166,7 +167,7 @@ def mt5(r):
 
 
 def umt5(r):
-    is_tied = not IS_OLD or r.random() < 0.5  # transformers 5 takes all for tied
+    is_tied = not IS_OLD or r.random() < 0.5  # transformers 5 treats all as tied
     return hf.UMT5ForConditionalGeneration(hf.UMT5Config(
         d_model=r.choice([8, 12]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8]), d_ff=r.choice([7, 20]), num_layers=r.choice([1, 3]),
         num_decoder_layers=r.choice([1, 2]), vocab_size=r.choice([31, 50]), decoder_start_token_id=0, tie_word_embeddings=is_tied))
@@ -230,7 +231,7 @@ def check(make, seed, folder):
         warned.truncate(0)
         warned.seek(0)
         read, info = type(model).from_pretrained(folder_read, dtype="auto", output_loading_info=True)
-        # transformers 5 ties every T5 in its configuration, and says so if the file has an output matrix of its own.
+        # transformers 5 ties every T5 in its configuration, and warns if the file has a separate output matrix.
         is_said = "we will NOT tie them" in warned.getvalue() and "t5" in model.config.model_type
         assert not warned.getvalue() or is_said, (make.__name__, seed, warned.getvalue())
         assert read.dtype == model.dtype, (make.__name__, seed, read.dtype)
@@ -242,7 +243,7 @@ def check(make, seed, folder):
 
 
 ROTARY = ["--position-embedding-type", "rope", "--disable-bias-linear", "--untie-embeddings-and-output-weights"]
-TRAINED = {  # flags of models that were never transformers', by the family that they are written as
+TRAINED = {  # flags of models that transformers never had, by the family that they are written as
     "gpt2": [],
     "gpt_bigcode": ["--group-query-attention", "--num-query-groups", "1"],
     "llama": [*ROTARY, "--normalization", "RMSNorm", "--swiglu"],
@@ -254,7 +255,8 @@ TRAINED = {  # flags of models that were never transformers', by the family that
 
 
 def check_trained(folder, family):
-    """A model that was never transformers': logits of ours (through greedy text) and theirs agree, and AutoTokenizer opens."""
+    """A model that transformers never had: logits of ours (through greedy text) and theirs agree, and AutoTokenizer
+    opens."""
     text = "\n".join(f"the {i} cats sat on the mat and {i % 7} dogs ran." for i in range(300))
     open(f"{folder}/text.txt", "w").write(text)
     run("tokenizer", "train", "--input", f"{folder}/text.txt", "--vocab-size", "300", "--output-prefix", f"{folder}/t")
@@ -278,7 +280,8 @@ def check_trained(folder, family):
 
 
 def check_finetuned(folder):
-    """A chat model that is trained on here keeps its tokens, its template and how it generates, and its weights are the trained ones."""
+    """A chat model that is trained further here keeps its tokens, its template and how it generates, and its weights
+    are the trained ones."""
     from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
     text = [f"the {i} cats sat on the mat and {i % 7} dogs ran." for i in range(300)]
     raw = Tokenizer(models.BPE(unk_token="<unk>"))

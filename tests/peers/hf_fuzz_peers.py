@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares tokenizer.json files put together at random with the package tokenizers, id for id: classes of characters one
-by one, random patterns, random pipelines of normalizers, added tokens, pre-tokenizers and models. Files that the package
-refuses or stumbles over are passed over; a file that we refuse is counted by what the error names, and printed. $BEVATRON is
-the program, $ROUNDS how many files of each kind (default 300), $SEED the first seed. Arguments choose sections: classes,
-real, patterns, pipelines."""
+"""Compares random tokenizer.json files with the package tokenizers, id for id: classes of characters one by one, random
+patterns, random pipelines of normalizers, added tokens, pre-tokenizers and models. Files that the package refuses or
+crashes on are skipped; a file that we refuse is counted by what the error names, and printed. $BEVATRON is the program,
+$ROUNDS how many files of each kind (default 300), $SEED the first seed. Arguments choose sections: classes, real,
+patterns, pipelines."""
 import collections
 import json
 import os
@@ -20,7 +20,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "300"))
 SEED = int(os.environ.get("SEED", "1"))
 failures = 0
 
-# Characters that classes, cases and normal forms treat in ways of their own.
+# Characters that classes, cases and normal forms treat specially.
 ALPHABET = list("abcdefgstiklABKST019 _-.,!?$+<=>^`|~'\"/\\[]{}()#&\n\r\t\f\x00\x85\u00a0\u00ad\u00b2\u00b9\u00bd\u00aa\u00e9\u00c9"
                 "\u00df\u1e9e\u00b5\u017f\u0130\u0131\u0149\u01c4\u01c5\u01c6\u0301\u0308\u0323\u03a3\u03c3\u03c2\u0391\u03b1"
                 "\u0416\u0436\u05d0\u0660\u0967\u0939\u0940\u0e01\u0e33\u1100\u1161\uac00\u2003\u200b\u200c\u200d\u2028\u2029\u2019"
@@ -45,7 +45,7 @@ def ours(path, texts):
 
 
 def theirs(tokenizer, text):
-    """Ids; None where the package panics."""
+    """Ids; None if the package panics."""
     try:
         return tokenizer.encode(text).ids
     except BaseException as error:
@@ -70,7 +70,7 @@ def random_text(generator, parts=()):
 
 
 def letters_model():
-    """Every character by itself, the last of a word apart: ids show where words end."""
+    """Every character by itself, the last of a word separately: ids show where words end."""
     vocab = {"<unk>": 0, "<unk></w>": 1}
     for character in ALPHABET:
         vocab.setdefault(character, len(vocab))
@@ -85,8 +85,8 @@ def tokenizer_json(model, normalizer=None, pre_tokenizer=None, added=()):
 
 
 def is_undefined(tokenizer, root):
-    """The package loops forever where one of several added tokens is nothing once it is normalized, and takes any of those
-    that are the same then."""
+    """The package loops forever if one of several added tokens is empty after normalization, and takes any of those
+    that are then equal."""
     contents = [token["content"] for token in root["added_tokens"] if token["normalized"]]
     if len(contents) > 1 and tokenizer.normalizer:
         contents = [tokenizer.normalizer.normalize_str(content) for content in contents]
@@ -157,7 +157,7 @@ CLASSES = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\h", r"\H", r"\N", r"\O",
 
 
 def classes():
-    """All of Unicode, one character between two spaces at a time; a match is taken out of the text."""
+    """All of Unicode, one character between two spaces at a time; a match is removed from the text."""
     vocab = {"<unk>": 0, "<unk></w>": 1, "x": 2, "x</w>": 3}
     model = dict(letters_model(), vocab=vocab)
     step = 1 if ROUNDS >= 1000 else 7
@@ -222,7 +222,7 @@ BEHAVIORS = ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Con
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 UPPER_NOT_HAN, LOWER_NOT_HAN = UPPER[:-1] + r"&&[^\p{Han}]]", LOWER[:-1] + r"&&[^\p{Han}]]"
 ENDING, TAIL = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"\s*[\r\n]+|\s+(?!\S)|\s+"
-# What tokenizer.json files in use have in their Splits.
+# Splits of common tokenizer.json files.
 REAL_PATTERNS = [
     rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{ENDING}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{ENDING}|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{TAIL}",
     rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{UPPER_NOT_HAN}*{LOWER_NOT_HAN}+{ENDING}|[^\r\n\p{{L}}\p{{N}}]?{UPPER_NOT_HAN}+{LOWER_NOT_HAN}*{ENDING}|"
@@ -240,7 +240,7 @@ REAL_PATTERNS = [
 
 
 def real():
-    """Patterns of files in use, with every behavior."""
+    """Patterns of common files, with every behavior."""
     trial = Trial("patterns of files in use")
     model = letters_model()
     for number, pattern in enumerate(REAL_PATTERNS):
@@ -270,7 +270,7 @@ SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(os.path.dir
 
 
 def charsmap():
-    """T5's, where it is at hand."""
+    """T5's, if available."""
     path = os.path.join(SHARED, "t5/tokenizer.json")
     if not os.path.exists(path):
         return None
@@ -350,7 +350,7 @@ def byte_alphabet():
 
 
 def random_model(generator):
-    """Letters by themselves, merges over them or over bytes, pieces with scores, whole words."""
+    """Single letters, merges over them or over bytes, pieces with scores, whole words."""
     kind = generator.random()
     letters = list(dict.fromkeys(ALPHABET + byte_alphabet()))
     if kind < 0.5:

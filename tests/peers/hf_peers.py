@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with the packages
-others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
-$BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
-said and left out. Further rank files (o200k_base.tiktoken, qwen.tiktoken) come from the folder $BEVATRON_RANK_FILES; the
-packages llama-index-core and dashscope hold them. Arguments choose sections: bert, gpt2, tiktoken, tekken, json, shapes, fairseq,
-trained."""
+"""Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with common
+packages: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and
+tiktoken; $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is
+missing is skipped, and that is reported. Further rank files (o200k_base.tiktoken, qwen.tiktoken) come from the folder
+$BEVATRON_RANK_FILES; the packages llama-index-core and dashscope hold them. Arguments choose sections: bert, gpt2,
+tiktoken, tekken, json, shapes, fairseq, trained."""
 import base64
 import collections
 import hashlib
@@ -42,7 +42,7 @@ def ours(flags, texts, command="encode"):
 
 
 def random_texts(count, parts=(), seed=2026):
-    """Strings of all planes, with a bent for trouble; `parts` are strings that a tokenizer may treat in its own way."""
+    """Strings of all planes that tend to cause trouble; `parts` are strings that a tokenizer may treat specially."""
     generator = random.Random(seed)
     plain = list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,;:!?'\"-_#/()\n\t\r ")
     words = ["'s", "'t", "'RE", "'ve", "'M", "'ll", "'d", "'S", "\u2019s", "  ", "   ", "\n\n", "\r\n", " \n ", " the", " and",
@@ -83,7 +83,7 @@ def random_texts(count, parts=(), seed=2026):
 
 
 def every_character():
-    """Each character between letters, digits and blanks, so that its class shows in the ids."""
+    """Each character between letters, digits and spaces, so that its class shows in the ids."""
     texts = []
     for begin in range(0, 0x110000, 64):
         if begin >= 0x32400 and begin % 0x10000 >= 0x400 and not 0xE0000 <= begin < 0xE0400:
@@ -128,7 +128,7 @@ def present(name):
     return None
 
 
-# ---- BERT, as Google's code and Megatron's copy of it have it ----
+# ---- BERT, as in Google's code and Megatron's copy of it ----
 
 class Bert:
     def __init__(self, path, lower):
@@ -185,7 +185,8 @@ class Bert:
 
 
 def known_to_python(text):
-    """Characters that this Python's Unicode does not have made ordinary ones: its classes decide in Google's code."""
+    """Replaces characters that this Python's Unicode does not have by ordinary ones: its classes decide in Google's
+    code."""
     return "".join("x" if unicodedata.category(c) == "Cn" else c for c in text)
 
 
@@ -206,7 +207,7 @@ def bert():
 
 
 def bert_today(path, lower):
-    """What Megatron opens since core 0.15: the tokenizer that transformers makes of a vocab.txt."""
+    """What Megatron opens since core 0.15: the tokenizer that transformers makes from a vocab.txt."""
     from tokenizers import BertWordPieceTokenizer
     tokenizer = BertWordPieceTokenizer(path, lowercase=lower)
     if not lower:
@@ -215,7 +216,7 @@ def bert_today(path, lower):
 
 
 def gpt2_today():
-    """GPT-2's files as today: the text of the special token is that token."""
+    """GPT-2's files with --no-legacy-tokenizer: the text of the special token is that token."""
     from tokenizers import Tokenizer
     files, path = [present(f"gpt2/{name}") for name in ("vocab.json", "merges.txt")], present("gpt2/tokenizer.json")
     if path and all(files):
@@ -260,7 +261,7 @@ def llama3_specials():
 
 
 def make_p50k(r50k, path):
-    """p50k_base is r50k_base with runs of 2 to 25 blanks behind <|endoftext|>. The sum is the one that tiktoken has."""
+    """p50k_base is r50k_base with runs of 2 to 25 spaces after <|endoftext|>. The checksum is the one in tiktoken."""
     data = open(r50k, "rb").read()
     data += b"".join(base64.b64encode(b" " * (i + 2)) + b" %d\n" % (50257 + i) for i in range(24))
     check("p50k_base is made", hashlib.sha256(data).hexdigest().startswith("94b5ca7dff4d00767bc256fdd1b27e5b"))
@@ -321,7 +322,7 @@ def tiktoken_section():
 
 
 def megatron_json(ranks, tiktoken):
-    """Megatron's list needs bytes in the order of their values first; the merged tokens follow in their order."""
+    """Megatron's list needs bytes in the order of their values first; the merged tokens follow in order."""
     tokens = [bytes([byte]) for byte in range(256)] + sorted((t for t in ranks if len(t) > 1), key=ranks.get)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "vocab.json")
@@ -341,7 +342,7 @@ def megatron_json(ranks, tiktoken):
 
 
 def tekken():
-    """Mistral's files as mistral-common carries them, and Whisper's where $BEVATRON_RANK_FILES has them."""
+    """Mistral's files from mistral-common, and Whisper's if $BEVATRON_RANK_FILES has them."""
     import mistral_common
     import tiktoken
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
@@ -410,7 +411,7 @@ def json_section():
 
 
 def shapes_section():
-    """Small tokenizers with every component there is."""
+    """Small tokenizers with every component."""
     sys.path.insert(0, os.path.join(HERE, "../golden"))
     import make_hf
     from tokenizers import Tokenizer
@@ -508,7 +509,7 @@ def fairseq():
 
 
 def trained():
-    """What `tokenizer train` writes is what the library reads."""
+    """The library can read what `tokenizer train` writes."""
     from tokenizers import Tokenizer
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([BEVATRON, "tokenizer", "train", "--input", os.path.join(HERE, "../golden/bpe/corpus.txt"), "--vocab-size",

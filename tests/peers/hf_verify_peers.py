@@ -1,8 +1,9 @@
-"""What bevatron writes for Hugging Face is what transformers understands, and what it reads is what transformers reads.
+"""transformers understands what bevatron writes for Hugging Face, and both read models in the same way.
 
-`checkpoint convert --verify` lets transformers load the result and compares logits: here for every small model of tests/golden/foreign, as it
-is, through our own format and after a step of training, and for models of ours with the flags that are hard to express. Then members of every
-config.json are removed or set to null, one by one: what bevatron makes of the rest must be what transformers makes of it.
+`checkpoint convert --verify` lets transformers load the result and compares logits: here for every small model of
+tests/golden/foreign, unchanged, through our own format and after a step of training, and for models of ours with flags
+that are hard to express. Then members of every config.json are removed or set to null, one by one: bevatron and
+transformers must understand the rest in the same way.
 
     BEVATRON=build/release/bevatron python tests/peers/hf_verify_peers.py       (torch, transformers)
 """
@@ -24,8 +25,8 @@ GOLDEN = "tests/golden/foreign"
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
 
-# Python and torch take seconds to start, and --verify starts them anew for every model. So PYTHON names a small script that hands its work to
-# this process, which has imported everything, and forks.
+# Python and torch take seconds to start, and --verify starts them for every model. So PYTHON names a small script that
+# passes its work to this process, which has imported everything, and forks.
 WRAPPER = """#!/usr/bin/env python3
 import json, socket, sys
 link = socket.socket(socket.AF_UNIX)
@@ -96,7 +97,8 @@ def verify(source, folder, *flags):
     shutil.rmtree(out, ignore_errors=True)
     said = json.loads(must("checkpoint", "convert", "--input", source, "--output", out, "--to", "huggingface", "--verify", "--json", *flags))
     assert said["read_back"] and said["transformers"] == transformers.__version__, (source, flags, said)
-    # transformers 5 takes every T5 for tied and warns if it is not, whatever config.json says; 4.57 warns of its own MegatronBertForMaskedLM.
+    # transformers 5 treats every T5 as tied and warns if it is not, whatever config.json says; 4.57 warns about its own
+    # MegatronBertForMaskedLM.
     warning = said["transformers_warnings"]
     assert warning is None or "we will NOT tie them" in warning or "inherit from `GenerationMixin`" in warning, (source, flags, said)
     assert said["transformers_logits_difference"] < 2e-6, (source, flags, said)
@@ -177,7 +179,7 @@ def read(folder):
     return config
 
 
-# Members that say nothing about what a model computes, or that we state where transformers leaves them open.
+# Members that do not affect what a model computes, or that we state where transformers leaves them open.
 NEUTRAL = {"rope_scaling", "partial_rotary_factor", "rope_theta", "rope_parameters", "n_inner", "head_dim", "n_ctx", "embd_pdrop", "layer_types",
            "word_embed_proj_dim", "position_embedding_type", "scale_decoder_outputs", "tie_word_embeddings"}
 
@@ -219,6 +221,7 @@ with tempfile.TemporaryDirectory() as place:
     golden = sorted(m for m in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN}/{m}/config.json"))
     check_members(place, golden)
     check_ours(place)
-    # transformers 5 scales the output of every UMT5, as nobody trained those that have an output matrix of their own.
+    # transformers 5 scales the output of every UMT5, even of those with a separate output matrix, unlike their
+    # training.
     check_golden(place, [m for m in golden if m != "umt5_untied" or transformers.__version__.startswith("4.")])
 print("hugging face: every export verified")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Text that is hardly any: for every kind of tokenizer 10,000 strings with lone surrogates (as JSON escapes), and 10,000 of
-ill-formed UTF-8, against the reference implementations. A lone surrogate is U+FFFD to all of them. So are ill-formed bytes to
-those that work on characters, one for each maximal part as Python's "replace" has it; tokenizers of bytes keep them, and their
-ids must give the bytes back. GPT-2's classic files are also compared on 10,000 strings of all planes. Needs the packages of
-hf_peers.py and spm_peers.py; without $BEVATRON_SHARED/data little is left to compare."""
+"""Text that is barely text: for every kind of tokenizer 10,000 strings with lone surrogates (as JSON escapes), and
+10,000 of ill-formed UTF-8, against the reference implementations. A lone surrogate is U+FFFD to all of them. So are
+ill-formed bytes to those that work on characters, one for each maximal part as in Python's "replace"; tokenizers of
+bytes keep them, and their ids must decode to the same bytes. GPT-2's classic files are also compared on 10,000 strings
+of all planes. Needs the packages of hf_peers.py and spm_peers.py; without $BEVATRON_SHARED/data there is little to
+compare."""
 import json
 import os
 import random
@@ -28,7 +29,7 @@ def run(flags, form, data):
 
 
 def surrogate_texts():
-    """Strings in which a fifth of the characters are halves of pairs, some of which find their other half."""
+    """Strings in which a fifth of the characters are halves of surrogate pairs, some next to their other half."""
     generator, texts = random.Random(17), []
     for text in random_texts(COUNT)[:COUNT]:
         characters = [chr(generator.randrange(0xD800, 0xE000)) if generator.random() < 0.2 else c for c in text[:80]]
@@ -37,13 +38,13 @@ def surrogate_texts():
 
 
 def as_read(text):
-    """What a JSON parser makes of a string with halves in it: whole pairs are joined, halves alone are replaced."""
+    """What a JSON parser makes of a string with halves in it: complete pairs are joined, single halves are replaced."""
     joined = json.loads(json.dumps(text))
     return "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in joined)
 
 
 def byte_texts(known=False):
-    """Lines of UTF-8 with bytes changed, left out and put in; before that, where `known`, of characters Python knows."""
+    """Lines of UTF-8 with bytes changed, removed and inserted; with `known`, made of characters that Python knows."""
     generator, texts = random.Random(18), []
     for text in random_texts(COUNT)[:COUNT]:
         text = known_to_python(text) if known else text

@@ -1,11 +1,11 @@
-// What llama_cpp_peers.py asks of llama.cpp, through its C interface (llama.h). It is compiled by that script beside a
-// build of llama.cpp and is no part of this program's build.
+// What llama_cpp_peers.py needs from llama.cpp, through its C interface (llama.h). That script compiles it beside a
+// build of llama.cpp; it is not part of this program's build.
 //
 //     llama_cpp MODEL.gguf tokenize|parse|logits|greedy N|hidden
 //
-// tokenize reads texts as hexadecimal lines and prints ids; parse takes text that
-// reads like a special token for it. The others read lines of ids. logits prints those of the
-// last position, hidden the states of all positions, greedy the next N ids and then their text in hexadecimal.
+// tokenize reads texts as hexadecimal lines and prints ids; parse also recognizes special tokens in the text. The
+// others read lines of ids. logits prints those of the last position, hidden the states of all positions, greedy the
+// next N ids and then their text in hexadecimal.
 #include "llama.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { MOST = 1 << 16 };
 
-struct peer {
+struct llama_peer {
     struct llama_model *model;
     const struct llama_vocab *vocab;
     struct llama_context *context;
@@ -32,8 +32,8 @@ static void be_quiet(enum ggml_log_level level, const char *text, void *context)
         fputs(text, stderr);
 }
 
-// Everything in fp32 and without shortcuts, so that what differs is the file.
-static void open_model(struct peer *peer, const char *path, bool is_hidden) {
+// Everything in fp32 and without shortcuts, so that differences come from the file.
+static void open_model(struct llama_peer *peer, const char *path, bool is_hidden) {
     llama_log_set(be_quiet, NULL);
     llama_backend_init();
     struct llama_model_params model_params = llama_model_default_params();
@@ -54,7 +54,7 @@ static void open_model(struct peer *peer, const char *path, bool is_hidden) {
         fail("cannot make a context");
 }
 
-static void tokenize(struct peer *peer, const char *line, bool parses) {
+static void tokenize(struct llama_peer *peer, const char *line, bool parses) {
     static char text[MOST];
     int length = 0;
     unsigned byte;
@@ -66,7 +66,7 @@ static void tokenize(struct peer *peer, const char *line, bool parses) {
     puts("");
 }
 
-static void read_ids(struct peer *peer, char *line) {
+static void read_ids(struct llama_peer *peer, char *line) {
     peer->count = 0;
     for (char *end = line; peer->count < MOST; line = end) {
         long id = strtol(line, &end, 10);
@@ -76,8 +76,8 @@ static void read_ids(struct peer *peer, char *line) {
     }
 }
 
-// Feeds the ids and leaves the logits of the last one. An encoder gets them all, and its decoder what begins a text.
-static void feed(struct peer *peer) {
+// Feeds the ids and leaves the logits of the last one. An encoder gets them all, and its decoder gets the begin token.
+static void feed(struct llama_peer *peer) {
     llama_memory_t memory = llama_get_memory(peer->context);
     if (memory)
         llama_memory_clear(memory, true);
@@ -102,7 +102,7 @@ static void print_floats(const float *values, int count) {
     puts("");
 }
 
-static void print_hidden(struct peer *peer) {
+static void print_hidden(struct llama_peer *peer) {
     struct llama_batch batch = llama_batch_init(peer->count, 0, 1);
     for (int i = 0; i < peer->count; i++) {
         batch.token[i] = peer->ids[i];
@@ -119,14 +119,14 @@ static void print_hidden(struct peer *peer) {
     llama_batch_free(batch);
 }
 
-static void print_piece(const struct peer *peer, llama_token id) {
+static void print_piece(const struct llama_peer *peer, llama_token id) {
     char piece[512];
     int length = llama_token_to_piece(peer->vocab, id, piece, sizeof piece, 0, false);
     for (int i = 0; i < length; i++)
         printf("%02x", (unsigned char)piece[i]);
 }
 
-static void print_greedy(struct peer *peer, int wanted) {
+static void print_greedy(struct llama_peer *peer, int wanted) {
     int vocabulary = llama_vocab_n_tokens(peer->vocab), suppressed_count = 0;
     const llama_token *suppressed = llama_vocab_get_suppress_tokens(peer->vocab, &suppressed_count);
     llama_token *made = calloc((size_t)wanted, sizeof made[0]);
@@ -151,7 +151,7 @@ static void print_greedy(struct peer *peer, int wanted) {
 }
 
 int main(int argc, char **argv) {
-    static struct peer peer;
+    static struct llama_peer peer;
     static char line[16 * MOST];
     if (argc < 3)
         fail("usage: llama_cpp MODEL.gguf tokenize|parse|logits|greedy N|hidden");

@@ -1,11 +1,12 @@
-"""llama.cpp runs what `bevatron checkpoint convert --to gguf` writes: small random models of every family that it has, each kind of
-tokenizer, in fp32, bf16 and q8_0. Its ids of tough strings are ours, its logits those of transformers, its greedy text that of
-`bevatron generate`. Its own converter takes our Hugging Face exports and gives the same tensors.
+"""llama.cpp runs what `bevatron checkpoint convert --to gguf` writes: small random models of every family that it has,
+each kind of tokenizer, in fp32, bf16 and q8_0. Its ids of tough strings equal ours, its logits those of transformers,
+its greedy text that of `bevatron generate`. Its own converter accepts our Hugging Face exports and gives the same
+tensors.
 
     LLAMA_CPP=FOLDER BEVATRON=build/release/bevatron python tests/peers/llama_cpp_peers.py       (torch, transformers, sentencepiece)
 
-LLAMA_CPP is a checkout of llama.cpp with shared libraries in build/bin (cmake -B build; cmake --build build --target llama).
-"""
+LLAMA_CPP is a checkout of llama.cpp with shared libraries in build/bin (cmake -B build; cmake --build build --target
+llama)."""
 import json
 import os
 import random
@@ -59,7 +60,7 @@ def build_peer():
                     "-Wl,-rpath," + binaries], check=True)
 
 
-# ---- tokenizers: each writes its files into a folder and says how bevatron calls them ----
+# ---- tokenizers: each writes its files into a folder and returns bevatron's flags for them ----
 
 def train_bpe(folder, pre, normalizer=None, special="<|endoftext|>"):
     tokenizer = tk.Tokenizer(tk.models.BPE())
@@ -206,13 +207,13 @@ ENCODERS = {
 SEQUENCES = {"t5": t5(False, True, 3), "t5_v1_1": t5(True, False, 3), "t5_flat": t5(True, False, 2),
              "umt5": lambda v: hf.UMT5ForConditionalGeneration(hf.UMT5Config(
                  vocab_size=v, d_model=48, d_kv=8, num_heads=4, d_ff=64, num_layers=2, num_decoder_layers=2, decoder_start_token_id=0))}
-# What llama.cpp would not load, or compute differently.
+# What llama.cpp would not load, or would compute differently.
 REFUSED = {"opt": (lambda v: hf.OPTForCausalLM(hf.OPTConfig(vocab_size=v, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
-                                                            word_embed_proj_dim=64, max_position_embeddings=64)), "gpt2_json", "cannot run models of the family opt"),
+                                                            word_embed_proj_dim=64, max_position_embeddings=64)), "gpt2_json", "cannot run the family opt"),
            "t5_deep": (t5(False, False, 5), "spm_unigram", "decoder that is deeper than its encoder"),
            "gpt2_relu": (lambda v: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=v, n_embd=64, n_head=4, n_layer=2, activation_function="relu")), "gpt2_json", "has no activation relu"),
            "qwen2_llama3": (lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**LLAMA3_ROPE))), "qwen2_json", "--rope-scaling-type llama3"),
-           "qwen2_yarn_own": (lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**YARN_OWN))), "qwen2_json", "YaRN with other values")}
+           "qwen2_yarn_own": (lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**YARN_OWN))), "qwen2_json", "YaRN with values other")}
 # Where llama.cpp looks an activation up in fp16.
 COARSE = {"gpt2", "gpt2_untied", "starcoder2", "gpt_bigcode", "bert", "roberta", "t5_v1_1", "t5_flat", "umt5"}
 TOKENIZERS = {"gpt2_files": gpt2_files, "gpt2_json": gpt2_json, "llama3_json": llama3_json, "qwen2_json": qwen2_json, "digits_json": digits_json,
@@ -223,11 +224,13 @@ USUAL = {"gpt2": "gpt2_files", "gpt2_untied": "gpt2_json", "llama": "spm_bpe", "
 
 
 def make(name, build, kind):
-    """A folder of Hugging Face with random weights that are large enough to tell tokens apart, and bevatron's tokenizer flags."""
+    """A Hugging Face folder with random weights that are large enough to distinguish tokens, and bevatron's tokenizer
+    flags."""
     folder = os.path.join(WORK, name + "." + kind)
     os.mkdir(folder)
     flags = TOKENIZERS[kind](folder)
-    # Some rows of padding behind the tokens, which no greedy text of transformers should have: bevatron and llama.cpp never draw them.
+    # Some padding rows after the tokens, which must not occur in greedy text of transformers: bevatron and llama.cpp
+    # never draw them.
     tokens = len(encode(flags, ["x"])[1])
     size = (tokens + 7) // 8 * 8 + 8
     torch.manual_seed(len(name))
@@ -262,7 +265,7 @@ def convert(folder, name, *more):
 def check_ids(path, flags, kind):
     texts = strings(600)
     ours = encode(flags, texts)[0]
-    # Hugging Face's find special tokens in text, Megatron's do not.
+    # Hugging Face's tokenizers find special tokens in text, Megatron's do not.
     task = "parse" if "HuggingFaceTokenizer" in flags else "tokenize"
     theirs = [[int(i) for i in line.split()] for line in peer(path, task, lines=[text.encode().hex() for text in texts])]
     if kind == "wordpiece":
@@ -307,7 +310,7 @@ def check_greedy(path, folder, name, model, flags, prompt):
     written = subprocess.run([PROGRAM, "generate", "--load", folder, "--prompt", text, "--greedy", "--ignore-eod", "--max-new-tokens", "24",
                               "--device", "cpu"], capture_output=True)
     assert written.returncode == 0, written.stderr
-    # Tokens of single bytes need not make characters.
+    # Tokens of single bytes do not always form characters.
     ours, theirs = (re.sub("\ufffd+", "\ufffd", text.decode(errors="replace")) for text in (written.stdout, bytes.fromhex(piece)))
     assert theirs.strip() in ours, (name, theirs, ours)
 
@@ -331,7 +334,7 @@ def check_family(name, build):
 
 # ---- llama.cpp's own converter ----
 
-# It knows byte-level tokenizers by a hash of some ids, and ours are not on its list.
+# It recognizes byte-level tokenizers by a hash of some ids, and ours are not on its list.
 CONVERTER = """
 import runpy, sys
 sys.path[:0] = [{root!r}, {root!r} + "/gguf-py"]
@@ -342,9 +345,10 @@ runpy.run_path({root!r} + "/convert_hf_to_gguf.py", run_name="__main__")
 """
 # Families that it does not convert, and why.
 UNKNOWN = {"roberta": "RobertaForMaskedLM is not supported"}
-# What its converter leaves out although the model computes with it, or assumes.
+# What its converter drops although the model needs it, or assumes.
 LOST_THERE = {"llama_yarn_own"}
-# It takes GPT-2's MLP for four times as wide as the rest; Megatron's tokenizers have tokens behind those of the file.
+# It assumes that GPT-2's MLP is four times as wide as the rest; Megatron's tokenizers have additional tokens after
+# those of the file.
 MORE_TOKENS = ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores")
 OTHER_KEYS = {"gpt2_untied": ("gpt2.feed_forward_length",), "llama_yarn_own": ("llama.rope.scaling.attn_factor",),
               "bert": MORE_TOKENS, "t5": MORE_TOKENS, "t5_v1_1": MORE_TOKENS, "t5_flat": MORE_TOKENS, "umt5": MORE_TOKENS}
@@ -356,7 +360,7 @@ def value_of(reader, key):
 
 
 def tensors_of(path):
-    """Elements by name; what is apart in one of the two files is joined."""
+    """Elements by name; what is separate in one of the two files is joined."""
     found = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
     for name in [name for name in found if name.endswith("attn_q.weight") and name.startswith("blk.")]:
         parts = [name.replace("attn_q", "attn_" + part) for part in "qkv"]
@@ -374,7 +378,7 @@ def check_converter(name, folder, path):
         return "not known to its converter"
     assert done.returncode == 0, (name, done.stderr[-2500:])
     ours, theirs = tensors_of(path), tensors_of(out)
-    # A tied output may stand in one of the files as a copy.
+    # One of the files may have a tied output as a copy.
     for one, other in ((ours, theirs), (theirs, ours)):
         if "output.weight" not in one and "output.weight" in other:
             one["output.weight"] = one["token_embd.weight"]
@@ -424,17 +428,17 @@ def check_ours(name, flags):
     path = convert(folder, name)
     tokenizer = [flag for i, flag in enumerate(flags) if flag not in ("--model", "--norm-placement") and (i == 0 or flags[i - 1] not in ("--model", "--norm-placement"))]
     texts = strings(300)
-    if name == "own_extra":  # finds control pieces in text, which llama.cpp does only if it is asked to, and then all of them
+    if name == "own_extra":  # finds control pieces in text, which llama.cpp does only on request, and then all of them
         texts = [text for text in texts if "<unk>" not in text]
-    if name == "own_wordpiece":  # llama.cpp takes accents off differently there
+    if name == "own_wordpiece":  # llama.cpp strips accents differently there
         texts = [text for text in texts if not re.search("[\u0900-\u0d7f\uac00-\ud7a3]", text)]
-    if name == "own_fairseq":  # takes the spaces around a text away
+    if name == "own_fairseq":  # removes the spaces around a text
         texts = [text.strip() for text in texts]
     ours = encode(tokenizer, texts)[0]
     task = "parse" if "--no-legacy-tokenizer" in flags else "tokenize"
     theirs = [[int(i) for i in line.split()] for line in peer(path, task, lines=[text.encode().hex() for text in texts])]
     if "roberta" in flags or "bert" in flags:
-        theirs = [ids[1:-1] for ids in theirs]  # what models of this kind have around a text
+        theirs = [ids[1:-1] for ids in theirs]  # what models of this kind put around a text
     wrong = [(text, a, b) for text, a, b in zip(texts, ours, theirs) if a != b]
     assert not wrong, (name, len(wrong), len(texts), wrong[:3])
     said = "same ids"
@@ -443,7 +447,7 @@ def check_ours(name, flags):
         written = subprocess.run([PROGRAM, "generate", "--load", folder, "--prompt", text, "--greedy", "--ignore-eod", "--max-new-tokens", "16", "--device", "cpu"],
                                  capture_output=True)
         ours, theirs = (re.sub("\ufffd+", "\ufffd", text.decode(errors="replace")) for text in (written.stdout, bytes.fromhex(piece)))
-        if name == "own_extra":  # bevatron writes special tokens with spaces around them, as Megatron does
+        if name == "own_extra":  # bevatron writes special tokens with spaces around them, like Megatron
             ours, theirs = ours.replace(" ", ""), theirs.replace(" ", "")
         assert written.returncode == 0 and theirs.strip() in ours, (name, theirs, ours, made)
         said += " and greedy text"

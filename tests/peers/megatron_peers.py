@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares .bin/.idx of `preprocess`, `dataset merge` and of the finishing passes, byte for byte, with files written by
-megatron-core's IndexedDatasetBuilder; and lets megatron-core's IndexedDataset read ours. What Megatron's preprocess_data.py
-does around the builder (which sentences are left out, where the end-of-document token goes) is written here again. Needs
-megatron-core, torch, tokenizers and NumPy."""
+"""Compares .bin/.idx of `preprocess`, `dataset merge` and of the final passes, byte for byte, with files written by
+megatron-core's IndexedDatasetBuilder; and lets megatron-core's IndexedDataset read ours. What Megatron's
+preprocess_data.py does around the builder (which sentences are left out, where the end-of-document token goes) is
+reimplemented here. Needs megatron-core, torch, tokenizers and NumPy."""
 import json
 import os
 import random
@@ -42,7 +42,7 @@ def bevatron(*arguments):
 
 
 class Null:
-    """Text is ids; as Megatron's NullTokenizer was for years, the end of a document is the id after the last."""
+    """Text is ids; as in Megatron's NullTokenizer for years, the id after the last one ends a document."""
     def __init__(self, size):
         self.vocab_size, self.eod = size + 1, size
         self.flags = ["--tokenizer-type", "NullTokenizer", "--vocab-size", str(size)]
@@ -90,7 +90,7 @@ def is_same(a, b):
 
 
 def read_back(prefix, documents):
-    """Does megatron-core see the documents that went in? It cannot open a dataset without a token."""
+    """Does megatron-core see the documents that went in? It cannot open a dataset without tokens."""
     if not any(ids for ids, _ in documents):
         return True
     dataset = IndexedDataset(prefix)
@@ -157,7 +157,7 @@ def check_empty(folder):
 
 
 def check_sentences(folder, generator):
-    """Sentences that no rule book disagrees on."""
+    """Sentences on which all rules agree."""
     words = [word for word in open(os.path.join(HERE, "../golden/bpe/corpus.txt"), encoding="utf-8").read().split()
              if word.isascii() and word.isalpha() and word.islower() and len(word) > 4]
     lines, values = [], []
@@ -204,8 +204,8 @@ def check_merge(folder, generator):
             parts.append(os.path.join(folder, f"part{i:03}"))
             megatron_write(parts[-1], documents, vocab_size)
         builder = IndexedDatasetBuilder(os.path.join(folder, "theirs.bin"), dtype=DType.optimal_dtype(vocab_size))
-        # Megatron cannot open a part without tokens (it maps an empty file), so it is left out there; it adds nothing
-        # but documents, of which our parts without tokens have none either.
+        # Megatron cannot open a part without tokens (it maps an empty file), so it is left out there; it would only add
+        # documents, and our parts without tokens have none either.
         for part in parts:
             if os.path.getsize(part + ".bin"):
                 builder.add_index(part)

@@ -1,11 +1,12 @@
-// A model of --load on samples of a file: its logits, the gradients of the first micro-batch and the losses and weights
-// of --train-iters updates, for peers to compare with what another program makes of the same. The samples are arrays
-// of a safetensors file (tokens, labels, mask; types, lengths, decoder_tokens, pair_labels where the model has them), a
-// micro-batch after another. Gradients and weights are written as checkpoints of ours, --gradients and --save, so that
-// `checkpoint convert` gives them the names and the packing of the other program. Arithmetic is that of fp32.
+// Runs a model of --load on the samples of a file: its logits, the gradients of the first micro-batch and the losses
+// and weights of --train-iters updates, for peers to compare with another program. The samples are arrays of a
+// safetensors file (tokens, labels, mask; types, lengths, decoder_tokens, pair_labels if the model has them), one
+// micro-batch after another. Gradients and weights are written as our checkpoints, --gradients and --save, so that
+// `checkpoint convert` gives them the names and the packing of the other program. Arithmetic is fp32.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
+#include "train/setup.h"
 #include "train/state.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,35 +24,35 @@ static const struct flag own_flags[] = {
     {.name = "--gradients", .type = FLAG_STRING, .offset = offsetof(struct asked, gradients), .help = "folder"},
 };
 
-struct feed {
+struct file_feed {
     const struct safetensors *file;
     const struct config *config;
     int64_t next;  // sample of the next micro-batch
 };
 
-static const void *rows(const struct feed *feed, const char *name) {
+static void *rows(const struct file_feed *feed, const char *name) {
     const struct safetensors_tensor *found = safetensors_find(feed->file, name);
-    return found ? found->data + found->bytes / (size_t)found->shape[0] * (size_t)feed->next : NULL;
+    return found ? (void *)(found->data + found->bytes / (size_t)found->shape[0] * (size_t)feed->next) : NULL;
 }
 
-static int next_input(void *context, struct step_input *input) {
-    struct feed *feed = context;
+static int next_input(void *context, struct batch *input) {
+    struct file_feed *feed = context;
     static int64_t samples[64];
     int64_t B = feed->config->micro_batch_size;
     CHECK(B <= 64);
     for (int64_t b = 0; b < B; b++)
         samples[b] = feed->next + b;
-    *input = (struct step_input){.B = B,
-                                 .T = feed->config->seq_length,
-                                 .S = feed->config->decoder_seq_length,
-                                 .tokens = rows(feed, "tokens"),
-                                 .labels = rows(feed, "labels"),
-                                 .mask = rows(feed, "mask"),
-                                 .types = rows(feed, "types"),
-                                 .lengths = rows(feed, "lengths"),
-                                 .decoder_tokens = rows(feed, "decoder_tokens"),
-                                 .pair_labels = rows(feed, "pair_labels"),
-                                 .samples = samples};
+    *input = (struct batch){.B = B,
+                            .T = feed->config->seq_length,
+                            .S = feed->config->decoder_seq_length,
+                            .tokens = rows(feed, "tokens"),
+                            .labels = rows(feed, "labels"),
+                            .loss_mask = rows(feed, "mask"),
+                            .token_types = rows(feed, "types"),
+                            .lengths = rows(feed, "lengths"),
+                            .decoder_tokens = rows(feed, "decoder_tokens"),
+                            .pair_labels = rows(feed, "pair_labels"),
+                            .samples = samples};
     feed->next += B;
     return 0;
 }
@@ -59,21 +60,21 @@ static int next_input(void *context, struct step_input *input) {
 // One of the two kinds of step with the weights of `path`.
 static int open_step(struct step **step, const struct asked *asked, const char *path, struct mesh *mesh,
                      struct device *device, enum step_mode mode) {
-    TRY(step_open(step, &asked->config, device, mesh, mode));
+    TRY(setup_step(step, &(struct setup){&asked->config, device, mesh, mode}));
     if (mode == STEP_TRAIN)
         step_initialize(*step);
-    return state_load(*step, path, false, NULL);
+    return state_load(&(struct run_state){.step = *step, .config = &asked->config}, path, false);
 }
 
 static int write_logits(struct step *step, const struct asked *asked, const struct safetensors *file) {
-    struct feed feed = {.file = file, .config = &asked->config};
+    struct file_feed feed = {.file = file, .config = &asked->config};
     struct step_source source = {.next = next_input, .context = &feed, .count = 1};
     TRY(step_evaluate(step, &source));
-    // The arena has been released but nothing has been written since.
-    struct tensor logits = tensor_flat(step->chunks[0].flights[0].model.head.logits);
+    // The arena was released, but nothing has been written since.
+    struct tensor logits = step_evaluated_logits(step);
     size_t bytes = tensor_bytes(logits);
     void *values = memory_alloc(bytes);
-    device_copy_out(step->device, values, logits);
+    device_copy_out(step_device(step), values, logits);
     FILE *out = fopen(asked->logits, "wb");
     bool is_written = out && fwrite(values, 1, bytes, out) == bytes;
     is_written = out && fclose(out) == 0 && is_written;
@@ -85,30 +86,30 @@ static int save_as(struct step *step, struct asked *asked, const char *folder) {
     char *kept = asked->config.save;
     asked->config.save = memory_string(folder);
     struct progress_state progress = {.iteration = 1};
-    int result = state_save(step, &progress);
+    int result = state_save(&(struct run_state){.step = step, .config = &asked->config, .progress = &progress});
     free(asked->config.save);
     asked->config.save = kept;
     return result;
 }
 
-// The gradients stand where the weights are while they are saved.
+// The gradients replace the weights while they are saved.
 static int save_gradients(struct step *step, struct asked *asked) {
-    size_t count = (size_t)step->params.count;
+    size_t count = (size_t)step_params(step)->count;
     void **kept = memory_alloc(sizeof *kept * count);
     for (size_t i = 0; i < count; i++) {
-        const struct param *param = step->params.items[i];
+        const struct param *param = step_params(step)->items[i];
         size_t bytes = tensor_bytes(param->value);
         CHECK(bytes == tensor_bytes(param->grad));
         void *gradient = memory_alloc(bytes);
         kept[i] = memory_alloc(bytes);
-        device_copy_out(step->device, kept[i], param->value);
-        device_copy_out(step->device, gradient, param->grad);
-        device_copy_in(step->device, param->value, gradient);
+        device_copy_out(step_device(step), kept[i], param->value);
+        device_copy_out(step_device(step), gradient, param->grad);
+        device_copy_in(step_device(step), param->value, gradient);
         free(gradient);
     }
     int result = save_as(step, asked, asked->gradients);
     for (size_t i = 0; i < count; i++) {
-        device_copy_in(step->device, step->params.items[i]->value, kept[i]);
+        device_copy_in(step_device(step), step_params(step)->items[i]->value, kept[i]);
         free(kept[i]);
     }
     free(kept);
@@ -116,7 +117,7 @@ static int save_gradients(struct step *step, struct asked *asked) {
 }
 
 static int train(struct step *step, struct asked *asked, const struct safetensors *file) {
-    struct feed feed = {.file = file, .config = &asked->config};
+    struct file_feed feed = {.file = file, .config = &asked->config};
     for (int64_t i = 0; i < asked->config.train_iters; i++) {
         struct step_source source = {.next = next_input, .context = &feed, .count = 1};
         TRY(step_train(step, &source, asked->config.lr, asked->config.weight_decay));
@@ -128,7 +129,7 @@ static int train(struct step *step, struct asked *asked, const struct safetensor
     return save_as(step, asked, asked->config.save);
 }
 
-static int run(struct asked *asked) {
+static int run_asked(struct asked *asked) {
     struct config *config = &asked->config;
     char *path = NULL;
     int64_t iteration = 0;
@@ -142,7 +143,7 @@ static int run(struct asked *asked) {
     struct mesh mesh;
     TRY(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
-    TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    TRY(mesh_place(&mesh, 0, 1, NULL));
     TRY(mesh_connect(&mesh, world));
     struct step *step;
     TRY(open_step(&step, asked, path, &mesh, device, STEP_EVALUATE));
@@ -168,7 +169,7 @@ int main(int argc, char **argv) {
     struct asked asked;
     int status = flags_parse(&command, &asked, argc, argv);
     if (status == 0)
-        status = run(&asked);
+        status = run_asked(&asked);
     if (status < 0)
         (void)fprintf(stderr, "model: %s\n", error_message());
     flags_free(&command, &asked);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Loads the configurations that `bevatron cluster` writes through the schemas of the aws-parallelcluster package itself.
+"""Loads the configurations that `bevatron cluster` writes with the schemas of the aws-parallelcluster package itself.
 
-Then `bevatron cluster` drives the package's own pcluster, without credentials and without a network, and must say what is
-missing.
+Then `bevatron cluster` drives the package's own pcluster, without credentials and without a network, and must say what
+is missing.
 
-Where this Python has no aws-parallelcluster, a virtual environment with it is made once in build/peers-pcluster; where
-that cannot be done, the check is left out and says so.
+If this Python has no aws-parallelcluster, a virtual environment with it is made once in build/peers-pcluster; if
+that fails, the check is skipped and says so.
 """
 
 import os
@@ -17,13 +17,17 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BEVATRON = os.path.abspath(os.environ.get("BEVATRON", os.path.join(ROOT, "build/release/bevatron")))
 ID = "0123456789abcdef0"
 NODE = ["--name", "llm", "--region", "us-west-2", "--subnet", f"subnet-{ID}", "--key", "k"]
-CLUSTERS = [["--config", f"examples/clusters/{name}.yaml"] for name in ("p4d-ultracluster", "p3dn-roberta", "p4de-nemo")] + [
+CLUSTERS = [["--config", f"examples/clusters/{name}.yaml"] for name in ("p4d-ultracluster", "p4d-roberta", "p4de-nemo")] + [
     NODE + ["--queue", f"gpu p5.48xlarge 2-2 efa capacity-block reservation=cr-{ID} exclusive gpu-health-check"],
     NODE + ["--queue", "cpu c6i.32xlarge,m6i.32xlarge 8 spot", "--queue", f"big p4d.24xlarge 1 efa placement-group=near ami=ami-{ID}"],
     NODE
     + ["--queue", "gpu p4d.24xlarge 4 efa", "--fsx", "/fsx", "--fsx-type", "PERSISTENT_2", "--fsx-size", "2400", "--fsx-throughput"]
     + ["125", "--fsx-s3", "s3://bucket/data", "--tag", "a=b: 'c'", "--slurm-setting", "KillWait=120", "--on-node-configured"]
     + ["s3://bucket/node-setup.sh one two", "--security-group", f"sg-{ID}", "--no-ssm", "--head-disk", "0", "--compute-disk", "0"],
+    NODE
+    + ["--queue", "gpu p4d.24xlarge 4 efa", "--bucket", "bucket", "--pyxis", "--os", "alinux2", "--accounting", "db.example.com:3306"]
+    + ["--accounting-user", "slurm", "--accounting-secret", "arn:aws:secretsmanager:us-west-2:123456789012:secret:slurm", "--accounting-database", "llm"]
+    + ["--apps", "/apps", "--apps-iops", "4000", "--apps-throughput", "500", "--head-disk-throughput", "300", "--compute-disk-iops", "6000"],
     NODE + ["--queue", "gpu p4d.24xlarge 4 efa", "--fsx", "/fsx", "--fsx-id", f"fs-{ID}", "--os", "ubuntu2404", "--scratch", "/nvme"],
 ]
 
@@ -70,13 +74,17 @@ def load(folder):
 
 
 def drive(python, folder):
-    """The real program, which can only refuse here: each refusal as one line with a remedy."""
+    """The real program, which can only refuse here: each refusal is one line with a remedy."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     environment.update(PATH=os.path.dirname(python) + ":" + os.environ["PATH"], HOME=folder, AWS_EC2_METADATA_DISABLED="true")
     cluster = ["--name", "llm", "--region", "us-west-2"]
     cases = [
         (["status"] + cluster, "Unable to locate credentials; give credentials"),
         (["create", "--yes", "--output", os.path.join(folder, "x.yaml")] + CLUSTERS[0], "Unable to locate credentials; give credentials"),
+        (["list", "--region", "us-west-2"], "Unable to locate credentials; give credentials"),
+        (["ssh"] + cluster, "Unable to locate credentials; give credentials"),
+        (["logs"] + cluster, "Unable to locate credentials; give credentials"),
+        (["update", "--yes", "--output", os.path.join(folder, "x.yaml")] + CLUSTERS[0], "Unable to locate credentials; give credentials"),
         (["stop"] + cluster, "Unable to locate credentials; give credentials"),
         (["delete", "--yes"] + cluster, "Unable to locate credentials; give credentials"),
         (["status", "--name", "llm", "--region", "us-nowhere-1"], "invalid or unsupported region 'us-nowhere-1'; check --region"),
@@ -104,7 +112,7 @@ def main():
             open(os.path.join(folder, f"cluster-{number}.yaml"), "w").write(render(["render"] + flags))
         image = ["build-image", "--dry-run", "--image-id", "bb", "--region", "us-west-2", "--parent", f"ami-{ID}", "--script", "s3://b/x.sh"]
         open(os.path.join(folder, "image.yaml"), "w").write(render(image))
-        # The schema does refuse: a field it does not know.
+        # The schema does refuse: an unknown field.
         broken = render(["render"] + CLUSTERS[0]).replace("HeadNode:", "HeadNode:\n  Instancetype: x", 1)
         open(os.path.join(folder, "broken.yaml"), "w").write(broken)
         loaded = subprocess.run([python, os.path.abspath(__file__), "--load", folder], stderr=subprocess.DEVNULL).returncode

@@ -1,4 +1,4 @@
-"""Hugging Face's safetensors library reads what we write, and we read what it writes.
+"""Hugging Face's safetensors library reads our files, and we read its files.
 
     BEVATRON=build/release/bevatron python tests/peers/safetensors_peers.py       (safetensors, torch)
 """

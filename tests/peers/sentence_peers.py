@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How far our sentence splitter agrees with NLTK's punkt, which Megatron's --split-sentences calls. Two rule books never
-agree on every text, so this measures, sorts the differences into kinds, and fails only below a bound. The English model
-comes from NLTK's own data (punkt_tab), or from a pickle named by $PUNKT_MODEL. The splitter is compiled into a library here.
-Without $BEVATRON_SHARED/data, NLTK or its model nothing is compared, and that is said. The languages of --lang are
-compared with Moses (sentence-splitter) and pysbd where they are installed, on hand-labelled texts."""
+"""How far our sentence splitter agrees with NLTK's punkt, which Megatron's --split-sentences calls. Two sets of rules
+never agree on every text, so this measures, sorts the differences into kinds, and fails only below a bound. The English
+model comes from NLTK's own data (punkt_tab), or from a pickle named by $PUNKT_MODEL. The splitter is compiled into a
+library here. Without $BEVATRON_SHARED/data, NLTK or its model nothing is compared, and that is reported. The languages
+of --lang are compared with Moses (sentence-splitter) and pysbd if they are installed, on hand-labelled texts."""
 import ctypes
 import glob
 import json
@@ -60,7 +60,7 @@ def load_punkt():
             return pickle.load(file)
     try:
         return PunktTokenizer("english")
-    except (LookupError, ValueError):  # not there, or not readable by this NLTK
+    except (LookupError, ValueError):  # missing, or not readable by this NLTK
         return None
 
 
@@ -74,7 +74,7 @@ def punkt_ends(punkt, text):
     return ends
 
 
-# Why an end may be in one set and not in the other; the first that fits.
+# Why an end may be in one set and not in the other; the first that applies.
 KINDS = [
     ("empty line (ours only)", lambda before, after: re.match(rb"\s*\n\s*\n", after)),
     ("reference mark [1]", lambda before, after: re.match(rb"[\"')]*\[\w+\]", after) or re.search(rb"\[\d+\]$", before)),
@@ -117,7 +117,7 @@ CODES = {"german": "de", "dutch": "nl", "swedish": "sv", "danish": "da", "norweg
 
 
 def labelled_texts():
-    """The golden file: language, and the sentences of each text as they were labelled."""
+    """The golden file: language, and the labelled sentences of each text."""
     language = "english"
     with open(os.path.join(ROOT, "tests/golden/sentences_by_language.txt"), encoding="utf-8") as file:
         for line in map(str.strip, file):
@@ -128,7 +128,7 @@ def labelled_texts():
 
 
 def inner_ends(sentences):
-    """Ends of all sentences but the last, counted in characters that are not white space."""
+    """Ends of all sentences except the last, counted in characters that are not white space."""
     ends, position = set(), 0
     for sentence in sentences[:-1]:
         position += len("".join(sentence.split()))
@@ -158,7 +158,7 @@ def compare_languages(split):
         for language, line in labelled_texts():
             try:
                 found = inner_ends(splitter(line.replace("¦", ""), language))
-            except Exception:  # not installed, or a language that it does not know
+            except Exception:  # not installed, or an unknown language
                 continue
             wanted = inner_ends(line.split("¦"))
             texts, right, same = texts + 1, right + (found == wanted), same + len(found & wanted)

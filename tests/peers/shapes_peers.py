@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Models of odd shapes, made at random by transformers, in bevatron: each is loaded as --load loads it and compared with transformers'
-arithmetic in float64 on the same samples: logits within 1e-5, the loss and every gradient within 1e-4, and the losses and gradient norms
-of ten AdamW steps. Then it is converted to a checkpoint of ours and back: the same tensors bit by bit, loaded by from_pretrained without a
-complaint, with the same logits.
+"""Random models of odd shapes from transformers in bevatron: each is loaded as with --load and compared with
+transformers' arithmetic in float64 on the same samples: logits within 1e-5, the loss and every gradient within 1e-4,
+and the losses and gradient norms of ten AdamW steps. Then it is converted to a checkpoint of ours and back: the same
+tensors bit by bit, loaded by from_pretrained without a complaint, with the same logits.
 
-Heads of 2 to 100 channels, wider and narrower than hidden size / heads; groups of heads; tied and untied; every rotary scaling; sliding
-windows; biases anywhere; narrow embeddings and post-norm (OPT-350M); heads of BERT there or not; all MLPs of T5; files whole, in shards
-and torch's, in fp32, bf16 and fp16.
+Heads of 2 to 100 channels, wider and narrower than hidden size / heads; groups of heads; tied and untied; every rotary
+scaling; sliding windows; biases anywhere; narrow embeddings and post-norm (OPT-350M); BERT with and without heads; all
+MLPs of T5; whole files, shards and torch files, in fp32, bf16 and fp16.
 
     BEVATRON=build/release/bevatron MODEL=build/release/tests/peers_model python tests/peers/shapes_peers.py [COUNT [FAMILY…]]
 
@@ -197,7 +197,7 @@ FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, star
 
 
 def samples(r, model, form, B, T, S):
-    """What all steps are given; token 1 is padding and nowhere else."""
+    """The data of all steps; token 1 is padding and occurs nowhere else."""
     count, vocab, data = STEPS * B, model.config.vocab_size, {}
     columns = S if form == "t5" else T
     data["tokens"] = torch.randint(2, vocab, (count, T))
@@ -240,7 +240,7 @@ def losses_of(model, form, data, rows):
 
 
 def named(model):
-    """Each parameter once, a tied one by the name that files have."""
+    """Each parameter once, a tied one by its name in files."""
     tied, names = getattr(model, "_tied_weights_keys", None) or {}, {}
     for name, p in sorted(model.named_parameters(remove_duplicate=False), key=lambda item: item[0] in tied):
         names.setdefault(id(p), (name, p))
@@ -275,7 +275,7 @@ def tensors(folder):
 
 
 def save(r, model, folder):
-    """As transformers saves it now, in one file or several, or as it did before safetensors. Returns what it was."""
+    """As transformers saves it now, in one file or several, or as before safetensors. Returns how."""
     how = r.choice(["whole", "whole", "shards", "torch", "torch old"])
     if how.startswith("torch"):
         os.makedirs(folder)
@@ -290,7 +290,8 @@ def save(r, model, folder):
 
 
 def write_old_rope(r, path):
-    """As files of before transformers 5 say it: rope_theta by itself, and rope_scaling, whose kind was once called type."""
+    """As in files from before transformers 5: rope_theta by itself, and rope_scaling, whose kind was once called
+    type."""
     config = json.load(open(path))
     scaling = config.pop("rope_parameters")
     config["rope_theta"] = scaling.pop("rope_theta")
@@ -333,7 +334,7 @@ def check_numbers(r, model, form, source, folder, what):
     found, whole = tensors(f"{folder}/gradients_hf"), sum(g.norm() ** 2 for g in gradients.values()).sqrt().item()
     most = 0
     for name, gradient in gradients.items():
-        if name in found:  # a key's bias changes nothing: its gradient is what rounding left
+        if name in found:  # a key's bias has no effect: its gradient is only rounding
             most = max(most, compare(f"gradient of {name}", relative(found[name], gradient, 1e-3 * whole), 1e-4, what))
     missing = [name for name, gradient in gradients.items() if name not in found and gradient.norm() > 0]
     assert not missing, (what, "no gradient of", missing)
@@ -377,7 +378,7 @@ def check(name, seed, folder):
     form = "t5" if "t5" in name else "bert" if "bert" in name else "gpt"
     with torch.no_grad():
         for parameter_name, p in model.named_parameters():
-            # Wide layers are kept from saturating attention: there fp32 of any program is far from fp64.
+            # Wide layers must not saturate attention: there fp32 of any program is far from fp64.
             deviation = 0.25 * min(1, (16 / p.shape[-1]) ** 0.5 if p.dim() > 1 else 1)
             p.copy_(torch.randn(p.shape) * deviation + (1 if p.dim() == 1 and "weight" in parameter_name else 0))
     model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
@@ -397,7 +398,7 @@ for name in sys.argv[2:] or FAMILIES:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 worst = [max(pair) for pair in zip(worst, check(name, seed, folder))]
-            except Exception as problem:  # of transformers too: the next shape is to be tried
+            except Exception as problem:  # even of transformers: try the next shape
                 failed += 1
                 print(f"{name} {seed}: {problem}", flush=True)
     print(f"{name:14} {count} shapes, at most: logits {worst[0]:.1e}, gradients {worst[1]:.1e}, losses of {STEPS} steps {worst[2]:.1e}", flush=True)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compares SentencePiece models with the package sentencepiece: ids and decoded texts, on real and random texts, with real
-models ($BEVATRON_SHARED/data) and with models made here to have every trait there is; and with Megatron's classic tokenizer,
-written again over the package. $BEVATRON is the program. Without $BEVATRON_SHARED/data only the models made here are used."""
+"""Compares SentencePiece models with the package sentencepiece: ids and decoded texts, on real and random texts, with
+real models ($BEVATRON_SHARED/data) and with models made here with every possible trait; and with Megatron's classic
+tokenizer, reimplemented on top of the package. $BEVATRON is the program. Without $BEVATRON_SHARED/data only the models
+made here are used."""
 import glob
 import json
 import lzma
@@ -76,7 +77,7 @@ def random_texts(count, seed, pieces=()):
 
 
 def every_character():
-    """Each character between letters and blanks, and after a letter that it may combine with."""
+    """Each character between letters and spaces, and after a letter that it may combine with."""
     texts = []
     for begin in range(0, 0x110000, 64):
         characters = [chr(c) for c in range(begin, begin + 64) if not 0xD800 <= c < 0xE000]
@@ -142,7 +143,7 @@ def compare_model(name, model, count, real=()):
 # ---- models made to be difficult ----
 
 def random_pieces(generator, alphabet, count):
-    """Texts over a small alphabet, so that they overlap in every way; blanks too."""
+    """Texts over a small alphabet, including spaces, so that they overlap in every way."""
     texts = set()
     while len(texts) < count:
         texts.add("".join(generator.choice(alphabet) for _ in range(1 if generator.random() < 0.3 else
@@ -222,7 +223,7 @@ def random_models(folder, count):
 
 
 def ill_formed(name, model):
-    """Bytes that are no UTF-8, one text a line."""
+    """Bytes that are not UTF-8, one text per line."""
     processor = sentencepiece.SentencePieceProcessor(model_file=model)
     generator = random.Random(3)
     texts = []
@@ -238,7 +239,7 @@ def ill_formed(name, model):
 
 
 def compare_megatron(name, model):
-    """Megatron's classic types, on texts with its tokens in them."""
+    """Megatron's classic types, on texts that contain its tokens."""
     processor = sentencepiece.SentencePieceProcessor(model_file=model)
     encode, _, size, _ = classic(processor, 100)
     texts = random_texts(10000, 23, ["<CLS>", "<SEP>", "<EOD>", "<MASK>", "<extra_id_99>", "</s>", "<pad>", " the", "."])

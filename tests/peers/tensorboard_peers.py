@@ -1,7 +1,9 @@
-"""TensorBoard's own reader, and its event accumulator, on an event file that we wrote.
+"""TensorBoard's own reader, and its event accumulator, on an event file that we wrote, whole and cut at every byte, and
+on the file of a real run.
 
     BEVATRON=build/release/bevatron python tests/peers/tensorboard_peers.py       (tensorboard)
 """
+import json
 import math
 import os
 import pathlib
@@ -48,4 +50,55 @@ with tempfile.TemporaryDirectory() as folder:
         tensor = board.Tensors(f"{tag}/text_summary")[0].tensor_proto
         assert tensor.string_val[0].decode() == text, (tag, tensor)
         assert board.SummaryMetadata(f"{tag}/text_summary").plugin_data.plugin_name == "text"
-print("tensorboard: its reader sees every tag, step, value and text")
+
+    # Cut at any byte: all whole records before the cut, as they were.
+    content = files[0].read_bytes()
+    cut_folder = pathlib.Path(folder) / "cut"
+    cut_folder.mkdir()
+    cut, last = cut_folder / files[0].name, 0
+    for size in range(len(content)):
+        cut.write_bytes(content[:size])
+        found = list(EventFileLoader(str(cut)).Load())
+        assert [event.SerializeToString() for event in found] == [event.SerializeToString() for event in
+                                                                 events[:len(found)]], size
+        assert last <= len(found) <= last + 1, (size, last, len(found))
+        last = len(found)
+    assert last == len(events) - 1
+
+# A run with all that is logged: every value of metrics.jsonl is there under Megatron's tags.
+with tempfile.TemporaryDirectory() as folder:
+    subprocess.run([os.environ.get("BEVATRON", "build/release/bevatron"), "train", "--mock-data", "--num-layers", "1",
+                    "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length", "16", "--vocab-size", "50",
+                    "--tokenizer-type", "NullTokenizer", "--micro-batch-size", "1", "--lr", "1e-3", "--log-interval", "1",
+                    "--eval-iters", "1", "--eval-interval", "5", "--train-iters", "20", "--threads", "1", "--log-throughput",
+                    "--log-params-norm", "--log-num-zeros-in-grad", "--log-timers-to-tensorboard",
+                    "--log-validation-ppl-to-tensorboard", "--log-world-size-to-tensorboard", "--tensorboard-dir",
+                    f"{folder}/board", "--save", f"{folder}/run"],
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    board = EventAccumulator(f"{folder}/board", size_guidance={"scalars": 0, "tensors": 0})
+    board.Reload()
+    lines = [json.loads(line) for line in pathlib.Path(folder, "run/metrics.jsonl").read_text().splitlines()]
+    compared = set()
+    for line in lines:
+        if line["kind"] == "train":
+            wanted = {"lm loss": line["losses"]["lm loss"], "learning-rate": line["learning_rate"],
+                      "batch-size": line["global_batch_size"], "grad-norm": line["grad_norm"],
+                      "params-norm": line["params_norm"], "num-zeros": line["num_zeros"],
+                      "loss-scale": line["loss_scale"], "iteration-time": line["elapsed_ms"] / 1e3,
+                      "throughput": line["teraflops"], "world-size": 1}
+        elif line["kind"] == "eval":
+            wanted = {f"lm loss {line['set']}": line["losses"]["lm loss"],
+                      f"lm loss {line['set']} ppl": math.exp(line["losses"]["lm loss"])}
+        else:
+            continue
+        for tag, value in wanted.items():
+            for name, step in ((tag, line["iteration"]), (tag + " vs samples", line["consumed_samples"])):
+                if name == "throughput vs samples":
+                    continue
+                got = [event.value for event in board.Scalars(name) if event.step == step]
+                # The last iteration is evaluated twice: at its interval and at the end.
+                assert any(abs(number - value) <= 1e-5 * abs(value) for number in got), (name, step, got, value)
+                compared.add(name)
+    scalars = {tag for tag in board.Tags()["scalars"] + board.Tags()["tensors"] if not tag.endswith("/text_summary")}
+    assert compared == scalars, compared ^ scalars
+print("tensorboard: its reader sees every tag, step, value and text, also of files that are cut")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the tokenizer with the libraries others use, on real and random texts: ids with tiktoken and Hugging Face's
-tokenizers, for every character there is too, trained merges with Hugging Face's trainer.
-Needs tiktoken, tokenizers and numpy; $BEVATRON is the program. GPT-2's files and texts come from
-$BEVATRON_SHARED/data (default ../shared); what is not there is said and left out."""
+"""Compares the tokenizer with common libraries, on real and random texts: ids with tiktoken and Hugging Face's
+tokenizers, also for every single character, trained merges with Hugging Face's trainer. Needs tiktoken, tokenizers and
+numpy; $BEVATRON is the program. GPT-2's files and texts come from $BEVATRON_SHARED/data (default ../shared); what is
+missing is skipped, and that is reported."""
 import base64
 import json
 import lzma
@@ -38,7 +38,7 @@ def run(*arguments):
 
 
 def ours(folder, texts, files, workers):
-    """Ids of every text, by way of preprocess and the dataset it writes."""
+    """Ids of every text, through preprocess and the dataset it writes."""
     source, prefix = os.path.join(folder, "in.jsonl"), os.path.join(folder, "out")
     with open(source, "w", encoding="utf-8") as file:
         for i, text in enumerate(texts):
@@ -83,7 +83,7 @@ def random_texts(count):
 
 
 def every_character():
-    """Each assigned character between letters, digits and blanks, so that its class shows in the ids."""
+    """Each assigned character between letters, digits and spaces, so that its class shows in the ids."""
     texts = []
     for begin in range(0, 0x110000, 64):
         characters = [chr(c) for c in range(begin, begin + 64) if not 0xD800 <= c < 0xE000]

@@ -53,7 +53,7 @@ TEST(every_part) {
     m.train_iters = 40600;  // 40500 × 123.4 ms
     m.num_zeros = 123;
     m.params_norm = 98.76549;
-    m.losses[m.loss_count++] = (struct metrics_loss){"sop loss", 0.693147};
+    m.losses[m.loss_count++] = (struct metrics_loss){.name = "sop loss", .value = 0.693147};
     m.skipped_iterations = 2;
     m.nan_iterations = 1;
     m.loss_scale = 4294967296.0;

@@ -32,7 +32,7 @@ static int write_run(const char *folder) {
     struct report_options options = {.tensorboard_folder = folder,
                                      .tensorboard_interval = 2,
                                      .tensorboard = {.timers = true, .validation_ppl = true, .world_size = 4},
-                                     .no_live_line = true};
+                                     .no_live_view = true};
     TRY(report_open(&report, &options));
     report_run(report, 0,
                "{\"num_layers\": 12, \"lr\": 1.5e-4, \"save\": null, \"bf16\": true, \"split\": [\"a\", 1]}");

@@ -1,12 +1,13 @@
-// Products in 8 bits on several ranks: loss and gradient of every step are those of one rank, whatever the layout, by
-// the delayed recipe and by the one that measures each tensor. In a pipeline several micro-batches are on their way at
-// once, and each must be taken back with the range it was stored with. After a step all ranks have the same ranges,
-// also where nothing finite was seen. Run under mpirun.
+// fp8 matmuls on several ranks: loss and gradient of every step equal those of one rank, for any layout, with the
+// delayed recipe and with the one that measures each tensor. In a pipeline several micro-batches are in flight, and
+// each must be read with the range it was stored with. After a step all ranks have the same ranges, even if nothing
+// finite was seen. Run under mpirun.
 // ranks: 4
 // cost: 10
 #include "base/memory.h"
 #include "base/rng.h"
-#include "step/step.h"
+#include "step/internal.h"
+#include "train/setup.h"
 #include "test.h"
 #include "words.h"
 
@@ -22,7 +23,7 @@ enum { STEPS = 4, T = 32, V = 96, MICRO_BATCHES = 8 };
 static struct device *device;
 static struct world *alone, *together;
 
-struct run {
+struct fp8_run {
     struct config config;
     struct mesh mesh;
     int64_t next;  // micro-batches of this rank so far
@@ -31,9 +32,9 @@ struct run {
     int64_t sample;
 };
 
-// Micro-batches differ much: each has its own few tokens, so that their ranges do too.
-static int next_input(void *context, struct step_input *input) {
-    struct run *run = context;
+// Micro-batches differ much: each has its own few tokens, so their ranges differ too.
+static int next_input(void *context, struct batch *input) {
+    struct fp8_run *run = context;
     run->sample = run->next++ * run->mesh.length[AXIS_DATA] + run->mesh.place[AXIS_DATA];
     uint32_t kinds = 1 + (uint32_t)(run->sample % MICRO_BATCHES);
     for (int t = 0; t < T; t++) {
@@ -42,8 +43,8 @@ static int next_input(void *context, struct step_input *input) {
         run->labels[t] = (int32_t)(random.word[1] % V);
         run->mask[t] = 1;
     }
-    *input = (struct step_input){
-        .B = 1, .T = T, .tokens = run->tokens, .labels = run->labels, .mask = run->mask, .samples = &run->sample};
+    *input = (struct batch){
+        .B = 1, .T = T, .tokens = run->tokens, .labels = run->labels, .loss_mask = run->mask, .samples = &run->sample};
     return 0;
 }
 
@@ -58,21 +59,20 @@ static void parse(struct config *config, const char *flags, int ranks) {
     free(line);
 }
 
-static struct step *open_step(struct run *run, struct world *world, const char *flags) {
+static struct step *open_step(struct fp8_run *run, struct world *world, const char *flags) {
     struct step *step = NULL;
     struct world_place place = world_place(world);
-    *run = (struct run){0};
+    *run = (struct fp8_run){0};
     parse(&run->config, flags, place.size);
-    EXPECT_OK(mesh_place(&run->mesh, place.rank, place.size, (int)run->config.tensor_model_parallel_size, 1,
-                         (int)run->config.pipeline_model_parallel_size));
+    EXPECT_OK(mesh_place_config(&run->mesh, place.rank, place.size, &run->config));
     EXPECT_OK(mesh_connect(&run->mesh, world));
-    EXPECT_OK(step_open(&step, &run->config, device, &run->mesh, STEP_TRAIN));
+    EXPECT_OK(setup_step(&step, &(struct setup){&run->config, device, &run->mesh, STEP_TRAIN}));
     step_initialize(step);
     return step;
 }
 
 static void train(struct world *world, const char *flags, struct step_result results[STEPS]) {
-    struct run run;
+    struct fp8_run run;
     struct step *step = open_step(&run, world, flags);
     struct step_source source = {
         .next = next_input, .context = &run, .count = MICRO_BATCHES / run.mesh.length[AXIS_DATA]};
@@ -84,8 +84,9 @@ static void train(struct world *world, const char *flags, struct step_result res
     config_free(&run.config);
 }
 
-// Eight bits round coarsely: where sums have another order, as with tensor parallelism, a norm is off by some parts in
-// a thousand. All else has the sums of one rank; there it would be as much if micro-batches took each other's ranges.
+// fp8 rounds coarsely: if sums have another order, as with tensor parallelism, a norm is off by some parts in a
+// thousand. All others have the sums of one rank; there it would be off as much if micro-batches used each other's
+// ranges.
 static const struct {
     const char *flags;
     double norm;  // bound on its difference
@@ -129,9 +130,9 @@ TEST(measured_ranges) {
     compare("--fp8-recipe tensorwise");
 }
 
-// Each rank has measured a scale of its own, and then an infinity was seen.
+// Each rank has measured its own scale, and then an infinity was seen.
 TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
-    struct run run;
+    struct fp8_run run;
     struct step *step = open_step(&run, together, "");
     struct fp8 *fp8 = &step->chunks[0].model.fp8;
     for (int i = 0; i < fp8->count * FP8_ROLES; i++) {

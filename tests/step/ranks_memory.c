@@ -1,8 +1,9 @@
-// Two ranks that take the memory of a step: what one has no room for, neither does; an error is known to both; and on
-// one device each has half of it, however much one of them is ahead. Run under mpirun.
+// Two ranks that allocate the memory of a step: a layout that does not fit on one is used by neither; both know about
+// an error; and on one device each gets half of the memory, however far ahead one of them is. Run under mpirun.
 // ranks: 2
 #include "ranks_step.h"
 #include "scarce.h"
+#include "step/internal.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -43,18 +44,18 @@ static void set_limits(size_t first, size_t second) {
     scarce.pool->limit = limit;
 }
 
-struct course {
+struct memory_course {
     double loss[STEPS], norm[STEPS];
     uint64_t weights;
     bool keeps_results;
     struct step_memory memory;
 };
 
-static struct course run(const char *flags) {
+static struct memory_course run_flags(const char *flags) {
     struct rank_step r;
-    struct course course;
+    struct memory_course course;
     rank_step_open(&r, &ranks, flags);
-    course.memory = r.step->memory;
+    course.memory = *step_memory(r.step);
     course.keeps_results = r.step->keeps_results;
     for (int i = 0; i < STEPS; i++) {
         struct step_result result = rank_step_train(&r, 4 / r.config.data_parallel_size);
@@ -67,59 +68,60 @@ static struct course run(const char *flags) {
     return course;
 }
 
-static void expect_same(const struct course *a, const struct course *b) {
+static void expect_same(const struct memory_course *a, const struct memory_course *b) {
     for (int i = 0; i < STEPS; i++)
         EXPECT(a->loss[i] == b->loss[i] && a->norm[i] == b->norm[i]);
     EXPECT(a->weights == b->weights && a->loss[0] != a->loss[STEPS - 1]);
 }
 
-// The second rank's device claims room for the larger layout and has it not.
+// The second rank's device claims room for the larger layout but does not have it.
 TEST(both_take_the_smaller_one) {
     static const char *const layouts[] = {MODEL, MODEL "--use-distributed-optimizer",
                                           MODEL "--tensor-model-parallel-size 2",
                                           MODEL "--pipeline-model-parallel-size 2"};
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         set_limits(PLENTY, PLENTY);
-        struct course kept = run(layouts[i]);
+        struct memory_course kept = run_flags(layouts[i]);
         EXPECT(kept.keeps_results);
         set_limits(PLENTY, kept.memory.total - 1);
-        struct course again = run(layouts[i]);
+        struct memory_course again = run_flags(layouts[i]);
         EXPECT(!again.keeps_results && again.memory.total < kept.memory.total);
         EXPECT_INT((int64_t)again.memory.total_kept, (int64_t)kept.memory.total);
         expect_same(&kept, &again);
     }
 }
 
-// It says that it has no room. Ranks that hold the same layers agree; the stages of a pipeline need not.
+// It reports that it has no room. Ranks that hold the same layers agree; the stages of a pipeline may differ.
 TEST(only_those_with_the_same_layers_agree) {
     int rank = ranks.place.rank;
     set_limits(PLENTY, PLENTY);
-    struct course kept = run(MODEL), kept_stage = run(MODEL "--pipeline-model-parallel-size 2");
+    struct memory_course kept = run_flags(MODEL), kept_stage = run_flags(MODEL "--pipeline-model-parallel-size 2");
     scarce.claimed = rank == 0 ? PLENTY : kept.memory.total;
-    struct course again = run(MODEL);
+    struct memory_course again = run_flags(MODEL);
     EXPECT(!again.keeps_results);
     expect_same(&kept, &again);
     scarce.claimed = rank == 0 ? PLENTY : kept_stage.memory.total;
-    struct course mixed = run(MODEL "--pipeline-model-parallel-size 2");
+    struct memory_course mixed = run_flags(MODEL "--pipeline-model-parallel-size 2");
     EXPECT(mixed.keeps_results == (rank == 0));
     expect_same(&kept_stage, &mixed);
 }
 
-// Neither layout fits on the second rank, or on both: both ranks know why the first that has no room has none, and both
-// have given back what they took.
+// Neither layout fits on the second rank, or on both: both ranks know why the first without room has none, and both
+// have freed what they took.
 TEST(an_error_is_for_all) {
     struct config config;
     struct step *step;
+    const struct setup setup = {&config, ranks.device, &ranks.meshes[1], STEP_TRAIN};
     set_limits(PLENTY, PLENTY);
-    size_t least = run(MODEL "--recompute-granularity selective").memory.total;
+    size_t least = run_flags(MODEL "--recompute-granularity selective").memory.total;
     set_limits(PLENTY, least / 2);
     rank_step_parse(&config, MODEL, 2);
-    EXPECT_ERROR(step_open(&step, &config, ranks.device, &ranks.meshes[1], STEP_TRAIN), "rank 1: no room for the ");
+    EXPECT_ERROR(setup_step(&step, &setup), "rank 1: no room for the ");
     EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
     EXPECT(error_is_shared() && strstr(error_message(), "it would fit ") != NULL);
     EXPECT_INT((int64_t)own_pool.used, 0);
     set_limits(least / 2, least / 3);
-    EXPECT_ERROR(step_open(&step, &config, ranks.device, &ranks.meshes[1], STEP_TRAIN), "rank 0: no room for the ");
+    EXPECT_ERROR(setup_step(&step, &setup), "rank 0: no room for the ");
     EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
     EXPECT(error_is_shared() && strstr(error_message(), "it would fit ") != NULL);
     EXPECT_INT((int64_t)own_pool.used, 0);
@@ -147,12 +149,12 @@ static struct scarce_pool *share_pool(struct group *all) {
     return pool == MAP_FAILED ? NULL : pool;
 }
 
-// One opens the step while the other still waits; both have half of what was there before.
+// One opens the step while the other still waits; both get half of what was free before.
 TEST(halves_of_one_device) {
     int rank = ranks.place.rank;
     set_limits(PLENTY, PLENTY);
-    struct course kept = run(MODEL),
-                  again = run(MODEL "--recompute-granularity selective --recompute-modules layernorm");
+    struct memory_course kept = run_flags(MODEL),
+                         again = run_flags(MODEL "--recompute-granularity selective --recompute-modules layernorm");
     common_pool = share_pool(world_group_all(ranks.world));
     EXPECT(common_pool != NULL);
     scarce.pool = common_pool;
@@ -163,7 +165,7 @@ TEST(halves_of_one_device) {
     } pools[] = {{2 * total + total / 4, 0, true},
                  {2 * total + total / 10, 0, false},
                  {2 * total - 1, PLENTY, false},            // there is room for one
-                 {2 * again.memory.total, PLENTY, false}};  // each needs what the other gives back
+                 {2 * again.memory.total, PLENTY, false}};  // each needs what the other frees
     for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
         comm_barrier(world_group_all(ranks.world), "pool");
         common_pool->limit = pools[i].limit;
@@ -171,7 +173,7 @@ TEST(halves_of_one_device) {
         comm_barrier(world_group_all(ranks.world), "pool");
         if (rank == 1)
             usleep(50000);
-        struct course course = run(MODEL);
+        struct memory_course course = run_flags(MODEL);
         EXPECT(course.keeps_results == pools[i].keeps);
         expect_same(&kept, &course);
     }

@@ -1,11 +1,12 @@
-// Communication really runs under computation: over a slow link a step of a divided optimizer takes at most a tenth
-// longer than the longer of the two, where a step without overlap takes as long as both together. Run under mpirun.
+// Communication really overlaps computation: over a slow link a step with the distributed optimizer takes at most a
+// tenth longer than the longer of the two, while a step without overlap takes as long as both together. Run under
+// mpirun.
 //
-// Values can travel under the forward pass alone, and gradients under the backward pass, which is twice as long.
-// In fp32 they have as many bytes, so a link that takes about as long as the computation leaves the forward pass
-// waiting and is itself idle under the backward pass, in whatever order the same work is done: 1/2 + 2/3 is the least.
-// In bf16 values have half the bytes, and with many layers, since a layer's gradients are not on their way before it is
-// done, both hide each other even then.
+// Values can only travel during the forward pass, and gradients during the backward pass, which is twice as long. In
+// fp32 both have the same number of bytes, so a link that takes about as long as the computation makes the forward pass
+// wait and is itself idle during the backward pass, in any order of the same work: 1/2 + 2/3 is the minimum. In bf16
+// values have half the bytes, and with many layers both hide each other even then, since a layer's gradients are sent
+// only when it is done.
 // ranks: 2
 // cost: 20
 // alone: it measures how long steps take
@@ -24,11 +25,11 @@ static struct ranks ranks;
 #define OVERLAP "--overlap-grad-reduce --overlap-param-gather "
 
 enum { STEPS = 2, ROUNDS = 3 };
-static const double MOST_SECONDS = 30;  // of trying
-enum { QUIET_TRIES = 4 };               // that show nothing are enough to say that there is nothing to be shown
+static const double MOST_SECONDS = 30;  // total for all tries
+enum { QUIET_TRIES = 4 };               // this many without success show that there is none
 
-// Steps that do the same: over the real link and nothing under anything, over the slow one, and overlapped there.
-enum way { REAL, IN_TURN, OVERLAPPED, WAYS };
+// Steps that do the same: over the real link without overlap, over the slow one, and overlapped there.
+enum overlap_way { REAL, IN_TURN, OVERLAPPED, WAYS };
 
 static int compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -40,8 +41,8 @@ static double median(double *values, int count) {
     return values[count / 2];
 }
 
-// Seconds of a step among others: what the one before has sent is on its way when it begins, and what it sends itself
-// when it ends.
+// Seconds of a step among others: what the previous one sent is in flight when it begins, and its own messages when it
+// ends.
 static double time_step(struct rank_step *r) {
     comm_barrier(world_group_all(ranks.world), "begin");
     (void)rank_step_train(r, 1);
@@ -60,14 +61,15 @@ static double most(double value) {
     return (double)parts * 1e-9;
 }
 
-// All ranks take the first one's number.
+// All ranks use the first one's number.
 static double agree(double value) {
     int64_t parts = (int64_t)(value * 1e9);
     comm_broadcast_i64(world_group_all(ranks.world), &parts, 1, 0, "agree");
     return (double)parts * 1e-9;
 }
 
-// Seconds for which this thread could have run and another was on its processor; 0 where the kernel does not say.
+// Seconds for which this thread could have run while another one was on its processor; 0 if the kernel does not report
+// it.
 static double crowded_seconds(void) {
     unsigned long long ran = 0, waited = 0;
     FILE *file = fopen("/proc/thread-self/schedstat", "r");
@@ -79,9 +81,9 @@ static double crowded_seconds(void) {
     return (double)waited * 1e-9;
 }
 
-// A step of its own for each way; ways take turns, so that whatever else the machine does befalls all of them. Gives
-// the medians, and whether the machine was quiet: steps that do the same took as long within a tenth, and the ranks had
-// their processors.
+// A separate step for each way; the ways take turns, so that other load affects all of them. Returns the medians, and
+// whether the machine was quiet: steps that do the same took equally long within a tenth, and the ranks had their
+// processors.
 static bool measure(struct rank_step steps[WAYS], const struct link *slow, double medians[WAYS]) {
     double seconds[WAYS][ROUNDS], spread = 1, start = clock_seconds(), crowded = crowded_seconds();
     for (int round = 0; round < ROUNDS; round++)
@@ -102,13 +104,13 @@ static bool measure(struct rank_step steps[WAYS], const struct link *slow, doubl
     return spread < 1.1 && crowded < 0.05;
 }
 
-// `ratio` of the time on the link to that of the computation. Whatever else the machine does makes a step longer, never
-// shorter, so one good try of several shows what the step can do, and only tries on a quiet machine show what it
-// cannot. Where there are none of either, that most of the shorter one is hidden is as much as can be seen.
+// `ratio` of the time on the link to that of the computation. Other load makes a step longer, never shorter, so one
+// good try of several shows what the step can do, and only tries on a quiet machine show what it cannot. If there are
+// neither, the test only checks that most of the shorter one is hidden.
 static void check(struct rank_step steps[WAYS], double ratio) {
-    // Gradients there and values back, half of each with two ranks.
-    size_t element = sizeof(float) + dtype_bytes(steps[0].step->dtype);
-    double bytes = 0.5 * (double)element * (double)steps[0].step->params.total, medians[WAYS];
+    // Gradients one way and values back, half of each with two ranks.
+    size_t element = sizeof(float) + dtype_bytes(step_values(steps[0].step).dtype);
+    double bytes = 0.5 * (double)element * (double)step_params(steps[0].step)->total, medians[WAYS];
     bool is_good = false, is_hidden = false;
     int quiet = 0;
     for (double start = clock_seconds();

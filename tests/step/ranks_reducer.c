@@ -1,5 +1,6 @@
-// The reducer by itself: whatever the buckets and whoever holds the optimizer, every rank finds the sums of its pieces
-// where the gradients were; in bf16 they are sums of rounded gradients. Run under mpirun.
+// The reducer by itself: for any buckets and with or without the distributed optimizer, every rank finds the sums of
+// its pieces in place of the gradients; in bf16 they are sums of rounded gradients. Run under mpirun.
+#include "parallel/reducer.h"
 #include "ranks_step.h"
 #include "tensor/half.h"
 
@@ -7,6 +8,7 @@
 #include <string.h>
 
 static struct ranks ranks;
+static struct mesh mesh;
 
 enum { ELEMENTS = 64 * 64, STEPS = 3 };
 
@@ -22,18 +24,18 @@ struct choice {
     int64_t bucket;
 };
 
-// One parameter of all elements, in the memory given: gradients before values.
+// One parameter with all elements, in the given memory: gradients before values.
 static void open_reducer(struct reducer *reducer, struct arena *arena, const struct choice *choice) {
     struct param_list params = {0};
     (void)param_add(&params, "weight", shard_whole(2, ELEMENTS / 64, 64), INIT_NORMAL, 1);
-    param_list_layout(&params);
-    int parts = choice->is_divided ? ranks.place.size : 1;
-    param_list_pad(&params, pieces_multiple(parts));
+    struct pieces pieces;
+    pieces_divide(&params,
+                  &(struct division){.parts = choice->is_divided ? ranks.place.size : 1,
+                                     .part = choice->is_divided ? ranks.place.rank : 0,
+                                     .bucket = choice->bucket},
+                  &pieces);
     struct reducer_options options = {
-        .replicas = world_group_all(ranks.world),
-        .pieces = pieces_make(params.total, choice->bucket, parts, choice->is_divided ? ranks.place.rank : 0),
-        .overlaps_reduction = choice->overlaps,
-        .is_rounded = choice->is_rounded};
+        .mesh = &mesh, .pieces = &pieces, .overlaps_reduction = choice->overlaps, .is_rounded = choice->is_rounded};
     reducer_open(reducer, &params, &options);
     struct tensor values = arena_1d(arena, DTYPE_BF16, params.total), grads = arena_1d(arena, DTYPE_F32, params.total);
     reducer_bind(reducer,
@@ -41,7 +43,7 @@ static void open_reducer(struct reducer *reducer, struct arena *arena, const str
     param_list_free(&params);
 }
 
-// Sums in rank order, exact in double before they are rounded at most once a rank.
+// Sums in rank order, exact in double before they are rounded at most once per rank.
 static void expect_sum(float got, int64_t n, int step, bool is_rounded) {
     double sum = 0, size = 0;
     for (int rank = 0; rank < ranks.place.size; rank++) {
@@ -65,15 +67,16 @@ static void check(const struct choice *choice) {
     arena_init(&arena, "reducer", memory, sizeof memory);
     open_reducer(&reducer, &arena, choice);
     float *grads = reducer.grads.data;
+    const struct pieces *pieces = &reducer.groups[0].pieces;
     for (int step = 0; step < STEPS; step++) {
-        for (int64_t n = 0; n < reducer.pieces.total; n++)
+        for (int64_t n = 0; n < pieces->total; n++)
             grads[n] = n < ELEMENTS ? gradient(ranks.place.rank, n, step) : 0;
         for (int64_t offset = ELEMENTS; offset >= 0; offset -= 640)
-            reducer_final_from(&reducer, offset);
+            reducer_final_from(&reducer, &(struct param){.offset = offset});
         reducer_sum(&reducer);
         reducer_wait(&reducer);
         struct piece run;
-        for (int64_t at = 0; pieces_next(&reducer.pieces, &at, ELEMENTS, &run);)
+        for (int64_t at = 0; pieces_next(pieces, &at, ELEMENTS, &run);)
             for (int64_t n = run.flat_offset; n < run.flat_offset + run.count; n++)
                 expect_sum(grads[n], n, step, choice->is_rounded);
     }
@@ -81,6 +84,8 @@ static void check(const struct choice *choice) {
 }
 
 TEST(sums_of_every_bucket) {
+    EXPECT_OK(mesh_place(&mesh, ranks.place.rank, ranks.place.size, NULL));
+    EXPECT_OK(mesh_connect(&mesh, ranks.world));
     static const int64_t buckets[] = {64, 448, 1000, ELEMENTS, 1 << 20};
     for (size_t i = 0; i < sizeof buckets / sizeof buckets[0]; i++)
         for (int bits = 0; bits < 8; bits++)

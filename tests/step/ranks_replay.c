@@ -1,6 +1,6 @@
-// Passes of ranks that talk within them. Over NCCL, where the device waits, they are recorded, and a replay gives the
-// losses and weights of the same steps without; through the host they are not. Run under mpirun: on GPUs over NCCL
-// (several ranks on one need an NCCL_HOSTID each, see bench/gpu_ranks.sh), else on a CPU that records.
+// Passes in which ranks communicate. Over NCCL, where the device waits, they are recorded, and a replay gives the
+// losses and weights of the same steps without recording; through the host they are not recorded. Run under mpirun: on
+// GPUs over NCCL (several ranks on one need an NCCL_HOSTID each, see bench/gpu_ranks.sh), else on a CPU that records.
 // ranks: 2
 #include "comm/backend.h"
 #include "ranks_step.h"
@@ -29,15 +29,15 @@ static void count_replays(struct device *device) {
     device->ops = &counted.table;
 }
 
-struct course {
+struct ranks_course {
     double loss[STEPS], norm[STEPS];
     int64_t replayed;
     unsigned char *weights;  // owned
 };
 
-static struct course run(const char *flags, bool replays, size_t *bytes) {
+static struct ranks_course run_flags(const char *flags, bool replays, size_t *bytes) {
     struct rank_step r;
-    struct course course;
+    struct ranks_course course;
     char *line =
         memory_printf("--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 96 "
                       "--max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 12 "
@@ -50,9 +50,9 @@ static struct course run(const char *flags, bool replays, size_t *bytes) {
         course.loss[i] = result.loss;
         course.norm[i] = result.grad_norm;
     }
-    *bytes = tensor_bytes(r.step->values);
+    *bytes = tensor_bytes(step_values(r.step));
     course.weights = memory_alloc(*bytes);
-    device_copy_out(ranks.device, course.weights, r.step->values);
+    device_copy_out(ranks.device, course.weights, step_values(r.step));
     course.replayed = counted.replayed - before;
     rank_step_close(&r);
     free(line);
@@ -61,7 +61,7 @@ static struct course run(const char *flags, bool replays, size_t *bytes) {
 
 static void compare(const char *flags, bool is_recorded) {
     size_t bytes;
-    struct course plain = run(flags, false, &bytes), replayed = run(flags, true, &bytes);
+    struct ranks_course plain = run_flags(flags, false, &bytes), replayed = run_flags(flags, true, &bytes);
     EXPECT_INT(plain.replayed, 0);
     EXPECT(is_recorded ? replayed.replayed >= (STEPS - 3) * MICRO_BATCHES : replayed.replayed == 0);
     for (int i = 0; i < STEPS; i++) {
@@ -86,12 +86,12 @@ TEST(recompute) {
 }
 
 TEST(data_parallel) {
-    // Only the first and the last pass of a step have sums and gathers on their way.
+    // Only the first and the last pass of a step have sums and gathers in flight.
     compare("", true);
     compare("--use-distributed-optimizer", true);
 }
 
-// Over NCCL where there is a GPU that can use it for each rank, or ranks that share one pass for machines.
+// Over NCCL if there is a GPU that can use it for each rank, or if ranks that share one count as machines.
 static int open_ranks(void) {
     TRY(world_start("mpi", &ranks.place));
     if (cuda_count() < (getenv("NCCL_HOSTID") ? 1 : ranks.place.local_size))

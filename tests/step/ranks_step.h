@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "step/step.h"
 #include "test.h"
+#include "train/setup.h"
 #include "words.h"
 
 enum { RANKS_MOST_PARTS = 8 };
@@ -14,7 +14,7 @@ struct ranks {
     struct device *device;
     struct world *world;
     struct world_place place;
-    struct mesh meshes[RANKS_MOST_PARTS + 1];  // by the number of ranks that share layers, connected once
+    struct mesh meshes[RANKS_MOST_PARTS + 1];  // by number of ranks that share layers, connected once
     struct mesh pipeline;                      // of all ranks
 };
 
@@ -56,10 +56,11 @@ static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, cons
     int parts = (int)r->config.tensor_model_parallel_size, stages = (int)r->config.pipeline_model_parallel_size;
     struct mesh *mesh = stages > 1 ? &ranks->pipeline : &ranks->meshes[parts];
     if (mesh->size == 0) {
-        EXPECT_OK(mesh_place(mesh, ranks->place.rank, ranks->place.size, parts, 1, stages));
+        EXPECT_OK(mesh_place(mesh, ranks->place.rank, ranks->place.size,
+                             (const int[AXIS_COUNT]){[AXIS_TENSOR] = parts, [AXIS_PIPELINE] = stages}));
         EXPECT_OK(mesh_connect(mesh, ranks->world));
     }
-    EXPECT_OK(step_open(&r->step, &r->config, ranks->device, mesh, STEP_TRAIN));
+    EXPECT_OK(setup_step(&r->step, &(struct setup){&r->config, ranks->device, mesh, STEP_TRAIN}));
     step_initialize(r->step);
     int64_t B = r->config.micro_batch_size, V = r->config.padded_vocab_size;
     r->N = B * r->config.seq_length;
@@ -84,22 +85,22 @@ static inline void rank_step_close(struct rank_step *r) {
     config_free(&r->config);
 }
 
-static inline int rank_step_next(void *context, struct step_input *input) {
+static inline int rank_step_next(void *context, struct batch *input) {
     struct rank_step *r = context;
     for (int64_t b = 0; b < r->config.micro_batch_size; b++)
         r->samples[b] = r->next++;
-    *input = (struct step_input){.B = r->config.micro_batch_size,
-                                 .T = r->config.seq_length,
-                                 .tokens = r->tokens,
-                                 .labels = r->labels,
-                                 .mask = r->mask,
-                                 .samples = r->samples};
+    *input = (struct batch){.B = r->config.micro_batch_size,
+                            .T = r->config.seq_length,
+                            .tokens = r->tokens,
+                            .labels = r->labels,
+                            .loss_mask = r->mask,
+                            .samples = r->samples};
     return 0;
 }
 
-// The same with what the model's family needs in addition: lengths, labels of pairs, a decoder's tokens.
-static inline int rank_step_next_of_family(void *context, struct step_input *input) {
-    static const int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
+// The same plus what the model's family needs: lengths, labels of pairs, a decoder's tokens.
+static inline int rank_step_next_of_family(void *context, struct batch *input) {
+    static int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
     const struct rank_step *r = context;
     TRY(rank_step_next(context, input));
     enum config_form form = config_form(&r->config);
@@ -131,11 +132,11 @@ static inline int ranks_test_main(struct ranks *ranks, const struct test_case *c
     return status;
 }
 
-// A number that tells tensors apart by all their bytes.
+// A number that distinguishes tensors by all their bytes.
 static inline uint64_t sum_bytes(const struct step *step, struct tensor t) {
     unsigned char *bytes = memory_alloc(tensor_bytes(t));
     uint64_t sum = 0;
-    device_copy_out(step->device, bytes, t);
+    device_copy_out(step_device(step), bytes, t);
     for (size_t i = 0; i < tensor_bytes(t); i++)
         sum = sum * 31 + bytes[i];
     free(bytes);
@@ -143,7 +144,7 @@ static inline uint64_t sum_bytes(const struct step *step, struct tensor t) {
 }
 
 static inline uint64_t sum_weights(const struct step *step) {
-    return sum_bytes(step, step->values);
+    return sum_bytes(step, step_values(step));
 }
 
 #endif

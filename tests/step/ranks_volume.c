@@ -1,5 +1,5 @@
-// What a step gives to its groups is what the formulas of docs/parallelism.md say, for data, tensor and pipeline
-// parallelism, the divided stream and the divided optimizer. Run under mpirun.
+// The bytes that a step gives to its groups match the formulas of docs/parallelism.md, for data, tensor and pipeline
+// parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
 #include "ranks_step.h"
 
 static struct ranks ranks;
@@ -24,9 +24,9 @@ static struct volume volume_of(const struct group *group) {
     return volume;
 }
 
-// The bytes of one step of so many micro-batches, after one that does not count.
+// The bytes of one step of `micro_batches` micro-batches, after one that does not count.
 static void count(struct rank_step *r, int64_t micro_batches, struct volume *replicas, struct volume *tensor) {
-    const struct mesh *mesh = &r->step->mesh;
+    const struct mesh *mesh = step_mesh(r->step);
     (void)rank_step_train(r, micro_batches);
     step_settle(r->step);
     struct volume before[2] = {volume_of(mesh->replicas), volume_of(mesh->group[AXIS_TENSOR])};
@@ -58,7 +58,7 @@ TEST(data_parallel_ranks_sum_every_gradient_once) {
             struct volume replicas, tensor;
             rank_step_open(&r, &ranks, overlaps[i]);
             count(&r, micro_batches, &replicas, &tensor);
-            expect_volume(replicas, 4 * r.step->params.total + LOSS, 0, 0);
+            expect_volume(replicas, 4 * step_params(r.step)->total + LOSS, 0, 0);
             expect_volume(tensor, 0, 0, 0);
             rank_step_close(&r);
         }
@@ -74,7 +74,7 @@ TEST(gradients_rounded_for_their_sum_are_half_as_long) {
         struct volume replicas, tensor;
         rank_step_open(&r, &ranks, flags[i]);
         count(&r, 2, &replicas, &tensor);
-        int64_t total = r.step->params.total;
+        int64_t total = step_params(r.step)->total;
         if (i == 2)
             expect_volume(replicas, LOSS + NORM, 2 * total, 2 * total);
         else
@@ -94,20 +94,20 @@ TEST(a_divided_optimizer_scatters_gradients_and_gathers_values) {
         struct volume replicas, tensor;
         rank_step_open(&r, &ranks, line);
         count(&r, 2, &replicas, &tensor);
-        int64_t total = r.step->params.total;
+        int64_t total = step_params(r.step)->total;
         expect_volume(replicas, LOSS + NORM, 4 * total, (is_half ? 2 : 4) * total);
         EXPECT_INT(total % ranks.place.size, 0);
-        EXPECT_INT(tensor_count(r.step->adam.m), total / ranks.place.size);
+        EXPECT_INT(tensor_count(step_optimizer(r.step, 0)->states[0].tensor), total / ranks.place.size);
         rank_step_close(&r);
         free(line);
     }
 }
 
-// What recompute adds to the collectives of each layer: of whole layers, those of their forward pass once more; of
+// What recompute adds to the collectives of each layer: for whole layers, those of their forward pass again; for
 // attention alone or the MLP's activation, none.
 struct kind_of_layer {
     const char *flags;
-    int64_t again;  // sums of the stream, or scatters and gathers of it where it is divided
+    int64_t again;  // sums of the residual stream, or scatters and gathers of it if it is split
 };
 
 static const struct kind_of_layer kinds[] = {
@@ -147,7 +147,8 @@ TEST(a_divided_stream_is_gathered_and_scattered) {
             memory_printf(MODEL "--tensor-model-parallel-size %d --sequence-parallel %s", parts, kinds[i].flags);
         rank_step_open(&r, &ranks, line);
         count(&r, 2, &replicas, &tensor);
-        int64_t summed = 4 * (r.step->params.summed_end - r.step->params.summed_first);
+        const struct param_group *group = &step_params(r.step)->groups[0];
+        int64_t summed = 4 * (group->summed_end - group->summed_first);
         EXPECT(summed > 0);
         expect_volume(tensor, summed + NORM, 2 * ((4 + kinds[i].again) * L + 2) * stream,
                       2 * (((6 + kinds[i].again) * L + 2) * stream + statistics));
@@ -160,8 +161,8 @@ static int64_t sent(const struct group *group) {
     return group_traffic(group, COLLECTIVE_SEND).bytes;
 }
 
-// Every piece but the last sends its stream on, every one but the first its gradient back, for each micro-batch; the
-// stages at both ends send the gradient of the tied embedding, there and back.
+// For each micro-batch, every chunk except the last sends its residual stream on, and every one except the first its
+// gradient back; the stages at both ends send the gradient of the tied embedding, there and back.
 TEST(stages_send_the_stream_and_its_gradient_once) {
     enum { M = 4, WORDS = 4 * 97 * C };
     static const struct {
@@ -179,7 +180,7 @@ TEST(stages_send_the_stream_and_its_gradient_once) {
                                    "--make-vocab-size-divisible-by 1 --threads 1 --pipeline-model-parallel-size %d %s",
                                    stages, cases[i].flags);
         rank_step_open(&r, &ranks, line);
-        const struct mesh *mesh = &r.step->mesh;
+        const struct mesh *mesh = step_mesh(r.step);
         int stage = mesh->place[AXIS_PIPELINE];
         bool is_first = stage == 0, is_last = stage == stages - 1;
         const struct group *groups[] = {mesh->links[LINK_FORWARD_OUT], mesh->links[LINK_BACKWARD_OUT],
@@ -198,12 +199,84 @@ TEST(stages_send_the_stream_and_its_gradient_once) {
     }
 }
 
+// Everything that a step gives to the groups of its mesh.
+enum { LEDGER_GROUPS = AXIS_COUNT + 2 + LINK_COUNT };
+struct ledger {
+    struct traffic traffic[LEDGER_GROUPS][COLLECTIVE_KINDS];
+};
+
+static struct ledger read_ledger(const struct step *step) {
+    const struct mesh *mesh = step_mesh(step);
+    const struct group *groups[LEDGER_GROUPS] = {[AXIS_COUNT] = mesh->replicas, mesh->stage};
+    memcpy(groups, mesh->group, sizeof mesh->group);
+    memcpy(groups + AXIS_COUNT + 2, mesh->links, sizeof mesh->links);
+    struct ledger ledger = {0};
+    for (int g = 0; g < LEDGER_GROUPS; g++)
+        for (int kind = 0; groups[g] && kind < COLLECTIVE_KINDS; kind++)
+            ledger.traffic[g][kind] = group_traffic(groups[g], (enum collective_kind)kind);
+    return ledger;
+}
+
+// What one step adds to the ledger.
+static struct ledger step_ledger(struct ranks *on, const char *flags) {
+    struct rank_step r;
+    rank_step_open(&r, on, flags);
+    struct ledger before = read_ledger(r.step);
+    (void)rank_step_train(&r, 4);
+    step_settle(r.step);
+    struct ledger after = read_ledger(r.step);
+    for (int g = 0; g < LEDGER_GROUPS; g++)
+        for (int kind = 0; kind < COLLECTIVE_KINDS; kind++) {
+            after.traffic[g][kind].count -= before.traffic[g][kind].count;
+            after.traffic[g][kind].bytes -= before.traffic[g][kind].bytes;
+        }
+    rank_step_close(&r);
+    return after;
+}
+
+// The same step without the other ranks and without memory counts the same bytes and messages, by group and kind.
+TEST(a_step_on_paper_counts_the_same) {
+    static const struct {
+        const char *flags;
+        bool has_stages;
+    } cases[] = {{"", false},
+                 {"--bf16 --use-distributed-optimizer --overlap-grad-reduce --ddp-num-buckets 5", false},
+                 {"--tensor-model-parallel-size 2", false},
+                 {"--tensor-model-parallel-size 2 --sequence-parallel " WHOLE_LAYERS, false},
+                 {"", true},
+                 {"--pipeline-schedule zero-bubble", true},
+                 {"--num-virtual-stages-per-pipeline-rank 2", true}};
+    struct ranks paper = {.place = ranks.place};
+    EXPECT_OK(device_open_twin(&paper.device, NULL));
+    EXPECT_OK(world_open_twin(&paper.world, paper.device, paper.place.rank, paper.place.size));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int stages = cases[i].has_stages ? ranks.place.size : 1;
+        char *line = memory_printf("--num-layers 8 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+                                   "--micro-batch-size 2 --global-batch-size %d --vocab-size 97 --threads 1 "
+                                   "--make-vocab-size-divisible-by 1 --pipeline-model-parallel-size %d %s",
+                                   stages > 1 ? 8 : 16, stages, cases[i].flags);
+        struct ledger real = step_ledger(&ranks, line), counted = step_ledger(&paper, line);
+        EXPECT(memcmp(&real, &counted, sizeof real) == 0);
+        int64_t bytes = 0;
+        for (int g = 0; g < LEDGER_GROUPS; g++)
+            for (int kind = 0; kind < COLLECTIVE_KINDS; kind++)
+                bytes += counted.traffic[g][kind].bytes;
+        EXPECT(bytes > 0);
+        free(line);
+    }
+    struct device_totals totals = device_totals(paper.device);
+    EXPECT(totals.matmul_flops > 0 && totals.attention_flops > 0 && totals.bytes_moved > 0);
+    world_close(paper.world);
+    device_close(paper.device);
+}
+
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(data_parallel_ranks_sum_every_gradient_once),
                                       TEST_CASE(gradients_rounded_for_their_sum_are_half_as_long),
                                       TEST_CASE(a_divided_optimizer_scatters_gradients_and_gathers_values),
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
                                       TEST_CASE(a_divided_stream_is_gathered_and_scattered),
-                                      TEST_CASE(stages_send_the_stream_and_its_gradient_once)};
+                                      TEST_CASE(stages_send_the_stream_and_its_gradient_once),
+                                      TEST_CASE(a_step_on_paper_counts_the_same)};
     return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
 }

@@ -1,5 +1,5 @@
-// A CPU that claims to have memory of its own, and of that only so much: more is refused as a GPU refuses it. The pool
-// may lie in memory that several processes share, which are then ranks on one device.
+// A CPU that claims to have its own, limited memory: more is refused as on a GPU. The pool may be in memory that
+// several processes share, which are then ranks on one device.
 #ifndef TESTS_STEP_SCARCE_H
 #define TESTS_STEP_SCARCE_H
 
@@ -18,7 +18,7 @@ static struct scarce {
     struct ops table;
     const struct ops *real;
     struct scarce_pool *pool;
-    size_t claimed;  // what is claimed to be free; 0: the truth
+    size_t claimed;  // reported as free; 0: the truth
     struct {
         void *memory;
         size_t bytes;
@@ -54,7 +54,7 @@ static inline void scarce_free(struct device *device, void *memory) {
     scarce.real->free(device, memory);
 }
 
-// From now on the device's memory is that of the pool, and as with a GPU tensors take all of it.
+// From now on the device's memory is that of the pool and, as on a GPU, tensors take all of it.
 static inline void scarce_make(struct device *device, struct scarce_pool *pool) {
     scarce = (struct scarce){.table = *device->ops, .real = device->ops, .pool = pool};
     scarce.table.room = scarce_room;

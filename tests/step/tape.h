@@ -1,5 +1,5 @@
-// A CPU that makes recordings, for tests of what is recorded and replayed: while it records, operations are written on
-// a tape instead of being run. Everything else is the CPU's.
+// A CPU that makes recordings, for tests of recording and replay: while it records, operations are written on a tape
+// instead of being run. Everything else is the CPU's.
 #ifndef TESTS_STEP_TAPE_H
 #define TESTS_STEP_TAPE_H
 
@@ -7,40 +7,9 @@
 #include "ops/device.h"
 #include "test.h"
 
-#define TAPE_OPERATIONS(X)                                                                                             \
-    X(matmul)                                                                                                          \
-    X(quantize)                                                                                                        \
-    X(transpose)                                                                                                       \
-    X(move_ranges)                                                                                                     \
-    X(activation_forward)                                                                                              \
-    X(activation_backward)                                                                                             \
-    X(glu_forward)                                                                                                     \
-    X(glu_backward)                                                                                                    \
-    X(rope)                                                                                                            \
-    X(norm_forward)                                                                                                    \
-    X(norm_backward)                                                                                                   \
-    X(attention_forward)                                                                                               \
-    X(attention_backward)                                                                                              \
-    X(relative_bias_forward)                                                                                           \
-    X(relative_bias_backward)                                                                                          \
-    X(embedding_forward)                                                                                               \
-    X(embedding_backward)                                                                                              \
-    X(softmax_stats)                                                                                                   \
-    X(softmax_merge)                                                                                                   \
-    X(cross_entropy)                                                                                                   \
-    X(dropout_add)                                                                                                     \
-    X(dropout_backward)                                                                                                \
-    X(column_sum)                                                                                                      \
-    X(dot)                                                                                                             \
-    X(sum_squares)                                                                                                     \
-    X(clip_scale)                                                                                                      \
-    X(adam)                                                                                                            \
-    X(copy)                                                                                                            \
-    X(scale)
-
 union tape_operation {
 #define X(name_) struct op_##name_ name_;
-    TAPE_OPERATIONS(X)
+    OPERATIONS(X)
 #undef X
 };
 
@@ -56,12 +25,12 @@ struct recording {
     int64_t count, capacity;
 };
 
-// What the table's functions share; a test has one device at a time.
+// State shared by the table's functions; a test has one device at a time.
 struct tape {
     struct ops table;
     const struct ops *real;
-    struct recording *now;               // NULL: nothing is recorded
-    int64_t recorded, replayed, called;  // called: operations that were run by themselves
+    struct recording *now;               // NULL: not recording
+    int64_t recorded, replayed, called;  // called: operations run directly
 };
 static struct tape tape;
 
@@ -89,7 +58,7 @@ static inline struct tape_entry *tape_add(void) {
         entry->play = tape_play_##name_;                                                                               \
         entry->operation.name_ = *op;                                                                                  \
     }
-TAPE_OPERATIONS(X)
+OPERATIONS(X)
 #undef X
 
 static inline void tape_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
@@ -151,7 +120,7 @@ static inline void tape_recording_free(struct device *device, struct recording *
 static inline void tape_put_on(struct device *device) {
     tape = (struct tape){.table = *device->ops, .real = device->ops};
 #define X(name_) tape.table.name_ = tape_##name_;
-    TAPE_OPERATIONS(X)
+    OPERATIONS(X)
 #undef X
     tape.table.zero = tape_zero;
     tape.table.copy_in = tape_copy_in;

@@ -1,18 +1,19 @@
-// Steps that are queued before the results of those before them are known: whatever is skipped in between, they give
-// the bits of steps that wait for each other, and the pace of each update is that of the updates really made.
+// Steps that are queued before the results of earlier ones are known: whatever is skipped in between, they give the
+// bits of steps that wait for each other, and the pace of each update is that of the updates actually made.
 #include "ranks_step.h"
+#include "step/internal.h"
 
 #include <math.h>
 
 enum { STEPS = 14 };
 
-// Overflows at first: the loss scale begins where gradients of 16 bits cannot hold it.
+// Overflows at first: the initial loss scale is too large for 16-bit gradients.
 static const char *const FLAGS = "--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --fp16 "
                                  "--max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 "
                                  "--vocab-size 48 --initial-loss-scale 4194304 --loss-scale-window 4 "
                                  "--hysteresis 1";
 
-struct course {
+struct ahead_course {
     double loss[STEPS], norm[STEPS], scale[STEPS];
     int64_t made;
     int skipped;
@@ -25,21 +26,21 @@ static void open_one(struct ranks *ranks) {
     EXPECT_OK(world_open(&ranks->world, &(struct world_options){.backend = "self"}, ranks->device));
 }
 
-static struct adam_pace pace_of(int64_t updates) {
-    return (struct adam_pace){.lr = 1e-2 / (double)(1 + updates), .weight_decay = 0.1 * (double)updates};
+static struct pace pace_of(int64_t updates) {
+    return (struct pace){.lr = 1e-2 / (double)(1 + updates), .weight_decay = 0.1 * (double)updates};
 }
 
-static struct course run(int ahead) {
+static struct ahead_course run_ahead(int ahead) {
     struct ranks ranks;
     struct rank_step r;
-    struct course course = {0};
+    struct ahead_course course = {0};
     open_one(&ranks);
     rank_step_open(&r, &ranks, FLAGS);
     struct step_source source = {.next = rank_step_next, .context = &r, .count = 2};
     for (int queued = 0, taken = 0; taken < STEPS;) {
         int pending = step_pending(r.step);
         if (queued < STEPS && pending <= ahead) {
-            struct adam_pace paces[STEP_ROWS];
+            struct pace paces[STEP_MOST_AHEAD + 1];
             for (int skipped = 0; skipped <= pending; skipped++)
                 paces[skipped] = pace_of(course.made + pending - skipped);
             EXPECT_OK(step_train_paced(r.step, &source, paces));
@@ -55,8 +56,8 @@ static struct course run(int ahead) {
         course.made += !is_skipped;
         EXPECT(result.tokens == 64);
     }
-    EXPECT_INT(r.step->adam.step, course.made);
-    EXPECT_INT(r.step->adam.skipped, course.skipped);
+    EXPECT_INT(step_counters(r.step).updates, course.made);
+    EXPECT_INT(r.step->updates.skipped, course.skipped);
     course.weights = sum_weights(r.step);
     rank_step_close(&r);
     ranks_close(&ranks);
@@ -64,12 +65,12 @@ static struct course run(int ahead) {
 }
 
 TEST(steps_queued_ahead_give_the_same_bits) {
-    struct course one_by_one = run(0);
+    struct ahead_course one_by_one = run_ahead(0);
     printf("    %d skipped, %d made\n", one_by_one.skipped, (int)one_by_one.made);
     EXPECT(one_by_one.skipped >= 3 && one_by_one.made >= 4);
     EXPECT(one_by_one.scale[STEPS - 1] < 4194304.0);
     for (int ahead = 1; ahead <= STEP_MOST_AHEAD; ahead++) {
-        struct course course = run(ahead);
+        struct ahead_course course = run_ahead(ahead);
         for (int i = 0; i < STEPS; i++) {
             EXPECT(course.loss[i] == one_by_one.loss[i]);
             EXPECT(course.norm[i] == one_by_one.norm[i]);
@@ -80,7 +81,7 @@ TEST(steps_queued_ahead_give_the_same_bits) {
     }
 }
 
-// Whoever asks for the last result alone may queue as many steps as they like.
+// If only the last result is needed, any number of steps may be queued.
 TEST(results_that_nobody_takes) {
     struct ranks ranks;
     struct rank_step seen, unseen;
@@ -92,11 +93,11 @@ TEST(results_that_nobody_takes) {
     for (int i = 0; i < STEPS; i++) {
         last = rank_step_train(&seen, 2);
         EXPECT_OK(step_train(unseen.step, &source, 1e-3, 0.01));
-        EXPECT(step_pending(unseen.step) <= STEP_ROWS);
+        EXPECT(step_pending(unseen.step) <= STEP_MOST_AHEAD + 1);
     }
     EXPECT(step_result(unseen.step).loss == last.loss && step_result(unseen.step).grad_norm == last.grad_norm);
     EXPECT_INT(step_pending(unseen.step), 0);
-    EXPECT_INT(unseen.step->adam.step, seen.step->adam.step);
+    EXPECT_INT(step_counters(unseen.step).updates, step_counters(seen.step).updates);
     EXPECT(sum_weights(unseen.step) == sum_weights(seen.step));
     EXPECT_OK(step_evaluate(seen.step, &source));
     EXPECT(step_result(seen.step).grad_norm == 0 && step_result(seen.step).tokens == 64);

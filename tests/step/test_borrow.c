@@ -1,18 +1,19 @@
-// Activations in the gradients' place give the bits of a step that has memory for both: losses, gradients and weights,
-// in all families that borrow, with dropout, with shorter micro-batches and with evaluations in between.
+// Activations that share memory with gradients give the bits of a step that has memory for both: losses, gradients and
+// weights, in all families that borrow, with dropout, with shorter micro-batches and with evaluations in between.
 // cost: 10
 #include "ranks_step.h"
+#include "step/internal.h"
 
 enum { STEPS = 5 };
 
-struct course {
+struct borrow_course {
     double loss[STEPS], norm[STEPS], evaluated;
     uint64_t weights, gradients;
     struct step_borrow borrow;
     struct step_memory memory;
 };
 
-static void run_steps(struct rank_step *r, struct course *course) {
+static void run_steps(struct rank_step *r, struct borrow_course *course) {
     struct step_source source = {.next = rank_step_next_of_family, .context = r, .count = 1};
     for (int i = 0; i < STEPS; i++) {
         if (i == 3)
@@ -26,14 +27,14 @@ static void run_steps(struct rank_step *r, struct course *course) {
             course->evaluated += step_result(r->step).loss;
         }
     }
-    course->weights = sum_bytes(r->step, r->step->values);
+    course->weights = sum_bytes(r->step, step_values(r->step));
 }
 
-// Without `borrows` the step is opened for two micro-batches; it is given one all the same.
-static struct course run(const char *flags, bool borrows) {
+// Without `borrows` the step is opened for two micro-batches, but still gets one.
+static struct borrow_course run_flags(const char *flags, bool borrows) {
     struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
     struct rank_step r;
-    struct course course = {0};
+    struct borrow_course course = {0};
     EXPECT_OK(device_open(&ranks.device, &(struct device_options){.name = "cpu", .threads = 1}));
     EXPECT_OK(world_open(&ranks.world, &(struct world_options){.backend = "self"}, ranks.device));
     char *line = memory_printf("--num-layers 6 --hidden-size 64 --num-attention-heads 2 --seq-length 16 --vocab-size "
@@ -41,7 +42,7 @@ static struct course run(const char *flags, bool borrows) {
                                borrows ? "" : "--global-batch-size 4", flags);
     rank_step_open(&r, &ranks, line);
     course.borrow = r.step->borrow;
-    course.memory = r.step->memory;
+    course.memory = *step_memory(r.step);
     run_steps(&r, &course);
     rank_step_close(&r);
     ranks_close(&ranks);
@@ -64,7 +65,7 @@ static const char *const models[] = {
 
 TEST(the_same_bits) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct course borrowed = run(models[i], true), plain = run(models[i], false);
+        struct borrow_course borrowed = run_flags(models[i], true), plain = run_flags(models[i], false);
         EXPECT(borrowed.borrow.border > 0 && plain.borrow.border == 0);
         EXPECT(borrowed.memory.activations == borrowed.borrow.border);
         EXPECT(borrowed.memory.activations < plain.memory.activations);
@@ -77,7 +78,7 @@ TEST(the_same_bits) {
     }
 }
 
-// Sums of gradients, activations that are computed again, two stacks, and gaps between weights.
+// Sums of gradients, recomputed activations, two stacks, and gaps between weights.
 TEST(what_does_not_borrow) {
     static const char *const flags[] = {
         "--global-batch-size 4",
@@ -86,7 +87,7 @@ TEST(what_does_not_borrow) {
         "--hidden-size 20 --ffn-hidden-size 30",
     };
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        EXPECT(run(flags[i], true).borrow.border == 0);
+        EXPECT(run_flags(flags[i], true).borrow.border == 0);
 }
 
 TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(what_does_not_borrow))

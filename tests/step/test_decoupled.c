@@ -1,6 +1,6 @@
-// The input embedding and the output layer with a learning rate of their own. An update depends on nothing but a
-// parameter's gradient and its rate, so the first step of a run with two rates gives them the bits that a run with
-// theirs alone gives them, and everything else the bits of a run with the common rate.
+// The input embedding and the output layer with a separate learning rate. An update depends only on a parameter's
+// gradient and its rate, so the first step of a run with two rates gives them the bits of a run with their rate alone,
+// and everything else the bits of a run with the common rate.
 #include "ranks_step.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static void open_one(struct ranks *ranks) {
 }
 
 // One step at this pace.
-static void run(struct rank_step *r, struct ranks *ranks, const char *flags, const struct adam_pace *pace) {
+static void run_flags(struct rank_step *r, struct ranks *ranks, const char *flags, const struct pace *pace) {
     rank_step_open(r, ranks, flags);
     struct step_source source = {.next = rank_step_next_of_family, .context = r, .count = 1};
     EXPECT_OK(step_train_paced(r->step, &source, pace));
@@ -37,15 +37,15 @@ static void check(const char *model, const char *precision, int own) {
     open_one(&ranks);
     char *decoupled = memory_printf("%s --decoupled-lr 7e-3", precision);
     char *with = memory_printf(FLAGS, model, decoupled), *without = memory_printf(FLAGS, model, precision);
-    run(&both, &ranks, with, &(struct adam_pace){.lr = LR, .weight_decay = 0.1, .decoupled_lr = OTHER_LR});
-    run(&common, &ranks, without, &(struct adam_pace){.lr = LR, .weight_decay = 0.1});
-    run(&other, &ranks, without, &(struct adam_pace){.lr = OTHER_LR, .weight_decay = 0.1});
+    run_flags(&both, &ranks, with, &(struct pace){.lr = LR, .weight_decay = 0.1, .decoupled_lr = OTHER_LR});
+    run_flags(&common, &ranks, without, &(struct pace){.lr = LR, .weight_decay = 0.1});
+    run_flags(&other, &ranks, without, &(struct pace){.lr = OTHER_LR, .weight_decay = 0.1});
     int seen = 0;
-    for (int i = 0; i < both.step->params.count; i++) {
-        const struct param *param = both.step->params.items[i];
+    for (int i = 0; i < step_params(both.step)->count; i++) {
+        const struct param *param = step_params(both.step)->items[i];
         bool is_own = strcmp(param->name, "embedding.word_embeddings.weight") == 0 ||
                       strcmp(param->name, "output_layer.weight") == 0;
-        expect_equal(param, (is_own ? &other : &common)->step->params.items[i]);
+        expect_equal(param, step_params((is_own ? &other : &common)->step)->items[i]);
         seen += is_own;
     }
     EXPECT_INT(seen, own);

@@ -1,10 +1,11 @@
-// Results of norms and activations that are kept, because the device has room, give the bits of a step that computes
-// them again in its backward pass. The device is a CPU that claims to have memory of its own.
+// Results of norms and activations that are kept because the device has room give the bits of a step that recomputes
+// them in its backward pass. The device is a CPU that claims to have its own memory.
 #include "ranks_step.h"
+#include "step/internal.h"
 
 enum { STEPS = 4 };
 
-struct course {
+struct keep_course {
     double loss[STEPS], norm[STEPS];
     uint64_t weights;
     struct step_memory memory;
@@ -18,7 +19,7 @@ static size_t claim_room(struct device *device) {
     return claimed_room;
 }
 
-static struct course run(const char *flags, size_t room) {
+static struct keep_course run_flags(const char *flags, size_t room) {
     struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
     struct rank_step r;
     EXPECT_OK(device_open(&ranks.device, &(struct device_options){.name = "cpu", .threads = 1}));
@@ -31,7 +32,7 @@ static struct course run(const char *flags, size_t room) {
                                "48 --max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 %s",
                                flags);
     rank_step_open(&r, &ranks, line);
-    struct course course = {.memory = r.step->memory, .keeps_results = r.step->keeps_results};
+    struct keep_course course = {.memory = *step_memory(r.step), .keeps_results = r.step->keeps_results};
     struct step_source source = {.next = rank_step_next, .context = &r, .count = 2};
     for (int i = 0; i < STEPS; i++) {
         EXPECT_OK(step_train(r.step, &source, 1e-2, 0.01));
@@ -55,7 +56,7 @@ static const char *const models[] = {
 
 TEST(the_same_bits) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct course again = run(models[i], 1), kept = run(models[i], (size_t)1 << 40);
+        struct keep_course again = run_flags(models[i], 1), kept = run_flags(models[i], (size_t)1 << 40);
         EXPECT(kept.keeps_results && !again.keeps_results);
         EXPECT(kept.memory.activations > again.memory.activations);
         for (int n = 0; n < STEPS; n++)
@@ -67,15 +68,16 @@ TEST(the_same_bits) {
 
 // A tenth of the room stays free.
 TEST(as_much_as_fits) {
-    size_t needed = run("--bf16", (size_t)1 << 40).memory.total;
-    EXPECT(run("--bf16", needed + needed / 8).keeps_results);
-    EXPECT(!run("--bf16", needed + needed / 10).keeps_results);
+    size_t needed = run_flags("--bf16", (size_t)1 << 40).memory.total;
+    EXPECT(run_flags("--bf16", needed + needed / 8).keeps_results);
+    EXPECT(!run_flags("--bf16", needed + needed / 10).keeps_results);
 }
 
 TEST(not_where_recompute_is_asked_for) {
-    EXPECT(!run("--recompute-granularity selective", (size_t)1 << 40).keeps_results);
-    EXPECT(!run("--recompute-granularity selective --recompute-modules layernorm", (size_t)1 << 40).keeps_results);
-    EXPECT(!run("--recompute-granularity full", (size_t)1 << 40).keeps_results);
+    EXPECT(!run_flags("--recompute-granularity selective", (size_t)1 << 40).keeps_results);
+    EXPECT(
+        !run_flags("--recompute-granularity selective --recompute-modules layernorm", (size_t)1 << 40).keeps_results);
+    EXPECT(!run_flags("--recompute-granularity full", (size_t)1 << 40).keeps_results);
 }
 
 TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(as_much_as_fits), TEST_CASE(not_where_recompute_is_asked_for))

@@ -1,5 +1,5 @@
-// What a step says it needs is what it takes: the fp32 copies that the CPU makes of 16-bit tensors to the byte, in all
-// families, and the process as the system counts it, within a twentieth.
+// A step takes the memory that it announces: the fp32 copies that the CPU makes of 16-bit tensors to the byte, in all
+// families, and the whole process, as counted by the system, within a twentieth.
 // cost: 10
 #include "ops/cpu/cpu.h"
 #include "ranks_step.h"
@@ -46,8 +46,8 @@ static void expect_copies(const char *flags, const char *kernels) {
     open_single(&single, flags, kernels);
     run_steps(&single);
     size_t taken = ((const struct cpu_device *)single.ranks.device)->wide_bytes;
-    if (taken != single.r.step->memory.device_own)
-        test_fail("%s: %zu bytes were announced and %zu taken", flags, single.r.step->memory.device_own, taken);
+    if (taken != step_memory(single.r.step)->device_own)
+        test_fail("%s: %zu bytes were announced and %zu taken", flags, step_memory(single.r.step)->device_own, taken);
     close_single(&single);
 }
 
@@ -72,7 +72,7 @@ TEST(copies_are_announced_to_the_byte) {
 
 // ---- the whole process ----
 
-// What a child that trains with these flags says of itself.
+// What a child that trains with these flags reports about itself.
 struct account {
     int64_t announced, peak;  // bytes
 };
@@ -89,7 +89,7 @@ static struct account train_in_child(const char *flags) {
         open_single(&single, flags, NULL);
         run_steps(&single);
         EXPECT(getrusage(RUSAGE_SELF, &usage) == 0);
-        const struct step_memory *memory = &single.r.step->memory;
+        const struct step_memory *memory = step_memory(single.r.step);
         account = (struct account){(int64_t)(memory->total + memory->device_own), (int64_t)usage.ru_maxrss * 1024};
         _exit(write(ends[1], &account, sizeof account) != (ssize_t)sizeof account);
     }
@@ -101,7 +101,7 @@ static struct account train_in_child(const char *flags) {
     return account;
 }
 
-// The rest of a process, with the room for a product's panels, is what a small step takes beyond its own.
+// The rest of the process, including room for matmul panels, is what a small step takes beyond its own memory.
 static void expect_peak(const char *dtype) {
     char *small = memory_printf("--hidden-size 512 --num-attention-heads 8 --num-layers 1 --seq-length 64 "
                                 "--max-position-embeddings 64 --vocab-size 3072 --micro-batch-size 1 %s",
@@ -111,7 +111,7 @@ static void expect_peak(const char *dtype) {
                                 dtype);
     struct account base = train_in_child(small), account = train_in_child(large);
     double announced = (double)(account.announced - base.announced), taken = (double)(account.peak - base.peak);
-    // What a busy system has put on a disk is not counted.
+    // Memory that a busy system has swapped out is not counted.
     struct sysinfo info;
     bool can_be_elsewhere = sysinfo(&info) != 0 || info.totalswap > 0;
     if (taken > 1.05 * announced || (taken < 0.95 * announced && !can_be_elsewhere))

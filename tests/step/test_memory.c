@@ -1,8 +1,9 @@
-// A step on a device that has less memory than it says, or too little: it takes the smaller layout; where that does not
+// A step on a device that has less memory than it claims, or too little: it takes the smaller layout; if that does not
 // fit either, the error names flags with which it does, in all families and layouts. A rank of several is opened alone:
-// taking memory needs no peers.
+// allocating memory needs no peers.
 #include "ranks_step.h"
 #include "scarce.h"
+#include "step/internal.h"
 
 static const size_t PLENTY = (size_t)1 << 40;
 
@@ -11,7 +12,7 @@ static enum step_mode mode = STEP_TRAIN;  // of the steps that are opened
 
 #define SMALL "--hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 96 "
 
-// What was asked, and the step if it was opened.
+// What was requested, and the step if it was opened.
 struct attempt {
     struct config config;
     struct step *step;
@@ -22,9 +23,8 @@ static struct attempt try_rank(struct device *device, const char *flags, int ran
     struct attempt attempt = {0};
     struct mesh mesh;
     rank_step_parse(&attempt.config, flags, size);
-    EXPECT_OK(mesh_place(&mesh, rank, size, (int)attempt.config.tensor_model_parallel_size,
-                         (int)attempt.config.context_parallel_size, (int)attempt.config.pipeline_model_parallel_size));
-    attempt.status = step_open(&attempt.step, &attempt.config, device, &mesh, mode);
+    EXPECT_OK(mesh_place_config(&mesh, rank, size, &attempt.config));
+    attempt.status = setup_step(&attempt.step, &(struct setup){&attempt.config, device, &mesh, mode});
     return attempt;
 }
 
@@ -48,19 +48,19 @@ static void close_device(struct device *device) {
     device_close(device);
 }
 
-// What a rank needs if nothing is kept, or if results are.
+// What a rank needs with and without kept results.
 static size_t needs(const char *flags, int rank, int size, bool keeps) {
     struct device *device = open_device(PLENTY);
     struct attempt attempt = try_rank(device, flags, rank, size);
     EXPECT_OK(attempt.status);
     EXPECT(attempt.step->keeps_results || attempt.config.recompute_granularity);
-    size_t kept = attempt.step->memory.total;
+    size_t kept = step_memory(attempt.step)->total;
     end_attempt(&attempt);
     scarce.claimed = 1;
     attempt = try_rank(device, flags, rank, size);
     EXPECT_OK(attempt.status);
     EXPECT(!attempt.step->keeps_results);
-    size_t again = attempt.step->memory.total;
+    size_t again = step_memory(attempt.step)->total;
     end_attempt(&attempt);
     close_device(device);
     return keeps ? kept : again;
@@ -76,8 +76,8 @@ TEST(falls_back) {
     struct attempt attempt = try_rank(device, MODEL, 0, 1);
     EXPECT_OK(attempt.status);
     EXPECT(!attempt.step->keeps_results);
-    EXPECT_INT((int64_t)attempt.step->memory.total, (int64_t)again);
-    EXPECT_INT((int64_t)attempt.step->memory.total_kept, (int64_t)kept);
+    EXPECT_INT((int64_t)step_memory(attempt.step)->total, (int64_t)again);
+    EXPECT_INT((int64_t)step_memory(attempt.step)->total_kept, (int64_t)kept);
     end_attempt(&attempt);
     pool.limit = again;  // exactly enough
     attempt = try_rank(device, MODEL, 0, 1);
@@ -91,7 +91,7 @@ TEST(falls_back) {
     close_device(device);
 }
 
-// After the fall the step trains, with the bits of one that never hoped for more.
+// After falling back the step trains, with the bits of one that never tried the larger layout.
 TEST(the_same_bits) {
     double loss[2][3], norm[2][3];
     uint64_t weights[2];
@@ -103,8 +103,8 @@ TEST(the_same_bits) {
         EXPECT_OK(world_open(&ranks.world, &(struct world_options){.backend = "self"}, ranks.device));
         scarce.claimed = k == 0 ? 1 : PLENTY;
         rank_step_open(&r, &ranks, MODEL "--bf16");
-        EXPECT(!r.step->keeps_results && r.step->memory.total_kept > r.step->memory.total);
-        pool.limit = PLENTY;  // what the CPU takes for itself in 16 bits
+        EXPECT(!r.step->keeps_results && step_memory(r.step)->total_kept > step_memory(r.step)->total);
+        pool.limit = PLENTY;  // for the copies that the CPU makes in 16 bits
         for (int i = 0; i < 3; i++) {
             struct step_result result = rank_step_train(&r, 2);
             loss[k][i] = result.loss;
@@ -147,7 +147,7 @@ TEST(says_what_is_missing) {
     close_device(device);
 }
 
-// A run of `size` ranks that has `parts` in a thousand of what it needs, and something its message must say.
+// A run of `size` ranks that has `parts` thousandths of what it needs, and text that its message must contain.
 static const struct {
     const char *flags;
     int size;
@@ -183,7 +183,7 @@ static const struct {
      1, 930, "--recompute-granularity full"},
     {SMALL "--model t5 --decoder-seq-length 16 --num-layers 2 --micro-batch-size 8", 1, 700, "--micro-batch-size"},
     {SMALL "--model t5 --decoder-seq-length 16 --num-layers 2 --micro-batch-size 1", 1, 300, "on "},
-    // Heads and layers that nobody can share: more copies of the model, and nothing to add.
+    // Heads and layers that cannot be split: more copies of the model, and no flags to add.
     {"--hidden-size 517 --num-attention-heads 47 --seq-length 32 --max-position-embeddings 32 --vocab-size 96 "
      "--num-layers 1 --micro-batch-size 1 --global-batch-size 64 --use-distributed-optimizer",
      1, 850, "it would fit on 2 ranks that have as much memory each ("},
@@ -200,7 +200,7 @@ static void follow(struct device *device, const char *flags, int size) {
     }
 }
 
-// All proposals of a message: "with FLAGS (… GB)", on as many ranks as it says; more ranks may need no flags.
+// All proposals of a message: "with FLAGS (… GB)", on as many ranks as it says; with more ranks there may be no flags.
 static int follow_all(struct device *device, const char *flags, int size, const char *message) {
     int count = 0, ranks = size;
     const char *at = strstr(message, "it would fit ");
@@ -220,14 +220,14 @@ static int follow_all(struct device *device, const char *flags, int size, const 
     return count;
 }
 
-// What libraries take later is held while the step takes its memory, and is free afterwards; a step that would leave
-// them nothing takes the smaller layout, and if that does not either, says so.
+// What libraries take later is reserved while the step allocates its memory, and is free afterwards; a step that would
+// leave them nothing takes the smaller layout, and if that leaves nothing either, says so.
 TEST(libraries_have_a_reserve) {
     size_t kept = needs(MODEL, 0, 1, true), again = needs(MODEL, 0, 1, false), reserve = kept / 10;
     size_t of_two = needs(MODEL, 0, 2, true);
     struct device *device = open_device(kept + reserve);
     scarce.table.library_bytes = reserve;
-    scarce.claimed = 2 * kept;  // of which a fiftieth is less
+    scarce.claimed = 2 * kept;  // a fiftieth of which is less
     struct attempt attempt = try_rank(device, MODEL, 0, 1);
     EXPECT_OK(attempt.status);
     EXPECT(attempt.step->keeps_results && pool.used == kept);
@@ -286,7 +286,7 @@ TEST(remedies_are_true) {
     }
 }
 
-// Weights that are too large for a rank are divided; micro-batches that are too large for an evaluation are smaller.
+// Weights too large for a rank are split; micro-batches too large for an evaluation are made smaller.
 TEST(other_modes) {
     static const struct {
         enum step_mode mode;
@@ -304,7 +304,7 @@ TEST(other_modes) {
         struct device *device = open_device(PLENTY);
         struct attempt attempt = try_rank(device, modes[i].flags, 0, 1);
         EXPECT_OK(attempt.status);
-        pool.limit = attempt.step->memory.total / 4 * 3;
+        pool.limit = step_memory(attempt.step)->total / 4 * 3;
         end_attempt(&attempt);
         attempt = try_rank(device, modes[i].flags, 0, 1);
         EXPECT_INT(attempt.status, -1);

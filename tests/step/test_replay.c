@@ -7,7 +7,7 @@
 
 enum { STEPS = 9 };
 
-struct course {
+struct replay_course {
     double loss[STEPS], norm[STEPS], evaluated;
     uint64_t weights;
     int64_t recorded, replayed;
@@ -21,10 +21,10 @@ struct changes {
     int32_t shorter_from;  // from this step on micro-batches have half the sequences; 0: never
 };
 
-static struct course run(const char *flags, const struct changes *changes, bool replays) {
+static struct replay_course run_flags(const char *flags, const struct changes *changes, bool replays) {
     struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
     struct rank_step r;
-    struct course course = {0};
+    struct replay_course course = {0};
     EXPECT_OK(device_open(&ranks.device, &(struct device_options){.name = "cpu", .threads = 1}));
     EXPECT_OK(world_open(&ranks.world, &(struct world_options){.backend = "self"}, ranks.device));
     char *line =
@@ -57,8 +57,8 @@ static struct course run(const char *flags, const struct changes *changes, bool 
     return course;
 }
 
-static struct course compare(const char *flags, const struct changes *changes) {
-    struct course plain = run(flags, changes, false), replayed = run(flags, changes, true);
+static struct replay_course compare(const char *flags, const struct changes *changes) {
+    struct replay_course plain = run_flags(flags, changes, false), replayed = run_flags(flags, changes, true);
     EXPECT_INT(plain.recorded, 0);
     for (int i = 0; i < STEPS; i++) {
         EXPECT(plain.loss[i] == replayed.loss[i]);
@@ -87,7 +87,7 @@ TEST(replays_give_the_same_bits) {
     };
     struct changes changes = {.has_evaluations = true, .micro_batches = {3, 3, 3, 3, 3, 3, 3, 3, 3}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        struct course course = compare(models[i], &changes);
+        struct replay_course course = compare(models[i], &changes);
         // The first pass of a step, those in the middle, and the last are recorded after two runs of each.
         EXPECT(course.recorded == 3 || course.recorded == 4);
         EXPECT(course.replayed >= STEPS * 3 - 10);
@@ -96,15 +96,15 @@ TEST(replays_give_the_same_bits) {
 
 TEST(batches_of_other_sizes) {
     struct changes changes = {.micro_batches = {1, 1, 1, 1, 2, 2, 3, 3, 3}};
-    struct course course = compare("", &changes);
+    struct replay_course course = compare("", &changes);
     EXPECT(course.recorded >= 3);
     changes = (struct changes){.micro_batches = {2, 2, 2, 2, 2, 2, 2, 2, 2}, .shorter_from = 4};
     course = compare("", &changes);
     EXPECT_INT(course.recorded, 4);
 }
 
-// A step of one micro-batch is one launch, from cleared gradients to new weights. What stays outside: its inputs are
-// copied to their place, in fp16 their weights are scaled, in 8 bits ranges move to a place that changes.
+// A step of one micro-batch is one launch, from cleared gradients to new weights. Outside of it: its inputs are copied
+// to their place, in fp16 their weights are scaled, in fp8 ranges move to a place that changes.
 TEST(a_step_is_one_recording) {
     static const struct {
         const char *flags;

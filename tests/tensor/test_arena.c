@@ -1,4 +1,4 @@
-// Arenas: alignment, marks, the peak, and the death of one that runs out.
+// Arenas: alignment, marks, the peak, and running out of memory, which ends the process.
 #include "test.h"
 #include "tensor/arena.h"
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ TEST(stack_of_tensors) {
     EXPECT(arena_alloc(&arena, sizeof memory) == memory);
 }
 
-// Memory that is only an address serves to measure: nothing is read or written.
+// An arena without memory is for measuring: nothing is read or written.
 TEST(measuring) {
     struct arena paper;
     arena_init(&paper, "paper", (void *)((uintptr_t)1 << 40), SIZE_MAX >> 2);
@@ -37,7 +37,7 @@ TEST(measuring) {
     EXPECT((uintptr_t)next.data - (uintptr_t)large.data == (uintptr_t)1 << 42);
 }
 
-// From its border on it lies elsewhere, and no block lies across.
+// Beyond its border it is at another address, and no block crosses the border.
 TEST(border) {
     static _Alignas(ARENA_ALIGNMENT) unsigned char elsewhere[1024];
     struct arena arena;
@@ -55,7 +55,7 @@ TEST(border) {
     EXPECT(arena_alloc(&arena, 0) == elsewhere);
 }
 
-// Exit status of a child that asks `arena` for this many bytes.
+// Whether a child that requests this many bytes from an arena dies.
 static bool dies(size_t capacity, size_t bytes) {
     (void)fflush(stdout);
     pid_t child = fork();

@@ -1,4 +1,4 @@
-// 8-bit floats: every code there and back, and rounding against a search for the nearest of all values.
+// fp8: round trip of every code, and rounding against a search for the nearest of all values.
 #include "test.h"
 #include "base/rng.h"
 #include "tensor/float8.h"
@@ -23,7 +23,7 @@ TEST(codes_there_and_back) {
         }
 }
 
-// The finite value nearest to x; of two, the one whose code is even.
+// The finite value nearest to x; in a tie, the one whose code is even.
 static uint8_t nearest(enum dtype dtype, float x) {
     int best = 0;
     for (int code = 0; code < 128; code++) {
@@ -46,7 +46,7 @@ TEST(numbers_round_to_the_nearest) {
             float x = (float)(random.word[1] % 2 ? -size : size);
             EXPECT_INT(float8_encode(kinds[k], x), nearest(kinds[k], x));
         }
-        // The middles between neighbours, and their neighbours in fp32.
+        // The midpoints between neighbours, and their neighbours in fp32.
         for (int code = 0; code < (k == 0 ? 0x7E : 0x7B); code++) {
             float a = float8_decode(kinds[k], (uint8_t)code), b = float8_decode(kinds[k], (uint8_t)(code + 1));
             float x[] = {(a + b) / 2, nextafterf((a + b) / 2, 0), nextafterf((a + b) / 2, INFINITY)};

@@ -1,17 +1,17 @@
 // An fp32 in two halves, see tensor/half.h: for every upper half of its bits with the lower halves where something
-// changes, and for many others, the bf16 is the nearest one and the fp32 comes back.
+// changes, and for many others, the bf16 is the nearest one and the fp32 is restored.
 #include "test.h"
 #include "base/rng.h"
 #include "tensor/half.h"
 #include <math.h>
 
-// The magnitude of a pattern that is not NaN as a real number, infinity being where the next number would be.
+// The magnitude of a pattern that is not NaN as a real number; infinity is where the next number would be.
 static double magnitude_of(uint32_t bits) {
     uint32_t magnitude = bits & 0x7FFFFFFFu;
     return magnitude >= 0x7F800000u ? 0x1p128 : fabs((double)half_bits_float(magnitude));
 }
 
-// The bf16 that is nearest to the number, found by distances; of two at the same distance the even one.
+// The bf16 nearest to the number, found by distances; in a tie, the even one.
 static uint16_t nearest_bf16(uint32_t bits) {
     uint32_t below = bits & 0xFFFF0000u, above = below + 0x10000u;
     if (bits == below)
@@ -35,7 +35,7 @@ static void expect_pair(uint32_t bits) {
     if (value != nearest_bf16(bits) || back != expected)
         test_fail("%08x is %04x with a rest, expected %04x; it comes back as %08x, expected %08x", (unsigned)bits,
                   (unsigned)value, (unsigned)nearest_bf16(bits), (unsigned)back, (unsigned)expected);
-    // What came back is split as before: nothing moves a second time.
+    // The restored value splits in the same way: nothing moves a second time.
     float again = half_bits_float(back);
     EXPECT(half_to_bf16(again) == value && half_rest(again, value) == half_rest(x, value));
 }
@@ -55,7 +55,7 @@ TEST(many_numbers) {
     }
 }
 
-// A number just below infinity rounds to it and comes back finite; numbers below the normal ones come back too.
+// A number just below infinity rounds to it and is restored as finite; subnormal numbers are restored too.
 TEST(ends_of_the_range) {
     float most = half_bits_float(0x7F7FFFFFu), least = half_bits_float(1);
     EXPECT(isinf(half_from_bf16(half_to_bf16(most))));

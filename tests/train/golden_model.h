@@ -1,12 +1,13 @@
 // A model of tests/golden/models (made by transformers, see make_models.py) opened as a step: the flags in the file's
-// metadata make the config, the file's weights are copied in, its samples come as micro-batches.
+// metadata give the config, the file's weights are copied, its samples are the micro-batches.
 #ifndef TESTS_TRAIN_GOLDEN_MODEL_H
 #define TESTS_TRAIN_GOLDEN_MODEL_H
 
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
-#include "step/step.h"
+#include "model/census.h"
 #include "test.h"
+#include "train/setup.h"
 #include "words.h"
 
 enum { GOLDEN_STEPS = 10 };
@@ -44,13 +45,13 @@ static inline float golden_float(const struct golden_model *g, const char *name,
 }
 
 // Row `row` of an array of samples, NULL if the family has none.
-static inline const void *golden_row(const struct golden_model *g, const char *name, int64_t row) {
+static inline void *golden_row(const struct golden_model *g, const char *name, int64_t row) {
     char *full = memory_printf("data.%s", name);
     const struct safetensors_tensor *found = safetensors_find(&g->file, full);
     free(full);
     if (!found)
         return NULL;
-    return found->data + found->bytes / (size_t)found->shape[0] * (size_t)row;
+    return (void *)(found->data + found->bytes / (size_t)found->shape[0] * (size_t)row);
 }
 
 static inline void golden_parse(struct golden_model *g, const char *more) {
@@ -65,7 +66,7 @@ static inline void golden_parse(struct golden_model *g, const char *more) {
     free(line);
 }
 
-// `more` are flags beside those of the file.
+// `more` are flags in addition to those of the file.
 static inline void golden_open(struct golden_model *g, const char *name, const char *more, enum step_mode mode,
                                int threads) {
     *g = (struct golden_model){.name = name};
@@ -77,14 +78,14 @@ static inline void golden_open(struct golden_model *g, const char *name, const c
     EXPECT_OK(
         device_open(&g->device, &(struct device_options){.name = threads > 0 ? "cpu" : "cuda", .threads = threads}));
     EXPECT_OK(world_open(&g->world, &(struct world_options){.backend = "self"}, g->device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, g->world));
-    EXPECT_OK(step_open(&g->step, &g->config, g->device, &mesh, mode));
-    EXPECT_INT(param_list_elements(&g->step->params), config_parameter_count(&g->config));
+    EXPECT_OK(setup_step(&g->step, &(struct setup){&g->config, g->device, &mesh, mode}));
+    EXPECT_INT(param_list_elements(step_params(g->step)), census_parameters(&g->config));
     if (mode == STEP_TRAIN)
         step_initialize(g->step);
-    for (int i = 0; i < g->step->params.count; i++) {
-        const struct param *param = g->step->params.items[i];
+    for (int i = 0; i < step_params(g->step)->count; i++) {
+        const struct param *param = step_params(g->step)->items[i];
         const struct safetensors_tensor *value = golden_find(g, "param.", param->name);
         struct tensor target = param_in(param, step_weights_target(g->step));
         EXPECT_INT(value->bytes, tensor_bytes(target));
@@ -103,23 +104,25 @@ static inline void golden_close(struct golden_model *g) {
     config_free(&g->config);
 }
 
-static inline int golden_next(void *context, struct step_input *input) {
+static inline int golden_next(void *context, struct batch *input) {
     struct golden_model *g = context;
     static int64_t samples[64];
     int64_t B = g->config.micro_batch_size, first = g->next;
     for (int64_t b = 0; b < B; b++)
         samples[b] = first + b;
-    *input = (struct step_input){.B = B,
-                                 .T = g->config.seq_length,
-                                 .S = g->config.decoder_seq_length,
-                                 .tokens = golden_row(g, "tokens", first),
-                                 .labels = golden_row(g, "labels", first),
-                                 .mask = golden_row(g, "mask", first),
-                                 .types = golden_row(g, "types", first),
-                                 .lengths = golden_row(g, "lengths", first),
-                                 .decoder_tokens = golden_row(g, "decoder_tokens", first),
-                                 .pair_labels = golden_row(g, "pair_labels", first),
-                                 .samples = samples};
+    *input = (struct batch){.B = B,
+                            .T = g->config.seq_length,
+                            .S = g->config.decoder_seq_length,
+                            .tokens = golden_row(g, "tokens", first),
+                            .labels = golden_row(g, "labels", first),
+                            .loss_mask = golden_row(g, "mask", first),
+                            .token_types = golden_row(g, "types", first),
+                            .lengths = golden_row(g, "lengths", first),
+                            .decoder_tokens = golden_row(g, "decoder_tokens", first),
+                            .context_tokens = golden_row(g, "context_tokens", first),
+                            .context_lengths = golden_row(g, "context_lengths", first),
+                            .pair_labels = golden_row(g, "pair_labels", first),
+                            .samples = samples};
     g->next += B;
     return 0;
 }

@@ -4,14 +4,14 @@
 
 #include "golden_model.h"
 
-struct lab {
+struct train_lab {
     struct config config;
     struct device *device;
     struct world *world;
     struct step *step;
 };
 
-static inline void lab_open(struct lab *lab, const char *flags) {
+static inline void lab_open(struct train_lab *lab, const char *flags) {
     struct golden_model words = {0};
     struct safetensors_text text = {"flags", flags};
     struct mesh mesh;
@@ -20,13 +20,13 @@ static inline void lab_open(struct lab *lab, const char *flags) {
     lab->config = words.config;
     EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 2}));
     EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, lab->world));
-    EXPECT_OK(step_open(&lab->step, &lab->config, lab->device, &mesh, STEP_TRAIN));
+    EXPECT_OK(setup_step(&lab->step, &(struct setup){&lab->config, lab->device, &mesh, STEP_TRAIN}));
     step_initialize(lab->step);
 }
 
-static inline void lab_close(struct lab *lab) {
+static inline void lab_close(struct train_lab *lab) {
     step_close(lab->step);
     world_close(lab->world);
     device_close(lab->device);

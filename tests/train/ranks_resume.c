@@ -1,6 +1,5 @@
-// Runs of several ranks whose products are in 8 bits: stopped and resumed they go on bit for bit, in every layout; all
-// ranks that hold a layer have the ranges that are saved, and another layout finds those of its layers. Run under
-// mpirun.
+// Runs of several ranks with fp8 matmuls: they resume bit for bit, in every layout; all ranks that hold a layer have
+// the saved ranges, and another layout finds those of its layers. Run under mpirun.
 // ranks: 2
 // cost: 15
 #include "base/file.h"
@@ -20,25 +19,26 @@ enum { BEFORE = 3, AFTER = 3 };
 static struct ranks ranks;
 static char folder[64];
 
-struct run {
+struct resumed_run {
     struct rank_step r;
     struct step_result results[AFTER];
 };
 
-static void open_run(struct run *run, const char *recipe, const char *layout) {
+static void open_run(struct resumed_run *run, const char *recipe, const char *layout) {
     char *flags = memory_printf(MODEL "%s %s --save %s --save-interval 3", recipe, layout, folder);
-    *run = (struct run){0};
+    *run = (struct resumed_run){0};
     ranks.pipeline = (struct mesh){0};  // layouts differ in their number of stages
     rank_step_open(&run->r, &ranks, flags);
     free(flags);
 }
 
-// Steps differ: each has other tokens.
-static void go_on(struct run *run, int64_t done, int steps) {
-    int64_t micro_batches = 4 / run->r.step->mesh.length[AXIS_DATA];
+// Every step has other tokens.
+static void go_on(struct resumed_run *run, int64_t done, int steps) {
+    int64_t micro_batches = 4 / step_mesh(run->r.step)->length[AXIS_DATA];
     for (int i = 0; i < steps; i++) {
         for (int64_t n = 0; n < run->r.N; n++)
-            run->r.tokens[n] = (int32_t)((n * 7 + 13) % (1 + (done + i) * 5) + run->r.step->mesh.place[AXIS_DATA]);
+            run->r.tokens[n] =
+                (int32_t)((n * 7 + 13) % (1 + (done + i) * 5) + step_mesh(run->r.step)->place[AXIS_DATA]);
         run->r.next = (done + i) * micro_batches;
         run->results[i] = rank_step_train(&run->r, micro_batches);
     }
@@ -52,20 +52,16 @@ static bool is_saved(const struct weights *saved, const char *prefix, const char
     return found && found->bytes == tensor_bytes(own) && memcmp(found->data, own.data, found->bytes) == 0;
 }
 
-// Whether this rank's ranges are those in the checkpoint.
+// Whether this rank's ranges equal those in the checkpoint.
 static bool has_saved_ranges(const struct step *step, const char *path) {
     struct weights saved;
     bool has = true;
     EXPECT_OK(weights_open_checkpoint(&saved, path, "optimizer"));
-    for (int i = 0; i < step->chunk_count; i++) {
-        const struct fp8 *fp8 = &step->chunks[i].model.fp8;
-        EXPECT(fp8->count > 0);
-        EXPECT_INT(fp8->step, BEFORE);
-        for (int layer = 0; layer < fp8->count; layer++) {
-            const char *name = fp8->layers[layer].weight->name;
-            has = has && is_saved(&saved, "fp8_ranges", name, tensor_rows(fp8->ranges, layer * FP8_ROLES, FP8_ROLES));
-            has = has && is_saved(&saved, "fp8_history", name, tensor_rows(fp8->history, layer * FP8_ROLES, FP8_ROLES));
-        }
+    EXPECT(step_range_count(step) > 0);
+    EXPECT_INT(step_counters(step).fp8_steps, BEFORE);
+    for (int i = 0; i < step_range_count(step); i++) {
+        struct step_range range = step_range(step, i);
+        has = has && is_saved(&saved, range.name, range.weight->name, range.tensor);
     }
     weights_close(&saved);
     return has;
@@ -85,26 +81,30 @@ static void resume(const char *recipe) {
     char *path = checkpoint_path(folder, BEFORE);
     struct progress_state progress = {.iteration = BEFORE};
     for (int i = 0; i < LAYOUTS; i++) {
-        struct run through, resumed, other;
+        struct resumed_run through, resumed, other;
         open_run(&through, recipe, layouts[i]);
         go_on(&through, 0, BEFORE);
-        EXPECT_OK(state_save(through.r.step, &progress));
+        EXPECT_OK(state_save(
+            &(struct run_state){.step = through.r.step, .config = &through.r.config, .progress = &progress}));
         EXPECT(has_saved_ranges(through.r.step, path));
         go_on(&through, BEFORE, AFTER);
         open_run(&resumed, recipe, layouts[i]);
-        EXPECT_OK(state_load(resumed.r.step, path, true, &progress));
+        EXPECT_OK(
+            state_load(&(struct run_state){.step = resumed.r.step, .config = &resumed.r.config, .progress = &progress},
+                       path, true));
         go_on(&resumed, BEFORE, AFTER);
         for (int k = 0; k < AFTER; k++)
             EXPECT(through.results[k].loss == resumed.results[k].loss &&
                    through.results[k].grad_norm == resumed.results[k].grad_norm);
         EXPECT(sum_weights(through.r.step) == sum_weights(resumed.r.step));
         open_run(&other, recipe, layouts[(i + 2) % LAYOUTS]);
-        EXPECT_OK(state_load(other.r.step, path, true, &progress));
+        EXPECT_OK(state_load(
+            &(struct run_state){.step = other.r.step, .config = &other.r.config, .progress = &progress}, path, true));
         EXPECT(has_saved_ranges(other.r.step, path));
         rank_step_close(&other.r);
         rank_step_close(&resumed.r);
         rank_step_close(&through.r);
-        comm_barrier(world_group_all(ranks.world), "next layout");  // which writes the same folder again
+        comm_barrier(world_group_all(ranks.world), "next layout");  // which writes to the same folder again
     }
     free(path);
 }

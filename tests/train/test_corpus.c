@@ -1,5 +1,5 @@
 // The data of whole runs, tokens of all samples of every split, against megatron-core's dataset builder: splits, blends
-// with and without weights, data of each split's own.
+// with and without weights, separate data for each split.
 #include "train/corpus.h"
 
 #include "base/file.h"
@@ -110,8 +110,8 @@ static void run_golden(struct config *config, const struct corpus_place *place) 
     EXPECT_INT(checked, 24);
 }
 
-// Of 50 documents the default shares leave none for test: the run has no test then, whoever chose the shares. Training
-// and an evaluation by itself need some.
+// Of 50 documents the default shares leave none for test: then the run has no test, whoever chose the shares. Training
+// and a separate evaluation need some.
 static void expect_small_splits(struct config *config, const struct corpus_place *place) {
     char split[] = "969, 30, 1", words[] = "a";
     struct corpus_options options = {
@@ -147,13 +147,13 @@ TEST(samples_of_whole_runs_equal_megatron_cores) {
     struct mesh mesh;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     EXPECT_OK(world_open(&world, &(struct world_options){.backend = "self"}, device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, world));
     struct config config;
     config_defaults(&config);
     struct corpus_place place = {.mesh = &mesh};
     run_golden(&config, &place);
-    // Once more with the caches that are there now, and the blends' in a folder.
+    // Again with the existing caches, and those of blends in a folder.
     config.data_cache_path = memory_printf("%s/cache", folder);
     run_golden(&config, &place);
     run_golden(&config, &place);

@@ -1,8 +1,9 @@
-// What evaluation makes of texts: WikiText's blanks taken back as Python does it, and samples that overlap.
+// What evaluation does with texts: removing WikiText's extra spaces as in Python, and overlapping samples.
 #include "base/json.h"
 #include "test.h"
 #include "train/detokenize.h"
 #include "train/evaluate.h"
+#include "train/retrieval.h"
 
 TEST(wikitext_is_detokenized_as_by_python) {
     FILE *file = fopen("tests/golden/detokenize.txt", "r");
@@ -28,7 +29,7 @@ TEST(wikitext_is_detokenized_as_by_python) {
     EXPECT_INT(texts, 205);
 }
 
-// Every token but the first is counted once, whatever the stride, with as much context as the stride allows.
+// Every token except the first counts once, for any stride, with as much context as the stride allows.
 static void expect_each_once(int64_t count, int64_t seq_length, int64_t stride) {
     int32_t ids[200];
     int counted[200] = {0};
@@ -38,7 +39,7 @@ static void expect_each_once(int64_t count, int64_t seq_length, int64_t stride) 
     struct sample_source source = token_text_source(&text);
     struct batch batch;
     batch_allocate(&batch, &source.form, 1);
-    struct batch_row row = batch_row(&batch, 0);
+    struct batch row = batch_row(&batch, 0);
     for (int64_t i = 0; i < source.count; i++) {
         EXPECT_OK(source.fill(source.context, i, &row));
         int rows_counted = 0;
@@ -67,4 +68,20 @@ TEST(every_token_is_counted_once) {
     expect_each_once(33, 32, 8);
 }
 
-TEST_MAIN(TEST_CASE(wikitext_is_detokenized_as_by_python), TEST_CASE(every_token_is_counted_once))
+// The three best of seven blocks that come in two parts: descending scores, the first of equal ones, and never NaN.
+TEST(best_blocks) {
+    static const float first[] = {1, 5, NAN, 3}, second[] = {5, -2, 7};
+    struct retrieval_best best;
+    retrieval_best_open(&best, 2, 3);
+    retrieval_best_add(&best, 1, first, 0, 4);
+    retrieval_best_add(&best, 1, second, 4, 3);
+    const int64_t *blocks = best.blocks + 3;
+    EXPECT(blocks[0] == 6 && blocks[1] == 1 && blocks[2] == 4);
+    EXPECT(best.scores[3] == 7 && best.scores[4] == 5 && best.scores[5] == 5);
+    retrieval_best_add(&best, 0, first, 10, 3);
+    EXPECT(best.blocks[0] == 11 && best.blocks[1] == 10 && best.blocks[2] == -1);
+    retrieval_best_close(&best);
+}
+
+TEST_MAIN(TEST_CASE(best_blocks), TEST_CASE(wikitext_is_detokenized_as_by_python),
+          TEST_CASE(every_token_is_counted_once))

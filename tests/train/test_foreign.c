@@ -1,11 +1,11 @@
-// Models that other programs saved (tests/golden/make_foreign.py, make_distributed.py and make_llmc.py) are loaded as
-// --load loads them and give those programs' logits; converted to a checkpoint of ours they give them again; and
-// written for Hugging Face they are the same tensors, bit by bit, under the same names.
+// Models saved by other programs (tests/golden/make_foreign.py, make_distributed.py and make_llmc.py) are loaded as
+// with --load and give those programs' logits; converted to our checkpoints they give them again; and written for
+// Hugging Face they have the same tensors, bit by bit, under the same names.
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/weights.h"
-#include "step/step.h"
+#include "train/setup.h"
 #include "test.h"
 #include "train/state.h"
 #include <unistd.h>
@@ -51,7 +51,7 @@ static const char *const others[] = {
     "llmc_fp32.bin",        "llmc_bf16.bin"};
 enum { B = 2 };
 
-struct opened {
+struct opened_model {
     struct config config;
     struct device *device;
     struct world *world;
@@ -60,31 +60,31 @@ struct opened {
     const char *name;
 };
 
-static const void *row(const struct opened *o, const char *name, int64_t *columns) {
+static void *row(const struct opened_model *o, const char *name, int64_t *columns) {
     const struct safetensors_tensor *found = safetensors_find(&o->expected, name);
     if (found && columns)
         *columns = found->shape[1];
-    return found ? found->data : NULL;
+    return found ? (void *)found->data : NULL;
 }
 
-static int next_input(void *context, struct step_input *input) {
-    const struct opened *o = context;
-    static const int64_t samples[B] = {0, 1};
+static int next_input(void *context, struct batch *input) {
+    const struct opened_model *o = context;
+    static int64_t samples[B] = {0, 1};
     static float mask[64];
-    *input = (struct step_input){.B = B, .samples = samples, .mask = mask};
+    *input = (struct batch){.B = B, .samples = samples, .loss_mask = mask};
     for (int i = 0; i < 64; i++)
         mask[i] = 1;
     input->tokens = row(o, "tokens", &input->T);
     input->labels = row(o, "labels", NULL);
     input->decoder_tokens = row(o, "decoder_tokens", &input->S);
-    input->types = row(o, "types", NULL);
+    input->token_types = row(o, "types", NULL);
     return 0;
 }
 
-// Opens what `path` holds as evaluate does: configuration and weights come from there.
-// `turns_gains`: the run keeps the norms' gains in the other form than the folder does.
-static void open_model(struct opened *o, const char *name, const char *path, bool turns_gains) {
-    *o = (struct opened){.name = name};
+// Opens what `path` holds as evaluate does: configuration and weights come from there. `turns_gains`: the run stores
+// the norms' gains in the other form than the folder.
+static void open_model(struct opened_model *o, const char *name, const char *path, bool turns_gains) {
+    *o = (struct opened_model){.name = name};
     char *expected = memory_printf("tests/golden/foreign/%s.safetensors", name);
     EXPECT_OK(safetensors_open(&o->expected, expected));
     free(expected);
@@ -93,7 +93,7 @@ static void open_model(struct opened *o, const char *name, const char *path, boo
     EXPECT_OK(flag_set(&table, &o->config, "--load", path, FLAG_FROM_COMMAND));
     EXPECT_OK(flag_set(&table, &o->config, "--micro-batch-size", "2", FLAG_FROM_COMMAND));
     EXPECT_OK(flag_set(&table, &o->config, "--seq-length", "9", FLAG_FROM_COMMAND));
-    // The first release says nothing about its heads.
+    // The first release does not give the number of heads.
     if (strcmp(name, "megatron_v0") == 0)
         EXPECT_OK(flag_set(&table, &o->config, "--num-attention-heads", "6", FLAG_FROM_COMMAND));
     if (row(o, "decoder_tokens", NULL))
@@ -107,14 +107,14 @@ static void open_model(struct opened *o, const char *name, const char *path, boo
     struct mesh mesh;
     EXPECT_OK(device_open(&o->device, &(struct device_options){.name = "cpu", .threads = 1}));
     EXPECT_OK(world_open(&o->world, &(struct world_options){.backend = "self"}, o->device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, o->world));
-    EXPECT_OK(step_open(&o->step, &o->config, o->device, &mesh, STEP_EVALUATE));
-    EXPECT_OK(state_load(o->step, found, false, NULL));
+    EXPECT_OK(setup_step(&o->step, &(struct setup){&o->config, o->device, &mesh, STEP_EVALUATE}));
+    EXPECT_OK(state_load(&(struct run_state){.step = o->step, .config = &o->config}, found, false));
     free(found);
 }
 
-static void close_model(struct opened *o) {
+static void close_model(struct opened_model *o) {
     step_close(o->step);
     world_close(o->world);
     device_close(o->device);
@@ -123,11 +123,11 @@ static void close_model(struct opened *o) {
 }
 
 static void check_logits(const char *name, const char *path, bool turns_gains) {
-    struct opened o;
+    struct opened_model o;
     open_model(&o, name, path, turns_gains);
     struct step_source source = {.next = next_input, .context = &o, .count = 1};
     EXPECT_OK(step_evaluate(o.step, &source));
-    struct tensor logits = tensor_flat(o.step->chunks[0].flights[0].model.head.logits);
+    struct tensor logits = step_evaluated_logits(o.step);
     const struct safetensors_tensor *expected = safetensors_find(&o.expected, "logits");
     int64_t count = tensor_count(logits);
     EXPECT_INT((size_t)count * sizeof(float), expected->bytes);
@@ -170,8 +170,8 @@ static void convert(const char *from, const char *to, bool to_huggingface) {
     model_source_close(&source);
 }
 
-// Every tensor of `written` is in `original` with the same type, shape and bytes; what the original has besides are
-// buffers and second copies.
+// Every tensor of `written` is in `original` with the same type, shape and bytes; the original may also have buffers
+// and second copies.
 static void check_same(const char *name, const char *original_path, const char *written_path) {
     struct weights original, written;
     EXPECT_OK(weights_open_folder(&original, original_path));
@@ -210,7 +210,7 @@ static void check_round_trip(const char *name, bool is_huggingface) {
         convert(theirs, again, false);
         check_logits(name, again, false);
     }
-    // These two are written as their family has its matrices.
+    // These two are written with the matrices of their family.
     bool is_repacked = strcmp(name, "llama_fused") == 0 || strcmp(name, "phi3_part") == 0;
     if (is_huggingface && !is_repacked)
         check_same(name, original, theirs);
@@ -246,7 +246,7 @@ TEST(round_trips) {
         check_round_trip(others[i], false);
 }
 
-// Where the run stood goes along, and the vocabulary's files that are not on this machine do not.
+// The state of the run is converted too, except for vocabulary files that are not on this machine.
 TEST(megatron_state) {
     char *path = golden_path("megatron_v2_tp2_pp2");
     struct model_source source = open_source(path);
@@ -260,7 +260,7 @@ TEST(megatron_state) {
     free(path);
 }
 
-// What is dropped out: T5's one number is that of attention too.
+// Dropout rates: T5's single number also applies to attention.
 TEST(dropouts) {
     char *path = golden_path("t5");
     struct model_source source = open_source(path);

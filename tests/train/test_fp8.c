@@ -1,14 +1,15 @@
-// Models whose products are in 8 bits: they learn as they do in bf16, in every form; recompute changes no bit; an
-// evaluation between steps is in bf16; a resumed run goes on bit for bit; flags that 8 bits cannot have are refused.
+// Models with fp8 matmuls: they learn like in bf16, in every form; recompute changes no bit; an evaluation between
+// steps is in bf16; a resumed run is equal bit for bit; flags that do not work with fp8 are refused.
 // cost: 10
 // parts: 2
 #include "checkpoint/temporary.h"
 #include "lab.h"
+#include "step/internal.h"
 #include "train/state.h"
 
 enum { ROWS = 2, COLUMNS = 16, STEPS = 25 };
 
-static void open_lab(struct lab *lab, const char *flags, const char *more, int micro_batches) {
+static void open_lab(struct train_lab *lab, const char *flags, const char *more, int micro_batches) {
     char *line = memory_printf("--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --bf16 "
                                "--micro-batch-size 2 --padded-vocab-size 48 --max-position-embeddings 16 "
                                "--hidden-dropout 0 --attention-dropout 0 --ffn-hidden-size 64 --global-batch-size %d "
@@ -21,13 +22,13 @@ static void open_lab(struct lab *lab, const char *flags, const char *more, int m
 struct feed {
     enum config_form form;
     int64_t next;    // micro-batches so far
-    int64_t unlike;  // every so many of them is another: one token again and again, which has ranges of its own
+    int64_t unlike;  // every this many is different: one token repeated, with its own ranges
 };
 
-static int next_input(void *context, struct step_input *input) {
+static int next_input(void *context, struct batch *input) {
     static int32_t tokens[ROWS * COLUMNS], labels[ROWS * COLUMNS];
     static float mask[ROWS * COLUMNS];
-    static const int64_t samples[ROWS] = {4, 5};
+    static int64_t samples[ROWS] = {4, 5};
     struct feed *feed = context;
     bool is_unlike = feed->unlike && ++feed->next % feed->unlike == 0;
     for (int i = 0; i < ROWS * COLUMNS; i++) {
@@ -35,8 +36,8 @@ static int next_input(void *context, struct step_input *input) {
         labels[i] = is_unlike ? 9 : (i * 23 + 11) % 47;
         mask[i] = 1;
     }
-    *input = (struct step_input){
-        .B = ROWS, .T = COLUMNS, .tokens = tokens, .labels = labels, .mask = mask, .samples = samples};
+    *input = (struct batch){
+        .B = ROWS, .T = COLUMNS, .tokens = tokens, .labels = labels, .loss_mask = mask, .samples = samples};
     if (feed->form == CONFIG_T5) {
         input->S = COLUMNS;
         input->decoder_tokens = labels;
@@ -49,7 +50,7 @@ struct curve {
 };
 
 static struct curve train_with(const char *flags, const char *more, int micro_batches) {
-    struct lab lab;
+    struct train_lab lab;
     struct curve curve = {0};
     open_lab(&lab, flags, more, micro_batches);
     struct feed feed = {.form = config_form(&lab.config), .unlike = micro_batches > 1 ? micro_batches : 0};
@@ -81,7 +82,7 @@ TEST(models_learn_in_8_bits) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct curve half = train(models[i], ""), eighth = train(models[i], "--fp8-format hybrid");
         struct curve current = train(models[i], "--fp8-format hybrid --fp8-recipe tensorwise");
-        printf("    %.4f to %.4f in bf16, %.4f and %.4f in 8 bits\n", half.first, half.last, eighth.last, current.last);
+        printf("    %.4f to %.4f in bf16, %.4f and %.4f in fp8\n", half.first, half.last, eighth.last, current.last);
         EXPECT(half.last < 0.8 * half.first);
         EXPECT(fabs(eighth.first - half.first) < 0.01 * half.first && eighth.first != half.first);
         EXPECT(fabs(eighth.last - half.last) < 0.05 * half.first);
@@ -90,7 +91,7 @@ TEST(models_learn_in_8_bits) {
     }
 }
 
-// With micro-batches whose ranges differ too: one that is computed again is stored with the range of the first time.
+// Also with micro-batches whose ranges differ: a recomputed one is stored with the range of the first time.
 TEST(recompute_changes_nothing) {
     static const char *const recipes[] = {"--fp8-format hybrid", "--fp8-format hybrid --fp8-recipe tensorwise"};
     for (int i = 0; i < 8; i++) {
@@ -113,17 +114,17 @@ TEST(a_history_of_several_steps_and_a_margin) {
     EXPECT(fabs(careful.last - half.last) < 0.05 * half.first);
 }
 
-// ---- stopping and going on ----
+// ---- stopping and resuming ----
 
 enum { BEFORE = 3, AFTER = 3 };
 
-struct stretch {
+struct fp8_stretch {
     struct step_result results[AFTER];
     struct buffer state;  // weights and both moments
 };
 
-// Every second micro-batch is unlike the others, so each step has other ranges.
-static void go_on(struct lab *lab, int64_t done, int steps, struct stretch *stretch) {
+// Every second micro-batch differs from the others, so each step has other ranges.
+static void go_on(struct train_lab *lab, int64_t done, int steps, struct fp8_stretch *stretch) {
     struct feed feed = {.form = config_form(&lab->config), .next = done, .unlike = 2};
     struct step_source source = {.next = next_input, .context = &feed, .count = 1};
     for (int i = 0; i < steps; i++) {
@@ -131,44 +132,48 @@ static void go_on(struct lab *lab, int64_t done, int steps, struct stretch *stre
         stretch->results[i] = step_result(lab->step);
     }
     step_settle(lab->step);
-    const struct tensor parts[] = {lab->step->values, lab->step->adam.m, lab->step->adam.v};
+    const struct optimizer_state *states = step_optimizer(lab->step, 0)->states;
+    const struct tensor parts[] = {step_values(lab->step), states[0].tensor, states[1].tensor};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         buffer_append(&stretch->state, parts[i].data, tensor_bytes(parts[i]));
 }
 
-static bool is_same(const struct stretch *a, const struct stretch *b) {
+static bool is_same(const struct fp8_stretch *a, const struct fp8_stretch *b) {
     bool is = a->state.length == b->state.length && memcmp(a->state.data, b->state.data, a->state.length) == 0;
     for (int i = 0; i < AFTER; i++)
         is = is && a->results[i].loss == b->results[i].loss && a->results[i].grad_norm == b->results[i].grad_norm;
     return is;
 }
 
-// Some steps of a run with these flags, after which it is saved, and some more.
-static void run_through(const char *model, const char *flags, const char *folder, struct stretch *rest) {
-    struct lab lab;
-    struct stretch first = {0};
+// Some steps of a run with these flags, then a save, then more steps.
+static void run_through(const char *model, const char *flags, const char *folder, struct fp8_stretch *rest) {
+    struct train_lab lab;
+    struct fp8_stretch first = {0};
     char *more = memory_printf("%s --save %s --save-interval 3", flags, folder);
     open_lab(&lab, model, more, 1);
     go_on(&lab, 0, BEFORE, &first);
-    EXPECT_OK(state_save(lab.step, &(struct progress_state){.iteration = BEFORE}));
-    *rest = (struct stretch){0};
+    EXPECT_OK(state_save(&(struct run_state){
+        .step = lab.step, .config = &lab.config, .progress = &(struct progress_state){.iteration = BEFORE}}));
+    *rest = (struct fp8_stretch){0};
     go_on(&lab, BEFORE, AFTER, rest);
     buffer_free(&first.state);
     lab_close(&lab);
     free(more);
 }
 
-// The same steps by a run that begins with what was saved. With `forgets`, it loses its ranges.
-static void run_again(const char *model, const char *flags, const char *folder, bool forgets, struct stretch *rest) {
-    struct lab lab;
-    struct progress_state progress;
+// The same steps by a run that resumes from the save. With `forgets`, it loses its ranges.
+static void run_again(const char *model, const char *flags, const char *folder, bool forgets,
+                      struct fp8_stretch *rest) {
+    struct train_lab lab;
+    struct progress_state progress = {0};
     char *path = checkpoint_path(folder, BEFORE);
     open_lab(&lab, model, flags, 1);
-    EXPECT_OK(state_load(lab.step, path, true, &progress));
+    EXPECT_OK(
+        state_load(&(struct run_state){.step = lab.step, .config = &lab.config, .progress = &progress}, path, true));
     EXPECT_INT(progress.iteration, BEFORE);
     if (forgets)
         fp8_reset(&lab.step->chunks[0].model.fp8, lab.device);
-    *rest = (struct stretch){0};
+    *rest = (struct fp8_stretch){0};
     go_on(&lab, BEFORE, AFTER, rest);
     lab_close(&lab);
     free(path);
@@ -184,7 +189,7 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
     for (int i = 0; i < 12; i++) {
         const char *model = models[i / 3], *flags = recipes[i % 3].flags;
         struct temporary folder = temporary_create();
-        struct stretch through, resumed, forgetful;
+        struct fp8_stretch through, resumed, forgetful;
         run_through(model, flags, folder.path, &through);
         run_again(model, flags, folder.path, false, &resumed);
         run_again(model, flags, folder.path, true, &forgetful);
@@ -197,19 +202,19 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
     }
 }
 
-// Such a run goes on as one that has forgotten them: its first step measures.
+// Such a run continues like one that has lost them: its first step measures.
 TEST(a_run_resumes_without_ranges_too) {
     static const char *const saved[] = {"", "--fp8-format hybrid --fp8-amax-history-len 4"};
     const char *flags = "--fp8-format hybrid";
     for (int i = 0; i < 2; i++) {
         struct temporary folder = temporary_create();
-        struct stretch through, resumed, forgetful;
+        struct fp8_stretch through, resumed, forgetful;
         run_through("", saved[i], folder.path, &through);
         run_again("", flags, folder.path, false, &resumed);
         run_again("", flags, folder.path, true, &forgetful);
         EXPECT(is_same(&resumed, &forgetful) && !is_same(&resumed, &through));
         buffer_free(&resumed.state);
-        // Nor are ranges in the way of a run in bf16.
+        // Saved ranges do not disturb a run in bf16.
         run_again("", "", folder.path, false, &resumed);
         EXPECT(is_same(&resumed, &through) == (i == 0));
         buffer_free(&through.state);

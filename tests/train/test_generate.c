@@ -1,8 +1,9 @@
-// Generation: the cache of keys and values changes nothing, sampling draws what it should, and the window moves on.
+// Generation: the key/value cache changes nothing, sampling follows its distribution, and the window moves on.
 #include "base/memory.h"
 #include "ops/device.h"
 #include "test.h"
 #include "train/generate.h"
+#include "train/setup.h"
 
 static struct device *device;
 static struct world *world;
@@ -26,9 +27,9 @@ static void set_up(void) {
     struct mesh mesh;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 2}));
     EXPECT_OK(world_open(&world, &(struct world_options){.backend = "self"}, device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, world));
-    EXPECT_OK(step_open(&step, &config, device, &mesh, STEP_GENERATE));
+    EXPECT_OK(setup_step(&step, &(struct setup){&config, device, &mesh, STEP_GENERATE}));
     step_initialize(step);
 }
 

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
 #include "optim/schedule.h"
-#include "step/step.h"
+#include "train/setup.h"
 #include "test.h"
 
 enum { B = 3, T = 17, STEPS = 10 };
@@ -44,14 +44,14 @@ static void set_up(const char *device_name, int threads, int64_t rows) {
     EXPECT_OK(safetensors_open(&golden, "tests/golden/gpt_tiny.safetensors"));
     EXPECT_OK(device_open(&device, &(struct device_options){.name = device_name, .threads = threads}));
     EXPECT_OK(world_open(&world, &(struct world_options){.backend = "self"}, device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, world));
-    EXPECT_OK(step_open(&step, &config, device, &mesh, STEP_TRAIN));
+    EXPECT_OK(setup_step(&step, &(struct setup){&config, device, &mesh, STEP_TRAIN}));
     step_initialize(step);
-    for (int i = 0; i < step->params.count; i++) {
-        const struct safetensors_tensor *value = find("param.", step->params.items[i]->name);
-        EXPECT_INT(value->bytes, tensor_bytes(step->params.items[i]->value));
-        device_copy_in(device, step->params.items[i]->value, value->data);
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct safetensors_tensor *value = find("param.", step_params(step)->items[i]->name);
+        EXPECT_INT(value->bytes, tensor_bytes(step_params(step)->items[i]->value));
+        device_copy_in(device, step_params(step)->items[i]->value, value->data);
     }
 }
 
@@ -72,7 +72,7 @@ struct cursor {
     int64_t rows;  // of one micro-batch
 };
 
-static int next_input(void *context, struct step_input *input) {
+static int next_input(void *context, struct batch *input) {
     struct cursor *c = context;
     for (int64_t b = 0; b < c->rows; b++) {
         const int32_t *sample = c->samples + (c->next + b) * (T + 1);
@@ -85,13 +85,13 @@ static int next_input(void *context, struct step_input *input) {
         }
     }
     c->next += c->rows;
-    *input = (struct step_input){.B = c->rows,
-                                 .T = T,
-                                 .tokens = c->tokens,
-                                 .labels = c->labels,
-                                 .positions = c->positions,
-                                 .mask = c->mask,
-                                 .samples = c->numbers};
+    *input = (struct batch){.B = c->rows,
+                            .T = T,
+                            .tokens = c->tokens,
+                            .labels = c->labels,
+                            .positions = c->positions,
+                            .loss_mask = c->mask,
+                            .samples = c->numbers};
     return 0;
 }
 
@@ -119,19 +119,19 @@ static double relative_error(struct tensor actual, const struct safetensors_tens
 }
 
 static void check_gradients(void) {
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
         double error = relative_error(param->grad, find("grad.", param->name), 0, tensor_count(param->grad));
         if (!(error < 1e-4))
             test_fail("gradient of %s is off by %.3g", param->name, error);
     }
 }
 
-// Softmax does not see a constant added to all scores, so the bias of the keys has no gradient: what there is is
-// rounding, which Adam makes as large as any step. That third of the bias is left out.
+// Softmax ignores a constant added to all scores, so the bias of the keys has no gradient: what remains is rounding,
+// which Adam makes as large as any step. That third of the bias is not compared.
 static void check_weights(void) {
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
         const struct safetensors_tensor *want = find("final.", param->name);
         int64_t count = tensor_count(param->value);
         bool is_qkv_bias = strstr(param->name, "linear_qkv.bias") != NULL;

@@ -1,6 +1,7 @@
-// Models that no reference has, made of unusual choices: the gradient of every parameter against finite differences of
-// the loss, with dropout on, whose masks stay the same. And every family of the goldens in 16 bits.
+// Models that no reference has, with unusual choices: the gradient of every parameter against finite differences of the
+// loss, with dropout, whose masks stay the same. And every family of the goldens in 16 bits.
 #include "lab.h"
+#include "model/census.h"
 
 enum { ROWS = 3, COLUMNS = 9, DECODER_COLUMNS = 5 };
 
@@ -37,9 +38,18 @@ static const struct {
     {"GPT with relative positions and a bias at the end",
      "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7 "
      "--add-output-bias --kv-channels 6 --gated-linear-unit --activation relu"},
+    {"ICT with two towers and a projection", "--model ict --biencoder-projection-dim 5 --retriever-score-scaling"},
+    {"ICT with one tower, recomputed",
+     "--model ict --biencoder-shared-query-context-model --retriever-score-scaling --recompute-granularity full"},
+    {"ICT with one post-norm tower and a projection",
+     "--model ict --biencoder-shared-query-context-model --norm-placement post --biencoder-projection-dim 7 "
+     "--retriever-score-scaling"},
+    {"ICT with relative positions and no token types",
+     "--model ict --num-token-types 0 --position-embedding-type relative --relative-attention-num-buckets 6 "
+     "--relative-attention-max-distance 7 --biencoder-projection-dim 5 --retriever-score-scaling"},
 };
 
-static void open_lab(struct lab *lab, const char *flags) {
+static void open_lab(struct train_lab *lab, const char *flags) {
     char *line = memory_printf("--num-layers 2 --hidden-size 12 --num-attention-heads 4 --kv-channels 4 --seq-length 9 "
                                "--micro-batch-size 3 --padded-vocab-size 37 --max-position-embeddings 9 "
                                "--init-method-std 0.4 --ffn-hidden-size 14 %s",
@@ -49,13 +59,14 @@ static void open_lab(struct lab *lab, const char *flags) {
 }
 
 // Always the same micro-batch.
-static int next_input(void *context, struct step_input *input) {
+static int next_input(void *context, struct batch *input) {
     static int32_t tokens[ROWS * COLUMNS], labels[ROWS * COLUMNS], types[ROWS * COLUMNS], starts[ROWS * COLUMNS];
     static int32_t decoder_tokens[ROWS * DECODER_COLUMNS];
     static float mask[ROWS * COLUMNS];
-    static const int32_t lengths[ROWS] = {9, 6, 3}, pairs[ROWS] = {1, 0, 1};
-    static const int64_t samples[ROWS] = {4, 5, 6};
-    const struct lab *lab = context;
+    static int32_t lengths[ROWS] = {9, 6, 3}, pairs[ROWS] = {1, 0, 1};
+    static int32_t context_tokens[ROWS * COLUMNS], context_lengths[ROWS] = {4, 9, 7};
+    static int64_t samples[ROWS] = {4, 5, 6};
+    const struct train_lab *lab = context;
     enum config_form form = config_form(&lab->config);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         tokens[i] = (i * 17 + 5) % 37;
@@ -66,16 +77,24 @@ static int next_input(void *context, struct step_input *input) {
     }
     for (int i = 0; i < ROWS * DECODER_COLUMNS; i++)
         decoder_tokens[i] = (i * 7 + 3) % 37;
-    *input = (struct step_input){.B = ROWS,
-                                 .T = COLUMNS,
-                                 .tokens = tokens,
-                                 .labels = labels,
-                                 .mask = mask,
-                                 .types = form == CONFIG_BERT ? types : NULL,
-                                 .lengths = form == CONFIG_GPT ? NULL : lengths,
-                                 .first_keys = lab->config.reset_attention_mask ? starts : NULL,
-                                 .pair_labels = form == CONFIG_BERT ? pairs : NULL,
-                                 .samples = samples};
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        context_tokens[i] = (i * 13 + 8) % 37;
+    for (int i = 0; i < ROWS && form == CONFIG_ICT; i++)
+        mask[i] = 1;
+    *input = (struct batch){.B = ROWS,
+                            .T = COLUMNS,
+                            .tokens = tokens,
+                            .labels = labels,
+                            .loss_mask = mask,
+                            .token_types = form == CONFIG_BERT ? types : NULL,
+                            .lengths = form == CONFIG_GPT ? NULL : lengths,
+                            .document_starts = lab->config.reset_attention_mask ? starts : NULL,
+                            .pair_labels = form == CONFIG_BERT ? pairs : NULL,
+                            .samples = samples};
+    if (form == CONFIG_ICT) {
+        input->context_tokens = context_tokens;
+        input->context_lengths = context_lengths;
+    }
     if (form == CONFIG_T5) {
         input->S = DECODER_COLUMNS;
         input->decoder_tokens = decoder_tokens;
@@ -83,15 +102,16 @@ static int next_input(void *context, struct step_input *input) {
     return 0;
 }
 
-// The loss that is optimised, with the gradients left in place; a learning rate of 0 changes nothing.
-static double loss_of(struct lab *lab) {
+// The loss that is optimized, with the gradients left in place; a learning rate of 0 changes nothing.
+static double loss_of(struct train_lab *lab) {
     struct step_source source = {.next = next_input, .context = lab, .count = 1};
     EXPECT_OK(step_train(lab->step, &source, 0, 0));
     struct step_result result = step_result(lab->step);
     return result.loss + result.pair_loss;
 }
 
-static void move(struct lab *lab, const struct param *param, const float *from, const float *direction, double step) {
+static void move(struct train_lab *lab, const struct param *param, const float *from, const float *direction,
+                 double step) {
     int64_t count = tensor_count(param->value);
     float *moved = memory_alloc(sizeof *moved * (size_t)count);
     for (int64_t i = 0; i < count; i++)
@@ -102,8 +122,8 @@ static void move(struct lab *lab, const struct param *param, const float *from, 
 }
 
 // Along its own gradient a parameter changes the loss by the gradient's norm. Returns the relative error, 0 if the
-// gradient is too small to be measured (as that of the keys' biases, which is nothing but rounding).
-static double slope_error(struct lab *lab, const struct param *param, const float *gradient, double step) {
+// gradient is too small to measure (like that of the keys' biases, which is only rounding).
+static double slope_error(struct train_lab *lab, const struct param *param, const float *gradient, double step) {
     int64_t count = tensor_count(param->value);
     float *value = memory_alloc(sizeof *value * (size_t)count),
           *direction = memory_alloc(sizeof *value * (size_t)count);
@@ -130,20 +150,23 @@ static double slope_error(struct lab *lab, const struct param *param, const floa
 
 TEST(slopes) {
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
-        struct lab lab;
+        struct train_lab lab;
         char *flags = memory_printf("--hidden-dropout 0.1 --attention-dropout 0.1 %s", models[m].flags);
         open_lab(&lab, flags);
         free(flags);
-        EXPECT_INT(param_list_elements(&lab.step->params), config_parameter_count(&lab.config));
+        EXPECT_INT(param_list_elements(step_params(lab.step)), census_parameters(&lab.config));
         (void)loss_of(&lab);
-        float *gradients = memory_alloc(sizeof *gradients * (size_t)lab.step->params.total);
-        device_copy_out(lab.device, gradients, lab.step->grads);
+        float *gradients = memory_alloc(sizeof *gradients * (size_t)step_params(lab.step)->total);
+        for (int i = 0; i < step_params(lab.step)->count; i++) {
+            const struct param *param = step_params(lab.step)->items[i];
+            device_copy_out(lab.device, gradients + param->offset, param->grad);
+        }
         double worst = 0;
-        for (int i = 0; i < lab.step->params.count; i++) {
-            const struct param *param = lab.step->params.items[i];
+        for (int i = 0; i < step_params(lab.step)->count; i++) {
+            const struct param *param = step_params(lab.step)->items[i];
             double error = slope_error(&lab, param, gradients + param->offset, 4e-3);
-            // A step may cross the kink of a ReLU, beyond which the slope is another one. A short step does so only if
-            // it begins close by; the error of a wrong gradient is the same for all steps.
+            // A step may cross the kink of a ReLU, beyond which the slope differs. A short step does so only if it
+            // begins close to it; the error of a wrong gradient is the same for all steps.
             if (error >= 0.02 && strstr(models[m].flags, "--activation relu"))
                 error = slope_error(&lab, param, gradients + param->offset, 5e-4);
             worst = error > worst ? error : worst;

@@ -1,19 +1,19 @@
 // Every family against transformers: logits, loss and every gradient of a micro-batch, then ten training steps; the
-// same text token by token through the cache; and recompute, which must change nothing, not even the last bit.
+// same text token by token through the cache; and recompute, which must not change a single bit.
 #include "golden_model.h"
 
-// Logits where there is padding say nothing, and families differ there.
+// Logits at padding have no meaning, and families differ there.
 static void check_logits(const char *name, int threads) {
     struct golden_model g;
     golden_open(&g, name, "", STEP_EVALUATE, threads);
     struct step_source source = golden_source(&g);
     EXPECT_OK(step_evaluate(g.step, &source));
-    // The arena has been released but nothing has been written since.
+    // The arena was released, but nothing has been written since.
     double error = 0;
-    int64_t B = g.config.micro_batch_size, V = g.step->chunks[0].model.V;
-    struct tensor logits = tensor_flat(g.step->chunks[0].flights[0].model.head.logits);
+    int64_t B = g.config.micro_batch_size, V = step_vocabulary(g.step);
+    struct tensor logits = step_evaluated_logits(g.step);
     int64_t rows = tensor_count(logits) / V / B;  // of a sample
-    const int32_t *lengths = g.step->chunks[0].model.form == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
+    const int32_t *lengths = config_form(&g.config) == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
     struct safetensors_tensor want_logits = *golden_find(&g, "", "logits"), part = want_logits;
     for (int64_t b = 0; b < B; b++) {
         int64_t count = (lengths ? lengths[b] : rows) * V, first = b * rows * V;
@@ -31,8 +31,8 @@ static void check_logits(const char *name, int threads) {
 
 static void check_gradients(const struct golden_model *g) {
     double worst = 0;
-    for (int i = 0; i < g->step->params.count; i++) {
-        const struct param *param = g->step->params.items[i];
+    for (int i = 0; i < step_params(g->step)->count; i++) {
+        const struct param *param = step_params(g->step)->items[i];
         double error = golden_error(g, param->grad, golden_find(g, "grad.", param->name));
         worst = error > worst ? error : worst;
         if (!(error < 1e-4))
@@ -78,15 +78,15 @@ TEST(cuda) {
     }
 }
 
-// The first sample of the file, `piece` tokens at a time; logits of the last token of each piece are those of the
+// The first sample of the file, `piece` tokens at a time; logits of the last token of each piece equal those of the
 // whole.
 static void generate(const char *name, int64_t piece) {
     struct golden_model g;
     golden_open(&g, name, "", STEP_GENERATE, 2);
-    int64_t V = g.step->chunks[0].model.V;
-    const int32_t *tokens = golden_row(&g, "tokens", 0);
+    int64_t V = step_vocabulary(g.step);
+    int32_t *tokens = golden_row(&g, "tokens", 0);
     int64_t count = g.config.seq_length;
-    if (g.step->chunks[0].model.form == CONFIG_T5) {
+    if (step_has_encoder(g.step)) {
         step_encode(g.step, tokens, *(const int32_t *)golden_row(&g, "lengths", 0));
         tokens = golden_row(&g, "decoder_tokens", 0);
         count = g.config.decoder_seq_length;
@@ -125,40 +125,44 @@ TEST(bert_does_not_generate) {
     golden_parse(&g, "");
     struct mesh mesh;
     EXPECT_OK(device_open(&g.device, &(struct device_options){.name = "cpu", .threads = 1}));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
-    EXPECT_ERROR(step_open(&g.step, &g.config, g.device, &mesh, STEP_GENERATE), "writes no text");
+    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
+    EXPECT_ERROR(setup_step(&g.step, &(struct setup){&g.config, g.device, &mesh, STEP_GENERATE}),
+                 "does not generate text");
     golden_close(&g);
 }
 
-static int next_one(void *context, struct step_input *input) {
-    *input = *(const struct step_input *)context;
+static int next_one(void *context, struct batch *input) {
+    *input = *(const struct batch *)context;
     return 0;
 }
 
-// Logits (T, V) of one row of tokens, in which documents begin where starts and positions say so.
-static float *logits_of(struct golden_model *g, const int32_t *tokens, int64_t T, const int32_t *starts,
-                        const int32_t *positions) {
-    static const int32_t labels[64];
-    static const float mask[64];
-    struct step_input input = {
-        .B = 1, .T = T, .tokens = tokens, .positions = positions, .labels = labels, .mask = mask, .first_keys = starts};
+// Logits (T, V) of one row of tokens, in which documents begin according to starts and positions.
+static float *logits_of(struct golden_model *g, int32_t *tokens, int64_t T, int32_t *starts, int32_t *positions) {
+    static int32_t labels[64];
+    static float mask[64];
+    struct batch input = {.B = 1,
+                          .T = T,
+                          .tokens = tokens,
+                          .positions = positions,
+                          .labels = labels,
+                          .loss_mask = mask,
+                          .document_starts = starts};
     struct step_source source = {.next = next_one, .context = &input, .count = 1};
     EXPECT_OK(step_evaluate(g->step, &source));
-    float *logits = memory_alloc(sizeof(float) * (size_t)(T * g->step->chunks[0].model.V));
-    device_copy_out(g->device, logits, tensor_flat(g->step->chunks[0].flights[0].model.head.logits));
+    float *logits = memory_alloc(sizeof(float) * (size_t)(T * step_vocabulary(g->step)));
+    device_copy_out(g->device, logits, step_evaluated_logits(g->step));
     return logits;
 }
 
-// A document in a row behind another one is what it is alone: --reset-attention-mask with --reset-position-ids.
+// A document after another one in a row gives the same as alone: --reset-attention-mask with --reset-position-ids.
 TEST(documents_are_apart) {
     static const char *const families[] = {"gpt2", "opt", "llama2", "mistral"};
-    static const int32_t starts[11] = {0, 0, 0, 0, 4, 4, 4, 4, 4, 9, 9},
-                         positions[11] = {0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1};
+    static int32_t starts[11] = {0, 0, 0, 0, 4, 4, 4, 4, 4, 9, 9}, positions[11] = {0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1};
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         struct golden_model g;
         golden_open(&g, families[i], "--reset-attention-mask", STEP_EVALUATE, 2);
-        const int32_t *tokens = golden_row(&g, "tokens", 0);
-        int64_t V = g.step->chunks[0].model.V;
+        int32_t *tokens = golden_row(&g, "tokens", 0);
+        int64_t V = step_vocabulary(g.step);
         float *whole = logits_of(&g, tokens, 11, starts, positions), *alone = logits_of(&g, tokens + 4, 5, NULL, NULL);
         for (int64_t n = 0; n < 5 * V; n++)
             if (!(fabsf(whole[4 * V + n] - alone[n]) < 2e-5f * (1 + fabsf(alone[n]))))
@@ -179,10 +183,10 @@ static float *weights_after(const char *name, const char *flags, int64_t *count,
         struct step_source source = golden_source(&g);
         EXPECT_OK(step_train(g.step, &source, 2e-3, 0.1));
     }
-    *count = tensor_count(g.step->values);
-    *activations = g.step->memory.activations;
+    *count = tensor_count(step_values(g.step));
+    *activations = step_memory(g.step)->activations;
     float *values = memory_alloc(sizeof(float) * (size_t)*count);
-    device_copy_out(g.device, values, g.step->values);
+    device_copy_out(g.device, values, step_values(g.step));
     golden_close(&g);
     free(more);
     return values;

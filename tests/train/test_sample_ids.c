@@ -1,6 +1,6 @@
-// Every sample exactly once, also over changes of layout: a run on three data-parallel ranks goes on on two times two
-// that share the model, then on six, with other micro-batches and a batch that grows. Each rank's own data, loader and
-// place of the checkpoint are the real ones; ranks take turns in one process.
+// Every sample exactly once, even across changes of layout: a run on three data-parallel ranks resumes on two times two
+// that share the model, then on six, with other micro-batches and a batch that grows. Data, loader and position in the
+// checkpoint are the real ones; ranks take turns in one process.
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -16,11 +16,11 @@
 
 enum { SAMPLES = 288, T = 16, ROWS_MOST = 8 };
 
-struct layout {
+struct sample_layout {
     int ranks, tensor, pipeline;
     int64_t micro_batch, iterations;
 };
-static const struct layout layouts[] = {{3, 1, 1, 2, 5}, {4, 2, 2, 1, 4}, {6, 1, 1, 1, 3}, {8, 2, 1, 3, 3}};
+static const struct sample_layout layouts[] = {{3, 1, 1, 2, 5}, {4, 2, 2, 1, 4}, {6, 1, 1, 1, 3}, {8, 2, 1, 3, 3}};
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 static char folder[] = "/tmp/bevatron-test-XXXXXX";
@@ -41,7 +41,7 @@ static void write_dataset(const char *prefix) {
     EXPECT_OK(index_writer_commit(writer));
 }
 
-static void parse(struct config *config, const struct layout *layout, const char *prefix) {
+static void parse(struct config *config, const struct sample_layout *layout, const char *prefix) {
     char *flags = memory_printf(
         "train --data-path %s --split 100,0,0 --num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length %d "
         "--vocab-size 1000 --tokenizer-type NullTokenizer --lr 1e-3 --train-samples %d --eval-iters 0 "
@@ -57,15 +57,16 @@ static void parse(struct config *config, const struct layout *layout, const char
     free(flags);
 }
 
-// What one rank reads in the iterations of a layout: counts[id] for each of its samples. Returns the position after.
-static int64_t read_as_rank(const struct layout *layout, int rank, int64_t consumed, const char *prefix, int *counts,
-                            int *data_place) {
+// Samples that one rank reads in the iterations of a layout: counts[id] for each. Returns the position after them.
+static int64_t read_as_rank(const struct sample_layout *layout, int rank, int64_t consumed, const char *prefix,
+                            int *counts, int *data_place) {
     struct config config;
     struct mesh mesh;
     struct datasets datasets;
     struct loader *loader;
     parse(&config, layout, prefix);
-    EXPECT_OK(mesh_place(&mesh, rank, layout->ranks, layout->tensor, 1, layout->pipeline));
+    EXPECT_OK(mesh_place(&mesh, rank, layout->ranks,
+                         (const int[AXIS_COUNT]){[AXIS_TENSOR] = layout->tensor, [AXIS_PIPELINE] = layout->pipeline}));
     mesh.all = world_group_all(world);
     *data_place = mesh.place[AXIS_DATA];
     EXPECT_OK(datasets_open(
@@ -76,7 +77,7 @@ static int64_t read_as_rank(const struct layout *layout, int rank, int64_t consu
         struct step_source source =
             datasets_source(loader, batch / (config.micro_batch_size * config.data_parallel_size));
         for (int64_t m = 0; m < source.count; m++) {
-            struct step_input input;
+            struct batch input;
             EXPECT_OK(source.next(source.context, &input));
             EXPECT_INT(input.B, layout->micro_batch);
             for (int64_t b = 0; b < input.B; b++) {
@@ -96,7 +97,7 @@ static int64_t read_as_rank(const struct layout *layout, int rank, int64_t consu
     return consumed;
 }
 
-// The position goes from one layout to the next by way of a checkpoint.
+// The position passes from one layout to the next through a checkpoint.
 static int64_t save_and_load(int64_t iteration, int64_t consumed) {
     float value = 1;
     struct checkpoint_tensor model = {.name = "weight", .tensor = tensor_1d(&value, DTYPE_F32, 1)};
@@ -122,14 +123,14 @@ TEST(each_sample_once_over_changes_of_layout) {
     int total[SAMPLES] = {0};
     int64_t consumed = 0, iteration = 0;
     for (int i = 0; i < LAYOUTS; i++) {
-        const struct layout *layout = &layouts[i];
+        const struct sample_layout *layout = &layouts[i];
         int by_place[ROWS_MOST][SAMPLES] = {0};
         bool is_known[ROWS_MOST] = {false};
         int64_t after = consumed;
         for (int rank = 0; rank < layout->ranks; rank++) {
             int counts[SAMPLES] = {0}, place = 0;
             after = read_as_rank(layout, rank, consumed, prefix, counts, &place);
-            // Ranks that share the model read the same.
+            // Ranks that share the model read the same samples.
             if (is_known[place])
                 EXPECT(memcmp(by_place[place], counts, sizeof counts) == 0);
             memcpy(by_place[place], counts, sizeof counts);

@@ -1,5 +1,5 @@
-// Two bytes inside a mark are whole bytes of it at each of the 8 ways it can lie across byte boundaries: a table over
-// pairs of bytes finds the places worth a closer look, about one in four thousand.
+// However a mark lies across byte boundaries (8 ways), at least two of its bytes are whole bytes of the file. A table
+// over pairs of bytes finds the places worth a closer look, about one in four thousand.
 #include "data/extract/bzip2_scan.h"
 #include "data/bad_data.h"
 #include "base/memory.h"
@@ -14,11 +14,11 @@ enum { READ_BYTES = 1 << 18, HEADER_BYTES = 4 };
 struct bzip2_scan {
     int descriptor;
     const char *name;
-    unsigned char *data;  // the file from byte `position` on, as far as read
+    unsigned char *data;  // the file from byte `position` on, as far as it was read
     size_t length, capacity;
     uint64_t position;
-    bool ended;  // nothing more to read
-    size_t bit;  // of data where the present block begins
+    bool ended;  // the end of the file was read
+    size_t bit;  // of data, where the current block begins
     bool in_stream;
     unsigned char is_candidate[1 << 16];
 };
@@ -64,7 +64,7 @@ static int read_more(struct bzip2_scan *scan) {
     return 0;
 }
 
-// Forgets the bytes before `byte`.
+// Drops the bytes before `byte`.
 static void advance(struct bzip2_scan *scan, size_t byte) {
     memmove(scan->data, scan->data + byte, scan->length - byte);
     scan->length -= byte;
@@ -79,7 +79,7 @@ uint64_t bzip2_bits(const unsigned char *bytes, size_t bit, size_t count) {
     return window >> (7 - (bit + count - 1) % 8) & ((UINT64_C(1) << count) - 1);
 }
 
-// The mark at a bit, if there is one there.
+// The mark at a bit, if there is one.
 static uint64_t mark_at(const struct bzip2_scan *scan, size_t bit) {
     return bzip2_bits(scan->data, bit, BZIP2_MARK_BITS);
 }
@@ -94,7 +94,7 @@ static bool is_header(const unsigned char *bytes) {
 
 // ---- marks ----
 
-// The first bit from `from` on where a mark of either kind lies within what is read, or SIZE_MAX.
+// The first bit from `from` on where a mark of either kind begins in the data read so far, or SIZE_MAX.
 static size_t find_mark(const struct bzip2_scan *scan, size_t from) {
     const unsigned char *data = scan->data;
     for (size_t byte = from / 8; byte + 7 <= scan->length; byte++) {
@@ -117,8 +117,7 @@ static size_t find_mark(const struct bzip2_scan *scan, size_t from) {
     return SIZE_MAX;
 }
 
-// After an end mark and its checksum: the end of the file or the next stream. The caller has seen to it that enough is
-// read.
+// Whether the file ends or the next stream begins after an end mark and its checksum. The caller has read enough bytes.
 static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next_byte) {
     if (!has_bits(scan, mark, BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS))
         return false;
@@ -129,7 +128,7 @@ static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next
     return rest >= HEADER_BYTES && is_header(scan->data + *next_byte);
 }
 
-// Whether a whole end mark is followed by bytes that no stream begins with.
+// Whether a complete end mark is followed by bytes that cannot begin a stream.
 static bool has_garbage(const struct bzip2_scan *scan, size_t mark) {
     size_t after = (mark + BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS + 7) / 8,
            rest = scan->length > after ? scan->length - after : 0;
@@ -171,14 +170,14 @@ static int begin_stream(struct bzip2_scan *scan) {
     return 1;
 }
 
-// A mark that was found to be true.
+// A mark that was verified.
 struct mark {
     size_t bit;
     bool is_end;
     size_t next_byte;  // after the end of a stream
 };
 
-// Finds the next true mark from `from` on; reads on as needed.
+// Finds the next verified mark from `from` on; reads more as needed.
 static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
     enum { AFTER_MARK = (BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS) / 8 + HEADER_BYTES + 2 };
     *mark = (struct mark){0};
@@ -198,9 +197,9 @@ static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
             continue;
         }
         if (!is_found && garbage)
-            return damaged(scan, garbage, "what follows the end of a stream is no bzip2 stream");
+            return damaged(scan, garbage, "the data after the end of a stream is not a bzip2 stream");
         if (!is_found)
-            return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
+            return bad_data("%s: bzip2 data is truncated: the file ends at byte %" PRIu64
                             " inside a compressed stream; copy or download it again",
                             scan->name, scan->position + scan->length);
         mark->is_end = mark_at(scan, mark->bit) == BZIP2_END_MARK;
@@ -212,18 +211,18 @@ static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
     }
 }
 
-// The block at scan->bit, or the end mark of a stream that holds none: then *piece has no bits.
+// The block at scan->bit, or the end mark of an empty stream: then *piece has no bits.
 static int take_piece(struct bzip2_scan *scan, struct bzip2_piece *piece) {
     while (!scan->ended && !has_bits(scan, scan->bit, 8 * 32))
         TRY(read_more(scan));
     size_t begin = scan->bit;
     uint64_t first = has_bits(scan, begin, BZIP2_MARK_BITS) ? mark_at(scan, begin) : 0;
     if (first != BZIP2_BLOCK_MARK && first != BZIP2_END_MARK && scan->ended && scan->length < begin / 8 + 32)
-        return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
+        return bad_data("%s: bzip2 data is truncated: the file ends at byte %" PRIu64
                         " inside a compressed stream; copy or download it again",
                         scan->name, scan->position + scan->length);
     if (first != BZIP2_BLOCK_MARK && first != BZIP2_END_MARK)
-        return damaged(scan, begin, "no block where one should begin");
+        return damaged(scan, begin, "no block where one should start");
     struct mark mark;
     TRY(next_mark(scan, first == BZIP2_END_MARK ? begin : begin + BZIP2_MARK_BITS, &mark));
     uint32_t checksum =

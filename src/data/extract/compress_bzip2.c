@@ -1,4 +1,4 @@
-// bzip2 by libbz2. Multistream dumps are hundreds of streams in one file: each end of a stream begins the next.
+// bzip2 with libbz2. Multistream dumps hold hundreds of streams in one file: when one ends, the next begins.
 #include "data/extract/codec.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-// gzip (RFC 1952) by zlib. Members follow one another; zeros after the last one are padding, as tapes leave it.
+// gzip (RFC 1952) with zlib. Members follow each other; zeros after the last one are padding, as tapes add it.
 #include "data/extract/codec.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@ struct gzip {
     bool between;
 };
 
-enum { GZIP_ONLY = 15 + 16 };  // the largest window, and zlib's own header not accepted
+enum { GZIP_ONLY = 15 + 16 };  // the largest window; refuse zlib's own header
 
 static int gzip_open(void **state, int threads) {
     (void)threads;

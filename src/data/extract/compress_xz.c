@@ -1,5 +1,5 @@
-// xz by liblzma, which reads concatenated streams and the padding between them itself and checks CRC or SHA-256. Files
-// of several blocks (xz -T writes them) are decompressed by several threads.
+// xz with liblzma, which itself reads concatenated streams and the padding between them and checks CRC or SHA-256.
+// Files of several blocks (from xz -T) are decompressed by several threads.
 #include "data/extract/codec.h"
 #include "data/extract/xz_decoder.h"
 #include "base/error.h"
@@ -42,7 +42,7 @@ static const char *problem_of(lzma_ret status) {
     }
 }
 
-// The library says that all is well only at the end of the input, so "between" is known no sooner.
+// The library confirms success only at the end of the input, so `between` is not known earlier.
 static int xz_step(void *state, struct codec_io *io) {
     struct xz *xz = state;
     lzma_stream *stream = &xz->stream;
@@ -57,7 +57,8 @@ static int xz_step(void *state, struct codec_io *io) {
         io->out = stream->next_out;
         io->out_bytes = stream->avail_out;
         xz->ended = status == LZMA_STREAM_END;
-        // LZMA_BUF_ERROR only says that nothing could be done; the caller sees that, and whether the input has ended.
+        // LZMA_BUF_ERROR only means that no progress was possible; the caller notices that, and whether the input has
+        // ended.
         if (status != LZMA_OK && status != LZMA_STREAM_END && status != LZMA_BUF_ERROR) {
             io->problem = problem_of(status);
             return -1;

@@ -1,5 +1,5 @@
-// Zstandard by libzstd, which passes over skippable frames itself. Windows up to 2 GiB are accepted, since archives
-// made with `zstd --long=31` need them.
+// Zstandard with libzstd, which skips skippable frames itself. Windows up to 2 GiB are accepted, since archives made
+// with `zstd --long=31` need them.
 #include "data/extract/codec.h"
 #include "base/error.h"
 #include <zstd.h>
@@ -29,7 +29,7 @@ static int zstd_step(void *state, struct codec_io *io) {
     io->in_bytes -= in.pos;
     io->out += out.pos;
     io->out_bytes -= out.pos;
-    io->between = status == 0;  // the present frame is complete and wholly written out
+    io->between = status == 0;  // the current frame is complete and fully written out
     if (ZSTD_isError(status)) {
         io->problem = ZSTD_getErrorName(status);
         return -1;

@@ -8,7 +8,7 @@
 enum { TAR_BYTES = 512, TAR_SUM = 148, TAR_SUM_BYTES = 8, TAR_MAGIC = 257 };
 
 // "%s" in the advice is the file.
-struct kind {
+struct content_kind {
     const char *magic;
     size_t length;
     const char *what, *advice;
@@ -18,7 +18,7 @@ static const char as_parquet[] = "export its text as JSON Lines, e.g. duckdb -c 
                                  "'lines.jsonl' (FORMAT json)\"";
 static const char as_zip[] = "unpack it with `unzip %s`, or pipe its files: `unzip -p %s | bevatron … --input -`";
 
-static const struct kind kinds[] = {
+static const struct content_kind kinds[] = {
     {"PAR1", 4, "a Parquet file", as_parquet},
     {"ARROW1\0", 8, "an Arrow file", "export its text as JSON Lines (pyarrow, duckdb, datasets' to_json)"},
     {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", "export its text as JSON Lines (pyarrow, datasets' to_json)"},
@@ -30,7 +30,7 @@ static const struct kind kinds[] = {
     {"Rar!\x1A\x07", 6, "a rar archive", "unpack it with `unrar x %s`"},
     {"\x04\x22\x4D\x18", 4, "an lz4 file", "pipe it: `lz4 -dc %s | bevatron … --input -`"},
     {"LZIP\x01", 5, "an lzip file", "pipe it: `lzip -dc %s | bevatron … --input -`"},
-    {"\x1F\x9D", 2, "a file of compress (.Z)", "pipe it: `zcat %s | bevatron … --input -`"},
+    {"\x1F\x9D", 2, "a compress (.Z) file", "pipe it: `zcat %s | bevatron … --input -`"},
     {"\x89HDF\r\n\x1A\n", 8, "an HDF5 file", "export its text as JSON Lines"},
     {"\x93NUMPY", 6, "a NumPy array", "token ids become a dataset with `bevatron dataset import`"},
     {"SQLite format 3", 16, "an SQLite database",
@@ -42,17 +42,18 @@ static const struct kind kinds[] = {
     {"\xFE\xFF", 2, "UTF-16 text", "convert it: `iconv -f utf-16 -t utf-8 %s > OUT`"},
 };
 
-static const struct kind tar = {.what = "a tar archive",
-                                .advice = "unpack it with `tar xf %s` and name its files, or pipe them: `tar xOf %s | "
-                                          "bevatron … --input -`"};
-static const struct kind little = {.what = "UTF-16 text (little endian, without a byte order mark)",
-                                   .advice = "convert it: `iconv -f utf-16le -t utf-8 %s > OUT`"};
-static const struct kind big = {.what = "UTF-16 text (big endian, without a byte order mark)",
-                                .advice = "convert it: `iconv -f utf-16be -t utf-8 %s > OUT`"};
-static const struct kind zeros = {.what = "not text: it begins with zero bytes",
-                                  .advice = "check the path, copy or download it again"};
+static const struct content_kind tar = {
+    .what = "a tar archive",
+    .advice = "unpack it with `tar xf %s` and name its files, or pipe them: `tar xOf %s | "
+              "bevatron … --input -`"};
+static const struct content_kind little = {.what = "UTF-16 text (little endian, without a byte order mark)",
+                                           .advice = "convert it: `iconv -f utf-16le -t utf-8 %s > OUT`"};
+static const struct content_kind big = {.what = "UTF-16 text (big endian, without a byte order mark)",
+                                        .advice = "convert it: `iconv -f utf-16be -t utf-8 %s > OUT`"};
+static const struct content_kind zeros = {.what = "not text: it begins with zero bytes",
+                                          .advice = "check the path, copy or download it again"};
 
-// The header's bytes, its own checksum counted as spaces, add up to that checksum: in every kind of tar.
+// In every kind of tar, the header's checksum is the sum of its bytes, with the checksum itself counted as spaces.
 static bool begins_as_tar(const unsigned char *bytes, size_t count) {
     if (count < TAR_BYTES || !bytes[0])
         return false;
@@ -73,8 +74,8 @@ static bool begins_as_tar(const unsigned char *bytes, size_t count) {
     return digits >= 4 && sum == stored;
 }
 
-// Letters of ASCII, digits and spaces have a zero byte in UTF-16, always on the same side; UTF-8 text has none at all.
-static const struct kind *kind_by_zeros(const unsigned char *bytes, size_t count) {
+// In UTF-16, ASCII letters, digits and spaces have a zero byte, always on the same side; UTF-8 text has none.
+static const struct content_kind *kind_by_zeros(const unsigned char *bytes, size_t count) {
     size_t zero[2] = {0}, leading = 0;
     count = count < CONTENT_BYTES ? count & ~(size_t)1 : CONTENT_BYTES;
     for (size_t i = 0; i < count; i++)
@@ -89,7 +90,7 @@ static const struct kind *kind_by_zeros(const unsigned char *bytes, size_t count
     return zero[0] >= enough && zero[1] * 16 <= zero[0] ? &big : NULL;
 }
 
-static const struct kind *find_kind(const unsigned char *bytes, size_t count) {
+static const struct content_kind *find_kind(const unsigned char *bytes, size_t count) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (count >= kinds[i].length && memcmp(bytes, kinds[i].magic, kinds[i].length) == 0)
             return &kinds[i];
@@ -107,7 +108,7 @@ static void append_advice(struct buffer *out, const char *advice, const char *pa
 }
 
 int content_check(const char *name, const char *path, const unsigned char *bytes, size_t count) {
-    const struct kind *kind = find_kind(bytes, count);
+    const struct content_kind *kind = find_kind(bytes, count);
     if (!kind)
         return 0;
     struct buffer advice = {0};
@@ -117,20 +118,18 @@ int content_check(const char *name, const char *path, const unsigned char *bytes
     return -1;
 }
 
-struct place {
-    const char *prefix, *what, *advice;
-    const char *of_dataset;  // how to get the two files of one; NULL if there is no short way to say it
+struct remote_place {
+    const char *prefix, *what;
+    const char *advice;      // how to get a file that cannot be read from there; NULL if it can
+    const char *of_dataset;  // how to get the two files of a dataset; NULL if there is no short way
 };
 
-static const struct place *find_place(const char *name) {
-    static const struct place places[] = {
-        {"https://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`",
-         "`curl -LO %s.bin -LO %s.idx`"},
-        {"http://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`",
-         "`curl -LO %s.bin -LO %s.idx`"},
+static const struct remote_place *find_place(const char *name) {
+    static const struct remote_place places[] = {
+        {"https://", "an address", NULL, "`curl -LO %s.bin -LO %s.idx`"},
+        {"http://", "an address", NULL, "`curl -LO %s.bin -LO %s.idx`"},
         {"ftp://", "an address", "download it: `curl -O %s`", "`curl -O %s.bin -O %s.idx`"},
-        {"s3://", "in S3", "copy it: `aws s3 cp %s .`, or pipe it: `aws s3 cp %s - | bevatron … --input -`",
-         "`aws s3 cp %s.bin . && aws s3 cp %s.idx .`"},
+        {"s3://", "in S3", NULL, "`aws s3 cp %s.bin . && aws s3 cp %s.idx .`"},
         {"gs://", "in Google Cloud Storage", "copy it: `gcloud storage cp %s .`",
          "`gcloud storage cp %s.bin %s.idx .`"},
         {"hf://", "on Hugging Face", "download it with `hf download`", NULL},
@@ -145,8 +144,8 @@ static const struct place *find_place(const char *name) {
 }
 
 int content_check_name(const char *name) {
-    const struct place *place = find_place(name);
-    if (!place)
+    const struct remote_place *place = find_place(name);
+    if (!place || !place->advice)
         return 0;
     struct buffer advice = {0};
     append_advice(&advice, place->advice, name);
@@ -156,7 +155,7 @@ int content_check_name(const char *name) {
 }
 
 int content_check_prefix(const char *prefix) {
-    const struct place *place = find_place(prefix);
+    const struct remote_place *place = find_place(prefix);
     if (!place)
         return 0;
     struct buffer advice = {0};

@@ -1,8 +1,9 @@
-// Expands what stands after --input into files that exist.
+// Expands the values of --input into existing files.
 #include "data/extract/inputs.h"
 #include "data/extract/content.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/remote/remote.h"
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// strcmp order, whatever the locale, so that a dataset does not depend on it.
+// strcmp order in every locale, so that a dataset does not depend on the locale.
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -37,7 +38,7 @@ static bool ends_with(const char *name, size_t length, const char *ending) {
     return length > bytes && memcmp(name + length - bytes, ending, bytes) == 0;
 }
 
-static bool is_wanted(const char *name, const char *const *endings) {
+bool inputs_are_wanted(const char *name, const char *const *endings) {
     static const char *const compressions[] = {".gz", ".bz2", ".xz", ".zst", NULL};
     size_t length = strlen(name);
     for (const char *const *compression = compressions; *compression; compression++)
@@ -64,7 +65,7 @@ static int walk_folder(struct string_list *files, const char *path, const char *
         char *inner = file_join(path, entry->d_name);
         if (lstat(inner, &status) == 0 && S_ISDIR(status.st_mode))
             result = walk_folder(files, inner, endings);
-        else if (!file_is_folder(inner) && is_wanted(entry->d_name, endings))
+        else if (!file_is_folder(inner) && inputs_are_wanted(entry->d_name, endings))
             string_list_add(files, inner);
         free(inner);
     }
@@ -76,20 +77,95 @@ static int expand_folder(struct string_list *files, const char *path, const char
     int64_t before = files->count;
     TRY(walk_folder(files, path, endings));
     if (files->count == before)
-        return error_set("%s is a folder without files that end in %s (or that and .gz, .bz2, .xz, .zst); name the "
-                         "files, for instance '%s/*'",
-                         path, endings[0], path);
+        return error_set(
+            "%s is a folder without %s files (or .gz, .bz2, .xz, .zst of them); name the files, e.g. '%s/*'", path,
+            endings[0], path);
     qsort(files->items + before, (size_t)(files->count - before), sizeof *files->items, compare_names);
     return 0;
+}
+
+// ---- S3 and the web ----
+
+// The objects below a prefix that ends with a slash.
+static int add_prefix(struct string_list *files, const char *prefix, const char *const *endings) {
+    struct remote_list list;
+    TRY(remote_list(&list, prefix, false));
+    for (size_t i = 0; i < list.count; i++) {
+        const char *name = list.objects[i].url + strlen(prefix);
+        if (name[0] != '.' && !strstr(name, "/.") && inputs_are_wanted(name, endings))
+            string_list_add(files, list.objects[i].url);
+    }
+    remote_list_free(&list);
+    return 0;
+}
+
+static int expand_prefix(struct string_list *files, const char *prefix, const char *const *endings) {
+    int64_t before = files->count;
+    if (!endings)
+        return error_set("%s is a prefix of many objects; name them, e.g. '%s*.jsonl'", prefix, prefix);
+    TRY(add_prefix(files, prefix, endings));
+    if (files->count == before)
+        return error_set("there are no %s objects (or .gz, .bz2, .xz, .zst of them) below %s; check the prefix, or "
+                         "give a pattern, e.g. '%s*'",
+                         endings[0], prefix, prefix);
+    return 0;
+}
+
+static int expand_objects(struct string_list *files, const char *pattern) {
+    struct remote_list list;
+    TRY(remote_glob(&list, pattern));
+    for (size_t i = 0; i < list.count; i++)
+        string_list_add(files, list.objects[i].url);
+    remote_list_free(&list);
+    return 0;
+}
+
+// One object or web file. If there is no object of that name, it may be a folder, as on disk.
+static int expand_object(struct string_list *files, const char *name, const char *const *endings) {
+    struct remote_object object;
+    char *shown = remote_hide(name);
+    int64_t before = files->count;
+    int status = remote_find(&object, shown);
+    remote_object_free(&object);
+    if (status > 0) {
+        string_list_add(files, shown);
+    } else if (status == 0) {
+        char *folder = url_join(name, "");
+        status = url_is_s3(name) && endings ? add_prefix(files, folder, endings) : 0;
+        if (status == 0 && files->count == before)
+            status = error_set("cannot open %s: there is no such %s; check the address", shown,
+                               url_is_s3(name) ? "object" : "file");
+        free(folder);
+    }
+    free(shown);
+    return status < 0 ? -1 : 0;
+}
+
+static int expand_remote(struct string_list *files, const char *name, const char *const *endings) {
+    size_t length = strlen(name);
+    bool is_bucket = url_is_s3(name) && !strchr(name + strlen("s3://"), '/');
+    if (url_is_s3(name) && strpbrk(name, "*?["))
+        return expand_objects(files, name);
+    if (is_bucket) {
+        char *folder = url_join(name, "");
+        int status = expand_prefix(files, folder, endings);
+        free(folder);
+        return status;
+    }
+    if (url_is_s3(name) && name[length - 1] == '/')
+        return expand_prefix(files, name, endings);
+    return expand_object(files, name, endings);
 }
 
 int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings) {
     for (int64_t i = 0; i < names->count; i++) {
         const char *name = names->items[i];
-        if (strcmp(name, "-") == 0 || (file_exists(name) && !file_is_folder(name)))
+        if (url_is_remote(name))
+            TRY(expand_remote(files, name, endings));
+        else if (strcmp(name, "-") == 0 || (file_exists(name) && !file_is_folder(name)))
             string_list_add(files, name);
         else if (file_is_folder(name) && !endings)
-            return error_set("%s is a folder; name the files in it, for instance '%s/*.jsonl'", name, name);
+            return error_set("%s is a folder; name the files in it, e.g. '%s/*.jsonl'", name, name);
         else if (file_is_folder(name))
             TRY(expand_folder(files, name, endings));
         else if (content_check_name(name) < 0)
@@ -108,10 +184,27 @@ int inputs_expand(struct string_list *files, const struct string_list *names) {
     return inputs_expand_folders(files, names, NULL);
 }
 
+// 0 if unknown, without an error: the object is opened soon anyway.
+static uint64_t remote_bytes(const char *url) {
+    struct remote_object object;
+    bool is_known = remote_find(&object, url) > 0 && object.size != UINT64_MAX;
+    uint64_t size = is_known ? object.size : 0;
+    remote_object_free(&object);
+    error_clear();
+    return size;
+}
+
 uint64_t inputs_bytes(const struct string_list *files) {
     uint64_t total = 0;
     for (int64_t i = 0; i < files->count; i++) {
         struct stat status;
+        if (url_is_remote(files->items[i])) {
+            uint64_t size = remote_bytes(files->items[i]);
+            if (size == 0)
+                return 0;
+            total += size;
+            continue;
+        }
         if (strcmp(files->items[i], "-") == 0 || stat(files->items[i], &status) < 0 || !S_ISREG(status.st_mode))
             return 0;
         total += (uint64_t)status.st_size;

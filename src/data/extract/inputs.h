@@ -1,21 +1,26 @@
-// The files a user means: names, patterns (*.jsonl.zst, expanded here where the shell has not), folders, and "-" for
-// standard input.
+// The files that a user names: paths, patterns (*.jsonl.zst, expanded here if the shell did not), folders, "-" for
+// standard input, https:// addresses, and objects, patterns and prefixes in S3 (s3://bucket/p-*.jsonl.zst,
+// s3://bucket/data/).
 #ifndef DATA_EXTRACT_INPUTS_H
 #define DATA_EXTRACT_INPUTS_H
 
 #include "config/flag.h"
+#include <stdbool.h>
 #include <stdint.h>
 
-// Fills *files (zeroed) with what the names stand for, in the order given, patterns in byte order. A name without a
+// Fills *files (zeroed) with the files that the names stand for, in the given order, patterns in byte order. A missing
 // file, a pattern without a match and a folder are errors. The caller frees the list, also on error.
 int inputs_expand(struct string_list *files, const struct string_list *names);
 
-// The same; a folder stands for the files in it and in all folders below whose names have one of these endings
-// (NULL-terminated), with or without one of a compression (.gz, .bz2, .xz, .zst) behind. They come in byte order of
-// their paths. What begins with a dot is left out, and links to folders are not followed. None at all is an error.
+// The same, but a folder stands for all files in and below it whose names have one of these endings (NULL-terminated),
+// optionally followed by a compression suffix (.gz, .bz2, .xz, .zst). They come in byte order of their paths. Names
+// that begin with a dot are ignored, and links to folders are not followed. A folder without such files is an error.
 int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings);
 
-// Their size on disk altogether; 0 if it is not known (standard input, a pipe).
+// Whether a name has one of these endings, optionally followed by a compression suffix.
+bool inputs_are_wanted(const char *name, const char *const *endings);
+
+// Total size on disk; 0 if unknown (standard input, a pipe).
 uint64_t inputs_bytes(const struct string_list *files);
 
 #endif

@@ -1,4 +1,4 @@
-// Parses lines and keeps account of bad ones. Blank lines are passed over: files are often joined with one too many.
+// Parses lines and counts bad ones. Blank lines are skipped: concatenated files often have extra ones.
 #include "data/extract/jsonl.h"
 #include "data/bad_data.h"
 #include "base/error.h"
@@ -29,22 +29,7 @@ static bool is_blank(const char *line, size_t length) {
     return true;
 }
 
-// A copy of the line in which each maximal ill-formed part is one U+FFFD.
-static void repair(struct buffer *out, const char *line, size_t length) {
-    buffer_clear(out);
-    for (size_t at = 0; at < length;) {
-        size_t good = utf8_check(line + at, length - at);
-        buffer_append(out, line + at, good);
-        at += good;
-        if (at < length) {
-            uint32_t character;
-            at += utf8_decode((const unsigned char *)line + at, length - at, &character, NULL);
-            buffer_append_string(out, "\xEF\xBF\xBD");
-        }
-    }
-}
-
-// What a file is of which such a line is the first, and what helps; NULL if nothing is known.
+// The kind of file that begins with such a line, and the remedy; NULL if unknown.
 static const char *shape_of(const char *line, size_t length) {
     while (length > 0 && strchr(" \t\r", line[length - 1]))
         length--;
@@ -69,7 +54,8 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
     const struct jsonl_options *options = &parser->options;
     bool is_repaired = options->replace_ill_formed && utf8_check(line, length) < length;
     if (is_repaired) {
-        repair(&parser->repaired, line, length);
+        buffer_clear(&parser->repaired);
+        utf8_append_repaired(&parser->repaired, line, length);
         line = parser->repaired.data;
         length = parser->repaired.length;
     }
@@ -82,10 +68,9 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
             return bad_data("the object has no member \"%s\"; name the member that holds the text with --json-keys",
                             options->keys[i]);
         if (parser->found[i].lone_surrogates && options->refuse_surrogates)
-            return bad_data(
-                "the member \"%s\" holds a lone surrogate (half a \\u pair), which is no text; replace such "
-                "by U+FFFD with --invalid-utf8 replace",
-                options->keys[i]);
+            return bad_data("the member \"%s\" holds a lone surrogate (half a \\u pair), which is not text; "
+                            "--invalid-utf8 replace turns it into U+FFFD",
+                            options->keys[i]);
         is_repaired = is_repaired || parser->found[i].lone_surrogates > 0;
     }
     parser->repaired_lines += is_repaired;

@@ -1,12 +1,14 @@
-// Cuts files into pieces of lines. A plain file's pieces are equal parts of its bytes: whoever fills one looks for the
-// first line that begins in it, and reads on behind its end until its last line is whole. In a stream, what follows the
-// last line end of a piece is carried over to the next.
+// Cuts files into pieces of lines. The pieces of a plain file are equal parts of its bytes: filling one means finding
+// the first line that begins in it, and reading past its end until its last line is complete. In a stream, the bytes
+// after the last line end of a piece are carried over to the next.
 #include "data/extract/line_file.h"
 #include "data/extract/read_ahead.h"
 #include "data/extract/reader.h"
 #include "data/bad_data.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/remote/url.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,16 +30,16 @@ struct line_file {
     struct line_file_options options;
     char *name;
     const char *format;
-    atomic_int users;  // the opener, and pieces to be filled
+    atomic_int users;  // the opener, and pieces not filled yet
     // Of a plain file:
     int descriptor;  // -1 for a stream
     uint64_t size;
     // Of a stream:
     struct reader *reader;
-    struct read_ahead *ahead;  // NULL: the reader is asked
-    struct buffer rest;        // begun line
+    struct read_ahead *ahead;  // NULL: read from the reader directly
+    struct buffer rest;        // the beginning of an incomplete line
     bool ended;
-    bool is_file;       // a regular one, which ends
+    bool is_file;       // a regular file, which ends
     uint64_t position;  // where the next piece begins
 };
 
@@ -62,15 +64,17 @@ static void charge(const struct line_file *file, struct line_piece *piece, size_
 
 // ---- opening ----
 
-// Passes what was read in an earlier run.
+// Skips what an earlier run has read.
 static int skip_to(struct line_file *file, uint64_t begin) {
+    int result = reader_seek(file->reader, begin);
+    if (result != 0)
+        return result < 0 ? -1 : 0;
     struct buffer text = {0};
     buffer_reserve(&text, LARGEST_STEP);
-    int result = 0;
     for (uint64_t left = begin; result == 0 && left > 0;) {
         int64_t got = reader_read(file->reader, text.data, left < LARGEST_STEP ? (size_t)left : LARGEST_STEP);
         if (got == 0)
-            result = error_set("%s ends before byte %" PRIu64 ", up to which it was read before; has it changed?",
+            result = error_set("%s ends before byte %" PRIu64 ", up to which it was already read; it may have changed",
                                file->name, begin);
         else if (got < 0)
             result = -1;
@@ -80,16 +84,15 @@ static int skip_to(struct line_file *file, uint64_t begin) {
     return result;
 }
 
-// A plain regular file needs no reader. What else has no format of its own (a pipe) is read as a stream.
+// A plain regular file needs no reader. Any other input without a format (a pipe) is read as a stream.
 static int open_plain(struct line_file *file) {
     struct stat status;
     const char *path = file->options.path;
-    if (strcmp(path, "-") == 0 || strcmp(reader_format(file->reader), "plain") != 0)
+    if (strcmp(path, "-") == 0 || url_is_remote(path) || strcmp(reader_format(file->reader), "plain") != 0)
         return 0;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return error_set("cannot open %s: %s; check the path and its permissions", path, strerror(errno));
-    if (fstat(descriptor, &status) < 0 || !S_ISREG(status.st_mode)) {
+    int descriptor = file_open_input(path, &status);
+    TRY(descriptor);
+    if (!S_ISREG(status.st_mode)) {
         close(descriptor);
         return 0;
     }
@@ -100,8 +103,8 @@ static int open_plain(struct line_file *file) {
     return 0;
 }
 
-// Whoever waits for a pipe cannot be stopped, so only files are read ahead; a thread for a small one would take longer
-// to start than to read it.
+// A thread that waits for a pipe cannot be stopped, so only files are read ahead. For a small file, starting a thread
+// takes longer than reading it.
 static void start_ahead(struct line_file *file) {
     struct stat status;
     bool is_input = strcmp(file->options.path, "-") == 0;
@@ -161,7 +164,7 @@ static void drop_byte_order_mark(struct line_piece *piece) {
 
 // ---- plain files ----
 
-// Adds up to count bytes at `offset` of the file to the text; fewer only at the end of the file.
+// Appends up to count bytes at `offset` of the file to the text; fewer only at the end of the file.
 static int read_at(const struct line_file *file, struct buffer *text, uint64_t offset, size_t count) {
     if (offset >= file->size)
         return 0;
@@ -182,7 +185,7 @@ static int read_at(const struct line_file *file, struct buffer *text, uint64_t o
     return 0;
 }
 
-// The text ends inside its last line, which begins at `line`: reads on until that is whole or too long.
+// The text ends inside its last line, which begins at `line`: reads on until the line is complete or too long.
 static int finish_line(struct line_piece *piece, uint64_t offset, size_t line) {
     const struct line_file *file = piece->file;
     struct buffer *text = &piece->text;
@@ -210,9 +213,10 @@ static int finish_line(struct line_piece *piece, uint64_t offset, size_t line) {
 static int fill_plain(struct line_piece *piece) {
     const struct line_file *file = piece->file;
     struct buffer *text = &piece->text;
-    // One byte more in front tells whether a line begins where the piece does.
+    // One extra byte in front tells whether a line begins exactly where the piece does.
     uint64_t from = piece->begin > 0 ? piece->begin - 1 : 0;
     size_t count = (size_t)(piece->end - from);
+    piece->origin = from;
     TRY(read_at(file, text, from, count));
     if (piece->begin > 0) {
         const char *end = memchr(text->data, '\n', text->length);
@@ -271,7 +275,8 @@ static int read_more(struct line_file *file, struct line_piece *piece) {
     return 0;
 }
 
-// Passes the rest of a line that is too long; what follows it is the next piece's. A pipe or a device may never end it.
+// Skips the rest of a line that is too long; what follows it belongs to the next piece. A pipe or a device may never
+// end it.
 static int skip_line(struct line_file *file, uint64_t *skipped) {
     struct buffer *rest = &file->rest;
     while (!file->ended) {
@@ -299,7 +304,7 @@ static int skip_line(struct line_file *file, uint64_t *skipped) {
     return 0;
 }
 
-// The text has whole lines up to byte `whole`; the line begun there goes on.
+// The text has complete lines up to byte `whole`; the line that starts there continues.
 static int end_stream_piece(struct line_file *file, struct line_piece *piece, size_t whole) {
     struct buffer *text = &piece->text;
     size_t begun = text->length - whole;
@@ -318,10 +323,23 @@ static int end_stream_piece(struct line_file *file, struct line_piece *piece, si
     text->length = whole;
     if (text->data)
         text->data[whole] = 0;
-    piece->begin = file->position;
+    piece->begin = piece->origin = file->position;
     piece->end = file->position += used;
     piece->input_bytes = file->ahead ? read_ahead_input_bytes(file->ahead) : reader_input_bytes(file->reader);
     drop_byte_order_mark(piece);
+    return 0;
+}
+
+// Given `whole` bytes of complete lines: the bytes before the last line that is the first to begin in its block; 0 if
+// there is none. The lines from there on may be only a part of their block.
+static size_t whole_blocks(const struct line_file *file, const struct buffer *text, size_t whole) {
+    uint64_t block = file->options.block_bytes;
+    for (uint64_t end = (file->position + whole) / block * block; end > file->position; end -= block) {
+        size_t before = (size_t)(end - file->position) - 1;
+        const char *line = memchr(text->data + before, '\n', whole - before);
+        if (line)
+            return (size_t)(line - text->data) + 1;
+    }
     return 0;
 }
 
@@ -340,8 +358,12 @@ static int cut_stream(struct line_file *file, struct line_piece *piece) {
         if (file->ended && text->length - whole <= file->options.line_limit)
             whole = text->length;
         bool is_large = whole > 0 && text->length >= file->options.piece_bytes;
-        if (file->ended || is_large || text->length - whole > file->options.line_limit)
+        size_t taken = is_large && file->options.block_bytes > 0 ? whole_blocks(file, text, whole) : whole;
+        bool is_long = text->length - whole > file->options.line_limit;
+        if (file->ended || (is_large && taken > 0) || is_long) {
+            whole = file->ended || is_long ? whole : taken;
             break;
+        }
         TRY(read_more(file, piece));
     }
     TRY(end_stream_piece(file, piece, whole));
@@ -354,5 +376,6 @@ int line_file_next(struct line_file *file, struct line_piece *piece) {
     piece->first = 0;
     piece->too_long = false;
     piece->format = file->format;
+    piece->block_bytes = file->options.block_bytes;
     return file->descriptor >= 0 ? cut_plain(file, piece) : cut_stream(file, piece);
 }

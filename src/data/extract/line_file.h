@@ -1,10 +1,10 @@
-// A file cut into pieces of whole lines. line_file_next cuts, one thread at a time; line_piece_fill brings the text of
-// a piece, on any number of threads. A plain file is cut by arithmetic alone and read by the threads that fill its
-// pieces; anything else (compressed, a pipe) is read while it is cut.
+// A file cut into pieces of whole lines. line_file_next cuts, one thread at a time; line_piece_fill reads the text of a
+// piece, on any number of threads. A plain file is cut by arithmetic and read by the threads that fill its pieces;
+// anything else (compressed, a pipe) is read while it is cut.
 //
 // A piece [begin, end) of a file's text holds the lines that begin in it. A line ends at \n, or at the end of its file.
-// A line that is longer than the limit is left out of the text and reported by too_long; it is the last of its piece,
-// and of a stream, which may never end it, unless such lines are to be skipped.
+// A line longer than the limit is not in the text but reported by too_long. It is the last line of its piece. It also
+// ends a stream, in which it may never end, unless such lines are skipped.
 #ifndef DATA_EXTRACT_LINE_FILE_H
 #define DATA_EXTRACT_LINE_FILE_H
 
@@ -17,33 +17,37 @@ struct line_file;
 
 struct line_piece {
     struct buffer text;      // kept and reused between calls; lines begin at `first`
-    size_t first;            // bytes of text that belong to no line of this piece
+    size_t first;            // bytes of text before the first line of this piece
     uint64_t begin, end;     // bytes of the file's text, decompressed
+    uint64_t origin;         // offset of text.data[0] in the file's text
+    uint64_t block_bytes;    // of the file: see struct line_file_options
     uint64_t input_bytes;    // of the file on disk, consumed by the end of this piece
     bool too_long;           // another line follows those in text, longer than the limit
     const char *format;      // of the file: see reader_format
-    struct line_file *file;  // still to be read by line_piece_fill; NULL if the text is there
+    struct line_file *file;  // still to be read by line_piece_fill; NULL if the text is already there
 };
 
 struct line_file_options {
     const char *path;    // "-" is standard input
-    int threads;         // how many may help to decompress
-    bool reads_ahead;    // a compressed file is read by a thread of its own
-    size_t piece_bytes;  // the size to aim for
-    size_t line_limit;   // longest line in bytes
-    bool skips_long;     // pieces follow after a line that is too long
-    uint64_t begin;      // where the first piece begins: a place where a piece of this file ended
-    // Called before the text of a piece outgrows the usual size, with the size it will have; it may wait until there is
-    // enough memory. NULL for no such call.
+    int threads;         // that may help to decompress
+    bool reads_ahead;    // read a compressed file in a separate thread
+    size_t piece_bytes;  // the size to aim for; a multiple of the blocks, if there are any
+    // Size of the blocks of the text; a piece has all lines that begin in a block or none of them. 0: no blocks.
+    uint64_t block_bytes;
+    size_t line_limit;  // longest line in bytes
+    bool skips_long;    // continue with further pieces after a line that is too long
+    uint64_t begin;     // where the first piece begins: must be the end of a piece of this file
+    // Called before the text of a piece outgrows the usual size, with its new size; may wait until there is enough
+    // memory. May be NULL.
     void (*charge)(void *context, struct line_piece *piece, size_t bytes);
     void *context;
 };
 
 int line_file_open(struct line_file **file, const struct line_file_options *options);
-void line_file_close(struct line_file *file);  // NULL is fine; pieces that are not filled yet keep what they need
+void line_file_close(struct line_file *file);  // NULL is fine; unfilled pieces keep what they need
 
 bool line_file_is_plain(const struct line_file *file);    // cutting does not read
-uint64_t line_file_memory(const struct line_file *file);  // roughly what decompressing takes
+uint64_t line_file_memory(const struct line_file *file);  // approximate memory of the decompressor
 
 // 1 with the next piece, 0 after the last, -1 on error.
 int line_file_next(struct line_file *file, struct line_piece *piece);

@@ -1,5 +1,4 @@
-// Chunks of lines out of several files, one after another, with their numbers: line_file.h for those who read with one
-// thread.
+// Numbered lines from several files, one after another: line_file.h for callers that read with one thread.
 #include "data/extract/lines.h"
 #include "data/bad_data.h"
 #include "data/extract/reader.h"
@@ -12,12 +11,12 @@ static const char standard_input[] = "standard input";
 
 struct line_reader {
     struct line_options options;
-    struct line_file *file;  // the present one, NULL before the first
+    struct line_file *file;  // the current one, NULL before the first
     int64_t next_path;
     struct line_piece piece;
     int64_t line;         // number of the next line
-    uint64_t past_bytes;  // of files before the present one
-    uint64_t file_bytes;  // of the present one
+    uint64_t past_bytes;  // of files before the current one
+    uint64_t file_bytes;  // of the current one
 };
 
 void line_reader_open(struct line_reader **lines, const struct line_options *options) {
@@ -37,16 +36,15 @@ void line_reader_close(struct line_reader *lines) {
     free(lines);
 }
 
-// What stands for the file in messages.
+// The name of the file in messages.
 static const char *present_path(const struct line_reader *lines) {
     const char *path = lines->options.paths[lines->next_path - 1];
     return strcmp(path, "-") == 0 ? standard_input : path;
 }
 
 int line_too_long(size_t limit) {
-    return bad_data("the line is longer than %zu bytes; is this a file of lines? If so, raise the limit with "
-                    "--max-line-bytes",
-                    limit);
+    return bad_data(
+        "the line is longer than %zu bytes; if this is a file of lines, raise the limit with --max-line-bytes", limit);
 }
 
 int line_chunk_blame(const struct line_chunk *chunk) {
@@ -88,7 +86,7 @@ static void close_present(struct line_reader *lines) {
     lines->file = NULL;
 }
 
-// The text changes hands: the piece gets the chunk's old memory.
+// Swaps the text: the piece gets the chunk's old memory.
 static void take_text(struct line_reader *lines, struct line_chunk *chunk) {
     struct buffer text = lines->piece.text;
     size_t first = lines->piece.first;

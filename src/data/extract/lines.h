@@ -1,8 +1,8 @@
-// Lines out of one or several files, in chunks of a few megabytes that hold whole lines of one file. Chunks are what
-// threads work on: reading them is one thread's business, looking into them can be any thread's.
+// Lines from one or several files, in chunks of a few megabytes that hold whole lines of one file. One thread reads
+// chunks; any thread may process them.
 //
-// A line ends at \n, or at the end of its file. Its length is limited; a byte order mark at the beginning of a file is
-// no part of the text.
+// A line ends at \n, or at the end of its file. Its length is limited. A byte order mark at the beginning of a file is
+// not part of the text.
 #ifndef DATA_EXTRACT_LINES_H
 #define DATA_EXTRACT_LINES_H
 
@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 struct line_options {
-    const char *const *paths;  // (path_count) "-" is standard input; must stay while lines are read
+    const char *const *paths;  // (path_count) "-" is standard input; must outlive the reader
     int64_t path_count;
-    size_t chunk_bytes;  // what to aim at; 0 for 1 MiB
+    size_t chunk_bytes;  // target size; 0 for 1 MiB
     size_t line_limit;   // longest line in bytes; 0 for 1 GiB
 };
 
@@ -23,8 +23,8 @@ struct line_chunk {
     struct buffer text;    // whole lines; kept and reused between calls
     const char *path;      // of the file they come from, or "standard input"
     const char *format;    // of that file: see reader_format
-    int64_t first_line;    // number of the first one in its file, from 1
-    uint64_t input_bytes;  // read from all files by the end of this chunk, as they are on disk: for progress
+    int64_t first_line;    // number of the first line in its file, from 1
+    uint64_t input_bytes;  // read from all files by the end of this chunk, counted as stored on disk: for progress
 };
 
 struct line_reader;
@@ -35,7 +35,7 @@ void line_reader_close(struct line_reader *lines);  // NULL is fine
 // 1 with the next chunk, 0 after the last, -1 on error.
 int line_reader_next(struct line_reader *lines, struct line_chunk *chunk);
 
-// Walks the lines of a chunk: zero the cursor but for `chunk`; true while there is a line.
+// Iterates over the lines of a chunk: zero the cursor except `chunk`; true while there is a line.
 struct line_cursor {
     const struct line_chunk *chunk;
     size_t position;
@@ -46,10 +46,10 @@ struct line_cursor {
 };
 bool line_cursor_next(struct line_cursor *cursor);
 
-// Called with an error that the text of a chunk has caused: see reader_blame_damage. Always returns -1.
+// Called with an error that was caused by the text of a chunk: see reader_blame_damage. Always returns -1.
 int line_chunk_blame(const struct line_chunk *chunk);
 
-// The error of a line above the limit; -1.
+// Sets the error of a line above the limit; returns -1.
 int line_too_long(size_t limit);
 
 #endif

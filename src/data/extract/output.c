@@ -1,4 +1,4 @@
-// Picks the compression by name and hands packed pieces to the atomic writer, or to standard output.
+// Picks the compression by name and passes packed pieces to the atomic writer or to standard output.
 #include "data/extract/output.h"
 #include "data/extract/pack.h"
 #include "base/error.h"
@@ -29,11 +29,11 @@ int output_open(struct output *output, const char *path) {
         output->pack = pack_gzip;
     else if (ends_with(path, ".zst"))
         output->pack = pack_zstd;
-    // A build without the library says so now and not after hours of work.
+    // A build without the library must fail now, not after hours of work.
     int status = output->pack ? output->pack(&trial, "", 0) : 0;
     buffer_free(&trial);
     TRY(status);
-    // What is in a packed file cannot be told by its beginning.
+    // The beginning of a compressed file does not tell what is in it.
     TRY(file_check_output(path, "a file of articles", output->pack ? NULL : is_articles));
     TRY(file_make_parent(path));
     return file_create(&output->file, path);

@@ -1,5 +1,5 @@
-// A file of text that many threads help to make: plain, or compressed where its name ends in .gz or .zst. It stands
-// under its name when it is whole (base/file.h). "-" is standard output, plain.
+// A text file that many threads help to write: plain, or compressed if its name ends in .gz or .zst. It appears under
+// its name when it is complete (base/file.h). "-" is standard output, plain.
 #ifndef DATA_EXTRACT_OUTPUT_H
 #define DATA_EXTRACT_OUTPUT_H
 
@@ -13,11 +13,11 @@ struct output {
 };
 
 int output_open(struct output *output, const char *path);
-// What is to be written for these bytes; any thread, several at a time.
+// The bytes to write for these plain bytes; may be called by several threads at once.
 int output_pack(const struct output *output, struct buffer *packed, struct buffer *plain);
-// One thread at a time, in order.
+// Called by one thread at a time, in order.
 int output_write(struct output *output, const struct buffer *packed);
 int output_commit(struct output *output);
-void output_abort(struct output *output);  // nothing is left; safe on a zeroed or finished one
+void output_abort(struct output *output);  // leaves nothing; safe on a zeroed or finished one
 
 #endif

@@ -1,6 +1,6 @@
-// Compresses one piece of output into a gzip member or a zstd frame of its own: pieces can be packed by many threads
-// and written one after another, and every reader of these formats takes them as one file. One file per format, or its
-// stand-in pack_gzip_none.c where the library was missing at build time.
+// Compresses one piece of output into a separate gzip member or zstd frame. Many threads can pack pieces, and every
+// reader of these formats takes the concatenated pieces as one file. There is one file per format, or its stand-in
+// pack_gzip_none.c if the library was missing at build time.
 #ifndef DATA_EXTRACT_PACK_H
 #define DATA_EXTRACT_PACK_H
 

@@ -1,4 +1,4 @@
-// gzip members by zlib.
+// gzip members with zlib.
 #include "data/extract/pack.h"
 #include "base/error.h"
 #include <limits.h>

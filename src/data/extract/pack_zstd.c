@@ -1,4 +1,4 @@
-// zstd frames by libzstd.
+// zstd frames with libzstd.
 #include "data/extract/pack.h"
 #include "base/error.h"
 #include <zstd.h>

@@ -1,6 +1,6 @@
-// Cuts the file into blocks and lets a ring of threads decode them (piece_ring.h). A piece is decoded by libbz2 as a
-// stream of its own, made of a header, the block and an end mark with the block's checksum. A piece that does not
-// decode may be cut at a mark that is none: joined to the next ones it will.
+// Splits the file into blocks that a ring of threads decodes (piece_ring.h). libbz2 decodes a piece as a separate
+// stream, made of a header, the block and an end mark with the block's checksum. A piece that does not decode may have
+// been cut at a false mark: it is joined with the next ones.
 #include "data/extract/parallel_bzip2.h"
 #include "data/extract/bzip2_scan.h"
 #include "data/extract/piece_ring.h"
@@ -14,17 +14,17 @@
 #include <string.h>
 
 enum {
-    STREAM_OVERHEAD = 32,    // bytes: more than a header, an end mark and a checksum take
+    STREAM_OVERHEAD = 32,    // bytes: more than a header, an end mark and a checksum need
     FIRST_OUTPUT = 1 << 20,  // bytes: a block of level 9 has 900,000
-    MOST_JOINS = 3,          // pieces that are added to one that does not decode
+    MOST_JOINS = 3,          // pieces that are joined to one that does not decode
 };
 
 struct parallel_bzip2 {
     struct bzip2_scan *scan;
     const char *name;
     struct piece_ring *ring;
-    // Of the reading thread alone:
-    uint32_t checksum;  // of the blocks of the present stream
+    // Used by the reading thread only:
+    uint32_t checksum;  // of the blocks of the current stream
     uint64_t position;
     struct buffer packed;
 };
@@ -56,7 +56,7 @@ static void make_stream(struct buffer *packed, const struct bzip2_piece *piece) 
     packed->length = (bit + 7) / 8;
 }
 
-// False if libbz2 does not take it.
+// False if libbz2 refuses it.
 static bool decode(struct buffer *plain, struct buffer *packed, const struct bzip2_piece *piece) {
     if (piece->bits < BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS)
         return false;
@@ -73,16 +73,16 @@ static bool decode(struct buffer *plain, struct buffer *packed, const struct bzi
         stream.avail_out = (unsigned)room;
         status = BZ2_bzDecompress(&stream);
         plain->length += room - stream.avail_out;
-        // It wants more than a whole stream.
+        // It asks for more than a whole stream.
         if (status == BZ_OK && stream.avail_out == room && stream.avail_in == 0)
             status = BZ_UNEXPECTED_EOF;
     }
     BZ2_bzDecompressEnd(&stream);
-    // An end that lies inside the piece is not its own: what follows it would be lost without a word.
+    // A stream that ends inside the piece is not the piece's own: what follows it would be lost silently.
     return status == BZ_STREAM_END && stream.avail_in == 0;
 }
 
-// ---- what the ring asks for ----
+// ---- the codec of the ring ----
 
 static int cut(void *codec, void *piece) {
     const struct parallel_bzip2 *bzip2 = codec;
@@ -124,7 +124,7 @@ static int damaged(const struct parallel_bzip2 *bzip2, uint64_t position) {
                     bzip2->name, position);
 }
 
-// Joins the oldest piece to those after it until it decodes; the last of them takes the result.
+// Joins the oldest piece with those after it until it decodes; the last of them gets the result.
 static int join_pieces(struct parallel_bzip2 *bzip2, struct piece_place **oldest) {
     struct bzip2_piece *piece = (*oldest)->piece;
     struct bzip2_piece joined = {0};
@@ -151,7 +151,7 @@ static int join_pieces(struct parallel_bzip2 *bzip2, struct piece_place **oldest
     return status < 0 ? -1 : damaged(bzip2, position);
 }
 
-// Makes the oldest place's result whole and accounts for its checksum.
+// Completes the oldest place's result and adds its checksum.
 static int begin_block(struct parallel_bzip2 *bzip2, struct piece_place *oldest) {
     if (!oldest->is_decoded)
         TRY(join_pieces(bzip2, &oldest));

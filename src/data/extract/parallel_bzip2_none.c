@@ -1,4 +1,4 @@
-// Stands in for parallel_bzip2.c in a build without libbz2; the reader does not get this far there.
+// Stands in for parallel_bzip2.c in a build without libbz2; never called there.
 #include "data/extract/parallel_bzip2.h"
 #include "base/error.h"
 

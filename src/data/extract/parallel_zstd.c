@@ -1,5 +1,5 @@
-// Finds the frames of the file and lets a ring of threads decompress them (piece_ring.h). A frame that is large,
-// compressed or not, is left to the reading thread.
+// Finds the frames of the file; a ring of threads decompresses them (piece_ring.h). The reading thread itself
+// decompresses frames that are large, compressed or not.
 #include "data/extract/parallel_zstd.h"
 #include "data/extract/piece_ring.h"
 #include "data/extract/zstd_frames.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-// What a place may hold, so that all of them stay below half a gigabyte.
+// Limits for a place, so that all of them together stay below half a gigabyte.
 enum {
     SMALL_PACKED = 8 << 20,
     SMALL_PLAIN = 32 << 20,
@@ -27,17 +27,17 @@ struct parallel_zstd {
     int descriptor;
     const char *name;
     struct piece_ring *ring;
-    uint64_t next_frame;  // byte where it begins; of the thread that is cutting
-    // Of the reading thread alone:
+    uint64_t next_frame;  // byte where it begins; used by the cutting thread
+    // Used by the reading thread only:
     uint64_t position;
     ZSTD_DCtx *context;    // for large frames
-    struct buffer packed;  // of a large frame: what was read of it last
+    struct buffer packed;  // the last bytes read of a large frame
     size_t packed_used;
-    uint64_t large_at;     // byte of the file that is read next; 0 if no large frame is begun
-    bool large_has_ended;  // its last bytes are handed out
+    uint64_t large_at;     // next byte of the file to read; 0 if no large frame was started
+    bool large_has_ended;  // its last bytes were delivered
 };
 
-// What a helper thread keeps.
+// Memory of a helper thread.
 struct scratch {
     ZSTD_DCtx *context;
     struct buffer packed;
@@ -103,7 +103,7 @@ static ZSTD_DCtx *new_context(void) {
     return context;
 }
 
-// ---- what the ring asks for ----
+// ---- the codec of the ring ----
 
 static int cut(void *codec, void *piece) {
     struct parallel_zstd *zstd = codec;
@@ -140,7 +140,7 @@ static const struct piece_codec frame_codec = {
 
 // ---- the reading thread ----
 
-// More of a large frame: how many bytes, 0 if it has ended.
+// Reads more of a large frame: the number of bytes, 0 if it has ended.
 static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *frame, void *out, size_t capacity) {
     if (zstd->large_at == 0) {
         zstd->context = zstd->context ? zstd->context : new_context();

@@ -1,4 +1,4 @@
-// Stands in for parallel_zstd.c in a build without libzstd; the reader does not get this far there.
+// Stands in for parallel_zstd.c in a build without libzstd; never called there.
 #include "data/extract/parallel_zstd.h"
 
 int parallel_zstd_open(struct parallel_zstd **zstd, int descriptor, const char *name, int threads) {

@@ -1,5 +1,5 @@
-// Piece n is in place n modulo the number of places. The lock guards the counts and the states; a place that is being
-// cut into or decoded is its helper's alone, the oldest one that is not is the reading thread's.
+// Piece n is in place n modulo the number of places. The lock guards the counts and the states. A place belongs to its
+// helper while that cuts or decodes; the oldest place belongs to the reading thread otherwise.
 #include "data/extract/piece_ring.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -32,7 +32,7 @@ static struct slot *slot_of(const struct piece_ring *ring, int64_t number) {
 
 // ---- helper threads ----
 
-// Cuts the next piece: true if there is one to decode. Called and left with the lock held.
+// Cuts the next piece: true if there is one to decode. Called and returns with the lock held.
 static bool cut_piece(struct piece_ring *ring, struct slot *slot) {
     ring->cutting = true;
     pthread_mutex_unlock(&ring->lock);
@@ -49,7 +49,7 @@ static bool cut_piece(struct piece_ring *ring, struct slot *slot) {
     return status > 0;
 }
 
-// Decodes a piece; called and left with the lock held.
+// Decodes a piece. Called and returns with the lock held.
 static void decode_piece(struct piece_ring *ring, struct slot *slot, void *scratch) {
     pthread_mutex_unlock(&ring->lock);
     struct piece_place *place = &slot->place;

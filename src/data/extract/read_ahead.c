@@ -1,5 +1,5 @@
-// A ring of parts. The thread fills the free ones in turn, the caller takes from the first that is filled; a part is
-// handed over under the lock, and belongs to one side alone in between.
+// A ring of parts. The thread fills free parts in turn, the caller reads from the first filled one. Parts change hands
+// under the lock; in between each belongs to one side.
 #include "data/extract/read_ahead.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,11 +10,11 @@
 
 enum { PARTS = 4, PART_BYTES = 1 << 20 };
 
-struct part {
+struct ahead_part {
     char *bytes;  // (PART_BYTES)
     size_t count, taken;
-    int64_t status;            // as reader_read has it: above 0 if there are bytes, 0 at the end, -1 on error
-    struct error_note *error;  // of the last
+    int64_t status;            // as in reader_read: above 0 if there are bytes, 0 at the end, -1 on error
+    struct error_note *error;  // if status is -1
     uint64_t input_bytes, memory;
 };
 
@@ -23,14 +23,14 @@ struct read_ahead {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct part parts[PARTS];
+    struct ahead_part parts[PARTS];
     uint64_t filled, emptied;  // parts so far
     bool stopped;
-    uint64_t input_bytes, memory;  // of what the caller has been given
+    uint64_t input_bytes, memory;  // of the bytes that the caller has received
 };
 
-// Reads until the part is full or nothing more comes.
-static void fill(struct read_ahead *ahead, struct part *part) {
+// Reads until the part is full or the input ends.
+static void fill(struct read_ahead *ahead, struct ahead_part *part) {
     part->count = part->taken = 0;
     do {
         part->status = reader_read(ahead->reader, part->bytes + part->count, PART_BYTES - part->count);
@@ -49,7 +49,7 @@ static void *thread_main(void *argument) {
             pthread_cond_wait(&ahead->changed, &ahead->lock);
         if (ahead->stopped)
             break;
-        struct part *part = &ahead->parts[ahead->filled % PARTS];
+        struct ahead_part *part = &ahead->parts[ahead->filled % PARTS];
         pthread_mutex_unlock(&ahead->lock);
         fill(ahead, part);
         is_last = part->status <= 0;
@@ -99,7 +99,7 @@ int64_t read_ahead_read(struct read_ahead *ahead, void *out, size_t capacity) {
     while (ahead->filled == ahead->emptied)
         pthread_cond_wait(&ahead->changed, &ahead->lock);
     pthread_mutex_unlock(&ahead->lock);
-    struct part *part = &ahead->parts[ahead->emptied % PARTS];
+    struct ahead_part *part = &ahead->parts[ahead->emptied % PARTS];
     size_t left = part->count - part->taken, count = left < capacity ? left : capacity;
     memcpy(out, part->bytes + part->taken, count);
     part->taken += count;
@@ -109,7 +109,7 @@ int64_t read_ahead_read(struct read_ahead *ahead, void *out, size_t capacity) {
         error_give(part->error);
         part->error = NULL;
     }
-    if (count == 0)  // the last part stays, so that asking again gives the same answer
+    if (count == 0)  // the last part stays, so that the next call gives the same answer
         return part->status;
     if (part->taken == part->count && part->status > 0) {
         pthread_mutex_lock(&ahead->lock);

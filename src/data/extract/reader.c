@@ -1,5 +1,5 @@
-// Opens, recognises and decompresses. The input goes through one buffer; plain files are copied out of it, others fed
-// to their codec, whose loop ends when the file has ended between two compressed streams.
+// Opens, recognizes and decompresses. The input goes through one buffer; plain files are copied from it, others are fed
+// to their codec, which loops until the file has ended between two compressed streams.
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
 #include "data/extract/content.h"
@@ -7,8 +7,11 @@
 #include "data/extract/parallel_zstd.h"
 #include "data/bad_data.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/remote/remote.h"
+#include "base/remote/stream.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,23 +27,24 @@ static const char plain[] = "plain";
 
 struct reader {
     char *name;  // for messages
-    char *path;  // as it was given
+    char *path;  // as given
     int descriptor;
-    const struct codec *codec;  // NULL for plain files
+    struct remote_stream *remote;  // owns the descriptor if the input is remote; else NULL
+    const struct codec *codec;     // NULL for plain files
     void *state;
     unsigned char *input;
-    size_t begin, end;                // what of input is not used yet
+    size_t begin, end;                // unused part of input
     uint64_t read_bytes;              // all bytes read from the file
-    bool ended;                       // the file has no more
-    bool between;                     // the codec stands between two streams
-    struct parallel_bzip2 *parallel;  // reads in the codec's place; NULL for one thread
+    bool ended;                       // the file has ended
+    bool between;                     // the codec is between two streams
+    struct parallel_bzip2 *parallel;  // reads in place of the codec; NULL for one thread
     struct parallel_zstd *zstd;       // the same
-    bool has_head;                    // the first bytes that came out of the codec were looked at
+    bool has_head;                    // the first bytes from the codec were checked
     unsigned char head[CONTENT_BYTES];
     size_t head_bytes, head_taken;
 };
 
-// A pipe may stay silent for long, and a signal may reach another thread than the one that waits for it.
+// A pipe may be silent for long, and a signal may reach another thread than the waiting one.
 static int wait_for_input(const struct reader *reader) {
     struct pollfd wanted = {.fd = reader->descriptor, .events = POLLIN};
     int ready;
@@ -51,7 +55,7 @@ static int wait_for_input(const struct reader *reader) {
     return 0;
 }
 
-// Tops up an empty input buffer; sets ended at the end of the file.
+// Refills an empty input buffer; sets `ended` at the end of the file.
 static int fill(struct reader *reader) {
     ssize_t got;
     TRY(wait_for_input(reader));
@@ -64,7 +68,7 @@ static int fill(struct reader *reader) {
     reader->end += (size_t)got;
     reader->read_bytes += (uint64_t)got;
     reader->ended = got == 0;
-    return 0;
+    return reader->ended && reader->remote ? remote_stream_check(reader->remote) : 0;
 }
 
 static bool begins_with(const struct reader *reader, const char *magic, size_t length) {
@@ -100,8 +104,8 @@ static int recognise(struct reader *reader, int threads) {
     return reader->codec ? 0 : content_check(reader->name, reader->path, reader->input, reader->end);
 }
 
-// Waits for the bytes that tell what a file is. A line that has ended is text: whoever writes into a pipe line by line
-// is not asked for more.
+// Waits for enough bytes to recognize the file. A complete line is enough to know that it is text, so a writer that
+// fills a pipe line by line is not blocked.
 static int read_beginning(struct reader *reader) {
     while (!reader->ended &&
            (reader->end < MAGIC_BYTES || (reader->end < CONTENT_BYTES && !memchr(reader->input, '\n', reader->end))))
@@ -109,8 +113,8 @@ static int read_beginning(struct reader *reader) {
     return 0;
 }
 
-// A name that promises compression, for a file that has nothing in it or ends inside the bytes that would show it: a
-// download that never began, or ended at once.
+// The name says that the file is compressed, but it is empty or too short to tell: probably a download that failed
+// early.
 static int check_promise(const struct reader *reader, const char *path) {
     static const struct {
         const char *suffix, *magic;
@@ -127,10 +131,10 @@ static int check_promise(const struct reader *reader, const char *path) {
         if (length <= suffix || strcmp(path + length - suffix, promises[i].suffix) != 0)
             continue;
         if (got == 0)
-            return bad_data("%s is empty, which no compressed file is; copy or download it again", reader->name);
+            return bad_data("%s is empty, so it is not a compressed file; copy or download it again", reader->name);
         if (!reader->codec && got < MAGIC_BYTES &&
             memcmp(reader->input, promises[i].magic, got < compared ? got : compared) == 0)
-            return bad_data("%s is cut short: it ends at byte %zu, where its compressed data has hardly begun; copy or "
+            return bad_data("%s is truncated: it ends at byte %zu, near the start of its compressed data; copy or "
                             "download it again",
                             reader->name, got);
     }
@@ -142,9 +146,15 @@ static int begin(struct reader *reader, const char *path, int threads) {
     if (strcmp(path, "-") == 0) {
         reader->name = memory_string("standard input");
         reader->descriptor = dup(STDIN_FILENO);
+    } else if (url_is_remote(path)) {
+        reader->name = url_printable(path);
+        TRY(remote_stream_open(&reader->remote, path, 0));
+        reader->descriptor = remote_stream_descriptor(reader->remote);
     } else {
         reader->name = memory_string(path);
-        reader->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+        struct stat status;
+        reader->descriptor = file_open_input(path, &status);
+        TRY(reader->descriptor);
     }
     if (reader->descriptor < 0)
         return error_set("cannot open %s: %s; check the path and its permissions", reader->name, strerror(errno));
@@ -154,7 +164,7 @@ static int begin(struct reader *reader, const char *path, int threads) {
     return check_promise(reader, path);
 }
 
-// Hands the file over to several threads where they can share the work.
+// Lets several threads read the file if the format allows it.
 static int share_work(struct reader *reader, int threads) {
     if (reader->codec == &codec_zstd)
         return parallel_zstd_open(&reader->zstd, reader->descriptor, reader->name, threads);
@@ -189,12 +199,14 @@ int reader_open(struct reader **reader, const char *path) {
 void reader_close(struct reader *reader) {
     if (!reader)
         return;
+    remote_stream_stop(reader->remote);
     parallel_bzip2_close(reader->parallel);
     parallel_zstd_close(reader->zstd);
     if (reader->codec)
         reader->codec->close(reader->state);
-    if (reader->descriptor >= 0)
+    if (reader->descriptor >= 0 && !reader->remote)
         close(reader->descriptor);
+    remote_stream_close(reader->remote);
     free(reader->input);
     free(reader->name);
     free(reader->path);
@@ -240,21 +252,23 @@ static int64_t read_compressed(struct reader *reader, unsigned char *out, size_t
         if (io.out_bytes < capacity)
             return (int64_t)(capacity - io.out_bytes);
         if (reader->ended && io.in_bytes == available && !io.between)
-            return bad_data("%s: %s data is cut short: the file ends at byte %" PRIu64
+            return bad_data("%s: %s data is truncated: the file ends at byte %" PRIu64
                             " inside a compressed stream; copy or download it again",
                             reader->name, reader->codec->name, position);
     }
 }
 
 static int64_t decompress(struct reader *reader, void *out, size_t capacity) {
-    if (reader->parallel)
-        return parallel_bzip2_read(reader->parallel, out, capacity);
-    if (reader->zstd)
-        return parallel_zstd_read(reader->zstd, out, capacity);
-    return read_compressed(reader, out, capacity);
+    int64_t got = reader->parallel ? parallel_bzip2_read(reader->parallel, out, capacity)
+                  : reader->zstd   ? parallel_zstd_read(reader->zstd, out, capacity)
+                                   : read_compressed(reader, out, capacity);
+    // A stream that broke off looks like a truncated file.
+    if (got <= 0 && reader->remote)
+        TRY(remote_stream_check(reader->remote));
+    return got;
 }
 
-// A compressed file shows what is in it with its first bytes: an archive, more often than not.
+// Checks the first decompressed bytes: often they are those of an archive.
 static int look_inside(struct reader *reader) {
     int64_t got = 1;
     while (got > 0 && reader->head_bytes < CONTENT_BYTES) {
@@ -283,6 +297,27 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
     return (int64_t)count;
 }
 
+int reader_seek(struct reader *reader, uint64_t offset) {
+    if (!reader->remote || reader->codec || offset == 0)
+        return 0;
+    struct remote_object object;
+    int status = remote_find(&object, reader->path);
+    bool has_byte = status > 0 && object.has_ranges && offset < object.size;
+    remote_object_free(&object);
+    TRY(status);
+    if (!has_byte)
+        return 0;
+    remote_stream_close(reader->remote);
+    reader->remote = NULL;
+    reader->descriptor = -1;
+    TRY(remote_stream_open(&reader->remote, reader->path, offset));
+    reader->descriptor = remote_stream_descriptor(reader->remote);
+    reader->begin = reader->end = 0;
+    reader->ended = false;
+    reader->read_bytes = offset;
+    return 1;
+}
+
 uint64_t reader_input_bytes(const struct reader *reader) {
     if (reader->parallel)
         return parallel_bzip2_input_bytes(reader->parallel);
@@ -301,10 +336,10 @@ const char *reader_format(const struct reader *reader) {
 
 // ---- damage ----
 
-// Adds to the error that the file may be damaged, and how to find out.
+// Adds to the error that the file may be damaged, and how to check it.
 static void suspect_damage(const char *format, const char *path) {
     char *message = memory_string(error_message());
-    error_set_code(error_exit_code(), "%s (is the input damaged? check it with `%s -t %s`)", message, format, path);
+    error_set_code(error_exit_code(), "%s (the input may be damaged; check it with `%s -t %s`)", message, format, path);
     free(message);
 }
 
@@ -326,7 +361,11 @@ int reader_blame_damage(const char *path, const char *format) {
     bool is_input = strcmp(path, "-") == 0;
     if (!format || strcmp(format, plain) == 0)
         return -1;
-    // Standard input can be opened once more if it is a file.
+    if (url_is_remote(path)) {
+        suspect_damage(format, "FILE");
+        return -1;
+    }
+    // Standard input can be reopened if it is a file.
     path = is_input ? "/dev/stdin" : path;
     if (stat(path, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size > VERIFIED_BYTES) {
         suspect_damage(format, is_input ? "FILE" : path);

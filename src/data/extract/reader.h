@@ -1,6 +1,6 @@
-// A stream of plain bytes out of a file or standard input, decompressed on the way. What a file is, is told by its
-// first bytes and not by its name. Data that is cut short or damaged is an error with file and byte, never a silent
-// end.
+// A stream of plain bytes from a file, an object in S3, a web address or standard input, decompressed on the way. The
+// first bytes of a file decide its format, not its name. Truncated or damaged data is an error with file and byte,
+// never a silent end.
 #ifndef DATA_EXTRACT_READER_H
 #define DATA_EXTRACT_READER_H
 
@@ -9,23 +9,27 @@
 
 struct reader;
 
-// "-" is standard input.
+// "-" is standard input; s3:// and https:// are streamed (base/remote/stream.h).
 int reader_open(struct reader **reader, const char *path);
-// The same, with the help of up to so many threads where the format allows it (bzip2, zstd of several frames,
-// xz of several blocks).
+// The same, with up to `threads` threads if the format allows it (bzip2, zstd of several frames, xz of several blocks).
 int reader_open_threads(struct reader **reader, const char *path, int threads);
 void reader_close(struct reader *reader);  // NULL is fine
 
-// Up to capacity bytes into out: returns how many, 0 at the end, -1 on error.
+// Reads up to capacity bytes into out: returns how many, 0 at the end, -1 on error.
 int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 
-// Bytes taken from the file so far, compressed as they are there: for progress.
+// Before the first read: skips to byte `offset` without reading what is before it. 1, 0 if this input must be read
+// through instead (compressed, a file, a pipe), -1 on error.
+int reader_seek(struct reader *reader, uint64_t offset);
+
+// Bytes read from the file so far, as stored there (compressed): for progress.
 uint64_t reader_input_bytes(const struct reader *reader);
-// Bytes that decompressing takes at present; 0 if that is little. It is known once something was read.
+// Bytes that the decompressor uses now; 0 if few. Known after the first read.
 uint64_t reader_memory(const struct reader *reader);
-// Called with an error that the text of a file of that format (reader_format; NULL if plain) has caused. A damaged
-// compressed file gives wrong text before its checksum tells, so a file of up to 1 GiB is read to its end: if that
-// fails, this is the error. A larger one, or a pipe, is said to be suspect. Always returns -1.
+// Called with an error that was caused by the text of a file in that format (reader_format; NULL if plain). A damaged
+// compressed file yields wrong text before its checksum fails, so a file of up to 1 GiB is read to its end: if that
+// fails, its error replaces this one. For a larger file or a pipe the error says that it may be damaged. Always returns
+// -1.
 int reader_blame_damage(const char *path, const char *format);
 const char *reader_format(const struct reader *reader);  // "plain", "gzip", …
 

@@ -1,6 +1,5 @@
-// {{convert|5|km|mi}}: "5 kilometres (3.1 mi)". The commonest template that carries a number, and one that runs as a
-// script on the wiki, so its text is in no dump. The rounding follows the wiki's rule: as precise as the number given,
-// but never less than two digits.
+// {{convert|5|km|mi}}: "5 kilometres (3.1 mi)". The most common template with numbers. On the wiki it is a script, so
+// its text is in no dump. Rounding follows the wiki: as precise as the given number, but at least two digits.
 #include "data/extract/wiki_convert.h"
 #include "data/extract/wiki_template.h"
 #include <math.h>
@@ -13,11 +12,11 @@ struct quantity {
     struct wiki_slice text[MOST_VALUES];  // as written
     const char *between[MOST_VALUES];     // " to ", "–": before each but the first
     double value[MOST_VALUES];
-    int decimals;  // of the most precise one; negative for zeros at the end
+    int decimals;  // of the most precise one; negative for trailing zeros
     int count;
 };
 
-// "1,234.5", "5+1/2", "3/4", "-2"; false if it is no number.
+// "1,234.5", "5+1/2", "3/4", "-2"; false if the text is not a number.
 static bool read_value(struct wiki_slice text, double *value, int *decimals) {
     char plain[LONGEST_VALUE];
     size_t length = 0;
@@ -73,7 +72,7 @@ static struct wiki_slice positional(const struct wiki_call *call, int64_t index)
     return (struct wiki_slice){"", 0};
 }
 
-// Reads "5" or "5|to|10" from argument *next on.
+// Reads "5" or "5|to|10", starting at argument *next.
 static bool read_quantity(struct quantity *quantity, const struct wiki_call *call, int64_t *next) {
     int decimals;
     const char *between = "";
@@ -106,7 +105,8 @@ static void put_number(struct buffer *out, double value, int decimals) {
     wiki_format_number(out, wiki_slice_of(strcmp(text, "-0") == 0 ? "0" : text));
 }
 
-// The wiki's default: the decimals of the input moved by the size of the factor, and two significant digits at least.
+// The wiki's default: the decimals of the input shifted by the magnitude of the factor, and at least two significant
+// digits.
 static int result_decimals(const struct quantity *from, int index, double result, const struct wiki_unit *to) {
     double input = from->value[index];
     if (wiki_unit_is_temperature(to))
@@ -162,8 +162,7 @@ static void put_unit(struct buffer *out, const struct quantity *from, const stru
         buffer_append_string(out, last == 1 || is_adjective ? unit->singular : unit->plural);
 }
 
-// {{convert|6|ft|1|in|m}}: the smaller unit joins the first one, and what is computed with is the sum in the smaller
-// one.
+// {{convert|6|ft|1|in|m}}: the second unit is appended to the first, and the sum in the smaller unit is converted.
 static const struct wiki_unit *join_second_unit(struct buffer *out, const struct wiki_call *call, struct quantity *from,
                                                 const struct wiki_unit *unit, int64_t next) {
     double value;
@@ -183,7 +182,7 @@ void wiki_convert(struct buffer *out, const struct wiki_call *call) {
     struct quantity from;
     int64_t next = 1;
     if (!read_quantity(&from, call, &next)) {
-        // Something we cannot compute with: what was written is better than nothing.
+        // A value we cannot convert: the original text is better than nothing.
         wiki_append(out, positional(call, 1));
         if (positional(call, 2).length)
             buffer_append_byte(out, ' ');

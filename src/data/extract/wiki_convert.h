@@ -1,4 +1,4 @@
-// Units of measurement as {{convert}} knows them.
+// Units of measurement of {{convert}}.
 #ifndef DATA_EXTRACT_WIKI_CONVERT_H
 #define DATA_EXTRACT_WIKI_CONVERT_H
 
@@ -25,10 +25,10 @@ enum wiki_unit_kind {
 struct wiki_unit {
     const char *code;
     enum wiki_unit_kind kind;
-    double scale;  // one of it in the base unit of its kind
-    double zero;   // where its scale begins, for temperatures
+    double scale;  // in the base unit of its kind
+    double zero;   // zero point, for temperatures
     const char *symbol, *singular, *plural;
-    const char *target;  // what it is converted to by default
+    const char *target;  // its default target unit
 };
 
 const struct wiki_unit *wiki_unit_find(struct wiki_slice code);  // NULL if unknown

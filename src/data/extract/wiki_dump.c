@@ -1,10 +1,10 @@
-// Finds elements by their tags, in the order in which every dump has them.
+// Finds elements by their tags, in the order that all dumps use.
 #include "data/extract/wiki_dump.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 
-// The names every MediaWiki understands beside its own language's.
+// Names that every MediaWiki accepts besides those of its own language.
 static const struct {
     int64_t key;
     const char *name;
@@ -23,7 +23,7 @@ static const char *find(struct wiki_slice text, const char *string) {
     return text.length ? memmem(text.data, text.length, string, strlen(string)) : NULL;
 }
 
-// What stands between the open and the close tag, both given whole.
+// The text between an open and a close tag, both given in full.
 static bool element(struct wiki_slice text, const char *open, const char *close, struct wiki_slice *content) {
     const char *begin = find(text, open);
     if (!begin)
@@ -149,8 +149,7 @@ static bool find_text(struct wiki_slice xml, struct wiki_slice *text) {
     return found;
 }
 
-// "#REDIRECT [[Title]]" in any language: a word of its own after '#' and a link behind it. Dumps of old versions have
-// no <redirect> to tell.
+// "#REDIRECT [[Title]]" in any language: a word after '#', followed by a link. Old dumps have no <redirect> element.
 static bool reads_as_redirect(struct wiki_slice text) {
     text = wiki_trim(text);
     if (text.length < 2 || text.data[0] != '#' || text.data[1] == ' ' || text.data[1] == '[')
@@ -183,7 +182,7 @@ int wiki_page_parse(struct wiki_page *page, const struct wiki_site *site, struct
     *problem = "it has no <text>";
     if (!find_text(xml, &page->text))
         return -1;
-    // What describes the page stands before its first revision.
+    // The page's own fields come before its first revision.
     const char *revision = find(xml, "<revision>");
     struct wiki_slice head = {xml.data, revision ? (size_t)(revision - xml.data) : xml.length};
     bool has_namespace = element(head, "<ns>", "</ns>", &content);
@@ -197,7 +196,7 @@ int wiki_page_parse(struct wiki_page *page, const struct wiki_site *site, struct
 
 // ---- entities of XML ----
 
-// Resolves the entity at text[0] == '&': appends it and returns its length, or 0 if it is none.
+// Resolves the entity at text[0] == '&': appends it and returns its length, or 0 if it is not an entity.
 static size_t unescape_one(struct buffer *out, struct wiki_slice text) {
     static const struct {
         const char *entity;

@@ -1,7 +1,6 @@
-// The XML of a MediaWiki dump: what its header says about the site, and the fields of one <page>. Dumps are written by
-// a program, one element after another, and text in them never holds a raw '<', so finding the tags is enough; entities
-// other than the five of XML and numbers are left as they stand, so no declaration in a hostile file can make them
-// grow.
+// The XML of a MediaWiki dump: the site's properties from its header, and the fields of one <page>. Dumps are written
+// by a program, one element after another, and their text never contains a raw '<', so finding tags is enough. Only the
+// five entities of XML and numeric ones are resolved, so no declaration in a hostile file can expand.
 #ifndef DATA_EXTRACT_WIKI_DUMP_H
 #define DATA_EXTRACT_WIKI_DUMP_H
 
@@ -18,7 +17,7 @@ struct wiki_namespace {
     char *name;
 };
 
-// Made once per file, then only read: threads share it.
+// Created once per file, then read-only: threads share it.
 struct wiki_site {
     char *url;       // "https://en.wikipedia.org/wiki", "" if the header does not say
     char *language;  // "en", "" if unknown
@@ -26,20 +25,20 @@ struct wiki_site {
     int64_t namespace_count;
 };
 
-// Everything before the first <page>. Whatever is missing gets the English names and an empty address.
+// Parses everything before the first <page>. Missing fields get the English names and an empty address.
 void wiki_site_parse(struct wiki_site *site, struct wiki_slice header);
 void wiki_site_free(struct wiki_site *site);
-// The number of the namespace that a name stands for, in the language of the site or in English; false if none.
+// The number of the namespace with this name, in the language of the site or in English; false if there is none.
 bool wiki_site_namespace(const struct wiki_site *site, struct wiki_slice name, int64_t *key);
 
 struct wiki_page {
-    struct wiki_slice title, text;  // as in the file, entities and all; text is that of the last revision
+    struct wiki_slice title, text;  // as in the file, with entities; text is that of the last revision
     int64_t id, namespace;
     bool is_redirect;
-    bool is_wikitext;  // and not a script, a style sheet or JSON
+    bool is_wikitext;  // not a script, a style sheet or JSON
 };
 
-// xml is from after "<page>" to before "</page>". -1, with *problem, where it has no title, id or text.
+// xml is the text between "<page>" and "</page>". -1, with *problem, if it has no title, id or text.
 int wiki_page_parse(struct wiki_page *page, const struct wiki_site *site, struct wiki_slice xml, const char **problem);
 
 // Appends the text with the entities of XML resolved.

@@ -1,5 +1,5 @@
-// Recursive descent by precedence, lowest first: or, and, comparisons, round, + -, * / mod, ^, signs and functions.
-// Depth is bounded, so text from a dump cannot use up the stack, and there is nothing it could call.
+// Recursive descent by precedence, lowest first: or, and, comparisons, round, + -, * / mod, ^, signs and functions. The
+// depth is bounded, so text from a dump cannot exhaust the stack.
 #include "data/extract/wiki_expression.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct parser {
 
 enum level { LEVEL_OR, LEVEL_AND, LEVEL_COMPARE, LEVEL_ROUND, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_POWER, LEVEL_COUNT };
 
-// Longer ones first where one begins like another.
+// If one is a prefix of another, the longer one comes first.
 static const struct operator{
     const char *text;
     enum level level;
@@ -37,7 +37,7 @@ static bool is_word_byte(char byte) {
     return (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z';
 }
 
-// Takes the text, as a whole word where it is one.
+// Consumes the text; a word must match as a whole.
 static bool take(struct parser *p, const char *text) {
     skip_blanks(p);
     size_t length = strlen(text);

@@ -4,7 +4,7 @@
 
 #include "data/extract/wiki_slice.h"
 
-// False if it is no expression. An empty one is 0.
+// False if the text is not an expression. An empty one is 0.
 bool wiki_expression(struct wiki_slice text, double *value);
 
 #endif

@@ -1,6 +1,6 @@
-// A pipeline of batches of pages: one thread at a time reads, all convert, one at a time writes, in the order of the
-// dump, so the output does not depend on the number of threads. In flight are two batches per thread. Where templates
-// are to be expanded, a first run of the same pipeline collects them.
+// A pipeline of page batches: one thread at a time reads, all convert, one at a time writes, in the order of the dump,
+// so the output does not depend on the number of threads. Two batches per thread are in flight. If templates are to be
+// expanded, a first run of the same pipeline collects them.
 #include "data/extract/wiki_extract.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"
@@ -22,18 +22,18 @@
 
 enum { SHOWN_PROBLEMS = 3 };
 
-// What travels through the pipeline.
-struct item {
+// An item of the pipeline.
+struct extract_item {
     struct wiki_batch batch;
     struct buffer json, packed;
     struct wiki_extract_summary counts;  // of this batch
-    char *problem;                       // of its first bad page, where they are skipped
+    char *problem;                       // of its first bad page, if bad pages are skipped
     struct buffer templates;             // first run: title, NUL, text, one after another …
     size_t *template_ends;               // … two ends each
     int64_t template_count, template_capacity;
 };
 
-// What a thread keeps.
+// Memory of a thread.
 struct worker {
     struct wiki_text converter;
     struct buffer source, title, text;
@@ -87,7 +87,7 @@ static void put_json(struct buffer *out, const struct wiki_site *site, int64_t i
     free(url);
 }
 
-static void convert_page(struct extraction *run, struct worker *worker, struct item *item,
+static void convert_page(struct extraction *run, struct worker *worker, struct extract_item *item,
                          const struct wiki_page *page) {
     buffer_clear(&worker->source);
     buffer_clear(&worker->title);
@@ -109,9 +109,9 @@ static void convert_page(struct extraction *run, struct worker *worker, struct i
     put_json(&item->json, item->batch.site, page->id, worker);
 }
 
-// Reads the next page of the batch: 1, 0 after the last, -1 if it is bad and not to be skipped; a bad one that is
-// skipped has no text.
-static int next_page(struct extraction *run, struct item *item, size_t *position, struct wiki_page *page) {
+// Reads the next page of the batch: 1, 0 after the last, -1 if it is bad and bad pages are not skipped. A skipped page
+// has no text.
+static int next_page(struct extraction *run, struct extract_item *item, size_t *position, struct wiki_page *page) {
     struct wiki_slice xml;
     uint64_t at;
     const char *problem;
@@ -135,11 +135,11 @@ static int next_page(struct extraction *run, struct item *item, size_t *position
 
 static int read_batch(void *context, void *argument) {
     struct extraction *run = context;
-    struct item *item = argument;
+    struct extract_item *item = argument;
     return wiki_pages_next(run->pages, &item->batch);
 }
 
-static void begin_item(struct item *item) {
+static void begin_item(struct extract_item *item) {
     item->counts = (struct wiki_extract_summary){0};
     free(item->problem);
     item->problem = NULL;
@@ -150,7 +150,7 @@ static void begin_item(struct item *item) {
 
 static int convert_batch(void *context, void *argument, int thread) {
     struct extraction *run = context;
-    struct item *item = argument;
+    struct extract_item *item = argument;
     struct wiki_page page;
     size_t position = 0;
     int status;
@@ -181,7 +181,7 @@ static void show_progress(struct extraction *run, uint64_t input_bytes) {
 
 static int write_batch(void *context, void *argument) {
     struct extraction *run = context;
-    struct item *item = argument;
+    struct extract_item *item = argument;
     struct wiki_extract_summary *total = run->summary, *counts = &item->counts;
     TRY(output_write(&run->output, &item->packed));
     total->pages += counts->pages;
@@ -201,7 +201,7 @@ static int write_batch(void *context, void *argument) {
 
 // ---- the first run: templates ----
 
-static void keep_template(struct item *item, const struct wiki_page *page) {
+static void keep_template(struct extract_item *item, const struct wiki_page *page) {
     if (item->template_count == item->template_capacity) {
         item->template_capacity = item->template_capacity ? 2 * item->template_capacity : 64;
         size_t bytes = 2 * (size_t)item->template_capacity * sizeof *item->template_ends;
@@ -220,7 +220,7 @@ static void keep_template(struct item *item, const struct wiki_page *page) {
 
 static int collect_batch(void *context, void *argument, int thread) {
     struct extraction *run = context;
-    struct item *item = argument;
+    struct extract_item *item = argument;
     struct wiki_page page;
     size_t position = 0;
     int status;
@@ -234,7 +234,7 @@ static int collect_batch(void *context, void *argument, int thread) {
 
 static int store_batch(void *context, void *argument) {
     struct extraction *run = context;
-    struct item *item = argument;
+    struct extract_item *item = argument;
     size_t begin = 0;
     for (int64_t i = 0; i < item->template_count; i++) {
         size_t middle = item->template_ends[2 * i], end = item->template_ends[2 * i + 1];
@@ -261,12 +261,12 @@ static int run_pipeline(struct extraction *run, struct pipeline *pipeline) {
     pipeline->produce = read_batch;
     pipeline->item = memory_alloc((size_t)pipeline->items * sizeof *pipeline->item);
     for (int i = 0; i < pipeline->items; i++)
-        pipeline->item[i] = memory_alloc(sizeof(struct item));
+        pipeline->item[i] = memory_alloc(sizeof(struct extract_item));
     wiki_pages_open(&run->pages, &pages);
     int status = pipeline_run(pipeline);
     wiki_pages_close(run->pages);
     for (int i = 0; i < pipeline->items; i++) {
-        struct item *item = pipeline->item[i];
+        struct extract_item *item = pipeline->item[i];
         buffer_free(&item->batch.xml);
         buffer_free(&item->json);
         buffer_free(&item->packed);
@@ -288,7 +288,7 @@ static int collect_templates(struct extraction *run) {
     for (int64_t i = 0; i < run->files.count; i++)
         if (is_readable_once(run->files.items[i]))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "--templates expand reads the dump twice, and %s can be read once; name a file",
+                                  "--templates expand reads the dump twice, and %s can be read only once; name a file",
                                   strcmp(run->files.items[i], "-") == 0 ? "standard input" : run->files.items[i]);
     run->store = wiki_store_create();
     progress_begin(&run->progress, "reading templates", "MB", (double)inputs_bytes(&run->files) / 1e6);

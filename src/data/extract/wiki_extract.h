@@ -1,4 +1,4 @@
-// bevatron extract wiki: dumps to JSON Lines, on all cores, in the order of the dump, in bounded memory.
+// bevatron extract wiki: converts dumps to JSON Lines on all cores, in the order of the dump, in bounded memory.
 #ifndef DATA_EXTRACT_WIKI_EXTRACT_H
 #define DATA_EXTRACT_WIKI_EXTRACT_H
 
@@ -8,11 +8,11 @@
 
 struct wiki_extract_options {
     struct string_list inputs;  // dumps: names and patterns, "-" is standard input
-    const char *output;         // by its name plain, .gz or .zst; "-" is standard output
-    const int64_t *namespaces;  // (namespace_count) those to take
+    const char *output;         // plain, or compressed if it ends in .gz or .zst; "-" is standard output
+    const int64_t *namespaces;  // (namespace_count) to extract
     int64_t namespace_count;
     int64_t min_text_length;  // in characters
-    bool expand_templates;    // with the definitions in the dump, which is read twice
+    bool expand_templates;    // with the definitions in the dump, which is then read twice
     bool drop_lists;
     bool skip_bad_pages;
     int workers;

@@ -1,5 +1,5 @@
-// Parser functions and variables: {{#if:…}}, {{#switch:…}}, {{#expr:…}}, {{formatnum:…}}, {{PAGENAME}} and their like.
-// What depends on the time, the user or other pages is left out.
+// Parser functions and variables: {{#if:…}}, {{#switch:…}}, {{#expr:…}}, {{formatnum:…}}, {{PAGENAME}} and similar.
+// Those that depend on the time, the user or other pages are left out.
 #include "data/extract/wiki_resolve.h"
 #include "data/extract/wiki_expression.h"
 #include "data/extract/wiki_passes.h"
@@ -7,14 +7,14 @@
 #include <math.h>
 #include <stdio.h>
 
-// What a function is called with: the text after the colon and the parts after it, names and all.
+// The arguments of a function: the text after the colon and the parts after it, with their names.
 struct function_call {
     struct buffer *out;
     struct wiki_slice first;
     const struct wiki_call *call;
 };
 
-// The argument as written: "a=b" is no name and value here.
+// The argument as written: "a=b" is not a name and value here.
 static struct wiki_slice whole_argument(const struct wiki_call *call, int64_t index) {
     if (index >= call->count)
         return (struct wiki_slice){"", 0};
@@ -51,7 +51,7 @@ static void function_ifeq(const struct function_call *f) {
     choose(f, same_value(f->first, whole_argument(f->call, 0)), 1);
 }
 
-// No other page is known to exist, and what failed has left no error to see.
+// We assume that no other page exists and that nothing failed.
 static void function_never(const struct function_call *f) {
     choose(f, false, 0);
 }
@@ -129,7 +129,7 @@ void wiki_format_number(struct buffer *out, struct wiki_slice number) {
     size_t whole = sign;
     while (whole < number.length && number.data[whole] >= '0' && number.data[whole] <= '9')
         whole++;
-    // Anything but plain digits is somebody's own way of writing: "1,234" already has its commas.
+    // A number that is not plain digits was formatted by its author: "1,234" already has its commas.
     bool is_plain = whole == number.length || number.data[whole] == '.' || number.data[whole] == 'e';
     if (!is_plain || whole - sign <= 3) {
         wiki_append(out, number);
@@ -192,7 +192,7 @@ static const struct {
     {"displaytitle", function_nothing},
 };
 
-// {{PAGENAME}} and what is like it; other variables of the site are left out.
+// {{PAGENAME}} and similar; other variables of the site are left out.
 static bool put_variable(const struct wiki_context *context, struct buffer *out, struct wiki_slice name) {
     static const char *const left_out[] = {"CURRENTYEAR", "CURRENTMONTH",     "CURRENTDAY",
                                            "NAMESPACE",   "NUMBEROFARTICLES", "CURRENTMONTHNAME"};

@@ -1,38 +1,38 @@
 // One line of text: apostrophes of bold and italic, external links, behaviour switches (__NOTOC__), character
-// references, runs of blanks; shields become the characters they stand for. Where something was left out, the blanks
-// and punctuation that it leaves behind are tidied: "Rome ( ; born 63)" reads "Rome (born 63)".
+// references, runs of spaces; shields become the characters they stand for. Where something was removed, the remaining
+// spaces and punctuation are tidied: "Rome ( ; born 63)" becomes "Rome (born 63)".
 #include "data/extract/wiki_passes.h"
 #include "base/utf8.h"
 
-struct line {
+struct wiki_line {
     struct buffer *out;
     size_t begin;  // of this line in out
     const char *at, *end;
-    bool after_drop;            // something was left out since the last character
-    const char *next_bracket;   // the first ']' from some place on, so that it is looked for once; end if there is none
-    const char *link_end;       // the ']' of an external link whose label is being taken
+    bool after_drop;            // something was removed since the last character
+    const char *next_bracket;   // the first ']' from some place on, so that it is searched once; end if there is none
+    const char *link_end;       // the ']' of the external link whose label is being copied
     int64_t apostrophe_to_add;  // offset of a run of quotes that holds an apostrophe, or -1
 };
 
-// ---- what is put out ----
+// ---- output ----
 
-static char last_byte(const struct line *line) {
+static char last_byte(const struct wiki_line *line) {
     return line->out->length > line->begin ? line->out->data[line->out->length - 1] : '\0';
 }
 
-static void drop_last(struct line *line, const char *bytes) {
+static void drop_last(struct wiki_line *line, const char *bytes) {
     while (last_byte(line) && strchr(bytes, last_byte(line)))
         line->out->length--;
 }
 
-static bool ends_with(const struct line *line, const char *text) {
+static bool ends_with(const struct wiki_line *line, const char *text) {
     size_t length = strlen(text);
     return line->out->length - line->begin >= length &&
            memcmp(line->out->data + line->out->length - length, text, length) == 0;
 }
 
-// The entry that the line ends with, NULL if it is none.
-static const char *ends_with_any(const struct line *line, const char *const *list) {
+// The entry that the line ends with, NULL if there is none.
+static const char *ends_with_any(const struct wiki_line *line, const char *const *list) {
     while (*list && !ends_with(line, *list))
         list++;
     return *list;
@@ -48,9 +48,9 @@ static const char *const brackets[] = {"(", "[", "（", "【", NULL};
 static const char *const commas[] = {",", ";", ":", "、", "，", "；", "：", "،", "؛", NULL};
 static const char *const dashes[] = {"-", "/", "|", "–", "—", "·", "•", NULL};
 
-// ", {{x}}; " and its like: of two marks with nothing between the second stays, and none at the beginning of a bracket
-// or of the line.
-static bool tidy_comma(struct line *line, const char *text, size_t length) {
+// ", {{x}}; " and similar: of two marks with nothing between them the second stays; none stays at the beginning of a
+// bracket or of the line.
+static bool tidy_comma(struct wiki_line *line, const char *text, size_t length) {
     drop_last(line, " ");
     if (line->out->length == line->begin || ends_with_any(line, brackets))
         return false;
@@ -61,8 +61,8 @@ static bool tidy_comma(struct line *line, const char *text, size_t length) {
     return true;
 }
 
-// A dash with a space after it stands between two things; of "– {{x}} –" one stays.
-static bool tidy_dash(struct line *line, char next) {
+// A dash with a space after it separates two things; one of "– {{x}} –" stays.
+static bool tidy_dash(struct wiki_line *line, char next) {
     if (next && next != ' ' && next != ')' && next != ']' && next != WIKI_DROP)
         return true;
     size_t spaces = line->out->length;
@@ -73,8 +73,8 @@ static bool tidy_dash(struct line *line, char next) {
     return !is_left_over;
 }
 
-// "Latin: {{x}}" in brackets names what was left out: takes the name away, up to the mark or bracket before it.
-static void drop_label(struct line *line) {
+// "Latin: {{x}}" in brackets labels what was removed: removes the label too, up to the mark or bracket before it.
+static void drop_label(struct wiki_line *line) {
     enum { LONGEST_LABEL = 48, LONGEST_BRACKET = 400 };
     const char *begin = line->out->data + line->begin, *end = line->out->data + line->out->length;
     if (!ends_with(line, ":") && !ends_with(line, "："))
@@ -95,8 +95,8 @@ static void drop_label(struct line *line) {
         line->out->length = (size_t)(cut - line->out->data);
 }
 
-// A closing bracket: marks before it go, and an empty pair goes as a whole.
-static bool tidy_closer(struct line *line, const char *open) {
+// A closing bracket: removes marks before it, and an empty pair of brackets.
+static bool tidy_closer(struct wiki_line *line, const char *open) {
     const char *mark;
     drop_last(line, " ");
     drop_label(line);
@@ -104,7 +104,7 @@ static bool tidy_closer(struct line *line, const char *open) {
         drop_last(line, " ");
         mark = ends_with_any(line, commas);
         mark = mark ? mark : ends_with_any(line, dashes);
-        // A colon has something to say, unless nothing stands before it either.
+        // Keep a colon unless nothing is before it either.
         if (!mark || (*mark == ':' && !ends_with(line, "(:")))
             break;
         line->out->length -= strlen(mark);
@@ -116,8 +116,8 @@ static bool tidy_closer(struct line *line, const char *open) {
     return false;
 }
 
-// A full stop takes away what stood before the thing that was left out, but for another full stop.
-static bool tidy_stop(struct line *line, char next) {
+// A full stop replaces a comma before the removed text, and is dropped after another full stop.
+static bool tidy_stop(struct wiki_line *line, char next) {
     bool is_end = !next || next == ' ' || next == '\n' || next == WIKI_DROP;
     drop_last(line, " ");
     if (is_end && line->out->length == line->begin)
@@ -127,9 +127,9 @@ static bool tidy_stop(struct line *line, char next) {
     return !(is_end && last_byte(line) == '.' && !ends_with(line, ".."));
 }
 
-// False if the character is to be left out as well, being what remains around something that was. `next` follows it, 0
-// at the end of the line.
-static bool tidy(struct line *line, const char *text, size_t length, char next) {
+// False if the character is a leftover of something that was removed and must be removed too. `next` follows it, 0 at
+// the end of the line.
+static bool tidy(struct wiki_line *line, const char *text, size_t length, char next) {
     static const struct {
         const char *open, *close;
         bool is_quote;
@@ -169,15 +169,15 @@ static bool tidy(struct line *line, const char *text, size_t length, char next) 
     return true;
 }
 
-static void put_character(struct line *line, const char *text, size_t length) {
+static void put_character(struct wiki_line *line, const char *text, size_t length) {
     if (line->after_drop && !tidy(line, text, length, line->at < line->end ? *line->at : 0))
         return;
-    // What follows a mark may turn out to be nothing, too.
+    // What follows a mark may be removed as well.
     line->after_drop = line->after_drop && is_any(text, length, commas);
     buffer_append(line->out, text, length);
 }
 
-static void put(struct line *line, char byte) {
+static void put(struct wiki_line *line, char byte) {
     if (byte == '\t' || byte == '\r')
         byte = ' ';
     if (byte == ' ' && (last_byte(line) == ' ' || last_byte(line) == '\0' || last_byte(line) == '\n'))
@@ -186,15 +186,15 @@ static void put(struct line *line, char byte) {
         put_character(line, &byte, 1);
         return;
     }
-    // A bracket left open stays suspect until something stands in it.
+    // Keep tidying after an open bracket until it has content.
     if (!line->after_drop || tidy(line, &byte, 1, 0))
         buffer_append_byte(line->out, byte);
 }
 
-// ---- what is taken in ----
+// ---- input ----
 
-// A run of two or more: bold and italic go, what is over are apostrophes.
-static void take_quotes(struct line *line) {
+// A run of two or more apostrophes: drops bold and italic marks and keeps the remaining apostrophes.
+static void take_quotes(struct wiki_line *line) {
     const char *begin = line->at;
     while (line->at < line->end && *line->at == '\'')
         line->at++;
@@ -215,8 +215,8 @@ static size_t protocol_length(struct wiki_slice text) {
     return 0;
 }
 
-// [http://… label]: the label stays, a bare one leaves nothing. False if it is only a bracket.
-static bool take_external_link(struct line *line) {
+// [http://… label]: keeps the label; a link without one leaves nothing. False if it is only a bracket.
+static bool take_external_link(struct wiki_line *line) {
     struct wiki_slice rest = {line->at + 1, (size_t)(line->end - line->at) - 1};
     if (!protocol_length(rest))
         return false;
@@ -242,7 +242,7 @@ static bool take_external_link(struct line *line) {
 }
 
 // __TOC__, __NOEDITSECTION__: capitals between double underscores.
-static bool take_switch(struct line *line) {
+static bool take_switch(struct wiki_line *line) {
     enum { LONGEST = 32 };
     const char *at = line->at + 2;
     while (at < line->end && at - line->at < LONGEST && *at >= 'A' && *at <= 'Z')
@@ -254,7 +254,7 @@ static bool take_switch(struct line *line) {
     return true;
 }
 
-static void take_entity(struct line *line) {
+static void take_entity(struct wiki_line *line) {
     struct buffer character = {0};
     size_t length = wiki_entity(&character, (struct wiki_slice){line->at, (size_t)(line->end - line->at)});
     line->at += length ? length : 1;
@@ -267,7 +267,7 @@ static void take_entity(struct line *line) {
     buffer_free(&character);
 }
 
-static void take_special(struct line *line) {
+static void take_special(struct wiki_line *line) {
     char byte = *line->at;
     switch (byte) {
     case '\'':
@@ -281,7 +281,7 @@ static void take_special(struct line *line) {
             return;
         break;
     case ']':
-        // The end of an external link that left its label.
+        // The end of an external link whose label was kept.
         if (line->at == line->link_end) {
             line->at++;
             return;
@@ -325,9 +325,9 @@ static void take_special(struct line *line) {
 
 // ---- apostrophes of a whole line ----
 
-// An odd number of bold and of italic marks means that one mark of three is an apostrophe and an italic mark, as in
-// ''Titanic'''s: as in MediaWiki the first after a single letter, else the first after a word, else the first. Returns
-// how far from the end of the line it is, -1 if there is none.
+// If the numbers of bold and of italic marks are odd, one mark of three is an apostrophe and an italic mark, as in
+// ''Titanic'''s. MediaWiki takes the first after a single letter, else the first after a word, else the first. Returns
+// its distance from the end of the line, -1 if there is none.
 static int64_t find_apostrophe(const char *at, const char *end) {
     const char *begin = at;
     int64_t bold = 0, italic = 0, after_letter = -1, after_word = -1, after_space = -1;
@@ -364,7 +364,7 @@ static size_t character_bytes(const char *at, const char *end) {
 }
 
 void wiki_inline(struct buffer *out, struct wiki_slice text) {
-    struct line line = {.out = out, .begin = out->length, .at = text.data, .end = text.data + text.length};
+    struct wiki_line line = {.out = out, .begin = out->length, .at = text.data, .end = text.data + text.length};
     line.next_bracket = text.data;
     line.apostrophe_to_add = text.length ? find_apostrophe(line.at, line.end) : -1;
     while (line.at < line.end) {

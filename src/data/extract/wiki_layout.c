@@ -1,26 +1,26 @@
-// Lines become text. Headings wait until something follows them, so empty sections leave nothing; list items keep a
-// dash or their number; paragraphs and headings stand apart by a blank line, items and lines of one paragraph by a line
-// end. In the sections that hold references and links, lists are left out.
+// Turns lines into text. A heading is held back until something follows it, so empty sections leave nothing. List items
+// keep a dash or their number. Paragraphs and headings are separated by a blank line, items and lines of one paragraph
+// by a line end. Lists in sections of references and links are dropped.
 #include "data/extract/wiki_passes.h"
 
 enum { DEEPEST_HEADING = 6, MOST_LIST_DEPTH = 8, LONGEST_HEADING = 200 };
 
-enum block { BLOCK_NONE, BLOCK_TEXT, BLOCK_LIST, BLOCK_HEADING };
+enum wiki_block { BLOCK_NONE, BLOCK_TEXT, BLOCK_LIST, BLOCK_HEADING };
 
-struct layout {
+struct wiki_layout {
     const struct wiki_layout_options *options;
     struct buffer *out;
     size_t begin;                                     // of this page in out
-    struct wiki_slice headings[DEEPEST_HEADING + 1];  // by level; those that wait have a length
+    struct wiki_slice headings[DEEPEST_HEADING + 1];  // by level; those held back have a length
     int64_t numbers[MOST_LIST_DEPTH + 1];             // of numbered lists, by depth
-    enum block last;                                  // what stands at the end of out
-    bool after_blank;                                 // a blank line since
-    int64_t reference_level;                          // of the heading of such a section that we are in, else 0
+    enum wiki_block last;                             // the kind of block at the end of out
+    bool after_blank;                                 // a blank line followed it
+    int64_t reference_level;                          // level of the heading of the current reference section, else 0
 };
 
 // ---- headings ----
 
-// == Title ==: its level, 0 if the line is none.
+// == Title ==: its level, 0 if the line is not a heading.
 static int64_t read_heading(struct wiki_slice line, struct wiki_slice *title) {
     size_t left = 0, right = 0;
     while (left < line.length && line.data[left] == '=')
@@ -35,7 +35,7 @@ static int64_t read_heading(struct wiki_slice line, struct wiki_slice *title) {
     return (int64_t)level;
 }
 
-static void begin_section(struct layout *layout, int64_t level, struct wiki_slice title) {
+static void begin_section(struct wiki_layout *layout, int64_t level, struct wiki_slice title) {
     for (int64_t i = level; i <= DEEPEST_HEADING; i++)
         layout->headings[i].length = 0;
     layout->headings[level] = title;
@@ -48,7 +48,7 @@ static void begin_section(struct layout *layout, int64_t level, struct wiki_slic
 
 // ---- putting lines together ----
 
-static void separate(struct layout *layout, enum block block) {
+static void separate(struct wiki_layout *layout, enum wiki_block block) {
     struct buffer *out = layout->out;
     if (out->length == layout->begin)
         return;
@@ -61,7 +61,7 @@ static void separate(struct layout *layout, enum block block) {
     buffer_append_string(out, is_close ? "\n" : "\n\n");
 }
 
-// Whether anything but punctuation came of it.
+// Whether the text is more than punctuation.
 static bool has_substance(struct wiki_slice text) {
     for (size_t i = 0; i < text.length; i++) {
         unsigned char byte = (unsigned char)text.data[i];
@@ -71,8 +71,8 @@ static bool has_substance(struct wiki_slice text) {
     return false;
 }
 
-// Appends the line as one block after a prefix; takes everything back where nothing is left of it.
-static bool put_block(struct layout *layout, enum block block, const char *prefix, struct wiki_slice line) {
+// Appends the line as one block after a prefix; undoes that if the line turns out empty.
+static bool put_block(struct wiki_layout *layout, enum wiki_block block, const char *prefix, struct wiki_slice line) {
     struct buffer *out = layout->out;
     size_t before = out->length;
     separate(layout, block);
@@ -88,9 +88,9 @@ static bool put_block(struct layout *layout, enum block block, const char *prefi
     return true;
 }
 
-// Headings that wait are put out before the line they were waiting for, and taken back with it.
-static bool put_line(struct layout *layout, enum block block, const char *prefix, struct wiki_slice line) {
-    struct layout before = *layout;
+// Writes the headings held back before the line, and removes them again if the line turns out empty.
+static bool put_line(struct wiki_layout *layout, enum wiki_block block, const char *prefix, struct wiki_slice line) {
+    struct wiki_layout before = *layout;
     size_t length = layout->out->length;
     for (int64_t level = 1; level <= DEEPEST_HEADING; level++) {
         struct wiki_slice title = layout->headings[level];
@@ -107,13 +107,13 @@ static bool put_line(struct layout *layout, enum block block, const char *prefix
 
 // ---- lists ----
 
-static void forget_numbers(struct layout *layout, size_t from_depth) {
+static void forget_numbers(struct wiki_layout *layout, size_t from_depth) {
     for (size_t i = from_depth; i <= MOST_LIST_DEPTH; i++)
         layout->numbers[i] = 0;
 }
 
 // A line that begins with *, #, ; or :. Definitions and indented lines are text.
-static void put_item(struct layout *layout, struct wiki_slice line) {
+static void put_item(struct wiki_layout *layout, struct wiki_slice line) {
     size_t depth = strspn(line.data, "*#;:");
     depth = depth < line.length ? depth : line.length;
     char mark = line.data[depth - 1];
@@ -150,7 +150,7 @@ static struct wiki_slice trim_line(struct wiki_slice line) {
     return line;
 }
 
-static void take_line(struct layout *layout, struct wiki_slice line) {
+static void take_line(struct wiki_layout *layout, struct wiki_slice line) {
     struct wiki_slice title, whole = line;
     line = trim_line(line);
     bool is_rule = line.length >= 4 && memcmp(line.data, "----", 4) == 0;
@@ -165,14 +165,14 @@ static void take_line(struct layout *layout, struct wiki_slice line) {
         put_item(layout, line);
     } else if (line.data[0] != '|') {  // a row without its table is dropped
         forget_numbers(layout, 0);
-        // With what was left out before it, so that punctuation after that goes as well.
+        // Include what was removed before it, so that the punctuation after that is removed as well.
         whole.length = (size_t)(line.data + line.length - whole.data);
         put_line(layout, BLOCK_TEXT, "", whole);
     }
 }
 
 void wiki_layout(struct buffer *out, struct wiki_slice text, const struct wiki_layout_options *options) {
-    struct layout layout = {.options = options, .out = out, .begin = out->length, .after_blank = true};
+    struct wiki_layout layout = {.options = options, .out = out, .begin = out->length, .after_blank = true};
     buffer_reserve(out, text.length);
     while (text.length) {
         const char *newline = memchr(text.data, '\n', text.length);

@@ -1,5 +1,5 @@
-// [[target|label]]: what of a link stays in the text. Pictures, categories and links to the same page in other
-// languages leave nothing; everything else leaves its label, or what MediaWiki would show.
+// [[target|label]]: what a link leaves in the text. Pictures, categories and links to the same page in other languages
+// leave nothing; everything else leaves its label, or what MediaWiki would show.
 #include "data/extract/wiki_resolve.h"
 #include "data/extract/wiki_passes.h"
 
@@ -52,7 +52,7 @@ static struct wiki_slice pipe_trick(struct wiki_slice target) {
     return wiki_trim(target);
 }
 
-// True if the link is there for its effect and not for its text.
+// True if the link is there for its effect, not for its text.
 static bool leaves_nothing(const struct wiki_context *context, struct wiki_slice target, bool has_label) {
     struct wiki_slice prefix, rest;
     int64_t key;
@@ -87,7 +87,7 @@ void wiki_link(const struct wiki_context *context, struct buffer *out, struct wi
         buffer_append_byte(out, WIKI_DROP);
         return;
     }
-    // A label with bars in it is a picture's in a namespace we do not know: the last piece is its caption.
+    // A label that contains '|' belongs to a picture in a namespace we do not know: the last part is its caption.
     const char *last = label.length ? memrchr(label.data, '|', label.length) : NULL;
     if (last)
         label = (struct wiki_slice){last + 1, label.length - (size_t)(last + 1 - label.data)};

@@ -1,4 +1,4 @@
-// Reads on until there is a </page> to cut at; what follows it waits for the next batch. Every byte is searched once.
+// Reads on until there is a </page> to cut at; the rest is kept for the next batch. Every byte is searched once.
 #include "data/extract/wiki_pages.h"
 #include "data/extract/reader.h"
 #include "data/bad_data.h"
@@ -13,13 +13,13 @@ static const char page_open[] = "<page>", page_close[] = "</page>", dump_open[] 
 
 struct wiki_pages {
     struct wiki_pages_options options;
-    struct wiki_site *sites;  // (path_count) of the dumps begun so far
+    struct wiki_site *sites;  // (path_count) of the dumps opened so far
     int64_t next_path;
-    struct reader *reader;    // of the present dump, NULL between two
+    struct reader *reader;    // of the current dump, NULL between two
     bool has_root;            // it begins with <mediawiki …>, so it must end with </mediawiki>
-    struct buffer tail;       // read, but not handed out yet
+    struct buffer tail;       // read, but not delivered yet
     uint64_t offset;          // of tail in the decompressed dump
-    uint64_t finished_bytes;  // of the dumps before, on disk
+    uint64_t finished_bytes;  // of the previous dumps, on disk
 };
 
 void wiki_pages_open(struct wiki_pages **pages, const struct wiki_pages_options *options) {
@@ -52,7 +52,7 @@ static const char *path_of(const struct wiki_pages *pages) {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-// Appends a piece of the dump: 1, 0 at its end, -1 on error.
+// Appends more bytes of the dump: 1, 0 at its end, -1 on error.
 static int read_more(struct wiki_pages *pages, struct buffer *text) {
     buffer_reserve(text, READ_BYTES);
     int64_t got = reader_read(pages->reader, text->data + text->length, READ_BYTES);
@@ -63,7 +63,7 @@ static int read_more(struct wiki_pages *pages, struct buffer *text) {
     return got > 0;
 }
 
-// Opens the next dump and reads up to its first page, which stays in the tail.
+// Opens the next dump and reads up to its first page, which is kept in the tail.
 static int begin_dump(struct wiki_pages *pages) {
     struct wiki_site *site = &pages->sites[pages->next_path];
     TRY(reader_open_threads(&pages->reader, pages->options.paths[pages->next_path++], pages->options.threads));
@@ -81,7 +81,7 @@ static int begin_dump(struct wiki_pages *pages) {
     }
     pages->has_root = find(tail, 0, dump_open) != NULL;
     if (!first && !pages->has_root) {
-        bad_data("%s is not a dump of a wiki: it has no <mediawiki> and no <page>; use a pages-articles XML dump",
+        bad_data("%s is not a wiki dump: found no <mediawiki> and no <page>; use a pages-articles XML dump",
                  path_of(pages));
         return reader_blame_damage(pages->options.paths[pages->next_path - 1], reader_format(pages->reader));
     }
@@ -90,7 +90,8 @@ static int begin_dump(struct wiki_pages *pages) {
     return 0;
 }
 
-// After the last "</page>" from `from` on, 0 if there is none. Text holds no raw '<', so they are few.
+// The position after the last "</page>" from `from` on, 0 if there is none. Text contains no raw '<', so candidates are
+// few.
 static size_t after_last_page(const struct buffer *text, size_t from) {
     size_t end = text->length;
     const char *tag;
@@ -103,7 +104,7 @@ static size_t after_last_page(const struct buffer *text, size_t from) {
     return 0;
 }
 
-// Keeps what is after `cut` for the next batch.
+// Keeps everything after `cut` for the next batch.
 static void cut_batch(struct wiki_pages *pages, struct wiki_batch *batch, size_t cut) {
     buffer_clear(&pages->tail);
     buffer_append(&pages->tail, batch->xml.data + cut, batch->xml.length - cut);
@@ -116,15 +117,15 @@ static void cut_batch(struct wiki_pages *pages, struct wiki_batch *batch, size_t
     batch->input_bytes = pages->finished_bytes + reader_input_bytes(pages->reader);
 }
 
-// The dump has ended: what is left must be its closing tag.
+// The dump has ended: only its closing tag may be left.
 static int end_dump(struct wiki_pages *pages, const struct buffer *rest) {
     uint64_t end = pages->offset + rest->length;
     if (find(rest, 0, page_open))
-        return bad_data("%s is cut short: it ends inside a page, at byte %" PRIu64
+        return bad_data("%s is truncated: it ends inside a page, at byte %" PRIu64
                         " of its XML; copy or download it again",
                         path_of(pages), end);
     if (pages->has_root && !find(rest, 0, dump_close))
-        return bad_data("%s is cut short: it ends without </mediawiki>, at byte %" PRIu64
+        return bad_data("%s is truncated: it ends without </mediawiki>, at byte %" PRIu64
                         " of its XML; copy or download it again",
                         path_of(pages), end);
     pages->finished_bytes += reader_input_bytes(pages->reader);
@@ -133,7 +134,7 @@ static int end_dump(struct wiki_pages *pages, const struct buffer *rest) {
     return 0;
 }
 
-// Fills the batch from the present dump: 1, or 0 if it holds no further page.
+// Fills the batch from the current dump: 1, or 0 if it has no further page.
 static int fill_batch(struct wiki_pages *pages, struct wiki_batch *batch) {
     struct buffer swapped = batch->xml;
     batch->xml = pages->tail;

@@ -1,13 +1,13 @@
-// How wikitext becomes text, pass by pass; each takes the whole page and runs in time proportional to its length,
-// whatever is in it.
+// How wikitext becomes text, pass by pass. Each pass takes the whole page, in time linear in its length for any
+// content.
 //
 //   wiki_strip    comments, HTML and extension tags: <ref> goes, <math> stays as LaTeX, <nowiki> shields its content
 //   wiki_resolve  {{templates}}, {{{parameters}}} and [[links]], innermost first (wiki_resolve.h)
 //   wiki_tables   {| … |}
-//   wiki_layout   lines: headings, lists, paragraphs; inside them wiki_inline: quotes, entities, external links, blanks
+//   wiki_layout   lines: headings, lists, paragraphs; inside them wiki_inline: quotes, entities, external links, spaces
 //
-// Between passes, control characters (which no dump may hold; wiki_strip drops those it finds) carry what must not be
-// taken for markup again.
+// Between passes, control characters stand for text that must not be parsed as markup again. A valid dump contains
+// none; wiki_strip drops those it finds.
 #ifndef DATA_EXTRACT_WIKI_PASSES_H
 #define DATA_EXTRACT_WIKI_PASSES_H
 
@@ -18,8 +18,8 @@
 #define WIKI_SHIELDS "\x01\x02\x03\x04\x05\x06\x07\x08\x0E\x0F\x10\x11\x12\x13\x14\x15"
 
 enum {
-    WIKI_BREAK = 0x1E,  // a new line that begins no paragraph, list or table
-    WIKI_DROP = 0x1F,   // something was left out here: blanks and brackets around it are tidied up
+    WIKI_BREAK = 0x1E,  // a new line that does not begin a paragraph, list or table
+    WIKI_DROP = 0x1F,   // something was removed here: spaces and brackets around it are tidied up
 };
 
 // The character that a shield stands for, or the byte itself.
@@ -37,14 +37,15 @@ struct wiki_layout_options {
 };
 void wiki_layout(struct buffer *out, struct wiki_slice text, const struct wiki_layout_options *options);
 
-// Does a section of that title hold references, notes or links, in any of many languages? All such titles, lower case.
+// Is this the title of a section of references, notes or links, in any of many languages? The list of these titles is
+// in lower case.
 bool wiki_is_reference_title(struct wiki_slice title);
 const struct word_list *wiki_reference_titles(void);
 
-// One line without its list or heading marks; appends nothing if nothing is left of it.
+// One line without its list or heading marks; appends nothing if nothing remains.
 void wiki_inline(struct buffer *out, struct wiki_slice line);
 
-// The character reference at text[0] == '&', with or without a number: its length, 0 if it is none.
+// The character reference at text[0] == '&', by name or number: its length, 0 if there is none.
 size_t wiki_entity(struct buffer *out, struct wiki_slice text);
 
 #endif

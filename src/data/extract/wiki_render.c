@@ -151,7 +151,8 @@ static void put_decimal_degrees(struct buffer *out, struct wiki_slice value, con
     buffer_printf(out, "°%s", is_negative ? negative : positive);
 }
 
-// {{coord|57|18|22|N|4|27|32|W}} and {{coord|57.3|-4.46}}; one that is shown in the page's corner only leaves nothing.
+// {{coord|57|18|22|N|4|27|32|W}} and {{coord|57.3|-4.46}}; one that is only shown in the corner of the page leaves
+// nothing.
 void wiki_render_coord(struct buffer *out, const struct wiki_call *call) {
     static const char *const signs[] = {"°", "′", "″"};
     struct wiki_slice display = wiki_call_get(call, "display");
@@ -184,7 +185,7 @@ void wiki_render_coord(struct buffer *out, const struct wiki_call *call) {
 
 // ---- pronunciation, chemistry ----
 
-// {{IPAc-en|ˌ|æ|l|ə|ˈ|b|æ|m|ə}} is /ˌæləˈbæmə/; words about it ("pron", "us") and sound files are passed over.
+// {{IPAc-en|ˌ|æ|l|ə|ˈ|b|æ|m|ə}} is /ˌæləˈbæmə/; labels ("pron", "us") and sound files are skipped.
 void wiki_render_ipac_en(struct buffer *out, const struct wiki_call *call) {
     static const char *const words[] = {"lang", "pron", "local", "also", "uk",
                                         "us",   "UK",   "US",    "icon", "alternatively"};
@@ -217,7 +218,7 @@ void wiki_render_respell(struct buffer *out, const struct wiki_call *call) {
     }
 }
 
-// {{chem|H|2|O}} is H2O; a charge ("2+", "-") stays behind its element.
+// {{chem|H|2|O}} is H2O; a charge ("2+", "-") follows its element.
 void wiki_render_chem(struct buffer *out, const struct wiki_call *call) {
     for (int64_t i = 0; i < call->count; i++)
         if (call->arguments[i].position)

@@ -1,94 +1,93 @@
 // The stack machine. Text is copied to the output; "{{" and "[[" push a frame that remembers where its content begins
-// there, '|' and '=' mark its parts, and the matching close takes the content back off the output and puts the result
-// in its place. As in MediaWiki, a run of braces is one frame and is closed by twos (templates) and threes
-// (parameters).
+// there, '|' and '=' mark its parts, and the matching close replaces the content in the output by its result. As in
+// MediaWiki, a run of braces is one frame and is closed by twos (templates) and threes (parameters).
 //
-// Unbalanced markup: a "}}" closes the nearest open template over links left open; a template that is never closed
-// loses its first line and the "|" lines after it, and the rest of the page stays.
+// Unbalanced markup: a "}}" closes the nearest open template and any open links inside it; a template that is never
+// closed loses its first line and the "|" lines after it, and the rest of the page is kept.
 #include "data/extract/wiki_resolve.h"
 #include "data/extract/wiki_passes.h"
 #include "base/memory.h"
 #include <stdlib.h>
 
-// The last two keep a hostile page from filling memory; no page that means something comes near them.
+// The last two keep a hostile page from exhausting memory; no sensible page comes near them.
 enum { NOWHERE = -1, LONGEST_PREFIX = 64, MOST_FRAMES = 1 << 16, MOST_PARTS = 1 << 20 };
 
-struct frame {
-    int64_t braces;      // how many are open; 0 for a link
+struct resolve_frame {
+    int64_t braces;      // number of open braces; 0 for a link
     size_t start;        // of its content in the output
     int64_t first_part;  // index into parts
 };
 
-struct part {
+struct resolve_part {
     size_t start;    // in the output
     int64_t equals;  // where its first '=' is, or NOWHERE
 };
 
-struct machine {
+struct resolver {
     struct wiki_context *context;
     struct buffer *out;
     const char *at, *end;
-    struct frame *frames;
+    struct resolve_frame *frames;
     int64_t frame_count, frame_capacity, brace_frames;
-    struct part *parts;
+    struct resolve_part *parts;
     int64_t part_count, part_capacity;
-    struct wiki_argument *arguments;  // (WIKI_MOST_ARGUMENTS), of the call that is evaluated
+    struct wiki_argument *arguments;  // (WIKI_MOST_ARGUMENTS) of the call being evaluated
     struct buffer result;
 };
 
-static struct frame *top(struct machine *m) {
+static struct resolve_frame *top(struct resolver *m) {
     return m->frame_count ? &m->frames[m->frame_count - 1] : NULL;
 }
 
-static void push_part(struct machine *m) {
+static void push_part(struct resolver *m) {
     if (m->part_count == m->part_capacity) {
         m->part_capacity = m->part_capacity ? 2 * m->part_capacity : 64;
         m->parts = memory_realloc(m->parts, (size_t)m->part_capacity * sizeof *m->parts);
     }
-    m->parts[m->part_count++] = (struct part){m->out->length, NOWHERE};
+    m->parts[m->part_count++] = (struct resolve_part){m->out->length, NOWHERE};
 }
 
-static void push_frame(struct machine *m, int64_t braces) {
+static void push_frame(struct resolver *m, int64_t braces) {
     if (m->frame_count == MOST_FRAMES)
         return;
     if (m->frame_count == m->frame_capacity) {
         m->frame_capacity = m->frame_capacity ? 2 * m->frame_capacity : 64;
         m->frames = memory_realloc(m->frames, (size_t)m->frame_capacity * sizeof *m->frames);
     }
-    m->frames[m->frame_count++] = (struct frame){braces, m->out->length, m->part_count};
+    m->frames[m->frame_count++] = (struct resolve_frame){braces, m->out->length, m->part_count};
     m->brace_frames += braces > 0;
     push_part(m);
 }
 
-static void pop_frame(struct machine *m) {
+static void pop_frame(struct resolver *m) {
     m->brace_frames -= top(m)->braces > 0;
     m->part_count = top(m)->first_part;
     m->frame_count--;
 }
 
-// How often the byte stands here, up to a limit: what is not used up is counted again.
-static size_t run_length(const struct machine *m, char byte, size_t limit) {
+// How many times the byte repeats here, up to a limit; bytes that are not consumed are counted again.
+static size_t run_length(const struct resolver *m, char byte, size_t limit) {
     size_t count = 0;
     while (count < limit && m->at + count < m->end && m->at[count] == byte)
         count++;
     return count;
 }
 
-static void put(struct machine *m, char byte) {
+static void put(struct resolver *m, char byte) {
     buffer_append_byte(m->out, byte);
     m->at++;
 }
 
-// ---- what closes ----
+// ---- closing ----
 
-// Part number `index` of the top frame: the bytes between its start and the '|' before the next one.
-static struct wiki_slice part_text(struct machine *m, int64_t index) {
+// Part `index` of the top frame: the bytes from its start to the '|' before the next one.
+static struct wiki_slice part_text(struct resolver *m, int64_t index) {
     int64_t number = top(m)->first_part + index;
     size_t end = number + 1 < m->part_count ? m->parts[number + 1].start - 1 : m->out->length;
     return (struct wiki_slice){m->out->data + m->parts[number].start, end - m->parts[number].start};
 }
 
-static struct wiki_call call_of_top(struct machine *m) {
+static struct wiki_call call_of_top(struct resolver *m) {
     if (!m->arguments)
         m->arguments = memory_alloc(WIKI_MOST_ARGUMENTS * sizeof *m->arguments);
     int64_t count = m->part_count - top(m)->first_part - 1, position = 0;
@@ -111,7 +110,7 @@ static struct wiki_call call_of_top(struct machine *m) {
 }
 
 // {{{name|default}}}
-static void resolve_parameter(struct machine *m) {
+static void resolve_parameter(struct resolver *m) {
     struct wiki_slice name = wiki_trim(part_text(m, 0)), value;
     bool has_default = m->part_count - top(m)->first_part > 1;
     if (!m->context->caller || !wiki_call_find(m->context->caller, name, &value)) {
@@ -119,27 +118,27 @@ static void resolve_parameter(struct machine *m) {
             wiki_append(&m->result, part_text(m, 1));
         return;
     }
-    // A value may be used any number of times, so it counts as what the template adds.
+    // A value may be used any number of times, so it counts toward what templates add.
     if (value.length <= *m->context->budget) {
         *m->context->budget -= value.length;
         wiki_append(&m->result, value);
     }
 }
 
-// Puts the result in the place of what the top frame holds.
-static void replace_content(struct machine *m) {
+// Replaces the content of the top frame by the result.
+static void replace_content(struct resolver *m) {
     m->out->length = top(m)->start;
     m->part_count = top(m)->first_part;
     buffer_append(m->out, m->result.data, m->result.length);
 }
 
-static void insert_brace(struct machine *m, size_t position) {
+static void insert_brace(struct resolver *m, size_t position) {
     buffer_append_byte(m->out, '{');
     memmove(m->out->data + position + 1, m->out->data + position, m->out->length - position - 1);
     m->out->data[position] = '{';
 }
 
-static void close_top_braces(struct machine *m, int64_t count) {
+static void close_top_braces(struct resolver *m, int64_t count) {
     buffer_clear(&m->result);
     if (m->frame_count + m->context->depth > WIKI_MOST_DEPTH) {
         buffer_append_byte(&m->result, WIKI_DROP);
@@ -163,7 +162,7 @@ static void close_top_braces(struct machine *m, int64_t count) {
     m->parts[m->part_count - 1].start = start;
 }
 
-static void close_braces(struct machine *m) {
+static void close_braces(struct resolver *m) {
     int64_t count = (int64_t)run_length(m, '}', SIZE_MAX);
     m->at += count;
     if (count == 1)
@@ -181,7 +180,7 @@ static void close_braces(struct machine *m) {
     }
 }
 
-static void close_link(struct machine *m) {
+static void close_link(struct resolver *m) {
     size_t count = run_length(m, ']', 4);
     if (count == 1) {
         put(m, ']');
@@ -203,9 +202,9 @@ static void close_link(struct machine *m) {
     pop_frame(m);
 }
 
-// ---- what opens and divides ----
+// ---- opening and separating ----
 
-static void open_braces(struct machine *m) {
+static void open_braces(struct resolver *m) {
     size_t count = run_length(m, '{', SIZE_MAX);
     if (count == 1) {
         put(m, '{');
@@ -215,7 +214,7 @@ static void open_braces(struct machine *m) {
     push_frame(m, (int64_t)count);
 }
 
-static void open_link(struct machine *m) {
+static void open_link(struct resolver *m) {
     size_t count = run_length(m, '[', SIZE_MAX);
     if (count == 1) {
         put(m, '[');
@@ -227,11 +226,11 @@ static void open_link(struct machine *m) {
     push_frame(m, 0);
 }
 
-// A link ends with its line, unless it has a label (then with its paragraph) or a namespace (a picture's caption may be
-// long): one left open must not swallow the page.
-static void end_line(struct machine *m) {
+// An open link ends with its line, unless it has a label (then with its paragraph) or a namespace (captions of pictures
+// may be long): an unclosed link must not swallow the page.
+static void end_line(struct resolver *m) {
     put(m, '\n');
-    const struct frame *frame = top(m);
+    const struct resolve_frame *frame = top(m);
     bool has_label = m->part_count - frame->first_part > 1;
     bool at_blank_line = m->at < m->end && *m->at == '\n';
     struct wiki_slice target = part_text(m, 0);
@@ -241,24 +240,24 @@ static void end_line(struct machine *m) {
         pop_frame(m);
 }
 
-static void note_equals(struct machine *m) {
-    struct part *part = &m->parts[m->part_count - 1];
+static void note_equals(struct resolver *m) {
+    struct resolve_part *part = &m->parts[m->part_count - 1];
     if (part->equals == NOWHERE && m->part_count - 1 > top(m)->first_part)
         part->equals = (int64_t)m->out->length;
     put(m, '=');
 }
 
-// What stops the copying: outside of everything, in a template, in a link.
+// Bytes that stop the copying: outside, in a template, in a link.
 static const char *const special_bytes[] = {"{}[]", "{}[]|=", "{}[]|\n"};
 
-static void copy_run(struct machine *m, const bool stops[256]) {
+static void copy_run(struct resolver *m, const bool stops[256]) {
     const char *begin = m->at;
     while (m->at < m->end && !stops[(unsigned char)*m->at])
         m->at++;
     buffer_append(m->out, begin, (size_t)(m->at - begin));
 }
 
-static void step(struct machine *m) {
+static void step(struct resolver *m) {
     switch (*m->at) {
     case '{':
         open_braces(m);
@@ -292,7 +291,7 @@ static size_t line_end(const struct buffer *out, size_t from) {
     return newline ? (size_t)(newline - out->data) : out->length;
 }
 
-// After the first line and the lines that look like arguments.
+// The end of the first line and the argument-like lines after it.
 static size_t unclosed_end(const struct buffer *out, size_t from) {
     size_t end = line_end(out, from);
     while (end < out->length) {
@@ -306,11 +305,11 @@ static size_t unclosed_end(const struct buffer *out, size_t from) {
     return end;
 }
 
-static void drop_unclosed(struct machine *m, size_t base) {
+static void drop_unclosed(struct resolver *m, size_t base) {
     struct buffer *out = m->out;
     size_t kept = base, copied = base;
     for (int64_t i = 0; i < m->frame_count; i++) {
-        const struct frame *frame = &m->frames[i];
+        const struct resolve_frame *frame = &m->frames[i];
         if (frame->braces == 0 || frame->start < copied)
             continue;
         memmove(out->data + kept, out->data + copied, frame->start - copied);
@@ -328,7 +327,7 @@ void wiki_resolve(struct wiki_context *context, struct buffer *out, struct wiki_
     for (size_t i = 0; i < 3; i++)
         for (const char *byte = special_bytes[i]; *byte; byte++)
             stops[i][(unsigned char)*byte] = true;
-    struct machine m = {.context = context, .out = out, .at = text.data, .end = text.data + text.length};
+    struct resolver m = {.context = context, .out = out, .at = text.data, .end = text.data + text.length};
     size_t base = out->length;
     buffer_reserve(out, text.length);
     while (m.at < m.end) {

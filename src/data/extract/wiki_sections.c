@@ -1,5 +1,5 @@
-// Titles of the sections that hold references, notes, sources and links, in the languages of the largest Wikipedias, in
-// lower case and byte order.
+// Titles of sections of references, notes, sources and links, in the languages of the largest Wikipedias, in lower case
+// and byte order.
 #include "data/extract/wiki_passes.h"
 #include "base/utf8.h"
 #include "base/word_list.h"
@@ -89,8 +89,8 @@ static const struct word_list titles = WORD_LIST(
 
 enum { LONGEST_TITLE = 96 };
 
-// Copies the title in lower case, without bold and italic marks, what was left out, and blanks and colons at its end;
-// false if it is too long to be listed.
+// Copies the title in lower case, without bold and italic marks, removed parts, and spaces and colons at its end; false
+// if it is too long for the list.
 static bool normalise(struct wiki_slice title, char out[LONGEST_TITLE + 4]) {
     size_t length = 0;
     for (size_t at = 0, bytes; at < title.length; at += bytes) {
@@ -102,7 +102,7 @@ static bool normalise(struct wiki_slice title, char out[LONGEST_TITLE + 4]) {
             continue;
         if (length >= LONGEST_TITLE)
             return false;
-        // The dotted I of Turkish and Azerbaijani has no lower case of one character elsewhere.
+        // The dotted capital I of Turkish and Azerbaijani has no single lowercase character elsewhere.
         character = character == 0xA0 ? ' ' : character == 0x130 ? 'i' : unicode_lower(character);
         length += utf8_encode(character, out + length);
     }

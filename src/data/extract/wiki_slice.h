@@ -1,4 +1,4 @@
-// A piece of text that belongs to someone else, and the small questions the wiki passes ask of one.
+// A slice of text owned by someone else, and small helpers of the wiki passes for it.
 #ifndef DATA_EXTRACT_WIKI_SLICE_H
 #define DATA_EXTRACT_WIKI_SLICE_H
 
@@ -34,7 +34,7 @@ static inline bool wiki_equal(struct wiki_slice text, const char *string) {
     return text.length == strlen(string) && memcmp(text.data, string, text.length) == 0;
 }
 
-// Case of ASCII letters does not matter.
+// Ignores the case of ASCII letters.
 static inline bool wiki_equal_case(struct wiki_slice text, const char *string) {
     return text.length == strlen(string) && strncasecmp(text.data, string, text.length) == 0;
 }

@@ -1,5 +1,5 @@
-// An open-addressing table of names and bodies. Names are as MediaWiki compares them: '_' is a blank, the first letter
-// is a capital. Bodies are stored ready for wiki_resolve, comments and tags already out.
+// An open-addressing table of names and bodies. Names are normalized as in MediaWiki: '_' is a space, the first letter
+// is a capital. Bodies are stored ready for wiki_resolve, without comments and tags.
 #include "data/extract/wiki_store.h"
 #include "data/extract/wiki_passes.h"
 #include "base/hash.h"
@@ -8,14 +8,14 @@
 
 enum { MOST_REDIRECTS = 4 };
 
-struct entry {
+struct template_entry {
     char *name;  // NULL if free
     char *body;
     size_t name_length, body_length;
 };
 
 struct wiki_store {
-    struct entry *entries;  // (capacity), a power of two
+    struct template_entry *entries;  // (capacity), a power of two
     size_t capacity, count;
 };
 
@@ -41,10 +41,10 @@ int64_t wiki_store_count(const struct wiki_store *store) {
     return (int64_t)store->count;
 }
 
-static struct entry *place_of(const struct wiki_store *store, const char *name, size_t length) {
+static struct template_entry *place_of(const struct wiki_store *store, const char *name, size_t length) {
     size_t i = (size_t)hash_bytes(name, length, 0) & (store->capacity - 1);
     for (;; i = (i + 1) & (store->capacity - 1)) {
-        struct entry *entry = &store->entries[i];
+        struct template_entry *entry = &store->entries[i];
         if (!entry->name || (entry->name_length == length && memcmp(entry->name, name, length) == 0))
             return entry;
     }
@@ -74,7 +74,7 @@ static void plain_title(struct buffer *out, struct wiki_slice title) {
     }
 }
 
-// The text of the next element of that name from *at on, with what stands before it; false if there is none.
+// The content of the next element of that name in *rest, and the text before it; false if there is none.
 static bool next_element(struct wiki_slice *rest, const char *name, struct wiki_slice *before,
                          struct wiki_slice *inside) {
     char open[32], close[32];
@@ -99,7 +99,7 @@ static bool next_element(struct wiki_slice *rest, const char *name, struct wiki_
 }
 
 // Appends the part of a template's text that is transcluded: without <noinclude>, with the content of <includeonly>,
-// and nothing but <onlyinclude> if there is one.
+// and only <onlyinclude> if there is one.
 static void append_included(struct buffer *out, struct wiki_slice text) {
     struct wiki_slice rest = text, before, inside;
     if (next_element(&rest, "onlyinclude", &before, &inside)) {
@@ -112,7 +112,7 @@ static void append_included(struct buffer *out, struct wiki_slice text) {
     while (next_element(&rest, "noinclude", &before, &inside))
         wiki_append(&shown, before);
     wiki_append(&shown, rest);
-    // What remains of <includeonly> are its tags, which the strip pass would take with their content.
+    // Drop the tags of <includeonly> here: the strip pass would remove them with their content.
     rest = (struct wiki_slice){buffer_string(&shown), shown.length};
     while (next_element(&rest, "includeonly", &before, &inside)) {
         wiki_append(out, before);
@@ -130,19 +130,19 @@ void wiki_store_add(struct wiki_store *store, struct wiki_slice title, struct wi
     buffer_free(&included);
     buffer_append(&name, "", 0);
     buffer_append(&body, "", 0);
-    struct entry *entry = place_of(store, name.data, name.length);
+    struct template_entry *entry = place_of(store, name.data, name.length);
     store->count += entry->name == NULL;
     free(entry->name);
     free(entry->body);
-    *entry = (struct entry){name.data, memory_realloc(body.data, body.length + 1), name.length, body.length};
+    *entry = (struct template_entry){name.data, memory_realloc(body.data, body.length + 1), name.length, body.length};
     if (store->count * 2 > store->capacity)
         grow(store);
 }
 
 // ---- expansion ----
 
-// "#REDIRECT [[Template:Other]]" to the name of the other one.
-static bool redirect_target(const struct entry *entry, struct buffer *name) {
+// The target's name in "#REDIRECT [[Template:Other]]".
+static bool redirect_target(const struct template_entry *entry, struct buffer *name) {
     struct wiki_slice body = wiki_trim((struct wiki_slice){entry->body, entry->body_length});
     if (!body.length || body.data[0] != '#')
         return false;
@@ -158,10 +158,10 @@ static bool redirect_target(const struct entry *entry, struct buffer *name) {
     return true;
 }
 
-static const struct entry *find(const struct wiki_store *store, struct wiki_slice title) {
+static const struct template_entry *find(const struct wiki_store *store, struct wiki_slice title) {
     struct buffer name = {0};
     plain_title(&name, title);
-    const struct entry *entry = NULL;
+    const struct template_entry *entry = NULL;
     for (int i = 0; i < MOST_REDIRECTS; i++) {
         entry = place_of(store, buffer_string(&name), name.length);
         if (!entry->name || !redirect_target(entry, &name))
@@ -171,7 +171,7 @@ static const struct entry *find(const struct wiki_store *store, struct wiki_slic
     return entry && entry->name ? entry : NULL;
 }
 
-static bool is_expanding(const struct wiki_context *context, const struct entry *entry) {
+static bool is_expanding(const struct wiki_context *context, const struct template_entry *entry) {
     for (; context; context = context->outside)
         if (context->expanding.data == entry->name)
             return true;
@@ -179,7 +179,7 @@ static bool is_expanding(const struct wiki_context *context, const struct entry 
 }
 
 void wiki_store_expand(struct wiki_context *context, struct buffer *out, const struct wiki_call *call) {
-    const struct entry *entry = find(context->templates, call->name);
+    const struct template_entry *entry = find(context->templates, call->name);
     if (!entry || is_expanding(context, entry) || context->depth >= WIKI_MOST_DEPTH)
         return;
     if (*context->budget < entry->body_length + 1)

@@ -1,14 +1,14 @@
-// Takes comments and tags out. Tags are looked up by name: most only lose their brackets, some take their content
-// along, a few turn into something. A tag that is never closed loses its brackets and nothing else; that no close tag
-// follows is remembered by name, so that a page of a million open tags is still read once.
+// Removes comments and tags. Tags are looked up by name: most lose only their brackets, some also their content, a few
+// are converted. A tag that is never closed loses only its brackets. Names without a further close tag are remembered,
+// so that a page of a million open tags is still read once.
 #include "data/extract/wiki_passes.h"
 #include <stdlib.h>
 
 enum action {
-    KEEP_CONTENT,  // the tag goes, what it holds stays
+    KEEP_CONTENT,  // drop the tag, keep its content
     DROP_CONTENT,  // up to the first close tag
-    DROP_NESTED,   // up to the close tag that belongs to it
-    TO_NOTHING,    // a tag without content, whatever follows
+    DROP_NESTED,   // up to the matching close tag
+    TO_NOTHING,    // a tag without content
     TO_BREAK,      // a line end inside a paragraph
     TO_PARAGRAPH,
     TO_ITEM,
@@ -16,7 +16,7 @@ enum action {
     TO_QUOTE,
     TO_SUPERSCRIPT,
     TO_SHIELD,  // content is text, not markup
-    TO_CODE,    // the same, on lines of its own where it has several
+    TO_CODE,    // the same, on separate lines if it has several
     TO_MATH,
 };
 
@@ -125,7 +125,7 @@ struct stripper {
     bool never_closed[TAG_COUNT];  // no close tag of this name follows
 };
 
-// A tag as it stands in the text.
+// A tag as found in the text.
 struct found {
     const struct tag *tag;
     bool is_close, is_empty;  // </x>, <x/>
@@ -133,7 +133,7 @@ struct found {
     const char *after;
 };
 
-// Appends text so that no later pass sees markup in it; new lines become WIKI_BREAK.
+// Appends text so that later passes do not see markup in it; newlines become WIKI_BREAK.
 static void append_shielded(struct buffer *out, struct wiki_slice text) {
     buffer_reserve(out, text.length);
     for (size_t i = 0; i < text.length; i++) {
@@ -159,7 +159,7 @@ static int compare_tag(const void *name, const void *tag) {
     return strcmp(name, ((const struct tag *)tag)->name);
 }
 
-// Reads the tag at text[0] == '<'; false if it is none that we know. A '<' ends it: no attribute holds one.
+// Reads the tag at text[0] == '<'; false if it is not a known tag. Another '<' ends it: attributes contain none.
 static bool read_tag(const struct stripper *s, const char *text, struct found *found) {
     char name[LONGEST_NAME];
     size_t length = 0;
@@ -183,7 +183,7 @@ static bool read_tag(const struct stripper *s, const char *text, struct found *f
         at++;
     found->has_attributes = at < s->end && *at != '>' && *at != '/';
     char quote = 0;
-    const char *unquoted = NULL;  // the first '>' of all, for a tag with an odd number of quotes
+    const char *unquoted = NULL;  // the first '>' at all, for a tag with an odd number of quotes
     for (; at < s->end && *at != '<'; at++) {
         if (*at == '>' && !unquoted)
             unquoted = at;
@@ -201,7 +201,8 @@ static bool read_tag(const struct stripper *s, const char *text, struct found *f
     return true;
 }
 
-// From text on, the close tag of the same name, at its level where levels count: where it begins, and after it.
+// Finds the close tag of the same name from text on, at the same nesting level if tags nest: where it begins, and what
+// is after it.
 static const char *find_close(struct stripper *s, const struct tag *tag, const char *text, const char **after) {
     size_t index = (size_t)(tag - tags);
     int64_t depth = 1;
@@ -223,7 +224,7 @@ static const char *find_close(struct stripper *s, const struct tag *tag, const c
     return NULL;
 }
 
-// <!-- … -->: one that has its line to itself takes the line end along. One without an end hides the rest of the page.
+// <!-- … -->: a comment alone on its line takes the line end with it. One without an end hides the rest of the page.
 static const char *strip_comment(struct stripper *s, const char *text) {
     const char *close = memmem(text + 4, (size_t)(s->end - text) - 4, "-->", 3);
     if (!close)
@@ -235,7 +236,7 @@ static const char *strip_comment(struct stripper *s, const char *text) {
     return close;
 }
 
-// Digits and signs become Unicode superscripts, so that 10<sup>6</sup> does not read 106; other content stays as it is.
+// Digits and signs become Unicode superscripts, so that 10<sup>6</sup> does not become 106; other content is kept.
 static const char *strip_superscript(struct stripper *s, const struct found *found) {
     static const char *const digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
     enum { LONGEST = 12 };
@@ -275,8 +276,8 @@ static const char *strip_superscript(struct stripper *s, const struct found *fou
     return at == close ? other.after : found->after;
 }
 
-// LaTeX between dollar signs. Blanks mean nothing there, so doubled braces are kept apart and cannot be taken for those
-// of a template, here or by those who look for what markup is left.
+// LaTeX between dollar signs. Spaces mean nothing there, so doubled braces are separated: neither a later pass nor a
+// check for leftover markup can take them for a template.
 static void put_math(struct buffer *out, struct wiki_slice latex) {
     latex = wiki_trim(latex);
     if (!latex.length)
@@ -307,7 +308,7 @@ static void put_code(struct buffer *out, struct wiki_slice code) {
         buffer_append_string(out, "\n\n");
 }
 
-// Tags whose content is no markup, or goes with them.
+// Tags whose content is not markup, or is removed with them.
 static const char *strip_element(struct stripper *s, const struct found *found) {
     if (found->is_close || found->is_empty)
         return found->after;

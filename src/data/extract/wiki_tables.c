@@ -1,6 +1,5 @@
-// {| … |}: tables go, with whatever is nested in them. Which "{|" has its "|}" is found first, with a stack, so that
-// one left open costs its own lines and not the rest of the page: the lines after it that look like rows go, until a
-// heading.
+// {| … |}: removes tables and everything nested in them. A stack first pairs each "{|" with its "|}", so that an
+// unclosed table loses only its own lines: those after it that look like rows, up to the next heading.
 #include "data/extract/wiki_passes.h"
 #include "base/memory.h"
 #include <stdlib.h>
@@ -10,13 +9,13 @@ struct table {
 };
 
 struct tables {
-    struct table *all;  // in the order in which they begin
+    struct table *all;  // in order of their beginnings
     int64_t count, capacity;
     int64_t *open;  // stack of indices into all
     int64_t open_count;
 };
 
-// The first byte of the line that is neither blank nor an indent nor a mark.
+// The first byte of the line that is not white space, an indent (:) or WIKI_DROP.
 static size_t first_of_line(const struct buffer *text, size_t at) {
     while (at < text->length &&
            (text->data[at] == ' ' || text->data[at] == '\t' || text->data[at] == ':' || text->data[at] == WIKI_DROP))
@@ -60,7 +59,7 @@ void wiki_tables(struct buffer *text) {
     find_tables(&tables, text);
     size_t kept = 0, line = 0;
     int64_t next = 0;
-    bool in_rest = false;  // of a table that is never closed
+    bool in_rest = false;  // of an unclosed table
     while (line < text->length) {
         while (next < tables.count && tables.all[next].begin < line)
             next++;

@@ -1,4 +1,5 @@
-// One template call: ours by name, the dump's where its templates were loaded, else a mark that something was left out.
+// One template call: rendered by us if we know the name, by the dump's definition if those were loaded, else replaced
+// by a mark that something was removed.
 #include "data/extract/wiki_template.h"
 #include "data/extract/wiki_passes.h"
 #include "data/extract/wiki_store.h"
@@ -50,7 +51,7 @@ bool wiki_call_flag(const struct wiki_call *call, const char *key) {
 
 // ---- formats ----
 
-// The value of "$1" or "$(2,text)" at format; *after is set behind it.
+// The value of "$1" or "$(2,text)" at format; *after points behind it.
 static struct wiki_slice format_value(const struct wiki_call *call, const char *format, const char **after) {
     if (format[1] != '(') {
         *after = format + 2;
@@ -75,7 +76,7 @@ static bool begins_value(const char *format) {
 
 static const char *put_format(struct buffer *out, const struct wiki_call *call, const char *format);
 
-// <…>: format is after the '<'; returns after the '>'.
+// <…>: format points after the '<'; returns the position after the '>'.
 static const char *put_group(struct buffer *out, const struct wiki_call *call, const char *format) {
     bool is_complete = true;
     size_t before = out->length;
@@ -93,7 +94,7 @@ static const char *put_group(struct buffer *out, const struct wiki_call *call, c
     return *at ? at + 1 : at;
 }
 
-// Up to the end of the format or of the group it is in.
+// Up to the end of the format or of its group.
 static const char *put_format(struct buffer *out, const struct wiki_call *call, const char *format) {
     while (*format && *format != '>') {
         if (*format == '<')
@@ -173,7 +174,7 @@ static bool put_family(struct buffer *out, const struct wiki_call *call, const c
 
 // ---- the call ----
 
-// Lower case, '_' as blank, without "Template:"; false if it is too long to be one of ours.
+// Lower case, '_' as space, without "Template:"; false if it is too long to be one of ours.
 static bool plain_name(struct wiki_slice name, char plain[LONGEST_NAME]) {
     if (name.length > strlen("template:") && strncasecmp(name.data, "template:", strlen("template:")) == 0)
         name = wiki_trim((struct wiki_slice){name.data + strlen("template:"), name.length - strlen("template:")});

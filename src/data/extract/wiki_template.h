@@ -1,5 +1,5 @@
-// Templates rendered by this program: those whose text belongs to the sentence around them ({{convert|5|km}},
-// {{lang|fr|…}}, {{nowrap|…}}), so that no number or name is lost where templates are left out.
+// Templates that this program renders: those whose text belongs to the sentence around them ({{convert|5|km}},
+// {{lang|fr|…}}, {{nowrap|…}}), so that no number or name is lost when templates are left out.
 #ifndef DATA_EXTRACT_WIKI_TEMPLATE_H
 #define DATA_EXTRACT_WIKI_TEMPLATE_H
 
@@ -11,7 +11,7 @@ struct wiki_native {
     void (*render)(struct buffer *out, const struct wiki_call *call);
 };
 
-// NULL if the name (lower case) is not known.
+// NULL if the name (lower case) is unknown.
 const struct wiki_native *wiki_native_find(const char *name);
 
 void wiki_convert(struct buffer *out, const struct wiki_call *call);

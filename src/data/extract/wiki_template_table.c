@@ -1,6 +1,6 @@
-// The templates that are rendered without the dump's own definitions, by name (lower case, sorted as bsearch wants
-// them). Most are a format: $1 is the first argument, $(2,text) the first one given of several, <…> is left out unless
-// the arguments named directly in it are given, and a leading * joins all arguments with what follows it.
+// Templates that are rendered without the dump's definitions, by name (lower case, sorted for bsearch). Most are a
+// format: $1 is the first argument, $(2,text) the first of several that is given, <…> is omitted unless the arguments
+// named directly in it are given, and a leading * joins all arguments with the text after it.
 #include "data/extract/wiki_template.h"
 #include <stdlib.h>
 

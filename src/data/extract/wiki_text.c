@@ -1,9 +1,9 @@
-// Puts the passes one after another.
+// Runs the passes one after another.
 #include "data/extract/wiki_text.h"
 #include "data/extract/wiki_passes.h"
 #include "data/extract/wiki_resolve.h"
 
-// What the templates of one page may add to it: room for every honest page, and an end for the others.
+// Limit for what the templates of one page may add to it: enough for every honest page.
 enum { TEMPLATE_BUDGET = 4 << 20, BUDGET_PER_BYTE = 16 };
 
 void wiki_text_init(struct wiki_text *converter, const struct wiki_text_options *options) {

@@ -1,4 +1,5 @@
-// The wikitext of a page to plain text. A converter belongs to one thread and keeps its memory from page to page.
+// Converts the wikitext of a page to plain text. A converter belongs to one thread and reuses its memory from page to
+// page.
 #ifndef DATA_EXTRACT_WIKI_TEXT_H
 #define DATA_EXTRACT_WIKI_TEXT_H
 
@@ -8,7 +9,7 @@ struct wiki_store;
 
 struct wiki_text_options {
     bool drop_lists;
-    const struct wiki_store *templates;  // NULL: templates we do not render ourselves are left out
+    const struct wiki_store *templates;  // NULL: templates that we do not render ourselves are left out
 };
 
 struct wiki_text {
@@ -22,7 +23,7 @@ void wiki_text_free(struct wiki_text *converter);
 struct wiki_source {
     const struct wiki_site *site;
     struct wiki_slice title;
-    struct wiki_slice text;  // wikitext, entities of XML resolved
+    struct wiki_slice text;  // wikitext, with the entities of XML resolved
 };
 
 // Appends the text of the page, which may be nothing.

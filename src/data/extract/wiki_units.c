@@ -1,11 +1,11 @@
-// The table of units, sorted by code (case counts: t is a tonne, T is not; ST is a short ton, st a stone).
+// The table of units, sorted by code. Case matters: t is a tonne, T is not; ST is a short ton, st a stone.
 #include "data/extract/wiki_convert.h"
 #include <stdlib.h>
 
 enum { LONGEST_CODE = 32 };
 
-// code, kind, in the base unit (m, m², m³, kg, m/s, K, W, J, Pa, N, kg/m³, m³/s, 1/km², N⋅m), zero, names,
-// the default target
+// code, kind, value in the base unit (m, m², m³, kg, m/s, K, W, J, Pa, N, kg/m³, m³/s, 1/km², N⋅m), zero, names,
+// default target
 static const struct wiki_unit units[] = {
     {"/km2", UNIT_PEOPLE, 1, 0, "/km²", "inhabitant per square kilometre", "inhabitants per square kilometre",
      "PD/sqmi"},

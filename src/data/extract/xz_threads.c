@@ -1,5 +1,5 @@
-// liblzma's own threads. Each keeps a whole block, so their number is bounded by memory too; a file of one block, or of
-// larger ones, is decompressed as by one thread.
+// liblzma's own threads. Each holds a whole block, so memory limits their number too; a file with a single block or
+// larger ones is decompressed as if by one thread.
 #include "data/extract/xz_decoder.h"
 
 static const uint64_t threading_limit_bytes = (uint64_t)384 << 20;

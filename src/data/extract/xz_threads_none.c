@@ -1,4 +1,4 @@
-// Stands in for xz_threads.c where liblzma cannot decompress with several threads.
+// Stands in for xz_threads.c if liblzma cannot decompress with several threads.
 #include "data/extract/xz_decoder.h"
 
 lzma_ret xz_decoder_init(lzma_stream *stream, int threads) {

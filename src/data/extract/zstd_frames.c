@@ -1,4 +1,4 @@
-// Walks over the headers of a frame and its blocks, a few bytes each.
+// Walks the headers of a frame and its blocks, a few bytes each.
 #include "data/extract/zstd_frames.h"
 #include "data/bad_data.h"
 #include <errno.h>
@@ -8,14 +8,14 @@
 
 enum { LONGEST_HEADER = 18, BLOCK_HEADER = 3, CHECKSUM_BYTES = 4, BLOCK_RLE = 1, BLOCK_RESERVED = 3 };
 
-struct walk {
+struct frame_walk {
     int descriptor;
     const char *name;
     uint64_t at;
 };
 
-// Up to count bytes at the present place: how many, -1 on error.
-static int64_t peek(const struct walk *walk, unsigned char *bytes, size_t count) {
+// Reads up to count bytes at the current place: how many, -1 on error.
+static int64_t peek(const struct frame_walk *walk, unsigned char *bytes, size_t count) {
     size_t done = 0;
     while (done < count) {
         ssize_t got = pread(walk->descriptor, bytes + done, count - done, (off_t)(walk->at + done));
@@ -31,18 +31,18 @@ static int64_t peek(const struct walk *walk, unsigned char *bytes, size_t count)
     return (int64_t)done;
 }
 
-static int cut_short(const struct walk *walk) {
-    return bad_data("%s: zstd data is cut short: the file ends at byte %" PRIu64
+static int cut_short(const struct frame_walk *walk) {
+    return bad_data("%s: zstd data is truncated: the file ends at byte %" PRIu64
                     " inside a compressed stream; copy or download it again",
                     walk->name, walk->at);
 }
 
-static int damaged(const struct walk *walk, const char *problem) {
+static int damaged(const struct frame_walk *walk, const char *problem) {
     return bad_data("%s: zstd data is damaged near byte %" PRIu64 ": %s; copy or download the file again", walk->name,
                     walk->at, problem);
 }
 
-// Bytes of a frame's header after its magic, told by the first of them.
+// Bytes of a frame's header after its magic number, given its first byte.
 static size_t header_bytes(unsigned char descriptor) {
     static const size_t dictionary_bytes[] = {0, 1, 2, 4};
     bool is_single = descriptor >> 5 & 1;
@@ -52,7 +52,7 @@ static size_t header_bytes(unsigned char descriptor) {
     return (size_t)(is_single ? 1 : 2) + dictionary_bytes[descriptor & 3] + content;
 }
 
-static int walk_blocks(struct walk *walk, bool has_checksum) {
+static int walk_blocks(struct frame_walk *walk, bool has_checksum) {
     bool is_last = false;
     while (!is_last) {
         unsigned char bytes[BLOCK_HEADER];
@@ -71,7 +71,7 @@ static int walk_blocks(struct walk *walk, bool has_checksum) {
     return 0;
 }
 
-static int walk_frame(struct walk *walk, struct zstd_frame *frame) {
+static int walk_frame(struct frame_walk *walk, struct zstd_frame *frame) {
     unsigned char bytes[LONGEST_HEADER];
     int64_t got = peek(walk, bytes, sizeof bytes);
     TRY((int)got);
@@ -91,14 +91,14 @@ static int walk_frame(struct walk *walk, struct zstd_frame *frame) {
         return 1;
     }
     if (magic != 0xFD2FB528)
-        return damaged(walk, "no frame begins here");
+        return damaged(walk, "no frame starts here");
     walk->at += 4 + header_bytes(bytes[4]);
     TRY(walk_blocks(walk, bytes[4] >> 2 & 1));
     return 1;
 }
 
 int zstd_frame_find(struct zstd_frame *frame, int descriptor, const char *name, uint64_t begin) {
-    struct walk walk = {descriptor, name, begin};
+    struct frame_walk walk = {descriptor, name, begin};
     *frame = (struct zstd_frame){.begin = begin};
     int status = walk_frame(&walk, frame);
     if (status <= 0)

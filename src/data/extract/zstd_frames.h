@@ -10,8 +10,8 @@ struct zstd_frame {
     bool is_skippable;    // it holds no data
 };
 
-// The frame at byte `begin` of a regular file: 1, 0 at the end of the file, -1 with a message if there is none or
-// it is cut short. name is for messages.
+// The frame at byte `begin` of a regular file: 1, 0 at the end of the file, -1 with a message if there is none or it is
+// truncated. name is for messages.
 int zstd_frame_find(struct zstd_frame *frame, int descriptor, const char *name, uint64_t begin);
 
 #endif

@@ -1,5 +1,5 @@
-// The element types of .bin files. Loops go through memcpy because nothing in the format is aligned; compilers turn
-// them into plain vector loads and stores.
+// The element types of .bin files. Loops use memcpy because nothing in the format is aligned; compilers turn them into
+// plain vector loads and stores.
 #include "data/index/dtype.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
-// Finds equal documents: a hash of each, sorted, brings those together that may be equal; then bytes decide. The hash
-// is half of SHA-256, so nobody can make many different documents with the same one, and the lists of those that share
-// a hash without being equal stay short.
+// Finds equal documents: sorting by hash brings together documents that may be equal; then their bytes are compared.
+// The hash is half of a SHA-256, so nobody can craft many documents with the same hash, and lists of unequal documents
+// that share one stay short.
 #include "data/index/duplicates.h"
 
 #include "base/error.h"
@@ -9,7 +9,8 @@
 #include "base/memory.h"
 #include <stdlib.h>
 
-// A look at one place brings in the pages around it (64 KiB on Linux); two documents have four places each.
+// Reading at one place loads the pages around it (64 KiB on Linux); comparing two documents touches four places in
+// each.
 enum { AROUND_BYTES = 8 << 16 };
 
 static void hash_document(const struct duplicates_options *options, int64_t document, uint64_t record[3]) {
@@ -57,7 +58,7 @@ static uint64_t bytes_of(const struct duplicates_options *options, int64_t docum
     return bytes;
 }
 
-// Counts what was read, and lets go of it now and then.
+// Counts the bytes read, and releases their pages now and then.
 static int account(const struct duplicates_options *options, uint64_t *touched, uint64_t bytes) {
     *touched += bytes;
     if (*touched < INDEX_RELEASE_BYTES)
@@ -78,7 +79,7 @@ static int hash_all(const struct duplicates_options *options, struct external_so
     return external_sort_finish(hashes);
 }
 
-// Documents with one hash, the first of each kind; nearly always there is a single one.
+// Distinct documents with one hash, the first of each; nearly always there is only one.
 struct kinds {
     uint64_t hash[2];
     int64_t *first;

@@ -1,4 +1,4 @@
-// External merge sort. The invariant while merging: every run in the heap has its least remaining record in memory.
+// External merge sort. Invariant while merging: every run in the heap has its smallest remaining record in memory.
 #include "data/index/external_sort.h"
 
 #include "base/error.h"
@@ -33,7 +33,8 @@ static unsigned digit_of(const uint64_t *record, int digit) {
     return (unsigned)(record[digit / 8] >> (56 - 8 * (digit % 8))) & 255;
 }
 
-// Puts every record into the bucket of its digit, each swap sending at least one home. begin has one entry more.
+// Moves every record into the bucket of its digit; each swap puts at least one in its final bucket. begin has one extra
+// entry.
 static void permute(uint64_t *records, int words, int digit, const int64_t begin[257]) {
     int64_t next[256];
     memcpy(next, begin, sizeof next);
@@ -54,8 +55,8 @@ static void permute(uint64_t *records, int words, int digit, const int64_t begin
     }
 }
 
-// Sorts in place by bytes, the most significant first ("American flag sort"); records with the same byte form a bucket,
-// which the next byte divides. Records agree in all digits before `digit`, so the recursion is 8 * words deep at most.
+// Sorts in place by bytes, most significant first ("American flag sort"): records with the same byte form a bucket,
+// which the next byte splits. Records agree in all digits before `digit`, so the recursion is at most 8 * words deep.
 static void radix_sort(uint64_t *records, int64_t count, int words, int digit) {
     int64_t begin[257];
     for (; digit < 8 * words; digit++) {
@@ -127,7 +128,7 @@ int external_sort_add(struct external_sort *sort, const uint64_t *record) {
 
 // ---- merging ----
 
-// Takes the next records of a run into memory; none are left where run->loaded is 0.
+// Loads the next records of a run into memory; if run->loaded is 0, none are left.
 static int load(struct external_sort *sort, struct external_sort_run *run, int64_t most) {
     uint64_t left = (run->end - run->begin) / record_bytes(sort);
     run->loaded = left < (uint64_t)most ? (int64_t)left : most;
@@ -159,7 +160,7 @@ static int64_t run_capacity(const struct external_sort *sort, int64_t runs) {
     return (int64_t)(sort->memory_bytes / (size_t)runs / record_bytes(sort));
 }
 
-// Begins a merge of the runs first…first+count-1, which share the memory.
+// Starts a merge of the runs first…first+count-1, which share the memory.
 static int begin_merge(struct external_sort *sort, int64_t first, int64_t count) {
     int64_t capacity = run_capacity(sort, count);
     sort->heap_count = 0;

@@ -1,5 +1,5 @@
-// Reads fairseq's datasets as hostile files: opening proves that all arrays lie inside .idx, walking that the items
-// follow each other through .bin without gap or overlap.
+// Reads fairseq's datasets as untrusted files: opening verifies that all arrays lie inside .idx, and walking verifies
+// that the items follow each other through .bin without gap or overlap.
 #include "data/index/fairseq_reader.h"
 
 #include "base/error.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REMEDY "copy both files again or run fairseq-preprocess anew"
+#define REMEDY "copy both files again, or run fairseq-preprocess again"
 
 enum { MMAP_HEADER_BYTES = 26, TORCHNET_HEADER_BYTES = 48 };
-// The dtype codes that fairseq has beyond those of enum index_dtype.
+// dtype codes of fairseq that are not in enum index_dtype.
 enum { FAIRSEQ_U32 = 9, FAIRSEQ_U64 = 10 };
 
 static uint64_t u64_at(const struct fairseq_reader *r, uint64_t byte) {
@@ -22,7 +22,7 @@ static uint64_t u64_at(const struct fairseq_reader *r, uint64_t byte) {
     return value;
 }
 
-// Bytes of a token, 0 for what is no integer.
+// Bytes of a token, 0 if the type is not an integer.
 static size_t code_bytes(uint64_t code) {
     if (code == FAIRSEQ_U32)
         return 4;
@@ -34,10 +34,11 @@ static size_t code_bytes(uint64_t code) {
 
 static int check_version_and_code(struct fairseq_reader *r, uint64_t version, uint64_t code, int code_byte) {
     if (version != 1)
-        return bad_data("%s.idx: version %" PRIu64 ", but only version 1 is known; " REMEDY, r->files.prefix, version);
+        return bad_data("%s.idx: version %" PRIu64 ", but only version 1 is supported; " REMEDY, r->files.prefix,
+                        version);
     r->item_bytes = code_bytes(code);
     if (r->item_bytes == 0)
-        return bad_data("%s.idx: byte %d: dtype code %" PRIu64 " is none of an integer (1 to 5, 8 to 10); " REMEDY,
+        return bad_data("%s.idx: byte %d: dtype code %" PRIu64 " is not that of an integer (1 to 5, 8 to 10); " REMEDY,
                         r->files.prefix, code_byte, code);
     r->code = (int)code;
     return 0;
@@ -45,7 +46,7 @@ static int check_version_and_code(struct fairseq_reader *r, uint64_t version, ui
 
 static int check_mmap(struct fairseq_reader *r) {
     if (r->files.index.size < MMAP_HEADER_BYTES)
-        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " REMEDY, r->files.prefix,
+        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is truncated; " REMEDY, r->files.prefix,
                         r->files.index.size, MMAP_HEADER_BYTES);
     TRY(check_version_and_code(r, u64_at(r, 9), r->files.index.data[17], 17));
     uint64_t items = u64_at(r, 18), size = r->files.index.size;
@@ -57,7 +58,7 @@ static int check_mmap(struct fairseq_reader *r) {
                         r->files.prefix, size, items, expected);
     if (size != expected)
         return bad_data("%s.idx: %" PRIu64 " items (byte 18) do not fit a file of %" PRIu64
-                        " bytes: it is cut short or damaged; " REMEDY,
+                        " bytes: it is truncated or damaged; " REMEDY,
                         r->files.prefix, items, size);
     r->item_count = (int64_t)items;
     return 0;
@@ -65,7 +66,7 @@ static int check_mmap(struct fairseq_reader *r) {
 
 static int check_torchnet(struct fairseq_reader *r) {
     if (r->files.index.size < TORCHNET_HEADER_BYTES + 16)
-        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " REMEDY, r->files.prefix,
+        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is truncated; " REMEDY, r->files.prefix,
                         r->files.index.size, TORCHNET_HEADER_BYTES + 16);
     TRY(check_version_and_code(r, u64_at(r, 8), u64_at(r, 16), 16));
     if (u64_at(r, 24) != r->item_bytes)
@@ -74,11 +75,11 @@ static int check_torchnet(struct fairseq_reader *r) {
     uint64_t items = u64_at(r, 32), dimensions = u64_at(r, 40), size = r->files.index.size;
     if (dimensions != items)
         return bad_data("%s.idx: byte 40: %" PRIu64 " items with %" PRIu64
-                        " dimensions; those of a text have one each, so this is none",
+                        " dimensions; those of a text have one each, so this is not text",
                         r->files.prefix, items, dimensions);
     if (items > size / 24 || size != TORCHNET_HEADER_BYTES + 16 + 24 * items)
         return bad_data("%s.idx: %" PRIu64 " items (byte 32) do not fit a file of %" PRIu64
-                        " bytes: it is cut short or damaged; " REMEDY,
+                        " bytes: it is truncated or damaged; " REMEDY,
                         r->files.prefix, items, size);
     r->is_torchnet = true;
     r->item_count = (int64_t)items;
@@ -95,17 +96,18 @@ static int check(struct fairseq_reader *r) {
                         "--dataset-impl mmap",
                         r->files.prefix);
     else
-        return bad_data("%s.idx: byte 0: this is no index of fairseq (it would begin with MMIDIDX or TNTIDX); give the "
-                        "prefix of what fairseq-preprocess wrote, as in data-bin/train",
+        return bad_data("%s.idx: byte 0: this is not a fairseq index, which starts with MMIDIDX or TNTIDX; give the "
+                        "prefix that fairseq-preprocess wrote, e.g. data-bin/train",
                         r->files.prefix);
     if (r->files.tokens.size % r->item_bytes != 0)
-        return bad_data("%s.bin: %zu bytes are no whole number of tokens of %zu bytes: the file is cut short; " REMEDY,
-                        r->files.prefix, r->files.tokens.size, r->item_bytes);
+        return bad_data(
+            "%s.bin: %zu bytes are not a whole number of tokens of %zu bytes: the file is truncated; " REMEDY,
+            r->files.prefix, r->files.tokens.size, r->item_bytes);
     r->token_count = (int64_t)(r->files.tokens.size / r->item_bytes);
     return 0;
 }
 
-// Takes over the files, also when they are refused.
+// Takes over the files, also on error.
 static int open_files(struct fairseq_reader **reader, struct index_files files) {
     struct fairseq_reader *r = memory_alloc(sizeof *r);
     r->files = files;
@@ -142,7 +144,8 @@ void fairseq_release(const struct fairseq_reader *reader) {
 
 // ---- items ----
 
-// What .idx says of an item: its length and its first token. A pointer inside a token gives a place that cannot be.
+// Length and first token of an item according to .idx. A pointer into the middle of a token gives an impossible
+// position.
 static void describe(const struct fairseq_reader *r, int64_t item, int64_t *length, uint64_t *first) {
     uint64_t n = (uint64_t)r->item_count, i = (uint64_t)item;
     if (r->is_torchnet) {
@@ -158,7 +161,7 @@ static void describe(const struct fairseq_reader *r, int64_t item, int64_t *leng
     *first = pointer % r->item_bytes ? UINT64_MAX : pointer / r->item_bytes;
 }
 
-// The ends of TorchNet's two lists of places, which have one entry more than there are items.
+// Checks the ends of TorchNet's two lists of offsets, which have one entry more than there are items.
 static int check_last(const struct fairseq_reader *r) {
     if (!r->is_torchnet)
         return 0;
@@ -192,7 +195,7 @@ int fairseq_walk_next(struct fairseq_walk *walk, uint64_t *first_token, int64_t 
     return 1;
 }
 
-// One token as the number it is; that of an unsigned type beyond int64 is negative, which is refused all the same.
+// One token as a number. A u64 above INT64_MAX becomes negative, which is refused anyway.
 static int64_t token_at(const struct fairseq_reader *r, const unsigned char *from) {
     union {
         uint8_t u8;
@@ -228,7 +231,7 @@ int fairseq_read(const struct fairseq_reader *r, uint64_t first, int64_t count, 
         uint64_t byte = (first + (uint64_t)i) * r->item_bytes;
         int64_t id = token_at(r, r->files.tokens.data + byte);
         if (id < r->is_torchnet || id - r->is_torchnet > INT32_MAX)
-            return bad_data("%s.bin: byte %" PRIu64 ": %" PRId64 " is no token; " REMEDY, r->files.prefix, byte, id);
+            return bad_data("%s.bin: byte %" PRIu64 ": %" PRId64 " is not a token; " REMEDY, r->files.prefix, byte, id);
         out[i] = (int32_t)(id - r->is_torchnet);
     }
     return 0;

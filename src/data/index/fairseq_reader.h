@@ -1,5 +1,5 @@
-// Datasets that fairseq-preprocess writes: PREFIX.bin has the tokens, one item for each line of text; PREFIX.idx is one
-// of two, told by its first bytes. Little-endian, unpadded.
+// Datasets of fairseq-preprocess: PREFIX.bin has the tokens, one item for each line of text; PREFIX.idx has one of two
+// formats, which its first bytes tell. Little-endian, unpadded.
 //
 //   --dataset-impl mmap                          --dataset-impl cached or lazy (TorchNet)
 //   byte 0   "MMIDIDX" and two NULs              byte 0    "TNTIDX" and two NULs
@@ -12,8 +12,8 @@
 //                                                 56+8n    i64[n+1]  tokens before each item
 //                                                64+16n    i64[m]    length of each item
 //
-// Tokens of the second kind are ids plus 1. Codes are those of index.h, and 9 for u32, 10 for u64; 6 and 7 are floats.
-// A Megatron index begins like the first kind, but is longer by its documents.
+// Tokens in the second format are ids plus 1. Codes are those of index.h, plus 9 for u32 and 10 for u64; 6 and 7 are
+// floats. A Megatron index begins like the first format, but has a list of documents at its end.
 #ifndef DATA_INDEX_FAIRSEQ_READER_H
 #define DATA_INDEX_FAIRSEQ_READER_H
 
@@ -30,15 +30,15 @@ struct fairseq_reader {
     int64_t token_count;
 };
 
-// Maps both files and checks header and sizes. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.
+// Maps both files and checks header and sizes. Errors in the content of a file have exit code EXIT_CODE_BAD_DATA.
 int fairseq_reader_open(struct fairseq_reader **reader, const char *prefix);
-// The same over bytes in memory, which stay the caller's.
+// The same for bytes in memory, which the caller owns.
 int fairseq_reader_open_bytes(struct fairseq_reader **reader, const char *prefix, struct file_map index,
                               struct file_map tokens);
 void fairseq_reader_close(struct fairseq_reader *reader);  // NULL is fine
 
-// A walk over the items, from the first to the last; each is checked to follow on the one before, so that after the
-// last one all of .bin has been seen.
+// Visits the items from first to last and checks that each follows the previous one, so that after the last one all of
+// .bin was covered.
 struct fairseq_walk {
     const struct fairseq_reader *reader;
     int64_t next;         // item
@@ -46,9 +46,9 @@ struct fairseq_walk {
 };
 // The next item: 1, 0 after the last (which must be the end of .bin), -1 on error.
 int fairseq_walk_next(struct fairseq_walk *walk, uint64_t *first_token, int64_t *length);
-// Tokens first…first+count-1 of .bin as ids. One that no int32 holds, or that is negative, is an error.
+// Tokens first…first+count-1 of .bin as ids. A negative token, or one that does not fit in an int32, is an error.
 int fairseq_read(const struct fairseq_reader *reader, uint64_t first, int64_t count, int32_t *out);
-// Lets go of the pages that were read; see index_release.
+// Releases the pages that were read; see index_release.
 void fairseq_release(const struct fairseq_reader *reader);
 
 #endif

@@ -1,4 +1,4 @@
-// Maps the two files of a dataset, and helps a user who named a pair that is not there.
+// Maps the two files of a dataset, and suggests a name if they do not exist.
 #include "data/index/files.h"
 
 #include "data/extract/content.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The name of a dataset beside the wrong one: what people forget is _text_document, or that the ending is left out.
-// NULL if there is none; to be freed.
+// The name of an existing dataset close to a wrong one: people forget _text_document, or add the ending. NULL if there
+// is none. The caller frees it.
 static char *find_near(const char *prefix) {
     size_t length = strlen(prefix);
     if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0) &&
@@ -25,7 +25,7 @@ static char *find_near(const char *prefix) {
                        strcmp(entry->d_name + bytes - 4, ".idx") == 0;
         char *near =
             is_near ? memory_printf("%.*s%.*s", (int)(name - prefix), prefix, (int)(bytes - 4), entry->d_name) : NULL;
-        // The first of several, so that the message is always the same.
+        // Take the first in byte order, so that the message is always the same.
         if (near && (!found || strcmp(near, found) < 0)) {
             free(found);
             found = near;
@@ -86,7 +86,7 @@ struct index_files index_files_in_memory(const char *prefix, struct file_map ind
     return (struct index_files){.prefix = memory_string(prefix), .index = index, .tokens = tokens};
 }
 
-// Bytes that are the caller's are left alone: in ordinary memory they would not come back.
+// Bytes in memory are not released: they could not be read from disk again.
 void index_files_release(const struct index_files *files) {
     if (!files->is_mapped)
         return;

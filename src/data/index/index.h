@@ -1,5 +1,5 @@
-// Megatron's indexed dataset: PREFIX.bin holds nothing but token ids, one sequence after another; PREFIX.idx says where
-// each sequence stands and which sequences make up a document. Little-endian, unpadded:
+// Megatron's indexed dataset: PREFIX.bin holds only token ids, one sequence after another; PREFIX.idx says where each
+// sequence begins and which sequences form a document. Little-endian, unpadded:
 //
 //   byte 0        9 bytes   "MMIDIDX" and two NULs
 //   byte 9        u64       version, 1
@@ -8,10 +8,10 @@
 //   byte 26       u64       D, the number of documents + 1
 //   byte 34       i32[S]    length of each sequence, in tokens
 //   34+4S         i64[S]    byte of .bin where each sequence begins; contiguous: itemsize * the sum of lengths before
-//   34+12S        i64[D]    document boundaries as sequence numbers: 0 first, S last, never falling
+//   34+12S        i64[D]    document boundaries as sequence numbers: 0 first, S last, never decreasing
 //   34+12S+8D     i8[S]     only in multimodal datasets; a text reader ignores it
 //
-// Both reader and writer work in constant memory, whatever S is. One reader may serve several threads.
+// Both reader and writer use constant memory for any S. Several threads may share a reader.
 #ifndef DATA_INDEX_INDEX_H
 #define DATA_INDEX_INDEX_H
 
@@ -32,37 +32,38 @@ enum index_dtype {
 };
 
 enum { INDEX_HEADER_BYTES = 34, INDEX_MAGIC_BYTES = 9 };
-// What .idx begins with; the last of its two NULs is the string's own.
+// The magic of .idx; its second NUL is the string's terminator.
 #define INDEX_MAGIC "MMIDIDX\0"
-// What a user can do about a damaged pair of files.
-#define INDEX_REMEDY "copy both files again or make the dataset anew"
+// What a user can do about damaged files.
+#define INDEX_REMEDY "copy both files again, or make the dataset again"
 
 size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is not in the format
 const char *index_dtype_name(enum index_dtype dtype);  // "uint16", …
-// What Megatron chooses: 16 bits for a vocabulary that is known and has fewer than 65500 entries, else 32.
+// Megatron's choice: 16 bits for a known vocabulary of fewer than 65500 entries, else 32.
 enum index_dtype index_dtype_for_vocab(int64_t vocab_size);
 
 // ---- writing ----
 
 struct index_writer;
 
-// Begins PREFIX.bin and PREFIX.idx; neither has its name before index_writer_commit. dtype must be an integer type.
+// Creates PREFIX.bin and PREFIX.idx under temporary names until index_writer_commit. dtype must be an integer type.
 int index_writer_open(struct index_writer **w, const char *prefix, enum index_dtype dtype);
-// Adds one sequence to the current document; a count of 0 adds nothing. An id that the dtype cannot hold is an error.
+// Adds one sequence to the current document; a count of 0 adds nothing. An id that does not fit in the dtype is an
+// error.
 int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count);
 // Ends the current document, which is empty if nothing was added.
 int index_writer_end_document(struct index_writer *w);
-// The same in whole runs, for callers that do not write document by document: bytes of .bin in the writer's dtype,
-// lengths of sequences, and where a document ends, as a sequence number. They must agree when the dataset is committed.
+// The same in bulk, for callers that do not write document by document: bytes of .bin in the writer's dtype, lengths of
+// sequences, and document ends as sequence numbers. They must be consistent when the dataset is committed.
 int index_writer_put_tokens(struct index_writer *w, const void *bytes, size_t count);
 int index_writer_put_lengths(struct index_writer *w, const void *lengths, int64_t count);  // i32, unaligned
 int index_writer_put_boundary(struct index_writer *w, int64_t sequence);
-// Gives .bin, then .idx their names, durably. The last document must have been ended. Frees w, also on error; then
-// nothing of it is left, and a dataset that had the name before stays as it was if the new one could not be written.
+// Renames .bin, then .idx to their final names, durably. The last document must have been ended. Frees w, also on
+// error; then no new files are left, and an existing dataset of that name is kept if the new one could not be written.
 int index_writer_commit(struct index_writer *w);
 // The same for several datasets: all of them or none. Frees them and sets the pointers to NULL.
 int index_writers_commit(struct index_writer **writers, int64_t count);
-// Leaves nothing behind; frees w. NULL is fine.
+// Removes the unfinished files and frees w. NULL is fine.
 void index_writer_abort(struct index_writer *w);
 
 // ---- reading ----
@@ -77,36 +78,36 @@ struct index_reader {
 };
 
 // Maps both files and checks, in constant time, header, sizes, the first and last pointer and document boundary, and
-// that .bin ends where the last sequence does. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.
+// that .bin ends where the last sequence does. Errors in the content of a file have exit code EXIT_CODE_BAD_DATA.
 int index_open(struct index_reader **reader, const char *prefix);
 void index_close(struct index_reader *reader);  // NULL is fine
-// Drops the pages that were read; they come back when they are touched. For callers that walk through a dataset larger
-// than memory, every INDEX_RELEASE_BYTES or so.
+// Releases the pages that were read; they are loaded again on access. For callers that walk through a dataset larger
+// than memory, about every INDEX_RELEASE_BYTES.
 enum { INDEX_RELEASE_BYTES = 1 << 25 };
 void index_release(const struct index_reader *reader);
-// The same over bytes in memory, which remain the caller's: index_close does not unmap them.
+// The same for bytes in memory, which the caller owns: index_close does not unmap them.
 int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens);
 // Checks every length, pointer and boundary. index_verify_tokens also checks every token: those outside [0, vocab_size)
 // are errors (with vocab_size 0, only negative ones).
 int index_verify(const struct index_reader *reader);
 int index_verify_tokens(const struct index_reader *reader, int64_t vocab_size);
 
-// Reads tokens offset…offset+count-1 of a sequence as int32. Anything in a damaged file that could be unsafe is checked
-// here.
+// Reads tokens offset…offset+count-1 of a sequence as int32. Checks everything that could be unsafe in a damaged file.
 int index_read(const struct index_reader *reader, int64_t sequence, int64_t offset, int64_t count, int32_t *out);
 
-// The same for samples of a model: every token must be an id of its vocabulary. With vocab_size 0 any id will do.
+// The same for samples of a model: every token must be an id of its vocabulary. With vocab_size 0 any id is accepted.
 struct index_piece {
     int64_t sequence, offset, count;
 };
 int index_read_ids(const struct index_reader *reader, struct index_piece piece, int64_t vocab_size, int32_t *out);
 
-// Adds every document of a dataset of the same dtype to a writer, whose current document must be ended.
+// Appends every document of a dataset of the same dtype to a writer, whose current document must be ended.
 int index_writer_append(struct index_writer *w, const struct index_reader *reader);
-// Joins datasets of the same dtype, in the given order, into a new one. Each is verified; on error there is no output.
+// Concatenates datasets of the same dtype, in the given order, into a new one. Each is verified; on error there is no
+// output.
 int index_merge(const char *output, char *const *prefixes, int64_t count);
 
-// Where an entry stands: bytes of .idx, counted from its beginning.
+// Byte offset of an entry in .idx.
 static inline int64_t index_length_byte(int64_t sequence) {
     return INDEX_HEADER_BYTES + 4 * sequence;
 }
@@ -144,7 +145,8 @@ static inline int64_t index_document_begin(const struct index_reader *reader, in
     return value;
 }
 
-// The sequences of a document, and where its tokens lie in .bin. Only for a verified dataset: nothing is checked here.
+// The sequences of a document, and the range of its tokens in .bin. Only for verified datasets: nothing is checked
+// here.
 struct index_document {
     int64_t first_sequence, sequence_count;
     uint64_t begin_byte, bytes;

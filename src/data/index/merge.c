@@ -1,4 +1,4 @@
-// Joins indexed datasets in constant memory: one is open at a time, and its tokens pass through as bytes.
+// Concatenates indexed datasets in constant memory: one is open at a time, and its tokens are copied as bytes.
 #include "data/index/index.h"
 
 #include "base/error.h"
@@ -11,13 +11,13 @@ static bool is_same_file(const char *a, const char *b) {
     return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-// Writing over an input would read a file that has just been replaced.
+// The output must not be an input: that would be replaced while it is read.
 static int check_output(const char *output, const char *prefix) {
     char *of_output = memory_printf("%s.bin", output), *of_input = memory_printf("%s.bin", prefix);
     bool is_same = is_same_file(of_output, of_input);
     free(of_output);
     free(of_input);
-    return is_same ? error_set("%s is among the datasets to join; choose another output", output) : 0;
+    return is_same ? error_set("%s is one of the datasets to merge; choose another output", output) : 0;
 }
 
 static int append(struct index_writer **w, const char *output, const char *prefix) {

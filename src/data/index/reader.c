@@ -1,6 +1,6 @@
-// Reads an indexed dataset through two maps. Opening is O(1): it proves that the arrays lie inside .idx and that .idx
-// and .bin belong together at both ends. What lies between is proved by verify.c, or, for the part that is read, by
-// index_read; so no damaged file can make a read leave its map.
+// Reads an indexed dataset through two maps. Opening is O(1): it verifies that the arrays lie inside .idx and that .idx
+// and .bin fit together at both ends. The rest is checked by verify.c or, for the part that is read, by index_read; so
+// no damaged file can make a read leave its map.
 #include "data/index/index.h"
 
 #include "base/error.h"
@@ -12,28 +12,28 @@
 
 static int check_header(struct index_reader *r, uint64_t *sequences, uint64_t *boundaries) {
     if (r->files.index.size < INDEX_HEADER_BYTES)
-        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " INDEX_REMEDY, r->files.prefix,
+        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is truncated; " INDEX_REMEDY, r->files.prefix,
                         r->files.index.size, INDEX_HEADER_BYTES);
     if (memcmp(r->files.index.data, INDEX_MAGIC, INDEX_MAGIC_BYTES) != 0)
-        return bad_data("%s.idx: byte 0: this is no Megatron index (it would begin with MMIDIDX); give the prefix of a "
+        return bad_data("%s.idx: byte 0: this is not a Megatron index, which starts with MMIDIDX; give the prefix of a "
                         "dataset made by `preprocess`",
                         r->files.prefix);
     uint64_t version;
     memcpy(&version, r->files.index.data + 9, sizeof version);
     if (version != 1)
-        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is known; " INDEX_REMEDY,
+        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is supported; " INDEX_REMEDY,
                         r->files.prefix, version);
     r->dtype = (enum index_dtype)r->files.index.data[17];
     r->item_bytes = index_dtype_bytes(r->dtype);
     if (r->item_bytes == 0)
-        return bad_data("%s.idx: byte 17: dtype code %d is none of 1 to 8; " INDEX_REMEDY, r->files.prefix,
+        return bad_data("%s.idx: byte 17: dtype code %d is not between 1 and 8; " INDEX_REMEDY, r->files.prefix,
                         (int)r->dtype);
     memcpy(sequences, r->files.index.data + 18, sizeof *sequences);
     memcpy(boundaries, r->files.index.data + 26, sizeof *boundaries);
     return 0;
 }
 
-// The file must hold exactly the arrays that S and D promise, or those and the modes of a multimodal dataset.
+// The file must hold exactly the arrays implied by S and D, optionally followed by the modes of a multimodal dataset.
 static int check_size(struct index_reader *r, uint64_t sequences, uint64_t boundaries) {
     uint64_t size = r->files.index.size;
     if (boundaries == 0)
@@ -42,7 +42,7 @@ static int check_size(struct index_reader *r, uint64_t sequences, uint64_t bound
     if (sequences > size / 12 || boundaries > size / 8)
         return bad_data("%s.idx: bytes 18 to 33: %" PRIu64 " sequences and %" PRIu64
                         " document boundaries do not fit a file of %" PRIu64
-                        " bytes: it is cut short or damaged; " INDEX_REMEDY,
+                        " bytes: it is truncated or damaged; " INDEX_REMEDY,
                         r->files.prefix, sequences, boundaries, size);
     uint64_t expected = INDEX_HEADER_BYTES + 12 * sequences + 8 * boundaries;
     if (size != expected && size != expected + sequences)
@@ -57,7 +57,7 @@ static int check_size(struct index_reader *r, uint64_t sequences, uint64_t bound
 static int check_boundaries(const struct index_reader *r) {
     int64_t first = index_document_begin(r, 0), last = index_document_begin(r, r->document_count);
     if (first != 0)
-        return bad_data("%s.idx: byte %" PRId64 ": the first document begins at sequence %" PRId64
+        return bad_data("%s.idx: byte %" PRId64 ": the first document starts at sequence %" PRId64
                         " instead of 0; " INDEX_REMEDY,
                         r->files.prefix, index_boundary_byte(r, 0), first);
     if (last != r->sequence_count)
@@ -67,7 +67,8 @@ static int check_boundaries(const struct index_reader *r) {
     return 0;
 }
 
-// .bin must end where the last sequence does: this finds a cut, grown or exchanged file without looking at it all.
+// .bin must end where the last sequence does: this detects a truncated, grown or swapped file without reading all of
+// it.
 static int check_tokens(struct index_reader *r) {
     uint64_t described = 0;
     if (r->sequence_count > 0) {
@@ -76,11 +77,11 @@ static int check_tokens(struct index_reader *r) {
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " INDEX_REMEDY,
                             r->files.prefix, index_length_byte(last), last, length);
         if (pointer < 0 || pointer > INT64_MAX / 2)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64
-                            " of .bin, which cannot be; " INDEX_REMEDY,
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " starts at byte %" PRId64
+                            " of .bin, which is impossible; " INDEX_REMEDY,
                             r->files.prefix, index_pointer_byte(r, last), last, pointer);
         if (index_pointer(r, 0) != 0)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence 0 begins at byte %" PRId64
+            return bad_data("%s.idx: byte %" PRId64 ": sequence 0 starts at byte %" PRId64
                             " of .bin instead of 0; " INDEX_REMEDY,
                             r->files.prefix, index_pointer_byte(r, 0), index_pointer(r, 0));
         described = (uint64_t)pointer + (uint64_t)length * r->item_bytes;
@@ -88,7 +89,7 @@ static int check_tokens(struct index_reader *r) {
     if (r->files.tokens.size != described)
         return bad_data("%s.bin: %zu bytes, but %s.idx describes %" PRIu64 ": %s; " INDEX_REMEDY, r->files.prefix,
                         r->files.tokens.size, r->files.prefix, described,
-                        r->files.tokens.size < described ? "the file is cut short" : "the two do not belong together");
+                        r->files.tokens.size < described ? "the file is truncated" : "the two do not belong together");
     r->token_count = (int64_t)(r->files.tokens.size / r->item_bytes);
     return 0;
 }
@@ -101,7 +102,7 @@ static int check(struct index_reader *r) {
     return check_tokens(r);
 }
 
-// Takes over the files, also when they are refused.
+// Takes over the files, also on error.
 static int open_files(struct index_reader **reader, struct index_files files) {
     struct index_reader *r = memory_alloc(sizeof *r);
     r->files = files;
@@ -140,7 +141,7 @@ int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, i
     int64_t length = index_length(r, sequence), pointer = index_pointer(r, sequence);
     if (offset < 0 || count < 0 || offset > length || count > length - offset)
         return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has %" PRId64 " tokens, but %" PRId64
-                        " from position %" PRId64 " were wanted; " INDEX_REMEDY,
+                        " from position %" PRId64 " were requested; " INDEX_REMEDY,
                         r->files.prefix, index_length_byte(sequence), sequence, length, count, offset);
     if (pointer < 0 || (uint64_t)pointer > r->files.tokens.size ||
         (uint64_t)length * r->item_bytes > r->files.tokens.size - (uint64_t)pointer)
@@ -148,14 +149,14 @@ int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, i
                         ") lies outside %s.bin; " INDEX_REMEDY,
                         r->files.prefix, index_pointer_byte(r, sequence), sequence, length, pointer, r->files.prefix);
     if (!index_dtype_is_integer(r->dtype))
-        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->files.prefix,
+        return bad_data("%s.idx: byte 17: the dataset holds %s, which are not token ids", r->files.prefix,
                         index_dtype_name(r->dtype));
     if (count == 0)
         return 0;
     int64_t good = index_decode(r->dtype, r->files.tokens.data + pointer + (size_t)offset * r->item_bytes, count, out);
     if (good < count)
         return bad_data("%s.bin: byte %" PRIu64 ": token %" PRId64 " of sequence %" PRId64
-                        " does not fit 32 bits and is no token id; " INDEX_REMEDY,
+                        " does not fit 32 bits, so it is not a token id; " INDEX_REMEDY,
                         r->files.prefix, (uint64_t)pointer + (uint64_t)(offset + good) * r->item_bytes, offset + good,
                         sequence);
     return 0;
@@ -167,7 +168,7 @@ int index_read_ids(const struct index_reader *r, struct index_piece piece, int64
     int64_t inside = index_find_outside(out, piece.count, limit);
     if (inside < piece.count)
         return bad_data("%s.bin: token %" PRId64 " of sequence %" PRId64 " is %" PRId32
-                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
+                        ", beyond the vocabulary of %" PRId64 "; use the tokenizer that made this dataset",
                         r->files.prefix, piece.offset + inside, piece.sequence, out[inside], vocab_size);
     return 0;
 }

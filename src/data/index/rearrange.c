@@ -1,6 +1,6 @@
-// Deduplication and shuffling of datasets in bounded memory. Documents are only ever read from the first to the last
-// and written from the first to the last. For a new order two sorts work out where each document goes (by key, then
-// back by document), and scatter.c brings tokens and lengths there.
+// Deduplicates and shuffles datasets in bounded memory. Documents are always read and written from first to last. For a
+// new order, two sorts compute where each document goes (by key, then back by document), and scatter.c moves tokens and
+// lengths there.
 #include "data/index/rearrange.h"
 
 #include "base/error.h"
@@ -24,36 +24,36 @@ struct rearrangement {
     size_t memory_bytes;            // of one sort or scatter
     struct index_reader **readers;  // (count)
     struct index_writer **writers;  // (count)
-    struct external_sort dropped;   // documents to leave out, in order
+    struct external_sort dropped;   // documents to drop, in order
 };
 
-// ---- the documents that are left ----
+// ---- the remaining documents ----
 
-// Walks through the documents of one dataset, in order, without the dropped ones.
-struct walk {
+// Iterates over the documents of one dataset, in order, without the dropped ones.
+struct document_walk {
     const struct rearrangement *work;
     const struct index_reader *reader;
     struct external_sort *dropped;
     uint64_t next_dropped;  // UINT64_MAX after the last
-    int64_t next, kept;     // the next document to look at; how many were given out
+    int64_t next, kept;     // the next document to examine; how many were returned
     uint64_t touched;       // bytes since the last release
 };
 
-static int next_dropped(struct walk *walk) {
+static int next_dropped(struct document_walk *walk) {
     int got = external_sort_next(walk->dropped, &walk->next_dropped);
     if (got == 0)
         walk->next_dropped = UINT64_MAX;
     return got;
 }
 
-static int walk_begin(struct walk *walk, struct rearrangement *work, const struct index_reader *reader) {
-    *walk = (struct walk){.work = work, .reader = reader, .dropped = &work->dropped};
+static int walk_begin(struct document_walk *walk, struct rearrangement *work, const struct index_reader *reader) {
+    *walk = (struct document_walk){.work = work, .reader = reader, .dropped = &work->dropped};
     TRY(external_sort_rewind(walk->dropped));
     return next_dropped(walk);
 }
 
-// The next document that stays: 1, 0 after the last, -1 on error.
-static int walk_next(struct walk *walk, int64_t *document) {
+// The next remaining document: 1, 0 after the last, -1 on error.
+static int walk_next(struct document_walk *walk, int64_t *document) {
     while (walk->next < walk->reader->document_count) {
         *document = walk->next++;
         if ((uint64_t)*document == walk->next_dropped) {
@@ -66,8 +66,8 @@ static int walk_next(struct walk *walk, int64_t *document) {
     return 0;
 }
 
-// Counts what was read of a dataset, and lets go of it now and then. Each document counts for its tokens and for its
-// entries in .idx.
+// Counts what was read of a dataset, and releases its pages now and then. Each document counts for its tokens and for
+// its entries in .idx.
 static int account(const struct index_reader *reader, uint64_t *touched, uint64_t token_bytes) {
     *touched += token_bytes + DOCUMENT_ENTRY_BYTES;
     if (*touched < INDEX_RELEASE_BYTES)
@@ -77,12 +77,12 @@ static int account(const struct index_reader *reader, uint64_t *touched, uint64_
     return interrupt_check();
 }
 
-// ---- in their order ----
+// ---- in the old order ----
 
 static int copy_in_order(struct rearrangement *work, int64_t dataset) {
     const struct index_reader *reader = work->readers[dataset];
     struct index_writer *writer = work->writers[dataset];
-    struct walk walk;
+    struct document_walk walk;
     int64_t document, sequences = 0;
     int got;
     TRY(walk_begin(&walk, work, reader));
@@ -105,14 +105,14 @@ struct reorder {
     struct external_sort by_key;       // key, document, bytes, sequences
     struct external_sort by_document;  // document, byte in the new .bin, sequence in the new dataset
     struct scatter tokens, lengths;
-    uint64_t bytes, sequences;  // of all that is left
+    uint64_t bytes, sequences;  // of all remaining documents
 };
 
 static bool is_reordered(const struct index_rearrange_options *options) {
     return options->shuffle || options->partitions > 1;
 }
 
-// What document number `kept` of those that are left is sorted by; equal keys keep their order.
+// Sort key of remaining document number `kept`; equal keys keep their order.
 static uint64_t order_key(const struct index_rearrange_options *options, int64_t kept) {
     uint64_t number = (uint64_t)kept;
     if (!options->shuffle)
@@ -122,7 +122,7 @@ static uint64_t order_key(const struct index_rearrange_options *options, int64_t
 }
 
 static int give_keys(struct rearrangement *work, const struct index_reader *reader, struct reorder *reorder) {
-    struct walk walk;
+    struct document_walk walk;
     int64_t document;
     int got;
     TRY(walk_begin(&walk, work, reader));
@@ -137,7 +137,7 @@ static int give_keys(struct rearrangement *work, const struct index_reader *read
     return external_sort_finish(&reorder->by_key);
 }
 
-// In the new order it is known where every document goes; .idx gets its boundaries on the way.
+// Computes where every document goes, in the new order, and writes the boundaries of .idx on the way.
 static int assign_places(struct reorder *reorder, struct index_writer *writer) {
     uint64_t record[4];
     int got;
@@ -174,7 +174,7 @@ static int take_tokens(void *context, const unsigned char *bytes, size_t count) 
     return index_writer_put_tokens(context, bytes, count);
 }
 
-// Regions need not end between two lengths, so a split one waits here for its rest.
+// A region may end inside a length; the first bytes of that length are kept here until the rest arrives.
 struct length_taker {
     struct index_writer *writer;
     unsigned char rest[4];
@@ -259,7 +259,7 @@ static int find_dropped(struct rearrangement *work) {
 static int summarise(struct rearrangement *work, struct index_rearrange_summary *summary) {
     *summary = (struct index_rearrange_summary){.documents_read = work->readers[0]->document_count};
     for (int64_t i = 0; i < work->options->count; i++) {
-        struct walk walk;
+        struct document_walk walk;
         int64_t document;
         int got;
         summary->tokens_read += work->readers[i]->token_count;

@@ -1,6 +1,6 @@
-// A region's pieces lie in a chain of blocks, the last one in memory and each pointing to the one before. A block is
+// A region's pieces are in a chain of blocks, the last one in memory and each pointing to the previous one. A block is
 //
-//   u64  place of the block before in the spill, plus 1; 0 for none
+//   u64  place of the previous block in the spill, plus 1; 0 for none
 //   u32  bytes used by the pieces
 //   then pieces: u64 offset in the array, u32 length, bytes
 //
@@ -81,11 +81,11 @@ int scatter_put(struct scatter *scatter, uint64_t offset, const void *bytes, siz
     return 0;
 }
 
-// ---- putting the regions together ----
+// ---- assembling the regions ----
 
 // Where the pieces of a block go: into memory, or into another scatter.
 struct target {
-    unsigned char *bytes;  // NULL for the other
+    unsigned char *bytes;  // NULL for another scatter
     uint64_t begin;        // of bytes, in the array
     struct scatter *again;
 };
@@ -108,7 +108,7 @@ static int place_pieces(const struct target *target, const unsigned char *block)
     return 0;
 }
 
-// All blocks of a region, the newest first. The block being filled serves as the buffer for those before it.
+// All blocks of a region, newest first. The block being filled serves as the buffer for those before it.
 static int place_region(struct scatter *scatter, int64_t region, const struct target *target) {
     struct scatter_region *r = &scatter->regions[region];
     unsigned char *block = block_of(scatter, region);

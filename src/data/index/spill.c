@@ -1,5 +1,5 @@
-// Nameless files for lists of any length. The invariant: the file holds the first bytes - pending_bytes bytes, pending
-// the rest.
+// Unnamed files for lists of any length. Invariant: the file holds the first bytes - pending_bytes bytes, pending the
+// rest.
 #include "data/index/spill.h"
 
 #include "base/error.h"
@@ -37,7 +37,7 @@ static int flush(struct spill *spill) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return error_set("cannot write a temporary file beside %s: %s; free some space or choose another disk",
+            return error_set("cannot write a temporary file next to %s: %s; free disk space or choose another disk",
                              spill->beside, got < 0 ? strerror(errno) : "nothing written");
         done += (size_t)got;
     }
@@ -70,7 +70,7 @@ int spill_read(struct spill *spill, uint64_t offset, void *out, size_t count) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return error_set("cannot read back a temporary file beside %s: %s", spill->beside,
+            return error_set("cannot read back a temporary file next to %s: %s", spill->beside,
                              got < 0 ? strerror(errno) : "it has become shorter");
         to += got;
         offset += (uint64_t)got;

@@ -1,5 +1,5 @@
-// A list too long for memory, kept in a nameless file: written once from front to back, then read anywhere. The file
-// loses its name as soon as it is made, so that nothing stays behind however the process ends.
+// A list too long for memory, kept in an unnamed file: written once from front to back, then read anywhere. The file is
+// unlinked as soon as it is created, so nothing is left behind however the process ends.
 #ifndef DATA_INDEX_SPILL_H
 #define DATA_INDEX_SPILL_H
 
@@ -7,17 +7,17 @@
 #include <stdint.h>
 
 struct spill {
-    int descriptor;          // -1 where closed
+    int descriptor;          // -1 if closed
     unsigned char *pending;  // bytes not yet in the file
     size_t pending_bytes;
     uint64_t bytes;  // all bytes accepted
-    char *beside;    // the path in whose folder the file stands, for errors
+    char *beside;    // the path whose folder holds the file, for errors
 };
 
-// Makes the file in the folder of `beside`, where the space for the result is needed anyway.
+// Creates the file in the folder of `beside`, where the result needs space anyway.
 int spill_open(struct spill *spill, const char *beside);
 int spill_write(struct spill *spill, const void *bytes, size_t count);
-// Reads count bytes at offset; what was written last is flushed first.
+// Reads count bytes at offset, after flushing pending writes.
 int spill_read(struct spill *spill, uint64_t offset, void *out, size_t count);
 void spill_close(struct spill *spill);
 

@@ -1,4 +1,4 @@
-// Looks at every entry of an indexed dataset. index_open has proved the sizes, so all arrays lie inside their maps.
+// Checks every entry of an indexed dataset. index_open has verified the sizes, so all arrays lie inside their maps.
 #include "data/index/index.h"
 
 #include "base/error.h"
@@ -20,7 +20,7 @@ static int verify_sequences(const struct index_reader *r) {
                             r->files.prefix, index_length_byte(i), i, length);
         if (pointer != expected || (uint64_t)length * r->item_bytes > r->files.tokens.size - (uint64_t)expected)
             return bad_data(
-                "%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64 " of .bin and has %" PRId64
+                "%s.idx: byte %" PRId64 ": sequence %" PRId64 " starts at byte %" PRId64 " of .bin and has %" PRId64
                 " tokens, but the lengths before it add up to %" PRId64 " of %zu bytes; " INDEX_REMEDY,
                 r->files.prefix, index_pointer_byte(r, i), i, pointer, length, expected, r->files.tokens.size);
         expected += length * (int64_t)r->item_bytes;
@@ -67,7 +67,7 @@ static int bad_token(const struct index_reader *r, int64_t token, int64_t vocab_
     int32_t value;
     if (index_decode(r->dtype, r->files.tokens.data + byte, 1, &value) == 0)
         return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64
-                        " does not fit 32 bits and is no token id; " INDEX_REMEDY,
+                        " does not fit 32 bits, so it is not a token id; " INDEX_REMEDY,
                         r->files.prefix, byte, position, sequence);
     if (value < 0)
         return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64 " is %" PRId32
@@ -82,7 +82,7 @@ int index_verify_tokens(const struct index_reader *r, int64_t vocab_size) {
     enum { CHUNK = 1 << 13 };
     int32_t tokens[CHUNK];
     if (!index_dtype_is_integer(r->dtype))
-        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->files.prefix,
+        return bad_data("%s.idx: byte 17: the dataset holds %s, which are not token ids", r->files.prefix,
                         index_dtype_name(r->dtype));
     TRY(index_verify(r));
     int64_t limit = vocab_size > 0 ? vocab_size : (int64_t)INT32_MAX + 1;

@@ -1,6 +1,6 @@
 // Writes an indexed dataset in constant memory: tokens go straight into the temporary .bin, lengths and document
-// boundaries into spill files, and .idx is put together from them at the end. A crash at any moment leaves the old
-// pair, no .idx, or the new pair; never an .idx beside a .bin it does not describe.
+// boundaries into spill files, and .idx is assembled from them at the end. A crash at any moment leaves the old pair,
+// no .idx, or the new pair; never an .idx beside a .bin it does not describe.
 #include "data/index/index.h"
 
 #include "base/error.h"
@@ -24,11 +24,11 @@ struct index_writer {
     enum index_dtype dtype;
     size_t item_bytes;
     int64_t sequence_count;
-    int64_t boundary_count;  // D: boundaries in the spill, the leading 0 included
+    int64_t boundary_count;  // D: boundaries in the spill, including the leading 0
     int64_t last_boundary;
     struct file_writer tokens;  // PREFIX.bin
-    struct file_writer index;   // PREFIX.idx, begun when the rest is done
-    char *tokens_name;          // what the finished files will be called, links followed
+    struct file_writer index;   // PREFIX.idx, created when the rest is done
+    char *tokens_name;          // final names of both files, after following links
     char *index_name;
     struct spill lengths;     // i32 each
     struct spill boundaries;  // i64 each
@@ -124,7 +124,7 @@ int index_writer_append(struct index_writer *w, const struct index_reader *reade
     CHECK(w->last_boundary == w->sequence_count);
     if (reader->dtype != w->dtype)
         return error_set_code(
-            EXIT_CODE_BAD_DATA, "%s.idx: tokens are %s, but %s.idx has %s; join datasets of one dtype",
+            EXIT_CODE_BAD_DATA, "%s.idx: tokens are %s, but %s.idx has %s; merge datasets of one dtype",
             reader->files.prefix, index_dtype_name(reader->dtype), w->prefix, index_dtype_name(w->dtype));
     TRY(index_verify(reader));
     int64_t first = w->sequence_count;
@@ -155,7 +155,7 @@ static int write_index(struct index_writer *w, struct file_writer *index) {
     return index_write_list(index, &boundaries, sizeof(int64_t));
 }
 
-// Both files are whole and on disk, under temporary names.
+// Completes both files and syncs them to disk under temporary names.
 static int finish(struct index_writer *w) {
     CHECK(w->last_boundary == w->sequence_count);
     TRY(file_create(&w->index, w->index_path));
@@ -172,21 +172,20 @@ static void discard(const struct index_writer *w) {
     unlink(w->tokens_name);
 }
 
-// Which file has the name; 0 if there is none.
+// The file behind a name; 0 if there is none.
 static ino_t file_of(const char *path) {
     struct stat status;
     return stat(path, &status) == 0 ? status.st_ino : 0;
 }
 
-// An .idx of an older dataset is moved away before the .bin it describes is replaced, and comes back if that fails.
-// From there on only renames can fail.
+// An old .idx is moved away before its .bin is replaced, and moved back if that fails. After that only renames can
+// fail.
 static int publish(struct index_writer *w) {
     char *aside = file_temporary_name(w->index_name);
     ino_t old_tokens = file_of(w->tokens_name);
     int result = 0;
     if (rename(w->index_name, aside) < 0 && errno != ENOENT)
-        result =
-            error_set("cannot replace %s: %s; choose a folder that you may write to", w->index_name, strerror(errno));
+        result = error_set("cannot replace %s: %s; choose a writable folder", w->index_name, strerror(errno));
     else if (file_publish(&w->tokens) < 0 || file_publish(&w->index) < 0)
         result = -1;
     if (result < 0 && file_of(w->tokens_name) == old_tokens)

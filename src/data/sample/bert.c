@@ -1,18 +1,19 @@
-// A row of BERT: two pieces of text, trimmed at random ends to the target, with [CLS] and [SEP] around them, masked.
+// A row of BERT: two segments of text, trimmed at random ends to the target length, with [CLS] and [SEP] around them,
+// masked.
 #include "data/sample/sentence.h"
 
 #include "base/error.h"
 #include <string.h>
 
 // A part of the text; trimming moves its ends.
-struct piece {
+struct segment {
     const int32_t *tokens;
     int64_t count;
 };
 
-static void trim(struct piece *a, struct piece *b, int64_t target, struct mt19937 *random) {
+static void trim(struct segment *a, struct segment *b, int64_t target, struct mt19937 *random) {
     while (a->count + b->count > target) {
-        struct piece *longer = a->count > b->count ? a : b;
+        struct segment *longer = a->count > b->count ? a : b;
         if (mt19937_random(random) < 0.5)
             longer->tokens++;
         longer->count--;
@@ -33,9 +34,9 @@ static int read_parts(struct sentence_dataset *dataset, const struct sentence_ru
     return 0;
 }
 
-// [CLS] A [SEP], and B [SEP] where there is a B. Returns the length.
-static int64_t put_together(const struct sample_vocabulary *vocabulary, const struct piece *a, const struct piece *b,
-                            const struct batch_row *row) {
+// [CLS] A [SEP], and B [SEP] if there is a B. Returns the length.
+static int64_t put_together(const struct sample_vocabulary *vocabulary, const struct segment *a,
+                            const struct segment *b, const struct batch *row) {
     int32_t *at = row->tokens;
     *at++ = vocabulary->cls;
     memcpy(at, a->tokens, (size_t)a->count * sizeof *at);
@@ -52,10 +53,10 @@ static int64_t put_together(const struct sample_vocabulary *vocabulary, const st
     return at - row->tokens;
 }
 
-static void pad(const struct sentence_dataset *dataset, const struct batch_row *row, int64_t length) {
+static void pad(const struct sentence_dataset *dataset, const struct batch *row, int64_t length) {
     int32_t padding = dataset->options.vocabulary->pad;
     for (int64_t t = 0; t < dataset->options.seq_length; t++) {
-        row->position_ids[t] = (int32_t)t;
+        row->positions[t] = (int32_t)t;
         row->labels[t] = 0;
         row->loss_mask[t] = 0;
         if (t < length)
@@ -63,10 +64,10 @@ static void pad(const struct sentence_dataset *dataset, const struct batch_row *
         row->tokens[t] = padding < 0 ? 0 : padding;
         row->token_types[t] = 0;
     }
-    *row->length = (int32_t)length;
+    *row->lengths = (int32_t)length;
 }
 
-int sentence_fill_bert(struct sentence_dataset *dataset, int64_t sample, const struct batch_row *row) {
+int sentence_fill_bert(struct sentence_dataset *dataset, int64_t sample, const struct batch *row) {
     const struct sentence_options *options = &dataset->options;
     struct sentence_run run = sentence_dataset_run(dataset, sample);
     struct mt19937 random;
@@ -80,9 +81,9 @@ int sentence_fill_bert(struct sentence_dataset *dataset, int64_t sample, const s
         is_swapped = mt19937_random(&random) < 0.5;
     }
     TRY(read_parts(dataset, &run, first_sentences, &pivot));
-    struct piece a = {dataset->text.tokens, pivot}, b = {dataset->text.tokens + pivot, dataset->text.count - pivot};
+    struct segment a = {dataset->text.tokens, pivot}, b = {dataset->text.tokens + pivot, dataset->text.count - pivot};
     if (is_swapped) {
-        struct piece moved = a;
+        struct segment moved = a;
         a = b;
         b = moved;
     }
@@ -98,7 +99,7 @@ int sentence_fill_bert(struct sentence_dataset *dataset, int64_t sample, const s
         row->labels[t] = dataset->original[t];
         row->loss_mask[t] = 1;
     }
-    if (row->sentence_label)
-        *row->sentence_label = is_swapped;
+    if (row->pair_labels)
+        *row->pair_labels = is_swapped;
     return 0;
 }

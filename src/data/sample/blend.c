@@ -1,6 +1,6 @@
-// A blend of datasets: the two arrays of blend_index.h, made in memory or kept in a cache like those of a dataset
-// (index_cache.h), and the samples they name. Whatever the arrays come from, every entry is proved to name a sample
-// that its dataset has before the first is read.
+// A blend of datasets: the two arrays of blend_index.h, made in memory or cached like those of a dataset
+// (index_cache.h), and the samples they name. Wherever the arrays come from, every entry is verified to name an
+// existing sample before the first is read.
 #include "data/sample/blend.h"
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ struct blend {
     char *name;
     struct blend_index made;         // in memory
     struct npy mapped[ARRAY_COUNT];  // or in files
-    struct blend_index index;        // whichever of the two
+    struct blend_index index;        // one of the two
 };
 
 static int64_t total_of(const struct blend_options *options) {
@@ -31,7 +31,7 @@ static int64_t total_of(const struct blend_options *options) {
     return total;
 }
 
-// Without weights a blend is never larger than its datasets.
+// Without weights a blend is never larger than its datasets together.
 static int64_t size_of(const struct blend_options *options) {
     int64_t total = total_of(options);
     if (options->weights)
@@ -51,7 +51,7 @@ static void fill(struct blend_index *index, const struct blend_options *options,
         free(sizes);
         return;
     }
-    // Weights that were divided by their sum before are divided once more: so does Megatron, and the last bit counts.
+    // Normalize weights that already sum to 1 again: Megatron does, and the last bit matters.
     double *weights = memory_alloc((size_t)count * sizeof *weights);
     for (int64_t i = 0; i < count; i++)
         weights[i] = options->weights ? options->weights[i] : (double)options->sources[i].count;
@@ -66,7 +66,7 @@ static void free_index(struct blend_index *index) {
     *index = (struct blend_index){0};
 }
 
-// Every entry names a sample that there is.
+// Verifies that every entry names an existing sample.
 static int check(const struct blend_options *options, const struct blend_index *index, int64_t size) {
     int64_t *needed = memory_alloc((size_t)options->count * sizeof *needed);
     bool in_range = true;
@@ -76,7 +76,7 @@ static int check(const struct blend_options *options, const struct blend_index *
         if (in_range && index->numbers[i] >= needed[j])
             needed[j] = index->numbers[i] + 1;
     }
-    int result = in_range ? 0 : bad_data("the order of the blend names a dataset that is not there");
+    int result = in_range ? 0 : bad_data("the order of the blend names a dataset that does not exist");
     for (int64_t j = 0; j < options->count && result == 0; j++)
         if (needed[j] > options->sources[j].count)
             result = bad_data("the blend asks for %" PRId64 " samples of the %s, which has %" PRId64
@@ -149,7 +149,7 @@ static int build(const struct index_cache *cache, const struct blend_options *op
                 npy_close(&probe.mapped[i]);
             return 0;
         }
-        log_warn("%s; building it again", error_message());
+        log_warn("%s; rebuilding it", error_message());
         error_clear();
     }
     struct blend_index index;
@@ -176,10 +176,7 @@ int blend_build(const struct blend_options *options) {
 // ---- the blend ----
 
 static bool is_same_form(const struct sample_source *a, const struct sample_source *b) {
-    const struct batch_form *f = &a->form, *g = &b->form;
-    return a->seq_length == b->seq_length && !a->fill == !b->fill && f->columns == g->columns &&
-           f->decoder_columns == g->decoder_columns && f->has_token_types == g->has_token_types &&
-           f->has_lengths == g->has_lengths && f->has_sentence_labels == g->has_sentence_labels;
+    return a->seq_length == b->seq_length && !a->fill == !b->fill && batch_form_is_same(&a->form, &b->form);
 }
 
 int blend_open(struct blend **out, const struct blend_options *options) {
@@ -200,7 +197,7 @@ int blend_open(struct blend **out, const struct blend_options *options) {
         name_cache(&cache, options, blend->size);
         result = open_cache(&cache, blend, options);
         if (result < 0)
-            error_context("cannot use the blend's order in %s (remove it, and it is built again)", cache.folder);
+            error_context("cannot use the blend's order in %s (remove it to have it rebuilt)", cache.folder);
         index_cache_free(&cache);
     } else {
         fill(&blend->made, options, blend->size);
@@ -239,7 +236,7 @@ static int read_blend(void *context, int64_t sample, int32_t *tokens) {
     return blend->sources[dataset].read(blend->sources[dataset].context, number, tokens);
 }
 
-static int fill_blend(void *context, int64_t sample, const struct batch_row *row) {
+static int fill_blend(void *context, int64_t sample, const struct batch *row) {
     const struct blend *blend = context;
     int64_t dataset, number;
     blend_sample(blend, sample, &dataset, &number);

@@ -10,10 +10,10 @@
 #include "data/sample/split.h"
 
 struct blend_options {
-    const struct sample_source *sources;  // (count), all of the same form; they must outlive the blend
+    const struct sample_source *sources;  // (count) all of the same form; must outlive the blend
     int64_t count;
-    const double *weights;  // (count), with a sum of 1; NULL for weights by the number of samples
-    int64_t size;           // how many samples; 0, if there are no weights, for all there are
+    const double *weights;  // (count) with a sum of 1; NULL for weights by number of samples
+    int64_t size;           // samples; 0 for all, if there are no weights
     enum split which;
     int64_t seed;              // of the sources: only used to distinguish caches
     const char *cache_folder;  // NULL: none
@@ -21,13 +21,13 @@ struct blend_options {
 
 struct blend;
 
-// Writes the cache if there is a folder for it without a complete cache. One rank per file system calls.
+// Writes the cache if there is a folder for it and no complete cache in it. Called by one rank per file system.
 int blend_build(const struct blend_options *options);
 int blend_open(struct blend **blend, const struct blend_options *options);
 void blend_close(struct blend *blend);  // NULL is fine
 struct sample_source blend_source(struct blend *blend);
 
-// Where sample i comes from.
+// The dataset and the sample in it that sample i comes from.
 void blend_sample(const struct blend *blend, int64_t i, int64_t *dataset, int64_t *number);
 
 #endif

@@ -1,10 +1,11 @@
-// The arithmetic of blends, operation by operation as NumPy and Megatron's helpers do it: the order of additions is
-// part of the result. See blend_index.h.
+// The arithmetic of blends, operation by operation as in NumPy and Megatron's helpers: the order of additions is part
+// of the result. See blend_index.h.
 #include "data/sample/blend_index.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/phase.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -12,8 +13,9 @@
 #include <string.h>
 
 static const double SURPLUS = 0.005;
+enum { STRETCH = 1 << 16 };  // samples between two reports of progress
 
-// False if the text is not a number, as Python's float() sees it.
+// False if Python's float() would not accept the text.
 static bool parse_weight(const char *text, double *weight) {
     char plain[64], *end;
     const char *number = number_plain(text, plain, sizeof plain) ? plain : text;
@@ -26,7 +28,7 @@ static bool parse_weight(const char *text, double *weight) {
 static int check_weight(double weight, const char *text, const char *prefix, const char *flag) {
     if (isfinite(weight) && weight > 0)
         return 0;
-    return error_set_code(EXIT_CODE_USAGE, "%s: the weight %s of %s is not above 0; leave the dataset out instead",
+    return error_set_code(EXIT_CODE_USAGE, "%s: the weight %s of %s is not above 0; leave out the dataset instead",
                           flag, text, prefix);
 }
 
@@ -38,19 +40,19 @@ static int64_t count_numbers(char *const *items, int64_t count, int64_t step) {
     return numbers;
 }
 
-// A list is prefixes alone or pairs of a weight and a prefix, and says which by its numbers. Names what a list of pairs
+// A list has only prefixes, or pairs of a weight and a prefix; its numbers tell which. Reports what a list of pairs
 // lacks: the weight of a prefix, or the prefix of a weight.
 static int check_pairs(char *const *items, int64_t count, const char *flag) {
     double ignored;
     for (int64_t i = 0; i < count; i += 2) {
         bool has_two = i + 2 < count && !parse_weight(items[i + 2], &ignored);
         if (!parse_weight(items[i], &ignored))
-            return error_set_code(
-                EXIT_CODE_USAGE, "%s: the weight of %s is missing; write WEIGHT PREFIX for each dataset, or no weights",
-                flag, items[i]);
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "%s: the weight of %s is missing; give WEIGHT PREFIX for each dataset, or no weights",
+                                  flag, items[i]);
         if (i + 1 == count || (has_two && parse_weight(items[i + 1], &ignored)))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "%s: the dataset of the weight %s is missing; write WEIGHT PREFIX for each dataset",
+                                  "%s: the dataset of the weight %s is missing; give WEIGHT PREFIX for each dataset",
                                   flag, items[i]);
     }
     return 0;
@@ -60,7 +62,7 @@ int blend_list_parse(struct blend_list *list, char *const *items, int64_t count,
     *list = (struct blend_list){0};
     int64_t numbers = count_numbers(items, count, 1);
     bool is_pairs = count % 2 == 0 && count_numbers(items, count, 2) == count / 2;
-    // Datasets that are called 1, 2 and 3 are prefixes alone, too.
+    // Datasets called 1, 2 and 3 are prefixes without weights, too.
     if (!is_pairs && numbers > 0 && numbers < count)
         TRY(check_pairs(items, count, flag));
     int64_t step = is_pairs ? 2 : 1;
@@ -131,13 +133,18 @@ void blend_normalize(double *weights, int64_t count) {
         weights[i] /= sum;
 }
 
-// How far a dataset is behind after i samples. The build keeps the compiler from fusing product and difference here.
+// How far a dataset is behind after i samples. Build flags keep the compiler from fusing multiply and subtract here.
 static double behind(double weight, int64_t i, int64_t given) {
     return weight * (i > 1 ? (double)i : 1.0) - (double)given;
 }
 
+static struct phase *begin_phase(int64_t samples) {
+    return phase_begin_amount("mixing the datasets", "samples", (double)samples);
+}
+
 void blend_index_fill(struct blend_index *index, int64_t size, const double *weights, int64_t count) {
     int64_t *given = memory_alloc((size_t)count * sizeof *given);
+    struct phase *phase = begin_phase(size);
     for (int64_t i = 0; i < size; i++) {
         int64_t chosen = 0;
         double most = behind(weights[0], i, given[0]);
@@ -150,7 +157,10 @@ void blend_index_fill(struct blend_index *index, int64_t size, const double *wei
         }
         index->datasets[i] = (int16_t)chosen;
         index->numbers[i] = given[chosen]++;
+        if (i % STRETCH == STRETCH - 1)
+            phase_advance(phase, STRETCH);
     }
+    phase_end(phase);
     free(given);
 }
 
@@ -158,6 +168,7 @@ void blend_index_fill_all(struct blend_index *index, const int64_t *sizes, int64
     int64_t *given = memory_alloc((size_t)count * sizeof *given), total = 0;
     for (int64_t j = 0; j < count; j++)
         total += sizes[j];
+    struct phase *phase = begin_phase(total);
     for (int64_t i = 0; i < total; i++) {
         int64_t chosen = -1;
         double most = 0;
@@ -172,6 +183,9 @@ void blend_index_fill_all(struct blend_index *index, const int64_t *sizes, int64
         }
         index->datasets[i] = (int16_t)chosen;
         index->numbers[i] = given[chosen]++;
+        if (i % STRETCH == STRETCH - 1)
+            phase_advance(phase, STRETCH);
     }
+    phase_end(phase);
     free(given);
 }

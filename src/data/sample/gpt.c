@@ -1,5 +1,5 @@
-// A GPT dataset: one split of one indexed dataset, and the arrays that say which tokens make up sample i. Reading a
-// sample checks every bound it uses, so a cache that is whole but belongs to other data cannot do harm.
+// A GPT dataset: one split of one indexed dataset, and the arrays that say which tokens form sample i. Reading a sample
+// checks every bound it uses, so an intact cache of other data cannot do harm.
 #include "data/sample/gpt.h"
 
 #include "base/error.h"
@@ -12,11 +12,11 @@
 
 static int check_options(const struct gpt_options *options) {
     if (options->seq_length < 1)
-        return error_set("--seq-length %" PRId64 ": a sample has at least one token", options->seq_length);
+        return error_set("--seq-length %" PRId64 ": a sample needs at least one token", options->seq_length);
     if (options->sample_count < 0)
-        return error_set("%" PRId64 " samples cannot be asked for", options->sample_count);
+        return error_set("%" PRId64 " is not a number of samples", options->sample_count);
     if (options->seed < 0 || options->seed > UINT32_MAX)
-        return error_set("--seed %" PRId64 ": the seed of a dataset lies between 0 and 4294967295", options->seed);
+        return error_set("--seed %" PRId64 ": the seed of a dataset must be between 0 and 4294967295", options->seed);
     return 0;
 }
 
@@ -30,7 +30,7 @@ static int find_range(const struct gpt_options *options, struct gpt_dataset *dat
                         &dataset->range.begin, &dataset->range.end);
 }
 
-// All but the arrays.
+// Everything except the arrays.
 static int open_reader(struct gpt_dataset *dataset, const struct gpt_options *options) {
     TRY(check_options(options));
     dataset->vocab_size = options->vocab_size;
@@ -45,7 +45,7 @@ static int build(const struct index_cache *cache, const struct gpt_dataset *data
     log_info("building the sample index of the %s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64
              " epochs%s, %" PRId64 " samples of %" PRId64 " tokens",
              dataset->name, shape->documents_per_epoch, shape->tokens_per_epoch, shape->epochs,
-             shape->is_last_separate ? " (the last apart)" : "", shape->samples, shape->seq_length);
+             shape->is_last_separate ? " (the last shuffled separately)" : "", shape->samples, shape->seq_length);
     struct gpt_index index = {0};
     TRY(gpt_index_build(&index, shape, dataset->range, seed));
     int result = gpt_cache_write(cache, shape, &index);
@@ -57,7 +57,7 @@ static int ensure_cache(const struct index_cache *cache, struct gpt_dataset *dat
     if (gpt_cache_exists(cache, &dataset->shape)) {
         if (gpt_cache_open(cache, dataset) == 0)
             return 0;
-        log_warn("%s; building it again", error_message());
+        log_warn("%s; rebuilding it", error_message());
         error_clear();
     }
     return build(cache, dataset, seed);
@@ -85,7 +85,7 @@ int gpt_dataset_open(struct gpt_dataset **out, const struct gpt_options *options
         gpt_cache_name(&cache, options, dataset->reader);
         result = gpt_cache_open(&cache, dataset);
         if (result < 0)
-            error_context("cannot use the sample index in %s (remove it, and it is built again)", cache.folder);
+            error_context("cannot use the sample index in %s (remove it to have it rebuilt)", cache.folder);
         index_cache_free(&cache);
     }
     if (result < 0) {
@@ -108,7 +108,7 @@ void gpt_dataset_close(struct gpt_dataset *dataset) {
 
 static int wrong_length(const struct gpt_dataset *dataset, int64_t sample) {
     return bad_data("%s: sample %" PRId64 " does not have %" PRId64
-                    " tokens: the sample index belongs to other data; remove its files, and it is built again",
+                    " tokens: the sample index belongs to other data; remove its files to have it rebuilt",
                     dataset->name, sample, dataset->shape.seq_length + 1);
 }
 

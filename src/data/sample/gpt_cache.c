@@ -1,4 +1,4 @@
-// The cache of a GPT dataset: its description, its three arrays, and the proof that their entries are in range.
+// The cache of a GPT dataset: its description, its three arrays, and the check that their entries are in range.
 #include "data/sample/gpt_cache.h"
 
 #include "base/error.h"

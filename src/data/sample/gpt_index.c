@@ -1,11 +1,12 @@
-// Builds the document, sample and shuffle index. The order of random draws is part of the format: documents (all
-// epochs but the last, then the last, where it is separate), then the sample order in the same two parts, from one
+// Builds the document, sample and shuffle index. The order of random draws is part of the format: documents (all epochs
+// but the last, then the last if it is separate), then the sample order in the same two parts, from one
 // RandomState(seed).
 #include "data/sample/gpt_index.h"
 
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "base/rng.h"
 #include "data/bad_data.h"
 #include <inttypes.h>
@@ -18,8 +19,8 @@ static int count_tokens(struct gpt_range range, int64_t *tokens) {
     int64_t begin = range.begin < r->sequence_count ? index_pointer(r, range.begin) : bytes;
     int64_t end = range.end < r->sequence_count ? index_pointer(r, range.end) : bytes;
     if (begin < 0 || end < begin || end > bytes)
-        return bad_data("%s.idx: sequences %" PRId64 " and %" PRId64 " begin at bytes %" PRId64 " and %" PRId64
-                        " of .bin, which cannot be; run `dataset verify` on it",
+        return bad_data("%s.idx: sequences %" PRId64 " and %" PRId64 " start at bytes %" PRId64 " and %" PRId64
+                        " of .bin, which is impossible; run `dataset verify` on it",
                         r->files.prefix, range.begin, range.end, begin, end);
     *tokens = (end - begin) / (int64_t)r->item_bytes;
     return 0;
@@ -86,7 +87,8 @@ static void fill_documents(int32_t *documents, const struct gpt_shape *shape, st
     fill_epochs(documents + (shape->epochs - 1) * shape->documents_per_epoch, 1, range, rng);
 }
 
-// The lengths decide every later read, so they are looked at once here: none negative, and the sum as the pointers say.
+// The lengths decide every later read, so they are checked once here: none is negative, and their sum matches the
+// pointers.
 static int check_lengths(const struct gpt_shape *shape, struct gpt_range range) {
     const struct index_reader *r = range.reader;
     int64_t sum = 0;
@@ -94,13 +96,13 @@ static int check_lengths(const struct gpt_shape *shape, struct gpt_range range) 
         int64_t length = index_length(r, i);
         if (length < 0)
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64
-                            "; copy both files again or make the dataset anew",
+                            "; copy both files again, or make the dataset again",
                             r->files.prefix, index_length_byte(i), i, length);
         sum += length;
     }
     if (sum != shape->tokens_per_epoch)
         return bad_data("%s.idx: the lengths of sequences %" PRId64 " to %" PRId64 " add up to %" PRId64
-                        " tokens, the pointers say %" PRId64 "; copy both files again or make the dataset anew",
+                        " tokens, the pointers say %" PRId64 "; copy both files again, or make the dataset again",
                         r->files.prefix, range.begin, range.end, sum, shape->tokens_per_epoch);
     return 0;
 }
@@ -115,9 +117,10 @@ static void store_sample(void *samples, bool wide, int64_t row, int64_t position
     }
 }
 
-// One step per document and per sample. Document lengths are read in shuffled order, hence the look ahead.
-static void fill_samples(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range) {
-    enum { AHEAD = 32 };
+// One step per document and per sample. Document lengths are read in shuffled order, hence the prefetch.
+static int fill_samples(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range,
+                        struct phase *phase) {
+    enum { AHEAD = 32, STRETCH = 1 << 20 };
     const int32_t *documents = index->documents;
     const unsigned char *lengths = index_lengths(range.reader, 0);
     int64_t last = gpt_shape_documents(shape) - 1, position = 0, offset = 0;
@@ -136,7 +139,13 @@ static void fill_samples(struct gpt_index *index, const struct gpt_shape *shape,
         }
         offset += needed - 1;
         store_sample(index->samples, shape->wide_samples, row, position, offset);
+        if (row % STRETCH == 0) {
+            phase_advance(phase, STRETCH);
+            TRY(interrupt_check());
+        }
     }
+    phase_advance(phase, shape->samples % STRETCH);
+    return interrupt_check();
 }
 
 // Numbers first…end-1, shuffled.
@@ -154,7 +163,7 @@ static void fill_order(void *order, bool wide, int64_t first, int64_t end, struc
     }
 }
 
-// Large memory: having none is the user's business, not a broken invariant.
+// A large allocation: running out of memory here is an error to report, not a broken invariant.
 static void *allocate(int64_t count, size_t item_bytes, const char *what) {
     size_t bytes;
     void *memory = NULL;
@@ -162,9 +171,26 @@ static void *allocate(int64_t count, size_t item_bytes, const char *what) {
         memory = malloc(bytes ? bytes : 1);
     if (!memory)
         error_set_code(EXIT_CODE_OUT_OF_MEMORY,
-                       "no memory for the %s of %" PRId64 " entries; use fewer epochs or a machine with more memory",
+                       "out of memory for the %s of %" PRId64
+                       " entries; use fewer epochs or a machine with more memory",
                        what, count);
     return memory;
+}
+
+static int fill_index(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range, uint32_t seed,
+                      struct phase *phase) {
+    int64_t middle = shape->is_last_separate ? shape->samples_before_last : shape->samples;
+    struct mt19937 rng;
+    mt19937_seed(&rng, seed);
+    fill_documents(index->documents, shape, range, &rng);
+    phase_advance(phase, gpt_shape_documents(shape));
+    TRY(interrupt_check());
+    TRY(fill_samples(index, shape, range, phase));
+    fill_order(index->order, shape->wide_order, 0, middle, &rng);
+    phase_advance(phase, middle);
+    if (shape->is_last_separate)
+        fill_order(index->order, shape->wide_order, middle, shape->samples, &rng);
+    return 0;
 }
 
 int gpt_index_build(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range, uint32_t seed) {
@@ -178,17 +204,10 @@ int gpt_index_build(struct gpt_index *index, const struct gpt_shape *shape, stru
         gpt_index_free(index);
         return -1;
     }
-    struct mt19937 rng;
-    mt19937_seed(&rng, seed);
-    fill_documents(index->documents, shape, range, &rng);
-    int status = interrupt_check();
-    if (status == 0)
-        fill_samples(index, shape, range);
-    int64_t middle = shape->is_last_separate ? shape->samples_before_last : shape->samples;
-    if (status == 0 && (status = interrupt_check()) == 0)
-        fill_order(index->order, shape->wide_order, 0, middle, &rng);
-    if (status == 0 && shape->is_last_separate)
-        fill_order(index->order, shape->wide_order, middle, shape->samples, &rng);
+    struct phase *phase = phase_begin_amount("building the sample index", "entries",
+                                             (double)gpt_shape_documents(shape) + 2 * (double)shape->samples);
+    int status = fill_index(index, shape, range, seed, phase);
+    phase_end(phase);
     if (status < 0)
         gpt_index_free(index);
     return status;

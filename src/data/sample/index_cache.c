@@ -1,5 +1,6 @@
-// Index caches on disk. Every file is written atomically and the checksums come last, so a cache is whole once they
-// match. Reading trusts nothing: the checksum finds damage, and the callers' ranges make even a forged cache harmless.
+// Index caches on disk. Every file is written atomically, and the checksums last, so a cache is complete if they match.
+// Reading trusts nothing: the checksum detects damage, and range checks by the callers make even a forged cache
+// harmless.
 #include "data/sample/index_cache.h"
 
 #include "base/error.h"
@@ -73,8 +74,8 @@ static inline uint64_t mix(uint64_t state, uint64_t word) {
     return (state << 29 | state >> 35) * 0x9E3779B97F4A7C15u;
 }
 
-// A checksum at the speed of memory; CRC and SHA would make thousands of ranks wait for gigabytes of index. Each step
-// is a bijection of the lane for a given word, so a change within one word is always seen, any other but once in
+// A checksum at memory speed; with CRC or SHA thousands of ranks would wait for gigabytes of index. Each step is a
+// bijection of the lane for a given word, so a change within one word is always detected; any other is missed once in
 // 2^64.
 static uint64_t checksum(const void *data, size_t bytes) {
     const unsigned char *at = data;
@@ -91,7 +92,7 @@ static uint64_t checksum(const void *data, size_t bytes) {
     return sum;
 }
 
-// One line of checksums.txt. The header of a .npy needs none: it is compared field by field.
+// One line of checksums.txt. The header of a .npy is not included: it is compared field by field.
 static void format_checksum(struct buffer *text, const char *name, struct npy_shape shape, const void *data) {
     size_t bytes = (size_t)(shape.rows * shape.columns) * npy_item_bytes(shape.dtype);
     buffer_printf(text, "%016" PRIx64 " %zu %s\n", checksum(data, bytes), bytes, name);
@@ -126,7 +127,7 @@ static int write_files(const struct index_cache *cache, const struct index_cache
 int index_cache_write(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
     int status = write_files(cache, arrays, count);
     if (status < 0 && error_exit_code() != EXIT_CODE_STOPPED)
-        return error_context("cannot keep the sample index (choose a writable folder with --data-cache-path)");
+        return error_context("cannot store the sample index (choose a writable folder with --data-cache-path)");
     return status;
 }
 
@@ -150,9 +151,9 @@ static int compare_checksums(const struct index_cache *cache, const struct index
     for (int i = 0; i < count; i++)
         format_checksum(&expected, arrays[i].name, opened[i].shape, opened[i].data);
     char *path = file_name(cache, "checksums.txt");
-    int result = file_read_all(path, 4096, &found);
+    int result = file_read_own(path, 4096, &found);
     if (result == 0 && strcmp(buffer_string(&found), buffer_string(&expected)) != 0)
-        result = bad_data("%s: the checksums are not those of the arrays beside it", path);
+        result = bad_data("%s: the checksums are not those of its arrays", path);
     buffer_free(&found);
     buffer_free(&expected);
     free(path);

@@ -1,6 +1,6 @@
-// .npy: "\x93NUMPY", version 1.0, a 16-bit header length, a Python dictionary padded with blanks so that the data
-// begins at a multiple of 64 bytes, then the data. The reader also takes versions 2 and 3 (32-bit header length) and
-// the three keys in any order; every byte of the header is accounted for.
+// .npy: "\x93NUMPY", version 1.0, a 16-bit header length, a Python dictionary padded with spaces so that the data
+// begins at a multiple of 64 bytes, then the data. The reader also accepts versions 2 and 3 (32-bit header length) and
+// the three keys in any order; it checks every byte of the header.
 #include "data/sample/npy.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ size_t npy_item_bytes(enum npy_dtype dtype) {
     return dtype == NPY_I64 ? 8 : dtype == NPY_I16 ? 2 : 4;
 }
 
-// NumPy leaves room for the first dimension to grow to 21 digits without moving the data.
+// NumPy reserves room for the first dimension to grow to 21 digits without moving the data.
 static void format_header(struct buffer *out, struct npy_shape shape) {
     char rows[32];
     int digits = snprintf(rows, sizeof rows, "%" PRId64, shape.rows);
@@ -57,16 +57,16 @@ int npy_write(const char *path, struct npy_shape shape, const void *data) {
 
 // Reads the header's dictionary. `at` never passes `end`; every function returns false if the text is not as
 // expected.
-struct cursor {
+struct npy_cursor {
     const char *at, *end;
 };
 
-static void skip_blanks(struct cursor *c) {
+static void skip_blanks(struct npy_cursor *c) {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n'))
         c->at++;
 }
 
-static bool take(struct cursor *c, const char *text) {
+static bool take(struct npy_cursor *c, const char *text) {
     skip_blanks(c);
     size_t length = strlen(text);
     if ((size_t)(c->end - c->at) < length || memcmp(c->at, text, length) != 0)
@@ -75,7 +75,7 @@ static bool take(struct cursor *c, const char *text) {
     return true;
 }
 
-static bool take_count(struct cursor *c, int64_t *value) {
+static bool take_count(struct npy_cursor *c, int64_t *value) {
     skip_blanks(c);
     const char *start = c->at;
     *value = 0;
@@ -85,7 +85,7 @@ static bool take_count(struct cursor *c, int64_t *value) {
     return c->at > start;
 }
 
-static bool take_dtype(struct cursor *c, struct npy_shape *shape) {
+static bool take_dtype(struct npy_cursor *c, struct npy_shape *shape) {
     for (size_t i = 0; i < sizeof descriptions / sizeof descriptions[0]; i++) {
         char quoted[8];
         snprintf(quoted, sizeof quoted, "'%s'", descriptions[i]);
@@ -97,7 +97,7 @@ static bool take_dtype(struct cursor *c, struct npy_shape *shape) {
     return false;
 }
 
-static bool take_shape(struct cursor *c, struct npy_shape *shape) {
+static bool take_shape(struct npy_cursor *c, struct npy_shape *shape) {
     shape->dimensions = 1;
     shape->columns = 1;
     if (!take(c, "(") || !take_count(c, &shape->rows) || !take(c, ","))
@@ -108,7 +108,7 @@ static bool take_shape(struct cursor *c, struct npy_shape *shape) {
     return take_count(c, &shape->columns) && take(c, ")");
 }
 
-static bool take_entry(struct cursor *c, struct npy_shape *shape, unsigned *seen) {
+static bool take_entry(struct npy_cursor *c, struct npy_shape *shape, unsigned *seen) {
     enum { DTYPE = 1, ORDER = 2, SHAPE = 4 };
     unsigned key = 0;
     if (take(c, "'descr'") && take(c, ":") && take_dtype(c, shape))
@@ -123,7 +123,7 @@ static bool take_entry(struct cursor *c, struct npy_shape *shape, unsigned *seen
     return true;
 }
 
-static bool take_dictionary(struct cursor *c, struct npy_shape *shape) {
+static bool take_dictionary(struct npy_cursor *c, struct npy_shape *shape) {
     unsigned seen = 0;
     if (!take(c, "{"))
         return false;
@@ -140,19 +140,19 @@ static bool take_dictionary(struct cursor *c, struct npy_shape *shape) {
 int npy_parse(struct npy *npy, const unsigned char *bytes, size_t size, const char *name) {
     *npy = (struct npy){0};
     if (size < PREAMBLE_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
-        return bad_data("%s: byte 0: this is no .npy file", name);
+        return bad_data("%s: byte 0: this is not an .npy file", name);
     size_t start = PREAMBLE_BYTES, length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
     if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
         return bad_data("%s: byte 6: .npy version %d.%d is unknown", name, bytes[6], bytes[7]);
     if (bytes[6] > 1) {
         start = PREAMBLE_BYTES + 2;
         if (size < start)
-            return bad_data("%s: byte %zu: the header is cut short", name, size);
+            return bad_data("%s: byte %zu: the header is truncated", name, size);
         length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
     }
     if (length > MAXIMUM_HEADER_BYTES || length > size - start)
         return bad_data("%s: byte 8: a header of %zu bytes in a file of %zu", name, length, size);
-    struct cursor cursor = {(const char *)bytes + start, (const char *)bytes + start + length};
+    struct npy_cursor cursor = {(const char *)bytes + start, (const char *)bytes + start + length};
     if (!take_dictionary(&cursor, &npy->shape))
         return bad_data(
             "%s: byte %zu: expected descr '<i2', '<i4', '<u4' or '<i8', fortran_order False and a shape of one or "

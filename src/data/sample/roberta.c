@@ -1,6 +1,6 @@
-// A dataset of RoBERTa: blocks are cut once, sorted by length and dealt into batches; an epoch is an order of batches;
-// a row is one block, masked by random numbers that follow from (seed, epoch, block) alone. So any sample can be made
-// without those before it. See roberta.h.
+// A dataset of RoBERTa: blocks are cut once, sorted by length and grouped into batches; an epoch is an order of
+// batches; a row is one block, masked with random numbers that depend only on (seed, epoch, block). So any sample can
+// be made without those before it. See roberta.h.
 #include "data/sample/roberta.h"
 
 #include "base/error.h"
@@ -18,9 +18,9 @@ struct roberta_dataset {
     struct index_reader *reader;
     char *name;
     struct text_block_list blocks;
-    int64_t *sorted;   // (used) numbers of the blocks that fit, by length, equal ones at random
-    int64_t used;      // blocks of an epoch
-    int64_t *batches;  // (batch_count) their order in the epoch at hand
+    int64_t *sorted;   // (used) the blocks that fit, by length, equal lengths in random order
+    int64_t used;      // blocks per epoch
+    int64_t *batches;  // (batch_count) their order in the current epoch
     int64_t batch_count, epoch;
     int64_t smaller;  // position of the last batch, which may be smaller than the others
     struct roberta_mask mask;
@@ -28,7 +28,7 @@ struct roberta_dataset {
 
 // ---- fairseq's random seeds ----
 
-// Python's hash of a tuple of small integers: xxHash's rounds and primes, with its own end.
+// Python's hash of a tuple of small integers: rounds and primes of xxHash, with a different final step.
 static uint64_t tuple_hash(const uint64_t *items, uint64_t count) {
     const uint64_t p1 = 11400714785074694791u, p2 = 14029467366897019727u, p5 = 2870177450012600261u;
     uint64_t sum = p5;
@@ -40,7 +40,7 @@ static uint64_t tuple_hash(const uint64_t *items, uint64_t count) {
     return sum == UINT64_MAX ? 1546275796u : sum;
 }
 
-// hash % 1e6, where Python makes a double of the hash first, and the remainder has the sign of the divisor.
+// hash % 1e6 as in Python: the hash becomes a double first, and the remainder has the sign of the divisor.
 uint32_t roberta_seed(int64_t seed, int64_t epoch, int64_t index) {
     const uint64_t items[] = {(uint64_t)seed, (uint64_t)epoch, (uint64_t)index};
     double rest = fmod((double)(int64_t)tuple_hash(items, 3), 1e6);
@@ -95,8 +95,8 @@ static void begin_epoch(struct roberta_dataset *dataset, int64_t epoch) {
         dataset->smaller++;
 }
 
-// Where sample number `within` of an epoch stands in the sorted blocks. Only the batch with the highest number may be
-// smaller than the others; where it comes in the epoch's order, the numbers after it move.
+// The position of sample `within` of an epoch in the sorted blocks. Only the highest-numbered batch may be smaller than
+// the others; wherever it comes in the epoch, later positions shift.
 static int64_t place_in_epoch(const struct roberta_dataset *dataset, int64_t within) {
     int64_t size = dataset->options.batch_size, last = dataset->batch_count - 1, rest = dataset->used - last * size;
     int64_t position = within / size, row = within % size;
@@ -133,8 +133,8 @@ static int check_options(const struct roberta_options *options) {
     if (!(options->mask_prob > 0 && options->mask_prob < 1) || !(options->random_token_prob >= 0) ||
         !(options->leave_unmasked_prob >= 0) || options->random_token_prob + options->leave_unmasked_prob > 1)
         return error_set_code(EXIT_CODE_USAGE,
-                              "--mask-prob %g lies between 0 and 1, and --random-token-prob %g and "
-                              "--leave-unmasked-prob %g add up to at most 1",
+                              "--mask-prob %g must be between 0 and 1, and --random-token-prob %g plus "
+                              "--leave-unmasked-prob %g at most 1",
                               options->mask_prob, options->random_token_prob, options->leave_unmasked_prob);
     return 0;
 }
@@ -219,7 +219,7 @@ static int read_block(const struct roberta_dataset *dataset, const struct text_b
     return 0;
 }
 
-static int fill(void *context, int64_t sample, const struct batch_row *row) {
+static int fill(void *context, int64_t sample, const struct batch *row) {
     struct roberta_dataset *dataset = context;
     const struct roberta_options *options = &dataset->options;
     int64_t epoch, number = roberta_dataset_block(dataset, sample, &epoch);
@@ -229,13 +229,13 @@ static int fill(void *context, int64_t sample, const struct batch_row *row) {
     row->tokens[0] = options->vocabulary->cls;
     TRY(read_block(dataset, block, row->tokens + 1));
     for (int64_t t = 0; t < options->seq_length; t++) {
-        row->position_ids[t] = (int32_t)t;
+        row->positions[t] = (int32_t)t;
         row->labels[t] = 0;
         row->loss_mask[t] = 0;
         if (t >= length)
             row->tokens[t] = padding;
     }
-    *row->length = (int32_t)length;
+    *row->lengths = (int32_t)length;
     struct mt19937 random;
     mt19937_seed(&random, roberta_seed(options->seed, epoch, number));
     roberta_mask_run(&dataset->mask, row, length, &random);
@@ -248,12 +248,12 @@ struct sample_source roberta_dataset_source(struct roberta_dataset *dataset) {
                                   .name = dataset->name,
                                   .count = options->sample_count > 0 ? options->sample_count : dataset->used,
                                   .seq_length = options->seq_length,
-                                  .form = {.columns = options->seq_length, .has_lengths = true},
+                                  .form = {.T = options->seq_length, .fields = BATCH_TEXT | BATCH_BIT(LENGTHS)},
                                   .fill = fill};
 }
 
-// fairseq: its own symbols and made-up words begin words; others do where their text begins with a blank, which
-// tokenizer.json files write as Ġ.
+// As in fairseq, special symbols and made-up words begin words. Other tokens do if their text begins with a space,
+// which tokenizer.json files write as Ġ.
 unsigned char *roberta_word_beginnings(const struct tokenizer *tokenizer) {
     int64_t size = tokenizer_vocab_size(tokenizer);
     unsigned char *begins = memory_alloc((size_t)size);

@@ -1,6 +1,6 @@
-// The order of random numbers: one decides between two neighbouring counts; a permutation chooses the units; one for
-// each unit says whether a chosen one is spared from <mask>, another whether it then stays or is replaced; one for each
-// replaced token draws the id.
+// The order of random numbers: one chooses between two neighbouring counts; a permutation chooses the units; one per
+// unit says whether a chosen unit is spared from <mask>, another whether it is then kept or replaced; one per replaced
+// token draws the id.
 #include "data/sample/roberta_mask.h"
 
 #include "base/memory.h"
@@ -9,7 +9,7 @@
 
 enum { FATE_NONE, FATE_MASK, FATE_RANDOM, FATE_KEPT };
 
-// Ids below this are fairseq's own (<s>, <pad>, </s>, <unk>): nothing is replaced by them.
+// Ids below this are fairseq's special symbols (<s>, <pad>, </s>, <unk>), which are never used as replacements.
 static int64_t first_replacement(const struct sample_vocabulary *vocabulary) {
     enum { FAIRSEQ_OWN = 4 };
     return vocabulary->cls == 0 && vocabulary->size > FAIRSEQ_OWN ? FAIRSEQ_OWN : 0;
@@ -43,7 +43,7 @@ void roberta_mask_free(struct roberta_mask *mask) {
     *mask = (struct roberta_mask){0};
 }
 
-// Cuts the tokens into what is masked together; returns how many.
+// Groups the tokens into units that are masked together; returns how many.
 static int64_t find_units(struct roberta_mask *mask, const int32_t *tokens, int64_t length) {
     int64_t count = 0;
     for (int64_t t = 0; t < length; t++)
@@ -75,7 +75,7 @@ static void draw_fates(struct roberta_mask *mask, int64_t units, struct mt19937 
             mask->fates[i] = FATE_KEPT;
 }
 
-// The first id whose cumulative chance is above the number.
+// The first id whose cumulative probability exceeds the number.
 static int32_t draw_id(const struct roberta_mask *mask, struct mt19937 *random) {
     double number = mt19937_random(random);
     int64_t low = 0, high = mask->options->vocabulary->size - 1;
@@ -89,7 +89,7 @@ static int32_t draw_id(const struct roberta_mask *mask, struct mt19937 *random) 
     return (int32_t)low;
 }
 
-void roberta_mask_run(struct roberta_mask *mask, const struct batch_row *row, int64_t length, struct mt19937 *random) {
+void roberta_mask_run(struct roberta_mask *mask, const struct batch *row, int64_t length, struct mt19937 *random) {
     int64_t units = find_units(mask, row->tokens, length);
     draw_fates(mask, units, random);
     for (int64_t i = 0; i < units; i++)

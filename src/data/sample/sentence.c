@@ -1,4 +1,4 @@
-// Opening a dataset of sentences: its split, its sample map and the cache of that. See sentence.h.
+// Opens a dataset of sentences: its split, its sample map and the map's cache. See sentence.h.
 #include "data/sample/sentence.h"
 
 #include "base/error.h"
@@ -10,18 +10,23 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// What is put around the tokens of a sample.
+// How many tokens are put around those of a sample.
 enum { BERT_AROUND = 3, T5_AROUND = 2, BERT_NGRAM = 3, T5_NGRAM = 10 };
 
 static const char *class_name(enum sentence_kind kind) {
-    return kind == SENTENCE_BERT ? "BERTMaskedWordPieceDataset" : "T5MaskedWordPieceDataset";
+    static const char *const names[] = {[SENTENCE_BERT] = "BERTMaskedWordPieceDataset",
+                                        [SENTENCE_T5] = "T5MaskedWordPieceDataset",
+                                        [SENTENCE_ICT] = "ICTDataset"};
+    return names[kind];
 }
 
 static int64_t longest_text(const struct sentence_options *options) {
-    return options->seq_length - (options->kind == SENTENCE_BERT ? BERT_AROUND : T5_AROUND);
+    return options->seq_length - (options->kind == SENTENCE_T5 ? T5_AROUND : BERT_AROUND);
 }
 
 static int64_t least_sentences(const struct sentence_options *options) {
+    if (options->kind == SENTENCE_ICT)
+        return options->uses_single_sentences ? 1 : 2;
     return options->kind == SENTENCE_BERT && options->has_binary_head ? 2 : 1;
 }
 
@@ -30,6 +35,9 @@ static int check_vocabulary(const struct sentence_options *options) {
     if (options->kind == SENTENCE_BERT && (vocabulary->cls < 0 || vocabulary->sep < 0 || vocabulary->mask < 0))
         return error_set_code(EXIT_CODE_USAGE, "the tokenizer lacks [CLS], [SEP] or [MASK], which BERT's samples need; "
                                                "use BertWordPieceLowerCase or BertWordPieceCase");
+    if (options->kind == SENTENCE_ICT && (vocabulary->cls < 0 || vocabulary->sep < 0))
+        return error_set_code(EXIT_CODE_USAGE, "the tokenizer lacks [CLS] or [SEP], which ICT's samples need; use "
+                                               "BertWordPieceLowerCase or BertWordPieceCase");
     if (options->kind == SENTENCE_T5 && (vocabulary->bos < 0 || vocabulary->eos < 0 || vocabulary->sentinel_count == 0))
         return error_set_code(EXIT_CODE_USAGE,
                               "the tokenizer lacks a beginning, an end or <extra_id_0>, which T5's samples need; give "
@@ -44,10 +52,10 @@ static int check_options(const struct sentence_options *options) {
                               options->seq_length);
     if (options->kind == SENTENCE_T5 && options->decoder_seq_length < 1)
         return error_set_code(EXIT_CODE_USAGE, "T5 needs --decoder-seq-length; 128 fits --seq-length 512");
-    if (!(options->mask_prob > 0 && options->mask_prob < 1))
-        return error_set_code(EXIT_CODE_USAGE, "--mask-prob %g: a part between 0 and 1 is masked", options->mask_prob);
+    if (options->kind != SENTENCE_ICT && !(options->mask_prob > 0 && options->mask_prob < 1))
+        return error_set_code(EXIT_CODE_USAGE, "--mask-prob %g must be between 0 and 1", options->mask_prob);
     if (options->seed < 0 || options->seed > UINT32_MAX)
-        return error_set("--seed %" PRId64 ": the seed of a dataset lies between 0 and 4294967295", options->seed);
+        return error_set("--seed %" PRId64 ": the seed of a dataset must be between 0 and 4294967295", options->seed);
     return 0;
 }
 
@@ -61,12 +69,26 @@ static int find_range(struct sentence_dataset *dataset) {
                         &dataset->first_document, &dataset->end_document);
 }
 
-// All but the sample map.
+// There must be a title for every document, in the same order.
+static int open_titles(struct sentence_dataset *dataset) {
+    const struct sentence_options *options = &dataset->options;
+    if (!options->titles || options->kind != SENTENCE_ICT)
+        return 0;
+    TRY(index_open(&dataset->titles, options->titles));
+    if (dataset->titles->document_count == dataset->reader->document_count)
+        return 0;
+    return bad_data("--titles-data-path %s has %" PRId64 " documents, and %s has %" PRId64
+                    "; write both with one `preprocess --json-keys text title`",
+                    options->titles, dataset->titles->document_count, options->prefix, dataset->reader->document_count);
+}
+
+// Everything except the sample map.
 static int open_reader(struct sentence_dataset *dataset, const struct sentence_options *options) {
     TRY(check_options(options));
     dataset->options = *options;
     dataset->name = memory_printf("%s split of %s", split_name(options->which), options->prefix);
     TRY(index_open(&dataset->reader, options->prefix));
+    TRY(open_titles(dataset));
     return find_range(dataset);
 }
 
@@ -85,11 +107,19 @@ static void name_cache(struct index_cache *cache, const struct sentence_dataset 
                                                                    .sample_count = options->sample_count,
                                                                    .seq_length = options->seq_length,
                                                                    .seed = options->seed});
-    json_key(&w, "short_sequence_probability");
-    json_double(&w, options->short_seq_prob);
+    if (options->kind != SENTENCE_ICT) {
+        json_key(&w, "short_sequence_probability");
+        json_double(&w, options->short_seq_prob);
+    }
     json_key(&w, "min_sentences");
     json_int(&w, least_sentences(options));
     index_cache_describe_dataset(&w, dataset->reader);
+    if (dataset->titles) {
+        json_key(&w, "titles");
+        json_begin_object(&w);
+        index_cache_describe_dataset(&w, dataset->titles);
+        json_end_object(&w);
+    }
     json_end_object(&w);
     char *folder = options->cache_folder ? memory_string(options->cache_folder)
                                          : memory_printf("%s/cache/%s_indices", options->prefix, class);
@@ -97,10 +127,18 @@ static void name_cache(struct index_cache *cache, const struct sentence_dataset 
     free(folder);
 }
 
-static struct index_cache_array map_array(const struct sentence_map *map) {
+static struct index_cache_array map_array(const struct sentence_dataset *dataset, const struct sentence_map *map) {
+    int columns = dataset->options.kind == SENTENCE_ICT ? SENTENCE_MAP_BLOCK_COLUMNS : SENTENCE_MAP_COLUMNS;
     return (struct index_cache_array){.name = "sample_index.npy",
-                                      .shape = {NPY_U32, 2, map ? map->count : -1, SENTENCE_MAP_COLUMNS},
+                                      .shape = {NPY_U32, 2, map ? map->count : -1, columns},
                                       .data = map ? map->rows : NULL};
+}
+
+// The third number of a row: the target length, or for ICT the document of a block.
+static bool target_in_range(const struct sentence_dataset *dataset, int64_t target) {
+    if (dataset->options.kind == SENTENCE_ICT)
+        return target >= dataset->first_document && target < dataset->end_document;
+    return target >= 2 && target <= longest_text(&dataset->options);
 }
 
 static bool rows_in_range(const struct sentence_dataset *dataset) {
@@ -109,15 +147,14 @@ static bool rows_in_range(const struct sentence_dataset *dataset) {
     bool ok = dataset->rows.shape.rows > 0;
     for (int64_t i = 0; i < dataset->rows.shape.rows; i++) {
         struct sentence_run run = sentence_dataset_run(dataset, i);
-        ok &= run.begin >= first && run.begin < run.end && run.end <= last && run.target >= 2 &&
-              run.target <= longest_text(&dataset->options) &&
+        ok &= run.begin >= first && run.begin < run.end && run.end <= last && target_in_range(dataset, run.target) &&
               run.end - run.begin >= least_sentences(&dataset->options);
     }
     return ok && first >= 0 && last <= dataset->reader->sequence_count;
 }
 
 static int open_cache(const struct index_cache *cache, struct sentence_dataset *dataset) {
-    struct index_cache_array array = map_array(NULL);
+    struct index_cache_array array = map_array(dataset, NULL);
     TRY(index_cache_open(cache, &array, 1, &dataset->rows));
     if (rows_in_range(dataset))
         return 0;
@@ -128,28 +165,29 @@ static int open_cache(const struct index_cache *cache, struct sentence_dataset *
 static int build_map(const struct index_cache *cache, const struct sentence_dataset *dataset) {
     const struct sentence_options *options = &dataset->options;
     struct sentence_map map;
-    TRY(sentence_map_build(&map, dataset->reader,
-                           &(struct sentence_map_options){.first_document = dataset->first_document,
-                                                          .end_document = dataset->end_document,
-                                                          .max_length = longest_text(options),
-                                                          .min_sentences = least_sentences(options),
-                                                          .short_probability = options->short_seq_prob,
-                                                          .sample_count = options->sample_count,
-                                                          .seed = (uint32_t)options->seed}));
+    struct sentence_map_options how = {.first_document = dataset->first_document,
+                                       .end_document = dataset->end_document,
+                                       .max_length = longest_text(options),
+                                       .min_sentences = least_sentences(options),
+                                       .short_probability = options->short_seq_prob,
+                                       .sample_count = options->sample_count,
+                                       .seed = (uint32_t)options->seed};
+    TRY(options->kind == SENTENCE_ICT ? sentence_map_build_blocks(&map, dataset->reader, dataset->titles, &how)
+                                      : sentence_map_build(&map, dataset->reader, &how));
     log_info("built the sample index of the %s: %" PRId64 " documents, %" PRId64 " samples", dataset->name,
              dataset->end_document - dataset->first_document, map.count);
-    struct index_cache_array array = map_array(&map);
+    struct index_cache_array array = map_array(dataset, &map);
     int result = index_cache_write(cache, &array, 1);
     sentence_map_free(&map);
     return result;
 }
 
 static int ensure_cache(const struct index_cache *cache, struct sentence_dataset *dataset) {
-    struct index_cache_array array = map_array(NULL);
+    struct index_cache_array array = map_array(dataset, NULL);
     if (index_cache_exists(cache, &array, 1)) {
         if (open_cache(cache, dataset) == 0)
             return 0;
-        log_warn("%s; building it again", error_message());
+        log_warn("%s; rebuilding it", error_message());
         error_clear();
     }
     return build_map(cache, dataset);
@@ -170,9 +208,13 @@ int sentence_dataset_build(const struct sentence_options *options) {
 
 // ---- the dataset ----
 
-static void create_mask(struct sentence_dataset *dataset) {
+static void create_buffers(struct sentence_dataset *dataset) {
     const struct sentence_options *options = &dataset->options;
     bool is_bert = options->kind == SENTENCE_BERT;
+    dataset->text.capacity = options->seq_length;
+    dataset->text.tokens = memory_alloc((size_t)options->seq_length * sizeof *dataset->text.tokens);
+    if (options->kind == SENTENCE_ICT)
+        return;
     word_mask_create(&dataset->mask, &(struct word_mask_options){.vocabulary = options->vocabulary,
                                                                  .probability = options->mask_prob,
                                                                  .max_ngram = is_bert ? BERT_NGRAM : T5_NGRAM,
@@ -180,8 +222,6 @@ static void create_mask(struct sentence_dataset *dataset) {
                                                                  .replaces_all = !is_bert,
                                                                  .most_tokens = options->seq_length});
     dataset->original = memory_alloc((size_t)options->seq_length * sizeof *dataset->original);
-    dataset->text.capacity = options->seq_length;
-    dataset->text.tokens = memory_alloc((size_t)options->seq_length * sizeof *dataset->text.tokens);
 }
 
 int sentence_dataset_open(struct sentence_dataset **out, const struct sentence_options *options) {
@@ -193,14 +233,14 @@ int sentence_dataset_open(struct sentence_dataset **out, const struct sentence_o
         name_cache(&cache, dataset);
         result = open_cache(&cache, dataset);
         if (result < 0)
-            error_context("cannot use the sample index in %s (remove it, and it is built again)", cache.folder);
+            error_context("cannot use the sample index in %s (remove it to have it rebuilt)", cache.folder);
         index_cache_free(&cache);
     }
     if (result < 0) {
         sentence_dataset_close(dataset);
         return -1;
     }
-    create_mask(dataset);
+    create_buffers(dataset);
     *out = dataset;
     return 0;
 }
@@ -210,6 +250,7 @@ void sentence_dataset_close(struct sentence_dataset *dataset) {
         return;
     npy_close(&dataset->rows);
     index_close(dataset->reader);
+    index_close(dataset->titles);
     word_mask_free(&dataset->mask);
     free(dataset->text.tokens);
     free(dataset->original);
@@ -217,43 +258,58 @@ void sentence_dataset_close(struct sentence_dataset *dataset) {
     free(dataset);
 }
 
-int sentence_dataset_read(struct sentence_dataset *dataset, int64_t sentence, int64_t most) {
+static int read_from(struct sentence_dataset *dataset, const struct index_reader *reader, int64_t sentence,
+                     int64_t most) {
     struct sentence_text *text = &dataset->text;
-    int64_t length = index_length(dataset->reader, sentence);
+    int64_t length = index_length(reader, sentence);
     int64_t count = length < most ? length : most;
     if (count <= 0)
         return 0;
-    // Before there is memory for it: an index may say of two bytes that they are billions of tokens.
-    TRY(index_read(dataset->reader, sentence, 0, 0, NULL));
+    // Check before allocating: an index may claim that two bytes are billions of tokens.
+    TRY(index_read(reader, sentence, 0, 0, NULL));
     if (text->count + count > text->capacity) {
         text->capacity = 2 * (text->count + count);
         text->tokens = memory_realloc(text->tokens, (size_t)text->capacity * sizeof *text->tokens);
     }
     int32_t *tokens = text->tokens + text->count;
     struct index_piece piece = {.sequence = sentence, .count = count};
-    TRY(index_read_ids(dataset->reader, piece, dataset->options.vocabulary->size, tokens));
+    TRY(index_read_ids(reader, piece, dataset->options.vocabulary->size, tokens));
     text->count += count;
     return 0;
 }
 
-static int fill(void *context, int64_t sample, const struct batch_row *row) {
+int sentence_dataset_read(struct sentence_dataset *dataset, int64_t sentence, int64_t most) {
+    return read_from(dataset, dataset->reader, sentence, most);
+}
+
+int sentence_dataset_read_title(struct sentence_dataset *dataset, int64_t document, int64_t most) {
+    int64_t begin, end, before = dataset->text.count;
+    TRY(sentence_map_document(dataset->titles, document, &begin, &end));
+    for (int64_t i = begin; i < end && dataset->text.count - before < most; i++)
+        TRY(read_from(dataset, dataset->titles, i, most - (dataset->text.count - before)));
+    return 0;
+}
+
+static int fill(void *context, int64_t sample, const struct batch *row) {
     struct sentence_dataset *dataset = context;
     CHECK(sample >= 0 && sample < dataset->rows.shape.rows);
     return dataset->options.kind == SENTENCE_BERT ? sentence_fill_bert(dataset, sample, row)
-                                                  : sentence_fill_t5(dataset, sample, row);
+           : dataset->options.kind == SENTENCE_T5 ? sentence_fill_t5(dataset, sample, row)
+                                                  : sentence_fill_ict(dataset, sample, row);
 }
 
 struct sample_source sentence_dataset_source(struct sentence_dataset *dataset) {
     const struct sentence_options *options = &dataset->options;
-    bool is_bert = options->kind == SENTENCE_BERT;
+    const uint32_t more[] = {[SENTENCE_BERT] =
+                                 BATCH_BIT(TOKEN_TYPES) | (options->has_binary_head ? BATCH_BIT(PAIR_LABELS) : 0),
+                             [SENTENCE_T5] = BATCH_DECODER,
+                             [SENTENCE_ICT] = BATCH_CONTEXT};
     return (struct sample_source){.context = dataset,
                                   .name = dataset->name,
                                   .count = dataset->rows.shape.rows,
                                   .seq_length = options->seq_length,
-                                  .form = {.columns = options->seq_length,
-                                           .decoder_columns = is_bert ? 0 : options->decoder_seq_length,
-                                           .has_token_types = is_bert,
-                                           .has_lengths = true,
-                                           .has_sentence_labels = is_bert && options->has_binary_head},
+                                  .form = {.T = options->seq_length,
+                                           .S = options->kind == SENTENCE_T5 ? options->decoder_seq_length : 0,
+                                           .fields = BATCH_TEXT | BATCH_BIT(LENGTHS) | more[options->kind]},
                                   .fill = fill};
 }

@@ -1,5 +1,5 @@
-// Splits and their sample counts. Everything is double arithmetic in Megatron's order, because a bound that falls on
-// the other side of a half moves a document from training into validation.
+// Splits and their sample counts. Everything is double arithmetic in Megatron's order, because a bound that rounds to
+// the other side moves a document from training into validation.
 #include "data/sample/split.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ const char *split_name(enum split split) {
     return names[split];
 }
 
-// Reads one run of digits and dots; Megatron's `float` refuses two dots in one, and so does this.
+// Parses one run of digits and dots; like Megatron's `float`, it refuses two dots in one.
 static int parse_weight(const char *text, const char *run, size_t length, double *weight) {
     char number[64];
     if (length >= sizeof number)
@@ -25,7 +25,7 @@ static int parse_weight(const char *text, const char *run, size_t length, double
     char *end;
     *weight = strtod(number, &end);
     if (*end || end == number)
-        return error_set("--split \"%s\": %s is no number; give weights such as 969, 30, 1", text, number);
+        return error_set("--split \"%s\": %s is not a number; give weights such as 969, 30, 1", text, number);
     return 0;
 }
 
@@ -33,8 +33,7 @@ static int parse_weights(const char *text, double weights[SPLIT_COUNT]) {
     int count = 0;
     for (const char *at = text; *at;) {
         if (isalpha((unsigned char)*at) || *at == '-' || *at == '+')
-            return error_set("--split \"%s\": '%c' has no meaning here; give up to three weights such as 969, 30, 1",
-                             text, *at);
+            return error_set("--split \"%s\": unexpected '%c'; give up to three weights such as 969, 30, 1", text, *at);
         size_t length = strspn(at, ".0123456789");
         if (length == 0) {
             at++;
@@ -64,7 +63,7 @@ bool split_is_empty(const struct split_bounds *bounds, enum split split) {
     return !(bounds->bookends[split + 1] > bounds->bookends[split]);
 }
 
-// Python's round() takes halves to even, as nearbyint does. The clamp only matters for counts beyond 2^53.
+// Python's round() rounds halves to even, as nearbyint does. The clamp only matters for counts beyond 2^53.
 static int64_t bound_of(double fraction, int64_t count) {
     int64_t bound = (int64_t)nearbyint(fraction * (double)count);
     return bound > count ? count : bound;
@@ -84,11 +83,12 @@ int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end
         split_range(&bounds, choice->which, choice->count, begin, end);
     }
     if (choice->count == 0)
-        return bad_data("%s holds no %s; the %s split needs some: use other data, or do without it (--eval-iters 0)",
-                        choice->prefix, choice->items, split_name(choice->which));
+        return bad_data(
+            "%s has no %s, and the %s split needs some; use other data, or do without that split (--eval-iters 0)",
+            choice->prefix, choice->items, split_name(choice->which));
     if (*begin == *end)
         return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
-                        " %s; use more data, give it a larger weight, or do without it (--eval-iters 0)",
+                        " %s; use more data, give it a larger weight, or do without that split (--eval-iters 0)",
                         choice->prefix, choice->split ? choice->split : "", split_name(choice->which), choice->count,
                         choice->items);
     return 0;
@@ -102,13 +102,14 @@ int split_sample_counts(const struct split_demand *demand, int64_t counts[SPLIT_
         if (iters == 0 && demand->global_batch_size > 0)
             iters = demand->train_samples / demand->global_batch_size;
     } else if (__builtin_mul_overflow(iters, demand->global_batch_size, &counts[SPLIT_TRAIN])) {
-        return error_set("--train-iters %" PRId64 " times --global-batch-size %" PRId64 " is no number of samples",
+        return error_set("--train-iters %" PRId64 " times --global-batch-size %" PRId64
+                         " is not a valid number of samples",
                          iters, demand->global_batch_size);
     }
     int64_t evaluations = demand->eval_interval > 0 ? iters / demand->eval_interval + 1 : 0;
     if (__builtin_mul_overflow(demand->eval_iters, eval_batch, &counts[SPLIT_TEST]) ||
         __builtin_mul_overflow(evaluations, counts[SPLIT_TEST], &counts[SPLIT_VALID]))
-        return error_set("--eval-iters %" PRId64 " at %" PRId64 " evaluations is no number of samples",
+        return error_set("--eval-iters %" PRId64 " at %" PRId64 " evaluations is not a valid number of samples",
                          demand->eval_iters, evaluations);
     return 0;
 }

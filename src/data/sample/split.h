@@ -1,5 +1,5 @@
-// Which part of a dataset is for training, validation and test, and how many samples of each a run needs; both exactly
-// as Megatron computes them, to the last rounding.
+// Which part of a dataset is for training, validation and test, and how many samples of each a run needs. Both are
+// computed exactly as in Megatron, including rounding.
 #ifndef DATA_SAMPLE_SPLIT_H
 #define DATA_SAMPLE_SPLIT_H
 
@@ -10,34 +10,33 @@ enum split { SPLIT_TRAIN, SPLIT_VALID, SPLIT_TEST, SPLIT_COUNT };
 
 const char *split_name(enum split split);  // "train", "valid", "test"
 
-// The bounds of the splits as fractions: split i is [bookends[i], bookends[i + 1]). Where they are equal there is none.
+// The bounds of the splits as fractions: split i is [bookends[i], bookends[i + 1]), empty if they are equal.
 struct split_bounds {
     double bookends[SPLIT_COUNT + 1];
 };
 
-// Reads "969, 30, 1": up to three weights, separated by anything that is no number.
+// Reads "969, 30, 1": up to three weights, separated by anything that is not a number.
 int split_parse(struct split_bounds *bounds, const char *text);
 bool split_is_empty(const struct split_bounds *bounds, enum split split);
 // The elements [*begin, *end) of 0…count-1 that belong to a split.
 void split_range(const struct split_bounds *bounds, enum split split, int64_t count, int64_t *begin, int64_t *end);
 
-// The same of a dataset whose user gave --split; `split` is NULL if `which` is all of it. That none is left is an
-// error.
+// The same for a dataset with the user's --split; `split` is NULL if `which` is all of it. An empty range is an error.
 struct split_choice {
     const char *prefix;  // of the dataset
     const char *split;
     enum split which;
-    const char *items;  // what is divided: "documents"
+    const char *items;  // what is split: "documents"
     int64_t count;
 };
 int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end);
 
-// How many samples a run asks each split for.
+// How many samples a run needs from each split.
 struct split_demand {
-    int64_t train_iters;  // used where train_samples is 0
+    int64_t train_iters;  // used if train_samples is 0
     int64_t train_samples;
     int64_t global_batch_size;
-    int64_t eval_interval;  // 0: no evaluation while training
+    int64_t eval_interval;  // 0: no evaluation during training
     int64_t eval_iters;
     int64_t eval_global_batch_size;  // 0: global_batch_size
 };

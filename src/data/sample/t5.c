@@ -1,4 +1,4 @@
-// A row of T5: spans of the text are replaced by sentinels for the encoder; the decoder is to write them.
+// A row of T5: sentinels replace spans of the encoder's text; the decoder must produce the spans.
 #include "data/sample/sentence.h"
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ static int check_spans(const struct sentence_dataset *dataset, int64_t sample) {
     return 0;
 }
 
-// What a span leaves in the encoder's text ends with its last token, even if a separator stood between its words.
+// A span is replaced up to its last token, even if a separator is between its words.
 static int64_t write_encoder(const struct sentence_dataset *dataset, const int32_t *tokens, int64_t count,
                              int32_t *out) {
     const struct word_mask *mask = &dataset->mask;
@@ -50,9 +50,8 @@ static int64_t write_encoder(const struct sentence_dataset *dataset, const int32
     return at + (count - from) - out;
 }
 
-// The decoder sees its text one step late: it begins with BOS and is to end with EOS.
-static int64_t write_decoder(const struct sentence_dataset *dataset, const int32_t *tokens,
-                             const struct batch_row *row) {
+// The decoder's input is shifted by one: it begins with BOS, and its labels end with EOS.
+static int64_t write_decoder(const struct sentence_dataset *dataset, const int32_t *tokens, const struct batch *row) {
     const struct word_mask *mask = &dataset->mask;
     const struct sample_vocabulary *vocabulary = dataset->options.vocabulary;
     int64_t length = 0;
@@ -67,16 +66,17 @@ static int64_t write_decoder(const struct sentence_dataset *dataset, const int32
     return length;
 }
 
-static void pad(const struct sentence_dataset *dataset, const struct batch_row *row, int64_t length) {
+static void pad(const struct sentence_dataset *dataset, const struct batch *row, int64_t length,
+                int64_t decoder_length) {
     int32_t padding = dataset->options.vocabulary->pad < 0 ? 0 : dataset->options.vocabulary->pad;
     for (int64_t t = 0; t < dataset->options.seq_length; t++) {
-        row->position_ids[t] = (int32_t)t;
+        row->positions[t] = (int32_t)t;
         if (t >= length)
             row->tokens[t] = padding;
     }
     for (int64_t s = 0; s < dataset->options.decoder_seq_length; s++) {
-        bool is_text = s < *row->decoder_length;
-        row->decoder_position_ids[s] = (int32_t)s;
+        bool is_text = s < decoder_length;
+        row->decoder_positions[s] = (int32_t)s;
         row->loss_mask[s] = is_text;
         if (is_text)
             continue;
@@ -85,7 +85,7 @@ static void pad(const struct sentence_dataset *dataset, const struct batch_row *
     }
 }
 
-int sentence_fill_t5(struct sentence_dataset *dataset, int64_t sample, const struct batch_row *row) {
+int sentence_fill_t5(struct sentence_dataset *dataset, int64_t sample, const struct batch *row) {
     struct sentence_run run = sentence_dataset_run(dataset, sample);
     struct mt19937 random;
     mt19937_seed(&random, (uint32_t)((uint64_t)dataset->options.seed + (uint64_t)sample));
@@ -95,8 +95,7 @@ int sentence_fill_t5(struct sentence_dataset *dataset, int64_t sample, const str
     word_mask_run(&dataset->mask, &(struct word_mask_text){dataset->text.tokens, count, run.target}, &random);
     TRY(check_spans(dataset, sample));
     int64_t length = write_encoder(dataset, dataset->original, count, row->tokens);
-    *row->length = (int32_t)(length > 0 ? length : 1);  // sentences without tokens: one of padding
-    *row->decoder_length = (int32_t)write_decoder(dataset, dataset->original, row);
-    pad(dataset, row, length);
+    *row->lengths = (int32_t)(length > 0 ? length : 1);  // sentences without tokens: one token of padding
+    pad(dataset, row, length, write_decoder(dataset, dataset->original, row));
     return 0;
 }

@@ -1,5 +1,5 @@
-// Cuts a stream of sentences into blocks, as fairseq does, in one walk over their lengths; the tokens are not looked
-// at. See text_block.h for the four ways.
+// Cuts a stream of sentences into blocks, as fairseq does, in one pass over their lengths, without reading tokens. See
+// text_block.h for the four modes.
 #include "data/sample/text_block.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ int text_block_mode_parse(enum text_block_mode *mode, const char *name) {
             *mode = (enum text_block_mode)i;
             return 0;
         }
-    return error_set_code(EXIT_CODE_USAGE, "--sample-break-mode %s: it is none, complete, complete_doc or eos", name);
+    return error_set_code(EXIT_CODE_USAGE, "--sample-break-mode %s: use none, complete, complete_doc or eos", name);
 }
 
 static void add(struct text_block_list *list, struct text_block block) {
@@ -30,7 +30,7 @@ static void add(struct text_block_list *list, struct text_block block) {
     list->blocks[list->count++] = block;
 }
 
-// The lengths decide how many blocks there are, so a few bytes must not claim more tokens than .bin has.
+// The lengths decide how many blocks there are, so a small file must not claim more tokens than .bin has.
 static int check_lengths(const struct index_reader *reader, const struct text_block_options *options) {
     int64_t left = reader->token_count;
     for (int64_t i = options->begin; i < options->end; i++) {

@@ -1,11 +1,11 @@
 // Runs of whole sentences, as fairseq's TokenBlockDataset cuts a stream of them:
 //
-//   none          every block has `size` tokens, sentences are cut
-//   complete      as many whole sentences as fit; a longer one stands alone
+//   none          every block has `size` tokens; sentences may be cut
+//   complete      as many whole sentences as fit; a longer one is a block by itself
 //   complete_doc  the same, but a block ends at a document's end, which is a sentence of one token (</s>)
 //   eos           each sentence by itself
 //
-// Sentences are the sequences of the index and bring their </s> along.
+// Sentences are the sequences of the index and include their </s>.
 #ifndef DATA_SAMPLE_TEXT_BLOCK_H
 #define DATA_SAMPLE_TEXT_BLOCK_H
 

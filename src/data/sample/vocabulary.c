@@ -1,5 +1,5 @@
-// Finding the special tokens of a vocabulary by the names that the families of models give them, in one walk over all
-// tokens. If a vocabulary has several of these names, the order of the lists below decides.
+// Finds the special tokens of a vocabulary by the names that model families use, in one pass over all tokens. If a
+// vocabulary has several of these names, the order of the lists below decides.
 #include "data/sample/vocabulary.h"
 
 #include "base/memory.h"
@@ -9,9 +9,8 @@
 
 enum { NAME_COUNT = 4 };
 
-// What each is called in BERT's, SentencePiece's (as Megatron fills it up) and RoBERTa's or T5's vocabularies. A
-// decoder begins with what begins a text, in a vocabulary without that with the token for a sentence (Megatron since
-// core 0.15), and in T5's own with the padding.
+// Names in the vocabularies of BERT, SentencePiece (with Megatron's additions), RoBERTa and T5. A decoder begins with
+// BOS; without one, with the sentence token [CLS] (Megatron since core 0.15); in T5's own vocabulary, with padding.
 static const char *const cls_names[NAME_COUNT] = {"[CLS]", "<CLS>", "<cls>", "<s>"};
 static const char *const sep_names[NAME_COUNT] = {"[SEP]", "<SEP>", "<sep>", "</s>"};
 static const char *const mask_names[NAME_COUNT] = {"[MASK]", "<MASK>", "<mask>"};
@@ -19,27 +18,27 @@ static const char *const pad_names[NAME_COUNT] = {"[PAD]", "<PAD>", "<pad>"};
 static const char *const bos_names[NAME_COUNT] = {"[BOS]", "<BOS>", "<s>", "[CLS]"};
 static const char *const eos_names[NAME_COUNT] = {"[EOS]", "<EOS>", "</s>", "[SEP]"};
 
-// For each name the id that has it, -1 at first.
-struct search {
+// The id for each name, -1 until found.
+struct id_search {
     const char *const *names;
     int32_t found[NAME_COUNT];
 };
 
-static void look(struct search *search, const char *text, size_t length, int32_t id) {
+static void look(struct id_search *search, const char *text, size_t length, int32_t id) {
     for (int i = 0; i < NAME_COUNT; i++)
         if (search->names[i] && search->found[i] < 0 && strlen(search->names[i]) == length &&
             memcmp(search->names[i], text, length) == 0)
             search->found[i] = id;
 }
 
-static int32_t first_found(const struct search *search) {
+static int32_t first_found(const struct id_search *search) {
     for (int i = 0; i < NAME_COUNT; i++)
         if (search->found[i] >= 0)
             return search->found[i];
     return -1;
 }
 
-// The number in <extra_id_N>, -1 for another text.
+// N if the text is <extra_id_N>, else -1.
 static int64_t sentinel_number(const char *text, size_t length) {
     static const char prefix[] = "<extra_id_";
     size_t at = sizeof prefix - 1;
@@ -65,7 +64,7 @@ static void add_sentinel(struct sample_vocabulary *vocabulary, int64_t number, i
     vocabulary->sentinels[number] = id;
 }
 
-// Only those before the first hole can be used.
+// Only the sentinels before the first gap can be used.
 static void end_at_hole(struct sample_vocabulary *vocabulary) {
     for (int64_t i = 0; i < vocabulary->sentinel_count; i++)
         if (vocabulary->sentinels[i] < 0)
@@ -74,8 +73,8 @@ static void end_at_hole(struct sample_vocabulary *vocabulary) {
 
 void sample_vocabulary_make(struct sample_vocabulary *vocabulary, const struct tokenizer *tokenizer) {
     enum { CLS, SEP, MASK, PAD, BOS, EOS, COUNT };
-    struct search searches[COUNT] = {{.names = cls_names}, {.names = sep_names}, {.names = mask_names},
-                                     {.names = pad_names}, {.names = bos_names}, {.names = eos_names}};
+    struct id_search searches[COUNT] = {{.names = cls_names}, {.names = sep_names}, {.names = mask_names},
+                                        {.names = pad_names}, {.names = bos_names}, {.names = eos_names}};
     for (int i = 0; i < COUNT; i++)
         for (int k = 0; k < NAME_COUNT; k++)
             searches[i].found[k] = -1;

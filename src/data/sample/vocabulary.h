@@ -1,5 +1,5 @@
-// What a dataset with masked words needs to know of a vocabulary: the ids with a meaning of their own, and which tokens
-// go on with a word. Taken from a tokenizer; ids that it does not have are -1.
+// What a dataset with masked words needs from a vocabulary: the special ids, and which tokens continue a word. Taken
+// from a tokenizer; missing ids are -1.
 #ifndef DATA_SAMPLE_VOCABULARY_H
 #define DATA_SAMPLE_VOCABULARY_H
 
@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 struct sample_vocabulary {
-    int64_t size;      // every id is below it; random replacements are drawn from all of them
+    int64_t size;      // all ids are below it; random replacements are drawn from all of them
     int32_t cls, sep;  // around sentences
     int32_t mask, pad;
     int32_t bos, eos;          // of a decoder's text
     int64_t sentinel_count;    // <extra_id_0>, …
     int32_t *sentinels;        // (sentinel_count)
-    unsigned char *continues;  // (size) 1 if the token goes on with the word before it (##ing)
+    unsigned char *continues;  // (size) 1 if the token continues the word before it (##ing)
 };
 
 void sample_vocabulary_make(struct sample_vocabulary *vocabulary, const struct tokenizer *tokenizer);

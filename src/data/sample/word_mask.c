@@ -1,5 +1,5 @@
-// The order of random numbers is NumPy's and Megatron's: shuffle of the words; then for each word in turn the length of
-// its run, and for each token of a run that is covered one or two numbers and perhaps an id.
+// The order of random numbers is that of NumPy and Megatron: a shuffle of the words; then for each word the length of
+// its run, and for each covered token of the run one or two numbers and possibly an id.
 #include "data/sample/word_mask.h"
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ void word_mask_create(struct word_mask *mask, const struct word_mask_options *op
         .covered = memory_alloc(most),
         .spans = memory_alloc(most * sizeof *mask->spans),
     };
-    // 1 / n, made to sum to 1 twice, added up, divided by the last: what NumPy's choice() does with them.
+    // 1 / n, normalized twice, accumulated, divided by the last: what NumPy's choice() does.
     int64_t lengths = options->max_ngram;
     double *p = mask->cumulative;
     for (int64_t n = 0; n < lengths; n++)
@@ -75,7 +75,7 @@ static int64_t draw_length(const struct word_mask *mask, struct mt19937 *random)
     return n + 1;
 }
 
-// The longest run of at most n words from `word` on that the budget still holds; empty if there is none.
+// The longest run of at most n words from `word` on that fits the budget; empty if there is none.
 static struct word_span fit_run(const struct word_mask *mask, int64_t word, int64_t n, double left) {
     struct word_span span = {mask->words[word], mask->words[word]};
     for (; n > 0; n--) {
@@ -115,7 +115,7 @@ void word_mask_run(struct word_mask *mask, struct word_mask_text *text, struct m
     int64_t used = 0;
     for (int64_t i = 0; i < mask->word_count && (double)used < budget; i++) {
         int64_t n = draw_length(mask, random);
-        // used + length <= budget, with both sides as Megatron has them: the budget may be a fraction.
+        // used + length <= budget, with both sides as in Megatron: the budget may be a fraction.
         struct word_span span = fit_run(mask, mask->candidates[i], n, budget - (double)used);
         bool is_free = span.end > span.begin;
         for (int64_t k = span.begin; k < span.end && is_free; k++)

@@ -1,5 +1,5 @@
-// Which words of a sample a model has to guess, as Megatron chooses them for BERT and T5. A word is a token with the
-// pieces (##ing) that follow it; runs of up to max_ngram words are covered, in random order, until the budget is used.
+// Which words of a sample a model must predict, as Megatron chooses them for BERT and T5. A word is a token with its
+// continuations (##ing); runs of up to max_ngram words are covered, in random order, until the budget is used.
 #ifndef DATA_SAMPLE_WORD_MASK_H
 #define DATA_SAMPLE_WORD_MASK_H
 
@@ -8,10 +8,10 @@
 
 struct word_mask_options {
     const struct sample_vocabulary *vocabulary;
-    double probability;   // of the tokens
+    double probability;   // share of the tokens
     int64_t max_ngram;    // words
-    bool is_geometric;    // lengths with probability 0.2 (0.8)^(n-1), as SpanBERT; false: proportional to 1 / n
-    bool replaces_all;    // every covered token is [MASK]; false: 80 % are, 10 % are random, 10 % stay
+    bool is_geometric;    // lengths with probability 0.2 (0.8)^(n-1), as in SpanBERT; false: proportional to 1 / n
+    bool replaces_all;    // every covered token becomes [MASK]; false: 80 % do, 10 % become random, 10 % are kept
     int64_t most_tokens;  // of a sample
 };
 
@@ -22,9 +22,9 @@ struct word_span {
 
 struct word_mask {
     struct word_mask_options options;
-    double *cumulative;   // (max_ngram) chance of a length up to n
+    double *cumulative;   // (max_ngram) probability of a length up to n
     int64_t place_count;  // tokens that belong to words, in order
-    int32_t *places;      // (place_count) where each stands in the sample
+    int32_t *places;      // (place_count) position of each in the sample
     int64_t word_count;
     int32_t *words;          // (word_count + 1) first entry of each in places
     int64_t *candidates;     // (word_count) words in random order
@@ -36,7 +36,7 @@ struct word_mask {
 void word_mask_create(struct word_mask *mask, const struct word_mask_options *options);
 void word_mask_free(struct word_mask *mask);  // a zeroed one is fine
 
-// A sample on its way: `tokens` become what the model sees; `target` is the length that the sample was cut for.
+// A sample being masked: `tokens` become what the model sees; `target` is the length that the sample was cut for.
 struct word_mask_text {
     int32_t *tokens;  // (count)
     int64_t count;

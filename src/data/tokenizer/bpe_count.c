@@ -1,5 +1,5 @@
-// Counts the pieces of a corpus: one thread reads chunks of lines, all threads split and count, each into a table of
-// its own, and the tables are added up in the end.
+// Counts the pieces of a corpus: one thread reads chunks of lines, all threads split and count, each into its own
+// table, and the tables are added up at the end.
 #include "data/tokenizer/bpe_train.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"
@@ -23,6 +23,9 @@ struct counting {
     const struct bpe_corpus *corpus;
     struct line_reader *lines;
     struct count_worker *workers;  // (threads)
+    const struct string_list *files;
+    bool *are_plain;          // (files)
+    uint64_t stride, chunks;  // see read_chunk
     struct unicode_table *table;
     struct bpe_corpus_summary *summary;
     struct progress progress;
@@ -42,38 +45,32 @@ static void count_text(struct word_table *words, const struct unicode_table *tab
     }
 }
 
-static bool has_suffix(const char *text, size_t length, const char *suffix) {
-    size_t size = strlen(suffix);
-    return length > size && memcmp(text + length - size, suffix, size) == 0;
+// The chunk's path is one of the strings in the list of files, or stands for standard input.
+static bool is_plain(const struct counting *run, const char *path) {
+    int64_t i = 0;
+    while (i < run->files->count && run->files->items[i] != path)
+        i++;
+    return i < run->files->count ? run->are_plain[i] : run->corpus->format != TEXT_FORMAT_JSONL;
 }
 
-static bool is_jsonl(const struct bpe_corpus *corpus, const char *path) {
-    if (corpus->format != CORPUS_AUTO)
-        return corpus->format == CORPUS_JSONL;
-    static const char *const packed[] = {".gz", ".bz2", ".xz", ".zst"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if (has_suffix(path, length, packed[i])) {
-            length -= strlen(packed[i]);
-            break;
-        }
-    return has_suffix(path, length, ".jsonl") || has_suffix(path, length, ".ndjson") ||
-           has_suffix(path, length, ".json");
-}
-
+// In a large corpus, takes the first of every `stride` chunks.
 static int read_chunk(void *context, void *item) {
     struct counting *run = context;
-    return line_reader_next(run->lines, item);
+    int status;
+    do
+        status = line_reader_next(run->lines, item);
+    while (status > 0 && run->chunks++ % run->stride != 0);
+    return status;
 }
 
 static int count_chunk(void *context, void *item, int thread) {
     struct counting *run = context;
     const struct line_chunk *chunk = item;
     struct count_worker *worker = &run->workers[thread];
-    bool jsonl = is_jsonl(run->corpus, chunk->path);
+    bool is_text = is_plain(run, chunk->path);
     struct line_cursor cursor = {.chunk = chunk};
     while (line_cursor_next(&cursor)) {
-        if (!jsonl) {
+        if (is_text) {
             count_text(&worker->words, run->table, cursor.line, cursor.length + cursor.has_newline);
             continue;
         }
@@ -152,17 +149,29 @@ static int count_files(struct word_table *words, struct counting *run, const str
     return status;
 }
 
+static int find_formats(struct counting *run, const struct string_list *files) {
+    uint64_t bytes = inputs_bytes(files), enough = run->corpus->enough_bytes;
+    run->files = files;
+    run->stride = enough > 0 && bytes > enough ? (bytes + enough - 1) / enough : 1;
+    run->are_plain = memory_alloc((size_t)files->count * sizeof *run->are_plain);
+    for (int64_t i = 0; i < files->count; i++)
+        TRY(text_format_find(&run->are_plain[i], run->corpus->format, files->items[i]));
+    return 0;
+}
+
 int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
     *summary = (struct bpe_corpus_summary){0};
     struct string_list files = {0};
     struct counting run = {.corpus = corpus, .summary = summary, .table = split_table_create()};
     int status = inputs_expand(&files, &corpus->inputs);
     if (status == 0)
+        status = find_formats(&run, &files);
+    if (status == 0)
         status = count_files(words, &run, &files);
     if (status == 0 && words->count == 0)
-        status =
-            bad_data("%s%s: no text to learn from", files.items[0], files.count > 1 ? " and the other inputs" : "");
+        status = bad_data("%s%s: no text to train on", files.items[0], files.count > 1 ? " and the other inputs" : "");
     string_list_free(&files);
+    free(run.are_plain);
     free(run.table);
     return status;
 }

@@ -1,7 +1,7 @@
 // Loads GPT-2's pair of files: vocab.json ({"token": id, …}, tokens written with the byte map) and merges.txt (a line
 // "#version: 0.2", then "LEFT RIGHT" per line, the first merge having the lowest rank). The two must agree: all 256
-// bytes are tokens, and so are both sides and the result of every merge; and merges make the tokens, all but the few
-// that somebody may have added.
+// bytes are tokens, and so are both sides and the result of every merge; and merges produce all tokens except a few
+// that may have been added.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_map.h"
 #include "base/error.h"
@@ -14,12 +14,12 @@
 #include <string.h>
 
 static const char version_line[] = "#version";
-// How many tokens without a merge pass as added by hand: so many in any vocabulary, and up to so many where they are
-// less than one in a hundred.
+// How many tokens without a merge are accepted as added by hand: FEW_ADDED in any vocabulary, up to MOST_ADDED if they
+// are less than one in a hundred.
 enum { FEW_ADDED = 4, MOST_ADDED = 16 };
 #define SAME_TRAINING "use the vocab.json and merges.txt of one tokenizer"
 
-// What is known while the two files are read.
+// State while the two files are read.
 struct loading {
     struct bpe *bpe;
     const struct vocabulary *vocabulary;
@@ -36,8 +36,8 @@ static int shown(size_t length) {
     return length < 60 ? (int)length : 60;
 }
 
-// The bytes of every token, for decoding. Tokens with characters outside the byte map (special ones that somebody
-// added) stand for themselves.
+// The bytes of every token, for decoding. Tokens with characters outside the byte map (added special tokens) stand for
+// themselves.
 static void load_token_bytes(struct loading *load, const struct byte_map *map) {
     struct bpe *bpe = load->bpe;
     struct buffer bytes = {0};
@@ -51,7 +51,7 @@ static void load_token_bytes(struct loading *load, const struct byte_map *map) {
             buffer_append(&bytes, string, length);
     }
     bpe->begin[bpe->vocab_size] = bytes.length;
-    bpe->bytes = (unsigned char *)bytes.data;  // the buffer's memory is the token table's from here on
+    bpe->bytes = (unsigned char *)bytes.data;  // the token table owns the buffer's memory from here on
 }
 
 static int load_byte_ids(struct loading *load, const struct byte_map *map) {
@@ -79,7 +79,7 @@ static int load_merge(struct loading *load, struct string_view text, int64_t lin
     const char *blank = memchr(text.text, ' ', text.length);
     if (!blank || blank == text.text || blank + 1 == text.text + text.length ||
         memchr(blank + 1, ' ', text.length - (size_t)(blank + 1 - text.text)))
-        return error_set("%s:%" PRId64 ": \"%.*s\" is not a merge, which is two tokens with one blank between",
+        return error_set("%s:%" PRId64 ": \"%.*s\" is not a merge: two tokens separated by one space",
                          load->merges->merge_name, line, shown(text.length), text.text);
     struct string_view left = {text.text, (size_t)(blank - text.text)};
     struct string_view right = {blank + 1, text.length - left.length - 1};
@@ -93,15 +93,15 @@ static int load_merge(struct loading *load, struct string_view text, int64_t lin
     if (find_token(load, result, line, &pair.id) < 0)
         return error_context("the result of a merge is missing");
     if (bpe_pairs_add(load->bpe, pair) < 0)
-        return error_set("%s:%" PRId64 ": the merge \"%.*s\" stands in the file twice; remove one of the lines",
+        return error_set("%s:%" PRId64 ": the merge \"%.*s\" occurs twice; remove one of the lines",
                          load->merges->merge_name, line, shown(text.length), text.text);
     load->bpe->merge_count++;
     return 0;
 }
 
-// Lines end at \n alone (\r before it is dropped: a checkout on Windows adds it), since merges may hold any character
-// that some systems take for a line end. Only a first line that begins with #version is a comment: merges begin with #
-// too.
+// Lines end only at \n (a \\r before it is dropped: a checkout on Windows adds it), since merges may contain any
+// character that some systems take for a line end. Only a first line that begins with #version is a comment: merges may
+// begin with # too.
 static int load_merges(struct loading *load) {
     const char *text = load->merges->text, *end = text + load->merges->length;
     int64_t lines = 1;
@@ -149,7 +149,7 @@ bool bpe_is_bracketed(const char *string, size_t length) {
     return (first == '<' && last == '>') || (first == '[' && last == ']');
 }
 
-// Could a merge make this token: are there two tokens that it is made of? Then *left is the length of one.
+// Could a merge produce this token: do two tokens form it? Then *left is the length of the first.
 static bool is_joined(const struct vocabulary *vocabulary, struct string_view token, size_t *left) {
     for (size_t cut = 1; cut < token.length; cut++) {
         bool is_between = ((unsigned char)token.text[cut] & 0xC0) != 0x80;
@@ -161,12 +161,12 @@ static bool is_joined(const struct vocabulary *vocabulary, struct string_view to
     return false;
 }
 
-// Tokens that text cannot become, because no merge makes them, although they are written as text is.
+// Tokens that text cannot become, because no merge produces them, although they are written like text.
 struct unmade {
     int64_t count;
     int32_t first;  // the lowest of them
-    int32_t lost;   // the lowest that a merge could make, so that one must be missing; -1 for none
-    size_t left;    // length of the first of the two tokens it would be made of
+    int32_t lost;   // the lowest that a merge could produce, so a merge must be missing; -1 for none
+    size_t left;    // length of the first of the two tokens that form it
 };
 
 static void find_unmade(const struct bpe *bpe, const struct vocabulary *vocabulary, struct unmade *unmade) {
@@ -196,9 +196,9 @@ static void find_unmade(const struct bpe *bpe, const struct vocabulary *vocabula
     free(is_made);
 }
 
-// Words that were added to a vocabulary by hand are few, and not made of two tokens. A token that is, and that no merge
-// makes, has lost its merge, since the file was cut or belongs to another tokenizer: text would become other ids than
-// the model was trained on.
+// Words added to a vocabulary by hand are few, and two tokens do not form them. If two tokens form a token and no merge
+// produces it, its merge is missing, because the file is truncated or belongs to another tokenizer: text would get
+// other ids than the model was trained on.
 static int check_made(const struct bpe *bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges) {
     struct unmade unmade;
     find_unmade(bpe, vocabulary, &unmade);
@@ -208,15 +208,16 @@ static int check_made(const struct bpe *bpe, const struct vocabulary *vocabulary
     token.text = vocabulary_string(vocabulary, unmade.lost >= 0 ? unmade.lost : unmade.first, &token.length);
     bool is_many = unmade.count > MOST_ADDED || (unmade.count > FEW_ADDED && unmade.count * 100 > vocabulary->count);
     if (is_many)
-        return error_set(
-            "%s: no merge of %s makes the token \"%.*s\" (id %" PRId32 "), nor %" PRId64 " others of the %" PRId64
-            " tokens, and there are %" PRId64 " merges; the file is cut, or it is another tokenizer's: " SAME_TRAINING,
-            merges->vocab_name, merges->merge_name, shown(token.length), token.text,
-            unmade.lost >= 0 ? unmade.lost : unmade.first, unmade.count - 1, vocabulary->count, bpe->merge_count);
+        return error_set("%s: no merge of %s makes the token \"%.*s\" (id %" PRId32 "), nor %" PRId64
+                         " others of the %" PRId64 " tokens, and there are %" PRId64
+                         " merges; the file is truncated, or belongs to another tokenizer: " SAME_TRAINING,
+                         merges->vocab_name, merges->merge_name, shown(token.length), token.text,
+                         unmade.lost >= 0 ? unmade.lost : unmade.first, unmade.count - 1, vocabulary->count,
+                         bpe->merge_count);
     if (unmade.lost >= 0)
         return error_set("%s: the merge \"%.*s %.*s\" is missing, without which no text becomes the token %" PRId32
-                         " of %s; the file is cut: copy or download it again, or take the token out of the vocabulary "
-                         "if it was added to it",
+                         " of %s; the file is truncated: copy or download it again, or remove the token from the "
+                         "vocabulary if it was added",
                          merges->merge_name, (int)unmade.left, token.text, shown(token.length - unmade.left),
                          token.text + unmade.left, unmade.lost, merges->vocab_name);
     log_info("note: %s: no merge of %s makes %" PRId64 " of the tokens (\"%.*s\", id %" PRId32

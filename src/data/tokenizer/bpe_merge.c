@@ -1,7 +1,7 @@
-// Merging one piece. Short pieces, which nearly all are, sit in arrays on the stack that are scanned for the lowest
-// rank; long ones are a linked list with a heap of candidate pairs, so that no input takes quadratic time. Both do the
-// same: a round takes the lowest rank there is and merges every occurrence of its pair from left to right. Pairs that
-// come about in a round wait for the next one, even if a strange merge file ranks them lower.
+// Merging one piece. Short pieces (nearly all) are in arrays on the stack that are scanned for the lowest rank; long
+// ones are a linked list with a heap of candidate pairs, so that no input takes quadratic time. Both do the same: a
+// round takes the lowest rank and merges every occurrence of its pair from left to right. Pairs that appear during a
+// round wait for the next one, even if an unusual merge file ranks them lower.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/merge_heap.h"
 #include "base/error.h"
@@ -13,7 +13,7 @@ enum { SHORT_BYTES = 64 };
 
 // ---- short pieces ----
 
-// A piece while it is merged. A rank belongs to an id and the next, and so does what they become.
+// A piece while it is merged. ranks[i] and merged[i] are those of the pair of ids i and i + 1.
 struct short_piece {
     int count;
     int32_t ids[SHORT_BYTES], ranks[SHORT_BYTES], merged[SHORT_BYTES];
@@ -27,7 +27,7 @@ static inline void pair_up(const struct bpe *bpe, struct short_piece *piece, int
 
 // One round: merges the pairs whose rank is `best`.
 static void merge_round(const struct bpe *bpe, struct short_piece *piece, int32_t best) {
-    int kept = 0, changed = -2;  // index of the last merged id written, to know which ranks to find anew
+    int kept = 0, changed = -2;  // index of the last merged id written, whose ranks must be looked up again
     for (int i = 0; i < piece->count; kept++) {
         bool merges = i + 1 < piece->count && piece->ranks[i] == best;
         piece->ids[kept] = merges ? piece->merged[i] : piece->ids[i];
@@ -121,8 +121,7 @@ static void encode_long(const struct bpe *bpe, struct bpe_scratch *scratch, cons
 int bpe_check_length(size_t length) {
     if (length < INT32_MAX)
         return 0;
-    return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
-                     length);
+    return error_set("a word of %zu bytes is too long to tokenize; the limit is 2^31 - 1", length);
 }
 
 int bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigned char *piece, size_t length,

@@ -1,4 +1,4 @@
-// Writes a trained vocabulary in GPT-2's two files, vocab.json and merges.txt, with bytes as the printable characters
+// Writes a trained vocabulary as GPT-2's two files, vocab.json and merges.txt, with bytes as the printable characters
 // of byte_map.h.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"
@@ -10,7 +10,7 @@
 
 static const char end_of_text[] = "<|endoftext|>";
 
-// The tokens as they are written, one after another.
+// The tokens as written, one after another.
 struct token_strings {
     struct buffer text;
     size_t *begin;  // (token_count + 1)
@@ -20,7 +20,7 @@ static void append_token(struct buffer *out, const struct token_strings *strings
     buffer_append(out, strings->text.data + strings->begin[id], strings->begin[id + 1] - strings->begin[id]);
 }
 
-// Tokens come about in the order of their ids, so both parts of a merge are there before its result.
+// Tokens are created in the order of their ids, so both parts of a merge exist before its result.
 static void spell_tokens(struct token_strings *strings, const struct bpe_merges *merges) {
     struct byte_map map;
     byte_map_init(&map);
@@ -34,7 +34,7 @@ static void spell_tokens(struct token_strings *strings, const struct bpe_merges 
     for (int64_t i = 0; i < merges->count; i++) {
         const struct bpe_merge *merge = &merges->items[i];
         if (merge->id != next)
-            continue;  // the same bytes have an id already
+            continue;  // the same bytes already have an id
         buffer_clear(&joined);
         append_token(&joined, strings, merge->left);
         append_token(&joined, strings, merge->right);

@@ -1,7 +1,7 @@
-// Finds the merges. All words stand one after another in one array of symbols, a place per byte and one place between
-// words. A token of n bytes at position p has its id at p and, where n > 1, -n at p + n - 1, so that both neighbours
-// are found in constant time; places inside a token are negative. A merge therefore costs what it touches and no more,
-// however long a word is. Every pair knows the places where it occurs; they are looked at when the pair is merged.
+// Finds the merges. All words are in one array of symbols, one place per byte and one place between words. A token of n
+// bytes at position p has its id at p and, if n > 1, -n at p + n - 1, so that both neighbours are found in constant
+// time; places inside a token are negative. So the cost of a merge depends only on what it touches, however long a word
+// is. Every pair has a list of the places where it occurs; they are checked when the pair is merged.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/pair_queue.h"
@@ -85,7 +85,7 @@ static uint32_t previous(const struct training *training, uint32_t at) {
 
 // ---- merging ----
 
-// Merges one occurrence, where it is still there, and corrects the counts of the pairs on both sides.
+// Merges one occurrence, if it still exists, and corrects the counts of the pairs on both sides.
 static void merge_at(struct training *training, struct bpe_merge merge, struct pair_place place) {
     int32_t *symbols = training->symbols;
     uint32_t at = place.position;
@@ -111,7 +111,7 @@ static void merge_at(struct training *training, struct bpe_merge merge, struct p
         pair_queue_add(&training->pairs, merge.id, right_neighbour, weight, place);
 }
 
-// The id of what a pair becomes: a new one, unless the same bytes were reached by another way before.
+// The id of a pair's result: a new one, unless other merges have already produced the same bytes.
 static int32_t merged_id(struct training *training, const struct pair *pair) {
     uint32_t at = 0;
     for (int64_t i = 0; i < pair->place_count; i++) {
@@ -170,9 +170,7 @@ int bpe_train(struct bpe_merges *merges, const struct word_table *words, const s
     *merges = (struct bpe_merges){.token_count = BYTE_TOKENS};
     if (options->vocab_size < BYTE_TOKENS + SPECIAL_TOKENS || options->vocab_size > INT32_MAX)
         return error_set_code(EXIT_CODE_USAGE,
-                              "--vocab-size %" PRId64
-                              " is not possible: there are 256 bytes and <|endoftext|>, so 257 is "
-                              "the least",
+                              "--vocab-size %" PRId64 " is too small: 256 bytes and <|endoftext|> make 257 the minimum",
                               options->vocab_size);
     struct training training = {.words = words, .merges = merges};
     int status = lay_out_words(&training);

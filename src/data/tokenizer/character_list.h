@@ -1,4 +1,4 @@
-// A growing run of Unicode characters. Zeroed is empty and valid.
+// A growing list of Unicode characters. Zeroed is empty and valid.
 #ifndef DATA_TOKENIZER_CHARACTER_LIST_H
 #define DATA_TOKENIZER_CHARACTER_LIST_H
 
@@ -16,7 +16,7 @@ static inline void character_list_free(struct character_list *list) {
     *list = (struct character_list){0};
 }
 
-// Room for extra more, which may then be written at items + count.
+// Makes room for `extra` more, which may then be written at items + count.
 static inline void character_list_reserve(struct character_list *list, size_t extra) {
     if (list->capacity - list->count >= extra)
         return;

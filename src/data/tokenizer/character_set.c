@@ -1,4 +1,4 @@
-// Ranges of characters and what can be done with them. Every operation ends with a sealed set.
+// Ranges of characters and operations on them. Every operation ends with a sealed set.
 #include "data/tokenizer/character_set.h"
 #include "base/memory.h"
 #include <stdlib.h>

@@ -1,14 +1,14 @@
-// Walking darts-clone's double array. A unit holds the byte that leads to it (bits 0 to 7; bit 31 marks a value
-// instead), whether a string ends at it (bit 8), and the exclusive-or distance to its children (bits 10 up, times 256
-// where bit 9 is set). The value of a string stands in the unit at that distance.
+// Walks darts-clone's double array. A unit holds the byte that leads to it (bits 0 to 7; bit 31 marks a value instead),
+// whether a string ends at it (bit 8), and the exclusive-or distance to its children (bits 10 up, times 256 if bit 9 is
+// set). The value of a string is in the unit at that distance.
 #include "data/tokenizer/charsmap.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-// SentencePiece looks at no more rules than these for one place. What a rule replaces is a few characters, and so is
-// what it puts there; a file that says more would make a short text long, or walk through it again from every place.
+// SentencePiece considers no more rules than this at one place. Real rules replace a few characters by a few others; a
+// file with longer ones could make a short text long, or rescan it from every place.
 enum { MAX_MATCHES = 32, LONGEST_KEY_BYTES = 256, LONGEST_REPLACEMENT_BYTES = 256 };
 
 static uint32_t distance(uint32_t unit) {
@@ -24,8 +24,7 @@ int charsmap_read(struct charsmap *map, const void *blob, size_t length, const c
         memcpy(&trie_bytes, blob, sizeof trie_bytes);
     if (length <= sizeof trie_bytes || trie_bytes > length - sizeof trie_bytes || trie_bytes % sizeof *map->units != 0)
         return error_set(
-            "%s: its normalisation rules are damaged (%zu bytes, of which %u for the index); fetch the file "
-            "again",
+            "%s: its normalization rules are damaged (%zu bytes, %u of them for the index); download the file again",
             name, length, (unsigned)trie_bytes);
     const char *bytes = blob;
     map->unit_count = trie_bytes / sizeof *map->units;
@@ -40,9 +39,8 @@ int charsmap_read(struct charsmap *map, const void *blob, size_t length, const c
             continue;
         charsmap_free(map);
         return error_set(
-            "%s: one of its normalisation rules puts %zu bytes in place of a few, and %d are allowed; fetch "
-            "the file again",
-            name, run, LONGEST_REPLACEMENT_BYTES);
+            "%s: one of its normalization rules inserts %zu bytes, and %d are allowed; download the file again", name,
+            run, LONGEST_REPLACEMENT_BYTES);
     }
     return 0;
 }
@@ -53,7 +51,7 @@ void charsmap_free(struct charsmap *map) {
     *map = (struct charsmap){0};
 }
 
-// Takes the step by a byte from unit *at; false if there is none.
+// Moves *at along a byte; false if there is no such child.
 static bool step(const struct charsmap *map, uint32_t *at, unsigned char byte) {
     uint32_t next = *at ^ distance(map->units[*at]) ^ byte;
     if (next >= map->unit_count || (map->units[next] & (1u << 31 | 0xFF)) != byte)
@@ -101,15 +99,15 @@ bool charsmap_has_pair(const struct charsmap *map, unsigned char first, unsigned
 
 enum { MOST_KEYS = 1 << 20, LONGEST_LISTED_KEY = 64 };
 
-struct walk {
+struct charsmap_walk {
     const struct charsmap *map;
     void (*visit)(void *context, const struct charsmap_rule *rule);
     void *context;
     char key[LONGEST_LISTED_KEY];
-    int64_t steps;  // that may still be taken: a damaged map may go in circles
+    int64_t steps;  // steps left: a damaged map may go in circles
 };
 
-static void walk_from(struct walk *walk, uint32_t at, size_t length) {
+static void walk_from(struct charsmap_walk *walk, uint32_t at, size_t length) {
     for (unsigned byte = 1; byte < 256 && length < LONGEST_LISTED_KEY && walk->steps > 0; byte++) {
         uint32_t next = at;
         if (!step(walk->map, &next, (unsigned char)byte))
@@ -126,7 +124,7 @@ static void walk_from(struct walk *walk, uint32_t at, size_t length) {
 
 void charsmap_for_each(const struct charsmap *map, void (*visit)(void *context, const struct charsmap_rule *rule),
                        void *context) {
-    struct walk walk = {.map = map, .visit = visit, .context = context, .steps = MOST_KEYS};
+    struct charsmap_walk walk = {.map = map, .visit = visit, .context = context, .steps = MOST_KEYS};
     if (map->unit_count > 0)
         walk_from(&walk, 0, 0);
 }

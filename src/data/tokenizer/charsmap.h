@@ -1,7 +1,6 @@
-// The normalisation rules that SentencePiece compiles into a model and Hugging Face copies as "precompiled_charsmap":
-// byte strings and what each becomes. On disk: the size of a double array (u32), the double array of darts-clone,
-// then the replacements, each ended by a NUL. A hostile map finds nonsense at worst, never memory that is not its
-// own.
+// The normalization rules that SentencePiece compiles into a model and Hugging Face copies as "precompiled_charsmap":
+// byte strings and their replacements. On disk: the size of a double array (u32), the double array of darts-clone, then
+// the replacements, each ended by a NUL. A hostile map gives nonsense at worst, but never reads outside its memory.
 #ifndef DATA_TOKENIZER_CHARSMAP_H
 #define DATA_TOKENIZER_CHARSMAP_H
 
@@ -12,11 +11,11 @@
 struct charsmap {
     uint32_t *units;
     size_t unit_count;   // 0: no rules
-    char *replacements;  // ended by a NUL of ours
+    char *replacements;  // ended by an extra NUL
     size_t replacement_bytes;
 };
 
-// No bytes make a map without rules. `name` is what errors call the model.
+// Empty bytes make a map without rules. Errors call the model `name`.
 int charsmap_read(struct charsmap *map, const void *blob, size_t length, const char *name);
 void charsmap_free(struct charsmap *map);
 
@@ -26,17 +25,18 @@ struct charsmap_match {
     size_t replacement_length;
 };
 
-// The longest rule that text[0…length) begins with, as SentencePiece takes it, and the shortest, as Hugging Face does.
+// The longest rule that text[0…length) begins with, which SentencePiece takes, and the shortest, which Hugging Face
+// takes.
 struct charsmap_match charsmap_longest(const struct charsmap *map, const char *text, size_t length);
 struct charsmap_match charsmap_shortest(const struct charsmap *map, const char *text, size_t length);
-// Calls visit for every rule, in the order of the keys' bytes, up to so many steps as a real map needs.
+// Calls visit for every rule, in byte order of the keys; stops after more steps than a real map needs.
 struct charsmap_rule {
-    const char *key, *replacement;  // the key is not ended by a NUL
+    const char *key, *replacement;  // the key is not NUL-terminated
     size_t key_length;
 };
 void charsmap_for_each(const struct charsmap *map, void (*visit)(void *context, const struct charsmap_rule *rule),
                        void *context);
-// Whether some rule begins with these two bytes.
+// Whether any rule begins with these two bytes.
 bool charsmap_has_pair(const struct charsmap *map, unsigned char first, unsigned char second);
 
 #endif

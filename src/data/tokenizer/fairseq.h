@@ -1,5 +1,5 @@
-// Dictionaries of fairseq: a text file of "SYMBOL COUNT" lines, after which ids are <s> 0, <pad> 1, </s> 2, <unk> 3,
-// then the lines in their order. A symbol is a word, or, for RoBERTa, an id of GPT-2's BPE in decimal.
+// Dictionaries of fairseq: a text file of "SYMBOL COUNT" lines. Ids are <s> 0, <pad> 1, </s> 2, <unk> 3, then the lines
+// in order. A symbol is a word or, for RoBERTa, an id of GPT-2's BPE in decimal.
 #ifndef DATA_TOKENIZER_FAIRSEQ_H
 #define DATA_TOKENIZER_FAIRSEQ_H
 
@@ -11,35 +11,35 @@
 enum { FAIRSEQ_BOS, FAIRSEQ_PAD, FAIRSEQ_EOS, FAIRSEQ_UNK, FAIRSEQ_SPECIALS };
 
 struct fairseq_dictionary {
-    struct byte_table symbols;  // the last of equal ones counts; ids of all are indices of strings
+    struct byte_table symbols;  // of equal symbols the last counts; ids of all are indices of strings
     int64_t size;
     struct byte_string *strings;  // (size) by id, in text
     struct buffer text;
 };
 
-// Whether a file begins with a line of a dictionary: a word and a count.
+// Whether a file begins like a dictionary: with a word and a count.
 bool fairseq_dictionary_begins(const char *begin, size_t length);
-// `name` is what errors call the text. On error nothing is left to free.
+// Errors call the text `name`. On error nothing is left to free.
 int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *text, size_t length, const char *name);
 void fairseq_dictionary_free(struct fairseq_dictionary *dictionary);
-// The id of a symbol, FAIRSEQ_UNK where it is none.
+// The id of a symbol, FAIRSEQ_UNK if there is none.
 int32_t fairseq_dictionary_find(const struct fairseq_dictionary *dictionary, const char *symbol, size_t length);
 int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length);
 
-// Whether Python's split takes a character for a blank.
+// Whether Python's split treats a character as a space.
 bool fairseq_is_blank(uint32_t character);
-// The next word of text at or after *at, cut at blanks: false if there is none.
+// The next word of text at or after *at, split at spaces: false if there is none.
 bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length);
 
 // Counts the words of a text.
 void fairseq_count_words(struct word_table *words, const char *text, size_t length);
 
 struct fairseq_build {
-    int64_t threshold;   // words seen less often are left out
-    int64_t most_words;  // special symbols included; 0: all
-    int64_t multiple;    // filled up with "madeupword0000"… so that the size is one of this; 0 or 1: no
+    int64_t threshold;   // rarer words are left out
+    int64_t most_words;  // including special symbols; 0: all
+    int64_t multiple;    // padded with "madeupword0000"… to a size that is a multiple of this; 0 or 1: no padding
 };
-// The text of dict.txt as fairseq-preprocess writes it: by count, equal ones by their bytes.
+// The text of dict.txt as fairseq-preprocess writes it: by count, ties by their bytes.
 void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out);
 
 #endif

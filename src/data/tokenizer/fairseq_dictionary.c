@@ -1,5 +1,5 @@
-// Reading and building fairseq's dictionaries. Ids are given by the order of lines, so everything that decides about a
-// line or its place follows fairseq: what a blank is, which of two equal symbols counts, how ties of counts are broken.
+// Reads and builds fairseq's dictionaries. The order of lines gives the ids, so everything that affects lines or their
+// order follows fairseq: what a space is, which of two equal symbols counts, how ties are broken.
 #include "data/tokenizer/fairseq.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
@@ -39,7 +39,7 @@ bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word
 
 int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
     int32_t id = (int32_t)dictionary->size++;
-    // Room for the next power of two: one entry more at a time would copy the list as often as it has entries.
+    // Grow to the next power of two: growing by one entry would copy the list for every entry.
     if ((id & (id - 1)) == 0) {
         size_t room = id == 0 ? 1 : 2 * (size_t)id;
         dictionary->strings = memory_realloc(dictionary->strings, room * sizeof *dictionary->strings);
@@ -55,13 +55,13 @@ int32_t fairseq_dictionary_find(const struct fairseq_dictionary *dictionary, con
     return id < 0 ? FAIRSEQ_UNK : id;
 }
 
-struct line {
+struct dictionary_line {
     const char *text;
     size_t length;
 };
 
-static struct line next_line(const char **at, const char *end) {
-    struct line line = {*at, 0};
+static struct dictionary_line next_line(const char **at, const char *end) {
+    struct dictionary_line line = {*at, 0};
     while (*at < end && **at != '\n' && **at != '\r')
         ++*at;
     line.length = (size_t)(*at - line.text);
@@ -70,19 +70,19 @@ static struct line next_line(const char **at, const char *end) {
     return line;
 }
 
-// Takes what stands after the last blank off a line; false if there is none.
-static bool cut_field(struct line *line, struct line *field) {
+// Splits off the part of a line after the last space; false if there is no space.
+static bool cut_field(struct dictionary_line *line, struct dictionary_line *field) {
     size_t at = line->length;
     while (at > 0 && line->text[at - 1] != ' ')
         at--;
     if (at == 0)
         return false;
-    *field = (struct line){line->text + at, line->length - at};
+    *field = (struct dictionary_line){line->text + at, line->length - at};
     line->length = at - 1;
     return true;
 }
 
-static bool is_integer(struct line field) {
+static bool is_integer(struct dictionary_line field) {
     size_t at = field.length > 0 && (field.text[0] == '-' || field.text[0] == '+');
     if (at == field.length)
         return false;
@@ -94,11 +94,11 @@ static bool is_integer(struct line field) {
 
 bool fairseq_dictionary_begins(const char *begin, size_t length) {
     const char *at = begin;
-    struct line line = next_line(&at, begin + length), field;
+    struct dictionary_line line = next_line(&at, begin + length), field;
     return cut_field(&line, &field) && is_integer(field);
 }
 
-static void strip_end(struct line *line) {
+static void strip_end(struct dictionary_line *line) {
     size_t kept = 0;
     for (size_t at = 0; at < line->length;) {
         uint32_t character;
@@ -109,9 +109,9 @@ static void strip_end(struct line *line) {
     line->length = kept;
 }
 
-static int add_line(struct fairseq_dictionary *dictionary, struct line line, const char *place) {
+static int add_line(struct fairseq_dictionary *dictionary, struct dictionary_line line, const char *place) {
     static const char overwrite[] = "#fairseq:overwrite";
-    struct line field = {0};
+    struct dictionary_line field = {0};
     strip_end(&line);
     bool good = cut_field(&line, &field), overwrites = false;
     if (good && field.length == sizeof overwrite - 1 && memcmp(field.text, overwrite, field.length) == 0) {
@@ -119,12 +119,11 @@ static int add_line(struct fairseq_dictionary *dictionary, struct line line, con
         good = cut_field(&line, &field);
     }
     if (!good || !is_integer(field))
-        return error_set("%s: is not a symbol, a blank and a count; this is no dictionary of fairseq", place);
+        return error_set("%s: expected a symbol, a space and a count; this is not a fairseq dictionary", place);
     if (!overwrites && byte_table_find(&dictionary->symbols, line.text, line.length) >= 0)
         return error_set(
-            "%s: the symbol \"%.*s\" is there already; write #fairseq:overwrite after the count, or remove "
-            "one",
-            place, line.length < 60 ? (int)line.length : 60, line.text);
+            "%s: the symbol \"%.*s\" occurs twice; write #fairseq:overwrite after the count, or remove one", place,
+            line.length < 60 ? (int)line.length : 60, line.text);
     fairseq_dictionary_append(dictionary, line.text, line.length);
     return 0;
 }
@@ -133,12 +132,12 @@ int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *
     static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
     size_t bad = utf8_check(text, length);
     if (bad < length)
-        return error_set("%s: byte %zu is not UTF-8; this is no dictionary of fairseq", name, bad);
+        return error_set("%s: byte %zu is not UTF-8; this is not a fairseq dictionary", name, bad);
     if (length > MOST_BYTES)
         return error_set("%s: %zu bytes are too many for a dictionary", name, length);
-    // fairseq would take the mark for the first letter of the first word, which no text has.
+    // fairseq would make the byte order mark part of the first word, which then matches no text.
     if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        return error_set("%s: it begins with a byte order mark; save it as UTF-8 without one", name);
+        return error_set("%s: it starts with a byte order mark; save it as UTF-8 without one", name);
     *dictionary = (struct fairseq_dictionary){0};
     for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
         fairseq_dictionary_append(dictionary, specials[i], strlen(specials[i]));
@@ -173,21 +172,21 @@ void fairseq_count_words(struct word_table *words, const char *text, size_t leng
     }
 }
 
-struct counted {
+struct counted_word {
     const unsigned char *bytes;
     size_t length;
     int64_t count;
 };
 
 static int compare_counted(const void *left, const void *right) {
-    const struct counted *a = left, *b = right;
+    const struct counted_word *a = left, *b = right;
     if (a->count != b->count)
         return a->count > b->count ? -1 : 1;
     int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
     return order ? order : (a->length > b->length) - (a->length < b->length);
 }
 
-static bool is_special(const struct counted *word) {
+static bool is_special(const struct counted_word *word) {
     static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
     for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
         if (strlen(specials[i]) == word->length && memcmp(specials[i], word->bytes, word->length) == 0)
@@ -204,11 +203,12 @@ static bool is_word(const struct word_table *words, const char *word) {
 }
 
 void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out) {
-    struct counted *sorted = memory_alloc((size_t)(words->count + 1) * sizeof *sorted);
+    struct counted_word *sorted = memory_alloc((size_t)(words->count + 1) * sizeof *sorted);
     int64_t count = 0, size = FAIRSEQ_SPECIALS;
     for (int64_t i = 0; i < words->count; i++) {
-        struct counted word = {words->bytes + words->words[i].begin, words->words[i].length, words->words[i].value};
-        if (!is_special(&word))  // in the dictionary before all others, and not written
+        struct counted_word word = {words->bytes + words->words[i].begin, words->words[i].length,
+                                    words->words[i].value};
+        if (!is_special(&word))  // already in the dictionary, and not written
             sorted[count++] = word;
     }
     qsort(sorted, (size_t)count, sizeof *sorted, compare_counted);
@@ -222,7 +222,7 @@ void fairseq_build_dictionary(const struct word_table *words, const struct fairs
     free(sorted);
     for (int i = 0; build->multiple > 1 && size % build->multiple != 0; i++) {
         char *name = memory_printf("madeupword%04d", i);
-        if (!is_word(words, name)) {  // one that is a word already is only counted once more
+        if (!is_word(words, name)) {  // if it is an existing word, only its count grows
             buffer_printf(out, "%s 0\n", name);
             size++;
         }

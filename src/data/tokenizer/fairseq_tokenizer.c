@@ -1,7 +1,8 @@
-// FairseqTokenizer: --tokenizer-model dict.txt. By itself the text is words, cut at blanks. With --vocab-file
-// encoder.json and --merge-file vocab.bpe the text, blanks at its ends left out, is encoded by GPT-2's BPE first, and
-// the symbols are its ids: RoBERTa's way, where <mask> follows the dictionary. What fairseq does to a line is done to
-// a whole text here; </s>, which fairseq puts at the end of every line, ends a document.
+// FairseqTokenizer: --tokenizer-model dict.txt. By itself it splits text into words at spaces. With --vocab-file
+// encoder.json and --merge-file vocab.bpe the text, without spaces at its ends, is first encoded by GPT-2's BPE, and
+// the symbols are its ids, as for RoBERTa. Whatever fairseq does to a line is done here to a whole text; </s>, which
+// fairseq puts at the end of every line, ends a document. fairseq's masked-word task adds <mask> after the dictionary
+// unless it has one; here <mask> always follows a BPE, and follows words in a model of masked words.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/fairseq.h"
 #include "data/tokenizer/hf_parts.h"
@@ -20,8 +21,9 @@
 struct fairseq_model {
     struct fairseq_dictionary dictionary;
     struct bpe *bpe;  // NULL: words
-    int32_t *of_bpe;  // (bpe->vocab_size) dictionary's id of one of the BPE's
-    int32_t *bpe_of;  // (dictionary.size) the other way, -1 if there is none
+    int32_t *of_bpe;  // (bpe->vocab_size) id in the dictionary of each id of the BPE
+    int32_t *bpe_of;  // (dictionary.size) the reverse, -1 if there is none
+    int32_t mask;     // <mask> after a dictionary of words; -1 if there is none
     struct unicode_table *table;
 };
 
@@ -60,6 +62,12 @@ static int open_bpe(struct fairseq_model *model, const struct tokenizer_options 
     return 0;
 }
 
+static void add_mask(struct fairseq_model *model) {
+    static const char mask[] = "<mask>";
+    if (fairseq_dictionary_find(&model->dictionary, mask, sizeof mask - 1) == FAIRSEQ_UNK)
+        model->mask = fairseq_dictionary_append(&model->dictionary, mask, sizeof mask - 1);
+}
+
 static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
     if (!options->model_file || !options->vocab_file != !options->merge_file)
         return error_set_code(EXIT_CODE_USAGE, "FairseqTokenizer needs --tokenizer-model dict.txt; for a dictionary of "
@@ -67,6 +75,7 @@ static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_opti
     struct file_map file;
     TRY(file_map_open(&file, options->model_file));
     struct fairseq_model *model = memory_alloc(sizeof *model);
+    model->mask = -1;
     const char *text = file.size ? (const char *)file.data : "";
     int status = whole_check_end(text, file.size, options->model_file);
     if (status == 0)
@@ -75,9 +84,11 @@ static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_opti
         status = fairseq_dictionary_parse(&model->dictionary, text, file.size, options->model_file);
     file_map_close(&file);
     if (status == 0 && model->dictionary.size == FAIRSEQ_SPECIALS)
-        status = error_set("%s: has no words; a dictionary has a word and a count on each line", options->model_file);
+        status = error_set("%s has no words; a dictionary has a word and a count on each line", options->model_file);
     if (status == 0 && options->vocab_file)
         status = open_bpe(model, options);
+    else if (status == 0 && options->needs_mask)
+        add_mask(model);
     if (status < 0) {
         model_free(model);
         return -1;
@@ -128,8 +139,8 @@ static int encode_bpe(const struct fairseq_model *model, struct fairseq_state *s
     return piece_encode(&pieces, &state->cache, state, (const char *)begin, (size_t)(end - begin), out);
 }
 
-// Without the blanks at both ends. At the end, a character is looked for from where it may begin: bytes that are not
-// UTF-8 are no blanks, however they are cut.
+// Strips the spaces at both ends. At the end, the last character is decoded from where it may begin; bytes that are not
+// UTF-8 are never spaces.
 static void strip(const unsigned char **begin, const unsigned char **end) {
     uint32_t character;
     while (*begin < *end) {
@@ -167,7 +178,7 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
 
 // ---- decoding ----
 
-// Beginnings and ends are left out; what is not of the BPE, or no word, is written by its name.
+// Begin and end symbols are dropped; a symbol that is not of the BPE, or not a word, is written by its name.
 static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
     const struct fairseq_model *model = tokenizer->model;
     bool first = true;
@@ -189,7 +200,7 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     return 0;
 }
 
-// Of a BPE the bytes, else the symbol of dict.txt.
+// With a BPE the bytes, else the symbol of dict.txt.
 static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct fairseq_model *model = tokenizer->model;
     if (model->bpe && model->bpe_of[id] >= 0) {
@@ -209,8 +220,8 @@ static bool is_blank(const void *context, uint32_t character) {
     return fairseq_is_blank(character);
 }
 
-// Every token of the BPE that text can become must be a symbol: others become <unk>, which a vocabulary of a BPE cannot
-// say.
+// Every token of the BPE that text can become must be a symbol: others become <unk>, which the vocabulary of a BPE
+// cannot express.
 static int map_bpe(const struct fairseq_model *model, int32_t *ids) {
     int64_t missing = 0;
     for (int64_t i = 0; i < model->bpe->vocab_size; i++) {
@@ -240,7 +251,7 @@ static int describe_bpe(const struct fairseq_model *model, struct hf_parts *part
     for (int32_t id = 0; id < model->dictionary.size; id++)
         if (model->bpe_of[id] < 0)
             add_symbol(model, parts, id);
-    parts->tokens[parts->token_count - 1].lstrip = true;  // <mask>, so that it stands for a word with its space
+    parts->tokens[parts->token_count - 1].lstrip = true;  // <mask>, so that it replaces a word with its space
     hf_write_byte_model(parts, &(struct hf_byte_model){.bpe = model->bpe, .of = ids});
     free(ids);
     struct buffer pattern = {0};
@@ -268,7 +279,7 @@ static void describe_words(const struct fairseq_model *model, struct hf_parts *p
         const char *text = model->dictionary.text.data + string->begin;
         if (fairseq_dictionary_find(&model->dictionary, text, string->length) == id)
             hf_vocab_entry(&json, text, string->length, id);
-        if (id < FAIRSEQ_SPECIALS)
+        if (id < FAIRSEQ_SPECIALS || id == model->mask)
             add_symbol(model, parts, id);
     }
     json_end_object(&json);

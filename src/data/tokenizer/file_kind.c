@@ -1,4 +1,4 @@
-// Files of tokenizers are told apart by how they begin: which type reads a file is the first thing people get wrong.
+// Recognizes tokenizer files by their beginning: users often pass a file to the wrong type.
 #include "data/tokenizer/file_kind.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind {
+enum file_kind {
     OTHER,
     VOCAB_JSON,
     TOKENIZER_JSON,
@@ -24,25 +24,25 @@ enum kind {
 
 static const struct {
     const char *look;   // "it looks like …"
-    const char *types;  // names of types that read it begin so, with blanks between
+    const char *types;  // prefixes of the types that read it, separated by spaces
     const char *advice;
 } kinds[KIND_COUNT] = {
     [OTHER] = {"", "", ""},
     [VOCAB_JSON] = {"GPT-2's vocab.json", "GPT2BPE Fairseq", "--tokenizer-type GPT2BPETokenizer --vocab-file"},
-    [TOKENIZER_JSON] = {"a tokenizer.json of Hugging Face", "HuggingFace",
+    [TOKENIZER_JSON] = {"a Hugging Face tokenizer.json", "HuggingFace",
                         "--tokenizer-type HuggingFaceTokenizer --tokenizer-model"},
     [MERGES] = {"GPT-2's merges.txt", "", "--merge-file"},
     [VOCAB_TXT] = {"BERT's vocab.txt", "BertWordPiece",
                    "--tokenizer-type BertWordPieceLowerCase or BertWordPieceCase --vocab-file"},
-    [SENTENCEPIECE] = {"a model of SentencePiece", "SentencePiece GPTSentencePiece Llama2",
+    [SENTENCEPIECE] = {"a SentencePiece model", "SentencePiece GPTSentencePiece Llama2",
                        "--tokenizer-type Llama2Tokenizer, GPTSentencePieceTokenizer or SentencePieceTokenizer "
                        "--tokenizer-model"},
-    [RANKS] = {"a rank file of tiktoken", "TikTokenizer", "--tokenizer-type TikTokenizer --tokenizer-model"},
+    [RANKS] = {"a tiktoken rank file", "TikTokenizer", "--tokenizer-type TikTokenizer --tokenizer-model"},
     [TEKKEN] = {"Mistral's tekken.json", "TikTokenizer", "--tokenizer-type TikTokenizer --tokenizer-model"},
-    [DICTIONARY] = {"a dictionary of fairseq", "Fairseq", "--tokenizer-type FairseqTokenizer --tokenizer-model"},
+    [DICTIONARY] = {"a fairseq dictionary", "Fairseq", "--tokenizer-type FairseqTokenizer --tokenizer-model"},
 };
 
-// The first line is two words, the second of which is a number.
+// Whether the first line is a word and a number.
 static bool is_word_and_number(const char *text, size_t length, bool is_base64) {
     const char *end = memchr(text, '\n', length), *blank = memchr(text, ' ', length);
     if (!end || !blank || blank > end || blank == text || end - blank < 2)
@@ -53,8 +53,8 @@ static bool is_word_and_number(const char *text, size_t length, bool is_base64) 
     return !is_base64 || blank[-1] == '=';
 }
 
-// *other: what else it may be, see looks.h.
-static enum kind look_at(const char *path, const char **other) {
+// *other: another kind it may be, see looks.h.
+static enum file_kind look_at(const char *path, const char **other) {
     *other = "";
     struct file_map map;
     if (!path || !file_exists(path) || file_is_folder(path))
@@ -68,7 +68,7 @@ static enum kind look_at(const char *path, const char **other) {
     text[length] = '\0';
     file_map_close(&map);
     *other = looks_like(text, length);
-    enum kind kind = OTHER;
+    enum file_kind kind = OTHER;
     if (text[strspn(text, " \t\r\n")] == '{')
         kind = strstr(text, "\"added_tokens\"") || strstr(text, "\"normalizer\"")          ? TOKENIZER_JSON
                : strstr(text, "\"default_vocab_size\"") || strstr(text, "\"token_bytes\"") ? TEKKEN
@@ -98,21 +98,21 @@ static bool reads(const char *type, const char *types) {
 
 static bool add_look(const char *type, const char *path, bool is_merges) {
     const char *other;
-    enum kind kind = look_at(path, &other);
+    enum file_kind kind = look_at(path, &other);
     bool is_right = is_merges ? kind == MERGES : reads(type, kinds[kind].types);
-    // Of JSON the message says it already.
+    // For JSON the message already says it.
     if (*other && strstr(error_message(), path) && !strstr(error_message(), other)) {
         error_set_code(error_exit_code(), "%s%s", error_message(), other);
         return true;
     }
     if (kind == OTHER || is_right)
         return false;
-    error_set_code(error_exit_code(), "%s; %s looks like %s, which goes with %s", error_message(), path,
-                   kinds[kind].look, kinds[kind].advice);
+    error_set_code(error_exit_code(), "%s; %s looks like %s; use %s", error_message(), path, kinds[kind].look,
+                   kinds[kind].advice);
     return true;
 }
 
-// A folder without the file that a type looks for there, but with another tokenizer's.
+// The folder lacks the file that the type needs, but has that of another tokenizer.
 static bool add_neighbour(const char *folder) {
     static const char *const names[] = {"tekken.json", "tokenizer.model", "vocab.json", "vocab.txt"};
     char *expected = file_join(folder, "tokenizer.json");
@@ -121,11 +121,11 @@ static bool add_neighbour(const char *folder) {
     for (size_t i = 0; !found && i < sizeof names / sizeof names[0]; i++) {
         char *path = file_join(folder, names[i]);
         const char *other;
-        enum kind kind = look_at(path, &other);
+        enum file_kind kind = look_at(path, &other);
         found = kind != OTHER;
         if (found)
-            error_set_code(error_exit_code(), "%s; %s looks like %s, which goes with %s", error_message(), path,
-                           kinds[kind].look, kinds[kind].advice);
+            error_set_code(error_exit_code(), "%s; %s looks like %s; use %s", error_message(), path, kinds[kind].look,
+                           kinds[kind].advice);
         free(path);
     }
     return found;
@@ -135,7 +135,7 @@ int file_kind_explain(const char *type, const struct tokenizer_options *options)
     const char *model = options->model_file;
     if (model && !file_exists(model) && strcmp(type, "HuggingFaceTokenizer") == 0)
         return error_set_code(error_exit_code(),
-                              "%s; nothing is downloaded by a name of the Hub: give a tokenizer.json, or its folder",
+                              "%s; models are not downloaded from the Hub: give a tokenizer.json, or its folder",
                               error_message());
     if (model && file_is_folder(model)) {
         add_neighbour(model);

@@ -1,5 +1,8 @@
-// One place takes a tokenizer out of a configuration, so that training, generating and exporting open the same one.
+// The one place that takes a tokenizer from a configuration, so that training, generating and exporting open the same
+// one.
 #include "data/tokenizer/from_config.h"
+
+#include <string.h>
 
 struct tokenizer_options tokenizer_options_of(const struct config *config) {
     return (struct tokenizer_options){.type = config->tokenizer_type,
@@ -14,5 +17,6 @@ struct tokenizer_options tokenizer_options_of(const struct config *config) {
                                       .tiktoken_specials = config->tiktoken_num_special_tokens,
                                       .null_eod_given = config->null_tokenizer_eod_id >= 0,
                                       .null_eod_id = config->null_tokenizer_eod_id,
+                                      .needs_mask = strcmp(config->model, "bert") == 0,
                                       .eod_token = config->eod_token};
 }

@@ -1,11 +1,11 @@
-// The tokenizer that a run's flags name.
+// The tokenizer selected by a run's flags.
 #ifndef DATA_TOKENIZER_FROM_CONFIG_H
 #define DATA_TOKENIZER_FROM_CONFIG_H
 
 #include "config/config.h"
 #include "data/tokenizer/tokenizer.h"
 
-// Everything that a configuration says about its tokenizer. The strings remain the configuration's.
+// All tokenizer options of a configuration, which keeps ownership of the strings.
 struct tokenizer_options tokenizer_options_of(const struct config *config);
 
 #endif

@@ -1,6 +1,6 @@
-// GPT2BPETokenizer, as Megatron had it up to core 0.14 and as OpenAI's encoder does it: the text is split by GPT-2's
-// pattern, each piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte
-// string can be encoded, and decodes to itself.
+// GPT2BPETokenizer, as in Megatron up to core 0.14 and in OpenAI's encoder: GPT-2's pattern splits the text, and each
+// piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte string can be
+// encoded and decodes to itself.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/hf_tokenizer.h"
@@ -39,8 +39,8 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
     TRY(status);
     if (tokenizer->eod < 0 && !options->eod_token) {
         bpe_free(bpe);
-        return error_set("%s: has no token \"%s\", which ends documents; name another one with --eod-token TEXT, or "
-                         "add this one with an id of its own",
+        return error_set("%s has no end-of-document token \"%s\"; name another token with --eod-token TEXT, or add "
+                         "this one with its own id",
                          options->vocab_file, end_of_text);
     }
     struct gpt2_model *model = tokenizer->model = memory_alloc(sizeof *model);
@@ -100,7 +100,7 @@ static int gpt2_decode(const struct tokenizer *tokenizer, const int32_t *ids, in
     return 0;
 }
 
-// The bytes, not the characters that vocab.json writes for them.
+// The bytes, not the characters that stand for them in vocab.json.
 static const char *gpt2_token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct gpt2_model *model = tokenizer->model;
     const struct bpe *bpe = model->bpe;

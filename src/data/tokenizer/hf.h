@@ -1,8 +1,8 @@
-// A tokenizer.json of Hugging Face, read into tables. Encoding goes the way that their library does: added tokens
-// that are not normalized are cut out of the text, the rest is normalized, added tokens that are normalized are cut
-// out of that, the rest is cut into words by the pre-tokenizer, the model makes ids of the words, the post-processor
-// puts ids around all of them. Decoding goes through a chain of decoders. A component that is not here is an error
-// when the file is read, never something left out.
+// A tokenizer.json of Hugging Face, read into tables. Encoding follows their library: non-normalized added tokens are
+// cut out of the text, the rest is normalized, normalized added tokens are cut out of that, the pre-tokenizer splits
+// the rest into words, the model turns words into ids, and the post-processor puts ids around all of them. Decoding
+// goes through a chain of decoders. A component that is not supported is an error when the file is read; none is ever
+// ignored.
 #ifndef DATA_TOKENIZER_HF_H
 #define DATA_TOKENIZER_HF_H
 
@@ -22,16 +22,16 @@
 #include "data/tokenizer/unigram.h"
 #include "data/tokenizer/wordpiece.h"
 
-// A string out of the file.
+// A string from the file.
 struct hf_string {
     char *text;
     size_t length;
 };
 
-// What a Split, a Replace or a Metaspace looks for: exactly one of these.
+// What a Split, a Replace or a Metaspace searches for: exactly one of these.
 struct hf_pattern {
-    struct hf_string literal;           // where not NULL
-    const struct split_pattern *known;  // a pattern that covers every text
+    struct hf_string literal;           // if not NULL
+    const struct split_pattern *known;  // a built-in pattern that covers every text
     struct pattern *general;
 };
 
@@ -109,13 +109,13 @@ struct hf_decoder_step {
 
 struct hf_added {
     struct hf_string content;
-    struct hf_string normalized;  // what it is in normalized text, where it is looked for there
+    struct hf_string normalized;  // its form in normalized text, if it is searched for there
     int32_t id;
     bool special, single_word, lstrip, rstrip, is_normalized;
 };
 
-// How added tokens begin: by their first bytes and, where there are few, by their first two, which a text can be
-// searched for quickly. A filter's second byte counts in the bits of its mask.
+// How added tokens begin: by their first bytes and, if there are few, by their first two, which is fast to search for.
+// The second byte of a filter is compared only in the bits of its mask.
 struct hf_starts {
     bool first[256];
     int filter_count;  // 0: too many to filter by
@@ -127,17 +127,17 @@ struct hf_starts {
 struct hf {
     char *name;  // of the file, for errors
     struct byte_table vocab;
-    int64_t model_count;  // tokens of the model as Hugging Face counts them: different ones, of Unigram all in the list
-    int32_t *same;        // (model_count) of Unigram: the id of the last token that is the same; else NULL
-    struct hf_string *strings;  // (size) by id; text NULL for a hole; views into vocab and added
+    int64_t model_count;  // tokens of the model as Hugging Face counts them: distinct ones; for Unigram all in the list
+    int32_t *same;        // (model_count) for Unigram: the id of the last token that is equal; else NULL
+    struct hf_string *strings;  // (size) by id; text is NULL if no token has the id; views into vocab and added
     int64_t size;               // highest id + 1
     int64_t count;              // tokens, as Hugging Face counts them
 
     struct hf_added *added;
     int64_t added_count;
-    struct trie raw_trie, normal_trie;  // values are indices of added; size 0 if there are none
+    struct trie raw_trie, normal_trie;  // values are indices into added; size 0 if there are none
     struct hf_starts raw_starts, normal_starts;
-    int64_t empty_added;  // index of one that is nothing in normalized text, and so stands everywhere in it; -1
+    int64_t empty_added;  // index of one that is empty in normalized text and so matches everywhere; -1
 
     struct hf_normalizer_step *normalizers;
     size_t normalizer_count;
@@ -146,7 +146,7 @@ struct hf {
     struct hf_decoder_step *decoders;
     size_t decoder_count;
     bool has_decoder;
-    struct token_list before, after;  // of every text
+    struct token_list before, after;  // put around every text
 
     enum hf_model model;
     struct bpe bpe;
@@ -160,24 +160,24 @@ struct hf {
     struct unigram unigram;
     int32_t unknown;  // -1 if there is none
 
-    bool is_bert;  // the whole way is BERT's: bert_encode does it
+    bool is_bert;  // the whole pipeline is BERT's: bert_encode does it
     struct bert bert;
-    const struct split_rules *byte_rules;  // the whole way is byte-level BPE split by these
+    const struct split_rules *byte_rules;  // the whole pipeline is byte-level BPE with these split rules
     bool byte_prefix_space, byte_nfc;
-    bool is_spaced;  // words between spaces go the whole way one by one, cut by these rules
+    bool is_spaced;  // words between spaces pass through the whole pipeline one by one, split by these rules
     struct split_rules space_rules;
-    bool is_marked;  // the whole way is BPE of words that begin with U+2581, which spaces become
+    bool is_marked;  // the whole pipeline is BPE of words that begin with U+2581, which replaces spaces
     struct split_rules mark_rules;
-    enum hf_prepend mark_first;  // where one is put before a text that does not begin with a space
-    bool mark_doubles;           // or with one
+    enum hf_prepend mark_first;  // where one is prepended to a text that does not begin with a space
+    bool mark_doubles;           // also if it begins with one
 
-    struct unicode_table *table;        // of splitters and patterns
+    struct unicode_table *table;        // for splitters and patterns
     struct unicode_table *old, *older;  // editions 9 and 8
     struct normal_form_pairs *pairs;
     struct byte_map bytes;
 };
 
-// Reads a tokenizer.json in memory, which errors call `name`. On error nothing is left to free.
+// Reads a tokenizer.json in memory; errors call it `name`. On error nothing is left to free.
 int hf_parse(struct hf **hf, const char *text, size_t length, const char *name);
 void hf_free(struct hf *hf);  // NULL is fine
 
@@ -186,21 +186,31 @@ void hf_free(struct hf *hf);  // NULL is fine
 int hf_error(const struct hf *hf, const char *part, const char *what);  // "FILE: PART: WHAT"
 struct hf_string hf_copy(const char *text, size_t length);
 bool hf_get_bool(const struct json *object, const char *key, bool otherwise);
-// Member `key`: a string, 1; absent or null, 0; something else, -1 with an error.
+// Member `key`: 1 if a string; 0 if absent or null; else -1 with an error.
 int hf_get_string(const struct hf *hf, const struct json *object, const char *key, const struct json **string);
 // {"String": …} or {"Regex": …}
 int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part, struct hf_pattern *out);
-// Calls add for an object with a "type", or for each in a "Sequence", whose list is the member `list`.
+// Calls add for an object with a "type", or for each object of a "Sequence", whose list is the member `list`.
 int hf_for_each(struct hf *hf, const struct json *value, const char *list,
                 int (*add)(struct hf *hf, const struct json *value, const char *type));
+// Member `key`, which must be a string.
+int hf_copy_member(const struct hf *hf, const struct json *value, const char *key, struct hf_string *out);
+int hf_not_supported(const struct hf *hf, const char *part, const char *type);
+int hf_load_metaspace(const struct hf *hf, const struct json *value, enum hf_prepend *prepend,
+                      struct hf_string *replacement);
 int hf_load_model(struct hf *hf, const struct json *model);
-// A number as the library that Hugging Face reads JSON with makes it of its digits; `otherwise` where its exponent is
-// beyond what that does so.
+int hf_load_added(struct hf *hf, const struct json *list);
+// A number as parsed by Hugging Face's JSON library; `otherwise` if its exponent is beyond the range in which this is
+// reproducible.
 double hf_number(const char *text, size_t length, double otherwise);
 int hf_load_normalizer(struct hf *hf, const struct json *normalizer);
 int hf_load_pretokenizer(struct hf *hf, const struct json *pretokenizer);
 int hf_load_decoder(struct hf *hf, const struct json *decoder);
-int hf_load_post_processor(struct hf *hf, const struct json *processor);
+// Called after the parts are loaded.
+int hf_check_insertions(const struct hf *hf);
+int hf_prepare_added(struct hf *hf);
+// Finds common configurations with dedicated code, many times faster than going through the parts.
+void hf_find_shortcuts(struct hf *hf);
 
 // ---- encoding, part by part ----
 
@@ -220,46 +230,46 @@ struct hf_splits {
 struct hf_state {
     struct hf_splits parts, words, other;
     struct buffer normal, swap, piece;
-    size_t most_bytes;  // that normalizers may make of the text at hand
+    size_t most_bytes;  // limit for what normalizers may make of the current text
     struct character_list characters, more;
     struct pattern_scratch pattern;
     struct merge_scratch merge;
     struct unigram_scratch unigram;
-    struct word_cache cache;    // of words of general ways
-    struct piece_cache pieces;  // of a byte-level one
+    struct word_cache cache;    // of words, for general configurations
+    struct piece_cache pieces;  // for a byte-level one
     struct bert_state bert;
 };
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split);
-// The most that the steps of a file may make of so many bytes: none that is in use comes near it.
+// Limit for what the steps of a file may make of `length` bytes: no real file comes near it.
 static inline size_t hf_most_bytes(size_t length) {
     return 64 * length + (1 << 20);
 }
-// Normalizes text[0…length) into state->normal. `zero` of its bytes, the first character, come from the beginning of
-// the whole text; *zero becomes the number of bytes made of them. Hugging Face keeps the origin of every byte, and
-// Metaspace's "first" asks whether a word's is the beginning: after a normalizer that removes it, none is.
+// Normalizes text[0…length) into state->normal. Its first `zero` bytes, the first character, come from the beginning of
+// the whole text; *zero becomes the number of bytes made from them. Hugging Face tracks the origin of every byte, and
+// Metaspace's "first" checks whether a word's origin is the beginning: if a normalizer removes it, no word's is.
 int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t *zero);
-// Cuts state->normal, of which so many bytes come from the beginning, into state->words (cleared before).
+// Splits state->normal, of which `zero` bytes come from the beginning, into state->words (cleared first).
 int hf_pretokenize(const struct hf *hf, struct hf_state *state, size_t zero);
-// Appends the ids of one word of a BPE model, at most one for each byte.
+// Appends the ids of one word of a BPE model, at most one per byte.
 int hf_encode_bpe(const struct hf *hf, struct hf_state *state, const char *word, size_t length, struct token_list *out);
 // Appends the ids of one word.
 int hf_encode_word(const struct hf *hf, struct hf_state *state, const char *word, size_t length,
                    struct token_list *out);
-// Appends the parts of a text between added tokens, and those, to splits; text is not copied.
+// Appends the added tokens in a text, and the parts between them, to splits; text is not copied.
 void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_t length, struct hf_splits *splits);
-// The text of ids through the decoders.
+// Converts ids to text through the decoders.
 int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buffer *out);
 
-// Where a search for all matches in a text is; zeroed, it is at the beginning.
+// The state of a search for all matches in a text; zeroed, it is at the beginning.
 struct hf_search {
     size_t from;
     struct pattern_match match;  // the last one
     bool found;                  // there was one
 };
 
-// The next match of a pattern in text: 1, 0, -1 as pattern_find. An empty match right after another match does not
-// count.
+// The next match of a pattern in text: 1, 0, -1 as in pattern_find. An empty match right after another match is
+// ignored.
 int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
                   const struct buffer *text, struct hf_search *search);
 

@@ -1,5 +1,5 @@
-// Compares a tokenizer with the tokenizer.json that was made of it. See hf_check.h.
-#include "data/tokenizer/hf_check.h"
+// Compares a tokenizer with the tokenizer.json made from it.
+#include "data/tokenizer/hf_parts.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Strings that tokenizers differ in.
+// Strings on which tokenizers differ.
 static const char *const strings[] = {
     "",
     " ",
@@ -46,7 +46,7 @@ struct comparison {
     struct token_list our_ids, their_ids;
 };
 
-// Text that reads like a special token is that token there, whatever it is here; and all text is UTF-8 there.
+// In a tokenizer.json, text that reads like a special token always is that token, and all text is UTF-8.
 static bool has_special(const struct hf_parts *parts, const char *text, size_t length) {
     for (size_t i = 0; i < parts->token_count; i++)
         if (memmem(text, length, parts->names.data + parts->tokens[i].begin, parts->tokens[i].length))
@@ -59,8 +59,8 @@ static int compare_ids(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// SentencePiece adds up scores in fp32, Hugging Face in fp64: where a run of one character can be cut in several ways
-// with the same score, they may take the same tokens in another order.
+// SentencePiece sums scores in fp32, Hugging Face in fp64: if a run of one character can be split in several ways with
+// the same score, they may return the same tokens in a different order.
 static bool are_same(int32_t *ours, int32_t *theirs, int64_t count, bool in_any_order) {
     size_t bytes = (size_t)count * sizeof *ours;
     if (count == 0 || memcmp(ours, theirs, bytes) == 0)

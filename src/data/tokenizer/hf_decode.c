@@ -1,5 +1,5 @@
-// Decoders: each takes the list of strings that the one before has made. The last one's strings, joined, are the
-// text.
+// Decoders: each takes the list of strings from the previous one. The text is the concatenation of the last one's
+// strings.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -33,7 +33,7 @@ static struct hf_string string_at(const struct strings *strings, size_t index) {
     return (struct hf_string){(char *)buffer_string(&strings->text) + begin, strings->ends[index] - begin};
 }
 
-// Appends text with `now` wherever `then`, which is not empty, stands.
+// Appends text with every `then`, which is not empty, replaced by `now`.
 static void append_replaced(struct buffer *out, struct hf_string text, struct hf_string then, struct hf_string now) {
     size_t at = 0;
     while (at < text.length) {
@@ -63,18 +63,18 @@ static void tidy(struct buffer *text, struct buffer *scratch) {
     }
 }
 
-static void decode_wordpiece(const struct hf_decoder_step *step, const struct strings *in, struct strings *out) {
+static void decode_wordpiece(const struct hf_decoder_step *rule, const struct strings *in, struct strings *out) {
     struct buffer word = {0}, scratch = {0};
     for (size_t i = 0; i < in->count; i++) {
         struct hf_string token = string_at(in, i);
         bool inside =
-            i > 0 && token.length >= step->text.length && memcmp(token.text, step->text.text, step->text.length) == 0;
-        size_t skip = inside ? step->text.length : 0;
+            i > 0 && token.length >= rule->text.length && memcmp(token.text, rule->text.text, rule->text.length) == 0;
+        size_t skip = inside ? rule->text.length : 0;
         buffer_clear(&word);
         if (i > 0 && !inside)
             buffer_append_byte(&word, ' ');
         buffer_append(&word, token.text + skip, token.length - skip);
-        if (step->cleanup && word.length > 0)
+        if (rule->cleanup && word.length > 0)
             tidy(&word, &scratch);
         buffer_append(&out->text, buffer_string(&word), word.length);
         strings_end(out);
@@ -92,7 +92,7 @@ static int hex_digit(char c) {
                                   : -1;
 }
 
-// The byte of "<0x41>", -1 if it is none.
+// The byte of "<0x41>", -1 for other tokens.
 static int byte_of(struct hf_string token) {
     if (token.length != 6 || memcmp(token.text, "<0x", 3) != 0 || token.text[5] != '>')
         return -1;
@@ -100,7 +100,7 @@ static int byte_of(struct hf_string token) {
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-// A run of bytes is one string if it is UTF-8; else each byte is U+FFFD.
+// A run of bytes is one string if it is UTF-8; else each byte becomes U+FFFD.
 static void end_bytes(struct buffer *bytes, struct strings *out) {
     if (bytes->length == 0)
         return;
@@ -133,7 +133,7 @@ static void decode_byte_fallback(const struct strings *in, struct strings *out) 
     buffer_free(&bytes);
 }
 
-// A token with a character that stands for no byte is itself.
+// A token with a character that does not stand for a byte is kept as is.
 static void decode_bytes(const struct hf *hf, const struct strings *in, struct strings *out) {
     for (size_t i = 0; i < in->count; i++) {
         struct hf_string token = string_at(in, i);
@@ -145,18 +145,18 @@ static void decode_bytes(const struct hf *hf, const struct strings *in, struct s
 
 // ---- the others ----
 
-// Takes up to start characters off the beginning and stop off the end, where they are the content.
-static void decode_strip(const struct hf_decoder_step *step, const struct strings *in, struct strings *out) {
-    const struct hf_string *content = &step->text;
+// Removes up to `start` characters from the beginning and `stop` from the end, if they equal the content.
+static void decode_strip(const struct hf_decoder_step *rule, const struct strings *in, struct strings *out) {
+    const struct hf_string *content = &rule->text;
     for (size_t i = 0; i < in->count; i++) {
         struct hf_string token = string_at(in, i);
-        for (int64_t n = 0; n < step->start && content->length > 0 && token.length >= content->length &&
+        for (int64_t n = 0; n < rule->start && content->length > 0 && token.length >= content->length &&
                             memcmp(token.text, content->text, content->length) == 0;
              n++) {
             token.text += content->length;
             token.length -= content->length;
         }
-        for (int64_t n = 0; n < step->stop && content->length > 0 && token.length >= content->length &&
+        for (int64_t n = 0; n < rule->stop && content->length > 0 && token.length >= content->length &&
                             memcmp(token.text + token.length - content->length, content->text, content->length) == 0;
              n++)
             token.length -= content->length;
@@ -165,7 +165,7 @@ static void decode_strip(const struct hf_decoder_step *step, const struct string
     }
 }
 
-static int decode_replace(const struct hf *hf, const struct hf_decoder_step *step, const struct strings *in,
+static int decode_replace(const struct hf *hf, const struct hf_decoder_step *rule, const struct strings *in,
                           struct strings *out) {
     struct pattern_scratch scratch = {0};
     size_t most = hf_most_bytes(in->text.length);
@@ -175,9 +175,9 @@ static int decode_replace(const struct hf *hf, const struct hf_decoder_step *ste
         struct buffer view = {.data = token.text, .length = token.length};
         struct hf_search search = {0};
         size_t done = 0;
-        while ((found = hf_next_match(hf, &step->pattern, &scratch, &view, &search)) == 1) {
+        while ((found = hf_next_match(hf, &rule->pattern, &scratch, &view, &search)) == 1) {
             buffer_append(&out->text, token.text + done, search.match.begin - done);
-            buffer_append(&out->text, step->text.text, step->text.length);
+            buffer_append(&out->text, rule->text.text, rule->text.length);
             done = search.match.end;
             if (out->text.length > most) {
                 pattern_scratch_free(&scratch);
@@ -191,24 +191,24 @@ static int decode_replace(const struct hf *hf, const struct hf_decoder_step *ste
     return found;
 }
 
-// Suffixes and marks are blanks, but for those at the end and at the beginning.
-static void decode_marks(const struct hf_decoder_step *step, const struct strings *in, struct strings *out) {
+// Suffixes and marks become spaces, except at the end and at the beginning.
+static void decode_marks(const struct hf_decoder_step *rule, const struct strings *in, struct strings *out) {
     for (size_t i = 0; i < in->count; i++) {
-        bool none = step->kind == HF_DECODER_BPE ? i + 1 == in->count : i == 0 && step->prepends;
+        bool none = rule->kind == HF_DECODER_BPE ? i + 1 == in->count : i == 0 && rule->prepends;
         struct hf_string blank = {(char *)" ", none ? 0 : 1};
-        append_replaced(&out->text, string_at(in, i), step->text, blank);
+        append_replaced(&out->text, string_at(in, i), rule->text, blank);
         strings_end(out);
     }
 }
 
-static int apply(const struct hf *hf, const struct hf_decoder_step *step, const struct strings *in,
+static int apply(const struct hf *hf, const struct hf_decoder_step *rule, const struct strings *in,
                  struct strings *out) {
-    switch (step->kind) {
+    switch (rule->kind) {
     case HF_DECODER_BYTES:
         decode_bytes(hf, in, out);
         return 0;
     case HF_DECODER_WORDPIECE:
-        decode_wordpiece(step, in, out);
+        decode_wordpiece(rule, in, out);
         return 0;
     case HF_DECODER_BYTE_FALLBACK:
         decode_byte_fallback(in, out);
@@ -218,14 +218,14 @@ static int apply(const struct hf *hf, const struct hf_decoder_step *step, const 
         strings_end(out);
         return 0;
     case HF_DECODER_STRIP:
-        decode_strip(step, in, out);
+        decode_strip(rule, in, out);
         return 0;
     case HF_DECODER_REPLACE:
-        return decode_replace(hf, step, in, out);
+        return decode_replace(hf, rule, in, out);
     case HF_DECODER_BPE:
     case HF_DECODER_METASPACE:
     default:
-        decode_marks(step, in, out);
+        decode_marks(rule, in, out);
         return 0;
     }
 }
@@ -260,4 +260,57 @@ int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buf
         buffer_append(out, buffer_string(&strings.text), strings.text.length);
     strings_free(&strings);
     return status;
+}
+
+// ---- loading ----
+
+static int fill_decoder(struct hf *hf, const struct json *value, const char *type, struct hf_decoder_step *rule) {
+    static const struct {
+        const char *type;
+        enum hf_decoder kind;
+    } kinds[] = {
+        {"ByteLevel", HF_DECODER_BYTES},     {"WordPiece", HF_DECODER_WORDPIECE},
+        {"BPEDecoder", HF_DECODER_BPE},      {"ByteFallback", HF_DECODER_BYTE_FALLBACK},
+        {"Fuse", HF_DECODER_FUSE},           {"Strip", HF_DECODER_STRIP},
+        {"Metaspace", HF_DECODER_METASPACE}, {"Replace", HF_DECODER_REPLACE},
+    };
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof kinds[0] && strcmp(type, kinds[i].type) != 0)
+        i++;
+    if (i == sizeof kinds / sizeof kinds[0])
+        return hf_not_supported(hf, "decoder", type);
+    rule->kind = kinds[i].kind;
+    enum hf_prepend prepend;
+    switch (rule->kind) {
+    case HF_DECODER_WORDPIECE:
+        rule->cleanup = hf_get_bool(value, "cleanup", true);
+        return hf_copy_member(hf, value, "prefix", &rule->text);
+    case HF_DECODER_BPE:
+        return hf_copy_member(hf, value, "suffix", &rule->text);
+    case HF_DECODER_STRIP:
+        TRY(json_get_int(value, "start", &rule->start));
+        TRY(json_get_int(value, "stop", &rule->stop));
+        return hf_copy_member(hf, value, "content", &rule->text);
+    case HF_DECODER_METASPACE:
+        TRY(hf_load_metaspace(hf, value, &prepend, &rule->text));
+        rule->prepends = prepend != HF_PREPEND_NEVER;
+        return 0;
+    case HF_DECODER_REPLACE:
+        TRY(hf_copy_member(hf, value, "content", &rule->text));
+        return hf_load_pattern(hf, json_member(value, "pattern"), "Replace", &rule->pattern);
+    default:
+        return 0;
+    }
+}
+
+static int add_decoder(struct hf *hf, const struct json *value, const char *type) {
+    hf->decoders = memory_realloc(hf->decoders, (hf->decoder_count + 1) * sizeof *hf->decoders);
+    struct hf_decoder_step *rule = &hf->decoders[hf->decoder_count++];
+    *rule = (struct hf_decoder_step){0};
+    return fill_decoder(hf, value, type, rule);
+}
+
+int hf_load_decoder(struct hf *hf, const struct json *decoder) {
+    hf->has_decoder = decoder && decoder->type != JSON_NULL;
+    return hf_for_each(hf, decoder, "decoders", add_decoder);
 }

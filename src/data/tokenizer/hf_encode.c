@@ -1,6 +1,6 @@
-// The way of a text through a tokenizer.json. Four shapes of it have a way of their own, in which the text is
-// hardly ever rewritten: BERT's; byte-level BPE with a known pattern; BPE of words that U+2581 begins; T5's and
-// Falcon's, word by word.
+// How a text passes through a tokenizer.json. Four common configurations have dedicated code, which rarely rewrites the
+// text: BERT's; byte-level BPE with a known pattern; BPE of words that begin with U+2581; and T5's and Falcon's, word
+// by word.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -84,7 +84,7 @@ static int encode_marked_piece(const void *opaque, void *opaque_state, const uns
     return hf_encode_bpe(opaque, state, state->piece.data, state->piece.length, out);
 }
 
-// A space stands for the mark in the text that is cut and remembered; `text` itself has none of the marks.
+// In the text that is split and cached, a space stands for the mark; `text` itself contains no marks.
 static int encode_marked(const struct hf *hf, struct hf_state *state, const char *text, size_t length, bool is_first,
                          struct token_list *out) {
     struct piece_model pieces = {
@@ -113,7 +113,7 @@ static bool is_printable(const unsigned char *text, size_t length) {
     return true;
 }
 
-// A word with the spaces before it; spaces and line feeds that only part words are left out.
+// A word with the spaces before it; spaces and line feeds that only separate words are dropped.
 static int encode_spaced_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
                                struct token_list *out) {
     const struct hf *hf = opaque;
@@ -135,8 +135,8 @@ static int encode_spaced_piece(const void *opaque, void *opaque_state, const uns
     return 0;
 }
 
-// Characters that form no cluster with a blank beside them, in blocks that texts are full of. A charsmap takes
-// clusters whole, so a word that begins or ends with another one may not be taken by itself.
+// Characters that do not form a cluster with a space beside them, from blocks that are common in texts. A charsmap
+// replaces whole clusters, so a word that begins or ends with any other character may not be taken by itself.
 static bool stands_by_itself(uint32_t c) {
     static const uint32_t ranges[][2] = {{0, 0x2FF},        {0x388, 0x482},     {0x48A, 0x52F},     {0x2010, 0x2027},
                                          {0x2030, 0x205E},  {0x20A0, 0x20C0},   {0x2190, 0x23FF},   {0x2600, 0x27BF},
@@ -176,15 +176,15 @@ static int encode_spaced(const struct hf *hf, struct hf_state *state, const char
     return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
-// ---- any way ----
+// ---- general configurations ----
 
-// Text without added tokens, normalized.
+// Encodes normalized text without added tokens.
 static int encode_normal(const struct hf *hf, struct hf_state *state, const struct hf_split *part, const char *text,
                          struct token_list *out) {
     size_t length = part->end - part->begin;
     if (hf->byte_rules)
         return encode_bytes(hf, state, text + part->begin, length, out);
-    // The words' buffers are the pre-tokenizer's; the normalized text is copied so that it may stay where it is.
+    // The pre-tokenizer owns the words' buffers; the normalized text is copied so that it can stay in place.
     buffer_clear(&state->normal);
     buffer_append(&state->normal, text + part->begin, length);
     TRY(hf_pretokenize(hf, state, part->zero));
@@ -195,7 +195,7 @@ static int encode_normal(const struct hf *hf, struct hf_state *state, const stru
     return 0;
 }
 
-// Normalized text, out of which added tokens are cut.
+// Encodes normalized text after cutting out added tokens.
 static int encode_normalized(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t zero,
                              struct token_list *out) {
     size_t begin = state->parts.count;
@@ -213,7 +213,7 @@ static int encode_normalized(const struct hf *hf, struct hf_state *state, const 
     return status;
 }
 
-// Text as it came, out of which the added tokens that are not normalized have been cut.
+// Encodes original text, from which the added tokens that are not normalized were cut out.
 static int encode_raw(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t zero,
                       struct token_list *out) {
     if (hf->is_bert && hf->normal_trie.size == 0)
@@ -225,7 +225,7 @@ static int encode_raw(const struct hf *hf, struct hf_state *state, const char *t
     if (hf->normalizer_count == 0)
         return encode_normalized(hf, state, text, length, zero, out);
     TRY(hf_normalize(hf, state, text, length, &zero));
-    // The buffer is handed on whole, since what follows uses state->normal.
+    // Pass on the whole buffer, since the following code uses state->normal.
     struct buffer normal = state->normal;
     state->normal = (struct buffer){0};
     int status = encode_normalized(hf, state, buffer_string(&normal), normal.length, zero, out);
@@ -253,7 +253,7 @@ static int encode_well_formed(const struct hf *hf, struct hf_state *state, const
 }
 
 int hf_encode(const struct hf *hf, struct hf_state *state, const char *text, size_t length, struct token_list *out) {
-    token_list_reserve(out, 1);  // a word may give no ids, and then the list must still be a place
+    token_list_reserve(out, 1);  // a word may give no ids, but the list must still have memory
     if (utf8_check(text, length) == length)
         return encode_well_formed(hf, state, text, length, out);
     struct buffer clean = {0};
@@ -266,4 +266,114 @@ int hf_encode(const struct hf *hf, struct hf_state *state, const char *text, siz
     int status = encode_well_formed(hf, state, clean.data, clean.length, out);
     buffer_free(&clean);
     return status;
+}
+
+// ---- choosing ----
+
+static bool is_string(const struct hf_string *string, const char *text) {
+    return string->text && string->length == strlen(text) && memcmp(string->text, text, string->length) == 0;
+}
+
+static bool has_normalized_added(const struct hf *hf) {
+    for (int64_t i = 0; i < hf->added_count; i++)
+        if (hf->added[i].is_normalized)
+            return true;
+    return false;
+}
+
+// SentencePiece's BPE as Hugging Face writes it: Llama-2 with two normalizers, Mistral with a pre-tokenizer. Every byte
+// must have a token, so that nothing is unknown.
+static void find_marked(struct hf *hf) {
+    const struct hf_normalizer_step *normal = hf->normalizers;
+    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
+    bool fits = hf->model == HF_MODEL_BPE && hf->cuts_at_mark && hf->byte_fallback;
+    for (int byte = 0; byte < 256; byte++)
+        fits = fits && hf->byte_tokens[byte] >= 0;
+    if (!fits || has_normalized_added(hf))
+        return;
+    if (hf->normalizer_count == 2 && hf->pretokenizer_count == 0 && normal[0].kind == HF_NORMALIZER_PREPEND &&
+        is_string(&normal[0].content, mark) && normal[1].kind == HF_NORMALIZER_REPLACE &&
+        is_string(&normal[1].pattern.literal, " ") && is_string(&normal[1].content, mark)) {
+        hf->is_marked = hf->mark_doubles = true;
+        hf->mark_first = HF_PREPEND_ALWAYS;
+    }
+    if (hf->normalizer_count == 0 && hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_METASPACE &&
+        !cut->split && is_string(&cut->replacement, mark)) {
+        hf->is_marked = true;
+        hf->mark_first = cut->prepend;
+    }
+}
+
+// Byte-level in several steps, like Falcon's: punctuation is split off, then GPT-2's pattern, which always splits
+// before a space between letters, then steps that split its pieces further.
+static void find_spaced_bytes(struct hf *hf) {
+    bool after_bytes = false, fits = hf->normalizer_count == 0 && !has_normalized_added(hf);
+    for (size_t i = 0; i < hf->pretokenizer_count; i++) {
+        const struct hf_pretokenizer_step *cut = &hf->pretokenizers[i];
+        bool is_bytes = cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex && !cut->prefix_space;
+        fits = fits && cut->kind != HF_PRETOKENIZER_METASPACE &&
+               (after_bytes || is_bytes || cut->kind == HF_PRETOKENIZER_PUNCTUATION);
+        after_bytes = after_bytes || is_bytes;
+    }
+    if (!fits || !after_bytes)
+        return;
+    hf->is_spaced = true;
+    hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .between_letters = true};
+}
+
+// T5's: a charsmap that keeps printable ASCII and turns a space and a line feed into spaces, then words between spaces.
+// So words can be encoded one by one.
+static void find_spaced(struct hf *hf) {
+    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
+    if (hf->model != HF_MODEL_UNIGRAM || hf->normalizer_count != 1 || hf->normalizers->kind != HF_NORMALIZER_CHARSMAP ||
+        hf->pretokenizer_count != 2 || cut[0].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT ||
+        cut[1].kind != HF_PRETOKENIZER_METASPACE || cut[1].prepend == HF_PREPEND_FIRST)
+        return;
+    bool fits = !has_normalized_added(hf);
+    struct hf_state state;
+    hf_state_init(&state);
+    for (int c = '\n'; fits && c < 0x7F; c = c == '\n' ? ' ' : c + 1) {
+        char byte = (char)c;
+        const char *expected = c == '\n' ? " " : &byte;
+        fits = hf_normalize(hf, &state, &byte, 1, &(size_t){0}) == 0 && state.normal.length == 1 &&
+               state.normal.data[0] == *expected;
+    }
+    fits = fits && hf_normalize(hf, &state, "\r\n", 2, &(size_t){0}) == 0;
+    for (size_t i = 0; fits && i < state.normal.length; i++)
+        fits = state.normal.data[i] == ' ';
+    hf_state_free(&state);
+    hf->is_spaced = fits;
+    hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .feeds = true};
+}
+
+void hf_find_shortcuts(struct hf *hf) {
+    const struct hf_normalizer_step *normal = hf->normalizers;
+    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
+    if (hf->model == HF_MODEL_WORDPIECE && hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_BERT &&
+        normal->clean && normal->cjk && hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BERT) {
+        hf->is_bert = true;
+        hf->bert = (struct bert){
+            .model = hf->wordpiece,
+            .rules = {.table = hf->older,
+                      .decomposed = hf->old,
+                      .lower = normal->lower,
+                      .strip_accents = normal->strip_accents},
+        };
+    }
+    find_marked(hf);
+    find_spaced(hf);
+    find_spaced_bytes(hf);
+    hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_FORM && normal->form == NORMAL_FORM_C;
+    if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
+        (hf->normalizer_count > 0 && !hf->byte_nfc))
+        return;
+    if (hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex) {
+        hf->byte_rules = &split_rules_gpt2;
+        hf->byte_prefix_space = cut->prefix_space;
+    } else if (hf->pretokenizer_count == 2 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.known &&
+               ((cut[0].behavior == HF_ISOLATED && !cut[0].invert) ||
+                (cut[0].behavior == HF_REMOVED && cut[0].invert)) &&
+               cut[1].kind == HF_PRETOKENIZER_BYTES && !cut[1].use_regex && !cut[1].prefix_space) {
+        hf->byte_rules = &cut[0].pattern.known->rules;
+    }
 }

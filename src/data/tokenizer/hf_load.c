@@ -1,15 +1,11 @@
-// tokenizer.json from the top: the parts, and the added tokens. What the file says of truncation and padding is for
-// those who ask for it at the call; Megatron and transformers do not, and so it is not looked at.
+// Loads tokenizer.json: its parts, and what is put around a text. Truncation and padding are ignored: callers must
+// request them, and Megatron and transformers do not.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MARK "\xE2\x96\x81"  // U+2581
-
-enum { MOST_ADDED = 1 << 17 };
 
 int hf_error(const struct hf *hf, const char *part, const char *what) {
     return error_set("%s: %s: %s", hf->name, part, what);
@@ -31,7 +27,40 @@ int hf_get_string(const struct hf *hf, const struct json *object, const char *ke
     *string = json_member(object, key);
     if (!*string || (*string)->type == JSON_NULL)
         return 0;
-    return (*string)->type == JSON_STRING ? 1 : hf_error(hf, key, "is no string");
+    return (*string)->type == JSON_STRING ? 1 : hf_error(hf, key, "is not a string");
+}
+
+int hf_not_supported(const struct hf *hf, const char *part, const char *type) {
+    return error_set("%s: the %s \"%s\" is not supported", hf->name, part, type);
+}
+
+int hf_copy_member(const struct hf *hf, const struct json *value, const char *key, struct hf_string *out) {
+    const struct json *string;
+    int found = hf_get_string(hf, value, key, &string);
+    if (found == 0)
+        return hf_error(hf, key, "is missing");
+    TRY(found);
+    *out = hf_copy(string->string, string->length);
+    return 0;
+}
+
+int hf_load_metaspace(const struct hf *hf, const struct json *value, enum hf_prepend *prepend,
+                      struct hf_string *replacement) {
+    const struct json *scheme;
+    int found = hf_get_string(hf, value, "prepend_scheme", &scheme);
+    TRY(found);
+    *prepend = HF_PREPEND_ALWAYS;
+    if (found == 1) {
+        if (strcmp(scheme->string, "first") == 0)
+            *prepend = HF_PREPEND_FIRST;
+        else if (strcmp(scheme->string, "never") == 0)
+            *prepend = HF_PREPEND_NEVER;
+        else if (strcmp(scheme->string, "always") != 0)
+            return hf_not_supported(hf, "prepend_scheme", scheme->string);
+    }
+    if (!hf_get_bool(value, "add_prefix_space", true))
+        *prepend = HF_PREPEND_NEVER;
+    return hf_copy_member(hf, value, "replacement", replacement);
 }
 
 int hf_for_each(struct hf *hf, const struct json *value, const char *list,
@@ -47,7 +76,7 @@ int hf_for_each(struct hf *hf, const struct json *value, const char *list,
     if (!items || items->type != JSON_ARRAY)
         return hf_error(hf, list, "a Sequence without its list");
     for (size_t i = 0; i < items->count; i++)
-        TRY(hf_for_each(hf, &items->items[i], list, add));  // as deep as JSON may be nested
+        TRY(hf_for_each(hf, &items->items[i], list, add));  // at most as deep as JSON may be nested
     return 0;
 }
 
@@ -74,59 +103,75 @@ static void free_pattern(struct hf_pattern *pattern) {
     pattern_free(pattern->general);
 }
 
-// ---- added tokens ----
+// ---- post-processors ----
 
-static int load_added(struct hf *hf, const struct json *value, struct hf_added *added) {
-    const struct json *content = json_member(value, "content");
-    if (!content || content->type != JSON_STRING)
-        return hf_error(hf, "added_tokens", "a token without \"content\"");
-    *added = (struct hf_added){
-        .content = hf_copy(content->string, content->length),
-        .special = hf_get_bool(value, "special", false),
-        .single_word = hf_get_bool(value, "single_word", false),
-        .lstrip = hf_get_bool(value, "lstrip", false),
-        .rstrip = hf_get_bool(value, "rstrip", false),
-        .is_normalized = hf_get_bool(value, "normalized", true),
-    };
+// ["[SEP]", 102]
+static int pair_id(const struct hf *hf, const struct json *value, const char *key, int32_t *id) {
+    const struct json *pair = json_member(value, key);
+    if (!pair || pair->type != JSON_ARRAY || pair->count != 2 || pair->items[1].type != JSON_NUMBER ||
+        !(pair->items[1].number >= 0 && pair->items[1].number < INT32_MAX))
+        return hf_error(hf, "post_processor", "a special token is not [token, id]");
+    *id = (int32_t)pair->items[1].number;
     return 0;
 }
 
-// A token that the model has too has the model's id. Others follow the model's tokens in the order of the list,
-// whatever ids the file gives: so does Hugging Face, with a warning. Of equal ones the last counts.
-static int load_added_tokens(struct hf *hf, const struct json *list) {
-    if (!list || list->type == JSON_NULL)
-        return 0;
-    if (list->type != JSON_ARRAY || list->count > MOST_ADDED)
-        return hf_error(hf, "added_tokens", "is no list, or one of too many tokens");
-    hf->added = memory_alloc((list->count + 1) * sizeof *hf->added);
-    int32_t next = (int32_t)hf->model_count;
-    struct byte_table seen = {0};  // indices of added
-    int status = 0;
-    for (size_t i = 0; status == 0 && i < list->count; i++) {
-        struct hf_added added;
-        status = load_added(hf, &list->items[i], &added);
-        if (status < 0)
-            break;
-        if (added.content.length == 0) {
-            free(added.content.text);
-            continue;
-        }
-        int32_t same = byte_table_find(&seen, added.content.text, added.content.length);
-        if (same >= 0) {
-            added.id = hf->added[same].id;
-            free(hf->added[same].content.text);
-            hf->added[same] = added;
-            continue;
-        }
-        added.id = byte_table_find(&hf->vocab, added.content.text, added.content.length);
-        if (added.id < 0)
-            added.id = next++;
-        byte_table_add(&seen, added.content.text, added.content.length, (int32_t)hf->added_count);
-        hf->added[hf->added_count++] = added;
+// Real templates put one or two tokens there.
+enum { MOST_AROUND = 1000 };
+
+static int template_token(struct hf *hf, const struct json *value, const struct json *token, struct token_list *out) {
+    const struct json *name = json_member(token, "id");
+    const struct json *ids = NULL;
+    if (name && name->type == JSON_STRING)
+        ids = json_member(json_member(json_member(value, "special_tokens"), name->string), "ids");
+    if (!ids || ids->type != JSON_ARRAY)
+        return hf_error(hf, "post_processor", "a special token of its template has no ids");
+    if (ids->count > MOST_AROUND || out->count > MOST_AROUND)
+        return hf_error(hf, "post_processor", "adds thousands of tokens around a text, which is not supported");
+    for (size_t i = 0; i < ids->count; i++) {
+        if (ids->items[i].type != JSON_NUMBER || !(ids->items[i].number >= 0 && ids->items[i].number < INT32_MAX))
+            return hf_error(hf, "post_processor", "an id is not a non-negative integer");
+        token_list_append(out, (int32_t)ids->items[i].number);
     }
-    byte_table_free(&seen);
-    return status;
+    return 0;
 }
+
+// The template for one text: special tokens around the sequence A.
+static int load_template(struct hf *hf, const struct json *value) {
+    const struct json *single = json_member(value, "single");
+    if (!single || single->type != JSON_ARRAY)
+        return hf_error(hf, "post_processor", "has no template for one text");
+    bool seen = false;
+    for (size_t i = 0; i < single->count; i++) {
+        const struct json *token = json_member(&single->items[i], "SpecialToken");
+        if (token)
+            TRY(template_token(hf, value, token, seen ? &hf->after : &hf->before));
+        else if (!json_member(&single->items[i], "Sequence") || seen)
+            return hf_error(hf, "post_processor", "its template does not have the text exactly once");
+        else
+            seen = true;
+    }
+    return seen ? 0 : hf_error(hf, "post_processor", "its template does not have the text exactly once");
+}
+
+// Processors in a Sequence are applied in order, each around the result of those before.
+static int add_processor(struct hf *hf, const struct json *value, const char *type) {
+    if (strcmp(type, "ByteLevel") == 0)
+        return 0;  // affects offsets only
+    if (hf->before.count + hf->after.count > 0)
+        return hf_error(hf, "post_processor", "two of them add tokens, which is not supported");
+    if (strcmp(type, "TemplateProcessing") == 0)
+        return load_template(hf, value);
+    if (strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0)
+        return hf_not_supported(hf, "post_processor", type);
+    int32_t cls = 0, sep = 0;
+    TRY(pair_id(hf, value, "cls", &cls));
+    TRY(pair_id(hf, value, "sep", &sep));
+    token_list_append(&hf->before, cls);
+    token_list_append(&hf->after, sep);
+    return 0;
+}
+
+// ---- the whole file ----
 
 // Strings by id, added tokens before those of the model.
 static void index_strings(struct hf *hf) {
@@ -151,212 +196,19 @@ static void index_strings(struct hf *hf) {
         hf->strings[hf->added[i].id] = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
 }
 
-// One filter for each beginning there is; false, with none, where they are too many. A token of one byte has no second.
-static bool add_filters(struct hf_starts *starts, const struct trie_key *keys, int64_t count, unsigned char mask) {
-    starts->filter_count = 0;
-    for (int64_t i = 0; i < count; i++) {
-        struct hf_filter filter = {(unsigned char)keys[i].text[0], 0, keys[i].length > 1 ? mask : 0};
-        filter.second = filter.mask ? (unsigned char)keys[i].text[1] : 0;
-        int at = 0;
-        while (at < starts->filter_count && memcmp(&starts->filters[at], &filter, sizeof filter) != 0)
-            at++;
-        if (at == sizeof starts->filters / sizeof starts->filters[0]) {
-            starts->filter_count = 0;
-            return false;
-        }
-        starts->filters[at] = filter;
-        starts->filter_count += at == starts->filter_count;
-    }
-    return true;
-}
-
-static void build_added_trie(struct hf *hf, bool normalized) {
-    struct trie_key *keys = memory_alloc((size_t)(hf->added_count + 1) * sizeof *keys);
-    struct hf_starts *starts = normalized ? &hf->normal_starts : &hf->raw_starts;
-    int64_t count = 0;
-    for (int64_t i = 0; i < hf->added_count; i++) {
-        struct hf_string text = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
-        if (hf->added[i].is_normalized != normalized)
-            continue;
-        if (text.length == 0) {
-            hf->empty_added = i;
-            continue;
-        }
-        keys[count++] = (struct trie_key){text.text, text.length, (int32_t)i};
-        starts->first[(unsigned char)text.text[0]] = true;
-    }
-    if (count > 0)
-        trie_build(normalized ? &hf->normal_trie : &hf->raw_trie, keys, count);
-    if (!add_filters(starts, keys, count, 0xFF))
-        add_filters(starts, keys, count, 0);
-    free(keys);
-}
-
-// Tokens to be found in normalized text are normalized themselves.
-static int normalize_added(struct hf *hf) {
-    struct hf_state state;
-    hf_state_init(&state);
-    int status = 0;
-    for (int64_t i = 0; status == 0 && i < hf->added_count; i++) {
-        struct hf_added *added = &hf->added[i];
-        if (!added->is_normalized || hf->normalizer_count == 0)
-            continue;
-        status = hf_normalize(hf, &state, added->content.text, added->content.length, &(size_t){0});
-        if (status == 0)
-            added->normalized = hf_copy(buffer_string(&state.normal), state.normal.length);
-    }
-    hf_state_free(&state);
-    return status;
-}
-
-// ---- the whole file ----
-
-static bool is_string(const struct hf_string *string, const char *text) {
-    return string->text && string->length == strlen(text) && memcmp(string->text, text, string->length) == 0;
-}
-
-static bool has_normalized_added(const struct hf *hf) {
-    for (int64_t i = 0; i < hf->added_count; i++)
-        if (hf->added[i].is_normalized)
-            return true;
-    return false;
-}
-
-// SentencePiece's BPE as Hugging Face writes it: Llama-2 with two normalizers, Mistral with a pre-tokenizer. Every byte
-// must have a token, so that nothing is unknown.
-static void find_marked(struct hf *hf) {
-    const struct hf_normalizer_step *normal = hf->normalizers;
-    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
-    bool fits = hf->model == HF_MODEL_BPE && hf->cuts_at_mark && hf->byte_fallback;
-    for (int byte = 0; byte < 256; byte++)
-        fits = fits && hf->byte_tokens[byte] >= 0;
-    if (!fits || has_normalized_added(hf))
-        return;
-    if (hf->normalizer_count == 2 && hf->pretokenizer_count == 0 && normal[0].kind == HF_NORMALIZER_PREPEND &&
-        is_string(&normal[0].content, MARK) && normal[1].kind == HF_NORMALIZER_REPLACE &&
-        is_string(&normal[1].pattern.literal, " ") && is_string(&normal[1].content, MARK)) {
-        hf->is_marked = hf->mark_doubles = true;
-        hf->mark_first = HF_PREPEND_ALWAYS;
-    }
-    if (hf->normalizer_count == 0 && hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_METASPACE &&
-        !cut->split && is_string(&cut->replacement, MARK)) {
-        hf->is_marked = true;
-        hf->mark_first = cut->prepend;
-    }
-}
-
-// Byte-level in several steps, as Falcon's: punctuation apart, then GPT-2's pattern, which cuts before a space between
-// letters whatever else stands around, then steps that cut its pieces further.
-static void find_spaced_bytes(struct hf *hf) {
-    bool after_bytes = false, fits = hf->normalizer_count == 0 && !has_normalized_added(hf);
-    for (size_t i = 0; i < hf->pretokenizer_count; i++) {
-        const struct hf_pretokenizer_step *cut = &hf->pretokenizers[i];
-        bool is_bytes = cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex && !cut->prefix_space;
-        fits = fits && cut->kind != HF_PRETOKENIZER_METASPACE &&
-               (after_bytes || is_bytes || cut->kind == HF_PRETOKENIZER_PUNCTUATION);
-        after_bytes = after_bytes || is_bytes;
-    }
-    if (!fits || !after_bytes)
-        return;
-    hf->is_spaced = true;
-    hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .between_letters = true};
-}
-
-// T5's: a charsmap that leaves printable ASCII alone and makes blanks of a space and a line feed, then words between
-// blanks. So words can be taken one by one.
-static void find_spaced(struct hf *hf) {
-    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
-    if (hf->model != HF_MODEL_UNIGRAM || hf->normalizer_count != 1 || hf->normalizers->kind != HF_NORMALIZER_CHARSMAP ||
-        hf->pretokenizer_count != 2 || cut[0].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT ||
-        cut[1].kind != HF_PRETOKENIZER_METASPACE || cut[1].prepend == HF_PREPEND_FIRST)
-        return;
-    bool fits = !has_normalized_added(hf);
-    struct hf_state state;
-    hf_state_init(&state);
-    for (int c = '\n'; fits && c < 0x7F; c = c == '\n' ? ' ' : c + 1) {
-        char byte = (char)c;
-        const char *expected = c == '\n' ? " " : &byte;
-        fits = hf_normalize(hf, &state, &byte, 1, &(size_t){0}) == 0 && state.normal.length == 1 &&
-               state.normal.data[0] == *expected;
-    }
-    fits = fits && hf_normalize(hf, &state, "\r\n", 2, &(size_t){0}) == 0;
-    for (size_t i = 0; fits && i < state.normal.length; i++)
-        fits = state.normal.data[i] == ' ';
-    hf_state_free(&state);
-    hf->is_spaced = fits;
-    hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .feeds = true};
-}
-
-// Shapes that have a way of their own, many times faster than going through the parts.
-static void find_shortcuts(struct hf *hf) {
-    const struct hf_normalizer_step *normal = hf->normalizers;
-    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
-    if (hf->model == HF_MODEL_WORDPIECE && hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_BERT &&
-        normal->clean && normal->cjk && hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BERT) {
-        hf->is_bert = true;
-        hf->bert = (struct bert){
-            .model = hf->wordpiece,
-            .rules = {.table = hf->older,
-                      .decomposed = hf->old,
-                      .lower = normal->lower,
-                      .strip_accents = normal->strip_accents},
-        };
-    }
-    find_marked(hf);
-    find_spaced(hf);
-    find_spaced_bytes(hf);
-    hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_FORM && normal->form == NORMAL_FORM_C;
-    if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
-        (hf->normalizer_count > 0 && !hf->byte_nfc))
-        return;
-    if (hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex) {
-        hf->byte_rules = &split_rules_gpt2;
-        hf->byte_prefix_space = cut->prefix_space;
-    } else if (hf->pretokenizer_count == 2 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.known &&
-               ((cut[0].behavior == HF_ISOLATED && !cut[0].invert) ||
-                (cut[0].behavior == HF_REMOVED && cut[0].invert)) &&
-               cut[1].kind == HF_PRETOKENIZER_BYTES && !cut[1].use_regex && !cut[1].prefix_space) {
-        hf->byte_rules = &cut[0].pattern.known->rules;
-    }
-}
-
-// Where a Replace has put text before the first character, Hugging Face repeats it in the next step that changes the
-// text. Nobody means that, so such a file is refused.
-static int check_insertions(const struct hf *hf) {
-    bool inserts = false, changes = false;
-    for (size_t i = 0; i < hf->normalizer_count; i++) {
-        const struct hf_normalizer_step *step = &hf->normalizers[i];
-        changes = changes || (inserts && step->kind != HF_NORMALIZER_REPLACE && step->kind != HF_NORMALIZER_PREPEND);
-        const struct hf_pattern *pattern = &step->pattern;
-        bool may_insert = pattern->general ? pattern_may_insert_first(pattern->general)
-                                           : !pattern->known && pattern->literal.length == 0;
-        if (step->kind == HF_NORMALIZER_REPLACE && step->content.length > 0 && may_insert)
-            inserts = true;
-    }
-    for (size_t i = 0; i < hf->pretokenizer_count; i++)
-        changes = changes || (inserts && hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES);
-    return changes ? hf_error(hf, "Replace",
-                              "puts text before the first character, and a later step changes it, "
-                              "which is not supported; use Prepend to put text at the beginning")
-                   : 0;
-}
-
 static int load(struct hf *hf, const struct json *root) {
     if (root->type != JSON_OBJECT || !json_member(root, "model"))
-        return hf_error(hf, "model", "is missing; this is no tokenizer.json");
+        return hf_error(hf, "model", "is missing; this is not a tokenizer.json");
     TRY(hf_load_model(hf, json_member(root, "model")));
-    TRY(load_added_tokens(hf, json_member(root, "added_tokens")));
+    TRY(hf_load_added(hf, json_member(root, "added_tokens")));
     TRY(hf_load_normalizer(hf, json_member(root, "normalizer")));
     TRY(hf_load_pretokenizer(hf, json_member(root, "pre_tokenizer")));
     TRY(hf_load_decoder(hf, json_member(root, "decoder")));
-    TRY(hf_load_post_processor(hf, json_member(root, "post_processor")));
-    TRY(check_insertions(hf));
-    TRY(normalize_added(hf));
+    TRY(hf_for_each(hf, json_member(root, "post_processor"), "processors", add_processor));
+    TRY(hf_check_insertions(hf));
+    TRY(hf_prepare_added(hf));
     index_strings(hf);
-    hf->empty_added = -1;
-    build_added_trie(hf, false);
-    build_added_trie(hf, true);
-    find_shortcuts(hf);
+    hf_find_shortcuts(hf);
     return 0;
 }
 

@@ -1,13 +1,17 @@
-// What the model of a tokenizer.json makes of one word: BPE, WordPiece, Unigram or WordLevel, each with its own rule
-// for characters that no token stands for.
+// The model of a tokenizer.json, and how it encodes one word: BPE, WordPiece, Unigram or WordLevel, each with its own
+// rule for characters that have no token. Old files do not name the type.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- BPE ----
 
-// Characters that no token stands for: kept back, so that a run of them can become one.
+// Characters without a token: held back, so that a run of them can become one.
 struct unknown_run {
     const struct hf *hf;
     struct token_list *out;
@@ -173,7 +177,7 @@ static int encode_cached(const struct hf *hf, struct hf_state *state, const char
     return 0;
 }
 
-// End of the piece of a long word that begins at `at`: the next mark that another character stands before.
+// End of the piece of a long word that begins at `at`: the next mark that follows another character.
 static size_t next_cut(const char *word, size_t length, size_t at) {
     static const char mark[] = "\xE2\x96\x81";
     while (length - at >= 3 && memcmp(word + at, mark, 3) == 0)
@@ -192,4 +196,328 @@ int hf_encode_word(const struct hf *hf, struct hf_state *state, const char *word
         at = end;
     }
     return 0;
+}
+
+// ---- loading ----
+
+static int read_id(const struct hf *hf, const struct json *value, int32_t *id) {
+    double number = value->type == JSON_NUMBER ? value->number : -1;
+    if (!(number >= 0 && number < INT32_MAX) || number != (double)(int32_t)number)
+        return hf_error(hf, "model", "an id in \"vocab\" is not a non-negative integer");
+    *id = (int32_t)number;
+    return 0;
+}
+
+// {"token": id, …} without large gaps. As in Hugging Face, several tokens may share an id, which decodes to the last of
+// them, and of equal tokens the last counts.
+static int load_vocab(struct hf *hf, const struct json *vocab) {
+    if (!vocab || vocab->type != JSON_OBJECT || vocab->count == 0)
+        return hf_error(hf, "model", "\"vocab\" is not an object of tokens");
+    size_t limit = vocab->count * 4 + 65536;
+    for (size_t i = 0; i < vocab->count; i++) {
+        int32_t id = 0;
+        TRY(read_id(hf, &vocab->items[i], &id));
+        if ((size_t)id >= limit)
+            return error_set("%s: model: the id %" PRId32 " of \"%.60s\" is far above all others", hf->name, id,
+                             vocab->keys[i].string);
+        byte_table_set(&hf->vocab, vocab->keys[i].string, vocab->keys[i].length, id);
+    }
+    hf->model_count = hf->vocab.count;
+    return 0;
+}
+
+static int load_unknown(struct hf *hf, const struct json *model, bool needed) {
+    const struct json *unknown;
+    hf->unknown = -1;
+    hf->drops_unknown = true;
+    int found = hf_get_string(hf, model, "unk_token", &unknown);
+    if (found <= 0)
+        return found;
+    hf->drops_unknown = false;
+    hf->unknown = byte_table_find(&hf->vocab, unknown->string, unknown->length);
+    if (hf->unknown < 0 && needed)
+        return hf_error(hf, "model", "\"unk_token\" is not in the vocabulary");
+    return 0;
+}
+
+struct merge_text {
+    const char *left, *right;
+    size_t left_length, right_length;
+};
+
+// "LEFT RIGHT" or ["LEFT", "RIGHT"]: 1, 0 for a comment.
+static int split_merge(const struct hf *hf, const struct json *merge, struct merge_text *out) {
+    if (merge->type == JSON_ARRAY && merge->count == 2 && merge->items[0].type == JSON_STRING &&
+        merge->items[1].type == JSON_STRING) {
+        *out = (struct merge_text){merge->items[0].string, merge->items[1].string, merge->items[0].length,
+                                   merge->items[1].length};
+        return 1;
+    }
+    if (merge->type != JSON_STRING)
+        return hf_error(hf, "model", "a merge is neither a string nor a pair");
+    if (merge->length >= 8 && memcmp(merge->string, "#version", 8) == 0)
+        return 0;
+    const char *blank = memchr(merge->string, ' ', merge->length);
+    size_t left = blank ? (size_t)(blank - merge->string) : 0;
+    if (!blank || memchr(blank + 1, ' ', merge->length - left - 1))
+        return error_set("%s: model: the merge \"%.60s\" is not two tokens separated by one space", hf->name,
+                         merge->string);
+    *out = (struct merge_text){merge->string, blank + 1, left, merge->length - left - 1};
+    return 1;
+}
+
+static int find_merge(const struct hf *hf, const struct merge_text *text, struct buffer *joined,
+                      struct bpe_pair *pair) {
+    if (text->right_length < hf->prefix.length)
+        return error_set("%s: model: the merge of \"%.60s\" and \"%.60s\" lacks the prefix of pieces", hf->name,
+                         text->left, text->right);
+    buffer_clear(joined);
+    buffer_append(joined, text->left, text->left_length);
+    buffer_append(joined, text->right + hf->prefix.length, text->right_length - hf->prefix.length);
+    pair->left = byte_table_find(&hf->vocab, text->left, text->left_length);
+    pair->right = byte_table_find(&hf->vocab, text->right, text->right_length);
+    pair->id = byte_table_find(&hf->vocab, buffer_string(joined), joined->length);
+    if (pair->left < 0 || pair->right < 0 || pair->id < 0)
+        return error_set("%s: model: a part or the result of the merge of \"%.60s\" and \"%.60s\" is not in the "
+                         "vocabulary",
+                         hf->name, text->left, text->right);
+    return 0;
+}
+
+// Whether U+2581 follows another character in a string.
+static bool has_mark_inside(const char *text, size_t length) {
+    static const char mark[] = "\xE2\x96\x81";
+    for (size_t at = 1; at + 3 <= length; at++)
+        if (memcmp(text + at, mark, 3) == 0 && (at < 3 || memcmp(text + at - 3, mark, 3) != 0))
+            return true;
+    return false;
+}
+
+// Notes where a word of marks can be cut further, since no merge spans the place.
+static void note_cuts(struct split_rules *rules, const char *text, size_t length) {
+    for (size_t at = 0; at < length; at++) {
+        unsigned char byte = (unsigned char)text[at], before = at > 0 ? (unsigned char)text[at - 1] : 0;
+        if (byte == '\n')
+            rules->lines = false;
+        if (split_is_ascii_other(byte) && ((before | 0x20) >= 'a' && (before | 0x20) <= 'z'))
+            rules->after_letters = false;
+    }
+}
+
+// Of equal merges the last counts, so they are added from the end.
+static int load_merges(struct hf *hf, const struct json *merges) {
+    if (!merges || merges->type != JSON_ARRAY || merges->count >= BPE_NO_RANK)
+        return hf_error(hf, "model", "\"merges\" is not a list");
+    bpe_pairs_create(&hf->bpe, (int64_t)merges->count);
+    hf->cuts_at_mark = true;
+    hf->mark_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .lines = true, .after_letters = true};
+    struct buffer joined = {0};
+    int status = 0;
+    int32_t comments = 0;
+    for (size_t i = 0; i < merges->count; i++)
+        comments += merges->items[i].type == JSON_STRING && merges->items[i].length >= 8 &&
+                    memcmp(merges->items[i].string, "#version", 8) == 0;
+    int32_t rank = (int32_t)merges->count - comments;
+    for (size_t i = merges->count; status == 0 && i-- > 0;) {
+        struct merge_text text = {0};
+        struct bpe_pair pair = {0};
+        int found = split_merge(hf, &merges->items[i], &text);
+        status = found < 0 ? -1 : 0;
+        if (found != 1)
+            continue;
+        status = find_merge(hf, &text, &joined, &pair);
+        pair.rank = --rank;
+        if (status == 0)
+            bpe_pairs_add(&hf->bpe, pair);
+        note_cuts(&hf->mark_rules, joined.data, joined.length);
+        if (has_mark_inside(joined.data, joined.length))
+            hf->cuts_at_mark = false;
+    }
+    buffer_free(&joined);
+    return status;
+}
+
+static void load_byte_tokens(struct hf *hf) {
+    hf->has_byte_tokens = true;
+    for (int byte = 0; byte < 256; byte++) {
+        char name[8], symbol[4];
+        snprintf(name, sizeof name, "<0x%02X>", byte);
+        hf->byte_tokens[byte] = byte_table_find(&hf->vocab, name, strlen(name));
+        size_t length = utf8_encode(hf->bytes.character[byte], symbol);
+        hf->bpe.byte_id[byte] = byte_table_find(&hf->vocab, symbol, length);
+        bool occurs = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;  // in UTF-8
+        if (hf->bpe.byte_id[byte] < 0 && occurs)
+            hf->has_byte_tokens = false;
+    }
+}
+
+static int load_bpe(struct hf *hf, const struct json *model) {
+    const struct json *dropout = json_member(model, "dropout"), *affix;
+    if (dropout && dropout->type != JSON_NULL && !(dropout->type == JSON_NUMBER && dropout->number == 0))
+        return hf_error(hf, "model", "\"dropout\" makes ids random, which is not supported; set it to null");
+    TRY(load_vocab(hf, json_member(model, "vocab")));
+    TRY(load_unknown(hf, model, false));
+    int found = hf_get_string(hf, model, "continuing_subword_prefix", &affix);
+    if (found == 1)
+        hf->prefix = hf_copy(affix->string, affix->length);
+    TRY(found);
+    found = hf_get_string(hf, model, "end_of_word_suffix", &affix);
+    if (found == 1)
+        hf->suffix = hf_copy(affix->string, affix->length);
+    TRY(found);
+    hf->fuse_unknown = hf_get_bool(model, "fuse_unk", false);
+    hf->byte_fallback = hf_get_bool(model, "byte_fallback", false);
+    hf->ignore_merges = hf_get_bool(model, "ignore_merges", false);
+    load_byte_tokens(hf);
+    TRY(load_merges(hf, json_member(model, "merges")));
+    // A cut changes the first and last symbol of a word, and must not split a run of unknown characters.
+    int32_t mark = byte_table_find(&hf->vocab, "\xE2\x96\x81", 3);
+    hf->cuts_at_mark = hf->cuts_at_mark && mark >= 0 && !hf->prefix.length && !hf->suffix.length && !hf->ignore_merges;
+    return 0;
+}
+
+static void build_vocab_trie(const struct hf *hf, struct trie *trie) {
+    struct trie_key *keys = memory_alloc((size_t)(hf->vocab.count + 1) * sizeof *keys);
+    int64_t count = 0;
+    for (int64_t i = 0; i < hf->vocab.count; i++) {
+        const struct byte_string *string = &hf->vocab.strings[i];
+        if (string->length > 0)
+            keys[count++] = (struct trie_key){hf->vocab.bytes.data + string->begin, string->length, string->id};
+    }
+    trie_build(trie, keys, count);
+    free(keys);
+}
+
+static int load_wordpiece(struct hf *hf, const struct json *model) {
+    const struct json *prefix, *most = json_member(model, "max_input_chars_per_word");
+    TRY(load_vocab(hf, json_member(model, "vocab")));
+    TRY(load_unknown(hf, model, false));
+    TRY(hf_get_string(hf, model, "continuing_subword_prefix", &prefix));
+    build_vocab_trie(hf, &hf->wordpiece_trie);
+    const char *text = prefix && prefix->type == JSON_STRING ? prefix->string : "##";
+    int32_t node = TRIE_ROOT;
+    for (; *text && node >= 0; text++)
+        node = trie_step(&hf->wordpiece_trie, node, (unsigned char)*text);
+    hf->wordpiece = (struct wordpiece){
+        .trie = &hf->wordpiece_trie,
+        .continued = node,
+        .unknown = hf->unknown,
+        .most_chars = most && most->type == JSON_NUMBER ? (int64_t)most->number : 100,
+    };
+    return 0;
+}
+
+// All digits form one integer, which is rounded, divided by a power of ten, and rounded again. For a few numbers the
+// last bit differs from exact rounding, and it decides ties between pieces.
+double hf_number(const char *text, size_t length, double otherwise) {
+    uint64_t digits = 0;
+    int64_t exponent = 0, given = 0;
+    bool after_point = false;
+    const char *at = text, *end = at + length;
+    bool negative = at < end && *at == '-';
+    for (at += negative; at < end && *at != 'e' && *at != 'E'; at++) {
+        if (*at == '.') {
+            after_point = true;
+            continue;
+        }
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (digits > (UINT64_MAX - digit) / 10)
+            exponent += !after_point;  // digits that no longer fit are ignored
+        else {
+            digits = digits * 10 + digit;
+            exponent -= after_point;
+        }
+    }
+    if (at < end)
+        given = strtol(at + 1, NULL, 10);
+    exponent += given > 1000 ? 1000 : given < -1000 ? -1000 : given;
+    if (exponent < -308 || exponent > 308)
+        return otherwise;
+    double value = (double)digits;
+    char power[8];
+    snprintf(power, sizeof power, "1e%d", (int)(exponent < 0 ? -exponent : exponent));
+    double ten = strtod(power, NULL);
+    value = exponent < 0 ? value / ten : value * ten;
+    return negative ? -value : value;
+}
+
+// A list of [piece, score]; of equal pieces the last counts.
+static int load_unigram(struct hf *hf, const struct json *model) {
+    const struct json *vocab = json_member(model, "vocab"), *unknown = json_member(model, "unk_id");
+    if (!vocab || vocab->type != JSON_ARRAY || vocab->count == 0 || vocab->count >= INT32_MAX)
+        return hf_error(hf, "model", "\"vocab\" is not a list of pieces");
+    hf->unigram.scores = memory_alloc(vocab->count * sizeof *hf->unigram.scores);
+    hf->model_count = (int64_t)vocab->count;
+    hf->same = memory_alloc(vocab->count * sizeof *hf->same);
+    double lowest = 1e300;
+    for (size_t i = vocab->count; i-- > 0;) {
+        const struct json *piece = &vocab->items[i];
+        if (piece->type != JSON_ARRAY || piece->count != 2 || piece->items[0].type != JSON_STRING ||
+            piece->items[1].type != JSON_NUMBER)
+            return hf_error(hf, "model", "a member of \"vocab\" is not [piece, score]");
+        byte_table_add(&hf->vocab, piece->items[0].string, piece->items[0].length, (int32_t)i);
+        hf->same[i] = byte_table_find(&hf->vocab, piece->items[0].string, piece->items[0].length);
+        hf->unigram.scores[i] = hf_number(piece->items[1].string, piece->items[1].length, piece->items[1].number);
+        lowest = hf->unigram.scores[i] < lowest ? hf->unigram.scores[i] : lowest;
+    }
+    build_vocab_trie(hf, &hf->unigram.trie);
+    hf->unknown = -1;
+    if (unknown && unknown->type == JSON_NUMBER) {
+        if (!(unknown->number >= 0 && unknown->number < (double)vocab->count))
+            return hf_error(hf, "model", "\"unk_id\" is not in the vocabulary");
+        hf->unknown = (int32_t)unknown->number;
+    }
+    hf->unigram.unknown_id = hf->unknown;
+    hf->unigram.unknown_score = lowest - 10;
+    hf->byte_fallback = hf_get_bool(model, "byte_fallback", false);
+    load_byte_tokens(hf);
+    return 0;
+}
+
+static int load_wordlevel(struct hf *hf, const struct json *model) {
+    TRY(load_vocab(hf, json_member(model, "vocab")));
+    return load_unknown(hf, model, false);
+}
+
+// Guesses the type from the members, in the order in which Hugging Face tries them.
+static enum hf_model guess_type(const struct json *model) {
+    if (json_member(model, "merges"))
+        return HF_MODEL_BPE;
+    const struct json *vocab = json_member(model, "vocab");
+    if (vocab && vocab->type == JSON_ARRAY)
+        return HF_MODEL_UNIGRAM;
+    return json_member(model, "max_input_chars_per_word") || json_member(model, "continuing_subword_prefix")
+               ? HF_MODEL_WORDPIECE
+               : HF_MODEL_WORDLEVEL;
+}
+
+int hf_load_model(struct hf *hf, const struct json *model) {
+    static const char *const names[] = {
+        [HF_MODEL_BPE] = "BPE",
+        [HF_MODEL_WORDPIECE] = "WordPiece",
+        [HF_MODEL_UNIGRAM] = "Unigram",
+        [HF_MODEL_WORDLEVEL] = "WordLevel",
+    };
+    const struct json *type;
+    int found = hf_get_string(hf, model, "type", &type);
+    TRY(found);
+    int kind = -1;
+    for (int i = 0; found == 1 && i < 4; i++)
+        if (strcmp(type->string, names[i]) == 0)
+            kind = i;
+    if (found == 1 && kind < 0)
+        return error_set("%s: the model type \"%s\" is not supported; it must be BPE, WordPiece, Unigram or WordLevel",
+                         hf->name, type->string);
+    hf->model = kind < 0 ? guess_type(model) : (enum hf_model)kind;
+    switch (hf->model) {
+    case HF_MODEL_BPE:
+        return load_bpe(hf, model);
+    case HF_MODEL_WORDPIECE:
+        return load_wordpiece(hf, model);
+    case HF_MODEL_UNIGRAM:
+        return load_unigram(hf, model);
+    case HF_MODEL_WORDLEVEL:
+    default:
+        return load_wordlevel(hf, model);
+    }
 }

@@ -1,17 +1,20 @@
-// The normalizers of tokenizer.json, one text in, one out. All of it is UTF-8; ill-formed input has become U+FFFD
-// before.
+// The normalizers of tokenizer.json: one text in, one text out. Everything is UTF-8; ill-formed input has already
+// become U+FFFD.
 #include "data/tokenizer/hf.h"
+#include "data/tokenizer/base64.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
+#include <stdlib.h>
 #include <string.h>
 
-// Bytes of the text before a step that come from the beginning of the whole text, and of the text after it.
+// How many bytes of the text come from the beginning of the whole text, before and after a step.
 struct origin {
     size_t before, after;
-    bool begins;  // the text at hand began the whole text before any step
+    bool begins;  // the current text began the whole text before any step
 };
 
-// Notes how long the output is after a character that began at `at`.
+// Records the length of the output after a character that began at `at`.
 static inline void follow(struct origin *origin, size_t at, const struct buffer *out) {
     if (at < origin->before)
         origin->after = out->length;
@@ -37,7 +40,7 @@ static bool is_ascii(const struct buffer *text) {
 
 // ---- normal forms ----
 
-// Characters that no form C changes, whatever stands beside them, in blocks that texts are full of.
+// Characters that form C never changes, whatever is beside them, from blocks that are common in texts.
 static bool is_safe_in_c(uint32_t c) {
     static const uint32_t ranges[][2] = {{0x388, 0x482},   {0x490, 0x590},   {0x2010, 0x20CF}, {0x2190, 0x2328},
                                          {0x2500, 0x2ADB}, {0x3000, 0x3029}, {0x3041, 0x3098}, {0x309B, 0x312F},
@@ -64,7 +67,7 @@ static bool is_safe_text_in_c(const struct buffer *text) {
     return true;
 }
 
-// The first character, composed or not, and what else of the output its form begins with.
+// Records the first character, composed or not, and the rest of what its form begins with.
 static void follow_form(const struct normal_form_rules *rules, struct hf_state *state, const struct buffer *in,
                         struct origin *origin, const struct buffer *out) {
     uint32_t character;
@@ -109,7 +112,7 @@ static void append_lower(struct buffer *out, uint32_t character) {
     }
 }
 
-// The marks of Unicode 9.0 as the crate that Hugging Face uses lists them.
+// The marks of Unicode 9.0 as listed by the crate that Hugging Face uses.
 static bool is_combining_mark(const struct hf *hf, uint32_t c) {
     return (unicode_in_set(hf->old, c, UNICODE_SET_M) && c != 0x111C9) || c == 0x1CF2 || c == 0x1CF3;
 }
@@ -123,7 +126,7 @@ static bool is_blank_by_nmt(uint32_t c) {
            c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
 }
 
-static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
+static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *rule, struct hf_state *state,
                        const struct buffer *in, struct buffer *out, struct origin *origin) {
     struct bert_rules rules = {.table = hf->older, .decomposed = hf->old};
     state->characters.count = 0;
@@ -135,29 +138,29 @@ static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *ste
             first = state->characters.count;
         at += utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
         enum bert_class class = bert_classify(&rules, c);
-        if (step->clean && class == BERT_DROPPED)
+        if (rule->clean && class == BERT_DROPPED)
             continue;
-        if (step->clean && class == BERT_BLANK)
+        if (rule->clean && class == BERT_BLANK)
             c = ' ';
-        if (step->cjk && class == BERT_CJK)
+        if (rule->cjk && class == BERT_CJK)
             character_list_append(&state->characters, ' ');
         character_list_append(&state->characters, c);
-        if (step->cjk && class == BERT_CJK)
+        if (rule->cjk && class == BERT_CJK)
             character_list_append(&state->characters, ' ');
     }
     if (in->length <= origin->before)
         first = state->characters.count;
     const struct character_list *list = &state->characters;
-    if (step->strip_accents) {
+    if (rule->strip_accents) {
         struct normal_form_rules form = {.form = NORMAL_FORM_D, .known = hf->old};
         normal_form_apply(&form, list->items, list->count, &state->more);
         list = &state->more;
     }
     for (size_t i = 0; i < list->count; i++) {
         uint32_t c = list->items[i];
-        if (step->strip_accents && unicode_category(hf->older, c) == UNICODE_MN)
+        if (rule->strip_accents && unicode_category(hf->older, c) == UNICODE_MN)
             continue;
-        if (step->lower)
+        if (rule->lower)
             append_lower(out, c);
         else
             append_character(out, c);
@@ -181,9 +184,9 @@ static void apply_characters(const struct hf *hf, enum hf_normalizer kind, const
     }
 }
 
-static void apply_strip(const struct hf_normalizer_step *step, const struct buffer *in, struct buffer *out,
+static void apply_strip(const struct hf_normalizer_step *rule, const struct buffer *in, struct buffer *out,
                         struct origin *origin) {
-    size_t first = step->left ? in->length : 0, last = step->right ? 0 : in->length;
+    size_t first = rule->left ? in->length : 0, last = rule->right ? 0 : in->length;
     for (size_t at = 0; at < in->length;) {
         uint32_t c;
         size_t bytes = utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
@@ -207,8 +210,8 @@ static bool is_in_range(uint32_t c, const uint32_t ranges[][2], size_t count) {
     return false;
 }
 
-// Whether a character goes on with the grapheme before it: marks, joiners, and the few that are not marks. The marks
-// are those of Unicode 17.0, one edition later than the classes that text is split by (tokenizers 0.23).
+// Whether a character continues the grapheme before it: marks, joiners, and a few that are not marks. The marks are
+// those of Unicode 17.0, one version later than the classes that text is split by (tokenizers 0.23).
 static bool extends_grapheme(const struct hf *hf, uint32_t c) {
     static const uint32_t newer[][2] = {{0x1ACF, 0x1ADD},   {0x1AE0, 0x1AEB},   {0x10EFA, 0x10EFB}, {0x11B60, 0x11B67},
                                         {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
@@ -240,7 +243,8 @@ static bool is_control(const struct hf *hf, uint32_t c) {
            (c >= 0xE0000 && c <= 0xE0FFF);
 }
 
-// Bytes of the grapheme cluster at `at` (UAX #29), as far as one shorter than 6 bytes can be told from a longer one.
+// Bytes of the grapheme cluster at `at` (UAX #29), exact as far as clusters shorter than 6 bytes are told from longer
+// ones.
 static size_t grapheme_bytes(const struct hf *hf, const struct buffer *text, size_t at) {
     const unsigned char *bytes = (const unsigned char *)text->data;
     uint32_t c;
@@ -260,12 +264,12 @@ static size_t grapheme_bytes(const struct hf *hf, const struct buffer *text, siz
     return end - at;
 }
 
-// Hugging Face counts characters out against characters in, and forgets those that are removed before the first one
-// that stays: what is at hand is `taken` characters into the text.
+// Hugging Face counts output characters against input characters, and forgets those removed before the first that
+// stays.
 struct map_origin {
     struct origin *origin;
     const struct buffer *in;
-    size_t at;  // of the character that the next one out replaces
+    size_t at;  // of the character that the next output character replaces
     bool any;
 };
 
@@ -284,14 +288,14 @@ static int64_t count_characters(const char *text, size_t length) {
     return count;
 }
 
-// text[0…length) has been put out, the end of `out`, for `replaced` characters.
+// text[0…length), the end of `out`, was written for `replaced` characters.
 static void follow_map(struct map_origin *map, int64_t replaced, size_t length, const struct buffer *out) {
     const char *text = buffer_string(out) + out->length - length;
     int64_t count = count_characters(text, length);
     if (map->at > map->origin->before)
-        return;  // nothing that follows comes from the beginning
+        return;  // nothing after it comes from the beginning
     for (int64_t i = 0; i < count; i++) {
-        // Those beyond the replaced ones come from the last of these.
+        // Additional characters come from the last replaced one.
         size_t from = i < replaced ? map->at : map->at - (map->at > 0);
         size_t end = 1;
         while (end < length && ((unsigned char)text[end] & 0xC0) == 0x80)
@@ -308,7 +312,8 @@ static void follow_map(struct map_origin *map, int64_t replaced, size_t length, 
         skip_characters(map, replaced - count);
 }
 
-// A short grapheme is replaced as a whole by the first rule that it begins with, and is otherwise taken apart.
+// A short grapheme is replaced as a whole by the first rule that it begins with; otherwise it is processed character by
+// character.
 static void apply_charsmap(const struct hf *hf, const struct charsmap *map, const struct buffer *in, struct buffer *out,
                            struct origin *origin) {
     struct map_origin follows = {.origin = origin, .in = in};
@@ -351,16 +356,16 @@ static void follow_copy(struct origin *origin, const struct buffer *in, size_t b
         buffer_append(out, in->data + begin, end - begin);
 }
 
-static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
+static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *rule, struct hf_state *state,
                          const struct buffer *in, struct buffer *out, struct origin *origin) {
     struct hf_search search = {0};
     size_t done = 0;
     int found;
-    while ((found = hf_next_match(hf, &step->pattern, &state->pattern, in, &search)) == 1) {
+    while ((found = hf_next_match(hf, &rule->pattern, &state->pattern, in, &search)) == 1) {
         follow_copy(origin, in, done, search.match.begin, out);
-        buffer_append(out, step->content.text, step->content.length);
+        buffer_append(out, rule->content.text, rule->content.length);
         done = search.match.end;
-        // What is put in comes from the last character of the match, or from that before an empty one.
+        // Inserted text comes from the last character of the match, or from the one before an empty match.
         if (origin->begins && done <= origin->before)
             origin->after = out->length;
         if (out->length > state->most_bytes)
@@ -370,28 +375,28 @@ static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *s
     return found;
 }
 
-static int apply(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
+static int apply(const struct hf *hf, const struct hf_normalizer_step *rule, struct hf_state *state,
                  const struct buffer *in, struct buffer *out, struct origin *origin) {
-    switch (step->kind) {
+    switch (rule->kind) {
     case HF_NORMALIZER_BERT:
-        apply_bert(hf, step, state, in, out, origin);
+        apply_bert(hf, rule, state, in, out, origin);
         return 0;
     case HF_NORMALIZER_STRIP:
-        apply_strip(step, in, out, origin);
+        apply_strip(rule, in, out, origin);
         return 0;
     case HF_NORMALIZER_FORM:
-        apply_form(hf, step->form, state, in, out, origin);
+        apply_form(hf, rule->form, state, in, out, origin);
         return 0;
     case HF_NORMALIZER_CHARSMAP:
-        apply_charsmap(hf, &step->map, in, out, origin);
+        apply_charsmap(hf, &rule->map, in, out, origin);
         return 0;
     case HF_NORMALIZER_REPLACE:
-        return apply_replace(hf, step, state, in, out, origin);
+        return apply_replace(hf, rule, state, in, out, origin);
     case HF_NORMALIZER_PREPEND:
         if (in->length > 0)
-            buffer_append(out, step->content.text, step->content.length);
+            buffer_append(out, rule->content.text, rule->content.length);
         buffer_append(out, buffer_string(in), in->length);
-        origin->after = origin->before > 0 ? origin->before + step->content.length : 0;
+        origin->after = origin->before > 0 ? origin->before + rule->content.length : 0;
         return 0;
     case HF_NORMALIZER_BYTES:
         byte_map_write(&hf->bytes, (const unsigned char *)in->data, origin->before, out);
@@ -399,7 +404,7 @@ static int apply(const struct hf *hf, const struct hf_normalizer_step *step, str
         byte_map_write(&hf->bytes, (const unsigned char *)in->data + origin->before, in->length - origin->before, out);
         return 0;
     default:
-        apply_characters(hf, step->kind, in, out, origin);
+        apply_characters(hf, rule->kind, in, out, origin);
         return 0;
     }
 }
@@ -421,4 +426,100 @@ int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, 
         state->swap = done;
     }
     return 0;
+}
+
+// ---- loading ----
+
+static int load_charsmap(struct hf *hf, const struct json *value, struct charsmap *map) {
+    const struct json *text;
+    int found = hf_get_string(hf, value, "precompiled_charsmap", &text);
+    TRY(found);
+    if (found == 0)
+        return 0;
+    struct buffer bytes = {0};
+    int status = base64_decode(text->string, text->length, &bytes)
+                     ? charsmap_read(map, bytes.data, bytes.length, hf->name)
+                     : hf_error(hf, "precompiled_charsmap", "is not base64");
+    buffer_free(&bytes);
+    return status;
+}
+
+static int fill_normalizer(struct hf *hf, const struct json *value, const char *type, struct hf_normalizer_step *rule) {
+    static const struct {
+        const char *type;
+        enum hf_normalizer kind;
+        enum normal_form form;
+    } kinds[] = {
+        {"BertNormalizer", HF_NORMALIZER_BERT, 0},
+        {"Strip", HF_NORMALIZER_STRIP, 0},
+        {"StripAccents", HF_NORMALIZER_STRIP_ACCENTS, 0},
+        {"NFC", HF_NORMALIZER_FORM, NORMAL_FORM_C},
+        {"NFD", HF_NORMALIZER_FORM, NORMAL_FORM_D},
+        {"NFKC", HF_NORMALIZER_FORM, NORMAL_FORM_KC},
+        {"NFKD", HF_NORMALIZER_FORM, NORMAL_FORM_KD},
+        {"Lowercase", HF_NORMALIZER_LOWER, 0},
+        {"Nmt", HF_NORMALIZER_NMT, 0},
+        {"Precompiled", HF_NORMALIZER_CHARSMAP, 0},
+        {"Replace", HF_NORMALIZER_REPLACE, 0},
+        {"Prepend", HF_NORMALIZER_PREPEND, 0},
+        {"ByteLevel", HF_NORMALIZER_BYTES, 0},
+    };
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof kinds[0] && strcmp(type, kinds[i].type) != 0)
+        i++;
+    if (i == sizeof kinds / sizeof kinds[0])
+        return hf_not_supported(hf, "normalizer", type);
+    rule->kind = kinds[i].kind;
+    rule->form = kinds[i].form;
+    rule->left = hf_get_bool(value, "strip_left", true);
+    rule->right = hf_get_bool(value, "strip_right", true);
+    rule->clean = hf_get_bool(value, "clean_text", true);
+    rule->cjk = hf_get_bool(value, "handle_chinese_chars", true);
+    rule->lower = hf_get_bool(value, "lowercase", true);
+    rule->strip_accents = hf_get_bool(value, "strip_accents", rule->lower);
+    bool forms = rule->kind == HF_NORMALIZER_FORM || (rule->kind == HF_NORMALIZER_BERT && rule->strip_accents);
+    if (forms && normal_form_require() < 0)
+        return error_context("%s", hf->name);
+    if (rule->kind == HF_NORMALIZER_FORM && !hf->pairs && (rule->form == NORMAL_FORM_C || rule->form == NORMAL_FORM_KC))
+        hf->pairs = normal_form_pairs_create(hf->old);
+    if (rule->kind == HF_NORMALIZER_CHARSMAP)
+        return load_charsmap(hf, value, &rule->map);
+    if (rule->kind == HF_NORMALIZER_PREPEND)
+        return hf_copy_member(hf, value, "prepend", &rule->content);
+    if (rule->kind != HF_NORMALIZER_REPLACE)
+        return 0;
+    TRY(hf_copy_member(hf, value, "content", &rule->content));
+    return hf_load_pattern(hf, json_member(value, "pattern"), "Replace", &rule->pattern);
+}
+
+static int add_normalizer(struct hf *hf, const struct json *value, const char *type) {
+    hf->normalizers = memory_realloc(hf->normalizers, (hf->normalizer_count + 1) * sizeof *hf->normalizers);
+    struct hf_normalizer_step *rule = &hf->normalizers[hf->normalizer_count++];
+    *rule = (struct hf_normalizer_step){0};
+    return fill_normalizer(hf, value, type, rule);
+}
+
+int hf_load_normalizer(struct hf *hf, const struct json *normalizer) {
+    return hf_for_each(hf, normalizer, "normalizers", add_normalizer);
+}
+
+// If a Replace inserted text before the first character, Hugging Face repeats it in the next step that changes the
+// text. Nobody intends that, so such a file is refused.
+int hf_check_insertions(const struct hf *hf) {
+    bool inserts = false, changes = false;
+    for (size_t i = 0; i < hf->normalizer_count; i++) {
+        const struct hf_normalizer_step *rule = &hf->normalizers[i];
+        changes = changes || (inserts && rule->kind != HF_NORMALIZER_REPLACE && rule->kind != HF_NORMALIZER_PREPEND);
+        const struct hf_pattern *pattern = &rule->pattern;
+        bool may_insert = pattern->general ? pattern_may_insert_first(pattern->general)
+                                           : !pattern->known && pattern->literal.length == 0;
+        if (rule->kind == HF_NORMALIZER_REPLACE && rule->content.length > 0 && may_insert)
+            inserts = true;
+    }
+    for (size_t i = 0; i < hf->pretokenizer_count; i++)
+        changes = changes || (inserts && hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES);
+    return changes ? hf_error(hf, "Replace",
+                              "inserts text before the first character, and a later step changes it, which is not "
+                              "supported; use Prepend to add text at the start")
+                   : 0;
 }

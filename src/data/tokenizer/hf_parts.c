@@ -118,7 +118,7 @@ void hf_end_sequence(struct json_writer *json) {
 
 // ---- patterns ----
 
-// Characters stand for themselves, since \x{…} is not understood by all who read these files.
+// Characters stand for themselves, since not every reader of these files understands \x{…}.
 static void append_character(struct buffer *pattern, uint32_t character, const char *special) {
     char bytes[4];
     if (character > 0 && character < 0x80 && strchr(special, (int)character))
@@ -189,7 +189,7 @@ void hf_write_merges(struct json_writer *json, struct hf_merge *merges, size_t c
     json_end_array(json);
 }
 
-// Where the names of tokens are in a buffer.
+// Offsets of the names of tokens in a buffer.
 struct names {
     struct buffer text;
     size_t *begin;  // (size + 1)

@@ -1,5 +1,5 @@
-// The parts of a tokenizer.json in the making, which each kind of tokenizer fills (its `describe`), and helpers to
-// write steps of the pipeline. hf_save.c puts them together.
+// The parts of a tokenizer.json, which each kind of tokenizer fills in (its `describe`), and helpers to write pipeline
+// steps. hf_save.c combines them.
 #ifndef DATA_TOKENIZER_HF_PARTS_H
 #define DATA_TOKENIZER_HF_PARTS_H
 
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// A token that is looked for in the text before the model sees it.
+// A token that is searched for in the text before the model sees it.
 struct hf_part_token {
     size_t begin, length;  // in names
     int32_t id;
@@ -18,8 +18,8 @@ struct hf_part_token {
 
 struct hf_parts {
     struct buffer normalizer, pre_tokenizer, decoder, model;  // JSON values; empty: null
-    struct buffer post_processor;                             // what deals with offsets only
-    struct buffer whole;                                      // instead of all of them: the file that there is already
+    struct buffer post_processor;                             // steps that affect offsets only
+    struct buffer whole;                                      // instead of all of them: the existing file
     struct buffer probes;                                     // strings that hf_check should try, each ended by a NUL
     struct buffer names;
     struct hf_part_token *tokens;  // special ones
@@ -27,10 +27,10 @@ struct hf_parts {
     int32_t unknown, bos, pad;  // of the model; -1: none
     bool begins;                // a text begins with bos
     bool is_bert;               // its models expect [CLS] A [SEP]
-    bool lowers;                // of such a one: upper case becomes lower case
+    bool lowers;                // with is_bert: upper case becomes lower case
     bool is_roberta;            // <s> A </s>
     bool adds_scores;           // Unigram
-    bool cleans_up;             // spaces before punctuation are dropped when ids are decoded
+    bool cleans_up;             // decoding drops spaces before punctuation
 };
 
 void hf_parts_free(struct hf_parts *parts);
@@ -42,17 +42,17 @@ struct json_writer hf_part(struct buffer *out);
 // ---- steps ----
 
 void hf_step(struct json_writer *json, const char *type);  // {"type": …, left open
-// {"type": "Replace", …} of a string or a pattern.
+// {"type": "Replace", …} for a string or a pattern.
 void hf_step_replace(struct json_writer *json, const char *text, const char *content);
 void hf_step_replace_pattern(struct json_writer *json, const struct buffer *pattern, const char *content);
 void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior);
-void hf_step_keep(struct json_writer *json, const struct buffer *pattern);  // of a text only what matches
+void hf_step_keep(struct json_writer *json, const struct buffer *pattern);  // keeps only the matches of a text
 void hf_step_byte_level(struct json_writer *json, bool prefix_space, bool use_regex);
 // {"type": "Sequence", LIST: [ … and its end.
 void hf_begin_sequence(struct json_writer *json, const char *list);
 void hf_end_sequence(struct json_writer *json);
 
-// Appends [ … ], the characters that is_in names, to a pattern; and a text in which no character has a meaning.
+// Append to a pattern: [ … ] with the characters in a set; and a text, escaped.
 void hf_pattern_set(struct buffer *pattern, bool (*is_in)(const void *context, uint32_t character),
                     const void *context);
 void hf_pattern_text(struct buffer *pattern, const char *text, size_t length);
@@ -68,21 +68,28 @@ void hf_vocab_entry(struct json_writer *json, const char *text, size_t length, i
 struct hf_merge {
     const char *left, *right;
     size_t left_length, right_length;
-    int64_t order;  // merges with a lower one go first; among equal ones those with the shorter left part
+    int64_t order;  // lower ones go first; ties by the shorter left part
 };
 void hf_write_merges(struct json_writer *json, struct hf_merge *merges, size_t count);
 
-// Byte-level BPE. Token i of the table is written as id of[i], or i where `of` is NULL; -1: it is not written. The
-// special tokens of the parts are in the vocabulary too.
+// Byte-level BPE. Token i of the table is written as id of[i], or i if `of` is NULL; -1: not written. The special
+// tokens of the parts are in the vocabulary too.
 struct hf_byte_model {
     const struct bpe *bpe;
     const int32_t *of;
-    bool ignore_merges;     // a piece of text that is a token is that token
+    bool ignore_merges;     // a piece of text that is a token becomes that token
     const char *unk_token;  // NULL: none
 };
 void hf_write_byte_model(struct hf_parts *parts, const struct hf_byte_model *model);
 
-// GPT-2's tokenizer whole. Tokens that no merge makes and that are written in brackets are special.
+// GPT-2's whole tokenizer. Tokens in brackets that no merge produces are special.
 void hf_describe_gpt2(const struct bpe *bpe, struct hf_parts *parts);
+
+// ---- verification ----
+
+// Parses the text of a tokenizer.json and compares the ids of many strings, with rare characters and some of the
+// tokenizer's own tokens. An error names the first string that differs.
+struct tokenizer;
+int hf_check(const struct tokenizer *tokenizer, const struct hf_parts *parts, const struct buffer *json);
 
 #endif

@@ -1,7 +1,8 @@
-// The pre-tokenizers of tokenizer.json: each cuts the words that the one before has made. Words are spans of one
-// buffer; a step that changes text (Metaspace, ByteLevel) writes a new buffer.
+// The pre-tokenizers of tokenizer.json: each splits the words of the previous one. Words are spans of one buffer; a
+// step that changes text (Metaspace, ByteLevel) writes a new buffer.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include <string.h>
 
@@ -20,7 +21,7 @@ static int find(const struct hf *hf, const struct hf_pattern *pattern, struct pa
         *match = (struct pattern_match){from, from + piece};
         return 1;
     }
-    if (pattern->literal.length == 0) {  // as the empty pattern: before every character, and at the end
+    if (pattern->literal.length == 0) {  // an empty pattern: before every character, and at the end
         *match = (struct pattern_match){from, from};
         return 1;
     }
@@ -59,16 +60,16 @@ void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
     splits->items[splits->count++] = split;
 }
 
-// ---- cutting by matches ----
+// ---- splitting at matches ----
 
-// Matches and what is between them, in order, become words by a behavior. A piece waits until it is known whether it
-// goes together with its neighbour; pieces may be empty, and are left out only when they are words.
+// Matches and the text between them become words according to a behavior. A piece is held until it is known whether it
+// joins its neighbour; pieces may be empty, and are dropped only when they would become words.
 struct cutter {
     struct hf_splits *out;
     enum hf_behavior behavior;
-    const struct hf_split *word;  // that is being cut
+    const struct hf_split *word;  // the word being split
     size_t base;                  // of it in the new buffer
-    bool has_piece;               // the piece that waits
+    bool has_piece;               // a piece is held
     struct pattern_match piece;
     bool is_match;
 };
@@ -88,7 +89,7 @@ static void end_cut(struct cutter *cutter) {
 }
 
 static void cut(struct cutter *cutter, size_t begin, size_t end, bool is_match) {
-    // As there, a text begins as if after what is not a match.
+    // As in Hugging Face, a text begins as if after a non-match.
     bool before = cutter->is_match, joins = false;
     cutter->is_match = is_match;
     switch (cutter->behavior) {
@@ -118,25 +119,25 @@ static void cut(struct cutter *cutter, size_t begin, size_t end, bool is_match) 
     cutter->has_piece = true;
 }
 
-// The text of one word, as a buffer that is only looked at.
+// The text of one word, as a read-only buffer.
 static struct buffer view_of(const struct hf_splits *splits, const struct hf_split *split) {
     return (struct buffer){.data = splits->text.data + split->begin, .length = split->end - split->begin};
 }
 
-static int cut_by_pattern(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
+static int cut_by_pattern(const struct hf *hf, const struct hf_pretokenizer_step *rule, struct hf_state *state,
                           const struct hf_split *word, struct cutter *cutter) {
     struct buffer text = view_of(&state->words, word);
     struct hf_search search = {0};
     size_t done = 0;
     int found;
-    while ((found = hf_next_match(hf, &step->pattern, &state->pattern, &text, &search)) == 1) {
+    while ((found = hf_next_match(hf, &rule->pattern, &state->pattern, &text, &search)) == 1) {
         if (done != search.match.begin)
-            cut(cutter, done, search.match.begin, step->invert);
-        cut(cutter, search.match.begin, search.match.end, !step->invert);
+            cut(cutter, done, search.match.begin, rule->invert);
+        cut(cutter, search.match.begin, search.match.end, !rule->invert);
         done = search.match.end;
     }
     if (found == 0 && done < text.length)
-        cut(cutter, done, text.length, step->invert);
+        cut(cutter, done, text.length, rule->invert);
     return found;
 }
 
@@ -172,7 +173,7 @@ static void cut_by_characters(const struct hf *hf, enum hf_pretokenizer kind, co
         cut(cutter, done, text->length, false);
 }
 
-// Words between blanks, punctuation apart.
+// Words between spaces, punctuation split off.
 static void cut_as_bert(const struct hf *hf, const struct buffer *text, struct cutter *cutter) {
     size_t done = 0;
     for (size_t at = 0; at < text->length;) {
@@ -229,14 +230,14 @@ static void cut_by_length(const struct buffer *text, int64_t length, struct cutt
     add_word(cutter, done, text->length);
 }
 
-static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
+static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *rule, struct hf_state *state,
                     const struct hf_split *word) {
     struct buffer text = view_of(&state->words, word);
-    struct cutter cutter = {.out = &state->other, .behavior = step->behavior, .word = word, .base = word->begin};
+    struct cutter cutter = {.out = &state->other, .behavior = rule->behavior, .word = word, .base = word->begin};
     int status = 0;
-    switch (step->kind) {
+    switch (rule->kind) {
     case HF_PRETOKENIZER_SPLIT:
-        status = cut_by_pattern(hf, step, state, word, &cutter);
+        status = cut_by_pattern(hf, rule, state, word, &cutter);
         break;
     case HF_PRETOKENIZER_BERT:
         cut_as_bert(hf, &text, &cutter);
@@ -245,10 +246,10 @@ static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *step
         cut_as_whitespace(hf, &text, &cutter);
         break;
     case HF_PRETOKENIZER_FIXED_LENGTH:
-        cut_by_length(&text, step->length, &cutter);
+        cut_by_length(&text, rule->length, &cutter);
         break;
     default:
-        cut_by_characters(hf, step->kind, &text, &cutter);
+        cut_by_characters(hf, rule->kind, &text, &cutter);
     }
     end_cut(&cutter);
     return status;
@@ -256,16 +257,16 @@ static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *step
 
 // ---- steps that change text ----
 
-// Blanks become the mark, one is put before, and the word is cut before every mark.
-static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_state *state,
+// Spaces become the mark, one is prepended, and the word is split before every mark.
+static void apply_metaspace(const struct hf_pretokenizer_step *rule, struct hf_state *state,
                             const struct hf_split *word) {
     struct buffer text = view_of(&state->words, word), *out = &state->other.text;
-    const struct hf_string *mark = &step->replacement;
+    const struct hf_string *mark = &rule->replacement;
     size_t begin = out->length;
     struct hf_split marked = {.zero = 0};
     bool has = text.length > 0 && (text.data[0] == ' ' || (text.length >= mark->length && mark->length > 0 &&
                                                            memcmp(text.data, mark->text, mark->length) == 0));
-    if (!has && (step->prepend == HF_PREPEND_ALWAYS || (step->prepend == HF_PREPEND_FIRST && word->zero > 0)))
+    if (!has && (rule->prepend == HF_PREPEND_ALWAYS || (rule->prepend == HF_PREPEND_FIRST && word->zero > 0)))
         buffer_append(out, mark->text, mark->length);
     for (size_t at = 0; at < text.length; at++) {
         if (text.data[at] == ' ')
@@ -276,11 +277,11 @@ static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_s
             marked.zero = out->length - begin;
     }
     struct cutter cutter = {.out = &state->other, .behavior = HF_MERGED_WITH_NEXT, .word = &marked, .base = begin};
-    struct hf_pattern pattern = {.literal = step->split ? *mark : (struct hf_string){0}};
+    struct hf_pattern pattern = {.literal = rule->split ? *mark : (struct hf_string){0}};
     struct buffer changed = {.data = out->data + begin, .length = out->length - begin};
     struct hf_search search = {0};
     size_t done = 0;
-    while (step->split && hf_next_match(NULL, &pattern, NULL, &changed, &search) == 1) {
+    while (rule->split && hf_next_match(NULL, &pattern, NULL, &changed, &search) == 1) {
         if (done < search.match.begin)
             cut(&cutter, done, search.match.begin, false);
         cut(&cutter, search.match.begin, search.match.end, true);
@@ -291,13 +292,13 @@ static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_s
     end_cut(&cutter);
 }
 
-// Cuts as GPT-2, then writes bytes as characters.
-static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
+// Splits like GPT-2, then writes bytes as characters.
+static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *rule, struct hf_state *state,
                         const struct hf_split *word) {
     struct buffer text = view_of(&state->words, word), *out = &state->other.text;
     size_t zero = word->zero;
     buffer_clear(&state->piece);
-    if (step->prefix_space && text.data[0] != ' ') {
+    if (rule->prefix_space && text.data[0] != ' ') {
         buffer_append_byte(&state->piece, ' ');
         zero += zero > 0;
     }
@@ -305,7 +306,7 @@ static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *
     const unsigned char *bytes = (const unsigned char *)state->piece.data;
     for (size_t at = 0; at < state->piece.length;) {
         size_t left = state->piece.length - at;
-        size_t length = step->use_regex ? split_text(&split_rules_gpt2, hf->table, bytes + at, left) : left;
+        size_t length = rule->use_regex ? split_text(&split_rules_gpt2, hf->table, bytes + at, left) : left;
         size_t begin = out->length, first = zero > at ? zero - at : 0;
         first = first > length ? length : first;
         byte_map_write(&hf->bytes, bytes + at, first, out);
@@ -316,18 +317,18 @@ static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *
     }
 }
 
-static int apply(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state) {
+static int apply(const struct hf *hf, const struct hf_pretokenizer_step *rule, struct hf_state *state) {
     state->other.count = 0;
     buffer_clear(&state->other.text);
-    bool changes = step->kind == HF_PRETOKENIZER_METASPACE || step->kind == HF_PRETOKENIZER_BYTES;
+    bool changes = rule->kind == HF_PRETOKENIZER_METASPACE || rule->kind == HF_PRETOKENIZER_BYTES;
     for (size_t i = 0; i < state->words.count; i++) {
         const struct hf_split *word = &state->words.items[i];
-        if (step->kind == HF_PRETOKENIZER_METASPACE)
-            apply_metaspace(step, state, word);
-        else if (step->kind == HF_PRETOKENIZER_BYTES)
-            apply_bytes(hf, step, state, word);
+        if (rule->kind == HF_PRETOKENIZER_METASPACE)
+            apply_metaspace(rule, state, word);
+        else if (rule->kind == HF_PRETOKENIZER_BYTES)
+            apply_bytes(hf, rule, state, word);
         else
-            TRY(cut_word(hf, step, state, word));
+            TRY(cut_word(hf, rule, state, word));
     }
     if (!changes) {  // the words are spans of the same text
         struct buffer text = state->words.text;
@@ -349,4 +350,87 @@ int hf_pretokenize(const struct hf *hf, struct hf_state *state, size_t zero) {
     for (size_t i = 0; i < hf->pretokenizer_count; i++)
         TRY(apply(hf, &hf->pretokenizers[i], state));
     return 0;
+}
+
+// ---- loading ----
+
+static int load_behavior(const struct hf *hf, const struct json *value, enum hf_behavior *behavior) {
+    static const char *const names[] = {[HF_REMOVED] = "Removed",
+                                        [HF_ISOLATED] = "Isolated",
+                                        [HF_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+                                        [HF_MERGED_WITH_NEXT] = "MergedWithNext",
+                                        [HF_CONTIGUOUS] = "Contiguous"};
+    const struct json *name;
+    int found = hf_get_string(hf, value, "behavior", &name);
+    TRY(found);
+    *behavior = HF_ISOLATED;
+    if (found == 0)
+        return 0;
+    for (int i = 0; i < 5; i++)
+        if (strcmp(name->string, names[i]) == 0) {
+            *behavior = (enum hf_behavior)i;
+            return 0;
+        }
+    return hf_not_supported(hf, "behavior", name->string);
+}
+
+static int fill_pretokenizer(struct hf *hf, const struct json *value, const char *type,
+                             struct hf_pretokenizer_step *rule) {
+    static const struct {
+        const char *type;
+        enum hf_pretokenizer kind;
+    } kinds[] = {
+        {"BertPreTokenizer", HF_PRETOKENIZER_BERT},
+        {"ByteLevel", HF_PRETOKENIZER_BYTES},
+        {"Split", HF_PRETOKENIZER_SPLIT},
+        {"Metaspace", HF_PRETOKENIZER_METASPACE},
+        {"Digits", HF_PRETOKENIZER_DIGITS},
+        {"Punctuation", HF_PRETOKENIZER_PUNCTUATION},
+        {"Whitespace", HF_PRETOKENIZER_WHITESPACE},
+        {"WhitespaceSplit", HF_PRETOKENIZER_WHITESPACE_SPLIT},
+        {"CharDelimiterSplit", HF_PRETOKENIZER_SPLIT},
+        {"FixedLength", HF_PRETOKENIZER_FIXED_LENGTH},
+    };
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof kinds[0] && strcmp(type, kinds[i].type) != 0)
+        i++;
+    if (i == sizeof kinds / sizeof kinds[0])
+        return hf_not_supported(hf, "pre_tokenizer", type);
+    rule->kind = kinds[i].kind;
+    rule->prefix_space = hf_get_bool(value, "add_prefix_space", true);
+    rule->use_regex = hf_get_bool(value, "use_regex", true);
+    rule->invert = hf_get_bool(value, "invert", false);
+    rule->split = hf_get_bool(value, "split", true);
+    switch (rule->kind) {
+    case HF_PRETOKENIZER_SPLIT:
+        if (strcmp(type, "CharDelimiterSplit") == 0) {
+            rule->behavior = HF_REMOVED;
+            return hf_copy_member(hf, value, "delimiter", &rule->pattern.literal);
+        }
+        TRY(load_behavior(hf, value, &rule->behavior));
+        return hf_load_pattern(hf, json_member(value, "pattern"), "Split", &rule->pattern);
+    case HF_PRETOKENIZER_METASPACE:
+        return hf_load_metaspace(hf, value, &rule->prepend, &rule->replacement);
+    case HF_PRETOKENIZER_DIGITS:
+        rule->behavior = hf_get_bool(value, "individual_digits", false) ? HF_ISOLATED : HF_CONTIGUOUS;
+        return 0;
+    case HF_PRETOKENIZER_PUNCTUATION:
+        return load_behavior(hf, value, &rule->behavior);
+    case HF_PRETOKENIZER_FIXED_LENGTH:
+        TRY(json_get_int(value, "length", &rule->length));
+        return rule->length > 0 ? 0 : hf_error(hf, "FixedLength", "its length is not positive");
+    default:
+        return 0;
+    }
+}
+
+static int add_pretokenizer(struct hf *hf, const struct json *value, const char *type) {
+    hf->pretokenizers = memory_realloc(hf->pretokenizers, (hf->pretokenizer_count + 1) * sizeof *hf->pretokenizers);
+    struct hf_pretokenizer_step *rule = &hf->pretokenizers[hf->pretokenizer_count++];
+    *rule = (struct hf_pretokenizer_step){0};
+    return fill_pretokenizer(hf, value, type, rule);
+}
+
+int hf_load_pretokenizer(struct hf *hf, const struct json *pretokenizer) {
+    return hf_for_each(hf, pretokenizer, "pretokenizers", add_pretokenizer);
 }

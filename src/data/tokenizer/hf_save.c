@@ -1,10 +1,9 @@
-// Puts the parts of a tokenizer.json together, and writes the files that go with it.
+// Assembles the parts of a tokenizer.json, and writes the files that go with it.
 #include "data/tokenizer/hf_save.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/tokenizer/hf_check.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
@@ -21,8 +20,9 @@ static int compare_tokens(const void *left, const void *right) {
 
 static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     *parts = (struct hf_parts){.unknown = -1, .bos = -1, .pad = -1};
-    int status = tokenizer->kind->describe ? tokenizer->kind->describe(tokenizer, parts)
-                                           : error_set("%s has no form as a tokenizer.json", tokenizer->kind->name);
+    int status = tokenizer->kind->describe
+                     ? tokenizer->kind->describe(tokenizer, parts)
+                     : error_set("%s cannot be written as a tokenizer.json", tokenizer->kind->name);
     if (status < 0) {
         hf_parts_free(parts);
         return -1;
@@ -122,7 +122,7 @@ static void write_name(struct json_writer *json, const struct hf_parts *parts, i
     json_string(json, parts->names.data + token->begin, token->length);
 }
 
-// {"SpecialToken": {"id": NAME, "type_id": 0}}, or a Sequence where id is -1.
+// {"SpecialToken": {"id": NAME, "type_id": 0}}, or a Sequence if id is -1.
 static void write_template_item(struct json_writer *json, const struct hf_parts *parts, int32_t id, int type) {
     json_begin_object(json);
     json_key(json, id < 0 ? "Sequence" : "SpecialToken");
@@ -155,7 +155,7 @@ static void write_template_token(struct json_writer *json, const struct hf_parts
     json_end_object(json);
 }
 
-// `before` and `after` stand around each text; of two texts `before` stands once if there is an `after`.
+// `before` and `after` are put around each text; with two texts, `before` is put once if there is an `after`.
 static void write_template(struct json_writer *json, const struct hf_parts *parts, int32_t before, int32_t after) {
     hf_step(json, "TemplateProcessing");
     for (int texts = 1; texts <= 2; texts++) {
@@ -233,7 +233,7 @@ static void write_json(const struct hf_parts *parts, const struct hf_roles *role
     buffer_append_byte(out, '\n');
 }
 
-// What has no special token of its own cannot have a role, nor stand around a text.
+// A token that is not special cannot have a role, nor be put around a text.
 static struct hf_roles known_roles(const struct hf_roles *roles, const struct hf_parts *parts) {
     struct hf_roles known = *roles;
     if (parts->whole.length > 0)
@@ -325,7 +325,7 @@ static void write_roles(struct json_writer *json, const struct hf_parts *parts, 
         json_end_array(json);
 }
 
-// Code of one's own is what a family's class gives way to: where it is not trusted, tokenizer_class counts.
+// Custom code takes precedence over the class of a model family; if it is not trusted, tokenizer_class counts.
 static const char own_code[] = "from transformers import PreTrainedTokenizerFast as ExactTokenizer  # noqa: F401\n";
 
 static void write_auto_map(struct json_writer *json) {
@@ -344,7 +344,7 @@ static void write_config(const struct hf_parts *parts, const struct hf_roles *ro
     struct json_writer json = {.out = out, .indent = 2};
     bool has_types = roles->around == HF_AROUND_CLS_SEP || (roles->around == HF_AROUND_OWN && parts->is_bert);
     json_begin_object(&json);
-    // The class that takes tokenizer.json as it is; those of model families build their own instead.
+    // This class uses tokenizer.json as is; those of model families build their own tokenizer instead.
     hf_member_string(&json, "tokenizer_class", "PreTrainedTokenizerFast");
     if (roles->is_overruled)
         write_auto_map(&json);

@@ -1,6 +1,6 @@
-// Writes any tokenizer as the files of Hugging Face: a tokenizer.json that is complete in itself, and the
-// tokenizer_config.json and special_tokens_map.json that go with it. A plain call of transformers on them gives the ids
-// that the tokenizer itself gives.
+// Writes any tokenizer as Hugging Face files: a self-contained tokenizer.json, and the tokenizer_config.json and
+// special_tokens_map.json that go with it. A plain call of transformers on them gives the same ids as the tokenizer
+// itself.
 #ifndef DATA_TOKENIZER_HF_SAVE_H
 #define DATA_TOKENIZER_HF_SAVE_H
 
@@ -15,35 +15,35 @@ enum hf_around {
     HF_AROUND_BOS,      // <s> A
     HF_AROUND_CLS_SEP,  // [CLS] A [SEP], [CLS] A [SEP] B [SEP]
     HF_AROUND_ROBERTA,  // <s> A </s>, <s> A </s></s> B </s>
-    HF_AROUND_OWN,      // as the tokenizer.json says that the tokenizer was opened from
+    HF_AROUND_OWN,      // as in the tokenizer.json that the tokenizer was opened from
 };
 
-// The tokens with a meaning of their own; -1: none.
+// The special tokens; -1: none.
 struct hf_roles {
     int32_t bos, eos, unknown, sep, pad, cls, mask;
     enum hf_around around;
     bool is_unigram;
-    bool is_overruled;  // transformers 5 takes the class of the model's family, whatever tokenizer_class says
-    int64_t longest;    // tokens that the model takes; 0: not known
+    bool is_overruled;  // transformers 5 uses the class of the model's family, whatever tokenizer_class says
+    int64_t longest;    // maximum tokens of the model; 0: unknown
 };
 
-// The roles that the tokenizer itself knows: eos is what ends a document, around what its encoder puts there, or what
-// models with its kind of vocabulary expect (BERT's and RoBERTa's).
+// The roles that the tokenizer itself knows: eos ends a document; around is what its encoder puts there, or what models
+// with its kind of vocabulary expect (BERT's and RoBERTa's).
 struct hf_roles hf_save_roles(const struct tokenizer *tokenizer);
 
-// Writes the three files into a folder. Fails where a tokenizer.json cannot express the tokenizer, and says why: the
-// written file is read back, and must give the same ids for a list of strings.
+// Writes the three files into a folder. Fails, with the reason, if a tokenizer.json cannot express the tokenizer: the
+// written file is read back and must give the same ids for a list of strings.
 int hf_save_folder(const struct tokenizer *tokenizer, const struct hf_roles *roles, const char *folder);
 
-// The text of tokenizer.json, appended.
+// Appends the text of tokenizer.json.
 int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles, struct buffer *out);
 
-// The same of parts, with the roles that they have by their names.
+// The same for parts, with roles found by name.
 struct hf_parts;
 void hf_write_parts(struct hf_parts *parts, int32_t eod, struct buffer *out);
 
-// Reads GPT-2's vocab.json and merges.txt, which must belong together and be whole, and writes the same tokenizer as
-// one text, or as one file, atomically.
+// Reads GPT-2's vocab.json and merges.txt, which must match and be complete, and writes the same tokenizer as one text,
+// or as one file, atomically.
 int hf_write_gpt2(const char *vocab_file, const char *merge_file, struct buffer *out);
 int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file);
 

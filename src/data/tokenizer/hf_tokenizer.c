@@ -1,18 +1,22 @@
-// HuggingFaceTokenizer: --tokenizer-model is a tokenizer.json, or a folder that has one. As in Megatron, the ids of a
-// text are those of a plain call of the tokenizer, so a file that puts a begin or an end around texts does so here;
-// --tokenizer-hf-no-include-special-tokens leaves them out. The end of a document is "eos_token" of the
+// HuggingFaceTokenizer: --tokenizer-model is a tokenizer.json, or a folder with one. As in Megatron, the ids of a text
+// are those of a plain call of the tokenizer, so a file that puts begin or end tokens around texts does so here;
+// --tokenizer-hf-no-include-special-tokens omits them. The end of a document is "eos_token" of the
 // tokenizer_config.json beside the file, else one of the usual names.
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/hf.h"
 #include "data/tokenizer/hf_parts.h"
+#include "data/tokenizer/hf_save.h"
 #include "data/tokenizer/kind.h"
+#include "data/tokenizer/whole.h"
+#include "data/tokenizer/wordpiece_describe.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGEST_FILE = 1 << 28 };
+// Megatron adds EXTRA_IDS <extra_id_N> to BERT's cased vocabulary, whatever --vocab-extra-ids says.
+enum { LARGEST_FILE = 1 << 28, EXTRA_IDS = 100 };
 
 struct hf_tokenizer {
     struct hf *hf;
@@ -27,7 +31,7 @@ static int32_t find_token(const struct hf *hf, const char *name, size_t length) 
     return byte_table_find(&hf->vocab, name, length);
 }
 
-// "eos_token": "</s>" or {"content": "</s>", …}. -1 if the configuration has none that is a token.
+// "eos_token": "</s>" or {"content": "</s>", …}. -1 if the configuration does not name a token.
 static int32_t configured_end(const struct hf *hf, const char *path) {
     struct json *root;
     if (!file_exists(path))
@@ -46,7 +50,7 @@ static int32_t configured_end(const struct hf *hf, const char *path) {
 
 static int32_t find_end(const struct hf *hf, const char *path) {
     static const char *const usual[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "<|im_end|>"};
-    // The second is what a checkpoint of ours calls its copy.
+    // The second is the name of the copy in our checkpoints.
     static const char *const configs[] = {"tokenizer_config.json", "huggingface_tokenizer_config.json"};
     char *folder = file_parent(path);
     int32_t id = -1;
@@ -100,21 +104,11 @@ static int hf_open(struct tokenizer *tokenizer, const struct tokenizer_options *
     return status;
 }
 
-const struct hf *hf_tokenizer_hf(const struct tokenizer *tokenizer) {
-    const struct hf_tokenizer *model = tokenizer->model;
-    return model->hf;
-}
-
 static void hf_close(struct tokenizer *tokenizer) {
     struct hf_tokenizer *model = tokenizer->model;
     hf_free(model->hf);
     buffer_free(&model->text);
     free(model);
-}
-
-void hf_tokenizer_keep(struct tokenizer *tokenizer, const struct buffer *text) {
-    struct hf_tokenizer *model = tokenizer->model;
-    buffer_append(&model->text, buffer_string(text), text->length);
 }
 
 static int state_create(const struct tokenizer *tokenizer, void **state) {
@@ -151,14 +145,14 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
 }
 
 static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
-    const struct hf *hf = hf_tokenizer_hf(tokenizer);
+    const struct hf *hf = ((const struct hf_tokenizer *)tokenizer->model)->hf;
     if (id >= hf->size)
         return NULL;
     *length = hf->strings[id].length;
     return hf->strings[id].text;
 }
 
-// The file as it is, and its special tokens.
+// The file unchanged, and its special tokens.
 static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     const struct hf_tokenizer *model = tokenizer->model;
     const struct hf *hf = model->hf;
@@ -196,3 +190,114 @@ const struct tokenizer_kind tokenizer_kind_hf = {
     .token = token,
     .describe = describe,
 };
+
+// ---- GPT-2's and BERT's files with --no-legacy-tokenizer ----
+
+// Writes in memory the tokenizer.json that Hugging Face's library would build from them, and opens it.
+
+// Keeps the text, so that the tokenizer can be saved again.
+static int open_made(struct tokenizer *tokenizer, const struct tokenizer_options *options, const struct buffer *text) {
+    TRY(hf_tokenizer_open_text(tokenizer, options, text, options->vocab_file));
+    struct hf_tokenizer *model = tokenizer->model;
+    buffer_append(&model->text, buffer_string(text), text->length);
+    return 0;
+}
+
+int hf_tokenizer_open_gpt2(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    struct buffer text = {0};
+    int status = hf_write_gpt2(options->vocab_file, options->merge_file, &text);
+    if (status == 0)
+        status = open_made(tokenizer, options, &text);
+    buffer_free(&text);
+    return status;
+}
+
+static const char *const specials[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+
+// A line without its line end is a token; of equal lines only the last is added.
+static int read_vocab(const struct buffer *lines, struct byte_table *tokens, const char *name) {
+    const char *at = buffer_string(lines), *end = at + lines->length;
+    for (int32_t id = 0; at < end; id++) {
+        const char *next = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((next ? next : end) - at);
+        byte_table_set(tokens, at, length > 0 && at[length - 1] == '\r' ? length - 1 : length, id);
+        at = next ? next + 1 : end;
+    }
+    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++)
+        if (byte_table_find(tokens, specials[i], strlen(specials[i])) < 0)
+            return error_set("%s: has no line %s, which BERT needs; use the vocab.txt of a BERT model", name,
+                             specials[i]);
+    return 0;
+}
+
+static void write_normalizer(struct hf_parts *parts, bool lower) {
+    struct json_writer json = hf_part(&parts->normalizer);
+    hf_step(&json, "BertNormalizer");
+    hf_member_bool(&json, "clean_text", true);
+    hf_member_bool(&json, "handle_chinese_chars", true);
+    hf_member_null(&json, "strip_accents");
+    hf_member_bool(&json, "lowercase", lower);
+    json_end_object(&json);
+    json = hf_part(&parts->pre_tokenizer);
+    hf_step(&json, "BertPreTokenizer");
+    json_end_object(&json);
+}
+
+static void describe_bert(const struct byte_table *tokens, bool lower, struct hf_parts *parts) {
+    enum { MOST_CHARS = 100 };
+    struct json_writer json = hf_part(&parts->model);
+    wordpiece_begin_model(&json, MOST_CHARS);
+    json_key(&json, "vocab");
+    json_begin_object(&json);
+    for (int64_t i = 0; i < tokens->count; i++)
+        hf_vocab_entry(&json, tokens->bytes.data + tokens->strings[i].begin, tokens->strings[i].length,
+                       tokens->strings[i].id);
+    json_end_object(&json);
+    json_end_object(&json);
+    write_normalizer(parts, lower);
+    wordpiece_write_decoder(parts, true);
+    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++)
+        hf_parts_add(parts, specials[i], strlen(specials[i]),
+                     byte_table_find(tokens, specials[i], strlen(specials[i])));
+    int32_t next = (int32_t)tokens->count;
+    for (int i = 0; !lower && i < EXTRA_IDS; i++) {
+        char *extra = memory_printf("<extra_id_%d>", i);
+        int32_t id = byte_table_find(tokens, extra, strlen(extra));
+        hf_parts_add(parts, extra, strlen(extra), id >= 0 ? id : next++);
+        free(extra);
+    }
+    parts->is_bert = true;
+}
+
+static int write_bert(struct buffer *out, const struct buffer *lines, bool lower, const char *name) {
+    struct byte_table tokens = {0};
+    struct hf_parts parts = {.unknown = -1, .bos = -1, .pad = -1};
+    int status = read_vocab(lines, &tokens, name);
+    if (status == 0) {
+        describe_bert(&tokens, lower, &parts);
+        hf_write_parts(&parts, byte_table_find(&tokens, "[SEP]", 5), out);
+    }
+    hf_parts_free(&parts);
+    byte_table_free(&tokens);
+    return status;
+}
+
+int hf_tokenizer_open_bert(struct tokenizer *tokenizer, const struct tokenizer_options *options, bool lower) {
+    struct buffer lines = {0}, text = {0};
+    int status = file_read_all(options->vocab_file, LARGEST_FILE, &lines);
+    if (status == 0)
+        status = whole_check_end(buffer_string(&lines), lines.length, options->vocab_file);
+    if (status == 0)
+        status = whole_check_known(buffer_string(&lines), lines.length, options->vocab_file, options->vocab_size);
+    if (status == 0)
+        status = write_bert(&text, &lines, lower, options->vocab_file);
+    if (status == 0)
+        status = open_made(tokenizer, options, &text);
+    if (status == 0) {  // Megatron uses [SEP] as the end if a tokenizer names none
+        const struct hf_tokenizer *model = tokenizer->model;
+        tokenizer->eod = byte_table_find(&model->hf->vocab, "[SEP]", 5);
+    }
+    buffer_free(&lines);
+    buffer_free(&text);
+    return status;
+}

@@ -1,5 +1,5 @@
 // What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` belongs to
-// the kind; `open` creates it, and it is read-only from then on. `state` belongs to one encoder.
+// the kind; `open` creates it, and it is read-only afterwards. `state` belongs to one encoder.
 #ifndef DATA_TOKENIZER_KIND_H
 #define DATA_TOKENIZER_KIND_H
 
@@ -25,9 +25,9 @@ struct tokenizer_kind {
                   struct token_list *out);
     // Appends the bytes of ids in [0, vocab_size). An id without bytes is an error.
     int (*decode)(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
-    // One token as the vocabulary writes it; NULL for an id without one. Optional.
+    // One token as the vocabulary writes it; NULL if no token has the id. Optional.
     const char *(*token)(const struct tokenizer *tokenizer, int32_t id, size_t *length);
-    // Fills zeroed parts of a tokenizer.json that gives the same ids; an error where none can. Optional.
+    // Fills zeroed parts of a tokenizer.json that gives the same ids; an error if that is not possible. Optional.
     int (*describe)(const struct tokenizer *tokenizer, struct hf_parts *parts);
 };
 

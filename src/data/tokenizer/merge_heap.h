@@ -1,15 +1,15 @@
-// A long run of ids while it is merged, for the two orders of merging (bpe_merge.c, merge_ids.c): the ids are a linked
-// list in an array, and the pairs that may be merged wait in a heap, the one of lowest rank first and the leftmost
-// among equals. Nothing is taken out of the heap when a merge makes a pair disappear: merge_apply sees that it has.
+// A long run of ids while it is merged, for both orders of merging (bpe_merge.c, merge_ids.c): the ids are a linked
+// list in an array, and the pairs that may be merged are in a heap, lowest rank first and leftmost among equals. A pair
+// that disappears stays in the heap: merge_apply detects that.
 //
-// Every merge ends one node and brings at most two candidates, so a run of n ids never has more than 3n of them.
+// Every merge removes one node and adds at most two candidates, so a run of n ids never has more than 3n of them.
 #ifndef DATA_TOKENIZER_MERGE_HEAP_H
 #define DATA_TOKENIZER_MERGE_HEAP_H
 
 #include "data/tokenizer/bpe.h"
 #include <stdbool.h>
 
-// Nodes that are kept between calls; memory for more is given back.
+// Nodes kept between calls; memory beyond that is freed.
 enum { MERGE_KEPT_NODES = 1 << 20 };
 
 struct merge_node {
@@ -17,7 +17,7 @@ struct merge_node {
     int32_t previous, next;  // -1 at the ends
 };
 
-// A pair that may be merged: the node that begins it, and the rank it had when it was found.
+// A pair that may be merged: its first node, and its rank when it was found.
 struct merge_candidate {
     int32_t rank, node;
 };

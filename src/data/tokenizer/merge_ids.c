@@ -1,4 +1,4 @@
-// Short runs are scanned for the lowest rank after each merge; long ones have a linked list and a heap of candidates.
+// Short runs are scanned for the lowest rank after each merge; long ones use a linked list and a heap of candidates.
 #include "data/tokenizer/merge_ids.h"
 #include "data/tokenizer/merge_heap.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Normal forms by way of utf8proc's decompositions and combining classes. Composition has a table of its own:
-// utf8proc composes by the newest Unicode it knows, and the references by older ones.
+// Normal forms with utf8proc's decompositions and combining classes. Composition has its own table: utf8proc composes
+// by its newest Unicode version, the references by older ones.
 #include "data/tokenizer/normal_form.h"
 #include "base/error.h"
 #include <string.h>
@@ -14,11 +14,11 @@ enum {
     HANGUL_V_COUNT = 21,
     HANGUL_T_COUNT = 28,
     LONGEST_DECOMPOSITION = 18,  // U+FDFA
-    PAIR_BITS = 11               // 930 pairs, so that the table is half full
+    PAIR_BITS = 11               // 930 pairs, so the table is half full
 };
 
 struct normal_form_pairs {
-    struct pair {
+    struct composition {
         uint32_t first, second, composed;  // composed = 0: the slot is free
     } slots[1 << PAIR_BITS];
 };
@@ -52,17 +52,17 @@ static int combining_class(const struct unicode_table *known, uint32_t c) {
 
 // ---- composition table ----
 
-static struct pair *find_slot(struct normal_form_pairs *pairs, uint32_t first, uint32_t second) {
+static struct composition *find_slot(struct normal_form_pairs *pairs, uint32_t first, uint32_t second) {
     size_t slot = (size_t)((first * 0x9E3779B1u ^ second * 0x85EBCA6Bu) >> (32 - PAIR_BITS));
     for (;; slot = (slot + 1) & ((1 << PAIR_BITS) - 1)) {
-        struct pair *pair = &pairs->slots[slot];
+        struct composition *pair = &pairs->slots[slot];
         if (!pair->composed || (pair->first == first && pair->second == second))
             return pair;
     }
 }
 
-// Whether parts, the full decomposition of c, compose to c again: not so for characters excluded from composition,
-// and for those that stand for another one (U+212B for U+00C5).
+// Whether parts, the full decomposition of c, compose back to c: not so for characters excluded from composition, and
+// for those equivalent to another one (U+212B to U+00C5).
 static bool composes_back(uint32_t c, const uint32_t *parts, size_t length) {
     utf8proc_int32_t buffer[LONGEST_DECOMPOSITION];
     for (size_t i = 0; i < length; i++)
@@ -72,9 +72,9 @@ static bool composes_back(uint32_t c, const uint32_t *parts, size_t length) {
     return count == 1 && buffer[0] == (utf8proc_int32_t)c;
 }
 
-// A pair is what a character decomposes to in one step. The full decomposition x1…xn of a character that composes is
-// its first half, written out, and xn; so the first half is what x1…xn-1 composes to, which shorter decompositions
-// have given already.
+// A pair is what a character decomposes to in one step. The full decomposition x1…xn of a composed character is that of
+// its first half, and xn; so the first half is the composition of x1…xn-1, which shorter decompositions have already
+// given.
 struct normal_form_pairs *normal_form_pairs_create(const struct unicode_table *known) {
     struct normal_form_pairs *pairs = memory_alloc(sizeof *pairs);
     size_t used = 0;
@@ -91,9 +91,9 @@ struct normal_form_pairs *normal_form_pairs_create(const struct unicode_table *k
                 first = find_slot(pairs, first, parts[i])->composed;
             if (!first)
                 continue;
-            struct pair *pair = find_slot(pairs, first, parts[length - 1]);
+            struct composition *pair = find_slot(pairs, first, parts[length - 1]);
             CHECK(!pair->composed && ++used < (1 << PAIR_BITS) * 3 / 4);
-            *pair = (struct pair){first, parts[length - 1], c};
+            *pair = (struct composition){first, parts[length - 1], c};
         }
     return pairs;
 }
@@ -115,8 +115,7 @@ static uint32_t compose(const struct normal_form_pairs *pairs, uint32_t first, u
 
 // ---- the forms ----
 
-// Puts a run of marks (nonzero classes) into order, equal classes as they stand. Counting, since a hostile run may be
-// long.
+// Sorts a run of marks (nonzero classes) by class, stably. Counting sort, since a hostile run may be long.
 static void order_marks(const struct unicode_table *known, uint32_t *marks, size_t count) {
     bool in_order = true;
     for (size_t i = 1; i < count && in_order; i++)
@@ -146,11 +145,11 @@ static void order_all(const struct unicode_table *known, uint32_t *characters, s
     }
 }
 
-// Composes in place; returns the new count. A character composes with the last starter unless one of its own or of a
-// higher class, or another starter, stands between.
+// Composes in place; returns the new count. A character composes with the last starter unless a character of the same
+// or a higher class, or another starter, is between them.
 static size_t compose_all(const struct normal_form_rules *rules, uint32_t *characters, size_t count) {
     size_t kept = 0, starter = SIZE_MAX;
-    int last_class = 0;  // of the character kept last, after the starter
+    int last_class = 0;  // of the last character kept after the starter
     for (size_t i = 0; i < count; i++) {
         int class = combining_class(rules->known, characters[i]);
         bool adjacent = starter != SIZE_MAX && kept == starter + 1;

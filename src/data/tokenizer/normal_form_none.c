@@ -3,7 +3,7 @@
 #include "base/error.h"
 
 int normal_form_require(void) {
-    return error_set("this build has no normal forms of Unicode, which this tokenizer needs; install utf8proc (Debian: "
+    return error_set("this build lacks Unicode normalization, which this tokenizer needs; install utf8proc (Debian: "
                      "apt-get install libutf8proc-dev) and build again, or tokenize on a machine that has it");
 }
 

@@ -1,6 +1,6 @@
-// NullTokenizer: the text already is ids, decimal numbers with blanks between. For data that something else has
-// tokenized. As in Megatron up to core 0.14, --vocab-size N gives ids 0…N-1 and one more, N, that ends a document;
-// with --null-tokenizer-eod-id E it is as in later versions: N ids in all, and E ends a document.
+// NullTokenizer: the text consists of ids, decimal numbers separated by spaces, for data that was tokenized elsewhere.
+// As in Megatron up to core 0.14, --vocab-size N gives ids 0…N-1 and one more, N, that ends a document. With
+// --null-tokenizer-eod-id E it is as in later versions: N ids in total, and E ends a document.
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static int null_encode(const struct tokenizer *tokenizer, void *state, const cha
             id >= tokenizer->vocab_size)
             return error_set_code(EXIT_CODE_BAD_DATA,
                                   "byte %zu of the text is not part of a token id in [0, %" PRId64
-                                  "); NullTokenizer takes decimal ids with blanks between",
+                                  "); NullTokenizer takes decimal ids separated by spaces",
                                   begin, tokenizer->vocab_size);
         token_list_append(out, (int32_t)id);
     }

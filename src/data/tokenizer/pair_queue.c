@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 struct pair_candidate {
-    int64_t count;  // when it was put there
+    int64_t count;  // when it was added
     int64_t pair;
 };
 

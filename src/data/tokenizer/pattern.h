@@ -1,13 +1,13 @@
-// Regular expressions, as tokenizers' files hold them: a matcher that goes back and tries again, by the rules of
-// Oniguruma (Ruby's syntax), which Hugging Face uses, or by those of Rust's fancy-regex, which tiktoken uses:
+// Regular expressions in tokenizer files: a backtracking matcher with the rules of Oniguruma (Ruby's syntax), which
+// Hugging Face uses, or those of Rust's fancy-regex, which tiktoken uses:
 //
 //   alternatives, (?:…) (…) (?<name>…), (?i…) (?m…) (?x…), (?=…), (?!…), (?<=…), (?<!…), (?>…), (?#…)
-//   * + ? {n,m}, followed by ? for as few as possible; + after * + ? for never going back
+//   * + ? {n,m}, followed by ? for lazy; + after * + ? for possessive
 //   . [a-z] [^…] [a[b]] [a&&b] [[:alpha:]], \s \d \w \h \R \N \O and their opposites, \p{…} by categories, scripts and
 //   other properties, \r \n \t \f \v \a \e \x… \x{…} \u…, ^ $ \A \z \Z \b \B \G \K
 //
-// Anything else is an error that names it. Known patterns have splitters of their own (splitter.h), which are many
-// times faster. Ill-formed bytes are characters of no class.
+// Anything else is an error that names it. Well-known patterns have dedicated splitters (splitter.h), which are many
+// times faster. Ill-formed bytes are characters without a class.
 #ifndef DATA_TOKENIZER_PATTERN_H
 #define DATA_TOKENIZER_PATTERN_H
 
@@ -19,21 +19,21 @@ struct pattern;
 
 enum pattern_syntax { PATTERN_ONIGURUMA, PATTERN_RUST };
 
-// `name` is what errors call the pattern.
+// Errors call the pattern `name`.
 int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const char *text, size_t length,
                     const char *name);
 void pattern_free(struct pattern *pattern);  // NULL is fine
-// Whether a match may have no character and stand at the beginning of a text.
+// Whether an empty match at the beginning of a text is possible.
 bool pattern_may_insert_first(const struct pattern *pattern);
 
-// Places to come back to; one per thread. Zeroed is valid.
+// The backtracking stack; one per thread. Zeroed is valid.
 struct pattern_scratch {
     struct pattern_place *places;
     size_t count, capacity;
     size_t *marks;
     size_t mark_capacity;
     size_t from;    // where the search began
-    int64_t steps;  // that are left
+    int64_t steps;  // steps left
 };
 void pattern_scratch_free(struct pattern_scratch *scratch);
 
@@ -41,8 +41,8 @@ struct pattern_match {
     size_t begin, end;
 };
 
-// The first match that begins at or after *from: 1 and the match, 0 if there is none, -1 where matching takes too
-// many steps.
+// The first match that begins at or after *from: 1 and the match, 0 if there is none, -1 if matching takes too many
+// steps.
 int pattern_find(const struct pattern *pattern, struct pattern_scratch *scratch, const unsigned char *text,
                  size_t length, size_t from, struct pattern_match *match);
 

@@ -1,5 +1,4 @@
-// Parses a pattern into a tree and writes the tree out as instructions. Patterns come from files, so both are
-// bounded.
+// Parses a pattern into a tree and compiles the tree to instructions. Patterns come from files, so both are bounded.
 #include "data/tokenizer/pattern_parse.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -28,7 +27,7 @@ static int write_part(struct pattern *pattern, const struct pattern_tree *tree, 
     return 0;
 }
 
-// The set of a group that is one character of it; -1 if it is something else.
+// The set if a group is a single set; -1 if it is anything else.
 static int32_t only_set(const struct pattern_tree *tree, int32_t index) {
     const struct pattern_node *node = &tree->nodes[index];
     if (node->kind == NODE_SET)
@@ -68,13 +67,13 @@ static int write_alternatives(struct pattern *pattern, const struct pattern_tree
     return 0;
 }
 
-// SPLIT to what follows here (or, lazily, past it first); the other way is filled in by the caller.
+// Points SPLIT at what follows here (or, if lazy, past it first); the caller fills in the other branch.
 static void aim_split(struct pattern *pattern, int32_t split, bool lazy, int32_t past) {
     pattern->program[split].a = lazy ? past : split + 1;
     pattern->program[split].b = lazy ? split + 1 : past;
 }
 
-// Any number of times. A turn that consumes nothing is the last one.
+// Any number of times. An empty iteration is the last one.
 static int write_loop(struct pattern *pattern, const struct pattern_tree *tree, const struct pattern_node *node) {
     bool may_be_empty = tree->nodes[node->first].least == 0;
     int32_t split = emit(pattern, (struct pattern_instruction){.operation = PATTERN_SPLIT});
@@ -106,11 +105,11 @@ static int write_repeat(struct pattern *pattern, const struct pattern_tree *tree
     if (node->greed == GREED_ALL)
         atomic = emit(pattern, (struct pattern_instruction){.operation = PATTERN_ATOMIC});
     bool lazy = node->greed == GREED_LEAST, is_empty = child->longest == 0;
-    // What consumes nothing does the same the second time.
+    // A second empty match changes nothing.
     int32_t min = is_empty && node->min > 1 ? 1 : node->min, max = is_empty && node->max > min ? min + 1 : node->max;
     for (int32_t i = 0; i < min; i++)
         TRY(write_node(pattern, tree, node->first));
-    for (int32_t i = min; i < max; i++) {  // each optional, and those after it too
+    for (int32_t i = min; i < max; i++) {  // each is optional, and so are those after it
         int32_t split = emit(pattern, (struct pattern_instruction){.operation = PATTERN_SPLIT});
         TRY(write_node(pattern, tree, node->first));
         aim_split(pattern, split, lazy, pattern->count);
@@ -125,7 +124,7 @@ static int write_repeat(struct pattern *pattern, const struct pattern_tree *tree
 static int write_node(struct pattern *pattern, const struct pattern_tree *tree, int32_t index) {
     const struct pattern_node *node = &tree->nodes[index];
     if (pattern->count > MOST_INSTRUCTIONS)
-        return error_set("%s: is too long when its repetitions are written out", pattern->name);
+        return error_set("%s is too long once its repetitions are expanded", pattern->name);
     switch (node->kind) {
     case NODE_SET:
         emit(pattern, (struct pattern_instruction){.operation = PATTERN_SET, .a = node->value});
@@ -154,8 +153,8 @@ static int write_node(struct pattern *pattern, const struct pattern_tree *tree, 
     }
 }
 
-// Adds the characters that what a node matches may begin with. Returns whether it may match nothing, so that what
-// follows may begin it too.
+// Adds the characters that a match of the node may begin with. Returns whether the match may be empty, so that what
+// follows it may begin it too.
 static bool add_first(const struct pattern *pattern, const struct pattern_tree *tree, int32_t index,
                       struct character_set *set) {
     const struct pattern_node *node = &tree->nodes[index];
@@ -192,7 +191,7 @@ static int find_first(struct pattern *pattern, const struct pattern_tree *tree, 
     return pattern_add_set(pattern, &set, &pattern->first_set);
 }
 
-// Whether a match without a character must stand after one: it looks back at one.
+// Whether an empty match must come after a character, because it looks behind.
 static bool is_never_first(const struct pattern_tree *tree, int32_t index) {
     const struct pattern_node *node = &tree->nodes[index];
     bool any = false, all = true;
@@ -211,7 +210,7 @@ static bool is_never_first(const struct pattern_tree *tree, int32_t index) {
         return any;
     case NODE_REPEAT:
         return any && node->min > 0;
-    case NODE_LOOK:  // what it looks ahead at is not of the match
+    case NODE_LOOK:  // what it looks ahead at is not part of the match
     case NODE_SET:
     case NODE_KEEP:
     case NODE_ASSERT:

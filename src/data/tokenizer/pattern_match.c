@@ -1,25 +1,25 @@
-// The machine that runs a compiled pattern. A place to come back to is an instruction and a position; a run of one
-// set is one place however long it is, which gives a character back each time, so that stacks stay small.
+// The machine that runs a compiled pattern, by backtracking. An entry of its stack is an instruction and a position. A
+// run of one set is one entry however long it is, which shrinks by a character each time, so stacks stay small.
 #include "data/tokenizer/pattern_program.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 
-// Per start of a match. Patterns of real tokenizers take a few steps per character of a match.
-static const int64_t most_steps = 1 << 22;  // and 16 per byte of the text
+// Limit per start of a match. Patterns of real tokenizers take a few steps per character.
+static const int64_t most_steps = 1 << 22;  // plus 16 per byte of the text
 
 enum place_kind {
-    PLACE_BRANCH,  // go on at the instruction
-    PLACE_RUN,     // the instruction is a run under way
-    PLACE_MARK,    // the instruction is the number of a mark, which was `at` before; go back further
+    PLACE_BRANCH,  // continue at the instruction
+    PLACE_RUN,     // the instruction is a run in progress
+    PLACE_MARK,    // the instruction is the number of a mark, which was `at` before; backtrack further
 };
 
 struct pattern_place {
     int32_t instruction;
     enum place_kind kind;
     size_t at;
-    size_t other;  // of a run: the place it may shrink to, or, lazily, how many characters it may grow by
+    size_t other;  // for a run: the position it may shrink to, or, if lazy, how many characters it may grow by
 };
 
 struct text {
@@ -46,7 +46,7 @@ static inline bool in_set(const struct pattern *pattern, int32_t set, struct tex
     return pattern_set_has(&pattern->sets[set], valid ? character : UNICODE_LIMIT);
 }
 
-// Where the character before `at` > 0 begins, by the rule that takes ill-formed bytes one at a time.
+// Where the character before `at` > 0 begins; ill-formed bytes count one at a time.
 static size_t step_back(struct text text, size_t at) {
     size_t lead = at - 1;
     while (lead > 0 && at - lead < 4 && (text.bytes[lead] & 0xC0) == 0x80)
@@ -93,7 +93,7 @@ static void push(struct pattern_scratch *scratch, struct pattern_place place) {
     scratch->places[scratch->count++] = place;
 }
 
-// Begins a run: false if there are too few characters. Moves *at over those it takes.
+// Begins a run: false if there are too few characters. Moves *at past those it takes.
 static bool begin_run(const struct pattern *pattern, struct pattern_scratch *scratch, int32_t here, struct text text,
                       size_t *at) {
     const struct pattern_instruction *run = &pattern->program[here];
@@ -116,7 +116,7 @@ static bool begin_run(const struct pattern *pattern, struct pattern_scratch *scr
     return true;
 }
 
-// Comes back to a run: one character less, or lazily one more. False if that cannot be.
+// Backtracks into a run: one character less, or one more if lazy. False if that is not possible.
 static bool resume_run(const struct pattern *pattern, struct pattern_scratch *scratch, struct pattern_place place,
                        struct text text, size_t *at) {
     const struct pattern_instruction *run = &pattern->program[place.instruction];
@@ -136,19 +136,19 @@ static bool resume_run(const struct pattern *pattern, struct pattern_scratch *sc
     return true;
 }
 
-// A part: instructions that run by themselves. `target` is where it must end, ANYWHERE if that does not matter.
-struct part {
+// A part: instructions that run separately. `target` is where it must end, ANYWHERE if that does not matter.
+struct pattern_part {
     int32_t begin;
     size_t target;
 };
 enum { ANYWHERE = -1 };
 
 static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
-                       struct part part, size_t *at);
+                       struct pattern_part part, size_t *at);
 
-// A part in LOOK, BEHIND or ATOMIC; its places are forgotten. Patterns nest no deeper than their text is long.
-static int run_part(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, struct part part,
-                    size_t *at) {
+// A part in LOOK, BEHIND or ATOMIC; its stack entries are dropped. Patterns do not nest deeper than their text is long.
+static int run_part(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
+                    struct pattern_part part, size_t *at) {
     size_t kept = scratch->count;
     int matched = run_program(pattern, scratch, text, part, at);
     scratch->count = kept;
@@ -160,7 +160,7 @@ static void set_mark(struct pattern_scratch *scratch, int32_t mark, size_t at) {
     scratch->marks[mark] = at;
 }
 
-// Whether a part matches from some of min…max characters back up to the place.
+// Whether a part matches from some place min…max characters back up to here.
 static int look_behind(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, int32_t here,
                        size_t at) {
     const struct pattern_instruction *behind = &pattern->program[here];
@@ -169,7 +169,7 @@ static int look_behind(const struct pattern *pattern, struct pattern_scratch *sc
         size_t end = begin;
         int matched = 0;
         if (back >= behind->min)
-            matched = run_part(pattern, scratch, text, (struct part){here + 1, at}, &end);
+            matched = run_part(pattern, scratch, text, (struct pattern_part){here + 1, at}, &end);
         if (matched != 0)
             return matched;
         if (begin == 0)
@@ -179,11 +179,11 @@ static int look_behind(const struct pattern *pattern, struct pattern_scratch *sc
     return 0;
 }
 
-// An instruction that run_program leaves to others, at *at: 1 if it holds, *at moved.
+// An instruction that run_program leaves to this function, at *at: 1 if it holds, with *at moved.
 static int run_instruction(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
                            int32_t here, size_t *at) {
     const struct pattern_instruction *instruction = &pattern->program[here];
-    const struct part part = {here + 1, (size_t)ANYWHERE};
+    const struct pattern_part part = {here + 1, (size_t)ANYWHERE};
     size_t bytes, before = *at;
     int matched;
     switch (instruction->operation) {
@@ -195,7 +195,7 @@ static int run_instruction(const struct pattern *pattern, struct pattern_scratch
         matched = look_behind(pattern, scratch, text, here, *at);
         return matched < 0 ? -1 : (matched == 1) != instruction->negated;
     case PATTERN_ATOMIC:
-        if (pattern->keeps)  // what the part keeps is taken back where going back passes it
+        if (pattern->keeps)  // backtracking past the part undoes what it keeps
             set_mark(scratch, PATTERN_KEEP, scratch->marks[PATTERN_KEEP]);
         return run_part(pattern, scratch, text, part, at);
     case PATTERN_BEFORE:
@@ -210,7 +210,7 @@ static int run_instruction(const struct pattern *pattern, struct pattern_scratch
     }
 }
 
-// Goes back to the last place from which there is another way: 1 with where to go on, 0 if there is none above bottom.
+// Backtracks to the last place with another branch: 1 with where to continue, 0 if there is none above bottom.
 static inline int go_back(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
                           size_t bottom, int32_t *here, size_t *at) {
     while (scratch->count > bottom) {
@@ -236,13 +236,12 @@ static bool has_part(enum pattern_operation operation) {
 
 // Runs from an instruction to END: 1 and where it ended, 0 if nothing matches.
 static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
-                       struct part part, size_t *at) {
+                       struct pattern_part part, size_t *at) {
     const size_t bottom = scratch->count;
     int32_t here = part.begin;
     for (;;) {
         if (--scratch->steps < 0)
-            return error_set("%s: matching takes too many steps at one place of a text; the pattern goes back too "
-                             "often",
+            return error_set("%s: matching takes too many steps at one position; the pattern backtracks too much",
                              pattern->name);
         const struct pattern_instruction *instruction = &pattern->program[here];
         int matched = 1;
@@ -299,7 +298,7 @@ int pattern_find(const struct pattern *pattern, struct pattern_scratch *scratch,
         scratch->count = 0;
         scratch->steps = most_steps + 16 * (int64_t)length;
         scratch->marks[PATTERN_KEEP] = begin;
-        int matched = run_program(pattern, scratch, text, (struct part){0, (size_t)ANYWHERE}, &end);
+        int matched = run_program(pattern, scratch, text, (struct pattern_part){0, (size_t)ANYWHERE}, &end);
         if (matched != 0) {
             *match = (struct pattern_match){scratch->marks[PATTERN_KEEP], end};
             return matched;

@@ -1,5 +1,5 @@
 // The grammar of patterns: alternatives of sequences of repeated atoms, by recursive descent into a tree. Patterns come
-// from files, so the depth is bounded, and what is not supported is an error that names it and the place.
+// from files, so the depth is bounded, and an unsupported construct is an error that names it and its place.
 #include "data/tokenizer/pattern_parse.h"
 #include "data/tokenizer/unicode_property.h"
 #include "base/error.h"
@@ -16,7 +16,7 @@ int pattern_parse_error(const struct pattern_parser *parser, const char *format,
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return error_set("%s: has %s at byte %td, which is not supported", parser->pattern->name, what,
+    return error_set("%s has %s at byte %td, which is not supported", parser->pattern->name, what,
                      parser->at - parser->text);
 }
 
@@ -56,7 +56,7 @@ int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t 
     pattern->range_count += set->count;
     if (pattern->range_count > MOST_RANGES) {
         character_set_free(set);
-        return error_set("%s: has too many different sets of characters", pattern->name);
+        return error_set("%s has too many character sets", pattern->name);
     }
     if (pattern->set_count == pattern->set_capacity) {
         pattern->set_capacity = pattern->set_capacity * 2 + 8;
@@ -125,7 +125,7 @@ static int parse_assertion(struct pattern_parser *parser, int32_t *node) {
     return 0;
 }
 
-// Literal characters in a row that are one character without regard to case: ss and ß.
+// Literal characters in a row that equal a single character when case is ignored: ss and ß.
 static int check_row(struct pattern_parser *parser, uint32_t literal, uint32_t folded) {
     struct unicode_several several;
     for (size_t i = 0; unicode_several(i, &several); i++) {
@@ -133,7 +133,7 @@ static int check_row(struct pattern_parser *parser, uint32_t literal, uint32_t f
         bool ends = row[2] ? row[2] == folded && row[1] == before[1] && row[0] == before[0]
                            : row[1] == folded && row[0] == before[1];
         if (ends || several.character == literal)
-            return pattern_parse_error(parser, "U+%04X, which is several characters, without regard to case,",
+            return pattern_parse_error(parser, "U+%04X, which equals several characters when case is ignored,",
                                        several.character);
     }
     return 0;
@@ -238,7 +238,7 @@ static int32_t times(int32_t a, int32_t b) {
     return a < 0 || b < 0 ? -1 : (int64_t)a * b > FAR ? FAR : a * b;
 }
 
-// An atom and what repeats it. Folded literals in a row are remembered in parser->before.
+// An atom and its repetition. Consecutive folded literals are remembered in parser->before.
 static int parse_repeated(struct pattern_parser *parser, int32_t *atom) {
     struct pattern_node repeat;
     uint32_t literal;
@@ -250,7 +250,7 @@ static int parse_repeated(struct pattern_parser *parser, int32_t *atom) {
         bool is_place = child->kind == NODE_ASSERT || child->kind == NODE_LOOK || child->kind == NODE_BEHIND;
         if (is_place || child->kind == NODE_KEEP)
             return pattern_parse_error(parser, "a repetition of an assertion");
-        // Oniguruma ends such a repetition early or not, by the length of what is repeated.
+        // Whether Oniguruma ends such a repetition early depends on the length of the repeated part.
         if (repeat.max > 1 && child->least == 0 && child->longest != 0)
             return pattern_parse_error(parser, "a counted repetition of a part that may be empty");
         repeat.first = *atom;
@@ -269,7 +269,7 @@ static int parse_repeated(struct pattern_parser *parser, int32_t *atom) {
     return 0;
 }
 
-// Blanks and comments under (?x).
+// Spaces and comments under (?x).
 static void skip_spaces(struct pattern_parser *parser) {
     while (parser->on.spaced && parser->at < parser->end) {
         if (*parser->at == '#')
@@ -332,7 +332,7 @@ int pattern_parse_alternatives(struct pattern_parser *parser, int32_t *node) {
 int pattern_parse(struct pattern *pattern, struct pattern_tree *tree, const char *text, size_t length, int32_t *root) {
     struct pattern_parser parser = {.pattern = pattern, .tree = tree, .text = text, .at = text, .end = text + length};
     if (length > LONGEST_PATTERN)
-        return error_set("%s: has %zu bytes, more than %d", pattern->name, length, LONGEST_PATTERN);
+        return error_set("%s has %zu bytes, more than %d", pattern->name, length, LONGEST_PATTERN);
     TRY(pattern_parse_alternatives(&parser, root));
     if (parser.at < parser.end)
         return pattern_parse_error(&parser, ") without (");

@@ -34,42 +34,42 @@ struct pattern_tree {
 // What (?imx) turns on and off.
 struct pattern_switches {
     bool any_case;
-    bool any_dot;  // . is a line feed too
-    bool lines;    // ^ and $ are those of lines
-    bool spaced;   // blanks and comments are left out
+    bool any_dot;  // . also matches a line feed
+    bool lines;    // ^ and $ match at lines
+    bool spaced;   // spaces and comments are ignored
 };
 
-// Where the parser is.
+// The state of the parser.
 struct pattern_parser {
     struct pattern *pattern;
     struct pattern_tree *tree;
     const char *text, *at, *end;
     int depth;
     struct pattern_switches on;
-    uint32_t before[2];  // the characters before the place, folded, where they are literal and case does not count
+    uint32_t before[2];  // the previous characters, folded, if they are literal and case is ignored
 };
 
 int pattern_parse(struct pattern *pattern, struct pattern_tree *tree, const char *text, size_t length, int32_t *root);
 int pattern_parse_alternatives(struct pattern_parser *parser, int32_t *node);
-int pattern_parse_group(struct pattern_parser *parser, int32_t *node);  // what stands after (
+int pattern_parse_group(struct pattern_parser *parser, int32_t *node);  // what follows (
 
-// An error at the place where the parser is: "has WHAT at byte N, which is not supported".
+// An error at the parser's position: "has WHAT at byte N, which is not supported".
 int pattern_parse_error(const struct pattern_parser *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool pattern_next_is(const struct pattern_parser *parser, const char *text);
 bool pattern_accept(struct pattern_parser *parser, const char *text);
 int32_t pattern_add_node(struct pattern_parser *parser, struct pattern_node node);
 
-// Takes a set over, sealed or not, and adds a node for one of its characters.
+// Takes over a set, sealed or not, and adds a node that matches one of its characters.
 int pattern_add_set_node(struct pattern_parser *parser, struct character_set *set, int32_t *node);
 int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t *number);
 
-// Parses one character of the text, an escape for one included; [ ] ( ) and so on are the caller's.
+// Parses one character of the text, including an escape for one; the caller handles [ ] ( ) and so on.
 int pattern_parse_character(struct pattern_parser *parser, uint32_t *character);
-// Parses \s, \p{L} and the like into a set: 1 if one stands there, else 0 and nothing is consumed. In brackets \w is
-// without the superscripts and fractions of Latin-1, as Oniguruma has it.
+// Parses \s, \p{L} and the like into a set: 1 if there is one, else 0 and nothing is consumed. In brackets \w lacks the
+// superscripts and fractions of Latin-1, as in Oniguruma.
 int pattern_parse_class(struct pattern_parser *parser, bool in_brackets, struct character_set *set);
-// Parses what stands after [.
+// Parses what follows [.
 int pattern_parse_brackets(struct pattern_parser *parser, struct character_set *set);
 // The characters of \w outside brackets.
 void pattern_add_word(const struct pattern *pattern, struct character_set *set);

@@ -1,4 +1,4 @@
-// Groups of a pattern: what stands after ( .
+// Groups of a pattern: what follows ( .
 #include "data/tokenizer/pattern_parse.h"
 #include "base/error.h"
 #include <string.h>
@@ -9,7 +9,7 @@ static int close_group(struct pattern_parser *parser) {
     return pattern_accept(parser, ")") ? 0 : pattern_parse_error(parser, "( without )");
 }
 
-// A group whose inside is parsed with the switches that are on, which are put back after it.
+// A group whose inside is parsed with the current switches, which are restored after it.
 static int parse_inside(struct pattern_parser *parser, struct pattern_node group, int32_t *node) {
     struct pattern_switches on = parser->on;
     TRY(pattern_parse_alternatives(parser, &group.first));
@@ -25,7 +25,7 @@ static int parse_inside(struct pattern_parser *parser, struct pattern_node group
     return 0;
 }
 
-// Whether a part never goes back: \R, (?>…) or a++.
+// Whether a part never backtracks: \R, (?>…) or a++.
 static bool has_atomic(const struct pattern_tree *tree, int32_t index) {
     const struct pattern_node *node = &tree->nodes[index];
     if (node->kind == NODE_ATOMIC || (node->kind == NODE_REPEAT && node->greed == GREED_ALL))
@@ -41,7 +41,7 @@ static int parse_behind(struct pattern_parser *parser, bool negated, int32_t *no
     struct pattern_node *behind = &parser->tree->nodes[*node];
     if (behind->min > FARTHEST_BACK || behind->max > FARTHEST_BACK)
         return pattern_parse_error(parser, "more than %d characters to look back at", FARTHEST_BACK);
-    // Oniguruma looks back at such a part by rules of its own.
+    // Oniguruma has special rules for looking behind at such a part.
     if (has_atomic(parser->tree, behind->first))
         return pattern_parse_error(parser, "\\R, (?>…) or a++ to look back at");
     return 0;
@@ -66,8 +66,8 @@ static bool read_switches(struct pattern_parser *parser, struct pattern_switches
     return parser->at < parser->end;
 }
 
-// What stands after (? and is letters: (?i:…) holds inside, (?i) up to the end of the group around it. In Ruby the
-// latter takes what follows, alternatives too, for its inside.
+// Letters after (?: (?i:…) applies inside, (?i) up to the end of the enclosing group. In Ruby the latter also encloses
+// what follows, including alternatives.
 static int parse_switches(struct pattern_parser *parser, int32_t *node) {
     struct pattern_switches before = parser->on, on = before;
     const char *begin = parser->at;
@@ -90,7 +90,7 @@ static int parse_switches(struct pattern_parser *parser, int32_t *node) {
     return 0;
 }
 
-// (?<name>…) and (?'name'…): groups like any other. 1 if one stands there.
+// (?<name>…) and (?'name'…): groups like any other. 1 if there is one.
 static int skip_name(struct pattern_parser *parser) {
     const char *at = parser->at + 1;
     if (*at == 'P' && parser->pattern->syntax == PATTERN_RUST)

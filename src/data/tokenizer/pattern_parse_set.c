@@ -1,5 +1,5 @@
-// Sets of characters in a pattern: escapes (\s), properties (\p{L}) and brackets ([a-z&&[^x]]). All become ranges; the
-// case of letters is unfolded here, so that matching knows none.
+// Sets of characters in a pattern: escapes (\s), properties (\p{L}) and brackets ([a-z&&[^x]]). All become ranges; case
+// folding is expanded here, so that matching does not deal with it.
 #include "data/tokenizer/pattern_parse.h"
 #include "data/tokenizer/unicode_property.h"
 #include "base/error.h"
@@ -8,8 +8,8 @@
 
 enum { MOST_DEPTH = 50 };
 
-// Oniguruma takes the classes of characters below 256 from a table of their own, in which superscripts and fractions
-// are of \w; brackets go by Unicode's ranges, in which they are not.
+// Oniguruma takes the classes of characters below 256 from a separate table, in which superscripts and fractions belong
+// to \w; brackets use Unicode's ranges, in which they do not.
 void pattern_add_word(const struct pattern *pattern, struct character_set *set) {
     unicode_add_word(set);
     if (pattern->syntax == PATTERN_RUST) {
@@ -34,7 +34,7 @@ static int hexadecimal(struct pattern_parser *parser, size_t least, size_t most,
         *value = *value << 4 | (uint32_t)digit;
     }
     if (digits < least || *value >= UNICODE_LIMIT)
-        return pattern_parse_error(parser, "a character by a number that none has");
+        return pattern_parse_error(parser, "a number that is not a character");
     return 0;
 }
 
@@ -78,7 +78,7 @@ static int parse_escape(struct pattern_parser *parser, uint32_t *character) {
 
 int pattern_parse_character(struct pattern_parser *parser, uint32_t *character) {
     if (parser->at == parser->end)
-        return pattern_parse_error(parser, "an end in the middle");
+        return pattern_parse_error(parser, "an unexpected end");
     if (*parser->at == '\\') {
         if (++parser->at == parser->end)
             return pattern_parse_error(parser, "a \\ at the end");
@@ -180,7 +180,7 @@ int pattern_parse_class(struct pattern_parser *parser, bool in_brackets, struct 
 
 static int parse_members(struct pattern_parser *parser, int depth, struct character_set *set);
 
-// [:alpha:] or [:^alpha:], if one stands there: 1.
+// [:alpha:] or [:^alpha:]: 1 if there is one.
 static int parse_posix(struct pattern_parser *parser, struct character_set *set) {
     const char *begin = parser->at + 2;
     if (!pattern_next_is(parser, "[:"))
@@ -206,7 +206,7 @@ static int parse_member(struct pattern_parser *parser, int depth, struct charact
         found = parse_posix(parser, set);
     if (found != 0) {
         if (found > 0 && pattern_next_is(parser, "-") && parser->end - parser->at > 1 && parser->at[1] != ']')
-            return pattern_parse_error(parser, "a range that begins with a class");
+            return pattern_parse_error(parser, "a range that starts with a class");
         return found < 0 ? -1 : 0;
     }
     if (*parser->at == '[') {
@@ -240,17 +240,17 @@ static int parse_member(struct pattern_parser *parser, int depth, struct charact
     return 0;
 }
 
-// Characters that are several without regard to case make a set match several, as a way to go back to.
+// Characters that equal several when case is ignored let a set match several, with backtracking.
 static int check_cases(const struct pattern_parser *parser, const struct character_set *set) {
     struct unicode_several several;
     for (size_t i = 0; unicode_several(i, &several); i++)
         if (character_set_has(set, several.character))
-            return pattern_parse_error(parser, "U+%04X, which is several characters, in a set without regard to case",
+            return pattern_parse_error(parser, "U+%04X, which equals several characters when case is ignored, in a set",
                                        several.character);
     return 0;
 }
 
-// Between the && of brackets: up to the next, or to ].
+// An operand of && in brackets: up to the next &&, or to ].
 static int parse_operand(struct pattern_parser *parser, int depth, struct character_set *set) {
     while (parser->at < parser->end && *parser->at != ']' && !pattern_next_is(parser, "&&"))
         TRY(parse_member(parser, depth, set));
@@ -261,7 +261,7 @@ static int parse_members(struct pattern_parser *parser, int depth, struct charac
     if (depth > MOST_DEPTH)
         return pattern_parse_error(parser, "too many brackets inside each other");
     bool negated = pattern_accept(parser, "^");
-    if (pattern_next_is(parser, "]")) {  // the first of all is a character, if there is another to close
+    if (pattern_next_is(parser, "]")) {  // the very first ] is a character, if another one closes the brackets
         if (!memchr(parser->at + 1, ']', (size_t)(parser->end - parser->at - 1)))
             return pattern_parse_error(parser, "empty brackets");
         character_set_add(set, ']', ']');

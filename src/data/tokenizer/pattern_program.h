@@ -1,5 +1,5 @@
-// What a pattern is compiled to, shared by pattern_compile.c and pattern_match.c: a list of instructions for a
-// machine with a stack of places to come back to.
+// The compiled form of a pattern, shared by pattern_compile.c and pattern_match.c: a list of instructions for a
+// backtracking machine.
 #ifndef DATA_TOKENIZER_PATTERN_PROGRAM_H
 #define DATA_TOKENIZER_PATTERN_PROGRAM_H
 
@@ -8,16 +8,16 @@
 
 enum pattern_operation {
     PATTERN_SET,     // one character of sets[a]
-    PATTERN_RUN,     // a run of sets[a]: min…max characters, as many as there are first; never fewer if possessive
-    PATTERN_SPLIT,   // go on at a; at b where that fails
-    PATTERN_JUMP,    // go on at a
-    PATTERN_LOOK,    // the instructions from here+1 to a must match (or, negated, must not), and nothing is consumed
-    PATTERN_BEFORE,  // the character before the place is in sets[a] (or, negated, is not, or there is none)
-    PATTERN_BEHIND,  // as LOOK, but beginning min…max characters before the place and ending there
-    PATTERN_ATOMIC,  // the instructions from here+1 to a match, and are never tried otherwise
+    PATTERN_RUN,     // a run of sets[a]: min…max characters, as many as possible first; never fewer if possessive
+    PATTERN_SPLIT,   // continue at a; at b if that fails
+    PATTERN_JUMP,    // continue at a
+    PATTERN_LOOK,    // the instructions from here+1 to a must match (or, negated, must not); nothing is consumed
+    PATTERN_BEFORE,  // the character before this place is in sets[a] (or, negated, is not, or there is none)
+    PATTERN_BEHIND,  // like LOOK, but from min…max characters before this place up to it
+    PATTERN_ATOMIC,  // the instructions from here+1 to a match, without backtracking into them
     PATTERN_ASSERT,  // a: enum pattern_assertion
-    PATTERN_MARK,    // marks[b] is the place
-    PATTERN_MOVED,   // go on at a if the place is still marks[b]
+    PATTERN_MARK,    // marks[b] = this place
+    PATTERN_MOVED,   // continue at a if this place is still marks[b]
     PATTERN_END,     // of the pattern, or of the part of LOOK, BEHIND and ATOMIC
 };
 
@@ -41,7 +41,7 @@ struct pattern_instruction {
     bool negated;
 };
 
-// A set with what makes finding a character in it quick.
+// A set, with tables for fast lookup.
 struct pattern_set {
     struct character_set characters;
     bool ascii[128];
@@ -59,15 +59,15 @@ struct pattern {
     int32_t set_count, set_capacity;
     size_t range_count;  // of all sets
     int32_t word_set;    // \w, for \b
-    int32_t first_set;   // what a match may begin with; -1: it may be empty
+    int32_t first_set;   // characters that a match may begin with; -1: it may be empty
     int32_t mark_count;
-    bool keeps;  // it has \K
+    bool keeps;  // the pattern has \K
     bool may_insert_first;
     enum pattern_syntax syntax;
     char *name;
 };
 
-// Fills in what makes finding quick.
+// Fills in the tables for fast lookup.
 void pattern_set_finish(struct pattern_set *set);
 
 static inline bool pattern_set_has(const struct pattern_set *set, uint32_t character) {

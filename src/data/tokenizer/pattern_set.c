@@ -1,4 +1,4 @@
-// Pages of bits for the sets of patterns, so that finding a character takes two loads however many ranges there are.
+// Pages of bits for the sets of patterns, so that a lookup takes two loads for any number of ranges.
 #include "data/tokenizer/pattern_program.h"
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
-// Making, growing and filling the cache of short pieces; finding a piece in its own bucket is left to piece_encode.c,
-// whose loop it is.
+// Creates, grows and fills the cache of short pieces; the lookup in a piece's own bucket is in the loop of
+// piece_encode.c.
 #include "data/tokenizer/piece_cache.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,7 +13,7 @@ static struct piece_bucket *make_buckets(int bits) {
     struct piece_bucket *buckets = aligned_alloc(bytes < HUGE_PAGE_BYTES ? bytes : HUGE_PAGE_BYTES, bytes);
     if (!buckets)
         die("out of memory: %zu bytes for the cache of a tokenizer", bytes);
-    // It must be said before the memory is touched, and may be refused.
+    // Must come before the memory is touched; the kernel may refuse.
     (void)madvise(buckets, bytes, MADV_HUGEPAGE);
     memset(buckets, 0, bytes);
     return buckets;
@@ -41,7 +41,7 @@ static struct piece_bucket *bucket_after(struct piece_cache *cache, uint32_t pla
     return &cache->buckets[(place + steps) & (((uint32_t)1 << cache->bits) - 1)];
 }
 
-// Puts an entry where there is room, else in place of the older one of its own bucket.
+// Puts an entry in a free place, else in place of the older one of its own bucket.
 static void put(struct piece_cache *cache, uint32_t place, const struct piece_entry *entry) {
     for (uint32_t steps = 0; steps < PIECE_CACHE_REACH; steps++) {
         struct piece_bucket *bucket = bucket_after(cache, place, steps);
@@ -74,8 +74,8 @@ void piece_cache_make_room(struct piece_cache *cache) {
     *cache = larger;
 }
 
-// The piece gets into its own bucket, in exchange. Beyond an entry that is free there is nothing, since entries are put
-// into the first free place and never become free one by one.
+// The piece found is swapped into its own bucket. There is nothing beyond a free entry, since entries are put into the
+// first free place and are never freed one by one.
 const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key) {
     struct piece_entry *own = &cache->buckets[place].entries[1];
     if (is_free(own))
@@ -109,7 +109,7 @@ void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key 
                      int64_t count) {
     struct piece_entry entry = {.key = key, .count = (int32_t)count};
     if (count > PIECE_CACHE_IDS) {
-        if (cache->spilled_count + count > PIECE_CACHE_SPILLED) {  // ids of entries long gone fill it: begin anew
+        if (cache->spilled_count + count > PIECE_CACHE_SPILLED) {  // full of ids of entries long gone: start over
             memset(cache->buckets, 0, ((size_t)1 << cache->bits) * sizeof *cache->buckets);
             cache->used = cache->spilled_count = 0;
         }

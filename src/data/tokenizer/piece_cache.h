@@ -1,9 +1,9 @@
-// Remembers the ids of short pieces of text, for the byte-level tokenizers: a few thousand pieces make up most of any
-// text. The piece itself, at most 15 bytes padded with zeros, and its length in the last byte, is the key.
+// Caches the ids of short pieces of text, for byte-level tokenizers: a few thousand pieces make up most of any text.
+// The key is the piece itself, at most 15 bytes padded with zeros, and its length in the last byte.
 //
-// A bucket is two entries on one cache line. A piece is in its own bucket or one of the few after it; where all are
-// full, an entry is pushed out. So any entry may be missing, and none is ever wrong. The table doubles while it fills
-// up, from 2 MiB to 16 MiB, and no more than 4 MiB are spent on the ids of pieces that have more than an entry holds.
+// A bucket is two entries on one cache line. A piece is in its own bucket or one of the few after it; if all are full,
+// an entry is evicted. So any entry may be missing, but none is ever wrong. The table doubles as it fills up, from 2
+// MiB to 16 MiB. At most 4 MiB more hold the ids of pieces that have more ids than fit in an entry.
 #ifndef DATA_TOKENIZER_PIECE_CACHE_H
 #define DATA_TOKENIZER_PIECE_CACHE_H
 
@@ -20,7 +20,7 @@ enum {
 
 struct piece_entry {
     struct word_key key;
-    int32_t ids[PIECE_CACHE_IDS];  // where there are more, ids[0] is where they begin among the spilled
+    int32_t ids[PIECE_CACHE_IDS];  // if there are more, ids[0] is their index among the spilled
     int32_t count;
 };
 
@@ -39,7 +39,7 @@ struct piece_cache {
 void piece_cache_create(struct piece_cache *cache);
 void piece_cache_free(struct piece_cache *cache);
 
-// Doubles the table where it is nearly full and may grow. Places found before are worth nothing then.
+// Doubles the table if it is nearly full and may grow. Places found before are then invalid.
 void piece_cache_make_room(struct piece_cache *cache);
 
 // Nearly all pieces have at most 8 bytes, so the high word is little more than the length.
@@ -51,7 +51,7 @@ static inline uint32_t piece_cache_place(struct word_key key, int bits) {
 // The entry of a key that is not in its own bucket; NULL if it is not in the next ones either.
 const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key);
 
-// Keeps ids[0…count) for a key that was not found.
+// Stores ids[0…count) for a key that was not found.
 void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key key, const int32_t *ids, int64_t count);
 
 #endif

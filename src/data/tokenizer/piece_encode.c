@@ -1,23 +1,23 @@
-// Three loops over a chunk's pieces (split_pieces finds them): keys and places in the cache, which are fetched from
-// memory meanwhile; then looking up, without a branch that depends on which piece it is. Each takes some ten
-// instructions less than it would mixed with the others, and none waits for memory.
+// Three loops over a chunk's pieces, which split_pieces finds: keys and places in the cache, which are prefetched; then
+// lookups without a branch that depends on the piece. Each loop takes about ten instructions less than it would if
+// mixed with the others, and none waits for memory.
 #include "data/tokenizer/piece_encode.h"
 #include "base/error.h"
 
-// Bytes read for a key; and what a piece in the cache has at most, so that there is room for its ids without asking.
+// Bytes read for a key; and the most ids that a cached piece has per byte, so that room for its ids needs no check.
 enum { LOADED = 16, IDS_PER_BYTE = 2 };
 
-struct batch {
+struct word_batch {
     const unsigned char *text;
-    size_t length;  // that can be read
+    size_t length;  // readable bytes
     int count;
     uint32_t ends[SPLIT_MOST];
     struct word_key keys[SPLIT_MOST];
     uint32_t places[SPLIT_MOST];
 };
 
-// What of 16 bytes is left of a piece of each length. A piece that is too long gets none of them, and a length that
-// no entry has.
+// The part of 16 bytes that belongs to a piece of each length. A piece that is too long gets none of them, and a length
+// that no entry has.
 #define BYTES(n) (((uint64_t)1 << 8 * (n)) - 1)
 #define ALL (~(uint64_t)0)
 static const struct word_key key_masks[LOADED + 1] = {
@@ -35,8 +35,8 @@ static inline struct word_key key_of(const unsigned char *text, uint32_t length)
     return key;
 }
 
-// Pieces up to `until`, of which 16 bytes can be read.
-static void find_safe_keys(struct batch *batch, const struct piece_cache *cache, int until) {
+// Pieces up to `until`, at each of which 16 bytes can be read.
+static void find_safe_keys(struct word_batch *batch, const struct piece_cache *cache, int until) {
     const unsigned char *text = batch->text;
     const struct piece_bucket *buckets = cache->buckets;
     const uint32_t *restrict ends = batch->ends;
@@ -55,7 +55,7 @@ static void find_safe_keys(struct batch *batch, const struct piece_cache *cache,
     }
 }
 
-static void find_keys(struct batch *batch, const struct piece_cache *cache) {
+static void find_keys(struct word_batch *batch, const struct piece_cache *cache) {
     int safe = batch->count;
     while (safe > 0 && (safe > 1 ? batch->ends[safe - 2] : 0) + (size_t)LOADED > batch->length)
         safe--;
@@ -69,9 +69,9 @@ static void find_keys(struct batch *batch, const struct piece_cache *cache) {
     }
 }
 
-// A piece that is not in its own bucket.
+// Encodes a piece that is not in its own bucket.
 static int encode_missing(const struct piece_model *model, struct piece_cache *cache, void *state,
-                          const struct batch *batch, int i, struct token_list *out) {
+                          const struct word_batch *batch, int i, struct token_list *out) {
     uint32_t begin = i > 0 ? batch->ends[i - 1] : 0, place = batch->places[i];
     size_t length = batch->ends[i] - begin;
     if (length > PIECE_CACHE_MAX_BYTES)
@@ -90,14 +90,14 @@ static int encode_missing(const struct piece_model *model, struct piece_cache *c
     return 0;
 }
 
-// Room for the ids of all pieces from byte `from` on that are in the cache, and for writing a few too many.
-static void make_room(const struct batch *batch, uint32_t from, struct token_list *out) {
+// Makes room for the ids of all pieces from byte `from` on that are in the cache, and for writing a few too many.
+static void make_room(const struct word_batch *batch, uint32_t from, struct token_list *out) {
     uint32_t bytes = batch->ends[batch->count - 1] - from;
     token_list_reserve(out, IDS_PER_BYTE * (int64_t)bytes + PIECE_CACHE_IDS + 1);
 }
 
-static int look_up(const struct piece_model *model, struct piece_cache *cache, void *state, const struct batch *batch,
-                   struct token_list *out) {
+static int look_up(const struct piece_model *model, struct piece_cache *cache, void *state,
+                   const struct word_batch *batch, struct token_list *out) {
     const struct piece_bucket *const buckets = cache->buckets;
     const struct word_key *keys = batch->keys;
     const uint32_t *places = batch->places;
@@ -131,7 +131,7 @@ static int look_up(const struct piece_model *model, struct piece_cache *cache, v
 
 int piece_encode(const struct piece_model *model, struct piece_cache *cache, void *state, const char *text,
                  size_t length, struct token_list *out) {
-    struct batch batch;  // not zeroed as a whole: for a short text that would take longer than the rest
+    struct word_batch batch;  // not zeroed as a whole: for a short text that would take longer than the rest
     batch.text = (const unsigned char *)text;
     batch.length = length;
     while (batch.length > 0) {

@@ -1,14 +1,14 @@
-// Text in masks, 64 bytes a block: bit i of a mask says something about byte i. All bytes of a character have the
-// class of the character; `tails` are those after its first. Where the text ends, blanks follow that are nothing
-// else, so that blanks at the end of a text run into them.
+// Text as masks, in blocks of 64 bytes: bit i of a mask describes byte i. All bytes of a character have its class;
+// `tails` are those after the first. The text is followed by spaces that have no other class, so that spaces at the end
+// of a text run into them.
 //
-// Other characters (neither letters, numbers nor blanks) are what is in none of the three masks.
+// Other characters (not letters, numbers or spaces) are those in none of the three masks.
 #ifndef DATA_TOKENIZER_SPLIT_BLOCK_H
 #define DATA_TOKENIZER_SPLIT_BLOCK_H
 
 #include "data/tokenizer/unicode_category.h"
 
-// A chunk is so many blocks, and one more to look ahead.
+// A chunk has SPLIT_BLOCKS blocks, and one more to look ahead.
 enum { SPLIT_BLOCK = 64, SPLIT_BLOCKS = 32, SPLIT_CHUNK = SPLIT_BLOCK * SPLIT_BLOCKS };
 
 struct split_block {
@@ -16,7 +16,7 @@ struct split_block {
     uint64_t spaces;    // U+0020
     uint64_t quotes;    // the ASCII apostrophe
     uint64_t tails;     // bytes of a character after its first
-    uint64_t capitals;  // upper-case letters; this and the next three only where asked for
+    uint64_t capitals;  // upper-case letters; this and the next three only if requested
     uint64_t lines;     // line feeds and returns
     uint64_t feeds;     // line feeds
     uint64_t slashes;
@@ -25,17 +25,17 @@ struct split_block {
 
 struct split_chunk {
     const unsigned char *text;
-    size_t length;  // of the whole rest of the text
-    int count;      // blocks that the rules may be applied to; blocks[count] can be looked at
+    size_t length;  // of the whole remaining text
+    int count;      // blocks that the rules may be applied to; blocks[count] is readable
     bool at_end;    // the text ends in or right after blocks[count - 1]
-    int hard;       // the first block that the masks do not say enough about, or count
+    int hard;       // the first block for which the masks are not sufficient, or count
     struct split_block blocks[SPLIT_BLOCKS + 1];
 };
 
-// What the masks are to be good for.
+// What the masks must support.
 struct split_needs {
     const struct unicode_table *table;
-    bool wide;            // capitals, lines, feeds and slashes are asked for
+    bool wide;            // capitals, lines, feeds and slashes are needed
     bool only_two_cases;  // a letter or mark that is neither upper nor lower case makes a block hard
     bool ascii_numbers;   // so does a number that is not ASCII
 };
@@ -44,8 +44,8 @@ struct split_needs {
 void split_classify(struct split_chunk *chunk, const struct split_needs *needs, const unsigned char *text,
                     size_t length);
 
-// The first loop of it, over whole blocks; the rest is for characters that are not ASCII. Returns the bytes that are
-// not, of all blocks in one mask.
+// Its first loop, over whole blocks; the rest handles characters that are not ASCII. Returns one mask of the bytes that
+// are not ASCII, over all blocks.
 uint64_t split_classify_ascii(const unsigned char *text, int count, bool wide, struct split_block *blocks);
 
 #endif

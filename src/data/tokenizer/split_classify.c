@@ -1,5 +1,5 @@
-// From text to masks. Whole blocks go through the processor's vectors; then characters that are not ASCII, of which
-// most texts have few, are looked up one by one. What of a character reaches into the next block is carried over.
+// From text to masks. Whole blocks are processed with vector instructions; then characters that are not ASCII, of which
+// most texts have few, are looked up one by one. Bytes of a character that reach into the next block are carried over.
 #include "data/tokenizer/split_block.h"
 #include "base/utf8.h"
 #include <string.h>
@@ -76,7 +76,7 @@ static bool add_characters(struct split_chunk *chunk, const struct split_needs *
     return easy;
 }
 
-// The block in which the text ends, `left` bytes of it.
+// The block in which the text ends, after `left` bytes.
 static uint64_t classify_last(struct split_block *block, const unsigned char *text, size_t left, bool wide) {
     unsigned char padded[SPLIT_BLOCK] = {0};
     memcpy(padded, text, left);

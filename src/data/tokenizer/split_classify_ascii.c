@@ -1,5 +1,5 @@
-// Classes of ASCII bytes, 64 at a time, in the processor's own vectors: NEON, AVX-512, AVX2 or, with loops that any
-// compiler takes, none. Bytes that are not ASCII get no class here.
+// Classes of ASCII bytes, 64 at a time, with NEON, AVX-512 or AVX2, or with plain loops for any compiler. Bytes that
+// are not ASCII get no class here.
 #include "data/tokenizer/split_block.h"
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #include <arm_neon.h>
 
-// Byte 4 i + k of the block is lane i of part k: so that three shifts bring four bytes' bits side by side.
+// Byte 4 i + k of the block is lane i of part k, so that three shifts bring the bits of four bytes together.
 static inline uint64_t mask_of(uint8x16x4_t is) {
     uint8x16_t low = vsriq_n_u8(is.val[1], is.val[0], 1), high = vsriq_n_u8(is.val[3], is.val[2], 1);
     uint8x16_t four = vsriq_n_u8(high, low, 2), twice = vsriq_n_u8(four, four, 4);
@@ -110,25 +110,25 @@ static uint64_t classify_plain(const unsigned char *text, int count, struct spli
 #define AVX2 __attribute__((target("avx2"))) static inline
 #define AVX512 __attribute__((target("avx512bw"))) static inline
 
-struct halves {
+struct vector_halves {
     __m256i low, high;
 };
 
-AVX2 uint64_t mask_of(struct halves is) {
+AVX2 uint64_t mask_of(struct vector_halves is) {
     return (uint32_t)_mm256_movemask_epi8(is.low) | (uint64_t)(uint32_t)_mm256_movemask_epi8(is.high) << 32;
 }
 
-AVX2 struct halves equal(struct halves bytes, char value) {
+AVX2 struct vector_halves equal(struct vector_halves bytes, char value) {
     __m256i all = _mm256_set1_epi8(value);
-    return (struct halves){_mm256_cmpeq_epi8(bytes.low, all), _mm256_cmpeq_epi8(bytes.high, all)};
+    return (struct vector_halves){_mm256_cmpeq_epi8(bytes.low, all), _mm256_cmpeq_epi8(bytes.high, all)};
 }
 
-// There is no unsigned comparison; a difference is at most the width where its minimum with the width is itself.
-AVX2 struct halves between(struct halves bytes, char first, char last) {
+// There is no unsigned comparison; a difference is at most the width if its minimum with the width is itself.
+AVX2 struct vector_halves between(struct vector_halves bytes, char first, char last) {
     __m256i start = _mm256_set1_epi8(first), width = _mm256_set1_epi8((char)(last - first));
     __m256i low = _mm256_sub_epi8(bytes.low, start), high = _mm256_sub_epi8(bytes.high, start);
-    return (struct halves){_mm256_cmpeq_epi8(_mm256_min_epu8(low, width), low),
-                           _mm256_cmpeq_epi8(_mm256_min_epu8(high, width), high)};
+    return (struct vector_halves){_mm256_cmpeq_epi8(_mm256_min_epu8(low, width), low),
+                                  _mm256_cmpeq_epi8(_mm256_min_epu8(high, width), high)};
 }
 
 __attribute__((target("avx2"))) static uint64_t classify_avx2(const unsigned char *text, int count,
@@ -137,7 +137,8 @@ __attribute__((target("avx2"))) static uint64_t classify_avx2(const unsigned cha
     for (int i = 0; i < count; i++) {
         struct split_block *block = &blocks[i];
         const unsigned char *at = text + (size_t)i * SPLIT_BLOCK;
-        struct halves bytes = {_mm256_loadu_si256((const __m256i *)at), _mm256_loadu_si256((const __m256i *)(at + 32))};
+        struct vector_halves bytes = {_mm256_loadu_si256((const __m256i *)at),
+                                      _mm256_loadu_si256((const __m256i *)(at + 32))};
         block->capitals = mask_of(between(bytes, 'A', 'Z'));
         block->letters = block->capitals | mask_of(between(bytes, 'a', 'z'));
         block->numbers = mask_of(between(bytes, '0', '9'));
@@ -186,7 +187,7 @@ __attribute__((target("avx512bw"))) static uint64_t classify_avx512(const unsign
 }
 
 uint64_t split_classify_ascii(const unsigned char *text, int count, bool wide, struct split_block *blocks) {
-    (void)wide;  // it costs next to nothing here
+    (void)wide;  // costs next to nothing here
     if (__builtin_cpu_supports("avx512bw"))
         return classify_avx512(text, count, blocks);
     if (__builtin_cpu_supports("avx2"))

@@ -1,14 +1,13 @@
-// Pieces of text by way of masks, a chunk of text at a time. Nothing is carried from chunk to chunk: a chunk begins
-// where a piece does, and pieces do not depend on what stands before them. What masks cannot decide (see
-// split_block.h), and a piece longer than a chunk, is left to split_text.
+// Splits text with masks, a chunk at a time. Nothing is carried from chunk to chunk: a chunk begins where a piece does,
+// and pieces do not depend on the text before them. What masks cannot decide (see split_block.h), and a piece longer
+// than a chunk, is left to split_text.
 #include "data/tokenizer/split_block.h"
 #include "data/tokenizer/split_starts.h"
 #include "data/tokenizer/splitter.h"
 
 _Static_assert(SPLIT_MOST >= SPLIT_CHUNK + SPLIT_BLOCK, "as many pieces as bytes, and eight are written at a time");
 
-// Positions of the bits of a mask. Eight are written whether they are there or not: how many there are is a branch
-// that the processor would guess wrong.
+// Positions of the bits of a mask. Always writes eight, since a branch on their number would be mispredicted.
 static inline int write_bits(uint64_t mask, uint32_t base, uint32_t *out) {
     int count = __builtin_popcountll(mask);
     for (int done = 0; done < count; done += 8) {
@@ -20,7 +19,7 @@ static inline int write_bits(uint64_t mask, uint32_t base, uint32_t *out) {
     return count;
 }
 
-// Pieces that end at or before `until`, and the one that goes beyond it.
+// Pieces that end at or before `until`, and the one that crosses it.
 static int split_plainly(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                          size_t length, size_t until, uint32_t *ends) {
     int count = 0;
@@ -47,7 +46,7 @@ int split_pieces(const struct split_rules *rules, const struct unicode_table *ta
         starts[chunk.count - 1] &= ~(~(uint64_t)0 << length % SPLIT_BLOCK);
     int count = 0;
     for (int i = 0; i < chunk.hard; i++) {
-        uint64_t beginning = i == 0;  // the chunk's own is no end
+        uint64_t beginning = i == 0;  // the chunk's beginning is not an end
         count += write_bits(starts[i] & ~beginning, (uint32_t)i * SPLIT_BLOCK, ends + count);
     }
     if (is_whole)

@@ -1,20 +1,20 @@
-// The rules in masks: 64 bytes are decided at once, by shifts and ands, without a branch for each character. A byte is
-// compared with the one before it by shifting a mask up by one (the last bit of the block before moves in), and with
-// the one after it by shifting down. GPT-2's rule for "Hi  you 42", for instance, the first byte on the left:
+// The rules as masks: 64 bytes are decided at once, by shifts and ands, without a branch per character. A byte is
+// compared with the one before it by shifting a mask up by one (the last bit of the previous block moves in), and with
+// the one after it by shifting down. For example, GPT-2's rule for "Hi  you 42", first byte on the left:
 //
-//   text                H i ␣ ␣ y o u ␣ 4 2
-//   letters             1 1 0 0 1 1 1 0 0 0
-//   letters, moved up   0 1 1 0 0 1 1 1 0 0
-//   both: word goes on  0 1 0 0 0 1 1 0 0 0
-//   spaces, moved up    0 0 0 1 1 0 0 0 1 0   a piece takes the space before it along
-//   starts of words     1 0 0 0 0 0 0 0 0 0   no blank, does not go on, no space before
-//   starts of blanks    0 0 1 1 0 0 0 1 0 0   the first of a run, and the last before something else
-//   pieces              "Hi" "␣" "␣you" "␣42"
+//   text                 H i ␣ ␣ y o u ␣ 4 2
+//   letters              1 1 0 0 1 1 1 0 0 0
+//   letters, shifted up  0 1 1 0 0 1 1 1 0 0
+//   both: inside a word  0 1 0 0 0 1 1 0 0 0
+//   spaces, shifted up   0 0 0 1 1 0 0 0 1 0   a piece includes the space before it
+//   starts of words      1 0 0 0 0 0 0 0 0 0   not a space, does not continue a word, no space before
+//   starts of spaces     0 0 1 1 0 0 0 1 0 0   the first of a run, and the last before another character
+//   pieces               "Hi" "␣" "␣you" "␣42"
 //
-// Contractions are rare, and looked at one by one.
+// Contractions are rare, and handled one by one.
 #include "data/tokenizer/split_starts.h"
 
-// A mask and the same mask of the block before: bits can be moved up across the border.
+// A mask and the same mask of the previous block: bits are shifted up across the border.
 static inline uint64_t up(uint64_t mask, uint64_t before, int by) {
     return mask << by | before >> (SPLIT_BLOCK - by);
 }
@@ -27,8 +27,8 @@ static inline uint64_t others(const struct split_block *block) {
     return ~(block->letters | block->numbers | block->blanks);
 }
 
-// First bytes of blanks that something else follows. What follows is 1 byte on, or as many as the blank has (U+3000 has
-// three): `goes_on` are the bytes whose character is followed by a blank.
+// First bytes of spaces that are followed by another character. That is 1 byte on, or as many as the space has (U+3000
+// has three): `goes_on` are the bytes whose character is followed by a space.
 static inline uint64_t last_blanks(const struct split_block *block, const struct split_block *next) {
     uint64_t blank_after = down(block->blanks, next->blanks, 1);
     if (!(block->tails | (next->tails & 7)))
@@ -44,7 +44,7 @@ static inline size_t contraction_at(const struct split_chunk *chunk, size_t at, 
     return split_contraction(chunk->text + at, chunk->length - at, any_case);
 }
 
-// ---- an optional blank, then a run of one class: GPT-2 ----
+// ---- an optional space, then a run of one class: GPT-2 ----
 
 static void find_blank_words(const struct split_rules *rules, struct split_chunk *chunk, uint64_t *starts) {
     uint64_t letters_before = 0, numbers_before = 0, others_before = 0, blanks_before = 0, spaces_before = 0;
@@ -81,21 +81,21 @@ static void find_blank_words(const struct split_rules *rules, struct split_chunk
     }
 }
 
-// ---- a letter's own prefix, short numbers, line ends: cl100k and what followed ----
+// ---- an optional character before letters, short numbers, line ends: cl100k and its successors ----
 
-// What goes over from block to block.
+// What is carried from block to block.
 struct before {
     uint64_t letters, lower, numbers, others, blanks, spaces, lines, tails;
-    uint64_t own_blanks;    // that did not go with the other characters before them
-    uint64_t other_starts;  // where a run of others begins that no space goes with
-    int digits;             // of the number that the block ends in, since it was last cut
+    uint64_t own_blanks;    // spaces that do not belong to the other characters before them
+    uint64_t other_starts;  // where a run of others begins that does not include a space
+    int digits;             // of the number at the end of the block, since it was last cut
     uint64_t forced;        // starts in the next block
     uint64_t inside;        // no starts there: the rest of a contraction
     size_t contraction;     // where the last one ended
 };
 
-// Line ends right after others go with them: all of a run of line ends, if its first stands right after an other.
-// Adding that first bit to the mask carries through the run and clears it; what was cleared is the run.
+// Line ends right after other characters belong to them: a whole run of line ends, if its first directly follows one.
+// Adding that first bit to the mask carries through the run and clears it; the cleared bits are the run.
 static inline uint64_t lines_after_others(const struct split_block *block, uint64_t other,
                                           const struct before *before) {
     bool goes_on = before->others >> 63 || (before->lines & ~before->own_blanks) >> 63;
@@ -103,9 +103,9 @@ static inline uint64_t lines_after_others(const struct split_block *block, uint6
     return block->lines & ~(block->lines + first);
 }
 
-// Numbers cut after every third digit; all are ASCII. Starts are the first digit of each number, then, if three digits
+// Cuts numbers after every third digit; all are ASCII. Starts are the first digit of each number; then, if three digits
 // reach from a start to the bit three further on, that bit too, and so on through the number. A number that comes from
-// the block before has before->digits of its present three there.
+// the previous block has before->digits of its current three there.
 static inline uint64_t cut_numbers(uint64_t numbers, struct before *before) {
     uint64_t found = numbers & ~up(numbers, before->numbers, 1);
     uint64_t three = numbers & numbers << 1 & numbers << 2;
@@ -125,8 +125,8 @@ static inline uint64_t cut_numbers(uint64_t numbers, struct before *before) {
     return found;
 }
 
-// Whether the run of blanks without a line end that begins at a bit of block i ends before a line end: 1 it does, 0 it
-// does not, -1 it reaches farther than the chunk.
+// Whether the run of spaces without a line end that begins at a bit of block i ends before a line end: 1 if so, 0 if
+// not, -1 if it reaches past the chunk.
 static int ends_before_line(const struct split_rules *rules, const struct split_chunk *chunk, int i, int bit) {
     uint64_t from = ~(uint64_t)0 << bit;
     for (; i <= chunk->hard; i++, from = ~(uint64_t)0) {
@@ -161,8 +161,8 @@ static inline uint64_t blank_starts(const struct split_rules *rules, struct spli
     return found;
 }
 
-// Letters begin a piece unless the blank or the single other character before them does ("(word" is one piece, "((word"
-// two). The first byte of that character is 1 to 4 bytes back: as many as there are tails in between, and one.
+// Letters begin a piece unless the space or the single other character before them does ("(word" is one piece, "((word"
+// two). The first byte of that character is 1 to 4 bytes back: one more than the tails in between.
 static inline uint64_t letter_starts(const struct split_rules *rules, const struct split_block *block,
                                      uint64_t other_starts, const struct before *before) {
     uint64_t prefix = up(block->blanks & ~block->lines, before->blanks & ~before->lines, 1) |
@@ -180,7 +180,7 @@ static inline uint64_t letter_starts(const struct split_rules *rules, const stru
     return found;
 }
 
-// Contractions, either where a piece begins with one or as the end of a word.
+// Contractions, either at the start of a piece or at the end of a word.
 static inline uint64_t cut_contractions(const struct split_rules *rules, const struct split_chunk *chunk, int i,
                                         uint64_t found, struct before *before) {
     const struct split_block *block = &chunk->blocks[i];

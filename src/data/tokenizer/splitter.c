@@ -1,11 +1,11 @@
-// The patterns' rules in the order in which the patterns try them. Where a pattern would go back and try again, the
-// comment says what that comes to.
+// The patterns' rules in the order in which the patterns try them. Where a pattern would backtrack, a comment says what
+// that amounts to.
 #include "data/tokenizer/splitter.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Letters by where they may stand in SPLIT_WORDS_CASE: before the capital letters end, after they have, or both.
+// Letters by where they may occur in SPLIT_WORDS_CASE: among the leading capital letters, after them, or both.
 #define CAPITALS                                                                                                       \
     (UNICODE_SET(UNICODE_LU) | UNICODE_SET(UNICODE_LT) | UNICODE_SET(UNICODE_LM) | UNICODE_SET(UNICODE_LO) |           \
      UNICODE_SET_M)
@@ -15,7 +15,7 @@
 #define BLANKS UNICODE_SET_Z
 #define OTHERS (~(LETTERS | NUMBERS | BLANKS))
 
-struct view {
+struct text_view {
     const struct unicode_table *table;
     const unsigned char *text;
     size_t length;
@@ -29,8 +29,8 @@ struct unicode_table *split_table_create(void) {
     return table;
 }
 
-// The set of one category that the character at `at` < length is in, and its length.
-static inline uint32_t set_at(const struct view *view, size_t at, size_t *bytes) {
+// The set of the one category of the character at `at` < length, and its length.
+static inline uint32_t set_at(const struct text_view *view, size_t at, size_t *bytes) {
     unsigned char first = view->text[at];
     if (first < 0x80) {
         *bytes = 1;
@@ -43,7 +43,7 @@ static inline uint32_t set_at(const struct view *view, size_t at, size_t *bytes)
 }
 
 // Offset of the first character at or after `at` that is not in the set.
-static inline size_t skip(const struct view *view, size_t at, uint32_t set) {
+static inline size_t skip(const struct text_view *view, size_t at, uint32_t set) {
     size_t bytes;
     while (at < view->length && (set_at(view, at, &bytes) & set))
         at += bytes;
@@ -54,11 +54,11 @@ static inline bool is_line_end(unsigned char byte) {
     return byte == '\n' || byte == '\r';
 }
 
-// Without case, U+017F is an s.
+// If case is ignored, U+017F is an s.
 size_t split_contraction(const unsigned char *text, size_t length, bool any_case) {
     if (length < 2 || text[0] != '\'')
         return 0;
-    unsigned char bit = any_case ? 0x20 : 0;  // makes an ASCII letter small, and no other byte a letter of these
+    unsigned char bit = any_case ? 0x20 : 0;  // makes ASCII letters lower case, and no other byte one of these
     unsigned char second = text[1] | bit, third = length > 2 ? text[2] | bit : 0;
     if (second == 's' || second == 't' || second == 'm' || second == 'd')
         return 2;
@@ -67,15 +67,15 @@ size_t split_contraction(const unsigned char *text, size_t length, bool any_case
     return any_case && length > 2 && text[1] == 0xC5 && text[2] == 0xBF ? 3 : 0;
 }
 
-static size_t contraction(const struct view *view, size_t at, bool any_case) {
+static size_t contraction(const struct text_view *view, size_t at, bool any_case) {
     return split_contraction(view->text + at, view->length - at, any_case);
 }
 
 // ---- words ----
 
-// [CAPITALS]*[SMALLS]+ from `at`: the end, 0 if it does not match. Where no small letter follows the capitals,
-// they end with the last one that counts as small too.
-static size_t small_word(const struct view *view, size_t at) {
+// [CAPITALS]*[SMALLS]+ from `at`: the end, 0 if it does not match. If no small letter follows the capitals, they end
+// with the last one that also counts as small.
+static size_t small_word(const struct text_view *view, size_t at) {
     size_t bytes, both_end = 0;
     while (at < view->length) {
         uint32_t set = set_at(view, at, &bytes);
@@ -88,10 +88,10 @@ static size_t small_word(const struct view *view, size_t at) {
     return both_end;
 }
 
-// The words of SPLIT_WORDS_CASE, 0 if none stands here. `first` is the set and `bytes` the length of the first
-// character. A mark can be the character before a word or its first one: the former is tried first, both for
+// The words of SPLIT_WORDS_CASE, 0 if there is none here. `first` is the set and `bytes` the length of the first
+// character. A mark can be the character before a word or its first one. The former is tried first: both for
 // [CAPITALS]*[SMALLS]+, then both for [CAPITALS]+[SMALLS]*.
-static size_t case_word(const struct view *view, uint32_t first, size_t bytes) {
+static size_t case_word(const struct text_view *view, uint32_t first, size_t bytes) {
     bool prefix = !(first & (LETTERS | NUMBERS)) && !is_line_end(view->text[0]);
     size_t end = prefix ? small_word(view, bytes) : 0;
     if (!end)
@@ -105,7 +105,7 @@ static size_t case_word(const struct view *view, uint32_t first, size_t bytes) {
 }
 
 // [^\r\n\p{L}\p{N}]?\p{L}+
-static size_t prefix_word(const struct view *view, uint32_t first, size_t bytes) {
+static size_t prefix_word(const struct text_view *view, uint32_t first, size_t bytes) {
     if (first & LETTERS)
         return skip(view, bytes, LETTERS);
     if ((first & NUMBERS) || is_line_end(view->text[0]))
@@ -116,7 +116,7 @@ static size_t prefix_word(const struct view *view, uint32_t first, size_t bytes)
 
 // ---- the rest ----
 
-static size_t number(const struct view *view, int most_digits) {
+static size_t number(const struct text_view *view, int most_digits) {
     size_t at = 0, bytes;
     for (int digits = 0; at < view->length && (most_digits == 0 || digits < most_digits); digits++) {
         if (!(set_at(view, at, &bytes) & NUMBERS))
@@ -127,7 +127,7 @@ static size_t number(const struct view *view, int most_digits) {
 }
 
 // ␣?[^\s\p{L}\p{N}]+ and what may follow; 0 if it does not match.
-static size_t others(const struct split_rules *rules, const struct view *view) {
+static size_t others(const struct split_rules *rules, const struct text_view *view) {
     size_t begin = view->text[0] == ' ', end = skip(view, begin, OTHERS);
     if (end == begin)
         return 0;
@@ -137,9 +137,9 @@ static size_t others(const struct split_rules *rules, const struct view *view) {
     return end;
 }
 
-// The text begins with a blank. \s*[\r\n]+ ends with the last line end of the run. \s+(?!\S) takes a run up to the
-// end of the text, else all but its last blank; a single blank is left for \s+.
-static size_t blanks(const struct split_rules *rules, const struct view *view) {
+// The text begins with a space. \s*[\r\n]+ ends with the last line end of the run. \s+(?!\S) takes a run up to
+// the end of the text, else all but its last space; a single space is left for \s+.
+static size_t blanks(const struct split_rules *rules, const struct text_view *view) {
     size_t at = 0, last = 0, line_end = 0, bytes;
     while (at < view->length && (set_at(view, at, &bytes) & BLANKS)) {
         last = at;
@@ -154,8 +154,8 @@ static size_t blanks(const struct split_rules *rules, const struct view *view) {
     return at == view->length || last == 0 ? at : last;
 }
 
-// ␣?\p{L}+|␣?\p{N}+|␣?[^\s\p{L}\p{N}]+: a blank, then the longest run of one class; 0 if a blank follows.
-static size_t blank_word(const struct view *view) {
+// ␣?\p{L}+|␣?\p{N}+|␣?[^\s\p{L}\p{N}]+: a space, then the longest run of one class; 0 if a space follows.
+static size_t blank_word(const struct text_view *view) {
     size_t begin = view->text[0] == ' ', bytes;
     if (begin == view->length)
         return 0;
@@ -197,7 +197,7 @@ static size_t spaces_and_word(const struct split_rules *rules, const unsigned ch
 
 size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                   size_t length) {
-    struct view view = {table, text, length};
+    struct text_view view = {table, text, length};
     size_t bytes, end = 0;
     if (rules->words == SPLIT_WORDS_SPACES)
         return spaces_and_word(rules, text, length);

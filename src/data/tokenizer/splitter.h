@@ -1,6 +1,6 @@
-// Cutting text into pre-tokens by the patterns of the well-known byte-level tokenizers, hand-written. They are one
-// family: contractions, words, numbers, other characters, blanks, each in a few forms; struct split_rules says which.
-// pattern.h has a matcher for patterns in general, slower, which these are tested against.
+// Splits text into pre-tokens by the patterns of the well-known byte-level tokenizers, with hand-written code. They are
+// one family: contractions, words, numbers, other characters, spaces, each in a few forms; struct split_rules selects
+// them. pattern.h has a slower matcher for general patterns, which these are tested against.
 #ifndef DATA_TOKENIZER_SPLITTER_H
 #define DATA_TOKENIZER_SPLITTER_H
 
@@ -14,31 +14,30 @@ enum split_contractions {
 };
 
 enum split_words {
-    SPLIT_WORDS_BLANK,   // ␣?\p{L}+, and numbers and others with a blank before them likewise
+    SPLIT_WORDS_BLANK,   // ␣?\p{L}+; numbers and others also include a space before them
     SPLIT_WORDS_PREFIX,  // [^\r\n\p{L}\p{N}]?\p{L}+
-    SPLIT_WORDS_CASE,    // as before, but upper case begins another word; marks belong to words
-    SPLIT_WORDS_SPACES,  // ␣*[^␣]*, for SentencePiece's way of words; of the rest only after_letters and lines count
+    SPLIT_WORDS_CASE,    // the same, but upper case begins another word; marks belong to words
+    SPLIT_WORDS_SPACES,  // ␣*[^␣]*, for SentencePiece's words; of the rest only after_letters and lines count
 };
 
 struct split_rules {
     enum split_contractions contractions;
     enum split_words words;
     int most_digits;     // of a number: 1, 3, or 0 for any count
-    bool lines;          // [\r\n]* after other characters, and \s*[\r\n]+ among blanks
+    bool lines;          // [\r\n]* after other characters, and \s*[\r\n]+ among spaces
     bool slashes;        // [\r\n/]* there
-    bool blanks_at_end;  // \s+$ before all that deals with blanks
-    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there;
-    // with `feeds`, they are as spaces. With `between_letters`, a space between two ASCII letters begins a piece, and
-    // nothing else does.
+    bool blanks_at_end;  // \s+$ before all other rules for spaces
+    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there; with
+    // `feeds`, they count as spaces. With `between_letters`, only a space between two ASCII letters begins a piece.
     bool after_letters;
     bool feeds;
     bool between_letters;
 };
 
 struct split_pattern {
-    const char *name;  // as --tiktoken-pattern takes it
+    const char *name;  // its value in --tiktoken-pattern
     struct split_rules rules;
-    const char *const *texts;  // the pattern as it is written in files, NULL at the end
+    const char *const *texts;  // the pattern as written in files, NULL at the end
 };
 
 // The rules of "gpt2".
@@ -48,24 +47,24 @@ extern const struct split_rules split_rules_gpt2;
 const struct split_pattern *split_pattern_by_name(const char *name);
 const struct split_pattern *split_pattern_by_text(const char *text, size_t length);
 
-// The categories of Unicode 16.0, with every character of White_Space in Z: what split takes. Freed with free().
+// The categories of Unicode 16.0, with every White_Space character in Z, as split_text needs them. Freed with free().
 struct unicode_table *split_table_create(void);
 
-// Length of the first piece of text, length > 0. The text must be the whole rest of the document, since a run of
-// blanks is cut by what follows it. Bytes that are not UTF-8 count as characters that are neither letters, numbers
-// nor blanks.
+// Length of the first piece of text, length > 0. The text must be the whole rest of the document, since the end of a
+// run of spaces depends on what follows it. Bytes that are not UTF-8 count as characters that are not letters, numbers
+// or spaces.
 size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                   size_t length);
 
-// Whether a byte is ASCII and neither a letter, a digit nor a blank.
+// Whether a byte is ASCII and neither a letter, a digit nor a space.
 bool split_is_ascii_other(unsigned char byte);
 
-// Length of the contraction that the text begins with, 0 if it begins with none.
+// Length of the contraction that the text begins with, 0 if there is none.
 size_t split_contraction(const unsigned char *text, size_t length, bool any_case);
 
 // The first pieces of text[0…length), length > 0: as many as are found at once, at least one and at most SPLIT_MOST.
-// Returns how many; ends[i] is where piece i ends, and the next call goes on at the last of them. The same as
-// split_text, at a multiple of the speed. A piece that ends beyond 2^32 - 1 is given up to there.
+// Returns their number; ends[i] is the end of piece i, and the next call continues at the last of them. Same result as
+// split_text, but several times faster. A piece that ends beyond 2^32 - 1 is returned up to there.
 enum { SPLIT_MOST = 2112 };
 int split_pieces(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                  size_t length, uint32_t *ends);

@@ -1,5 +1,5 @@
-// The table of known patterns. A pattern's texts are what tokenizer files and packages write for it: a text that is
-// not here is matched by pattern.c, slower but the same.
+// The table of known patterns. A pattern's texts are those found in tokenizer files and packages. Any other text is
+// matched by pattern_match.c, slower but with the same result.
 #include "data/tokenizer/splitter.h"
 #include <string.h>
 
@@ -48,8 +48,8 @@ static const char *const cl100k_texts[] = {
     { .contractions = SPLIT_CONTRACTIONS_LOWER, .words = SPLIT_WORDS_BLANK }
 const struct split_rules split_rules_gpt2 = GPT2_RULES;
 
-// cl100k is tiktoken's, which takes all blanks at the end of a text as one piece, line ends among them. Files of
-// Hugging Face that call themselves cl100k have llama3's text.
+// cl100k is tiktoken's, which takes all spaces at the end of a text as one piece, including line ends. Hugging Face
+// files that call themselves cl100k have llama3's text.
 static const struct split_pattern patterns[] = {
     {"gpt2", GPT2_RULES, gpt2_texts},
     {"cl100k",

@@ -1,10 +1,10 @@
-// Merging. Short texts, which is nearly all words, are merged in small arrays by looking for the best pair again and
-// again; long ones with a heap of (rank, position), so that no text takes quadratic time. An entry of the heap is out
-// of date if the pair at its position no longer has its rank.
+// Merging. Short texts (nearly all words) are merged in small arrays by searching for the best pair repeatedly; long
+// ones with a heap of (rank, position), so that no text takes quadratic time. A heap entry is outdated if the pair at
+// its position no longer has its rank.
 //
-// SentencePiece splits a piece of type "unused" again after all merging, into the two parts that last could have made
-// such a piece anywhere in the text. So for models with such pieces every pair is noted when it is found (history),
-// in the order SentencePiece finds them.
+// After all merging, SentencePiece splits a piece of type "unused" again, into the two parts of the pair that was last
+// found to form it anywhere in the text. So for models with such pieces every pair is recorded when it is found
+// (history), in the order in which SentencePiece finds them.
 #include "data/tokenizer/spm_bpe.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,7 +16,7 @@
 enum { SHORT_SYMBOLS = 40 };
 #define NO_RANK UINT32_MAX
 
-// A symbol below zero never merges: a character that is in no piece, or a user-defined symbol with its id.
+// A negative symbol never merges: a character that is in no piece, or a user-defined symbol with its id.
 enum { STRANGE = -1 };
 static int32_t frozen(int32_t id) {
     return -2 - id;
@@ -27,12 +27,12 @@ struct spm_bpe_node {
     int32_t length;    // bytes; 0: merged into the one before
     int32_t previous;  // -1 at the beginning
     int32_t next;      // -1 at the end
-    int32_t piece;     // what it makes with the next
-    uint32_t rank;     // of that, NO_RANK where it makes nothing
+    int32_t piece;     // what it forms with the next
+    uint32_t rank;     // of that piece, NO_RANK if there is none
 };
 
 struct spm_bpe_history {
-    int32_t left, right;  // symbols; -1 if there is nothing
+    int32_t left, right;  // symbols; -1 for none
 };
 
 void spm_bpe_scratch_free(struct spm_bpe_scratch *scratch) {
@@ -44,7 +44,7 @@ void spm_bpe_scratch_free(struct spm_bpe_scratch *scratch) {
     *scratch = (struct spm_bpe_scratch){0};
 }
 
-// Makes room for one more of something that grows.
+// Makes room for one more item.
 static void *room_for_one(void *items, int64_t count, int64_t *capacity, size_t size) {
     if (count < *capacity)
         return items;
@@ -79,7 +79,7 @@ struct short_text {
     int count;
     int32_t symbols[SHORT_SYMBOLS];
     int32_t lengths[SHORT_SYMBOLS];
-    int32_t pieces[SHORT_SYMBOLS];  // what each makes with the next
+    int32_t pieces[SHORT_SYMBOLS];  // what each forms with the next
     uint32_t ranks[SHORT_SYMBOLS];
 };
 
@@ -118,7 +118,7 @@ static void merge_short(const struct spm_bpe *bpe, struct short_text *text) {
     }
 }
 
-// False, with nothing done, where the text has too many symbols.
+// False, and nothing is done, if the text has too many symbols.
 static bool encode_short(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const char *bytes, size_t length) {
     struct short_text text;
     text.count = 0;
@@ -217,7 +217,7 @@ static void merge_long(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratc
     }
 }
 
-// Writes a symbol, or, where it is an unused piece, the parts it was made of.
+// Writes a symbol, or the parts of an unused piece.
 static void emit_parts(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const struct spm_bpe_node *node) {
     int64_t depth = 0;
     int32_t symbol = node->symbol;

@@ -1,12 +1,12 @@
 // From the pieces of a model to the tables of spm_bpe.h: symbols, ranks by score, and every pair of symbols whose texts
-// together are a piece. Pairs are found by cutting each piece at each of its characters.
+// together are a piece. Pairs are found by splitting each piece at each of its characters.
 #include "data/tokenizer/spm_bpe.h"
 #include "base/memory.h"
 #include "data/tokenizer/character.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Characters by their bytes, which a 32-bit number holds.
+// Characters as their bytes in a 32-bit number.
 struct characters {
     uint32_t *packed;
     int64_t count, capacity;
@@ -54,7 +54,7 @@ static void find_characters(struct characters *characters, const struct trie *pi
     characters->count = distinct;
 }
 
-// A NUL character packs to no bytes at all, so its length is one by rule.
+// A NUL character packs to no bytes, so its length is defined as one.
 static size_t packed_length(const uint32_t *packed) {
     return character_bytes(*(const unsigned char *)packed, sizeof *packed);
 }
@@ -65,10 +65,10 @@ static void name_symbol(struct spm_bpe *bpe, const struct spm_bpe_options *optio
     bpe->symbol_lengths[key.value] = (int32_t)key.length;
 }
 
-// The symbols by their texts from the last byte to the first, so that one walk finds all that a piece ends with.
+// The symbols by their reversed texts, so that one walk finds all that a piece ends with.
 struct backward {
     struct trie trie;
-    int32_t ends_with[SPM_MAX_PIECE_BYTES];  // of one piece: the symbol that its last i bytes are, -1 for none
+    int32_t ends_with[SPM_MAX_PIECE_BYTES];  // for one piece: the symbol of its last i bytes, -1 for none
 };
 
 static void build_backward(struct backward *backward, const struct trie_key *keys, int64_t count) {
@@ -153,7 +153,7 @@ static void find_ends(struct backward *backward, struct spm_text text) {
     }
 }
 
-// Finds every way to make a piece of two symbols; with add, puts it into the table. Returns how many there are.
+// Finds every way to form a piece from two symbols and, with add, puts it into the table. Returns how many there are.
 static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward,
                             bool add) {
     int64_t count = 0;

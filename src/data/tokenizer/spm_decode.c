@@ -1,6 +1,5 @@
-// From ids back to text, as the library does it: blanks are unmarked, the dummy blank at the beginning is dropped,
-// bytes are put together to characters, control pieces are silent and unknown ones show as U+2047 or what the model
-// says.
+// From ids back to text, as in the library: spaces are unmarked, the dummy space at the beginning is dropped, bytes are
+// joined to characters, control pieces give nothing, and unknown ones U+2047 or the text given in the model.
 #include "data/tokenizer/spm_model.h"
 #include "base/utf8.h"
 #include <string.h>
@@ -9,7 +8,7 @@ struct decoder {
     const struct spm_model *model;
     struct buffer text;
     struct buffer bytes;  // of byte pieces not yet written
-    bool at_beginning;    // no text yet, and no blank dropped
+    bool at_beginning;    // no text yet, and no space dropped
     bool dropped_blank;   // by the last piece
 };
 
@@ -46,7 +45,7 @@ static void decode_text(struct decoder *decoder, struct spm_text text) {
         begins_with_space(text)) {
         text.data += SPM_SPACE_BYTES;
         text.length -= SPM_SPACE_BYTES;
-        // Where extra blanks are removed, so are all at the beginning, not just the first.
+        // If extra spaces are removed, so are all at the beginning, not just the first.
         decoder->dropped_blank = !spec->remove_extra_whitespaces;
     }
     append_unmarked(text, &decoder->text);
@@ -63,7 +62,7 @@ static void append_unknown(struct decoder *decoder) {
 
 static void decode_piece(struct decoder *decoder, int32_t id) {
     const struct spm_model *model = decoder->model;
-    // A text that is reserved and an ordinary piece as well is read as the reserved one.
+    // If a text is both reserved and an ordinary piece, it is read as the reserved one.
     if (model->pieces[id].text.data) {
         int32_t reserved = trie_find(&model->reserved, model->pieces[id].text.data, model->pieces[id].text.length);
         id = reserved >= 0 ? reserved : id;

@@ -1,5 +1,5 @@
-// From a SentencePiece model to the parts of a tokenizer.json: the normaliser as a chain of steps on the whole text,
-// the pieces as BPE with every pair that makes a piece (by score), or as Unigram with the scores as they are used.
+// From a SentencePiece model to the parts of a tokenizer.json: the normalizer as a chain of steps on the whole text,
+// the pieces as BPE with every pair that forms a piece (by score), or as Unigram with the scores as used.
 #include "data/tokenizer/spm_describe.h"
 
 #include "base/error.h"
@@ -29,9 +29,9 @@ static bool has_pieces(const struct spm_model *model, enum spm_piece_type type) 
     return false;
 }
 
-// ---- what cannot be written ----
+// ---- what a tokenizer.json cannot express ----
 
-// BPE there knows pieces only: a character inside pieces that is not a piece itself has no id to merge.
+// BPE there has only pieces: a character inside pieces that is not a piece itself has no id to merge.
 static bool has_bare_characters(const struct spm_model *model) {
     size_t slots = (size_t)1 << (64 - model->bpe.pair_shift);
     for (size_t i = 0; i < slots; i++) {
@@ -64,7 +64,7 @@ static int check(const struct spm_model *model) {
     else if (file->model_type == SPM_BPE && has_bare_characters(model))
         why = "has pieces with characters that are not pieces";
     else if (has_hidden_pieces(model))
-        why = "has two pieces of one text";
+        why = "has two pieces with the same text";
     return why ? error_set("the SentencePiece model %s, which a tokenizer.json cannot express", why) : 0;
 }
 
@@ -115,7 +115,7 @@ static int compare_lengths(const void *left, const void *right) {
     return ((*a)->text.length < (*b)->text.length) - ((*a)->text.length > (*b)->text.length);
 }
 
-// User-defined symbols are words of their own, the longest first.
+// User-defined symbols are separate words, longest first.
 static void symbol_pattern(const struct spm_model *model, struct buffer *pattern) {
     size_t count = 0;
     const struct spm_piece **symbols = memory_alloc((size_t)model->file.piece_count * sizeof *symbols);
@@ -131,7 +131,7 @@ static void symbol_pattern(const struct spm_model *model, struct buffer *pattern
     free(symbols);
 }
 
-// Where the text of a reserved piece can be cut without any other piece noticing, after how many bytes.
+// After how many bytes the text of a reserved piece can be cut without affecting any other piece.
 static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
     for (size_t at = 1; at < text.length; at++)
         if (model->cuts[spm_pair_index((unsigned char)text.data[at - 1], (unsigned char)text.data[at])])
@@ -139,8 +139,8 @@ static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
     return 0;
 }
 
-// A model there finds pieces in text that stand for bytes or control: Unigram all of them, BPE a word that is one,
-// where words need not be merged. Text that reads like one of them is cut inside.
+// A tokenizer.json also finds byte and control pieces in text: Unigram finds all of them, BPE a word that equals one if
+// words are looked up before merging. So text that reads like one is cut inside.
 static void reserved_pattern(const struct spm_model *model, struct buffer *pattern) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
@@ -240,8 +240,8 @@ static void write_bpe(const struct spm_model *model, const struct spm_specials *
     buffer_free(&unknown);
 }
 
-// A number that everybody reads as exactly this one, also those who round twice (hf_number): sums of scores are then
-// exact, and ties are ties.
+// A number that every reader parses to exactly this value, even those that round twice (hf_number): then sums of scores
+// are exact, and ties are ties.
 static void write_score(struct json_writer *json, double score) {
     char text[64];
     for (int digits = 6; digits <= 19; digits++) {

@@ -6,11 +6,11 @@
 #include "data/tokenizer/spm_model.h"
 #include "data/tokenizer/spm_specials.h"
 
-// specials: NULL where the model has no further tokens. An error names what a tokenizer.json cannot express.
+// specials: NULL if the model has no further tokens. An error names what a tokenizer.json cannot express.
 int spm_describe(const struct spm_model *model, const struct spm_specials *specials, struct hf_parts *parts);
 
-// Writes the steps that the rules of a normaliser (its charsmap) become, and adds probes; none if it has no rules.
-// Needs normal_form_require.
+// Writes the normalizer's rules (its charsmap) as steps, and adds probes; nothing if it has no rules. Requires
+// normal_form_require.
 void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts *parts, struct json_writer *json);
 
 #endif

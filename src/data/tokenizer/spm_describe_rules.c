@@ -1,11 +1,11 @@
-// SentencePiece replaces the longest rule that the text goes on with. Hugging Face's Precompiled has the same rules,
-// but looks at a cluster of a character and its marks at once (if it is short), and replaces all of it by the first
-// rule that fits its beginning. So each mark is kept apart from what stands before it while Precompiled runs, by a
-// character that is none, and then all rules of one character work alike. Rules of several characters, if they are
-// few, are steps of their own. If they are many, they are the compositions of Unicode, and NFC does them: mark after
-// mark, as far as the order of marks lets a rule fit. Where characters are folded, a mark that becomes a letter if
-// it is alone (U+0345 an iota) is hidden from Precompiled until then, and a rule whose result is not the composition of
-// folded characters (I and U+0307 are U+0130) is a step of its own. hf_check tries them.
+// SentencePiece replaces the longest rule that the text continues with. Hugging Face's Precompiled has the same rules,
+// but processes a character and its marks (a short cluster) at once, and replaces all of it by the first rule that
+// matches its beginning. So while Precompiled runs, a noncharacter separates each mark from the text before it; then
+// all rules of one character give the same result. A few rules of several characters become separate steps. Many of
+// them are the compositions of Unicode, and NFC applies them: mark after mark, as far as the order of marks lets a rule
+// match. If characters are folded, a mark that becomes a letter when alone (U+0345 an iota) is hidden from Precompiled
+// until then, and a rule whose result is not the composition of folded characters (I and U+0307 are U+0130) is a
+// separate step. hf_check tests them.
 #include "data/tokenizer/spm_describe.h"
 
 #include "data/tokenizer/base64.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Noncharacters: one that goes when a mark may join what is before it, and one that stays to the end.
+// Noncharacters: one is removed when a mark may join the text before it, the other stays to the end.
 #define APART "\xF4\x8F\xBF\xBE"
 #define STAYS_APART "\xF4\x8F\xBF\xBF"
 
@@ -25,7 +25,7 @@ enum { HIDDEN_FIRST = 0xFDD0, HIDDEN_COUNT = 32 };  // noncharacters that stand 
 struct rules {
     const struct charsmap *map;
     const struct unicode_table *table, *newest;
-    bool *begins, *follows;  // (UNICODE_LIMIT) which characters stand first and later in rules of several
+    bool *begins, *follows;  // (UNICODE_LIMIT) which characters come first and later in rules of several
 };
 
 static void note_rule(struct rules *rules, const struct charsmap_rule *rule) {
@@ -44,7 +44,7 @@ static bool is_mark(const struct rules *rules, uint32_t c) {
     return unicode_in_set(rules->table, c, UNICODE_SET_M);
 }
 
-// Characters that Unicode's rules for clusters attach to what is before them.
+// Characters that Unicode's cluster rules attach to the text before them.
 static bool attaches(const void *opaque, uint32_t c) {
     const struct rules *rules = opaque;
     return unicode_in_set(rules->newest, c, UNICODE_SET_M) || is_mark(rules, c) || c == 0x200C || c == 0x200D ||
@@ -79,13 +79,13 @@ static bool ends(const void *opaque, uint32_t c) {
     return is_several || (!rules->begins[c] && !rules->follows[c]);
 }
 
-// Marks with a class are ordered by it; others, vowel signs for example, are as good as letters.
+// Marks with a class are ordered by it; others, e.g. vowel signs, behave like letters.
 static bool is_ordered(const void *opaque, uint32_t c) {
     const struct rules *rules = opaque;
     return is_mark(rules, c) && normal_form_last_class(rules->table, c) != 0;
 }
 
-// A mark below, put after one above, would change places with it.
+// A mark below, put after one above, would be reordered before it.
 static bool ends_above(const void *opaque, uint32_t c) {
     const struct rules *rules = opaque;
     return is_ordered(opaque, c) || normal_form_last_class(rules->table, c) >= ABOVE;
@@ -97,7 +97,7 @@ static bool stays_in_place(const void *opaque, uint32_t c) {
     return class == 0 || class >= ABOVE;
 }
 
-// Marks that compose with what is before them, and become letters elsewhere.
+// Marks that compose with the text before them, and otherwise become letters.
 static bool becomes_letter(const struct rules *rules, uint32_t c) {
     if (!rules->follows[c] || !is_mark(rules, c))
         return false;
@@ -109,9 +109,9 @@ static bool becomes_letter(const struct rules *rules, uint32_t c) {
     return !is_mark(rules, first);
 }
 
-enum stage { HIDE, SHOW, FOLD };
+enum rule_stage { HIDE, SHOW, FOLD };
 
-static void treat_hidden(struct json_writer *json, const struct rules *rules, enum stage stage) {
+static void treat_hidden(struct json_writer *json, const struct rules *rules, enum rule_stage stage) {
     uint32_t stand_in = HIDDEN_FIRST;
     for (uint32_t c = 0; c < UNICODE_LIMIT && stand_in < HIDDEN_FIRST + HIDDEN_COUNT; c++) {
         if (!becomes_letter(rules, c))
@@ -130,7 +130,7 @@ static bool has_any(const struct buffer *set) {
     return set->length > 2;
 }
 
-// Hugging Face's library stops with a panic where Precompiled deletes the beginning of a text.
+// Hugging Face's library panics if Precompiled deletes the beginning of a text.
 static void delete_first(struct json_writer *json, const struct rules *rules) {
     struct buffer pattern = {0};
     hf_pattern_set(&pattern, is_deleted, rules);
@@ -139,7 +139,7 @@ static void delete_first(struct json_writer *json, const struct rules *rules) {
     buffer_free(&pattern);
 }
 
-// Of marks alone: what attaches to a cluster. (At the very beginning of a text the library cannot insert.)
+// Separates only marks that attach to a cluster. (At the very beginning of a text the library cannot insert.)
 static void keep_apart(struct json_writer *json, const struct rules *rules, bool composes) {
     struct buffer pattern = {0};
     if (composes) {
@@ -185,7 +185,7 @@ struct listing {
     struct hf_parts *parts;
     struct json_writer *json;
     int64_t count, stride;
-    size_t length;  // of keys that become steps
+    size_t length;  // of the keys that become steps
     size_t longest;
     struct normal_form_rules form;
 };
@@ -214,7 +214,7 @@ static void write_rule(void *opaque, const struct charsmap_rule *rule) {
     hf_step_replace(listing->json, key, rule->replacement);
 }
 
-// A rule of a folded character and a mark that gives another character than folding and composing do.
+// A rule of a folded character and a mark whose result differs from folding and composing.
 static void write_exception(void *opaque, const struct charsmap_rule *rule) {
     struct listing *listing = opaque;
     const struct rules *rules = listing->rules;

@@ -1,11 +1,10 @@
-// Encoding with a SentencePiece model: text to words, words to ids, with a memory of short words (word_cache.h).
+// Encodes with a SentencePiece model: text to words, words to ids, with a cache of short words (word_cache.h).
 //
-// In a unigram model the library adds up scores from the beginning of the text in single precision, so that rounding
-// decides between near equals, and the ids of a word depend on where it stands. We keep the same sum. A word is
-// remembered together with the largest sum up to which no rounding can change its ids: each of at most n additions
-// errs by at most 2^-24 of a sum below M, so two ways through n bytes keep their order where they are more than 2 n M
-// 2^-24 apart. Beyond that sum, or where the library might take the sum off within the word (see unigram.h), it is
-// encoded anew, rounding by rounding.
+// In a unigram model the library sums scores from the beginning of the text in single precision, so rounding decides
+// between near equals, and the ids of a word depend on its position. We keep the same sum. A word is cached with the
+// largest sum up to which rounding cannot change its ids: each of at most n additions errs by at most 2^-24 of a sum
+// below M, so two segmentations of n bytes keep their order if they are more than 2 n M 2^-24 apart. Beyond that sum,
+// or if the library might subtract the sum within the word (see unigram.h), it is encoded again with the same rounding.
 #include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,15 +15,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Where the last id of a cache entry is, a unigram model keeps the largest sum instead.
+// A unigram model stores the largest sum in place of the last id of a cache entry.
 enum { UNIGRAM_IDS = WORD_CACHE_MAX_IDS - 1 };
 
 struct spm_encoder {
     const struct spm_model *model;
     struct word_cache cache;
     struct spm_words words;
-    struct buffer normalised;  // the text, where it needs normalising
-    struct buffer word;        // one word, where it needs folding
+    struct buffer normalised;  // the text, if it needs normalizing
+    struct buffer word;        // one word, if it needs folding
     struct token_list ids;     // of one word
     struct spm_bpe_scratch bpe;
     struct unigram_scratch unigram;
@@ -77,7 +76,7 @@ static void add_piece(struct spm_encoder *encoder, int32_t id, const char *text,
         token_list_append(ids, id);
 }
 
-// Appends ids of a word to those of the text, in which a run of unknown pieces can go on.
+// Appends the ids of a word to those of the text, in which a run of unknown pieces can continue.
 static void append_word(const struct spm_encoder *encoder, const int32_t *ids, int64_t count, struct token_list *out) {
     const struct spm_model *model = encoder->model;
     int64_t first = count > 0 && ids[0] == model->unknown_id && !model->file.byte_fallback &&
@@ -90,8 +89,8 @@ static void append_word(const struct spm_encoder *encoder, const int32_t *ids, i
 
 // ---- words ----
 
-// The entry of a word, NULL if there is none. Of the two in a bucket the one used last is put first, so that a new
-// word takes the place of the other.
+// The entry of a word, NULL if there is none. The most recently used of a bucket's two entries is kept first, so that a
+// new word replaces the other.
 static inline const struct word_entry *find_entry(const struct spm_word *word) {
     if (!word->bucket)
         return NULL;
@@ -106,7 +105,7 @@ static inline const struct word_entry *find_entry(const struct spm_word *word) {
     return entries;
 }
 
-// A word of raw text can hold U+2581, which is to be a blank.
+// A word of original text may contain U+2581, which becomes a space.
 static struct spm_text folded_word(struct spm_encoder *encoder, const unsigned char *text, size_t length) {
     struct spm_text word = {(const char *)text, length};
     if (encoder->model->is_raw && memchr(text, SPM_SPACE[0], length)) {
@@ -134,7 +133,7 @@ static void append_new_bpe_word(struct spm_encoder *encoder, const struct spm_wo
         word_cache_add(word->bucket, word->key, encoder->ids.ids, encoder->ids.count);
 }
 
-// With byte fallback there are no unknown pieces to join, and four ids can be copied without looking at them.
+// With byte fallback there are no unknown pieces to join, and four ids can be copied unconditionally.
 static void append_bpe_batch(struct spm_encoder *encoder, struct token_list *out) {
     bool has_unknown = !encoder->model->file.byte_fallback;
     const struct spm_words *words = &encoder->words;
@@ -191,8 +190,8 @@ static float largest_sum(const struct spm_model *model, double margin, size_t le
     return (float)(fmin(0.5 * margin * 0x1p23 / n, UNIGRAM_LARGEST_SUM) - reach);
 }
 
-// Encodes a short word without regard to the sum, and remembers it; one of too many ids, or with an unknown piece,
-// whose score is no piece's, as a word that no sum is small enough for.
+// Encodes a short word regardless of the sum, and caches it. A word with too many ids, or with an unknown piece, which
+// has no score of its own, is cached so that no sum is small enough for it.
 static void learn_unigram_word(struct spm_encoder *encoder, const struct spm_word *word) {
     struct spm_text text = folded_word(encoder, word->text, word->length);
     double margin = unigram_best(&encoder->model->unigram, &encoder->unigram, text.data, text.length);
@@ -209,7 +208,7 @@ static void learn_unigram_word(struct spm_encoder *encoder, const struct spm_wor
     word_cache_add(word->bucket, word->key, ids, WORD_CACHE_MAX_IDS);
 }
 
-// Appends a remembered word; false if the sum has grown too large for it.
+// Appends a cached word; false if the sum has grown too large for it.
 static bool append_unigram_entry(struct spm_encoder *encoder, const struct word_entry *entry, struct token_list *out) {
     float largest;
     memcpy(&largest, &entry->ids[UNIGRAM_IDS], sizeof largest);
@@ -250,7 +249,7 @@ static size_t character_or_symbol(const struct spm_model *model, const char *tex
     return symbol.length > 0 ? symbol.length : character_bytes((unsigned char)text[0], length);
 }
 
-// A word reaches up to the next blank (which begins the next one).
+// A word extends up to the next space (which begins the next one).
 static size_t word_bytes(const struct spm_model *model, const char *text, size_t length) {
     bool folds = model->file.normaliser.escape_whitespaces;
     size_t mark_bytes = folds ? 1 : SPM_SPACE_BYTES;
@@ -283,7 +282,7 @@ static void encode_words(struct spm_encoder *encoder, const char *text, size_t l
         encode_whole(encoder, text, length, out);
 }
 
-// Text that needs no normaliser is encoded where it stands, once its first word has had the dummy blank put before it.
+// Text that needs no normalizer is encoded in place, after the dummy space was put before its first word.
 static void encode_raw(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
     const struct spm_model *model = encoder->model;
     const unsigned char *bytes = (const unsigned char *)text;

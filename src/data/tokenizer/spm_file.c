@@ -1,14 +1,13 @@
-// A reader of protocol buffers, as far as SentencePiece needs one. A message is a run of fields: a tag (number and
-// wire type) and a value. As in Google's library, unknown fields, fields of an unexpected wire type and unknown
-// members of an enumeration are passed over, the last of equal fields counts, and messages given in parts are put
-// together.
+// A reader of protocol buffers, as far as SentencePiece needs one. A message is a run of fields: a tag (number and wire
+// type) and a value. As in Google's library, unknown fields, fields of an unexpected wire type and unknown members of
+// an enumeration are skipped, the last of equal fields counts, and messages given in parts are merged.
 #include "data/tokenizer/spm_file.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct reader {
+struct wire_reader {
     const unsigned char *at, *end;
     const unsigned char *begin;  // of the file
     const char *name;
@@ -16,19 +15,19 @@ struct reader {
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-struct field {
+struct wire_field {
     uint32_t number;
     enum wire_type wire;
     uint64_t value;  // of a varint or a fixed number
     struct spm_text bytes;
 };
 
-static int damaged(const struct reader *reader, const char *what) {
-    return error_set("%s: byte %zu: %s; it is no SentencePiece model, or was cut short", reader->name,
+static int damaged(const struct wire_reader *reader, const char *what) {
+    return error_set("%s: byte %zu: %s; it is not a SentencePiece model, or is truncated", reader->name,
                      (size_t)(reader->at - reader->begin), what);
 }
 
-static int read_varint(struct reader *reader, uint64_t *value) {
+static int read_varint(struct wire_reader *reader, uint64_t *value) {
     *value = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
         if (reader->at == reader->end)
@@ -42,7 +41,7 @@ static int read_varint(struct reader *reader, uint64_t *value) {
     return damaged(reader, "a number of more than ten bytes");
 }
 
-static int read_fixed(struct reader *reader, size_t bytes, uint64_t *value) {
+static int read_fixed(struct wire_reader *reader, size_t bytes, uint64_t *value) {
     if ((size_t)(reader->end - reader->at) < bytes)
         return damaged(reader, "the file ends inside a number");
     *value = 0;
@@ -51,12 +50,12 @@ static int read_fixed(struct reader *reader, size_t bytes, uint64_t *value) {
     return 0;
 }
 
-static int read_field(struct reader *reader, struct field *field) {
+static int read_field(struct wire_reader *reader, struct wire_field *field) {
     uint64_t tag, length;
     TRY(read_varint(reader, &tag));
     if (tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
         return damaged(reader, "a field number out of range");
-    *field = (struct field){.number = (uint32_t)(tag >> 3), .wire = (enum wire_type)(tag & 7)};
+    *field = (struct wire_field){.number = (uint32_t)(tag >> 3), .wire = (enum wire_type)(tag & 7)};
     switch (tag & 7) {
     case WIRE_VARINT:
         return read_varint(reader, &field->value);
@@ -67,7 +66,7 @@ static int read_field(struct reader *reader, struct field *field) {
     case WIRE_BYTES:
         TRY(read_varint(reader, &length));
         if (length > (size_t)(reader->end - reader->at))
-            return damaged(reader, "a field that reaches beyond the end");
+            return damaged(reader, "a field that extends beyond the end");
         field->bytes = (struct spm_text){(const char *)reader->at, (size_t)length};
         reader->at += length;
         return 0;
@@ -76,29 +75,29 @@ static int read_field(struct reader *reader, struct field *field) {
     }
 }
 
-// A reader of the message inside a field that was just read.
-static struct reader inside(const struct reader *reader, const struct field *field) {
-    struct reader inner = *reader;
+// A reader for the message inside the field just read.
+static struct wire_reader inside(const struct wire_reader *reader, const struct wire_field *field) {
+    struct wire_reader inner = *reader;
     inner.at = (const unsigned char *)field->bytes.data;
     inner.end = inner.at + field->bytes.length;
     return inner;
 }
 
-// The setters take a field where its wire type is the right one.
-static void take_bool(const struct field *field, bool *value) {
+// The setters take a field if its wire type matches.
+static void take_bool(const struct wire_field *field, bool *value) {
     if (field->wire == WIRE_VARINT)
         *value = field->value != 0;
 }
 
-static void take_text(const struct field *field, struct spm_text *value) {
+static void take_text(const struct wire_field *field, struct spm_text *value) {
     if (field->wire == WIRE_BYTES)
         *value = field->bytes;
 }
 
-static int read_piece(struct reader reader, struct spm_piece *piece) {
+static int read_piece(struct wire_reader reader, struct spm_piece *piece) {
     *piece = (struct spm_piece){.type = SPM_NORMAL};
     while (reader.at < reader.end) {
-        struct field field;
+        struct wire_field field;
         TRY(read_field(&reader, &field));
         if (field.number == 1) {
             take_text(&field, &piece->text);
@@ -113,9 +112,9 @@ static int read_piece(struct reader reader, struct spm_piece *piece) {
     return 0;
 }
 
-static int read_trainer(struct reader reader, struct spm_file *file) {
+static int read_trainer(struct wire_reader reader, struct spm_file *file) {
     while (reader.at < reader.end) {
-        struct field field;
+        struct wire_field field;
         TRY(read_field(&reader, &field));
         switch (field.number) {
         case 3:
@@ -148,9 +147,9 @@ static int read_trainer(struct reader reader, struct spm_file *file) {
     return 0;
 }
 
-static int read_normaliser(struct reader reader, struct spm_normaliser_spec *spec) {
+static int read_normaliser(struct wire_reader reader, struct spm_normaliser_spec *spec) {
     while (reader.at < reader.end) {
-        struct field field;
+        struct wire_field field;
         TRY(read_field(&reader, &field));
         switch (field.number) {
         case 2:
@@ -170,7 +169,7 @@ static int read_normaliser(struct reader reader, struct spm_normaliser_spec *spe
     return 0;
 }
 
-static int read_part(const struct reader *reader, const struct field *field, struct spm_file *file,
+static int read_part(const struct wire_reader *reader, const struct wire_field *field, struct spm_file *file,
                      int64_t *piece_capacity) {
     switch (field->number) {
     case 1:
@@ -188,7 +187,7 @@ static int read_part(const struct reader *reader, const struct field *field, str
     case 5:
         return read_normaliser(inside(reader, field), &file->denormaliser);
     default:
-        return 0;  // 4 holds examples to test a model with
+        return 0;  // 4 holds examples for testing a model
     }
 }
 
@@ -196,19 +195,19 @@ int spm_file_parse(struct spm_file *file, const void *bytes, size_t length, cons
     static const struct spm_normaliser_spec defaults = {
         .add_dummy_prefix = true, .remove_extra_whitespaces = true, .escape_whitespaces = true};
     *file = (struct spm_file){.model_type = SPM_UNIGRAM, .normaliser = defaults, .denormaliser = defaults};
-    struct reader reader = {bytes, (const unsigned char *)bytes + length, bytes, name};
+    struct wire_reader reader = {bytes, (const unsigned char *)bytes + length, bytes, name};
     int64_t piece_capacity = 0;
     int status = 0;
     while (status == 0 && reader.at < reader.end) {
-        struct field field;
+        struct wire_field field;
         status = read_field(&reader, &field);
         if (status == 0 && field.wire == WIRE_BYTES)
             status = read_part(&reader, &field, file, &piece_capacity);
     }
     if (status == 0 && file->piece_count == 0)
-        status = error_set("%s: has no pieces; it is no SentencePiece model", name);
+        status = error_set("%s has no pieces; it is not a SentencePiece model", name);
     if (status == 0 && file->piece_count > INT32_MAX / 2)
-        status = error_set("%s: has too many pieces", name);
+        status = error_set("%s has too many pieces", name);
     if (status < 0)
         spm_file_free(file);
     return status;

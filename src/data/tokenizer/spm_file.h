@@ -1,5 +1,5 @@
-// What a SentencePiece .model file says: a protocol buffer (proto2) of pieces with scores, and the few settings of its
-// trainer and normaliser that matter to an encoder. Nothing is judged here; spm_model.h does that.
+// The content of a SentencePiece .model file: a protocol buffer (proto2) of pieces with scores, and the few settings of
+// its trainer and normalizer that matter to an encoder. It is only parsed here; spm_model.h validates it.
 #ifndef DATA_TOKENIZER_SPM_FILE_H
 #define DATA_TOKENIZER_SPM_FILE_H
 
@@ -13,7 +13,7 @@ enum spm_model_type { SPM_UNIGRAM = 1, SPM_BPE, SPM_WORD, SPM_CHAR };
 
 // Bytes of the file.
 struct spm_text {
-    const char *data;  // not ended by a NUL; NULL if the field is absent
+    const char *data;  // not NUL-terminated; NULL if the field is absent
     size_t length;
 };
 
@@ -33,7 +33,7 @@ struct spm_normaliser_spec {
 struct spm_file {
     struct spm_piece *pieces;  // (piece_count)
     int64_t piece_count;
-    bool has_trainer, has_normaliser;  // settings are there, if only empty ones
+    bool has_trainer, has_normaliser;  // the settings are present, even if empty
     enum spm_model_type model_type;
     bool treat_whitespace_as_suffix;
     bool byte_fallback;
@@ -42,7 +42,7 @@ struct spm_file {
     struct spm_normaliser_spec normaliser, denormaliser;
 };
 
-// Reads bytes that errors call `name`; the result points into them. On error nothing is left to free.
+// Parses bytes that errors call `name`; the result points into them. On error nothing is left to free.
 int spm_file_parse(struct spm_file *file, const void *bytes, size_t length, const char *name);
 void spm_file_free(struct spm_file *file);
 

@@ -1,5 +1,5 @@
-// Loading a model: what the library refuses is refused here, with what pieces of text it would choke on (ill-formed
-// UTF-8, absurd lengths, scores that are no numbers).
+// Loads a model: refuses what the library refuses, and pieces that it would choke on (ill-formed UTF-8, absurd lengths,
+// scores that are not numbers).
 #include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -41,22 +41,22 @@ static int check_piece(const struct spm_model *model, int64_t i, const char *nam
     else if (is_in_trie && memchr(piece->text.data, 0, piece->text.length))
         wrong = "holds a NUL character";
     else if (!isfinite(piece->score))
-        wrong = "has a score that is no number";
+        wrong = "has a score that is not a number";
     else if (piece->type == SPM_BYTE && !model->file.byte_fallback)
-        wrong = "stands for a byte, but byte fallback is off";
+        wrong = "is a byte piece, but byte fallback is off";
     else if (piece->type == SPM_BYTE && byte_of_piece(piece->text) < 0)
-        wrong = "should stand for a byte, as \"<0x41>\" does";
+        wrong = "should be a byte piece such as \"<0x41>\"";
     else if (piece->type == SPM_UNKNOWN && model->unknown_id >= 0)
         wrong = "is a second unknown piece";
     return wrong ? error_set("%s: piece %" PRId64 " %s; the model is damaged", name, i, wrong) : 0;
 }
 
-// The settings follow the pieces. A file that ends before them would pass for a model with others.
+// The settings come after the pieces. A file truncated before them would look like a model with other settings.
 static int check_settings(const struct spm_file *file, const char *name) {
     if (file->has_trainer && file->has_normaliser)
         return 0;
-    return error_set("%s: ends after %" PRId64 " pieces without the settings of its %s; the file is cut, copy or "
-                     "download it again",
+    return error_set("%s: ends after %" PRId64
+                     " pieces without the settings of its %s; the file is truncated: copy or download it again",
                      name, file->piece_count, file->has_trainer ? "normalizer" : "trainer and normalizer");
 }
 
@@ -72,7 +72,7 @@ static int check_pieces(struct spm_model *model, const char *name) {
             model->byte_ids[byte_of_piece(model->file.pieces[i].text)] = (int32_t)i;
     }
     if (model->unknown_id < 0)
-        return error_set("%s: has no piece of type unknown (\"<unk>\"); the model is damaged", name);
+        return error_set("%s has no piece of type unknown (\"<unk>\"); the model is damaged", name);
     for (int i = 0; model->file.byte_fallback && i < 256; i++)
         if (model->byte_ids[i] < 0)
             return error_set("%s: byte fallback is on, but piece \"<0x%02X>\" is missing; the model is damaged", name,
@@ -80,7 +80,7 @@ static int check_pieces(struct spm_model *model, const char *name) {
     return 0;
 }
 
-// Fills model->pieces: the texts as they look in normalised text.
+// Fills model->pieces with the texts in normalized form.
 static void fold_pieces(struct spm_model *model) {
     size_t count = (size_t)model->file.piece_count;
     bool folds = model->file.normaliser.escape_whitespaces;
@@ -102,12 +102,12 @@ static void fold_pieces(struct spm_model *model) {
     free(begins);
 }
 
-// Chooses the pieces that a trie is made of.
-struct choice {
+// Selects the pieces of a trie.
+struct piece_choice {
     bool reserved, user_defined, normal, unused;
 };
 
-static bool is_chosen(struct choice choice, const struct spm_piece *piece) {
+static bool is_chosen(struct piece_choice choice, const struct spm_piece *piece) {
     if (!piece->text.data)
         return false;
     return is_reserved(piece)                ? choice.reserved
@@ -116,7 +116,7 @@ static bool is_chosen(struct choice choice, const struct spm_piece *piece) {
                                              : choice.normal;
 }
 
-static struct trie_key *choose_keys(const struct spm_piece *pieces, int64_t piece_count, struct choice choice,
+static struct trie_key *choose_keys(const struct spm_piece *pieces, int64_t piece_count, struct piece_choice choice,
                                     int64_t *count) {
     struct trie_key *keys = memory_alloc((size_t)piece_count * sizeof *keys);
     *count = 0;
@@ -126,18 +126,18 @@ static struct trie_key *choose_keys(const struct spm_piece *pieces, int64_t piec
     return keys;
 }
 
-static void build_trie(struct trie *trie, const struct spm_model *model, struct choice choice) {
+static void build_trie(struct trie *trie, const struct spm_model *model, struct piece_choice choice) {
     int64_t count;
     struct trie_key *keys = choose_keys(model->pieces, model->file.piece_count, choice, &count);
     trie_build(trie, keys, count);
     free(keys);
 }
 
-// Two pieces of one text would hide each other. (A reserved one and another may share a text; the reserved one is
-// found.)
+// Two pieces with the same text would hide each other. (A reserved one and another may share a text; the reserved one
+// is found.)
 static int check_duplicates(const struct spm_model *model, const char *name) {
-    static const struct choice choices[2] = {{.reserved = true},
-                                             {.user_defined = true, .normal = true, .unused = true}};
+    static const struct piece_choice choices[2] = {{.reserved = true},
+                                                   {.user_defined = true, .normal = true, .unused = true}};
     for (int k = 0; k < 2; k++) {
         int64_t count;
         struct trie_key *keys = choose_keys(model->file.pieces, model->file.piece_count, choices[k], &count);
@@ -151,7 +151,7 @@ static int check_duplicates(const struct spm_model *model, const char *name) {
         int32_t first = i < count ? keys[i - 1].value : -1, second = i < count ? keys[i].value : -1;
         free(keys);
         if (first >= 0)
-            return error_set("%s: pieces %" PRId32 " and %" PRId32 " are the same text; the model is damaged", name,
+            return error_set("%s: pieces %" PRId32 " and %" PRId32 " have the same text; the model is damaged", name,
                              first, second);
     }
     return 0;
@@ -159,7 +159,7 @@ static int check_duplicates(const struct spm_model *model, const char *name) {
 
 static int create_normalisers(struct spm_model *model, const char *name) {
     int64_t count;
-    struct choice user_defined = {.user_defined = true};
+    struct piece_choice user_defined = {.user_defined = true};
     struct trie_key *keys = choose_keys(model->file.pieces, model->file.piece_count, user_defined, &count);
     struct spm_normaliser_options options = {
         .spec = &model->file.normaliser,
@@ -173,7 +173,7 @@ static int create_normalisers(struct spm_model *model, const char *name) {
     TRY(status);
     const struct charsmap *map = &model->normaliser.map;
     if (map->replacement_bytes > 0 && utf8_check(map->replacements, map->replacement_bytes) != map->replacement_bytes)
-        return error_set("%s: its normalisation rules are not UTF-8; the model is damaged", name);
+        return error_set("%s: its normalization rules are not UTF-8; the model is damaged", name);
     if (model->file.denormaliser.charsmap.length > 0) {
         options = (struct spm_normaliser_options){.spec = &model->file.denormaliser, .name = name};
         TRY(spm_normaliser_create(&model->denormaliser, &options));
@@ -193,15 +193,15 @@ static int create_unigram(struct spm_model *model, const char *name) {
             least = piece->score;
     }
     if (!has_pieces)
-        return error_set("%s: has no pieces but reserved ones; the model is damaged", name);
-    build_trie(&unigram->trie, model, (struct choice){.user_defined = true, .normal = true});
+        return error_set("%s has only reserved pieces; the model is damaged", name);
+    build_trie(&unigram->trie, model, (struct piece_choice){.user_defined = true, .normal = true});
     unigram->scores = memory_alloc((size_t)model->file.piece_count * sizeof *unigram->scores);
     unigram->unknown_id = model->unknown_id;
     unigram->unknown_score = (double)(least - unknown_penalty);
     model->most_score = fabs(unigram->unknown_score);
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        // A user-defined symbol gains by its length, whatever its score, so that it is always taken.
+        // A user-defined symbol gains by its length, whatever its score, so that it is always chosen.
         float gain = (float)(0.1 * ((double)piece->text.length - 1));
         unigram->scores[i] = (double)(piece->type == SPM_USER_DEFINED ? gain : piece->score);
         model->most_score = fmax(model->most_score, fabs(unigram->scores[i]));
@@ -212,7 +212,7 @@ static int create_unigram(struct spm_model *model, const char *name) {
 
 static void create_whole(struct spm_model *model) {
     int64_t count;
-    struct choice all = {true, true, true, true};
+    struct piece_choice all = {true, true, true, true};
     struct trie_key *keys = choose_keys(model->pieces, model->file.piece_count, all, &count);
     for (int64_t i = 0; i < count; i++) {
         int32_t reserved = trie_find(&model->reserved, keys[i].text, keys[i].length);
@@ -221,15 +221,15 @@ static void create_whole(struct spm_model *model) {
     }
     trie_build(&model->whole, keys, count);
     free(keys);
-    build_trie(&model->user_defined, model, (struct choice){.user_defined = true});
+    build_trie(&model->user_defined, model, (struct piece_choice){.user_defined = true});
 }
 
 static void join(struct spm_model *model, unsigned char a, unsigned char b) {
     model->cuts[spm_pair_index(a, b)] = 0;
 }
 
-// Notes every pair of bytes in pieces that can occur. A blank can also stand in the text as U+2581, so the pairs it
-// is in are noted for the first and the last byte of that too. No cut is made inside a character.
+// Records every pair of bytes in pieces that can occur. A space may also appear in the text as U+2581, so pairs with it
+// are recorded for the first and the last byte of that too. No cut is made inside a character.
 static void join_bytes(struct spm_model *model) {
     const unsigned char *space = (const unsigned char *)SPM_SPACE;
     for (unsigned a = 0; a < 256; a++)
@@ -273,7 +273,7 @@ static int build(struct spm_model *model, const char *name) {
     TRY(check_duplicates(model, name));
     TRY(create_normalisers(model, name));
     fold_pieces(model);
-    build_trie(&model->reserved, model, (struct choice){.reserved = true});
+    build_trie(&model->reserved, model, (struct piece_choice){.reserved = true});
     model->bos_id = find_control(model, model->file.bos_piece, "<s>");
     model->eos_id = find_control(model, model->file.eos_piece, "</s>");
     model->pad_id = find_control(model, model->file.pad_piece, "<pad>");

@@ -1,9 +1,9 @@
-// A SentencePiece model: text to ids and back, id for id as the sentencepiece library gives them.
+// A SentencePiece model: text to ids and back, with exactly the ids of the sentencepiece library.
 //
-// A text is normalised, cut into words and encoded word by word. A cut is made between two bytes that stand side by
-// side in no piece: no piece can reach across, so what is on the two sides has nothing to do with each other, and the
-// ids of a short word can be remembered. (Two models need more care. A unigram model sums rounded scores over the
-// whole text; see spm_encode.c. A BPE model with unused pieces is never cut; see spm_bpe.c.)
+// A text is normalized, split into words and encoded word by word. A split is made between two bytes that are adjacent
+// in no piece: no piece can reach across, so the two sides are independent, and the ids of a short word can be cached.
+// (Two kinds of models need more care. A unigram model sums rounded scores over the whole text; see spm_encode.c. A BPE
+// model with unused pieces is never split; see spm_bpe.c.)
 #ifndef DATA_TOKENIZER_SPM_MODEL_H
 #define DATA_TOKENIZER_SPM_MODEL_H
 
@@ -25,16 +25,16 @@ struct spm_model {
     struct spm_normaliser denormaliser;
     bool has_denormaliser;
     struct trie reserved;      // folded texts of control, unknown and byte pieces
-    struct buffer folded;      // texts of pieces as they occur in normalised text
+    struct buffer folded;      // texts of pieces as they occur in normalized text
     struct spm_piece *pieces;  // (piece_count) with folded texts; data NULL if it cannot occur
     // One of these, by file.model_type.
     struct unigram unigram;
     struct spm_bpe bpe;
     struct trie whole;              // word and character models: texts to ids
     struct trie user_defined;       // character models
-    unsigned char cuts[SPM_PAIRS];  // 1 if no piece has the one byte before the other; see spm_words.h
+    unsigned char cuts[SPM_PAIRS];  // 1 if no piece has the first byte right before the second; see spm_words.h
     bool is_cut;
-    bool is_raw;        // well-formed text needs no normaliser, except for its first word
+    bool is_raw;        // well-formed text needs no normalizer, except for its first word
     double most_score;  // unigram: no score is further from 0
 };
 
@@ -43,12 +43,12 @@ int spm_model_open(struct spm_model **model, const char *path);
 int spm_model_parse(struct spm_model **model, const void *bytes, size_t length, const char *name);
 void spm_model_free(struct spm_model *model);  // NULL is fine
 
-// What one thread needs to encode.
+// Memory of one thread for encoding.
 struct spm_encoder;
 struct spm_encoder *spm_encoder_create(const struct spm_model *model);
 void spm_encoder_free(struct spm_encoder *encoder);  // NULL is fine
 
-// Appends the ids of a text. Fails, leaving ids behind that the caller drops, where it has 2 GiB or more.
+// Appends the ids of a text. Fails if it has 2 GiB or more; the caller drops the ids added so far.
 int spm_encode(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out);
 
 // Appends the text of ids, all in [0, piece_count).

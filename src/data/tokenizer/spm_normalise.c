@@ -1,12 +1,12 @@
-// The normaliser goes unit by unit: a user-defined symbol, the longest rule, or one character. Runs of ASCII that no
-// rule touches are copied at once.
+// The normalizer proceeds unit by unit: a user-defined symbol, the longest rule, or one character. Runs of ASCII that
+// no rule touches are copied at once.
 #include "data/tokenizer/spm_normalise.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include <string.h>
 
-// Kinds of bytes. PLAIN and BLANK stand for themselves unless a byte of 0x80 or more follows, with which they may
-// form a unit; everything else is left to next_unit.
+// Kinds of bytes. PLAIN and BLANK stand for themselves unless followed by a byte of 0x80 or more, with which they may
+// form a unit; next_unit handles everything else.
 enum { KIND_OTHER, KIND_PLAIN, KIND_BLANK };
 
 enum { MAX_USER_DEFINED_MATCHES = 64 };
@@ -94,8 +94,8 @@ static void append_unit(const struct spm_normaliser *normaliser, struct unit uni
         buffer_append(out, unit.text, unit.length);
 }
 
-// Length of the run of bytes that stand for themselves. *after_blank, where blanks are tidied, says whether a blank
-// came before, and is brought up to date.
+// Length of the run of bytes that stand for themselves. If spaces are tidied, *after_blank says whether a space came
+// before, and is updated.
 static size_t plain_run(const struct spm_normaliser *normaliser, const char *text, size_t length, bool *after_blank) {
     bool tidy = normaliser->spec.remove_extra_whitespaces, before = *after_blank, now = before;
     size_t i = 0;

@@ -1,8 +1,8 @@
-// SentencePiece's normaliser: replaces characters by the rules of a model, tidies blanks and marks them.
+// SentencePiece's normalizer: replaces characters by the rules of a model, tidies spaces and marks them.
 //
-// SentencePiece writes a blank as U+2581 (three bytes), and a U+2581 in the text is the same to it. We write the two
-// as one byte, a blank, which then can be nothing else: the "folded" form. For models that do not escape blanks
-// nothing is folded.
+// SentencePiece writes a space as U+2581 (three bytes), and treats a U+2581 in the text the same. We write both as one
+// byte, a space, which then has no other meaning: the "folded" form. For models that do not escape spaces nothing is
+// folded.
 #ifndef DATA_TOKENIZER_SPM_NORMALISE_H
 #define DATA_TOKENIZER_SPM_NORMALISE_H
 
@@ -18,8 +18,8 @@ enum { SPM_SPACE_BYTES = 3 };
 struct spm_normaliser {
     struct spm_normaliser_spec spec;
     struct charsmap map;
-    struct trie user_defined;  // texts that no rule may touch
-    bool is_suffix;            // the dummy blank comes last
+    struct trie user_defined;  // texts that no rule may change
+    bool is_suffix;            // the dummy space comes last
     unsigned char kinds[256];  // what each byte needs, see the .c
 };
 
@@ -28,16 +28,16 @@ struct spm_normaliser_options {
     struct trie_key *user_defined;  // their bytes are copied; the order may change
     int64_t user_defined_count;
     bool is_suffix;
-    const char *name;  // what errors call the model
+    const char *name;  // of the model, for errors
 };
 
 int spm_normaliser_create(struct spm_normaliser *normaliser, const struct spm_normaliser_options *options);
 void spm_normaliser_free(struct spm_normaliser *normaliser);
 
-// Appends the normalised text. Ill-formed bytes become U+FFFD, one by one.
+// Appends the normalized text. Ill-formed bytes become U+FFFD, one by one.
 void spm_normalise(const struct spm_normaliser *normaliser, const char *text, size_t length, struct buffer *out);
 
-// Appends text with every U+2581 as a blank. False if it has a blank already, which then could not be told apart.
+// Appends text with every U+2581 as a space. False if it already has a space, which then would be ambiguous.
 bool spm_fold(const char *text, size_t length, struct buffer *out);
 
 // SentencePiece's search for user-defined symbols: the longest of the first 64 that text begins with; length 0 for

@@ -1,4 +1,4 @@
-// Adding Megatron's special tokens to a SentencePiece model, and finding them in text. See spm_specials.h.
+// Adds Megatron's special tokens to a SentencePiece model, and finds them in text. See spm_specials.h.
 #include "data/tokenizer/spm_specials.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -81,9 +81,10 @@ int spm_specials_create(struct spm_specials *specials, const struct spm_model *m
     trie_free(&pieces);
     if (twice < piece_count) {
         spm_specials_free(specials);
-        return error_set("%s: two of its pieces are the same text, so SentencePieceTokenizer would give two tokens one "
-                         "id; use GPTSentencePieceTokenizer",
-                         name);
+        return error_set(
+            "%s: two of its pieces have the same text, so SentencePieceTokenizer would give two tokens one "
+            "id; use GPTSentencePieceTokenizer",
+            name);
     }
     return 0;
 }
@@ -96,7 +97,7 @@ void spm_specials_free(struct spm_specials *specials) {
     *specials = (struct spm_specials){0};
 }
 
-// The special token at the beginning of text that was added first, -1 if none stands there.
+// Of the special tokens that text begins with, the one added first; -1 if there is none.
 static int32_t match(const struct trie *trie, const char *text, size_t length) {
     int32_t first = -1, node = TRIE_ROOT;
     for (size_t i = 0; i < length; i++) {

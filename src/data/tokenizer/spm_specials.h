@@ -1,6 +1,6 @@
 // The tokens that Megatron's classic SentencePieceTokenizer adds to a model: <CLS>, <SEP>, <EOD> and <MASK>, the
-// padding, beginning and end of the model (<PAD>, <BOS>, <EOS> where it has none), and <extra_id_0>…. Each is found
-// in raw text before the model sees it; what stands between is encoded by itself. A text that is a piece already
+// padding, beginning and end of the model (<PAD>, <BOS>, <EOS> if it has none), and <extra_id_0>…. Each is found in the
+// original text before the model sees it; the text between them is encoded separately. A text that is already a piece
 // keeps its id, the others follow the last piece.
 #ifndef DATA_TOKENIZER_SPM_SPECIALS_H
 #define DATA_TOKENIZER_SPM_SPECIALS_H
@@ -18,7 +18,7 @@ struct spm_specials {
     int64_t count;
     struct trie trie;         // texts to indices
     int first_byte;           // of all of them; -1 if they differ
-    int32_t *by_id;           // (vocab_size): index of the special token, -1 for a piece that is none
+    int32_t *by_id;           // (vocab_size) index of the special token, -1 for an ordinary piece
     int32_t vocab_size;       // pieces and added tokens
     int32_t end_of_document;  // id of <EOD>
 };

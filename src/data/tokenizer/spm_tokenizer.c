@@ -1,6 +1,6 @@
 // The three kinds of tokenizer that read a SentencePiece model. GPTSentencePieceTokenizer gives the ids of the model.
-// Llama2Tokenizer puts the model's beginning of text before them. SentencePieceTokenizer knows further tokens,
-// spm_specials.h. So it was in Megatron up to core 0.14; since 0.15 (as_today) all three are the first.
+// Llama2Tokenizer puts the model's beginning-of-text id before them. SentencePieceTokenizer has additional tokens, see
+// spm_specials.h. This is Megatron up to core 0.14; since 0.15 (as_today) all three are like the first.
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/spm_describe.h"
 #include "data/tokenizer/spm_model.h"
@@ -61,9 +61,9 @@ static int llama2_open(struct tokenizer *tokenizer, const struct tokenizer_optio
     own->begins = !options->as_today;
     if (own->begins && own->model->bos_id < 0) {
         spm_close(tokenizer);
-        return error_set("%s: has no token that begins a text (\"<s>\"), which Llama2Tokenizer puts first; use "
-                         "GPTSentencePieceTokenizer",
-                         options->model_file);
+        return error_set(
+            "%s has no beginning-of-text token (\"<s>\"), which Llama2Tokenizer adds; use GPTSentencePieceTokenizer",
+            options->model_file);
     }
     return 0;
 }
@@ -111,7 +111,7 @@ static int spm_tokenizer_encode(const struct tokenizer *tokenizer, void *state, 
     return spm_encode(state, text, length, out);
 }
 
-// Megatron writes a special token with a blank on either side.
+// Megatron writes a special token with a space on each side.
 static int spm_tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count,
                                 struct buffer *out) {
     const struct spm_tokenizer *own = tokenizer->model;

@@ -1,4 +1,4 @@
-// Cutting a text into words. See spm_words.h.
+// Splits a text into words. See spm_words.h.
 #include "data/tokenizer/spm_words.h"
 
 void spm_words_init(struct spm_words *words, const char *text, size_t length) {
@@ -14,7 +14,7 @@ static inline uint64_t cut_at(const unsigned char *is_cut, const unsigned char *
     return is_cut[pair];
 }
 
-// Bit i is set where a word may end before text[i]; text[-1] and text[0…64) can be read.
+// Bit i is set if a word may end before text[i]; text[-1] and text[0…64) are readable.
 static uint64_t cuts_in_block(const unsigned char *is_cut, const unsigned char *text) {
     uint64_t cuts = 0;
     for (int i = 0; i < SPM_BLOCK; i += 8) {
@@ -27,7 +27,7 @@ static uint64_t cuts_in_block(const unsigned char *is_cut, const unsigned char *
     return cuts;
 }
 
-// The key of a short word with 16 bytes to read, as word_key_of gives it but without a branch.
+// The key of a short word with 16 readable bytes, same as word_key_of but without a branch.
 static inline struct word_key key_of_short(const unsigned char *text, size_t length) {
     static const uint64_t low[9] = {
         0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};

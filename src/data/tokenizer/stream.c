@@ -1,5 +1,5 @@
-// Decoding a growing list of ids. See stream.h. Both decodings, with the new ids and without them, begin at the same
-// id, so that what a tokenizer strips or adds at the beginning of a text is in both and falls out of the difference.
+// Decodes a growing list of ids. See stream.h. Both decodings, with and without the new ids, start at the same id, so
+// that whatever a tokenizer strips or adds at the beginning of a text is in both and cancels out.
 #include "data/tokenizer/stream.h"
 #include <string.h>
 
@@ -9,7 +9,7 @@ void token_stream_begin(struct token_stream *stream, const int32_t *ids, int64_t
     stream->said = stream->ids.count;
 }
 
-// Whether the text ends in U+FFFD, which stands for a character that lacks bytes.
+// Whether the text ends in U+FFFD, which stands for an incomplete character.
 static bool is_cut(const struct buffer *text) {
     return text->length >= 3 && memcmp(text->data + text->length - 3, "\xEF\xBF\xBD", 3) == 0;
 }
@@ -25,7 +25,7 @@ static int say(struct token_stream *stream, bool is_last, struct buffer *out) {
         while (common < before.length && common < after.length && before.data[common] == after.data[common])
             common++;
         buffer_append(out, buffer_string(&after) + common, after.length - common);
-        // Without any text, what comes next would look like the beginning of one.
+        // If nothing was added, the next token would look like the beginning of a text.
         if (after.length > common)
             stream->start = stream->said;
         stream->said = stream->ids.count;

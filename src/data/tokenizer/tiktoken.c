@@ -1,5 +1,5 @@
-// TikTokenizer: rank files of tiktoken, Megatron's JSON form of them, and Mistral's tekken.json. As Megatron had it up
-// to core 0.14, text that reads like a special token is ordinary text (tiktoken's encode_ordinary); with
+// TikTokenizer: rank files of tiktoken, Megatron's JSON form of them, and Mistral's tekken.json. As in Megatron up to
+// core 0.14, text that reads like a special token is ordinary text (tiktoken's encode_ordinary); with
 // --no-legacy-tokenizer it is that token. Bytes that are not UTF-8 are encoded as they are, so every byte string
 // decodes to itself.
 #include "data/tokenizer/tiktoken.h"
@@ -55,7 +55,7 @@ static int encode_piece(const void *opaque, void *opaque_state, const unsigned c
     return merge_bytes(&model->bpe, &state->scratch, piece, length, out);
 }
 
-// Pieces are what the pattern matches; as in tiktoken, text between matches is left out.
+// Pieces are the matches of the pattern; as in tiktoken, text between matches is dropped.
 static int encode_matches(const struct tiktoken_model *model, struct tiktoken_state *state, const char *text,
                           size_t length, struct token_list *out) {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -128,7 +128,7 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     return 0;
 }
 
-// Of special tokens the name, of others the bytes.
+// The name of a special token, the bytes of any other.
 static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct tiktoken_model *model = tokenizer->model;
     if (id < model->bpe.vocab_size && model->bpe.begin[id] < model->bpe.begin[id + 1]) {
@@ -157,7 +157,7 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     if (model->pattern)
         hf_step_keep(&json, &pattern);
     else if (model->pattern)
-        hf_step_keep(&json, &pattern);  // what a pattern of one's own does not match is left out
+        hf_step_keep(&json, &pattern);  // text that a custom pattern does not match is dropped
     else
         hf_step_split(&json, &pattern, "Isolated");
     hf_step_byte_level(&json, false, false);

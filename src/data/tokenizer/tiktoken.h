@@ -1,8 +1,8 @@
-// Tokenizers of OpenAI's tiktoken: byte strings with a rank each. A piece of text that is a token is that token; in
-// any other, the two neighbours whose bytes together have the lowest rank are merged, until none have one.
+// Tokenizers of OpenAI's tiktoken: byte strings with a rank each. A piece of text that is a token becomes that token;
+// in any other, the two neighbours whose joint bytes have the lowest rank are merged, until there are none.
 //
-// The file says neither how text is split nor what special tokens there are; tiktoken_known.c knows it for the files
-// that people use. Megatron's own form is a JSON list, with special tokens before all ranks.
+// The file says neither how text is split nor which special tokens there are; tiktoken_known.c has both for the common
+// files. Megatron's own form is a JSON list, with special tokens before all ranks.
 #ifndef DATA_TOKENIZER_TIKTOKEN_H
 #define DATA_TOKENIZER_TIKTOKEN_H
 
@@ -11,51 +11,50 @@
 #include "data/tokenizer/byte_table.h"
 #include "data/tokenizer/splitter.h"
 
-// Tokens with their ranks, before there are ids.
+// Tokens with their ranks, before ids are assigned.
 struct tiktoken_ranks {
     struct byte_table tokens;  // numbered by rank
     int64_t size;              // highest rank + 1
-    int64_t count;             // of the file, one without bytes included
+    int64_t count;             // of the file, including an empty one
     int64_t empty;             // the rank of that one; -1 if there is none
 };
 
-// Lines "BASE64 RANK". `name` is what errors call the text. On error nothing is left to free.
+// Lines "BASE64 RANK". Errors call the text `name`. On error nothing is left to free.
 int tiktoken_parse_ranks(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name);
 // Megatron's list of {"rank", "token_bytes", "token_str"}: its first `most` entries.
 int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name, int64_t most);
 
-// The same for a list that is at least so long.
+// The same for a list that has at least `most` entries.
 int tiktoken_parse_list(struct tiktoken_ranks *ranks, const struct json *list, const char *name, int64_t most);
 
-// A special token: text that stands for an id of its own.
+// A special token: a text with its own id.
 struct tiktoken_special {
     const char *name;
     int32_t id;
 };
 
-// What is known of a rank file by the number of its ranks.
+// What is known about a rank file with this number of ranks.
 struct tiktoken_known {
     const char *name;     // "cl100k_base"
     int64_t rank_count;   // lines of the file
     const char *pattern;  // name of the splitter
-    int64_t vocab_size;   // special tokens included
+    int64_t vocab_size;   // including special tokens
     const char *end;      // the one that ends a document
     const struct tiktoken_special *specials;
     size_t special_count;
-    const char *reserved;     // the ids from the last special on, up to vocab_size, are called so ("%d" counts)
+    const char *reserved;     // name of the ids after the last special token, up to vocab_size ("%d" counts)
     int32_t first_reserved;   // id
     int32_t reserved_number;  // of the first one
-    int languages;            // of Whisper, whose other special tokens follow from first_reserved on
+    int languages;            // of Whisper, whose other special tokens start at first_reserved
 };
 
-// A vocab_size that is not 0 tells files with the same ranks apart.
+// A nonzero vocab_size distinguishes files with the same ranks.
 const struct tiktoken_known *tiktoken_find_known(int64_t rank_count, int64_t vocab_size);
-// Whisper's special tokens behind <|endoftext|>: how many, and the name of one, which the caller frees.
+// Whisper's special tokens after <|endoftext|>: their number, and the name of one, which the caller frees.
 int32_t tiktoken_whisper_count(const struct tiktoken_known *known);
 char *tiktoken_whisper_name(const struct tiktoken_known *known, int32_t number);
 
-// Builds the table of pairs out of the tokens, which get the ids rank + shift. Tokens of `specials` can be decoded
-// too.
+// Builds the table of pairs from the tokens, which get the ids rank + shift. Tokens of `specials` can be decoded too.
 int tiktoken_build(struct bpe *bpe, const struct tiktoken_ranks *ranks, int32_t shift, const char *name);
 
 #endif

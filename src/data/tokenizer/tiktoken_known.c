@@ -1,4 +1,4 @@
-// The rank files that people use: how they split text, and their special tokens.
+// Common rank files: how they split text, and their special tokens.
 #include "data/tokenizer/tiktoken.h"
 #include "base/memory.h"
 #include <inttypes.h>
@@ -50,7 +50,7 @@ const struct tiktoken_known *tiktoken_find_known(int64_t rank_count, int64_t voc
 
 // ---- Whisper ----
 
-// Its languages in their order.
+// Its languages in order.
 static const char languages[] = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu "
                                 "ta no th ur hr bg lt la mi ml cy "
                                 "sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo "

@@ -1,6 +1,5 @@
-// Reading rank files, and the table of pairs that comes of them. tiktoken asks for the rank of the bytes of two
-// neighbours together; the same question about two ids is answered by a table of all ways to cut a token in two
-// tokens.
+// Reads rank files and builds the table of pairs from them. tiktoken looks up the rank of the joint bytes of two
+// neighbours; here a table of all ways to split a token into two tokens gives the same answer for two ids.
 #include "data/tokenizer/base64.h"
 #include "data/tokenizer/tiktoken.h"
 #include "base/error.h"
@@ -10,35 +9,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Longer tokens than any tokenizer has would take time in proportion to the square of their length.
+// A longer token than any tokenizer has would take time quadratic in its length.
 enum { LONGEST_TOKEN = 4096 };
 
 static int add_token(struct tiktoken_ranks *ranks, const struct buffer *bytes, int64_t rank, const char *place) {
     if (bytes->length == 0 || bytes->length > LONGEST_TOKEN)
         return error_set("%s: a token of %zu bytes; it must have 1 to %d", place, bytes->length, LONGEST_TOKEN);
     if (byte_table_add(&ranks->tokens, bytes->data, bytes->length, (int32_t)rank) < 0)
-        return error_set("%s: the same token stands in the file before; remove one", place);
+        return error_set("%s: the same token occurs earlier in the file; remove one", place);
     ranks->size = rank + 1 > ranks->size ? rank + 1 : ranks->size;
     ranks->count++;
     return 0;
 }
 
-// A token without bytes: no text has it, but its rank is taken.
+// An empty token: no text contains it, but its rank is taken.
 static int add_empty(struct tiktoken_ranks *ranks, int64_t rank, const char *place) {
     if (ranks->empty >= 0)
-        return error_set("%s: the same token stands in the file before; remove one", place);
+        return error_set("%s: the same token occurs earlier in the file; remove one", place);
     ranks->empty = rank;
     ranks->size = rank + 1 > ranks->size ? rank + 1 : ranks->size;
     ranks->count++;
     return 0;
 }
 
-// Every byte is a token, no rank is given twice, and none is so high that the file must be damaged.
+// Every byte is a token, no rank occurs twice, and none is so high that the file must be damaged.
 static int check_ranks(const struct tiktoken_ranks *ranks, const char *name) {
     int64_t count = ranks->tokens.count;
     if (ranks->size > count * 4 + 4096)
         return error_set("%s: a token has rank %" PRId64 ", but there are only %" PRId64
-                         " tokens; the file is damaged or no rank file",
+                         " tokens; the file is damaged or not a rank file",
                          name, ranks->size - 1, count);
     unsigned char *seen = memory_alloc((size_t)ranks->size + 1);
     int status = 0;
@@ -51,8 +50,8 @@ static int check_ranks(const struct tiktoken_ranks *ranks, const char *name) {
     free(seen);
     for (int byte = 0; status == 0 && byte < 256; byte++)
         if (byte_table_find(&ranks->tokens, &(unsigned char){(unsigned char)byte}, 1) < 0)
-            status = error_set("%s: byte %d is no token, so not every text could be encoded; this is no rank file",
-                               name, byte);
+            status = error_set(
+                "%s: byte %d is not a token, so not every text could be encoded; this is not a rank file", name, byte);
     return status;
 }
 
@@ -72,14 +71,15 @@ static int parse_line(struct tiktoken_ranks *ranks, const char *line, size_t len
     bool is_empty = blank == line + 1 && *line == '=';  // in Whisper's file; Python decodes it to nothing
     if (!blank || (!is_empty && !base64_decode(line, (size_t)(blank - line), &bytes))) {
         buffer_free(&bytes);
-        return error_set("%s: not a token in base64, a blank and a rank; the file is damaged or no rank file", place);
+        return error_set("%s: not a token in base64, a space and a rank; the file is damaged or not a rank file",
+                         place);
     }
     int64_t rank = 0;
     const char *digit = blank + 1, *end = line + length;
     while (digit < end && *digit >= '0' && *digit <= '9' && rank < INT32_MAX)
         rank = rank * 10 + (*digit++ - '0');
     int status = digit < end || digit == blank + 1 || rank >= INT32_MAX
-                     ? error_set("%s: the rank is no number from 0 to %d", place, INT32_MAX - 1)
+                     ? error_set("%s: the rank is not a number from 0 to %d", place, INT32_MAX - 1)
                  : is_empty ? add_empty(ranks, rank, place)
                             : add_token(ranks, &bytes, rank, place);
     buffer_free(&bytes);
@@ -112,7 +112,7 @@ static int parse_entry(struct tiktoken_ranks *ranks, const struct json *entry, i
     const struct json *token = json_member(entry, "token_bytes");
     int64_t rank;
     if (!token || token->type != JSON_STRING)
-        return error_set("%s: has no string \"token_bytes\"", place);
+        return error_set("%s has no string \"token_bytes\"", place);
     if (json_get_int(entry, "rank", &rank) < 0)
         return error_context("%s", place);
     if (rank != index)
@@ -144,7 +144,7 @@ int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t l
     TRY(json_parse(&root, text, length, name));
     int status;
     if (root->type != JSON_ARRAY || (int64_t)root->count < most)
-        status = error_set("%s: has %zu tokens, and --vocab-size less the special tokens is %" PRId64
+        status = error_set("%s: has %zu tokens, and --vocab-size minus the special tokens is %" PRId64
                            "; give a --vocab-size that the file has tokens for",
                            name, root->type == JSON_ARRAY ? root->count : 0, most);
     else
@@ -201,7 +201,7 @@ int tiktoken_build(struct bpe *bpe, const struct tiktoken_ranks *ranks, int32_t 
         add_cuts(&list, &ranks->tokens, &ranks->tokens.strings[i]);
     if (list.count >= BPE_NO_RANK) {
         free(list.items);
-        return error_set("%s: its tokens can be cut in two in %" PRId64 " ways, too many to number", name, list.count);
+        return error_set("%s: its tokens can be split in two in %" PRId64 " ways, which is too many", name, list.count);
     }
     *bpe = (struct bpe){.merge_count = list.count};
     bpe_pairs_create(bpe, list.count);

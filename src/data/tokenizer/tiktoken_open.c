@@ -1,4 +1,4 @@
-// Opening rank files and Megatron's list: the pattern, the special tokens, and whether the file is whole.
+// Opens rank files and Megatron's list: the pattern, the special tokens, and whether the file is complete.
 #include "data/tokenizer/tiktoken_model.h"
 #include "data/tokenizer/whole.h"
 #include "base/error.h"
@@ -12,7 +12,7 @@ enum { MEGATRON_VOCAB_SIZE = 1 << 17 };
 
 int tiktoken_add_special(struct tiktoken_model *model, const char *name, int32_t id, const char *path) {
     if (byte_table_add(&model->specials, name, strlen(name), id) < 0)
-        return error_set("%s: the special token %s is there twice", path, name);
+        return error_set("%s: the special token %s occurs twice", path, name);
     return 0;
 }
 
@@ -39,25 +39,24 @@ int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, cons
     return pattern_compile(&model->pattern, PATTERN_RUST, text, strlen(text), name);
 }
 
-// --tiktoken-pattern, else what is known of the file.
+// --tiktoken-pattern, else that of a known file.
 static int choose_pattern(struct tiktoken_model *model, const struct tokenizer_options *options, const char *known) {
     const char *given = options->tiktoken_pattern;
     if (!given && !known)
         return error_set_code(EXIT_CODE_USAGE,
-                              "%s: %" PRId64 " ranks are none of the known rank files; say how text is split with "
-                              "--tiktoken-pattern gpt2, cl100k, llama3, qwen, o200k, v1, v2 or a regular expression",
+                              "%s: its %" PRId64 " ranks are not those of a known rank file; give --tiktoken-pattern "
+                              "gpt2, cl100k, llama3, qwen, o200k, v1, v2 or a regular expression",
                               options->model_file, model->ranks.count);
     if (given && !split_pattern_by_name(given) && !strpbrk(given, "\\[(|"))
         return error_set_code(
             EXIT_CODE_USAGE,
-            "--tiktoken-pattern %s is not known; it is gpt2, cl100k, llama3, qwen, o200k, v1, v2 or a "
-            "regular expression",
+            "unknown --tiktoken-pattern %s; use gpt2, cl100k, llama3, qwen, o200k, v1, v2 or a regular expression",
             given);
     return tiktoken_choose_pattern(model, given ? given : known, given ? "--tiktoken-pattern" : options->model_file);
 }
 
-// A rank file that is cut between two lines looks like a small one. What is known to be longer is refused; people's own
-// files are held against --vocab-size, where that is given.
+// A rank file truncated between two lines looks like a small one. A file known to be longer is refused; custom files
+// are checked against --vocab-size, if given.
 static int check_whole(const struct tiktoken_model *model, const struct tokenizer_options *options,
                        const struct file_map *file, const struct tiktoken_known *known) {
     int64_t count = model->ranks.count;
@@ -66,11 +65,11 @@ static int check_whole(const struct tiktoken_model *model, const struct tokenize
         return 0;
     if (options->vocab_size && options->vocab_size != count)
         return error_set("%s has %" PRId64 " ranks, but --vocab-size says %" PRId64
-                         "; give the number of its ranks, or copy it again if it is cut",
+                         "; give the number of its ranks, or copy it again if it is truncated",
                          options->model_file, count, options->vocab_size);
     if (!options->vocab_size)
-        log_info("note: %s has %" PRId64 " ranks and is none of the known files; with --vocab-size %" PRId64
-                 " a copy that is cut would be noticed",
+        log_info("note: %s has %" PRId64 " ranks and is not a known file; with --vocab-size %" PRId64
+                 " a truncated copy would be noticed",
                  options->model_file, count, count);
     return 0;
 }
@@ -153,7 +152,7 @@ void tiktoken_model_free(struct tiktoken_model *model) {
     free(model);
 }
 
-// The first character that is no blank, 0 if there is none.
+// The first character that is not a space, 0 if there is none.
 static char first_character(const struct file_map *file) {
     for (size_t i = 0; i < file->size; i++)
         if (file->data[i] != ' ' && file->data[i] != '\n' && file->data[i] != '\r' && file->data[i] != '\t')
@@ -163,7 +162,7 @@ static char first_character(const struct file_map *file) {
 
 int tiktoken_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
     if (!options->model_file)
-        return error_set_code(EXIT_CODE_USAGE, "TikTokenizer needs --tokenizer-model FILE, a rank file of tiktoken, "
+        return error_set_code(EXIT_CODE_USAGE, "TikTokenizer needs --tokenizer-model FILE, a tiktoken rank file, "
                                                "Mistral's tekken.json or Megatron's JSON list");
     struct file_map file;
     TRY(file_map_open(&file, options->model_file));

@@ -1,6 +1,6 @@
-// Mistral's tekken.json: a pattern, tokens in the order of their ranks, and special tokens, whose ids come before the
-// ranks. As in mistral-common, the file has more tokens than are used: "default_vocab_size" says how many ids there
-// are, "default_num_special_tokens" how many of them are special, and those without a name are called <SPECIAL_20>, ….
+// Mistral's tekken.json: a pattern, tokens in rank order, and special tokens, whose ids come before the ranks. As in
+// mistral-common, the file has more tokens than are used: "default_vocab_size" is the number of ids,
+// "default_num_special_tokens" how many of them are special, and those without a name are called <SPECIAL_20>, ….
 #include "data/tokenizer/tiktoken_model.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of files up to version 7 that do not name any.
+// For files up to version 7 that do not name any.
 static const char *const first_specials[] = {
     "<unk>",
     "<s>",

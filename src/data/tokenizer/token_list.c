@@ -1,4 +1,4 @@
-// The growing part of a token list: capacity doubles, so that appending is constant time on average.
+// The growing part of a token list: capacity doubles, so appending takes amortized constant time.
 #include "data/tokenizer/token_list.h"
 #include "base/memory.h"
 #include <stdlib.h>

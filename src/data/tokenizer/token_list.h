@@ -1,4 +1,4 @@
-// A growing run of token ids. Zeroed is empty and valid.
+// A growing list of token ids. Zeroed is empty and valid.
 #ifndef DATA_TOKENIZER_TOKEN_LIST_H
 #define DATA_TOKENIZER_TOKEN_LIST_H
 
@@ -11,7 +11,7 @@ struct token_list {
 };
 
 void token_list_free(struct token_list *list);
-// Makes room for extra more ids, which may then be written at ids + count.
+// Makes room for `extra` more ids, which may then be written at ids + count.
 void token_list_reserve(struct token_list *list, int64_t extra);
 
 static inline void token_list_append(struct token_list *list, int32_t id) {

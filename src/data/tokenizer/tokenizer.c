@@ -1,4 +1,4 @@
-// The table of tokenizer kinds and what is common to all: finding a kind by its name, ownership, range checks.
+// The table of tokenizer kinds and their common parts: lookup by name, ownership, range checks.
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/file_kind.h"
 #include "data/tokenizer/kind.h"
@@ -22,7 +22,7 @@ static const struct tokenizer_kind *const kinds[] = {
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
-// Megatron's other types, so that asking for one is told apart from a misspelling.
+// Megatron's other types, to tell them from misspellings.
 static const char *const known_elsewhere[] = {
     "MultimodalTokenizer",
     "NullMultimodalTokenizer",
@@ -42,7 +42,7 @@ static void list_types(struct buffer *out) {
 static int unknown_type(const char *type) {
     struct buffer names = {0};
     list_types(&names);
-    const char *why = "is no tokenizer type";
+    const char *why = "is not a tokenizer type";
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (strcmp(type, known_elsewhere[i]) == 0)
             why = "is not supported by this version";
@@ -67,7 +67,8 @@ static bool reads_like(const struct tokenizer *tokenizer, int32_t id, const char
     return decoded->length == length && memcmp(decoded->data, text, length) == 0;
 }
 
-// --eod-token: the token that the vocabulary writes so ("<eos>"), else the only one that decodes to the text ("\n").
+// --eod-token: the token that the vocabulary writes like this ("<eos>"), else the only one that decodes to the text
+// ("\n").
 static int name_end(struct tokenizer *tokenizer, const char *text) {
     size_t length = strlen(text);
     int32_t found = -1, other = -1;
@@ -143,7 +144,7 @@ int32_t tokenizer_eod(const struct tokenizer *tokenizer) {
 }
 
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
-    // No ids need no array either.
+    // Without ids there may be no array.
     if (count == 0)
         return 0;
     for (int64_t i = 0; i < count; i++)

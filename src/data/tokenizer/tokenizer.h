@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Fields that a kind does not use are ignored. Strings remain the caller's and are not needed after tokenizer_open.
+// Fields that a kind does not use are ignored. The caller owns the strings, which are not needed after tokenizer_open.
 struct tokenizer_options {
     const char *type;              // "GPT2BPETokenizer"; NULL means the same
     const char *vocab_file;        // --vocab-file: vocab.json
@@ -23,13 +23,14 @@ struct tokenizer_options {
     const char *model_file;        // --tokenizer-model: for kinds that come in one file
     int64_t vocab_size;            // --vocab-size: for NullTokenizer, which has no file
     int64_t extra_ids;             // --vocab-extra-ids: additional tokens <extra_id_0>…, for kinds that can add some
-    bool as_today;                 // --no-legacy-tokenizer: ids as in Megatron core 0.15 and later, not as before
-    const char *tiktoken_pattern;  // --tiktoken-pattern: how TikTokenizer splits text; NULL: as the file is known to
+    bool as_today;                 // --no-legacy-tokenizer: ids as in Megatron core 0.15 and later
+    const char *tiktoken_pattern;  // --tiktoken-pattern: how TikTokenizer splits text; NULL: as known for the file
     int64_t tiktoken_specials;     // --tiktoken-num-special-tokens: ids before the ranks, in Megatron's JSON form
-    bool hf_without_specials;      // --tokenizer-hf-no-include-special-tokens: nothing is put around a text
+    bool hf_without_specials;      // --tokenizer-hf-no-include-special-tokens: put nothing around a text
     bool null_eod_given;           // --null-tokenizer-eod-id was given: see null.c
     int64_t null_eod_id;
-    const char *eod_token;  // --eod-token: the token that ends a document, instead of the tokenizer's own; NULL: that
+    bool needs_mask;        // for a model of masked tokens: FairseqTokenizer adds <mask> to a dictionary of words
+    const char *eod_token;  // --eod-token: the token that ends a document; NULL: the tokenizer's own
 };
 
 struct tokenizer;
@@ -38,10 +39,10 @@ int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options 
 void tokenizer_free(struct tokenizer *tokenizer);  // NULL is fine
 
 const char *tokenizer_type(const struct tokenizer *tokenizer);
-int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // every id is below it; unpadded
-int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document; -1 if none does
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // all ids are below it; unpadded
+int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document; -1 if there is none
 
-// Appends the bytes that the ids stand for. An id without a token is an error, and then nothing is appended.
+// Appends the bytes of the ids. An id without a token is an error, and then nothing is appended.
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
 
 // One token as the vocabulary writes it ("##ing", "[MASK]", "<extra_id_0>"), not NUL-terminated; NULL if the id has no
@@ -51,13 +52,13 @@ const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_
 struct tokenizer_encoder;
 
 // The tokenizer must outlive its encoders. The memory of an encoder is bounded: up to 20 MiB for its caches, plus what
-// the longest piece of text that cannot be split needs. Fails if this build lacks what encoding needs; opening and
-// decoding work even then, and are all that training and generating need.
+// the longest unsplittable piece of text needs. Fails if this build lacks what encoding needs; opening and decoding
+// still work, and training and generating need no more.
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 
-// Appends the ids of the text, after what the kind puts before every text (Llama2Tokenizer: the token that begins one).
-// Nothing is added at the end. On error the list is unchanged.
+// Appends the ids of the text, after whatever the kind puts before every text (Llama2Tokenizer: the beginning-of-text
+// token). Nothing is added at the end. On error the list is unchanged.
 int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
 
 #endif

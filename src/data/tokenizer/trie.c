@@ -1,5 +1,5 @@
-// Building a double array: nodes are placed in the order of their depth, each with all its children at the first base
-// where their units are free. Free units are linked, so that full stretches are not searched again and again.
+// Builds a double array: nodes are placed in order of depth, each with all its children at the first base where their
+// units are free. Free units are linked, so that full stretches are not searched repeatedly.
 #include "data/tokenizer/trie.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -8,19 +8,19 @@
 
 enum { NO_NODE = -1, ROOT_PARENT = -2, BYTES = 256 };
 
-// A node whose children are not placed yet: keys[first…end) go through it.
+// A node whose children are not placed yet: keys[first…end) pass through it.
 struct pending {
     int32_t node;
     int64_t first, end;
     size_t depth;
 };
 
-struct builder {
+struct trie_builder {
     struct trie *trie;
     const struct trie_key *keys;
     struct pending *queue;
     int64_t queued, done, queue_capacity;
-    int32_t *next_free;  // (size): the free unit after each free one
+    int32_t *next_free;  // (size) the next free unit after each free one
     int32_t first_free;
 };
 
@@ -35,7 +35,7 @@ static int compare_keys(const void *left, const void *right) {
     return (a->value > b->value) - (a->value < b->value);
 }
 
-static void grow(struct builder *builder, int64_t needed) {
+static void grow(struct trie_builder *builder, int64_t needed) {
     struct trie *trie = builder->trie;
     int64_t old = trie->size, size = old ? old : 4 * BYTES;
     while (size < needed)
@@ -55,9 +55,9 @@ static void grow(struct builder *builder, int64_t needed) {
     trie->size = size;
 }
 
-// The bytes that follow, and the first key of each; returns how many. *value is that of the key that ends here.
-static int children_of(const struct builder *builder, const struct pending *node, unsigned char *bytes, int64_t *firsts,
-                       int32_t *value) {
+// The bytes that follow, and the first key of each; returns their number. *value is that of the key that ends here.
+static int children_of(const struct trie_builder *builder, const struct pending *node, unsigned char *bytes,
+                       int64_t *firsts, int32_t *value) {
     int count = 0;
     *value = -1;
     for (int64_t i = node->first; i < node->end; i++) {
@@ -76,9 +76,8 @@ static int children_of(const struct builder *builder, const struct pending *node
     return count;
 }
 
-// The next unit at or after `unit` that has no node. Links over units that were taken meanwhile are shortened on the
-// way.
-static int32_t free_from(struct builder *builder, int32_t unit) {
+// The next unit at or after `unit` without a node. Links over units that were taken meanwhile are shortened on the way.
+static int32_t free_from(struct trie_builder *builder, int32_t unit) {
     int32_t found = unit;
     while (found < builder->trie->size && builder->trie->units[found].parent != NO_NODE)
         found = builder->next_free[found];
@@ -90,7 +89,7 @@ static int32_t free_from(struct builder *builder, int32_t unit) {
     return found;
 }
 
-static int32_t find_base(struct builder *builder, const unsigned char *bytes, int count) {
+static int32_t find_base(struct trie_builder *builder, const unsigned char *bytes, int count) {
     int32_t slot = builder->first_free > bytes[0] ? builder->first_free : (int32_t)bytes[0] + 1;
     int tries = 0;
     for (slot = free_from(builder, slot);; slot = free_from(builder, slot + 1)) {
@@ -101,14 +100,14 @@ static int32_t find_base(struct builder *builder, const unsigned char *bytes, in
             i++;
         if (i == count)
             break;
-        // A stretch in which many places failed is left to single children found from its end on.
+        // After many failures, leave this stretch to single children, and search from its end on.
         if (++tries == BYTES && count > 1)
             builder->first_free = free_from(builder, builder->first_free + BYTES / 4);
     }
     return slot - bytes[0];
 }
 
-static void enqueue(struct builder *builder, struct pending node) {
+static void enqueue(struct trie_builder *builder, struct pending node) {
     if (builder->queued == builder->queue_capacity) {
         builder->queue_capacity = builder->queue_capacity ? 2 * builder->queue_capacity : 1024;
         builder->queue = memory_realloc(builder->queue, (size_t)builder->queue_capacity * sizeof *builder->queue);
@@ -116,7 +115,7 @@ static void enqueue(struct builder *builder, struct pending node) {
     builder->queue[builder->queued++] = node;
 }
 
-static void place_children(struct builder *builder, struct pending node) {
+static void place_children(struct trie_builder *builder, struct pending node) {
     unsigned char bytes[BYTES];
     int64_t firsts[BYTES];
     int32_t value;
@@ -138,7 +137,7 @@ void trie_build(struct trie *trie, struct trie_key *keys, int64_t count) {
     *trie = (struct trie){0};
     if (count > 0)
         qsort(keys, (size_t)count, sizeof *keys, compare_keys);
-    struct builder builder = {.trie = trie, .keys = keys, .first_free = 1};
+    struct trie_builder builder = {.trie = trie, .keys = keys, .first_free = 1};
     grow(&builder, 2 * BYTES);
     trie->units[TRIE_ROOT].parent = ROOT_PARENT;
     enqueue(&builder, (struct pending){TRIE_ROOT, 0, count, 0});

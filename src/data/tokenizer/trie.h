@@ -1,6 +1,6 @@
 // A fixed set of byte strings, each with a number, walked one byte at a time: a double array. The child of node n by
 // byte c is units[n].base + c, if that unit names n as its parent; the array ends with 256 spare units, so no step
-// needs a bounds check. Strings may hold any bytes, NUL too.
+// needs a bounds check. Strings may hold any bytes, even NUL.
 #ifndef DATA_TOKENIZER_TRIE_H
 #define DATA_TOKENIZER_TRIE_H
 
@@ -9,12 +9,12 @@
 
 struct trie_unit {
     int32_t base;
-    int32_t parent;  // -1 where no node is
+    int32_t parent;  // -1 if there is no node
 };
 
 struct trie {
     struct trie_unit *units;
-    int32_t *values;  // of the string that ends at a node, -1 if none does
+    int32_t *values;  // of the string that ends at a node, -1 for none
     int64_t size;     // units
 };
 
@@ -26,22 +26,22 @@ struct trie_key {
 
 enum { TRIE_ROOT = 0 };
 
-// Builds a trie and leaves the keys sorted by their bytes. Where two keys are equal, the first value stays. No keys
-// make a trie that finds nothing. Ends the process where more than 2^30 units would be needed: bound the keys first.
+// Builds a trie and leaves the keys sorted by their bytes. Of equal keys the first value counts. Without keys the trie
+// finds nothing. Ends the process if more than 2^30 units would be needed: limit the keys first.
 void trie_build(struct trie *trie, struct trie_key *keys, int64_t count);
 void trie_free(struct trie *trie);
 
-// The node after one more byte, -1 if no string goes on so.
+// The node after one more byte, -1 if no string continues with it.
 static inline int32_t trie_step(const struct trie *trie, int32_t node, unsigned char byte) {
     int32_t next = trie->units[node].base + byte;
     return trie->units[next].parent == node ? next : -1;
 }
 
-// The value of a whole string, -1 if it is none.
+// The value of a whole string, -1 if there is none.
 int32_t trie_find(const struct trie *trie, const char *text, size_t length);
 
 struct trie_match {
-    size_t length;  // 0: no string stands there
+    size_t length;  // 0: no string matches
     int32_t value;
 };
 // The longest string that text[0…length) begins with.

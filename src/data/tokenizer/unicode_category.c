@@ -1,4 +1,4 @@
-// Unfolds the runs of unicode_tables.c, and searches those of lower case.
+// Expands the runs of unicode_tables.c, and searches those for lower case.
 #include "data/tokenizer/unicode_category.h"
 #include "base/memory.h"
 #include <string.h>

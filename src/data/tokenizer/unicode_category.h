@@ -1,7 +1,6 @@
-// General categories and lower case of characters, out of tables of our own (unicode_tables.c), for the tokenizers
-// whose references are tied to a version of Unicode: ids must not change with the libraries of the machine. A table
-// has one byte for each of the 1,114,112 values, so that looking one up is one load; only the pages that a text's
-// scripts need come into the cache.
+// General categories and lower case of characters, from our own tables (unicode_tables.c), for tokenizers whose
+// references are tied to a Unicode version: ids must not change with the libraries of the machine. A table has one byte
+// for each of the 1,114,112 code points, so a lookup is one load; only the pages of a text's scripts are in the cache.
 #ifndef DATA_TOKENIZER_UNICODE_CATEGORY_H
 #define DATA_TOKENIZER_UNICODE_CATEGORY_H
 
@@ -11,7 +10,7 @@
 
 enum { UNICODE_LIMIT = 0x110000 };
 
-// The order is that of tools/make_unicode_tables.py. CN: unassigned, surrogates too.
+// The order is that of tools/make_unicode_tables.py. CN: unassigned, including surrogates.
 enum unicode_category {
     UNICODE_CN,
     UNICODE_LU,
@@ -56,10 +55,10 @@ enum unicode_category {
 #define UNICODE_SET_Z UNICODE_SET_RANGE(UNICODE_ZS, UNICODE_ZP)
 #define UNICODE_SET_C (UNICODE_SET_RANGE(UNICODE_CC, UNICODE_CO) | UNICODE_SET(UNICODE_CN))
 
-// Which characters are assigned, and a few that changed their category since.
+// Which characters are assigned, and a few whose category has changed since.
 enum unicode_edition { UNICODE_EDITION_8, UNICODE_EDITION_9, UNICODE_EDITION_16 };
 
-// The newest of them, which text is split by.
+// The newest of them, by which text is split.
 #define UNICODE_VERSION "16.0.0"
 
 struct unicode_table {
@@ -85,7 +84,7 @@ static inline bool unicode_is_white_space(uint32_t c) {
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// The lower case of a character by itself. U+0130, which becomes two characters (i, U+0307), is left as it is.
+// The lower case of a single character. U+0130, which becomes two characters (i, U+0307), is unchanged.
 uint32_t unicode_lower(uint32_t character);
 
 // The tables, for unicode_category.c.

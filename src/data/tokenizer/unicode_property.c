@@ -1,11 +1,11 @@
-// Properties by name: a table of those that are lists, and those that are made of categories. unicode_fold_runs has
-// four numbers for a run of characters: first, last, step, and what leads to the one that stands for all its cases.
+// Properties by name: a table of those given as lists, and those composed of categories. unicode_fold_runs has four
+// numbers per run of characters: first, last, step, and the difference to the character that represents all cases.
 #include "data/tokenizer/unicode_property.h"
 #include <string.h>
 
 enum { LONGEST_NAME = 40 };
 
-// Small letters without spaces, - and _; false if the name is too long for any property.
+// The name in lower case without spaces, - and _; false if it is too long for any property.
 static bool plain_name(const char *name, size_t length, char plain[LONGEST_NAME + 1]) {
     size_t count = 0;
     for (size_t i = 0; i < length; i++) {
@@ -28,7 +28,7 @@ static bool is_among(const char *names, const char *name) {
     return false;
 }
 
-// General categories by their short and long names; 0 if the name is another.
+// General categories by their short and long names; 0 if there is none.
 static uint32_t categories_by_name(const char *name) {
     static const struct {
         const char *names;
@@ -108,7 +108,7 @@ void unicode_add_word(struct character_set *set) {
     character_set_add(set, 0x1F170, 0x1F189);
 }
 
-// What is assigned and neither a control character nor white space.
+// All assigned characters except control characters and white space.
 static void add_graph(struct character_set *set) {
     const uint32_t hidden = UNICODE_SET(UNICODE_CN) | UNICODE_SET(UNICODE_CC) | UNICODE_SET_Z;
     character_set_add_categories(set, ~hidden);
@@ -122,7 +122,7 @@ bool unicode_property_add(struct character_set *set, const char *name, size_t le
     if (categories) {
         character_set_add_categories(set, categories);
     } else if (strcmp(plain, "cs") == 0 || strcmp(plain, "surrogate") == 0) {
-        return true;  // no text has any
+        return true;  // never in a text
     } else if (strcmp(plain, "word") == 0) {
         unicode_add_word(set);
     } else if (strcmp(plain, "alnum") == 0) {

@@ -1,5 +1,5 @@
-// Viterbi's algorithm over byte positions: at every beginning of a character, each piece that stands there offers
-// itself to the position where it ends. Nothing but the best offer is kept.
+// Viterbi's algorithm over byte positions: at every character, each piece that matches there makes an offer to the
+// position where it ends. Only the best offer is kept.
 #include "data/tokenizer/unigram.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 struct unigram_node {
-    double score;   // of the best way to here
+    double score;   // of the best path to here
     double gap;     // to the second best last step
-    int32_t begin;  // of the last piece; -1 if no way leads here
+    int32_t begin;  // of the last piece; -1 if no path leads here
     int32_t id;
 };
 
@@ -39,7 +39,7 @@ static struct unigram_node *prepare(struct unigram_scratch *scratch, size_t leng
     return scratch->nodes;
 }
 
-// Walks back from the end; returns the narrowest gap on the way.
+// Walks back from the end; returns the smallest gap on the way.
 static double collect(struct unigram_scratch *scratch, size_t length) {
     double narrowest = INFINITY;
     int64_t count = 0;
@@ -100,7 +100,7 @@ static inline void offer_rounded(struct unigram_node *node, float score, size_t 
         *node = (struct unigram_node){(double)score, INFINITY, (int32_t)begin, id};
 }
 
-// Takes the sum at `begin` off every sum from there to `furthest`, the last position that has one.
+// Subtracts the sum at `begin` from every sum from there to `furthest`, the last position that has one.
 static void rebase(struct unigram_node *nodes, size_t begin, size_t furthest) {
     float sum = (float)nodes[begin].score;
     nodes[begin].score = 0;

@@ -1,11 +1,11 @@
-// The unigram language model of SentencePiece: of all ways to cut a text into pieces, the one whose scores
-// (logarithms of probabilities) sum to the most. A character that begins no piece of its own length can also be
-// unknown, at a penalty.
+// The unigram language model of SentencePiece: of all segmentations of a text into pieces, the one with the highest sum
+// of scores (log probabilities). A character that does not begin a piece of its own length can also be unknown, at a
+// penalty.
 //
 // SentencePiece sums in single precision from the beginning of the text, so rounding decides between near equals:
-// unigram_best_rounded gives just what it gives. (Since version 0.2.2 it takes the sum off again where that is beyond
-// 100,000; before, longer texts had larger sums and worse pieces.) unigram_best sums in double precision, as Hugging
-// Face does, and says by how much the best way won, which tells how much rounding the result bears.
+// unigram_best_rounded gives the same result. (Since version 0.2.2 it subtracts the sum again if it exceeds 100,000;
+// before, longer texts had larger sums and worse pieces.) unigram_best sums in double precision, like Hugging Face, and
+// returns the margin of the best segmentation, which tells how much rounding cannot change the result.
 #ifndef DATA_TOKENIZER_UNIGRAM_H
 #define DATA_TOKENIZER_UNIGRAM_H
 
@@ -16,8 +16,8 @@
 struct unigram {
     struct trie trie;      // pieces that may be used; a value is an id
     double *scores;        // by id
-    int32_t unknown_id;    // -1 is fine: it is only handed back
-    double unknown_score;  // usually the smallest score less 10
+    int32_t unknown_id;    // -1 is fine: it is only returned
+    double unknown_score;  // usually the smallest score minus 10
 };
 
 enum { UNIGRAM_LARGEST_SUM = 100000 };
@@ -27,7 +27,7 @@ struct unigram_piece {
     int32_t length;  // bytes
 };
 
-// What one thread needs. Zeroed is valid. The result of the last call is pieces[0…count).
+// Memory of one thread. Zeroed is valid. The result of the last call is pieces[0…count).
 struct unigram_scratch {
     struct unigram_node *nodes;
     size_t node_capacity;
@@ -40,15 +40,15 @@ struct unigram_scratch {
 void unigram_free(struct unigram *unigram);
 void unigram_scratch_free(struct unigram_scratch *scratch);
 
-// Cuts text[0…length), length < 2^31. Returns by how much the way taken beat the next best at the narrowest place
-// (infinity where there was no other way, 0 for a tie, in which the piece that begins first has won).
+// Segments text[0…length), length < 2^31. Returns the smallest margin by which the chosen path beat the next best
+// (infinity if there was no other path, 0 for a tie, in which the piece that begins first has won).
 double unigram_best(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text, size_t length);
 
-// The same in single precision, `sum` being that of the text before; returns the sum after.
+// The same in single precision, starting at the `sum` of the text before; returns the sum after it.
 float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
                            size_t length, float sum);
 
-// The rounded sum after one more piece of this score, which single precision holds.
+// The rounded sum after one more piece with this score, which fits in single precision.
 static inline float unigram_add(float sum, double score) {
     return (float)(score + (double)sum);
 }

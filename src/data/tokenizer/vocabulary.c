@@ -1,5 +1,5 @@
-// Reads vocab.json. The file is checked as a whole here, so that whoever uses the vocabulary can rely on ids that are
-// unique and dense enough to index arrays with.
+// Reads vocab.json. The whole file is checked here, so that users of the vocabulary can rely on unique ids that are
+// dense enough to index arrays.
 #include "data/tokenizer/vocabulary.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -11,13 +11,13 @@
 
 enum { VOCABULARY_LIMIT_BYTES = 1 << 30, SHOWN_BYTES = 60 };
 
-// Ids may have holes, but an id far beyond the number of tokens is a damaged file, and would cost memory in proportion.
+// Ids may have gaps, but an id far beyond the number of tokens means a damaged file, and would cost memory.
 static int64_t largest_id(int64_t count) {
     int64_t most = count * 4 + 4096;
     return most < INT32_MAX - 1 ? most : INT32_MAX - 1;
 }
 
-// For messages: how much of a token to print.
+// How much of a token to print in messages.
 static int shown(size_t length) {
     return length < SHOWN_BYTES ? (int)length : SHOWN_BYTES;
 }
@@ -25,7 +25,7 @@ static int shown(size_t length) {
 static int read_id(const struct json *value, const struct json_key *key, int64_t count, const char *path, int32_t *id) {
     double number = value->type == JSON_NUMBER ? value->number : -1;
     if (!(number >= 0 && number <= INT32_MAX - 1) || number != (double)(int32_t)number)
-        return error_set("%s: the id of token \"%.*s\" is not an integer from 0 to %d; this is no vocabulary file "
+        return error_set("%s: the id of token \"%.*s\" is not an integer from 0 to %d; this is not a vocabulary file "
                          "{\"token\": id, …}",
                          path, shown(key->length), key->string, INT32_MAX - 1);
     if (number > (double)largest_id(count))

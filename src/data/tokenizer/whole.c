@@ -1,5 +1,5 @@
-// The known files: their sizes, and CRC-32C of their first bytes. Some begin alike (Llama 3's ranks are cl100k_base's
-// and more), and a text is whole where it is one of them.
+// The known files: their sizes, and CRC-32C of their first bytes. Some have the same beginning (Llama 3's ranks are
+// cl100k_base's and more), and a text is complete if it equals one of them.
 #include "data/tokenizer/whole.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -10,7 +10,7 @@ enum { HEADS = 6 };
 struct known {
     const char *name;
     uint64_t bytes;
-    uint32_t heads[HEADS];  // CRC-32C of as many first bytes as head_bytes says; 0 where others begin so too
+    uint32_t heads[HEADS];  // CRC-32C of the first head_bytes bytes; 0 if others have the same beginning
 };
 
 static const size_t head_bytes[HEADS] = {8, 64, 1024, 4096, 16384, 65536};
@@ -27,8 +27,8 @@ static const struct known files[] = {
     {"RoBERTa's dict.txt", 603290, {0x3E9FAE90, 0xF6D74CCE, 0xA5B53001, 0x9C6DDDF2, 0xF73FB55C, 0xBB9049A9}},
 };
 
-// The smallest known file that the text is the beginning of; NULL if there is none, or where the text is all of one,
-// with or without the last line end.
+// The smallest known file that begins with the text; NULL if there is none, or if the text is all of one, with or
+// without the last line end.
 static const struct known *find_longer(const char *text, size_t length) {
     int head = HEADS - 1;
     while (head >= 0 && head_bytes[head] > length)
@@ -63,16 +63,16 @@ int whole_check_known(const char *text, size_t length, const char *name, int64_t
     int64_t lines = count_lines(text, length);
     if (lines == vocab_size)
         return 0;
-    return error_set("%s is cut: it begins as %s does, but has %zu bytes of %" PRIu64
+    return error_set("%s is truncated: it starts like %s, but has %zu bytes of %" PRIu64
                      "; copy or download it again, or give --vocab-size %" PRId64
-                     " if it is to have only so many tokens",
+                     " if it should have only that many tokens",
                      name, file->name, length, file->bytes, lines);
 }
 
 int whole_check_end(const char *text, size_t length, const char *name) {
     if (length == 0 || text[length - 1] == '\n' || text[length - 1] == '\r')
         return 0;
-    return error_set("%s: the last line has no end, so the file may be cut at byte %zu; copy or download it again, or "
-                     "append a newline if it is complete",
+    return error_set("%s: the last line has no newline, so the file may be truncated at byte %zu; copy or download it "
+                     "again, or append a newline if it is complete",
                      name, length);
 }

@@ -1,4 +1,4 @@
-// Making, filling and freeing the cache of short pieces; finding is inline in the header.
+// Creates, fills and frees the cache of short pieces; the lookup is inline in the header.
 #include "data/tokenizer/word_cache.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -12,8 +12,8 @@ void word_cache_create(struct word_cache *cache) {
     cache->buckets = aligned_alloc(HUGE_PAGE_BYTES, bytes);
     if (!cache->buckets)
         die("out of memory: %zu bytes for the cache of a tokenizer", bytes);
-    // Words are spread over the whole table: Llama-2 was 6 to 9 % faster in two large pages than in a thousand small
-    // ones (Neoverse V1, 2026-11). It must be said before the memory is touched, and may be refused.
+    // Words are spread over the whole table: Llama-2 was 6 to 9 % faster with two large pages than with a thousand
+    // small ones (Neoverse V1, 2026-11). Must come before the memory is touched; the kernel may refuse.
     (void)madvise(cache->buckets, bytes, MADV_HUGEPAGE);
     memset(cache->buckets, 0, bytes);
 }

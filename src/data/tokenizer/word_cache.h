@@ -1,6 +1,6 @@
-// Remembers the ids of short pieces, since a few thousand of them make up most of any text. Pieces of at most 15 bytes
-// that gave at most 4 ids are kept: the piece itself, padded with zeros and its length in the last byte, is the key. A
-// bucket is two entries on one cache line; a new entry pushes the older one out, so memory is fixed and nothing is
+// Caches the ids of short pieces, since a few thousand of them make up most of any text. It holds pieces of at most 15
+// bytes that have at most 4 ids. The key is the piece itself, padded with zeros and with its length in the last byte. A
+// bucket is two entries on one cache line; a new entry evicts the older one, so memory is fixed and nothing is
 // rehashed.
 #ifndef DATA_TOKENIZER_WORD_CACHE_H
 #define DATA_TOKENIZER_WORD_CACHE_H
@@ -31,7 +31,7 @@ struct word_cache {
 void word_cache_create(struct word_cache *cache);
 void word_cache_free(struct word_cache *cache);
 
-// The key of text[0…length), 1 <= length <= 15; `readable` bytes may be read at text.
+// The key of text[0…length), 1 <= length <= 15; `readable` bytes can be read at text.
 static inline struct word_key word_key_of(const unsigned char *text, size_t length, size_t readable) {
     struct word_key key = {0, 0};
     if (readable >= 16) {
@@ -60,7 +60,7 @@ static inline const struct word_entry *word_cache_find(const struct word_bucket 
     return NULL;
 }
 
-// Keeps ids[0…count) for a key that was not found; more than 4 are not kept.
+// Stores ids[0…count) for a key that was not found; more than 4 are not stored.
 void word_cache_add(struct word_bucket *bucket, struct word_key key, const int32_t *ids, int64_t count);
 
 #endif

@@ -1,5 +1,5 @@
-// Byte strings and a 64-bit number for each: how often a piece of text was seen, or which id a token has. Strings are
-// numbered in the order in which they came.
+// Byte strings and a 64-bit number for each: how often a piece of text was seen, or the id of a token. Strings are
+// numbered in the order they were added.
 #ifndef DATA_TOKENIZER_WORD_TABLE_H
 #define DATA_TOKENIZER_WORD_TABLE_H
 
@@ -18,12 +18,12 @@ struct word_table {
     int64_t count, capacity;
     unsigned char *bytes;  // of all words
     size_t bytes_used, bytes_capacity;
-    int64_t *slots;  // hash table of word numbers + 1, 0 where free
+    int64_t *slots;  // hash table of word numbers + 1, 0 if free
     size_t slot_mask;
 };
 
 void word_table_free(struct word_table *table);
-// The word's entry, new with value 0 if it was not there. Valid until the next call.
+// The word's entry; a new one has value 0. Valid until the next call.
 struct word *word_table_get(struct word_table *table, const unsigned char *bytes, size_t length);
 // Adds the values of all words of `from`.
 void word_table_add(struct word_table *table, const struct word_table *from);

@@ -1,7 +1,7 @@
-// WordPiece of one word, and the walk over a text that finds the words. Runs of ASCII letters and digits between
-// blanks and punctuation, nearly all words of most texts, are looked up in the cache as they stand; a part with any
-// other character is first cleaned character by character. Both may use one cache: a part that is clean already is
-// encoded like its raw form.
+// WordPiece of one word, and the walk over a text that finds the words. Runs of ASCII letters and digits between spaces
+// and punctuation, nearly all words of most texts, are looked up in the cache unchanged; a part with any other
+// character is first cleaned character by character. Both may use one cache: a part that is already clean has the same
+// ids as its raw form.
 #include "data/tokenizer/wordpiece.h"
 #include "base/error.h"
 #include "base/utf8.h"
@@ -50,7 +50,7 @@ int wordpiece_encode_word(const struct wordpiece *model, const unsigned char *wo
     return 0;
 }
 
-// ---- words out of text ----
+// ---- finding words ----
 
 void bert_state_create(struct bert_state *state) {
     *state = (struct bert_state){0};
@@ -65,13 +65,13 @@ void bert_state_free(struct bert_state *state) {
     buffer_free(&state->word);
 }
 
-// Bytes of a text, and how many may be read there.
+// Bytes of a text, and how many can be read there.
 struct span {
     const unsigned char *text;
     size_t length, readable;
 };
 
-// Appends the ids of a short span that is in the cache. Otherwise *bucket is where they belong.
+// Appends the ids of a short span from the cache. If it is not there, *bucket is where it belongs.
 static inline bool encode_cached(struct bert_state *state, struct span span, struct word_bucket **bucket,
                                  struct token_list *out) {
     struct word_key key = word_key_of(span.text, span.length, span.readable);
@@ -106,7 +106,7 @@ static int encode_ascii(const struct bert *bert, struct bert_state *state, struc
     return 0;
 }
 
-// Encodes the word in state->word, which is clean, and empties it.
+// Encodes the word in state->word, which is clean, and clears it.
 static int end_word(const struct bert *bert, struct bert_state *state, struct token_list *out) {
     size_t length = state->word.length;
     if (length == 0)
@@ -123,7 +123,7 @@ static int end_word(const struct bert *bert, struct bert_state *state, struct to
     return 0;
 }
 
-// Cuts state->normal at punctuation and encodes the words.
+// Splits state->normal at punctuation and encodes the words.
 static int encode_normal(const struct bert *bert, struct bert_state *state, struct token_list *out) {
     buffer_clear(&state->word);
     for (size_t i = 0; i < state->normal.count; i++) {
@@ -139,13 +139,14 @@ static int encode_normal(const struct bert *bert, struct bert_state *state, stru
     return end_word(bert, state, out);
 }
 
-// Where we are in a text.
-struct walk {
+// The position in a text.
+struct text_walk {
     const unsigned char *begin, *at, *end;
 };
 
-// Encodes what stands at walk->at, up to the next blank or CJK character, or one CJK character, and moves on.
-static int encode_part(const struct bert *bert, struct bert_state *state, struct walk *walk, struct token_list *out) {
+// Encodes the text at walk->at, up to the next space or CJK character, or one CJK character, and advances.
+static int encode_part(const struct bert *bert, struct bert_state *state, struct text_walk *walk,
+                       struct token_list *out) {
     const unsigned char *part = walk->at;
     state->characters.count = 0;
     state->normal.count = 0;
@@ -161,7 +162,7 @@ static int encode_part(const struct bert *bert, struct bert_state *state, struct
         if (class == BERT_CJK)
             break;
     }
-    if (walk->at == part) {  // a blank
+    if (walk->at == part) {  // a space
         uint32_t c;
         walk->at += utf8_decode(part, (size_t)(walk->end - part), &c, NULL);
         return 0;
@@ -192,7 +193,8 @@ static const unsigned char ascii_class[256] = {
 
 int bert_encode(const struct bert *bert, struct bert_state *state, const char *text, size_t length,
                 struct token_list *out) {
-    struct walk walk = {(const unsigned char *)text, (const unsigned char *)text, (const unsigned char *)text + length};
+    struct text_walk walk = {(const unsigned char *)text, (const unsigned char *)text,
+                             (const unsigned char *)text + length};
     while (walk.at < walk.end) {
         const unsigned char *word = walk.at;
         enum ascii_class class = (enum ascii_class)ascii_class[*word];
@@ -204,7 +206,7 @@ int bert_encode(const struct bert *bert, struct bert_state *state, const char *t
         if (class == ASCII_WORD)
             while (end < walk.end && ascii_class[*end] == ASCII_WORD)
                 end++;
-        // A character that may belong to the word, or be dropped from it, follows: it is no ASCII word.
+        // A character follows that may belong to the word, or be dropped from it: this is not an ASCII word.
         bool plain = class == ASCII_PUNCTUATION ||
                      (class == ASCII_WORD && (end == walk.end || ascii_class[*end] != ASCII_OTHER));
         if (!plain) {

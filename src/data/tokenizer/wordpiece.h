@@ -1,9 +1,9 @@
-// WordPiece: a word is cut into the longest pieces of the vocabulary from left to right, pieces after the first being
-// written with a prefix ("##"). A word with a part that is no piece, or with too many characters, is one [UNK].
+// WordPiece: a word is split into the longest pieces of the vocabulary from left to right; pieces after the first have
+// a prefix ("##"). A word with a part that is not a piece, or with too many characters, becomes one [UNK].
 //
-// What a word is BERT's basic tokenizer says: text is cleaned of control characters, cut at blanks, around CJK
-// characters and at punctuation, and (uncased) lower-cased and stripped of accents. Google's code, which Megatron
-// took over, and Hugging Face's do this in ways that differ in rare characters: struct bert_rules has both.
+// BERT's basic tokenizer defines words: text is cleaned of control characters, split at spaces, around CJK characters
+// and at punctuation, and (uncased) lower-cased and stripped of accents. Google's code, which Megatron adopted, and
+// Hugging Face's differ in rare characters: struct bert_rules supports both.
 #ifndef DATA_TOKENIZER_WORDPIECE_H
 #define DATA_TOKENIZER_WORDPIECE_H
 
@@ -16,9 +16,9 @@
 #include <stdbool.h>
 
 struct wordpiece {
-    const struct trie *trie;  // of the tokens as they are written; not owned
+    const struct trie *trie;  // of the tokens as written; not owned
     int32_t continued;        // node of the prefix; -1 if no token has it
-    int32_t unknown;          // id of [UNK]; -1 if there is none, and then an unknown word is an error
+    int32_t unknown;          // id of [UNK]; -1 if there is none: then an unknown word is an error
     int64_t most_chars;       // of a word
 };
 
@@ -29,12 +29,12 @@ int wordpiece_encode_word(const struct wordpiece *model, const unsigned char *wo
 struct bert_rules {
     const struct unicode_table *table;
     const struct unicode_table *decomposed;  // characters unassigned there are not decomposed
-    bool google;                             // lower case first, Σ by its place in the word; false: as Hugging Face
+    bool google;                             // lower case first, Σ by its place in the word; false: as in Hugging Face
     bool lower;
     bool strip_accents;
 };
 
-// Memory of one encoder. Zeroed but for the cache.
+// Memory of one encoder. Zeroed except the cache.
 struct bert_state {
     struct word_cache cache;
     struct character_list characters, middle, normal;
@@ -49,7 +49,7 @@ struct bert {
     struct bert_rules rules;
 };
 
-// Appends the ids of a text. Ill-formed UTF-8 counts as U+FFFD, which is dropped. Needs normal_form_require where
+// Appends the ids of a text. Ill-formed UTF-8 counts as U+FFFD, which is dropped. Requires normal_form_require if
 // accents are stripped.
 int bert_encode(const struct bert *bert, struct bert_state *state, const char *text, size_t length,
                 struct token_list *out);
@@ -58,17 +58,17 @@ int bert_encode(const struct bert *bert, struct bert_state *state, const char *t
 
 enum bert_class { BERT_WORD, BERT_PUNCTUATION, BERT_BLANK, BERT_CJK, BERT_DROPPED };
 enum bert_class bert_classify(const struct bert_rules *rules, uint32_t character);
-// Whether a character makes a Σ beside it the one inside a word or at its end; and whether it stands in between.
+// Whether a character is cased, which decides the form of a Σ beside it; and whether it may be in between.
 bool bert_is_cased(const struct unicode_table *table, uint32_t character);
 bool bert_is_case_ignorable(const struct unicode_table *table, uint32_t character);
 
-// A part of a text between blanks or CJK characters, with dropped characters left out; `before` is the text before
-// it, up to `part`, for those rules that look back.
+// A part of a text between spaces or CJK characters, without dropped characters; `before` is the text before it, up to
+// `part`, for rules that look back.
 struct bert_part {
     const unsigned char *before, *part;
     const struct character_list *characters;
 };
-// Appends the part in lower case and without accents, as the rules say, to state->normal.
+// Appends the part in lower case and without accents, according to the rules, to state->normal.
 void bert_normalize(const struct bert_rules *rules, const struct bert_part *part, struct bert_state *state);
 
 #endif

@@ -1,6 +1,6 @@
-// BertWordPieceLowerCase and BertWordPieceCase, as Megatron had them up to core 0.14: Google's tokenizer over
-// vocab.txt; [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding
-// adds nothing.
+// BertWordPieceLowerCase and BertWordPieceCase, as in Megatron up to core 0.14: Google's tokenizer with vocab.txt.
+// [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding adds
+// nothing.
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/normal_form.h"
@@ -69,7 +69,7 @@ static int open_model(struct tokenizer *tokenizer, const struct tokenizer_option
     struct bert_model *model = memory_alloc(sizeof *model);
     model->vocab = vocab;
     model->table = unicode_table_create(UNICODE_EDITION_16);
-    model->table->category[0x1171E] = UNICODE_MN;  // as in the Pythons of that time; Unicode 15.1 made it Mc
+    model->table->category[0x1171E] = UNICODE_MN;  // as in Python at that time; Unicode 15.1 made it Mc
     model->bert.model = (struct wordpiece){
         .trie = &model->vocab.trie,
         .continued = trie_walk(&vocab.trie, prefix, sizeof prefix - 1),
@@ -125,7 +125,7 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
 
 // ---- decoding ----
 
-// Puts `now` wherever `then` stands in text[begin…).
+// Replaces every `then` in text[begin…) by `now`.
 static void replace(struct buffer *text, size_t begin, const char *then, const char *now) {
     size_t then_length = strlen(then), now_length = strlen(now);
     size_t kept = begin;
@@ -144,7 +144,7 @@ static void replace(struct buffer *text, size_t begin, const char *then, const c
         text->data[kept] = 0;
 }
 
-// Takes the blanks that tokens of no characters leave away from both ends of text[begin…).
+// Removes the spaces that empty tokens leave at both ends of text[begin…).
 static void trim(struct buffer *text, size_t begin) {
     size_t first = begin;
     while (first < text->length && text->data[first] == ' ')
@@ -158,8 +158,7 @@ static void trim(struct buffer *text, size_t begin) {
         text->data[text->length] = 0;
 }
 
-// Words with blanks between, pieces joined, and the blanks that English does not have taken out: Megatron's
-// detokenize.
+// Words separated by spaces, pieces joined, and without the spaces that English does not have: Megatron's detokenize.
 static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
     static const char *const tidy[][2] = {
         {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},

@@ -1,4 +1,4 @@
-// Characters as BERT's basic tokenizer sees them: what is dropped, what separates, lower case and accents.
+// Characters in BERT's basic tokenizer: which are dropped, which separate words, lower case and accents.
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
 #include "base/utf8.h"
@@ -35,7 +35,7 @@ enum bert_class bert_classify(const struct bert_rules *rules, uint32_t c) {
         return BERT_DROPPED;
     if (UNICODE_SET_P >> category & 1)
         return BERT_PUNCTUATION;
-    // The line and paragraph separators are blanks by Python's split and by Rust's.
+    // Python's split and Rust's treat line and paragraph separators as spaces.
     if (UNICODE_SET_Z >> category & 1)
         return BERT_BLANK;
     return is_cjk(rules, c) ? BERT_CJK : BERT_WORD;
@@ -64,7 +64,7 @@ bool bert_is_cased(const struct unicode_table *table, uint32_t c) {
     return unicode_in_set(table, c, UNICODE_SET_RANGE(UNICODE_LU, UNICODE_LT)) || is_otherwise_cased(c);
 }
 
-// The property Case_Ignorable: some categories, and what may stand inside a word.
+// The property Case_Ignorable: some categories, and characters that may occur inside a word.
 bool bert_is_case_ignorable(const struct unicode_table *table, uint32_t c) {
     static const uint32_t inside_words[] = {0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
                                             0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
@@ -90,9 +90,8 @@ static uint32_t character_before(const unsigned char *begin, const unsigned char
     return character;
 }
 
-// Whether a cased letter stands before characters[index], characters that case ignores left out. The search goes on
-// into the text before the part, which the caller has dealt with already, as far as the blank or CJK character
-// before.
+// Whether a cased letter precedes characters[index], ignoring characters that case ignores. The search continues into
+// the text before the part, which was already processed, up to the previous space or CJK character.
 static bool cased_before(const struct bert_rules *rules, const struct bert_part *part, size_t index) {
     while (index > 0) {
         uint32_t c = part->characters->items[--index];

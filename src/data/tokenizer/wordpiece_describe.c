@@ -1,5 +1,5 @@
-// Google's rules and those of Hugging Face's BertNormalizer and BertPreTokenizer differ, and so do their editions of
-// Unicode (wordpiece.h), so the rules are written as general steps, with the characters of each class listed.
+// Google's rules and those of Hugging Face's BertNormalizer and BertPreTokenizer differ, and so do their Unicode
+// versions (wordpiece.h). So the rules are written as general steps, with the characters of each class listed.
 #include "data/tokenizer/wordpiece_describe.h"
 
 #include "base/memory.h"
@@ -38,8 +38,8 @@ static void replace_set(struct json_writer *json, const struct bert_rules *rules
     buffer_free(&pattern);
 }
 
-// Σ at the end of a word is ς: after a letter with a case, and not before one. What case ignores may stand between, of
-// which two characters are enough: marks are gone.
+// Σ at the end of a word is ς: after a cased letter, and not before one. Case-ignorable characters may be in between;
+// two of them are enough, since marks were removed.
 static void end_sigma(struct json_writer *json, const struct bert_rules *rules) {
     enum { BETWEEN = 2 };
     struct buffer pattern = {0};
@@ -69,7 +69,7 @@ static void write_normalizer(const struct bert_rules *rules, struct hf_parts *pa
     struct json_writer json = hf_part(&parts->normalizer);
     hf_begin_sequence(&json, "normalizers");
     replace_set(&json, rules, is_dropped);
-    // Accents first: what is left of a character is lowered alike, and no mark stands between a Σ and its letter.
+    // Accents first: the rest of each character has the same lower case, and no mark is between a Σ and its letter.
     if (rules->strip_accents) {
         write_step(&json, "NFD");
         replace_set(&json, rules, is_mark);
@@ -116,7 +116,7 @@ static bool is_special(const char *text, size_t length) {
     return length > 11 && memcmp(text, "<extra_id_", 10) == 0;
 }
 
-// Of equal lines the last one counts. A token that was appended is not in the trie of the lines.
+// Of equal lines the last counts. An appended token is not in the trie of the lines.
 int wordpiece_describe(const struct bert *bert, const struct wordpiece_vocab *vocab, struct hf_parts *parts) {
     struct json_writer json = hf_part(&parts->model);
     wordpiece_begin_model(&json, bert->model.most_chars);

@@ -1,4 +1,4 @@
-// Google's BERT tokenizer as the parts of a tokenizer.json, and the pieces of one that Hugging Face's own has too.
+// Google's BERT tokenizer as the parts of a tokenizer.json, and the parts that Hugging Face's own shares with it.
 #ifndef DATA_TOKENIZER_WORDPIECE_DESCRIBE_H
 #define DATA_TOKENIZER_WORDPIECE_DESCRIBE_H
 

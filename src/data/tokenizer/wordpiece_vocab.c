@@ -1,4 +1,4 @@
-// Lines of vocab.txt. Python's text files end a line at \n, \r or \r\n, and Python's strip knows 29 blanks.
+// Lines of vocab.txt. Python's text files end a line at \n, \r or \r\n, and Python's strip knows 29 spaces.
 #include "data/tokenizer/wordpiece_vocab.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
@@ -9,7 +9,7 @@
 
 enum { MOST_BYTES = 1 << 26 };
 
-struct line {
+struct vocabulary_line {
     const char *text;
     size_t length;
 };
@@ -18,7 +18,7 @@ static bool is_python_space(uint32_t c) {
     return unicode_is_white_space(c) || (c >= 0x1C && c <= 0x1F);
 }
 
-static struct line strip(struct line line) {
+static struct vocabulary_line strip(struct vocabulary_line line) {
     const unsigned char *text = (const unsigned char *)line.text;
     size_t first = line.length, last = 0;
     for (size_t at = 0; at < line.length;) {
@@ -30,11 +30,12 @@ static struct line strip(struct line line) {
         }
         at += bytes;
     }
-    return first < last ? (struct line){line.text + first, last - first} : (struct line){line.text, 0};
+    return first < last ? (struct vocabulary_line){line.text + first, last - first}
+                        : (struct vocabulary_line){line.text, 0};
 }
 
-static struct line next_line(const char **at, const char *end) {
-    struct line line = {*at, 0};
+static struct vocabulary_line next_line(const char **at, const char *end) {
+    struct vocabulary_line line = {*at, 0};
     while (*at < end && **at != '\n' && **at != '\r')
         ++*at;
     line.length = (size_t)(*at - line.text);
@@ -43,7 +44,7 @@ static struct line next_line(const char **at, const char *end) {
     return line;
 }
 
-static void add_string(struct wordpiece_vocab *vocab, struct line token) {
+static void add_string(struct wordpiece_vocab *vocab, struct vocabulary_line token) {
     if (vocab->size + 2 > vocab->capacity) {
         vocab->capacity = vocab->capacity * 2 + 1024;
         vocab->begin = memory_realloc(vocab->begin, (size_t)vocab->capacity * sizeof *vocab->begin);
@@ -62,7 +63,7 @@ static int compare_keys(const void *left, const void *right) {
     return order ? order : (a->value > b->value) - (a->value < b->value);
 }
 
-// Of equal tokens the one with the highest id stays. An empty line is a token too, though none that text can hold.
+// Of equal tokens the one with the highest id counts. An empty line is a token too, but no text can contain it.
 static void build_trie(struct wordpiece_vocab *vocab) {
     struct trie_key *keys = memory_alloc((size_t)vocab->size * sizeof *keys);
     for (int64_t id = 0; id < vocab->size; id++) {
@@ -85,7 +86,7 @@ static void build_trie(struct wordpiece_vocab *vocab) {
 int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name) {
     size_t bad = utf8_check(text, length);
     if (bad < length)
-        return error_set("%s: byte %zu is not UTF-8; this is no vocab.txt", name, bad);
+        return error_set("%s: byte %zu is not UTF-8; this is not a vocab.txt", name, bad);
     if (length == 0 || length > MOST_BYTES)
         return error_set("%s: has %zu bytes; vocab.txt has one token on each line, and %d bytes at most", name, length,
                          MOST_BYTES);
@@ -109,11 +110,11 @@ const char *wordpiece_vocab_string(const struct wordpiece_vocab *vocab, int32_t 
 }
 
 int32_t wordpiece_vocab_append(struct wordpiece_vocab *vocab, const char *string) {
-    struct line token = {string, strlen(string)};
+    struct vocabulary_line token = {string, strlen(string)};
     int32_t id = trie_find(&vocab->trie, token.text, token.length);
     if (id >= 0)
         return id;
-    // Where lines were equal, this is the id of a line; decoding then gives the line.
+    // If lines were equal, this id is already that of a line; decoding then gives the line.
     id = (int32_t)vocab->distinct++;
     if (id == vocab->size)
         add_string(vocab, token);

@@ -1,5 +1,5 @@
-// Reads vocab.txt, one token per line, as Google's and Megatron's code do: a token's id is the number of its line,
-// from 0; blanks around it do not count; of equal lines the last one has the say.
+// Reads vocab.txt, one token per line, as Google's and Megatron's code do: a token's id is its line number, from 0;
+// spaces around it are ignored; of equal lines the last counts.
 #ifndef DATA_TOKENIZER_WORDPIECE_VOCAB_H
 #define DATA_TOKENIZER_WORDPIECE_VOCAB_H
 
@@ -12,10 +12,10 @@ struct wordpiece_vocab {
     size_t *begin;       // (size + 1) where each begins in text
     int64_t size;        // highest id + 1
     int64_t capacity;    // of begin
-    int64_t distinct;    // what Megatron calls the size: an appended token gets this id
+    int64_t distinct;    // Megatron's size: an appended token gets this id
 };
 
-// `name` is what errors call the text. On error nothing is left to free.
+// Errors call the text `name`. On error nothing is left to free.
 int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name);
 void wordpiece_vocab_free(struct wordpiece_vocab *vocab);
 

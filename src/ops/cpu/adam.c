@@ -1,18 +1,20 @@
-// The optimizer's update, and the other passes over flat ranges: splitting an fp32 into halves, merging and scaling.
+// The updates of optimizers, and the other passes over flat ranges: splitting an fp32 into halves, merging and scaling.
 // Elements are independent, so a range is cut into chunks that threads take as they come.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/convert.h"
 #include "tensor/half.h"
 #include <math.h>
 
-struct adam_range {
-    float *master, *m, *v;  // (n)
+// A range of elements, and how they are updated.
+struct update_range {
+    float *master, *m, *v;  // (n); v only of Adam
     const float *grad;      // (n)
-    float scale, beta1, beta2, epsilon, decay;
-    float step_size, correction;  // see RATE_STEP and RATE_CORRECTION
+    float scale, decay, step_size;
+    float beta1, beta2, epsilon, correction;  // of Adam, see ADAM_CORRECTION
+    float momentum;                           // of SGD
 };
 
-CPU_CLONES static void adam_update(const struct adam_range *r, int64_t count) {
+CPU_CLONES static void adam_update(const struct update_range *r, int64_t count) {
     float *restrict master = r->master, *restrict m = r->m, *restrict v = r->v;
     const float *restrict grad = r->grad;
     float scale = r->scale, beta1 = r->beta1, beta2 = r->beta2, epsilon = r->epsilon, decay = r->decay;
@@ -26,6 +28,17 @@ CPU_CLONES static void adam_update(const struct adam_range *r, int64_t count) {
         v[i] = second;
         float update = step_size * first / (sqrtf(second * correction) + epsilon);
         master[i] = master[i] - decay * master[i] - update;
+    }
+}
+
+CPU_CLONES static void sgd_update(const struct update_range *r, int64_t count) {
+    float *restrict master = r->master, *restrict m = r->m;
+    const float *restrict grad = r->grad;
+    float scale = r->scale, momentum = r->momentum, decay = r->decay, step_size = r->step_size;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        m[i] = momentum * m[i] + (grad[i] * scale + decay * master[i]);
+        master[i] -= step_size * m[i];
     }
 }
 
@@ -45,57 +58,84 @@ CPU_CLONES static void merge_range(float *restrict x, const uint16_t *restrict v
         x[i] = half_merge(value[i], rest[i]);
 }
 
-// The same where the master is in halves, from `first` on: piece by piece in memory that stays in the cache.
-static void adam_update_halves(struct adam_range r, const struct op_adam *op, int64_t first, int64_t count) {
+// An update of a whole tensor. The range begins at its first element.
+struct update_job {
+    void (*update)(const struct update_range *r, int64_t count);
+    struct update_range range;
+    struct tensor master, copy;
+};
+
+// Where the master is in halves, from `first` on: piece by piece in memory that stays in the cache.
+static void update_halves(const struct update_job *job, struct update_range r, int64_t first, int64_t count) {
     enum { PIECE = 1024 };
     float master[PIECE];
-    uint16_t *value = (uint16_t *)op->copy.data + first;
-    int16_t *rest = (int16_t *)op->master.data + first;
+    uint16_t *value = (uint16_t *)job->copy.data + first;
+    int16_t *rest = (int16_t *)job->master.data + first;
     r.master = master;
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t length = count - i < PIECE ? count - i : PIECE;
         merge_range(master, value + i, rest + i, length);
-        adam_update(&r, length);
+        job->update(&r, length);
         split_range(value + i, rest + i, master, length);
         r.m += length;
-        r.v += length;
+        r.v += r.v ? length : 0;
         r.grad += length;
     }
 }
 
-static void adam_task(void *context, int64_t index, int thread) {
+static void update_task(void *context, int64_t index, int thread) {
     (void)thread;
-    const struct op_adam *op = context;
-    struct cpu_range range = cpu_piece(tensor_count(op->master), CPU_FLAT_CHUNK, index);
-    const float *rate = op->rate.data;
-    struct adam_range r = {
-        .m = (float *)op->m.data + range.first,
-        .v = (float *)op->v.data + range.first,
-        .grad = (const float *)op->grad.data + range.first,
-        .scale = *(const float *)op->scale.data,
-        .beta1 = op->beta1,
-        .beta2 = op->beta2,
-        .epsilon = op->epsilon,
-        .decay = op->is_decayed ? rate[RATE_DECAY] : 0,
-        .step_size = rate[RATE_STEP],
-        .correction = rate[RATE_CORRECTION],
-    };
-    if (op->master.dtype == DTYPE_I16) {
-        adam_update_halves(r, op, range.first, range.end - range.first);
+    const struct update_job *job = context;
+    struct cpu_range range = cpu_piece(tensor_count(job->master), CPU_FLAT_CHUNK, index);
+    struct update_range r = job->range;
+    r.m += range.first;
+    r.v += r.v ? range.first : 0;
+    r.grad += range.first;
+    if (job->master.dtype == DTYPE_I16) {
+        update_halves(job, r, range.first, range.end - range.first);
         return;
     }
-    r.master = (float *)op->master.data + range.first;
-    adam_update(&r, range.end - range.first);
-    if (op->copy.data) {
-        unsigned char *copy = (unsigned char *)op->copy.data + (size_t)range.first * dtype_bytes(op->copy.dtype);
-        cpu_convert(copy, op->copy.dtype, r.master, DTYPE_F32, range.end - range.first);
+    r.master = (float *)job->master.data + range.first;
+    job->update(&r, range.end - range.first);
+    if (job->copy.data) {
+        unsigned char *copy = (unsigned char *)job->copy.data + (size_t)range.first * dtype_bytes(job->copy.dtype);
+        cpu_convert(copy, job->copy.dtype, r.master, DTYPE_F32, range.end - range.first);
     }
 }
 
+static void run_update(struct device *device, struct update_job *job) {
+    if (isfinite(job->range.scale))
+        cpu_run(device, cpu_pieces(tensor_count(job->master), CPU_FLAT_CHUNK), update_task, job);
+}
+
 void cpu_adam(struct device *device, const struct op_adam *op) {
-    if (!isfinite(*(const float *)op->scale.data))
-        return;
-    cpu_run(device, cpu_pieces(tensor_count(op->master), CPU_FLAT_CHUNK), adam_task, op);
+    const float *rate = op->rate.data;
+    run_update(device, &(struct update_job){.update = adam_update,
+                                            .master = op->master,
+                                            .copy = op->copy,
+                                            .range = {.m = op->m.data,
+                                                      .v = op->v.data,
+                                                      .grad = op->grad.data,
+                                                      .scale = *(const float *)op->scale.data,
+                                                      .beta1 = op->beta1,
+                                                      .beta2 = op->beta2,
+                                                      .epsilon = op->epsilon,
+                                                      .decay = op->is_decayed ? rate[ADAM_DECAY] : 0,
+                                                      .step_size = rate[ADAM_STEP],
+                                                      .correction = rate[ADAM_CORRECTION]}});
+}
+
+void cpu_sgd(struct device *device, const struct op_sgd *op) {
+    const float *rate = op->rate.data;
+    run_update(device, &(struct update_job){.update = sgd_update,
+                                            .master = op->master,
+                                            .copy = op->copy,
+                                            .range = {.m = op->m.data,
+                                                      .grad = op->grad.data,
+                                                      .scale = *(const float *)op->scale.data,
+                                                      .momentum = op->momentum,
+                                                      .decay = op->is_decayed ? rate[SGD_DECAY] : 0,
+                                                      .step_size = rate[SGD_STEP]}});
 }
 
 static void split_task(void *context, int64_t index, int thread) {

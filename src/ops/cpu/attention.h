@@ -7,7 +7,7 @@
 #include "ops/cpu/block.h"
 
 // A tile of scores has this many queries and keys. A row of keys is a multiple of DROPOUT_GRAIN. Heads may have any
-// width: products take slices of this many channels of them.
+// width: matmuls take slices of this many channels of them.
 enum { QUERY_TILE = 64, KEY_TILE = 128, HEAD_SLICE = BLOCK_LINES };
 
 // Element (b, t, head, 0) of a (B, T, heads, D) view.
@@ -16,13 +16,14 @@ static inline float *attention_row(const struct tensor *t, int64_t b, int64_t ro
 }
 
 // Rows [first, first + count) of a head, each a line.
-static inline struct block attention_block(const struct tensor *t, int64_t b, int64_t first, int64_t head,
-                                           int64_t count) {
-    return (struct block){{attention_row(t, b, first, head), DTYPE_F32, t->stride[1], false}, count, t->shape[3], 1};
+static inline struct block_operand attention_block(const struct tensor *t, int64_t b, int64_t first, int64_t head,
+                                                   int64_t count) {
+    return (struct block_operand){
+        {attention_row(t, b, first, head), DTYPE_F32, t->stride[1], false}, count, t->shape[3], 1};
 }
 
 // The slice of such a block that begins with this channel; all of it unless the head is wide.
-static inline struct block attention_slice(struct block block, int64_t channel) {
+static inline struct block_operand attention_slice(struct block_operand block, int64_t channel) {
     block.source.data = (const float *)block.source.data + channel;
     block.steps = block.steps - channel < HEAD_SLICE ? block.steps - channel : HEAD_SLICE;
     return block;

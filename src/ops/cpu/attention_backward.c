@@ -10,7 +10,7 @@
 
 struct backward_job {
     const struct op_attention_backward *op;
-    const struct cpu_kernel *kernel;  // for products, NULL for OpenBLAS
+    const struct cpu_kernel *kernel;  // for matmuls, NULL for OpenBLAS
 };
 
 struct backward_tile {
@@ -18,10 +18,10 @@ struct backward_tile {
     float probabilities[QUERY_TILE * KEY_TILE];  // P
     float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
     float factors[QUERY_TILE * KEY_TILE];        // f
-    bool is_wide;                                // the head has several slices: nothing is packed for several products
+    bool is_wide;                                // the head has several slices: nothing is packed for several matmuls
     struct block_panels keys, values;            // (keys, D), of the present tile of keys; not if wide
-    struct block_panels keys_turned;             // (D, keys), times the scale; not if wide
-    struct block_panels left, right;             // other operands, one product at a time
+    struct block_panels keys_transposed;         // (D, keys), times the scale; not if wide
+    struct block_panels left, right;             // other operands, one matmul at a time
 };
 
 struct backward_place {
@@ -66,13 +66,13 @@ CPU_CLONES static void row_product(float *out, const float *a, const float *b, i
 }
 
 // g = p * (g - dot), or p * (g * f - dot) with dropout.
-struct gradient_row {
+struct score_gradient {
     float *g;
     const float *p, *factors;  // factors may be NULL
     float dot;
 };
 
-CPU_CLONES static void row_gradient(const struct gradient_row *row, int64_t count) {
+CPU_CLONES static void row_gradient(const struct score_gradient *row, int64_t count) {
     float *g = row->g, dot = row->dot;
     const float *p = row->p, *factors = row->factors;
     if (factors) {
@@ -88,22 +88,22 @@ CPU_CLONES static void row_gradient(const struct gradient_row *row, int64_t coun
 
 // to (queries, KEY_TILE) = rows (queries, D) times the tile's keys or values (keys, D), transposed. Those are packed
 // already unless the head is wide: then both sides are packed slice by slice.
-struct key_product {
-    struct block rows;
+struct key_matmul {
+    struct block_operand rows;
     const struct block_panels *packed;  // NULL if wide
     float *to;
 };
 
 static void multiply_with_keys(const struct tensor *keys, struct backward_tile *tile, const struct backward_place *at,
-                               struct key_product product) {
-    struct block all = attention_block(keys, at->b, at->first_key, at->group, at->keys);
+                               struct key_matmul matmul) {
+    struct block_operand all = attention_block(keys, at->b, at->first_key, at->group, at->keys);
     for (int64_t channel = 0; channel < keys->shape[3]; channel += HEAD_SLICE) {
-        struct block left = attention_slice(product.rows, channel), right = attention_slice(all, channel);
+        struct block_operand left = attention_slice(matmul.rows, channel), right = attention_slice(all, channel);
         block_pack_left(&tile->left, &left, tile->kernel);
-        if (!product.packed)
+        if (!matmul.packed)
             block_pack_right(&tile->right, &right, tile->kernel);
-        block_multiply(&(struct block_product){&tile->left, product.packed ? product.packed : &tile->right, at->keys,
-                                               product.to, KEY_TILE, channel > 0});
+        block_multiply(&(struct block_matmul){&tile->left, matmul.packed ? matmul.packed : &tile->right, at->keys,
+                                              matmul.to, KEY_TILE, channel > 0});
     }
 }
 
@@ -112,10 +112,10 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
     int64_t query_count = op->q.shape[1];
     int64_t queries = at->queries.end - at->queries.first;
     const float *lse = (const float *)op->lse.data + (at->b * op->q.shape[2] + at->head) * query_count;
-    struct block query_block = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
+    struct block_operand query_block = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
     query_block.factor = op->scale;
     multiply_with_keys(&op->k, tile, at,
-                       (struct key_product){query_block, tile->is_wide ? NULL : &tile->keys, tile->probabilities});
+                       (struct key_matmul){query_block, tile->is_wide ? NULL : &tile->keys, tile->probabilities});
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
         struct cpu_range seen = attention_within(attention_seen(&at->rules, at->b, query), at->first_key, at->keys);
@@ -136,11 +136,11 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
                                     const struct backward_place *at) {
     int64_t queries = at->queries.end - at->queries.first;
     const float *dots = (const float *)op->scratch.data + (at->b * op->q.shape[2] + at->head) * op->q.shape[1];
-    struct block dout = attention_block(&op->dout, at->b, at->queries.first, at->head, queries);
+    struct block_operand dout = attention_block(&op->dout, at->b, at->queries.first, at->head, queries);
     multiply_with_keys(&op->v, tile, at,
-                       (struct key_product){dout, tile->is_wide ? NULL : &tile->values, tile->gradients});
+                       (struct key_matmul){dout, tile->is_wide ? NULL : &tile->values, tile->gradients});
     for (int64_t i = 0; i < queries; i++) {
-        struct gradient_row row = {
+        struct score_gradient row = {
             .g = tile->gradients + i * KEY_TILE,
             .p = tile->probabilities + i * KEY_TILE,
             .factors = op->dropout.rate == 0 ? NULL : tile->factors + i * KEY_TILE,
@@ -162,15 +162,15 @@ static void add_bias_gradients(const struct op_attention_backward *op, const str
 
 // to (keys, D) gets scores^T rows, with scores (queries, keys) and rows (queries, D).
 static void add_to_keys(struct backward_tile *tile, const struct backward_place *at, const float *scores,
-                        struct block rows, const struct tensor *to) {
-    struct block turned = {{scores, DTYPE_F32, KEY_TILE, true}, at->keys, rows.lines, 1};
-    block_pack_left(&tile->left, &turned, tile->kernel);
+                        struct block_operand rows, const struct tensor *to) {
+    struct block_operand transposed = {{scores, DTYPE_F32, KEY_TILE, true}, at->keys, rows.lines, 1};
+    block_pack_left(&tile->left, &transposed, tile->kernel);
     for (int64_t channel = 0; channel < to->shape[3]; channel += HEAD_SLICE) {
-        struct block slice = block_turned(attention_slice(rows, channel));
+        struct block_operand slice = block_transposed(attention_slice(rows, channel));
         block_pack_right(&tile->right, &slice, tile->kernel);
-        block_multiply(&(struct block_product){&tile->left, &tile->right, slice.lines,
-                                               attention_row(to, at->b, at->first_key, at->group) + channel,
-                                               to->stride[1], !at->is_first || at->is_masked});
+        block_multiply(&(struct block_matmul){&tile->left, &tile->right, slice.lines,
+                                              attention_row(to, at->b, at->first_key, at->group) + channel,
+                                              to->stride[1], !at->is_first || at->is_masked});
     }
 }
 
@@ -178,18 +178,18 @@ static void add_to_keys(struct backward_tile *tile, const struct backward_place 
 static void add_to_queries(const struct op_attention_backward *op, struct backward_tile *tile,
                            const struct backward_place *at) {
     int64_t queries = at->queries.end - at->queries.first;
-    struct block gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
-    struct block keys = attention_block(&op->k, at->b, at->first_key, at->group, at->keys);
+    struct block_operand gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
+    struct block_operand keys = attention_block(&op->k, at->b, at->first_key, at->group, at->keys);
     keys.factor = op->scale;
     block_pack_left(&tile->left, &gradients, tile->kernel);
     for (int64_t channel = 0; channel < op->q.shape[3]; channel += HEAD_SLICE) {
-        struct block slice = block_turned(attention_slice(keys, channel));
+        struct block_operand slice = block_transposed(attention_slice(keys, channel));
         if (tile->is_wide)
             block_pack_right(&tile->right, &slice, tile->kernel);
-        block_multiply(&(struct block_product){&tile->left, tile->is_wide ? &tile->right : &tile->keys_turned,
-                                               slice.lines,
-                                               attention_row(&op->dq, at->b, at->queries.first, at->head) + channel,
-                                               op->dq.stride[1], at->first_key > 0 || at->is_masked});
+        block_multiply(&(struct block_matmul){&tile->left, tile->is_wide ? &tile->right : &tile->keys_transposed,
+                                              slice.lines,
+                                              attention_row(&op->dq, at->b, at->queries.first, at->head) + channel,
+                                              op->dq.stride[1], at->first_key > 0 || at->is_masked});
     }
 }
 
@@ -203,7 +203,7 @@ static void backward_tile(const struct op_attention_backward *op, struct backwar
     if (op->drelative_bias.data)
         add_bias_gradients(op, tile, at);
     add_to_queries(op, tile, at);
-    struct block scaled = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
+    struct block_operand scaled = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
     scaled.factor = op->scale;
     add_to_keys(tile, at, tile->gradients, scaled, &op->dk);
 }
@@ -218,13 +218,13 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
 
 static void pack_keys(const struct op_attention_backward *op, struct backward_tile *tile,
                       const struct backward_place *at, int64_t keys) {
-    struct block key_block = attention_block(&op->k, at->b, at->first_key, at->group, keys);
-    struct block value_block = attention_block(&op->v, at->b, at->first_key, at->group, keys);
+    struct block_operand key_block = attention_block(&op->k, at->b, at->first_key, at->group, keys);
+    struct block_operand value_block = attention_block(&op->v, at->b, at->first_key, at->group, keys);
     block_pack_right(&tile->keys, &key_block, tile->kernel);
     block_pack_right(&tile->values, &value_block, tile->kernel);
     key_block.factor = op->scale;
-    key_block = block_turned(key_block);
-    block_pack_right(&tile->keys_turned, &key_block, tile->kernel);
+    key_block = block_transposed(key_block);
+    block_pack_right(&tile->keys_transposed, &key_block, tile->kernel);
 }
 
 // What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 if none sees any.

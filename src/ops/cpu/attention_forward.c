@@ -11,7 +11,7 @@
 
 struct forward_job {
     const struct op_attention_forward *op;
-    const struct cpu_kernel *kernel;  // for products, NULL for OpenBLAS
+    const struct cpu_kernel *kernel;  // for matmuls, NULL for OpenBLAS
 };
 
 struct forward_tile {
@@ -23,8 +23,8 @@ struct forward_tile {
     float max[QUERY_TILE], sum[QUERY_TILE];
     struct cpu_range seen[QUERY_TILE];  // keys of each query
     int64_t head_size;
-    bool is_wide;              // the head has several slices: its queries are packed for each tile of keys
-    struct block all_queries;  // of the tile, times the scale
+    bool is_wide;                      // the head has several slices: its queries are packed for each tile of keys
+    struct block_operand all_queries;  // of the tile, times the scale
     struct block_panels queries, keys, probabilities, values;
 };
 
@@ -65,7 +65,7 @@ CPU_CLONES static void row_add(float *x, const float *y, int64_t count) {
         x[j] += y[j];
 }
 
-struct key_range {
+struct tile_keys {
     int64_t first, count;  // what the tile's queries see of this tile of keys
 };
 
@@ -95,20 +95,21 @@ struct forward_place {
 };
 
 static void compute_scores(const struct op_attention_forward *op, struct forward_tile *tile,
-                           const struct forward_place *at, struct key_range keys) {
-    struct block key_block = attention_block(&op->k, at->b, keys.first, at->group, keys.count);
+                           const struct forward_place *at, struct tile_keys keys) {
+    struct block_operand key_block = attention_block(&op->k, at->b, keys.first, at->group, keys.count);
     for (int64_t channel = 0; channel < tile->head_size; channel += HEAD_SLICE) {
-        struct block queries = attention_slice(tile->all_queries, channel), slice = attention_slice(key_block, channel);
+        struct block_operand queries = attention_slice(tile->all_queries, channel),
+                             slice = attention_slice(key_block, channel);
         if (tile->is_wide)
             block_pack_left(&tile->queries, &queries, tile->kernel);
         block_pack_right(&tile->keys, &slice, tile->kernel);
         block_multiply(
-            &(struct block_product){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, channel > 0});
+            &(struct block_matmul){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, channel > 0});
     }
 }
 
 static void add_keys(const struct op_attention_forward *op, struct forward_tile *tile, const struct forward_place *at,
-                     struct key_range keys) {
+                     struct tile_keys keys) {
     int64_t queries = at->queries.end - at->queries.first;
     compute_scores(op, tile, at, keys);
     for (int64_t i = 0; i < queries; i++) {
@@ -127,14 +128,14 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
             row_multiply(scores, factors + seen.first, visible);
         }
     }
-    struct block probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
-    struct block value_block = attention_block(&op->v, at->b, keys.first, at->group, keys.count);
+    struct block_operand probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
+    struct block_operand value_block = attention_block(&op->v, at->b, keys.first, at->group, keys.count);
     block_pack_left(&tile->probabilities, &probabilities, tile->kernel);
     for (int64_t channel = 0; channel < tile->head_size; channel += HEAD_SLICE) {
-        struct block values = block_turned(attention_slice(value_block, channel));
+        struct block_operand values = block_transposed(attention_slice(value_block, channel));
         block_pack_right(&tile->values, &values, tile->kernel);
-        block_multiply(&(struct block_product){&tile->probabilities, &tile->values, values.lines, tile->out + channel,
-                                               tile->out_stride, true});
+        block_multiply(&(struct block_matmul){&tile->probabilities, &tile->values, values.lines, tile->out + channel,
+                                              tile->out_stride, true});
     }
 }
 
@@ -183,7 +184,7 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     if (!tile.is_wide)
         block_pack_left(&tile.queries, &tile.all_queries, tile.kernel);
     for (int64_t first = all.first; first < all.end; first += KEY_TILE) {
-        struct key_range keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
+        struct tile_keys keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);
     }
     for (int64_t i = 0; i < at.queries.end - at.queries.first; i++) {

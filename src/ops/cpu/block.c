@@ -1,9 +1,9 @@
-// Products of small blocks: all of the inner dimension at once, tile by tile through the micro-kernel.
+// Matmuls of small blocks: all of the inner dimension at once, tile by tile through the micro-kernel.
 #include "ops/cpu/block.h"
 #include "base/error.h"
 #include <cblas.h>
 
-static void pack(struct block_panels *panels, const struct block *block, const struct panel_shape *shape) {
+static void pack(struct block_panels *panels, const struct block_operand *block, const struct panel_shape *shape) {
     struct pack_part whole = {{0, block->lines}, {0, block->steps}, pack_panel_size(shape, block->steps)};
     int64_t size = cpu_pieces(block->lines, shape->width) * whole.distance;
     CHECK(size + KERNEL_SLACK_BYTES / (int64_t)sizeof(float) <=
@@ -13,48 +13,48 @@ static void pack(struct block_panels *panels, const struct block *block, const s
         panels->values[i] *= block->factor;
 }
 
-void block_pack_left(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel) {
+void block_pack_left(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel) {
     panels->block = *block;
     panels->kernel = kernel;
     if (kernel)
         pack(panels, block, &kernel->a);
 }
 
-void block_pack_right(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel) {
+void block_pack_right(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel) {
     panels->block = *block;
     panels->kernel = kernel;
     if (kernel)
         pack(panels, block, &kernel->b);
 }
 
-static void multiply_blas(const struct block_product *product) {
-    const struct block *a = &product->a->block, *b = &product->b->block;
+static void multiply_blas(const struct block_matmul *matmul) {
+    const struct block_operand *a = &matmul->a->block, *b = &matmul->b->block;
     cblas_sgemm(CblasRowMajor, a->source.lines_are_across ? CblasTrans : CblasNoTrans,
-                b->source.lines_are_across ? CblasNoTrans : CblasTrans, (blasint)a->lines, (blasint)product->columns,
+                b->source.lines_are_across ? CblasNoTrans : CblasTrans, (blasint)a->lines, (blasint)matmul->columns,
                 (blasint)a->steps, a->factor * b->factor, a->source.data, (blasint)a->source.stride, b->source.data,
-                (blasint)b->source.stride, product->adds ? 1.0f : 0.0f, product->d, (blasint)product->stride);
+                (blasint)b->source.stride, matmul->adds ? 1.0f : 0.0f, matmul->d, (blasint)matmul->stride);
 }
 
-void block_multiply(const struct block_product *product) {
-    const struct cpu_kernel *kernel = product->a->kernel;
-    const struct block *a = &product->a->block, *b = &product->b->block;
-    CHECK(kernel == product->b->kernel && a->steps <= b->steps && product->columns <= b->lines);
+void block_multiply(const struct block_matmul *matmul) {
+    const struct cpu_kernel *kernel = matmul->a->kernel;
+    const struct block_operand *a = &matmul->a->block, *b = &matmul->b->block;
+    CHECK(kernel == matmul->b->kernel && a->steps <= b->steps && matmul->columns <= b->lines);
     if (!kernel) {
-        multiply_blas(product);
+        multiply_blas(matmul);
         return;
     }
     int64_t inner = cpu_pieces(a->steps, kernel->a.unit) * kernel->a.unit;
     int64_t b_steps = cpu_pieces(b->steps, kernel->b.unit) * kernel->b.unit;
     struct kernel_tile tile = {
-        .inner = inner, .stride = product->stride, .addend_stride = product->adds ? product->stride : 0};
-    for (int64_t j = 0; j < product->columns; j += kernel->b.width) {
-        int64_t columns = product->columns - j < kernel->b.width ? product->columns - j : kernel->b.width;
+        .inner = inner, .stride = matmul->stride, .addend_stride = matmul->adds ? matmul->stride : 0};
+    for (int64_t j = 0; j < matmul->columns; j += kernel->b.width) {
+        int64_t columns = matmul->columns - j < kernel->b.width ? matmul->columns - j : kernel->b.width;
         for (int64_t i = 0; i < a->lines; i += kernel->a.width) {
             int64_t rows = a->lines - i < kernel->a.width ? a->lines - i : kernel->a.width;
-            tile.a = product->a->values + i * inner;
-            tile.b = product->b->values + j * b_steps;
-            tile.d = product->d + i * product->stride + j;
-            tile.addend = product->adds ? tile.d : kernel_zeros;
+            tile.a = matmul->a->values + i * inner;
+            tile.b = matmul->b->values + j * b_steps;
+            tile.d = matmul->d + i * matmul->stride + j;
+            tile.addend = matmul->adds ? tile.d : kernel_zeros;
             if (rows == kernel->a.width && columns == kernel->b.width)
                 kernel->multiply(&tile);
             else

@@ -1,5 +1,5 @@
-// Products of small blocks inside one task, as attention is made of: operands are packed by hand, once for several
-// products where they can be, and multiplied by the micro-kernel. If there is none, by OpenBLAS. Private to ops/cpu.
+// Matmuls of small blocks inside one task, as attention is made of: operands are packed by hand, once for several
+// matmuls where they can be, and multiplied by the micro-kernel. If there is none, by OpenBLAS. Private to ops/cpu.
 #ifndef OPS_CPU_BLOCK_H
 #define OPS_CPU_BLOCK_H
 
@@ -10,37 +10,37 @@
 enum { BLOCK_LINES = 256, BLOCK_STEPS = 128 };
 
 // The lines of an operand: rows of the left one, columns of the right one.
-struct block {
+struct block_operand {
     struct pack_source source;  // fp32
     int64_t lines, steps;
     float factor;  // the operand is multiplied by it
 };
 
 // The transposed block: its steps become lines.
-static inline struct block block_turned(struct block block) {
+static inline struct block_operand block_transposed(struct block_operand block) {
     block.source.lines_are_across = !block.source.lines_are_across;
-    return (struct block){block.source, block.steps, block.lines, block.factor};
+    return (struct block_operand){block.source, block.steps, block.lines, block.factor};
 }
 
 struct block_panels {
     _Alignas(64) float values[(BLOCK_LINES + 8) * (BLOCK_STEPS + KERNEL_MOST_COLUMNS)];
-    struct block block;
+    struct block_operand block;
     const struct cpu_kernel *kernel;
 };
 
-// For a product by this kernel, or by OpenBLAS where it is NULL.
-void block_pack_left(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel);
-void block_pack_right(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel);
+// For a matmul by this kernel, or by OpenBLAS where it is NULL.
+void block_pack_left(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
+void block_pack_right(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
 
 // d (lines of a, columns) = a b^T, or added to what is there, with the first `columns` lines of b and as many of its
 // steps as a has. Both are packed for the same kernel.
-struct block_product {
+struct block_matmul {
     const struct block_panels *a, *b;
     int64_t columns;
     float *d;
     int64_t stride;
     bool adds;
 };
-void block_multiply(const struct block_product *product);
+void block_multiply(const struct block_matmul *matmul);
 
 #endif

@@ -1,6 +1,6 @@
-// CPU_CLONES before a function compiles it for several levels of x86-64 and picks the best one when the program starts;
-// helpers it uses are CPU_INLINE so that they are compiled anew inside each clone. On aarch64 NEON is always there, and
-// sanitizers cannot look through the choice at start-up, so there the macro is empty.
+// CPU_CLONES before a function compiles it for several levels of x86-64 and picks the best one when the program starts.
+// The helpers it uses are CPU_INLINE, so that each clone compiles its own copy. The macro is empty on aarch64, where
+// NEON is always available, and under sanitizers, which do not support the choice at start-up.
 #ifndef OPS_CPU_CLONES_H
 #define OPS_CPU_CLONES_H
 

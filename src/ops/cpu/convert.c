@@ -37,7 +37,7 @@ static void narrow(void *to, enum dtype to_dtype, const float *from, int64_t cou
     else if (to_dtype == DTYPE_F16)
         to_f16(to, from, count);
     else
-        die("%s is no float dtype", dtype_name(to_dtype));
+        die("%s is not a float dtype", dtype_name(to_dtype));
 }
 
 static void widen(float *to, const void *from, enum dtype from_dtype, int64_t count) {
@@ -48,7 +48,7 @@ static void widen(float *to, const void *from, enum dtype from_dtype, int64_t co
     else if (from_dtype == DTYPE_F16)
         from_f16(to, from, count);
     else
-        die("%s is no float dtype", dtype_name(from_dtype));
+        die("%s is not a float dtype", dtype_name(from_dtype));
 }
 
 void cpu_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, int64_t count) {

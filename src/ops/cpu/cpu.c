@@ -3,6 +3,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/half.h"
 #include "ops/cpu/matmul.h"
+#include "ops/instant.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <cblas.h>
@@ -38,10 +39,15 @@ static bool cpu_supports(const struct device *device, enum dtype dtype) {
     return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_float8(dtype);
 }
 
+// 16-bit operands of matmuls without a kernel of their own are widened first.
+static bool cpu_is_fast(const struct device *device, enum dtype dtype) {
+    return cpu_kernel(device, dtype) != NULL;
+}
+
 static void cpu_describe(const struct device *device, char *text, size_t size) {
     int threads = pool_threads(((const struct cpu_device *)device)->pool);
     const struct cpu_kernel *kernel = cpu_kernel(device, DTYPE_F32), *half = cpu_kernel(device, DTYPE_BF16);
-    int length = snprintf(text, size, "CPU, %d %s, products by %s%s", threads, threads == 1 ? "thread" : "threads",
+    int length = snprintf(text, size, "CPU, %d %s, matmuls by %s%s", threads, threads == 1 ? "thread" : "threads",
                           kernel ? kernel->name : "OpenBLAS for ", kernel ? "" : openblas_get_corename());
     if (half && length >= 0 && (size_t)length < size)
         (void)snprintf(text + length, size - (size_t)length, " (bf16 ones by %s)", half->name);
@@ -106,94 +112,31 @@ static void cpu_zero(struct device *device, void *memory, size_t bytes, enum str
     cpu_run(device, cpu_pieces(job.bytes, ZERO_CHUNK_BYTES), zero_task, &job);
 }
 
-// Events: all work before one is done when it is recorded, so there is nothing to remember.
-struct event {
-    char unused;
-};
-
-static struct event *cpu_event_create(struct device *device) {
-    (void)device;
-    return memory_alloc(sizeof(struct event));
-}
-
-static void cpu_event_free(struct device *device, struct event *event) {
-    (void)device;
-    free(event);
-}
-
-static void cpu_event_record(struct device *device, struct event *event, enum stream stream) {
-    (void)device;
-    (void)event;
-    (void)stream;
-}
-
-static void cpu_stream_wait(struct device *device, enum stream stream, struct event *event) {
-    (void)device;
-    (void)stream;
-    (void)event;
-}
-
-static void cpu_event_wait(struct device *device, struct event *event) {
-    (void)device;
-    (void)event;
-}
-
-static void cpu_synchronize(struct device *device) {
-    (void)device;
-}
-
+// clang-format off
 static const struct ops cpu_ops = {
     .name = "cpu",
     .is_host_memory = true,
     .close = cpu_close,
     .supports = cpu_supports,
+    .is_fast = cpu_is_fast,
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .free = cpu_free,
-    .own_bytes = half_own_bytes,
+    .own_bytes = &half_own_bytes,
     .host_alloc = cpu_alloc,
     .host_free = cpu_free,
     .copy_in = cpu_copy_in,
     .copy_out = cpu_copy_out,
     .zero = cpu_zero,
-    .event_create = cpu_event_create,
-    .event_free = cpu_event_free,
-    .event_record = cpu_event_record,
-    .stream_wait = cpu_stream_wait,
-    .event_wait = cpu_event_wait,
-    .synchronize = cpu_synchronize,
-    .matmul = half_matmul,
-    .quantize = cpu_quantize,
-    .transpose = cpu_transpose,
-    .move_ranges = cpu_move_ranges,
-    .activation_forward = half_activation_forward,
-    .activation_backward = half_activation_backward,
-    .glu_forward = half_glu_forward,
-    .glu_backward = half_glu_backward,
-    .rope = half_rope,
-    .relative_bias_forward = half_relative_bias_forward,
-    .relative_bias_backward = cpu_relative_bias_backward,
-    .norm_forward = half_norm_forward,
-    .norm_backward = half_norm_backward,
-    .attention_forward = half_attention_forward,
-    .attention_backward = half_attention_backward,
-    .embedding_forward = half_embedding_forward,
-    .embedding_backward = half_embedding_backward,
-    .softmax_stats = cpu_softmax_stats,
-    .softmax_merge = cpu_softmax_merge,
-    .cross_entropy = cpu_cross_entropy,
-    .dropout_add = half_dropout_add,
-    .dropout_backward = half_dropout_backward,
-    .column_sum = half_column_sum,
-    .dot = cpu_dot,
-    .sum_squares = cpu_sum_squares,
-    .clip_scale = cpu_clip_scale,
-    .adam = cpu_adam,
-    .split = cpu_split,
-    .merge = cpu_merge,
-    .copy = cpu_copy,
-    .scale = cpu_scale,
+    INSTANT_ENTRIES,
+#define IN_ANY_WIDTH(name_) .name_ = half_##name_,
+#define AS_IT_IS(name_) .name_ = cpu_##name_,
+    ACTIVATION_OPERATIONS(IN_ANY_WIDTH)
+    OTHER_OPERATIONS(AS_IT_IS)
+#undef IN_ANY_WIDTH
+#undef AS_IT_IS
 };
+// clang-format on
 
 int cpu_open(struct device **device, const struct device_options *options) {
     *device = NULL;

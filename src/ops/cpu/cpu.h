@@ -1,4 +1,4 @@
-// The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, products by a micro-kernel of our own or
+// The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, matmuls by a micro-kernel of our own or
 // by OpenBLAS. An operation is cut into tasks, and how a sum is taken follows from the shapes alone: by one task in a
 // fixed order, or in fixed chunks that are added in order. So results are the same to the bit for any number of
 // threads. Private to ops/cpu.
@@ -13,7 +13,7 @@
 struct cpu_device {
     struct device base;
     struct pool *pool;
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];  // those that products may go through, best first, then NULL
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];  // those that matmuls may go through, best first, then NULL
     char *workspace;                                     // what matmul_packed packs operands into
     void *wide;                                          // what half.c widens 16-bit tensors into
     size_t wide_bytes;
@@ -49,37 +49,9 @@ enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
 // Sums over all rows of CPU_COLUMN_BLOCK columns at a time; adds to out (C).
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x);
 
-void cpu_matmul(struct device *device, const struct op_matmul *op);
+#define DECLARE(name_) void cpu_##name_(struct device *device, const struct op_##name_ *op);
+OPERATIONS(DECLARE)
+#undef DECLARE
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op);
-void cpu_quantize(struct device *device, const struct op_quantize *op);
-void cpu_transpose(struct device *device, const struct op_transpose *op);
-void cpu_move_ranges(struct device *device, const struct op_move_ranges *op);
-void cpu_activation_forward(struct device *device, const struct op_activation_forward *op);
-void cpu_activation_backward(struct device *device, const struct op_activation_backward *op);
-void cpu_glu_forward(struct device *device, const struct op_glu_forward *op);
-void cpu_glu_backward(struct device *device, const struct op_glu_backward *op);
-void cpu_rope(struct device *device, const struct op_rope *op);
-void cpu_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
-void cpu_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
-void cpu_norm_forward(struct device *device, const struct op_norm_forward *op);
-void cpu_norm_backward(struct device *device, const struct op_norm_backward *op);
-void cpu_attention_forward(struct device *device, const struct op_attention_forward *op);
-void cpu_attention_backward(struct device *device, const struct op_attention_backward *op);
-void cpu_embedding_forward(struct device *device, const struct op_embedding_forward *op);
-void cpu_embedding_backward(struct device *device, const struct op_embedding_backward *op);
-void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op);
-void cpu_softmax_merge(struct device *device, const struct op_softmax_merge *op);
-void cpu_cross_entropy(struct device *device, const struct op_cross_entropy *op);
-void cpu_dropout_add(struct device *device, const struct op_dropout_add *op);
-void cpu_dropout_backward(struct device *device, const struct op_dropout_backward *op);
-void cpu_column_sum(struct device *device, const struct op_column_sum *op);
-void cpu_dot(struct device *device, const struct op_dot *op);
-void cpu_sum_squares(struct device *device, const struct op_sum_squares *op);
-void cpu_clip_scale(struct device *device, const struct op_clip_scale *op);
-void cpu_adam(struct device *device, const struct op_adam *op);
-void cpu_split(struct device *device, const struct op_split *op);
-void cpu_merge(struct device *device, const struct op_merge *op);
-void cpu_copy(struct device *device, const struct op_copy *op);
-void cpu_scale(struct device *device, const struct op_scale *op);
 
 #endif

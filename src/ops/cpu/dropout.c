@@ -2,6 +2,7 @@
 // the generator; 8 calls run side by side in vector registers.
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/cpu.h"
+#include "ops/dropout_rate.h"
 
 enum { PHILOX_LANES = DROPOUT_GRAIN / 8 };
 

@@ -1,7 +1,7 @@
 // Every operation in 16 bits is the fp32 one between two conversions: its 16-bit inputs are widened into memory of the
 // device's own, and its 16-bit outputs are rounded out of it. So sums are in fp32 and each stored number is rounded
-// once, which is what makes this backend the truth for those that compute in 16 bits. What an operation reads and
-// writes is listed below, tensor by tensor; those of other dtypes pass as they are. Products alone may take bf16
+// once, which is what makes this backend the reference for those that compute in 16 bits. What an operation reads and
+// writes is listed below, tensor by tensor; those of other dtypes pass as they are. Matmuls alone may take bf16
 // operands as they are: what processors with instructions for them add up is fp32 too.
 //
 // The memory grows to the largest operation in the first step and stays; half_own_bytes tells beforehand how large.
@@ -13,7 +13,7 @@
 
 enum { READ = 1, WRITTEN = 2, CHANGED = READ | WRITTEN };
 
-struct field {
+struct half_field {
     size_t offset;  // of a struct tensor in the operation
     int use;
 };
@@ -22,7 +22,7 @@ static bool is_half(const struct tensor *t) {
     return t->data && (t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16);
 }
 
-static struct tensor *tensor_at(void *op, const struct field *field) {
+static struct tensor *tensor_at(void *op, const struct half_field *field) {
     return (struct tensor *)(void *)((char *)op + field->offset);
 }
 
@@ -53,7 +53,7 @@ static struct tensor widened(const struct tensor *t, void *memory) {
 }
 
 // The 16-bit tensors of an operation when they are wide.
-static size_t all_wide_bytes(const void *op, const struct field *fields, size_t count) {
+static size_t all_wide_bytes(const void *op, const struct half_field *fields, size_t count) {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
         const struct tensor *t = (const struct tensor *)(const void *)((const char *)op + fields[i].offset);
@@ -64,7 +64,7 @@ static size_t all_wide_bytes(const void *op, const struct field *fields, size_t 
 }
 
 // Puts fp32 tensors in the place of 16-bit ones; false if there are none.
-static bool widen(struct device *device, void *op, const struct field *fields, size_t count) {
+static bool widen(struct device *device, void *op, const struct half_field *fields, size_t count) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     size_t bytes = all_wide_bytes(op, fields, count);
     if (bytes == 0)
@@ -83,7 +83,8 @@ static bool widen(struct device *device, void *op, const struct field *fields, s
     return true;
 }
 
-static void narrow(struct device *device, const void *op, const void *wide, const struct field *fields, size_t count) {
+static void narrow(struct device *device, const void *op, const void *wide, const struct half_field *fields,
+                   size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct tensor half = *(const struct tensor *)(const void *)((const char *)op + fields[i].offset);
         struct tensor full = *(const struct tensor *)(const void *)((const char *)wide + fields[i].offset);
@@ -95,7 +96,7 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
 #define FIELD(operation, member, how)                                                                                  \
     { offsetof(struct op_##operation, member), how }
 #define HALF(operation, ...)                                                                                           \
-    static const struct field operation##_fields[] = {__VA_ARGS__};                                                    \
+    static const struct half_field operation##_fields[] = {__VA_ARGS__};                                               \
     enum { operation##_count = sizeof operation##_fields / sizeof operation##_fields[0] };                             \
     void half_##operation(struct device *device, const struct op_##operation *op) {                                    \
         struct op_##operation wide = *op;                                                                              \
@@ -103,13 +104,17 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
         cpu_##operation(device, &wide);                                                                                \
         if (is_widened)                                                                                                \
             narrow(device, op, &wide, operation##_fields, operation##_count);                                          \
+    }                                                                                                                  \
+    static size_t operation##_own_bytes(const struct device *device, const struct op_##operation *op) {                \
+        (void)device;                                                                                                  \
+        return all_wide_bytes(op, operation##_fields, operation##_count);                                              \
     }
 
 // What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
 // the operands as they are, and leaves the result so where its sums need not be kept in between. The fields are in that
 // order: the first is always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
 struct matmul_fields {
-    struct field all[5];
+    struct half_field all[5];
     size_t count;
 };
 
@@ -139,6 +144,13 @@ void half_matmul(struct device *device, const struct op_matmul *op) {
         narrow(device, op, &wide, fields.all, fields.count);
 }
 
+static size_t matmul_own_bytes(const struct device *device, const struct op_matmul *op) {
+    if (dtype_is_float8(op->a.dtype))
+        return 0;
+    const struct matmul_fields fields = matmul_fields(device, op);
+    return all_wide_bytes(op, fields.all, fields.count);
+}
+
 HALF(activation_forward, FIELD(activation_forward, x, READ), FIELD(activation_forward, y, WRITTEN))
 HALF(activation_backward, FIELD(activation_backward, x, READ), FIELD(activation_backward, dy, READ),
      FIELD(activation_backward, dx, WRITTEN), FIELD(activation_backward, y, WRITTEN))
@@ -151,8 +163,9 @@ HALF(dropout_add, FIELD(dropout_add, out, WRITTEN), FIELD(dropout_add, x, READ),
      FIELD(dropout_add, bias, READ))
 
 // What is normalised is the sum as it is stored, rounded: so the addition comes first.
-static const struct field norm_forward_fields[] = {FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ),
-                                                   FIELD(norm_forward, gain, READ), FIELD(norm_forward, bias, READ)};
+static const struct half_field norm_forward_fields[] = {FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ),
+                                                        FIELD(norm_forward, gain, READ),
+                                                        FIELD(norm_forward, bias, READ)};
 enum { norm_forward_count = sizeof norm_forward_fields / sizeof norm_forward_fields[0] };
 
 static struct op_dropout_add addition_of(const struct op_norm_forward *op) {
@@ -175,6 +188,15 @@ void half_norm_forward(struct device *device, const struct op_norm_forward *op) 
         narrow(device, op, &wide, norm_forward_fields, norm_forward_count);
 }
 
+static size_t norm_forward_own_bytes(const struct device *device, const struct op_norm_forward *op) {
+    size_t bytes = all_wide_bytes(op, norm_forward_fields, norm_forward_count);
+    if (!op->delta.data)
+        return bytes;
+    const struct op_dropout_add addition = addition_of(op);
+    size_t first = dropout_add_own_bytes(device, &addition);
+    return first > bytes ? first : bytes;
+}
+
 HALF(norm_backward, FIELD(norm_backward, dx, WRITTEN), FIELD(norm_backward, dy, READ), FIELD(norm_backward, x, READ),
      FIELD(norm_backward, gain, READ), FIELD(norm_backward, y, WRITTEN), FIELD(norm_backward, bias, READ),
      FIELD(norm_backward, dresidual, READ), FIELD(norm_backward, ddelta, WRITTEN))
@@ -189,42 +211,8 @@ HALF(embedding_backward, FIELD(embedding_backward, dout, READ))
 HALF(dropout_backward, FIELD(dropout_backward, dx, WRITTEN), FIELD(dropout_backward, dy, READ))
 HALF(column_sum, FIELD(column_sum, x, READ))
 
-// Matrix products apart, whose list is not always the same.
-static const struct {
-    const struct field *fields;
-    size_t count;
-} lists[OP_KIND_COUNT] = {
-#define LIST(kind, operation) [kind] = {operation##_fields, operation##_count}
-    LIST(OP_ACTIVATION_FORWARD, activation_forward),
-    LIST(OP_ACTIVATION_BACKWARD, activation_backward),
-    LIST(OP_GLU_FORWARD, glu_forward),
-    LIST(OP_GLU_BACKWARD, glu_backward),
-    LIST(OP_ROPE, rope),
-    LIST(OP_RELATIVE_BIAS_FORWARD, relative_bias_forward),
-    LIST(OP_NORM_FORWARD, norm_forward),
-    LIST(OP_NORM_BACKWARD, norm_backward),
-    LIST(OP_ATTENTION_FORWARD, attention_forward),
-    LIST(OP_ATTENTION_BACKWARD, attention_backward),
-    LIST(OP_EMBEDDING_FORWARD, embedding_forward),
-    LIST(OP_EMBEDDING_BACKWARD, embedding_backward),
-    LIST(OP_DROPOUT_ADD, dropout_add),
-    LIST(OP_DROPOUT_BACKWARD, dropout_backward),
-    LIST(OP_COLUMN_SUM, column_sum),
-#undef LIST
+const struct own_bytes half_own_bytes = {
+#define OWN_BYTES(name_) .name_ = name_##_own_bytes,
+    ACTIVATION_OPERATIONS(OWN_BYTES)
+#undef OWN_BYTES
 };
-
-size_t half_own_bytes(const struct device *device, enum op_kind kind, const void *op) {
-    if (kind == OP_MATMUL) {
-        if (dtype_is_float8(((const struct op_matmul *)op)->a.dtype))
-            return 0;
-        const struct matmul_fields fields = matmul_fields(device, op);
-        return all_wide_bytes(op, fields.all, fields.count);
-    }
-    size_t bytes = all_wide_bytes(op, lists[kind].fields, lists[kind].count);
-    const struct op_norm_forward *norm = op;
-    if (kind != OP_NORM_FORWARD || !norm->delta.data)
-        return bytes;
-    const struct op_dropout_add addition = addition_of(norm);
-    size_t first = all_wide_bytes(&addition, dropout_add_fields, dropout_add_count);
-    return first > bytes ? first : bytes;
-}

@@ -42,8 +42,8 @@ static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
         return 0;
     char list[128];
     cpu_list_kernels(list, sizeof list);
-    return error_set("this processor has no kernel \"%.*s\" for matrix products; choose --cpu-kernels from %s",
-                     (int)length, name, list);
+    return error_set("this processor has no matmul kernel \"%.*s\"; choose --cpu-kernels from %s", (int)length, name,
+                     list);
 }
 
 int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names) {
@@ -65,17 +65,17 @@ int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char 
 // The kernel writes a whole tile elsewhere, from where what is wanted is taken.
 void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_tile *tile,
                           const struct kernel_part *part) {
-    _Alignas(64) float product[KERNEL_MOST_ROWS * KERNEL_MOST_COLUMNS];
+    _Alignas(64) float result[KERNEL_MOST_ROWS * KERNEL_MOST_COLUMNS];
     struct kernel_tile whole = *tile;
     whole.addend = kernel_zeros;
     whole.addend_stride = 0;
-    whole.d = product;
+    whole.d = result;
     whole.stride = kernel->b.width;
     kernel->multiply(&whole);
     for (int64_t i = 0; i < part->rows; i++) {
         float *d = tile->d + i * tile->stride;
         const float *addend = tile->addend + i * tile->addend_stride;
         for (int64_t j = 0; j < part->columns; j++)
-            d[j] = part->alpha * product[i * whole.stride + j] + part->addend_factor * addend[j];
+            d[j] = part->alpha * result[i * whole.stride + j] + part->addend_factor * addend[j];
     }
 }

@@ -1,4 +1,4 @@
-// Micro-kernels: the innermost loop of a matrix product, over operands that were packed into panels. A panel holds
+// Micro-kernels: the innermost loop of a matmul, over operands that were packed into panels. A panel holds
 // `width` neighbouring lines of an operand, a few steps of the inner dimension after the other, so that the kernel
 // reads both operands from first to last byte. A kernel is a row of a table: how its panels lie, and a function. All
 // that is around it, packing, blocks, threads and attention, is the same for all of them. Private to ops/cpu.
@@ -37,7 +37,7 @@ struct cpu_kernel {
     int64_t move_cost;        // multiplications in the time that packing or fetching an element takes, about
     // Every element is one sum from the first step to the last, to which the addend is added, first or last.
     void (*multiply)(const struct kernel_tile *tile);
-    // What a thread does before its first and behind its last product of a task; NULL if there is nothing to do.
+    // What a thread does before its first and behind its last matmul of a task; NULL if there is nothing to do.
     void (*enter)(void);
     void (*leave)(void);
 };

@@ -17,7 +17,7 @@ enum { HWCAP2_HAS_BF16 = 1 << 14 };  // HWCAP2_BF16 of the Linux ABI
 // Two columns of the tile, four steps: registers 0 to 3 hold a. The load is of b, three registers ahead.
 #define TWO_COLUMNS(c0, c1, c2, c3, b, load, prefetch)                                                                 \
     BFMMLA(c0, 0, b) load BFMMLA(c1, 1, b) BFMMLA(c2, 2, b) prefetch BFMMLA(c3, 3, b)
-// The last two columns; each register of a is loaded anew behind its last use.
+// The last two columns; each register of a is loaded again behind its last use.
 #define LAST_COLUMNS(c0, c1, c2, c3, b, load)                                                                          \
     BFMMLA(c0, 0, b) LOAD_A(0) BFMMLA(c1, 1, b) LOAD_A(1) load BFMMLA(c2, 2, b) LOAD_A(2) BFMMLA(c3, 3, b) LOAD_A(3)
 

@@ -98,6 +98,28 @@ void cpu_softmax_merge(struct device *device, const struct op_softmax_merge *op)
     }
 }
 
+// How many logits of a row are larger than its label's; all of them if that is NaN.
+static int64_t label_rank(const float *x, int64_t columns, int64_t label) {
+    int64_t larger = 0;
+    if (isnan(x[label]))
+        return columns;
+    for (int64_t c = 0; c < columns; c++)
+        larger += x[c] > x[label] || (x[c] == x[label] && c < label);
+    return larger;
+}
+
+// A row for each of some queries, and a column for each of their contexts: few enough for one thread.
+void cpu_top_hits(struct device *device, const struct op_top_hits *op) {
+    (void)device;
+    int64_t columns = op->logits.shape[1];
+    for (int64_t n = 0; n < op->logits.shape[0]; n++) {
+        const float *x = (const float *)op->logits.data + n * columns;
+        int64_t rank = label_rank(x, columns, ((const int32_t *)op->labels.data)[n]);
+        for (int i = 0; i < op->count; i++)
+            ((float *)op->hits.data)[i] += rank < op->tops[i];
+    }
+}
+
 CPU_CLONES static void softmax_gradient(float *logits, float max, float factor, int64_t columns) {
 #pragma omp simd
     for (int64_t c = 0; c < columns; c++)

@@ -1,4 +1,4 @@
-// Matrix products: the choice between a micro-kernel of our own and OpenBLAS, and the epilogues of both.
+// Matmuls: the choice between a micro-kernel of our own and OpenBLAS, and the epilogues of both.
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/convert.h"
 #include "ops/cpu/vector_math.h"
@@ -22,22 +22,22 @@ static void finish_row(const struct op_matmul *op, float *d, const float *aux, i
         gelu_gradient_row(d, aux, count);
 }
 
-// The product is elsewhere and d and aux are bf16; a piece of a row at a time.
+// The matmul's result is elsewhere and d and aux are bf16; a piece of a row at a time.
 static void finish_half(const struct op_matmul *op, const struct matmul_part *part) {
     enum { PIECE = 128 };
     float aux_piece[PIECE];
     for (int64_t i = part->rows.first; i < part->rows.end; i++) {
         for (int64_t j = part->columns.first; j < part->columns.end; j += PIECE) {
             int64_t count = part->columns.end - j < PIECE ? part->columns.end - j : PIECE;
-            float *product = part->product + (i - part->rows.first) * part->stride + j - part->columns.first;
+            float *result = part->result + (i - part->rows.first) * part->stride + j - part->columns.first;
             uint16_t *d = (uint16_t *)op->d.data + i * op->d.stride[0] + j;
             uint16_t *aux = op->aux.data ? (uint16_t *)op->aux.data + i * op->d.shape[1] + j : NULL;
             if (aux && op->epilogue == EPILOGUE_BIAS_ACTIVATION)
-                cpu_convert(aux, DTYPE_BF16, product, DTYPE_F32, count);
+                cpu_convert(aux, DTYPE_BF16, result, DTYPE_F32, count);
             else if (aux)
                 cpu_convert(aux_piece, DTYPE_F32, aux, DTYPE_BF16, count);
-            finish_row(op, product, op->epilogue == EPILOGUE_ACTIVATION_GRADIENT ? aux_piece : product, count);
-            cpu_convert(d, DTYPE_BF16, product, DTYPE_F32, count);
+            finish_row(op, result, op->epilogue == EPILOGUE_ACTIVATION_GRADIENT ? aux_piece : result, count);
+            cpu_convert(d, DTYPE_BF16, result, DTYPE_F32, count);
         }
     }
 }

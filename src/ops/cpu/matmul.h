@@ -1,4 +1,4 @@
-// What the two ways of computing a product share: where it is written and what is done to a finished part of it.
+// What the two ways of computing a matmul share: where it is written and what is done to a finished part of it.
 // Private to ops/cpu.
 #ifndef OPS_CPU_MATMUL_H
 #define OPS_CPU_MATMUL_H
@@ -6,10 +6,10 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/kernel.h"
 
-// A product below this many multiplications is not worth waking a thread for.
+// A matmul below this many multiplications is not worth waking a thread for.
 enum { MATMUL_SMALL = 1 << 17 };
 
-// Where the product itself goes: aux with an activation that keeps it, else d.
+// Where the matmul's own result goes: aux with an activation that keeps it, else d.
 static inline const struct tensor *matmul_target(const struct op_matmul *op) {
     return op->epilogue == EPILOGUE_BIAS_ACTIVATION && op->aux.data ? &op->aux : &op->d;
 }
@@ -22,26 +22,26 @@ static inline double matmul_size(const struct op_matmul *op) {
     return (double)op->d.shape[0] * (double)op->d.shape[1] * (double)op->a.shape[op->transpose_a ? 0 : 1];
 }
 
-// A part of a result, and its product: in place in the target, or elsewhere where that is no fp32.
+// A part of a result, and that of its matmul: in place in the target, or elsewhere where that is not fp32.
 struct matmul_part {
     struct cpu_range rows, columns;
-    float *product;
+    float *result;
     int64_t stride;
 };
 
-// What follows for a part whose product, with its bias, is complete and best still in cache: the activation or its
+// What follows for a part whose matmul, with its bias, is complete and best still in cache: the activation or its
 // gradient, and the rounding to bf16.
 void matmul_finish(const struct op_matmul *op, const struct matmul_part *part);
 
-// The micro-kernel that a product goes through, by the dtype of a and b: the best of those whose tiles it fills. NULL
+// The micro-kernel that a matmul goes through, by the dtype of a and b: the best of those whose tiles it fills. NULL
 // if there is none, as with the few rows of text that is being generated: then packing is not worth its while.
 const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op);
 
-// The product in tiles of OpenBLAS calls, and in panels through a micro-kernel.
+// The matmul in tiles of OpenBLAS calls, and in panels through a micro-kernel.
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
 
-// Whether matmul_packed can leave a product in bf16: not where the inner dimension is so long that sums stay in d.
+// Whether matmul_packed can leave a matmul in bf16: not where the inner dimension is so long that sums stay in d.
 bool matmul_packed_writes_half(const struct op_matmul *op, const struct cpu_kernel *kernel);
 
 // The memory matmul_packed needs for a device with this many threads.

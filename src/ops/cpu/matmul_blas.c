@@ -1,4 +1,4 @@
-// Matrix products in OpenBLAS. The result is cut into tiles that depend on the shapes alone; a tile is one call with
+// Matmuls in OpenBLAS. The result is cut into tiles that depend on the shapes alone; a tile is one call with
 // one thread and its epilogue, which finds the tile still in cache. The inner dimension is never cut, so each element
 // of the result is one sum taken in OpenBLAS's own order, whichever thread computes it.
 #include "ops/cpu/matmul.h"
@@ -24,7 +24,7 @@ static int64_t even_tile(int64_t length, int64_t largest) {
     return (tile + 15) / 16 * 16;
 }
 
-// How long a product takes with this cut, up to a factor. OpenBLAS packs both operands anew in every call, which costs
+// How long a matmul takes with this cut, up to a factor. OpenBLAS packs both operands again in every call, which costs
 // about 8 / rows + 16 / columns of a tile's time (0.3.21 on Neoverse V1) and counts double here, since few processors
 // have many cores; few large tiles leave threads without work at the end. How many threads there are must not matter,
 // so the times for several numbers are added up.
@@ -64,22 +64,22 @@ static void cut(struct matmul_job *job, int64_t rows, int64_t columns) {
     job->tiles_across = cpu_pieces(columns, job->tile_columns);
 }
 
-struct tile {
+struct blas_tile {
     struct cpu_range rows, columns;
-    float *d;        // first element of the tile in the product's target
+    float *d;        // first element of the tile in the target
     int64_t stride;  // distance of its rows
 };
 
-// With a bias the tile starts as the bias and the product is added to it: OpenBLAS would otherwise start by writing
+// With a bias the tile starts as the bias and the matmul is added to it: OpenBLAS would otherwise start by writing
 // zeros, so the bias costs nothing.
-static void fill_bias(const struct tile *tile, const float *bias) {
+static void fill_bias(const struct blas_tile *tile, const float *bias) {
     size_t bytes = (size_t)(tile->columns.end - tile->columns.first) * sizeof *bias;
     for (int64_t i = 0; i < tile->rows.end - tile->rows.first; i++)
         memcpy(tile->d + i * tile->stride, bias + tile->columns.first, bytes);
 }
 
-// A single row, as when text is generated token by token, is a product of a matrix and a vector: not worth packing.
-static void multiply_row(const struct matmul_job *job, const struct tile *tile, float beta) {
+// A single row, as when text is generated token by token, is a matrix times a vector: not worth packing.
+static void multiply_row(const struct matmul_job *job, const struct blas_tile *tile, float beta) {
     const struct op_matmul *op = job->op;
     blasint columns = (blasint)(tile->columns.end - tile->columns.first), inner = (blasint)job->inner;
     blasint a_step = op->transpose_a ? (blasint)op->a.stride[0] : 1, b_stride = (blasint)op->b.stride[0];
@@ -92,7 +92,7 @@ static void multiply_row(const struct matmul_job *job, const struct tile *tile, 
                     beta, tile->d, 1);
 }
 
-static void multiply_tile(const struct matmul_job *job, const struct tile *tile, float beta) {
+static void multiply_tile(const struct matmul_job *job, const struct blas_tile *tile, float beta) {
     const struct op_matmul *op = job->op;
     int64_t a_stride = op->a.stride[0], b_stride = op->b.stride[0];
     const float *a = (const float *)op->a.data + tile->rows.first * (op->transpose_a ? 1 : a_stride);
@@ -116,7 +116,7 @@ static void matmul_task(void *context, int64_t index, int thread) {
     bool is_wide = job->tiles_across > job->tiles_down;
     int64_t down = is_wide ? index % job->tiles_down : index / job->tiles_across;
     int64_t across = is_wide ? index / job->tiles_down : index % job->tiles_across;
-    struct tile tile = {
+    struct blas_tile tile = {
         .rows = cpu_piece(op->d.shape[0], job->tile_rows, down),
         .columns = cpu_piece(op->d.shape[1], job->tile_columns, across),
     };

@@ -1,4 +1,4 @@
-// Matrix products through a micro-kernel of our own (kernel.h), in the order of Goto and van de Geijn (Anatomy of
+// Matmuls through a micro-kernel of our own (kernel.h), in the order of Goto and van de Geijn (Anatomy of
 // High-Performance Matrix Multiplication, 2008). A block of b, all columns of a chunk by some steps of the inner
 // dimension, is packed once by all threads together and stays in the shared cache. Then each task packs a block of rows
 // of a, which stays in its core's own cache, and multiplies it with all of b's panels. It does so in as many steps at a
@@ -20,7 +20,7 @@ struct packed_job {
     const struct cpu_kernel *kernel;
     struct pack_source a, b;
     char *a_panels, *b_panels;  // a block for each thread; the chunk of b
-    float *products;  // where d is no fp32: room for the product of a block and GROUP_COLUMNS, for each thread
+    float *results;  // where d is not fp32: room for the result of a block and GROUP_COLUMNS, for each thread
     int64_t block_rows, block_columns;
     int64_t blocks_down;
     int64_t pack_pieces, pack_steps;  // of the present steps, for packing b
@@ -44,10 +44,10 @@ static size_t block_bytes(int64_t lines) {
            KERNEL_SLACK_BYTES;
 }
 
-enum { PRODUCT_SIZE = (BLOCK_ROWS + KERNEL_MOST_ROWS) * GROUP_COLUMNS };
+enum { RESULT_SIZE = (BLOCK_ROWS + KERNEL_MOST_ROWS) * GROUP_COLUMNS };
 
 size_t matmul_packed_bytes(int threads) {
-    return block_bytes(CHUNK_COLUMNS) + (size_t)threads * (block_bytes(BLOCK_ROWS) + PRODUCT_SIZE * sizeof(float));
+    return block_bytes(CHUNK_COLUMNS) + (size_t)threads * (block_bytes(BLOCK_ROWS) + RESULT_SIZE * sizeof(float));
 }
 
 // Steps that a block holds.
@@ -96,7 +96,7 @@ static void set_addend(const struct packed_job *job, struct kernel_tile *tile, i
     tile->addend_stride = 0;
 }
 
-// A block of packed rows, one panel of columns, and where their product goes.
+// A block of packed rows, one panel of columns, and where the result goes.
 struct packed_block {
     const char *a;
     struct cpu_range rows, columns;
@@ -104,7 +104,7 @@ struct packed_block {
     int64_t stride;
 };
 
-// Their product over some of the present steps.
+// Their matmul over some of the present steps.
 static void multiply_steps(const struct packed_job *job, const struct packed_block *block, struct cpu_range steps) {
     const struct cpu_kernel *kernel = job->kernel;
     int64_t size = (int64_t)dtype_bytes(kernel->dtype), columns = block->columns.end - block->columns.first;
@@ -153,7 +153,7 @@ static void multiply_group(const struct packed_job *job, const char *a, const st
             .a = a,
             .rows = part->rows,
             .columns = {first, first + width < part->columns.end ? first + width : part->columns.end},
-            .d = part->product + first - part->columns.first,
+            .d = part->result + first - part->columns.first,
             .stride = part->stride,
         };
         multiply_block(job, &block);
@@ -181,8 +181,8 @@ static void block_task(void *context, int64_t index, int thread) {
         struct matmul_part part = {
             .rows = rows,
             .columns = {j, j + GROUP_COLUMNS < columns.end ? j + GROUP_COLUMNS : columns.end},
-            .product = is_fp32 ? (float *)target->data + rows.first * stride + j
-                               : job->products + (int64_t)thread * PRODUCT_SIZE,
+            .result = is_fp32 ? (float *)target->data + rows.first * stride + j
+                              : job->results + (int64_t)thread * RESULT_SIZE,
             .stride = stride,
         };
         multiply_group(job, a, &part);
@@ -230,7 +230,7 @@ void matmul_packed(struct device *device, const struct op_matmul *op, const stru
         .b = {op->b.data, op->b.dtype, op->b.stride[0], !op->transpose_b},
         .b_panels = cpu->workspace,
         .a_panels = cpu->workspace + block_bytes(CHUNK_COLUMNS),
-        .products =
+        .results =
             (float *)(void *)(cpu->workspace + block_bytes(CHUNK_COLUMNS) + (size_t)threads * block_bytes(BLOCK_ROWS)),
     };
     int64_t chunk = even_piece(columns, CHUNK_COLUMNS, GROUP_COLUMNS);

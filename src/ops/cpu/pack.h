@@ -5,7 +5,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/kernel.h"
 
-// An operand of a product as lines along the inner dimension: rows of a, columns of b.
+// An operand of a matmul as lines along the inner dimension: rows of a, columns of b.
 struct pack_source {
     const void *data;
     enum dtype dtype;       // fp32 or bf16

@@ -1,5 +1,5 @@
-// 8-bit floats on the CPU, which no CPU multiplies: the truth for the GPU's. Values are made row by row by the
-// operations on floats, then stored one by one.
+// fp8 on the CPU, emulated: the reference for the GPU. Values are made row by row by the operations on floats, then
+// stored one by one.
 #include "ops/cpu/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -58,9 +58,9 @@ static void value_row(struct device *device, const struct op_quantize *op, int64
 
 // Stores one row of values and takes note of the largest.
 static void store_row(const struct op_quantize *op, int64_t row, int64_t columns, const float *value) {
-    float *range = op->range.data, *dbias = op->dbias.data;
-    uint8_t *y = op->y.data, *transposed = op->transposed.data;
-    enum dtype dtype = y ? op->y.dtype : op->transposed.dtype;
+    float *range = op->y.range.data, *dbias = op->dbias.data;
+    uint8_t *y = op->y.value.data, *transposed = op->y.transposed.data;
+    enum dtype dtype = y ? op->y.value.dtype : op->y.transposed.dtype;
     for (int64_t c = 0; c < columns; c++) {
         float size = fabsf(value[c]);
         if (size > range[RANGE_SEEN] || isnan(size))  // a NaN is remembered
@@ -115,7 +115,7 @@ void cpu_move_ranges(struct device *device, const struct op_move_ranges *op) {
     }
 }
 
-// A row of products; the factors come as floats.
+// A row of the result; the factors come as floats.
 struct float8_job {
     const struct op_matmul *op;
     float first[256], second[256];  // what the codes of a and b stand for
@@ -135,7 +135,7 @@ static void store_element(struct tensor t, int64_t i, float value) {
         ((uint16_t *)t.data)[i] = t.dtype == DTYPE_BF16 ? half_to_bf16(value) : half_to_f16(value);
 }
 
-static void product_task(void *context, int64_t row, int thread) {
+static void matmul_task(void *context, int64_t row, int thread) {
     (void)thread;
     const struct float8_job *job = context;
     const struct op_matmul *op = job->op;
@@ -155,8 +155,8 @@ static void product_task(void *context, int64_t row, int thread) {
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op) {
     struct float8_job job = {.op = op};
     for (int code = 0; code < 256; code++) {
-        job.first[code] = float8_decode(op->a.dtype, (uint8_t)code) * ((const float *)op->a.range)[RANGE_FACTOR];
-        job.second[code] = float8_decode(op->b.dtype, (uint8_t)code) * ((const float *)op->b.range)[RANGE_FACTOR];
+        job.first[code] = float8_decode(op->a.dtype, (uint8_t)code) * ((const float *)op->a_range.data)[RANGE_FACTOR];
+        job.second[code] = float8_decode(op->b.dtype, (uint8_t)code) * ((const float *)op->b_range.data)[RANGE_FACTOR];
     }
-    cpu_run(device, op->d.shape[0], product_task, &job);
+    cpu_run(device, op->d.shape[0], matmul_task, &job);
 }

@@ -2,6 +2,7 @@
 // give partial sums in double, which are then added in order.
 #include "ops/cpu/cpu.h"
 #include "base/error.h"
+#include "ops/digest.h"
 #include <math.h>
 #include <string.h>
 
@@ -110,6 +111,46 @@ void cpu_sum_squares(struct device *device, const struct op_sum_squares *op) {
     add_dot(device, op->out, op->x, op->x);
 }
 
+enum { WORD_BYTES = 8 };
+
+struct digest_job {
+    const unsigned char *bytes;
+    int64_t count, chunk;  // bytes; a chunk is a multiple of eight
+    uint64_t seed, partial[DOT_MAX_CHUNKS];
+};
+
+static void digest_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    struct digest_job *job = context;
+    struct cpu_range range = cpu_piece(job->count, job->chunk, index);
+    uint64_t sum = 0, word = 0;
+    int64_t at = range.first;
+    for (; at + WORD_BYTES <= range.end; at += WORD_BYTES) {
+        memcpy(&word, job->bytes + at, WORD_BYTES);
+        sum += digest_word(word, (uint64_t)at / WORD_BYTES, job->seed);
+    }
+    word = 0;
+    if (at < range.end) {
+        memcpy(&word, job->bytes + at, (size_t)(range.end - at));
+        sum += digest_word(word, (uint64_t)at / WORD_BYTES, job->seed);
+    }
+    job->partial[index] = sum;
+}
+
+void cpu_digest(struct device *device, const struct op_digest *op) {
+    struct digest_job job = {.bytes = op->x.data, .count = (int64_t)tensor_bytes(op->x), .seed = op->seed};
+    job.chunk = cpu_pieces(cpu_pieces(job.count, DOT_MAX_CHUNKS), WORD_BYTES) * WORD_BYTES;
+    if (job.chunk < DOT_MIN_CHUNK)
+        job.chunk = DOT_MIN_CHUNK;
+    int64_t chunks = cpu_pieces(job.count, job.chunk);
+    cpu_run(device, chunks, digest_task, &job);
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < chunks; i++)
+        sum += job.partial[i];
+    int64_t *result = op->out.data;
+    *result = (int64_t)((uint64_t)*result + sum);
+}
+
 // Changes the loss scale after a step; see ops.h.
 static void move_loss_scale(float *state, bool is_good, const struct loss_scale_rule *rule) {
     state[LOSS_SCALE_STEPS] = is_good ? state[LOSS_SCALE_STEPS] + 1 : 0;
@@ -127,9 +168,10 @@ static void move_loss_scale(float *state, bool is_good, const struct loss_scale_
 // The row that is for as many skipped steps as there were; the caller has one for every number there can be.
 static void take_rate(const struct op_clip_scale *op) {
     const float *row = op->rates.data, *end = row + tensor_count(op->rates), *skipped = op->skipped.data;
-    while (row + RATE_LENGTH < end && row[RATE_SKIPPED] < *skipped)
-        row += RATE_LENGTH;
-    memcpy(op->rate.data, row, RATE_LENGTH * sizeof *row);
+    int64_t length = tensor_count(op->rate);
+    while (row + length < end && row[RATE_SKIPPED] < *skipped)
+        row += length;
+    memcpy(op->rate.data, row, tensor_bytes(op->rate));
 }
 
 void cpu_clip_scale(struct device *device, const struct op_clip_scale *op) {

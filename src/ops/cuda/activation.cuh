@@ -9,6 +9,8 @@ static const float TWICE_SQRT_2_OVER_PI = 1.5957691216f;
 static const float ROOT_1_OVER_2PI = 0.3989422804f;  // of the normal density at 0
 static const float GELU_CUBIC = 0.044715f;           // of the tanh form
 
+static_assert(ACTIVATION_COUNT == 6, "value_of and slope_of need a case for each activation; the default is tanh");
+
 static __device__ __forceinline__ float tanh_argument(float x) {
     return SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x);
 }

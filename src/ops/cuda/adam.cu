@@ -1,6 +1,6 @@
-// Adam with decoupled weight decay over a flat range, and the scaling of one. Master weights may be kept as fp32 or in
-// two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one to the other. All element by
-// element: a thread walks the range in steps of the whole grid.
+// Adam with decoupled weight decay and SGD with momentum over a flat range, and the scaling of one. Master weights may
+// be kept as fp32 or in two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one to the
+// other. All element by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
 
 // Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
@@ -40,8 +40,8 @@ static __device__ __forceinline__ void adam_update(const struct adam_args &args,
 }
 
 static __device__ __forceinline__ struct adam_factors read_factors(const struct adam_args &args) {
-    struct adam_factors factors = {*args.scale, args.rate[RATE_STEP], args.rate[RATE_CORRECTION],
-                                   args.is_decayed ? args.rate[RATE_DECAY] : 0.0f};
+    struct adam_factors factors = {*args.scale, args.rate[ADAM_STEP], args.rate[ADAM_CORRECTION],
+                                   args.is_decayed ? args.rate[ADAM_DECAY] : 0.0f};
     return factors;
 }
 
@@ -138,6 +138,23 @@ template <typename M> static __global__ void adam_kernel(struct adam_args args, 
     }
 }
 
+// kernel<M>(args, M where), four elements a thread, for masters that are whole or the lower halves of bf16 copies.
+#define LAUNCH_UPDATE(cuda, kernel, args, master_, copy_)                                                              \
+    do {                                                                                                               \
+        if (args.count == 0)                                                                                           \
+            break;                                                                                                     \
+        unsigned blocks = flat_blocks(divide_up(args.count, 4));                                                       \
+        if (master_.dtype == DTYPE_I16) {                                                                              \
+            struct halves halves = {(__nv_bfloat16 *)copy_.data, (int16_t *)master_.data};                             \
+            LAUNCH(cuda, kernel<struct halves>, blocks, FLAT_THREADS, 0, args, halves);                                \
+            break;                                                                                                     \
+        }                                                                                                              \
+        WITH_TYPE(copy_.data ? copy_.dtype : DTYPE_F32, T, {                                                           \
+            whole_master<T> whole = {(float *)master_.data, (T *)copy_.data};                                          \
+            LAUNCH(cuda, kernel<whole_master<T>>, blocks, FLAT_THREADS, 0, args, whole);                               \
+        });                                                                                                            \
+    } while (0)
+
 extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct adam_args args = {};
@@ -151,18 +168,51 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     args.beta2 = op->beta2;
     args.epsilon = op->epsilon;
     args.is_decayed = op->is_decayed;
-    if (args.count == 0)
+    LAUNCH_UPDATE(cuda, adam_kernel, args, op->master, op->copy);
+}
+
+struct sgd_args {
+    float *m;            // (count)
+    const float *grad;   // (count)
+    const float *scale;  // (1)
+    const float *rate;   // (RATE_GROUP)
+    int64_t count;
+    float momentum;
+    bool is_decayed;
+};
+
+// Four elements a thread and step, as in adam_kernel.
+template <typename M> static __global__ void sgd_kernel(struct sgd_args args, M where) {
+    float scale = *args.scale, rate = args.rate[SGD_STEP], decay = args.is_decayed ? args.rate[SGD_DECAY] : 0.0f;
+    if (!isfinite(scale))
         return;
-    unsigned blocks = flat_blocks(divide_up(args.count, 4));
-    if (op->master.dtype == DTYPE_I16) {
-        struct halves halves = {(__nv_bfloat16 *)op->copy.data, (int16_t *)op->master.data};
-        LAUNCH(cuda, adam_kernel<struct halves>, blocks, FLAT_THREADS, 0, args, halves);
-        return;
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float grad[4], master[4], m[4];
+        load4(grad, args.grad, i, args.count);
+        load4(master, where, i, args.count);
+        load4(m, args.m, i, args.count);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            m[n] = args.momentum * m[n] + (grad[n] * scale + decay * master[n]);
+            master[n] -= rate * m[n];
+        }
+        store4(args.m, i, args.count, m);
+        store4(where, i, args.count, master);
     }
-    WITH_TYPE(op->copy.data ? op->copy.dtype : DTYPE_F32, T, {
-        whole_master<T> master = {(float *)op->master.data, (T *)op->copy.data};
-        LAUNCH(cuda, adam_kernel<whole_master<T>>, blocks, FLAT_THREADS, 0, args, master);
-    });
+}
+
+extern "C" void cuda_sgd(struct device *device, const struct op_sgd *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct sgd_args args = {};
+    args.m = (float *)op->m.data;
+    args.grad = (const float *)op->grad.data;
+    args.scale = (const float *)op->scale.data;
+    args.rate = (const float *)op->rate.data;
+    args.count = tensor_count(op->master);
+    args.momentum = op->momentum;
+    args.is_decayed = op->is_decayed;
+    LAUNCH_UPDATE(cuda, sgd_kernel, args, op->master, op->copy);
 }
 
 // From fp32 to halves and back: each side is a pointer to floats or halves.

@@ -1,13 +1,13 @@
 // Attention by the fused kernels of cuDNN: which operations it gets, the plans compiled for them (cudnn_sketch.c draws
 // the graphs), and their runs.
 //
-// A plan is compiled once for a shape (some 50 ms) and kept. What cuDNN does not get: fp32, biases by distance, short
-// windows, lengths that are no multiple of 128 (its kernels before 9.16 read beyond the end there), a causal mask with
-// a cache, views that are not aligned to 16 bytes, and in 9.13 and 9.14 more than 1024 keys unless the mask is the
-// causal one alone. Padding, documents and windows it gets where they have been seen to be right: in 9.14 on Hopper.
+// A plan is compiled once per shape (some 50 ms) and kept. cuDNN does not get fp32, relative-position biases, short
+// windows, lengths that are not a multiple of 128 (its kernels before 9.16 read beyond the end there), a causal mask
+// with a cache, views that are not aligned to 16 bytes, and in 9.13 and 9.14 masks other than causal over more than
+// 1024 keys. It gets padding, documents and windows only where they were verified: 9.14 on Hopper.
 //
-// Dropout is cuDNN's only if the device was opened so: its generator is not ours, and its masks follow from where an
-// element lies in the operation. The passes of an operation must then both be cuDNN's, or both not.
+// cuDNN draws dropout only if the device was opened for it: its generator is not ours, and its masks depend on where an
+// element lies in the operation. Then both passes of an operation must be cuDNN's, or neither.
 //
 // Backward accumulates dq in fp32 with atomics in an order that changes: two runs may differ in the last bits. The
 // deterministic plan stores the gradients of all scores instead and sums them in a fixed order.
@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "ops/cuda/cudnn_side.h"
 #include "ops/cuda/cudnn_sketch.h"
 #include "ops/device.h"
@@ -27,7 +28,7 @@
 enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, SHORT_WINDOW = 4 };
 static const float SMALLEST_RATE = 1.0f / 65536;  // of dropout: those below it are rounded up by our kernels
 
-struct plan {
+struct attention_plan {
     struct plan_key key;
     bool is_refused;
     struct cudnn_graph graph;
@@ -39,26 +40,31 @@ struct cudnn_attention {
     bool takes_masks;  // by query: documents, padding, windows
     int64_t pass_count;
     // Never freed while the device is open: a recording may hold a plan's kernels.
-    struct plan plans[PLAN_COUNT];
+    struct attention_plan plans[PLAN_COUNT];
     int plan_count;
 };
 
-// The versions and GPUs that were seen to compute masks by query, and dropout, rightly: graphs beyond the known
+// The versions and GPUs that were seen to compute masks by query, and dropout, correctly: graphs beyond the known
 // patterns may compile and still be wrong. Where tests/ops/test_cuda_cudnn.c passes with others, they can be added.
 static bool has_masks(int gpu) {
     enum { FIRST_SEEN = 91400, LAST_SEEN = 91499, HOPPER = 9 };
     int generation = 0;
     return cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
-           generation == HOPPER && cudnnGetVersion() >= FIRST_SEEN && cudnnGetVersion() <= LAST_SEEN;
+           generation == HOPPER && cudnn()->cudnnGetVersion() >= FIRST_SEEN && cudnn()->cudnnGetVersion() <= LAST_SEEN;
 }
 
 struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options) {
     cudnnHandle_t handle = NULL;
-    cudnnStatus_t status = cudnnCreate(&handle);
+    if (cudnn_load() < 0) {
+        log_warn("%s: attention runs on slower kernels until then", error_message());
+        error_clear();
+        return NULL;
+    }
+    cudnnStatus_t status = cudnn()->cudnnCreate(&handle);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnSetStream(handle, (cudaStream_t)options->stream);
+        status = cudnn()->cudnnSetStream(handle, (cudaStream_t)options->stream);
     if (status != CUDNN_STATUS_SUCCESS) {
-        log_warn("cuDNN cannot be used (%s): attention runs on slower kernels", cudnnGetErrorString(status));
+        log_warn("cuDNN cannot be used (%s): attention runs on slower kernels", cudnn()->cudnnGetErrorString(status));
         return NULL;
     }
     struct cudnn_attention *attention = memory_alloc(sizeof *attention);
@@ -73,12 +79,12 @@ void cudnn_attention_close(struct cudnn_attention *attention) {
         return;
     for (int i = 0; i < attention->plan_count; i++)
         cudnn_graph_free(&attention->plans[i].graph);
-    cudnnDestroy(attention->handle);
+    cudnn()->cudnnDestroy(attention->handle);
     free(attention);
 }
 
 void cudnn_attention_describe(const struct cudnn_attention *attention, char *text, size_t size) {
-    size_t version = cudnnGetVersion();
+    size_t version = attention ? cudnn()->cudnnGetVersion() : 0;
     if (attention)
         snprintf(text, size, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
     else if (size > 0)
@@ -90,16 +96,18 @@ void cudnn_attention_describe(const struct cudnn_attention *attention, char *tex
 // NULL: cuDNN does not take it. The plans of a run are few; where shapes go on changing the last ones are not cuDNN's.
 static struct cudnn_graph *plan_find(struct cudnn_attention *attention, const struct plan_key *key) {
     for (int i = 0; i < attention->plan_count; i++) {
-        struct plan *plan = &attention->plans[i];
+        struct attention_plan *plan = &attention->plans[i];
         if (memcmp(&plan->key, key, sizeof *key) == 0)
             return plan->is_refused ? NULL : &plan->graph;
     }
     if (attention->plan_count == PLAN_COUNT)
         return NULL;
-    struct plan *plan = &attention->plans[attention->plan_count++];
-    *plan = (struct plan){.key = *key, .graph = {.handle = attention->handle}};
+    struct attention_plan *plan = &attention->plans[attention->plan_count++];
+    *plan = (struct attention_plan){.key = *key, .graph = {.handle = attention->handle}};
     cudnn_sketch(&plan->graph, &plan->key);
+    phase_note("compiling attention graphs");
     plan->is_refused = !cudnn_graph_compile(&plan->graph);
+    phase_note(NULL);
     if (plan->graph.is_memory_full)
         die_code(EXIT_CODE_OUT_OF_MEMORY, "cuDNN attention: %s%s", plan->graph.problem, DEVICE_FULL_REMEDY);
     if (plan->is_refused) {
@@ -124,7 +132,7 @@ static bool note_tensor(struct plan_key *key, enum tensor_place place, struct te
 // cuDNN 9.13 and 9.14 are known for faults of bounds in recordings of long attention whose mask is not the causal one.
 static bool has_long_fault(const struct plan_key *key) {
     enum { FIRST_FAULTY = 91300, FIRST_MENDED = 91500, MOST_KEYS = 1024 };
-    size_t version = cudnnGetVersion();
+    size_t version = cudnn()->cudnnGetVersion();
     bool is_plain = key->is_causal && !key->has_first && !key->has_end;
     return version >= FIRST_FAULTY && version < FIRST_MENDED && !is_plain && key->Tk > MOST_KEYS;
 }
@@ -164,14 +172,14 @@ static bool note_inputs(const struct cudnn_attention *attention, struct plan_key
 
 // ---- Runs ----
 
-static void run(const struct cudnn_graph *graph, const struct cudnn_bindings *bindings, void *workspace) {
+static void run_graph(const struct cudnn_graph *graph, const struct cudnn_bindings *bindings, void *workspace) {
     cudnnStatus_t status = cudnn_graph_run(graph, bindings, workspace);
     if (status != CUDNN_STATUS_SUCCESS) {
         char reason[300] = "";
-        cudnnGetLastErrorString(reason, sizeof reason);
+        cudnn()->cudnnGetLastErrorString(reason, sizeof reason);
         if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
             die_code(EXIT_CODE_OUT_OF_MEMORY, "cuDNN attention: %s%s", reason, DEVICE_FULL_REMEDY);
-        die("cuDNN attention: %s %s", cudnnGetErrorString(status), reason);
+        die("cuDNN attention: %s %s", cudnn()->cudnnGetErrorString(status), reason);
     }
 }
 
@@ -239,7 +247,7 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
         cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
     if (key.kind == KIND_FORWARD)
         cudnn_bind(&bindings, UID_STATS, op->lse.data ? op->lse.data : stats);
-    run(graph, &bindings, rest);
+    run_graph(graph, &bindings, rest);
     attention->pass_count++;
     return true;
 }
@@ -313,7 +321,7 @@ static void run_part(const struct backward_run *r, int64_t sample, int64_t key_h
     if (r->dq_sum)
         cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
     side_bind(&bindings, r->key, &r->side, sample);
-    run(r->graph, &bindings, r->workspace);
+    run_graph(r->graph, &bindings, r->workspace);
 }
 
 // Finds the plan and lays out its memory in `room` bytes from r->workspace on; false if there is none or no room.

@@ -3,6 +3,7 @@
 #ifndef OPS_CUDA_ATTENTION_CUDNN_H
 #define OPS_CUDA_ATTENTION_CUDNN_H
 
+#include "base/library.h"
 #include "ops/ops.h"
 
 struct cudnn_attention;  // a handle and the plans compiled so far
@@ -15,7 +16,10 @@ struct cudnn_options {
     bool draws_dropout;  // dropout may be cuDNN's; not if runs are to be deterministic, which cut operations into parts
 };
 
-// NULL if there is no cuDNN, which is no error.
+// The libraries that it loads, at most 2; returns how many.
+int cudnn_attention_libraries(const struct library **list);
+
+// NULL if there is no cuDNN, which is not an error.
 struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options);
 void cudnn_attention_close(struct cudnn_attention *attention);  // NULL is fine
 // "cuDNN 9.14.0", or "" if there is none.

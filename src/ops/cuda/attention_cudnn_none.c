@@ -1,6 +1,11 @@
 // Stands in for attention_cudnn.c in a build without cuDNN: the backend's own kernels do all attention.
 #include "ops/cuda/attention_cudnn.h"
 
+int cudnn_attention_libraries(const struct library **list) {
+    (void)list;
+    return 0;
+}
+
 struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options) {
     (void)options;
     return NULL;

@@ -3,7 +3,7 @@
 //
 // A block has four warps. A warp owns 16 rows of a (query, key) tile, or of its transpose, in the layout of
 // mma.m16n8k16: of each 8 columns a thread holds columns 2 (lane % 4) and the next, of rows lane / 4 and 8 below. The
-// same registers, rounded to 16 bits, are the first factor of the next product. Tiles in shared memory have rows of
+// same registers, rounded to 16 bits, are the first factor of the next matmul. Tiles in shared memory have rows of
 // DP + 8 elements, DP being the head size rounded up with zeros: rows are 16 bytes apart in the banks, as ldmatrix
 // wants it.
 #ifndef OPS_CUDA_ATTENTION_TENSOR_CUH

@@ -23,8 +23,10 @@ extern "C" {
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "ops/choices.h"
 #include "ops/cuda/attention_cudnn.h"
+#include "ops/cuda/libraries.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 }
@@ -51,12 +53,13 @@ static inline const char *cuda_remedy(enum exit_code code) {
                      cudaGetErrorName(status_), #call, cuda_remedy(cuda_exit_code(status_)));                          \
     } while (0)
 
+// A call of a function of the library.
 #define CHECK_CUBLAS(call)                                                                                             \
     do {                                                                                                               \
-        cublasStatus_t status_ = (call);                                                                               \
+        cublasStatus_t status_ = cublaslt()->call;                                                                     \
         if (status_ != CUBLAS_STATUS_SUCCESS)                                                                          \
-            die_code(cublas_exit_code(status_), "cuBLASLt: %s in %s%s", cublasLtGetStatusName(status_), #call,         \
-                     cuda_remedy(cublas_exit_code(status_)));                                                          \
+            die_code(cublas_exit_code(status_), "cuBLASLt: %s in %s%s", cublaslt()->cublasLtGetStatusName(status_),    \
+                     #call, cuda_remedy(cublas_exit_code(status_)));                                                   \
     } while (0)
 
 // Queues a kernel on the compute stream of `cuda`. The kernel's name comes in parentheses where it has template
@@ -92,6 +95,7 @@ struct matmul_plan;
 struct matmul_memory;
 struct cudnn_attention;
 struct cuda_profile;
+struct cuda_clock;
 
 struct cuda_device {
     struct device base;  // first: a struct device * is one of these
@@ -105,9 +109,10 @@ struct cuda_device {
     float *scratch;                 // SCRATCH_BYTES: partial sums and sort keys, compute stream only
     bool allows_tf32, is_deterministic;
     bool draws_fast;               // attention's dropout may be cuDNN's
-    bool has_float8;               // its matrix units take floats of 8 bits
+    bool has_float8;               // its matrix units take fp8
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu
+    struct cuda_clock *clock;      // NULL: it stands, see clock.cu
     unsigned attention_notes;      // what was said of attention, see attention.cu
 };
 
@@ -165,41 +170,14 @@ void cuda_record_begin(struct device *device);
 struct recording *cuda_record_end(struct device *device);
 void cuda_replay(struct device *device, struct recording *recording);
 void cuda_recording_free(struct device *device, struct recording *recording);
+extern const struct device_clock cuda_clock_table;
 void cuda_profile_start(struct device *device);
 int cuda_profile_stop(struct device *device, struct profile_row *rows, int most);
-void cuda_matmul(struct device *device, const struct op_matmul *op);
-void cuda_quantize(struct device *device, const struct op_quantize *op);
-void cuda_transpose(struct device *device, const struct op_transpose *op);
-void cuda_move_ranges(struct device *device, const struct op_move_ranges *op);
-void cuda_activation_forward(struct device *device, const struct op_activation_forward *op);
-void cuda_activation_backward(struct device *device, const struct op_activation_backward *op);
-void cuda_glu_forward(struct device *device, const struct op_glu_forward *op);
-void cuda_glu_backward(struct device *device, const struct op_glu_backward *op);
-void cuda_rope(struct device *device, const struct op_rope *op);
-void cuda_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
-void cuda_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
-void cuda_norm_forward(struct device *device, const struct op_norm_forward *op);
-void cuda_norm_backward(struct device *device, const struct op_norm_backward *op);
-void cuda_attention_forward(struct device *device, const struct op_attention_forward *op);
-void cuda_attention_backward(struct device *device, const struct op_attention_backward *op);
-void cuda_embedding_forward(struct device *device, const struct op_embedding_forward *op);
-void cuda_embedding_backward(struct device *device, const struct op_embedding_backward *op);
-void cuda_softmax_stats(struct device *device, const struct op_softmax_stats *op);
-void cuda_softmax_merge(struct device *device, const struct op_softmax_merge *op);
-void cuda_cross_entropy(struct device *device, const struct op_cross_entropy *op);
-void cuda_dropout_add(struct device *device, const struct op_dropout_add *op);
-void cuda_dropout_backward(struct device *device, const struct op_dropout_backward *op);
-void cuda_column_sum(struct device *device, const struct op_column_sum *op);
-void cuda_dot(struct device *device, const struct op_dot *op);
-void cuda_sum_squares(struct device *device, const struct op_sum_squares *op);
-void cuda_clip_scale(struct device *device, const struct op_clip_scale *op);
-void cuda_adam(struct device *device, const struct op_adam *op);
-void cuda_split(struct device *device, const struct op_split *op);
-void cuda_merge(struct device *device, const struct op_merge *op);
-void cuda_copy(struct device *device, const struct op_copy *op);
-void cuda_scale(struct device *device, const struct op_scale *op);
+#define DECLARE(name_) void cuda_##name_(struct device *device, const struct op_##name_ *op);
+OPERATIONS(DECLARE)
+#undef DECLARE
 }
-// Allocates and frees the cache of matrix product plans.
+// Allocates and frees the cache of matmul plans.
 struct matmul_plan *matmul_plans_create(void);
 void matmul_plans_free(struct matmul_plan *plans);
 // The algorithms chosen so far; path is their file or NULL.

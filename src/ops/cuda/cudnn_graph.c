@@ -15,9 +15,10 @@ static void fail(struct cudnn_graph *graph, const char *what, cudnnStatus_t stat
         return;
     graph->has_failed = true;
     graph->is_memory_full = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    cudnnGetLastErrorString(reason, sizeof reason);
+    cudnn()->cudnnGetLastErrorString(reason, sizeof reason);
     reason[strcspn(reason, "\n")] = 0;
-    snprintf(graph->problem, sizeof graph->problem, "%s: %s %.200s", what, cudnnGetErrorString(status), reason);
+    snprintf(graph->problem, sizeof graph->problem, "%s: %s %.200s", what, cudnn()->cudnnGetErrorString(status),
+             reason);
 }
 
 static descriptor create(struct cudnn_graph *graph, cudnnBackendDescriptorType_t type, const char *what) {
@@ -25,7 +26,7 @@ static descriptor create(struct cudnn_graph *graph, cudnnBackendDescriptorType_t
     if (graph->has_failed)
         return NULL;
     CHECK(graph->count < CUDNN_GRAPH_DESCRIPTORS);
-    cudnnStatus_t status = cudnnBackendCreateDescriptor(type, &made);
+    cudnnStatus_t status = cudnn()->cudnnBackendCreateDescriptor(type, &made);
     if (status != CUDNN_STATUS_SUCCESS) {
         fail(graph, what, status);
         return NULL;
@@ -38,7 +39,7 @@ static void set(struct cudnn_graph *graph, descriptor target, cudnnBackendAttrib
                 cudnnBackendAttributeType_t type, int64_t count, const void *value) {
     if (graph->has_failed)
         return;
-    cudnnStatus_t status = cudnnBackendSetAttribute(target, name, type, count, value);
+    cudnnStatus_t status = cudnn()->cudnnBackendSetAttribute(target, name, type, count, value);
     if (status != CUDNN_STATUS_SUCCESS) {
         char what[64];
         snprintf(what, sizeof what, "attribute %d", (int)name);
@@ -54,7 +55,7 @@ static void set_descriptor(struct cudnn_graph *graph, descriptor target, cudnnBa
 static void finalize(struct cudnn_graph *graph, descriptor target, const char *what) {
     if (graph->has_failed)
         return;
-    cudnnStatus_t status = cudnnBackendFinalize(target);
+    cudnnStatus_t status = cudnn()->cudnnBackendFinalize(target);
     if (status != CUDNN_STATUS_SUCCESS)
         fail(graph, what, status);
 }
@@ -116,15 +117,15 @@ void cudnn_pointwise(struct cudnn_graph *graph, const struct cudnn_pointwise *op
 
 void cudnn_matmul(struct cudnn_graph *graph, descriptor a, descriptor b, descriptor c) {
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    descriptor kind = create(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR, "product");
+    descriptor kind = create(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR, "matmul");
     set(graph, kind, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    finalize(graph, kind, "product");
-    descriptor operation = create(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, "product");
+    finalize(graph, kind, "matmul");
+    descriptor operation = create(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, "matmul");
     set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
     set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
     set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
     set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, kind);
-    finalize_operation(graph, operation, "product operation");
+    finalize_operation(graph, operation, "matmul operation");
 }
 
 void cudnn_reduce(struct cudnn_graph *graph, cudnnReduceTensorOp_t how, descriptor x, descriptor y) {
@@ -173,8 +174,8 @@ static int64_t ask_heuristic(struct cudnn_graph *graph, descriptor whole, descri
     if (graph->has_failed)
         return 0;
     int64_t count = 0;
-    cudnnStatus_t status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES, &count, found);
+    cudnnStatus_t status = cudnn()->cudnnBackendGetAttribute(
+        heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES, &count, found);
     if (status != CUDNN_STATUS_SUCCESS || count == 0)  // a graph that nothing supports is a success with no results
         fail(graph, "no engine", status);
     return count < MOST_ENGINES ? count : MOST_ENGINES;
@@ -194,11 +195,11 @@ bool cudnn_graph_compile(struct cudnn_graph *graph) {
         set_descriptor(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engines[i]);
         if (graph->has_failed)
             return false;
-        cudnnStatus_t status = cudnnBackendFinalize(plan);
+        cudnnStatus_t status = cudnn()->cudnnBackendFinalize(plan);
         int64_t got = 0;
         if (status == CUDNN_STATUS_SUCCESS)
-            status = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got,
-                                              &graph->workspace_bytes);
+            status = cudnn()->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                                                       1, &got, &graph->workspace_bytes);
         if (status == CUDNN_STATUS_SUCCESS) {
             graph->plan = plan;
             return true;
@@ -220,26 +221,27 @@ void cudnn_bind(struct cudnn_bindings *bindings, int64_t uid, const void *pointe
 
 cudnnStatus_t cudnn_graph_run(const struct cudnn_graph *graph, const struct cudnn_bindings *bindings, void *workspace) {
     descriptor pack = NULL;
-    cudnnStatus_t status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    cudnnStatus_t status = cudnn()->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+        status = cudnn()->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                                   &workspace);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                                          bindings->count, bindings->pointers);
+        status = cudnn()->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+                                                   bindings->count, bindings->pointers);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, bindings->count,
-                                          bindings->uids);
+        status = cudnn()->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                                                   bindings->count, bindings->uids);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendFinalize(pack);
+        status = cudnn()->cudnnBackendFinalize(pack);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendExecute(graph->handle, graph->plan, pack);
+        status = cudnn()->cudnnBackendExecute(graph->handle, graph->plan, pack);
     if (pack)
-        cudnnBackendDestroyDescriptor(pack);
+        cudnn()->cudnnBackendDestroyDescriptor(pack);
     return status;
 }
 
 void cudnn_graph_free(struct cudnn_graph *graph) {
     while (graph->count > 0)
-        cudnnBackendDestroyDescriptor(graph->all[--graph->count]);
+        cudnn()->cudnnBackendDestroyDescriptor(graph->all[--graph->count]);
     graph->plan = NULL;
 }

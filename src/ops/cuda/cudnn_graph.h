@@ -7,7 +7,8 @@
 #ifndef OPS_CUDA_CUDNN_GRAPH_H
 #define OPS_CUDA_CUDNN_GRAPH_H
 
-#include <cudnn.h>
+#include "ops/cuda/cudnn_library.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -8,7 +8,7 @@
 struct side_inputs {
     int64_t B, Tq, Tk;
     int32_t *first;  // (B * Tq): the first key that each query sees
-    int32_t *end;    // (B * Tq): the key after the last that is no padding
+    int32_t *end;    // (B * Tq): the key after the last that is not padding
     int64_t *draw;   // (2): a seed that belongs to this operation, and an offset, which is 0
 };
 

@@ -1,4 +1,4 @@
-// Attention as operation graphs: products, pointwise operations and reductions, down to the order of the causal
+// Attention as operation graphs: matmuls, pointwise operations and reductions, down to the order of the causal
 // comparison (row >= column) and of the mask and the subtraction of the statistics in backward, because other orders
 // are not recognised. Packed q, k and v need no transposes: strides tell the layout.
 #include "ops/cuda/cudnn_sketch.h"
@@ -36,7 +36,7 @@ static descriptor scores(const struct sketch *s, cudnnDataType_t type) {
     return cudnn_tensor(s->graph, 0, type, shape);
 }
 
-// Its transpose, as the product that sums over queries wants it.
+// Its transpose, as the matmul that sums over queries wants it.
 static descriptor scores_transposed(const struct sketch *s) {
     const struct plan_key *k = s->key;
     struct cudnn_shape shape = {{k->B, k->H, k->Tk, k->Tq}, {k->H * k->Tq * k->Tk, k->Tq * k->Tk, 1, k->Tk}};
@@ -136,7 +136,7 @@ static void draw_forward(const struct sketch *s) {
     cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, x, sum);
     apply(s, CUDNN_POINTWISE_LOG, sum, NULL, log_sum);
     apply(s, CUDNN_POINTWISE_ADD, largest, log_sum, stats);
-    descriptor weights = scores(s, s->type);  // the second product takes operands of one type
+    descriptor weights = scores(s, s->type);  // the second matmul takes operands of one type
     if (has_dropout(s)) {
         x = applied(s, CUDNN_POINTWISE_DIV, x, sum);
         x = applied(s, CUDNN_POINTWISE_MUL, x, draw(s));
@@ -196,7 +196,7 @@ static void draw_backward(const struct sketch *s) {
     if (kept)
         dx = applied(s, CUDNN_POINTWISE_MUL, dx, keep_scale);
     sum_over_queries(s, dx, q, PLACE_DK);
-    // dq, summed in fp32 in memory of ours and then rounded. A product that writes dq itself is what makes cuDNN choose
+    // dq, summed in fp32 in memory of ours and then rounded. A matmul that writes dq itself is what makes cuDNN choose
     // its deterministic algorithm.
     const int64_t *stride = k->stride[PLACE_K];
     struct cudnn_shape key_shape = {{k->B, k->G, k->Tk, D}, {stride[0], stride[2], stride[1], 1}};

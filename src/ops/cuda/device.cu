@@ -12,6 +12,7 @@ enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build 
 static void cuda_close(struct device *device) {
     struct cuda_device *cuda = cuda_use(device);
     CHECK_CUDA(cudaDeviceSynchronize());
+    cuda_clock_table.stop(device);
     cudnn_attention_close(cuda->cudnn);
     matmul_plans_free(cuda->plans);
     matmul_memory_close(cuda->memory);
@@ -40,8 +41,8 @@ static void cuda_describe(const struct device *device, char *text, size_t size) 
     char cudnn[32];
     cudnn_attention_describe(cuda->cudnn, cudnn, sizeof cudnn);
     snprintf(text, size, "GPU %d: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %zu%s%s", cuda->index, properties.name,
-             (double)properties.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion(),
-             cudnn[0] ? ", " : "", cudnn);
+             (double)properties.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10,
+             cublaslt()->cublasLtGetVersion(), cudnn[0] ? ", " : "", cudnn);
 }
 
 // A failed allocation must not be found again by the next check of an unrelated launch, hence cudaGetLastError.
@@ -157,10 +158,10 @@ static void cuda_synchronize(struct device *device) {
     CHECK_CUDA(cudaDeviceSynchronize());
 }
 
+// clang-format off
 static const struct ops cuda_ops = {
     .name = "cuda",
     .is_host_memory = false,
-    .is_paper = false,
     .most_head_size = MOST_HEAD_SIZE,
     .fuses_stats = true,
     .fuses_quantize = true,
@@ -191,53 +192,27 @@ static const struct ops cuda_ops = {
     .record_end = cuda_record_end,
     .replay = cuda_replay,
     .recording_free = cuda_recording_free,
+    .clock = &cuda_clock_table,
     .profile_start = cuda_profile_start,
     .profile_stop = cuda_profile_stop,
-    .matmul = cuda_matmul,
-    .quantize = cuda_quantize,
-    .transpose = cuda_transpose,
-    .move_ranges = cuda_move_ranges,
-    .activation_forward = cuda_activation_forward,
-    .activation_backward = cuda_activation_backward,
-    .glu_forward = cuda_glu_forward,
-    .glu_backward = cuda_glu_backward,
-    .rope = cuda_rope,
-    .norm_forward = cuda_norm_forward,
-    .norm_backward = cuda_norm_backward,
-    .attention_forward = cuda_attention_forward,
-    .attention_backward = cuda_attention_backward,
-    .relative_bias_forward = cuda_relative_bias_forward,
-    .relative_bias_backward = cuda_relative_bias_backward,
-    .embedding_forward = cuda_embedding_forward,
-    .embedding_backward = cuda_embedding_backward,
-    .softmax_stats = cuda_softmax_stats,
-    .softmax_merge = cuda_softmax_merge,
-    .cross_entropy = cuda_cross_entropy,
-    .dropout_add = cuda_dropout_add,
-    .dropout_backward = cuda_dropout_backward,
-    .column_sum = cuda_column_sum,
-    .dot = cuda_dot,
-    .sum_squares = cuda_sum_squares,
-    .clip_scale = cuda_clip_scale,
-    .adam = cuda_adam,
-    .split = cuda_split,
-    .merge = cuda_merge,
-    .copy = cuda_copy,
-    .scale = cuda_scale,
+#define ENTRY(name_) .name_ = cuda_##name_,
+    OPERATIONS(ENTRY)
+#undef ENTRY
 };
+// clang-format on
 
-// A machine without GPUs, or without a driver that could have any, is none that has lost them. CUDA says of no driver
-// what it says of one that is too old.
+// A machine without GPUs or without a driver has none, which is not an error; GPUs that fail are one.
 extern "C" int cuda_count(void) {
-    int count = 0, driver = 0;
+    int count = 0;
+    if (library_load(cuda_driver_library()) < 0) {
+        error_clear();
+        return 0;
+    }
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess)
         return count;
     cudaGetLastError();
-    bool has_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
-    cudaGetLastError();
-    if (status == cudaErrorNoDevice || status == cudaErrorStubLibrary ||
-        (status == cudaErrorInsufficientDriver && !has_driver))
+    if (status == cudaErrorNoDevice || status == cudaErrorStubLibrary)
         return 0;
     return error_set(
         "cannot use the GPUs of this machine: %s (%s); check the driver with nvidia-smi, or use --device cpu",
@@ -249,11 +224,11 @@ static __global__ void probe_kernel(void) {}
 static int cannot_open(int index, cudaError_t status) {
     cudaGetLastError();
     return error_set_code(cuda_exit_code(status),
-                          "cannot open GPU %d: %s; see with nvidia-smi whether another process holds it", index,
+                          "cannot open GPU %d: %s; run nvidia-smi to see whether another process holds it", index,
                           cudaGetErrorString(status));
 }
 
-// Says no where the build has nothing that the current GPU could run.
+// Fails if the build has no code for the current GPU.
 static int cuda_check_build(int index) {
     struct cudaFuncAttributes attributes;
     cudaError_t status = cudaFuncGetAttributes(&attributes, probe_kernel);
@@ -272,7 +247,7 @@ static int cuda_check_build(int index) {
                           index, major, minor, cudaGetErrorString(status), major, minor);
 }
 
-// Says no where the GPU does not exist or is too old.
+// Fails if the GPU does not exist or is too old.
 static int cuda_check(int index) {
     int count = cuda_count();
     TRY(count);
@@ -293,7 +268,7 @@ static int cuda_check(int index) {
     return 0;
 }
 
-// Whether its matrix units take 8-bit floats: from compute capability 8.9 on (L4, H100).
+// Whether its matrix units take fp8: from compute capability 8.9 on (L4, H100).
 static bool has_float8(int index) {
     int major = 0, minor = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
@@ -303,6 +278,8 @@ static bool has_float8(int index) {
 
 extern "C" int cuda_open(struct device **device, const struct device_options *options) {
     int index = options->index;
+    TRY(library_load(cuda_driver_library()));
+    TRY(library_load(cublaslt_library()));
     TRY(cuda_check(index));
     cudaError_t status = cudaSetDevice(index);
     if (status != cudaSuccess)

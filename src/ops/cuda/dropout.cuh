@@ -4,6 +4,7 @@
 #define OPS_CUDA_DROPOUT_CUH
 
 #include "ops/cuda/cuda.cuh"
+#include "ops/dropout_rate.h"
 
 // struct dropout as kernels take it: by value, with what the rate means worked out.
 struct cuda_dropout {

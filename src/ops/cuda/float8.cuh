@@ -1,4 +1,4 @@
-// 8-bit floats on the device: storing values, remembering the largest, and turning tiles of bytes.
+// 8-bit floats on the device: storing values, remembering the largest, and transposing tiles of bytes.
 #ifndef OPS_CUDA_FLOAT8_CUH
 #define OPS_CUDA_FLOAT8_CUH
 

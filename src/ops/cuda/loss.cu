@@ -269,6 +269,31 @@ template <typename T> static __global__ void __launch_bounds__(ROW_THREADS, 1) w
     }
 }
 
+struct top_args {
+    float *hits;            // (count)
+    const float *logits;    // (N, V)
+    const int32_t *labels;  // (N)
+    int64_t columns;
+    int64_t tops[OPS_MOST_TOPS];
+    int count;
+};
+
+// A block has one row. Hits are whole numbers, whose sum does not depend on the order.
+static __global__ void __launch_bounds__(LOSS_THREADS) top_hits_kernel(top_args args) {
+    __shared__ float shared[32];
+    const float *logits = args.logits + (int64_t)blockIdx.x * args.columns;
+    int64_t label = args.labels[blockIdx.x], larger = 0;
+    float own = logits[label];
+    for (int64_t c = threadIdx.x; c < args.columns; c += blockDim.x)
+        larger += logits[c] > own || (logits[c] == own && c < label);
+    float rank = block_sum((float)larger, shared);  // exact up to 2^24 columns
+    if (threadIdx.x != 0 || isnan(own))
+        return;
+    for (int i = 0; i < args.count; i++)
+        if (rank < (float)args.tops[i])
+            atomicAdd(&args.hits[i], 1.0f);
+}
+
 static unsigned loss_threads(int64_t columns) {
     int64_t threads = divide_up(divide_up(columns, 8), 32) * 32;
     return (unsigned)min(threads, (int64_t)LOSS_THREADS);
@@ -332,4 +357,19 @@ extern "C" void cuda_cross_entropy(struct device *device, const struct op_cross_
     if (tensor_count(op->logits) == 0)
         return;
     WITH_TYPE(op->logits.dtype, T, cross_entropy<T>(cuda, op));
+}
+
+extern "C" void cuda_top_hits(struct device *device, const struct op_top_hits *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (tensor_count(op->logits) == 0)
+        return;
+    top_args args = {};
+    args.hits = (float *)op->hits.data;
+    args.logits = (const float *)op->logits.data;
+    args.labels = (const int32_t *)op->labels.data;
+    args.columns = op->logits.shape[1];
+    args.count = op->count;
+    for (int i = 0; i < op->count; i++)
+        args.tops[i] = op->tops[i];
+    LAUNCH(cuda, top_hits_kernel, grid_x(op->logits.shape[0]), loss_threads(args.columns), 0, args);
 }

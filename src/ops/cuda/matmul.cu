@@ -1,11 +1,11 @@
-// Matrix products by cuBLASLt, accumulated in fp32; fp32 inputs are multiplied in full fp32 unless TF32 is allowed.
+// Matmuls by cuBLASLt, accumulated in fp32; fp32 inputs are multiplied in full fp32 unless TF32 is allowed.
 //
 // cuBLASLt thinks column-major. A row-major (M, N) matrix is the column-major N x M one, its transpose, so the
-// product is asked for as D' = op(b)' op(a)': b is its first operand, a its second, and a transpose flag of ours is a
-// transpose flag of theirs. What was found out about a product (descriptors and the chosen algorithm) is kept in a
+// matmul is asked for as D' = op(b)' op(a)': b is its first operand, a its second, and a transpose flag of ours is a
+// transpose flag of theirs. What was found out about a matmul (descriptors and the chosen algorithm) is kept in a
 // table by its shape.
 //
-// Bias and activation are part of a product in 16 bits where that is the faster way, else kernels of our own after it.
+// Bias and activation are part of a matmul in 16 bits where that is the faster way, else kernels of our own after it.
 #include "ops/cuda/matmul.cuh"
 
 #include <stdlib.h>
@@ -102,54 +102,54 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
 
 // A layout is given as stored, before the transpose: rows of ours are columns of theirs.
 static void layout_init(cublasLtMatrixLayoutOpaque_t *layout, enum dtype dtype, struct tensor t, int64_t stride) {
-    CHECK_CUBLAS(
-        cublasLtMatrixLayoutInit(layout, cuda_type(dtype), (uint64_t)t.shape[1], (uint64_t)t.shape[0], stride));
+    CHECK_CUBLAS(cublasLtMatrixLayoutInit_internal(layout, sizeof *layout, cuda_type(dtype), (uint64_t)t.shape[1],
+                                                   (uint64_t)t.shape[0], stride));
 }
 
-#define SET_PRODUCT(product, name, value)                                                                              \
-    CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(product, name, &(value), sizeof(value)))
+#define SET_MATMUL(matmul, name, value)                                                                                \
+    CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(matmul, name, &(value), sizeof(value)))
 
 // Bias and aux belong to the descriptor, and change from layer to layer.
-static void set_ending(cublasLtMatmulDescOpaque_t *product, const struct matmul_key *key, const struct op_matmul *op) {
+static void set_ending(cublasLtMatmulDescOpaque_t *matmul, const struct matmul_key *key, const struct op_matmul *op) {
     const void *bias = op->bias.data, *aux = op->aux.data;
     if (key->ending != ENDING_DGELU)
-        SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+        SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     if (key->ending == ENDING_GELU_AUX || key->ending == ENDING_DGELU)
-        SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+        SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
 }
 
-// The ranges of 8-bit floats belong to it too; their factors are read when the product runs.
-static void set_factors(cublasLtMatmulDescOpaque_t *product, const struct op_matmul *op) {
-    const void *first = op->b.range, *second = op->a.range;
+// The ranges of fp8 operands belong to it too; their factors are read when the matmul runs.
+static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
+    const void *first = op->b_range.data, *second = op->a_range.data;
     static_assert(RANGE_FACTOR == 0, "a range begins with its factor");
-    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first);
-    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first);
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
 }
 
-static void product_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *product, const struct matmul_key *key,
-                         const struct op_matmul *op, bool is_fused) {
+static void matmul_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *matmul, const struct matmul_key *key,
+                        const struct op_matmul *op, bool is_fused) {
     static const cublasLtEpilogue_t endings[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
                                                  CUBLASLT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
                                                  CUBLASLT_EPILOGUE_DGELU};
     cublasOperation_t first = key->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = key->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     bool is_tf32 = cuda->allows_tf32 && key->input == DTYPE_F32;
-    CHECK_CUBLAS(
-        cublasLtMatmulDescInit(product, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_TRANSA, first);
-    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_TRANSB, second);
+    CHECK_CUBLAS(cublasLtMatmulDescInit_internal(
+        matmul, sizeof *matmul, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSA, first);
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSB, second);
     if (dtype_is_float8(op->a.dtype)) {
         // Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all.
         int8_t is_fast = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3;
-        SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, is_fast);
-        set_factors(product, op);
+        SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_FAST_ACCUM, is_fast);
+        set_factors(matmul, op);
     }
     if (!is_fused)
         return;
-    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_EPILOGUE, endings[key->ending]);
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, endings[key->ending]);
     if (key->ending == ENDING_GELU_AUX || key->ending == ENDING_DGELU)
-        SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key->m);
-    set_ending(product, key, op);
+        SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key->m);
+    set_ending(matmul, key, op);
 }
 
 static void plan_make(struct cuda_device *cuda, struct matmul_plan *plan, const struct matmul_key *key,
@@ -160,9 +160,9 @@ static void plan_make(struct cuda_device *cuda, struct matmul_plan *plan, const 
     plan->is_final = true;
     if (key->k == 0)  // an empty sum: no layout can describe it
         return;
-    product_init(cuda, &plan->product, key, op, false);
+    matmul_init(cuda, &plan->plain, key, op, false);
     if (key->ending != ENDING_NONE)
-        product_init(cuda, &plan->fused, key, op, true);
+        matmul_init(cuda, &plan->fused, key, op, true);
     layout_init(&plan->first, op->b.dtype, op->b, key->b_stride);
     layout_init(&plan->second, op->a.dtype, op->a, key->a_stride);
     layout_init(&plan->result, op->d.dtype, op->d, key->d_stride);
@@ -198,11 +198,11 @@ cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, co
         if (choice->is_fused)
             set_ending(&plan->fused, &plan->key, op);
         if (dtype_is_float8(op->a.dtype))
-            set_factors(choice->is_fused ? &plan->fused : &plan->product, op);
-        status = cublasLtMatmul(cuda->blas, choice->is_fused ? &plan->fused : &plan->product, &op->alpha, op->b.data,
-                                &plan->first, op->a.data, &plan->second, &op->beta, op->d.data, &plan->result,
-                                op->d.data, &plan->result, &choice->algorithm, cuda->blas_workspace,
-                                BLAS_WORKSPACE_BYTES, cuda->streams[STREAM_COMPUTE]);
+            set_factors(choice->is_fused ? &plan->fused : &plan->plain, op);
+        status = cublaslt()->cublasLtMatmul(cuda->blas, choice->is_fused ? &plan->fused : &plan->plain, &op->alpha,
+                                            op->b.data, &plan->first, op->a.data, &plan->second, &op->beta, op->d.data,
+                                            &plan->result, op->d.data, &plan->result, &choice->algorithm,
+                                            cuda->blas_workspace, BLAS_WORKSPACE_BYTES, cuda->streams[STREAM_COMPUTE]);
     }
     if (status == CUBLAS_STATUS_SUCCESS && op->epilogue != EPILOGUE_NONE && !choice->is_fused)
         matmul_run_epilogue(cuda, op);
@@ -214,5 +214,8 @@ extern "C" void cuda_matmul(struct device *device, const struct op_matmul *op) {
     if (tensor_count(op->d) == 0)
         return;
     struct matmul_plan *plan = plan_find(cuda, op);
-    CHECK_CUBLAS(matmul_run(cuda, plan, op, &plan->choice));
+    cublasStatus_t status = matmul_run(cuda, plan, op, &plan->choice);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        die_code(cublas_exit_code(status), "cuBLASLt: %s in a matmul%s", cublaslt()->cublasLtGetStatusName(status),
+                 cuda_remedy(cublas_exit_code(status)));
 }

@@ -1,4 +1,4 @@
-// What the files of the matrix product share: what a product is known by, what was chosen for it, and the ways to run
+// What the files of the matmul share: what a matmul is known by, what was chosen for it, and the ways to run
 // it.
 #ifndef OPS_CUDA_MATMUL_CUH
 #define OPS_CUDA_MATMUL_CUH
@@ -9,7 +9,7 @@
 enum matmul_ending { ENDING_NONE, ENDING_BIAS, ENDING_GELU, ENDING_GELU_AUX, ENDING_DGELU };
 
 // All that the choice of an algorithm depends on. Compared as bytes and written to files: built from zeroed memory,
-// every member as wide as its place. The product is column-major, m = N and n = M of ours.
+// every member as wide as its place. The matmul is column-major, m = N and n = M of ours.
 struct matmul_key {
     int64_t m, n, k;
     int64_t a_stride, b_stride, d_stride;
@@ -25,37 +25,37 @@ struct matmul_key {
 struct matmul_choice {
     cublasLtMatmulAlgo_t algorithm;
     int32_t has_algorithm;  // else the plain kernel
-    int32_t is_fused;       // the ending is part of the product; else a kernel of ours follows it
+    int32_t is_fused;       // the ending is part of the matmul; else a kernel of ours follows it
 };
 
 struct matmul_plan {
     struct matmul_key key;
-    cublasLtMatmulDescOpaque_t product, fused;           // without and with the ending
+    cublasLtMatmulDescOpaque_t plain, fused;             // without and with the ending
     cublasLtMatrixLayoutOpaque_t first, second, result;  // b, a, d
     struct matmul_choice choice;
     bool is_final;  // else it is chosen again by timing when that is possible
 };
 
-struct matmul_memory {          // choices of this and earlier runs
-    struct choices choices;     // of matmul_choice by matmul_key
-    char *path;                 // NULL: kept in no file
-    struct device_peers peers;  // no broadcast: this rank chooses for itself
+struct matmul_memory {            // choices of this and earlier runs
+    struct kept_choices choices;  // of matmul_choice by matmul_key
+    char *path;                   // NULL: kept in no file
+    struct device_peers peers;    // no broadcast: this rank chooses for itself
 };
 
 // The key of a plan; all zeros but the sizes where k is 0.
 struct matmul_key matmul_key_of(const struct op_matmul *op);
-// Runs the product as `choice` says.
+// Runs the matmul as `choice` says.
 cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op,
                           const struct matmul_choice *choice);
-// matmul_plain.cu: a product that cuBLASLt has no algorithm for; an epilogue on a product that is in d.
+// matmul_plain.cu: a matmul that cuBLASLt has no algorithm for; an epilogue on a matmul that is in d.
 void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key);
 void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op);
-// matmul_memory.cu: what is known about a product; keeps plan->choice; fills plan->choice, together with other ranks
+// matmul_memory.cu: what is known about a matmul; keeps plan->choice; fills plan->choice, together with other ranks
 // where they joined. matmul_memory_open is in cuda.cuh.
 bool matmul_memory_find(const struct matmul_memory *memory, const struct matmul_key *key, struct matmul_choice *choice);
 void matmul_memory_keep(struct matmul_memory *memory, const struct matmul_plan *plan);
 void matmul_decide(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
-// matmul_choose.cu: whether a product would be timed now, were it not known; fills plan->choice.
+// matmul_choose.cu: whether a matmul would be timed now, were it not known; fills plan->choice.
 bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op);
 void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
 

@@ -1,11 +1,11 @@
-// Which algorithm a matrix product runs with. cuBLASLt lists candidates in the order of an estimate; on an H200 the
-// best of the list is 4 to 9 % faster over a whole step than its first (cuBLAS 13.1, 2026-11-15). So a large product
+// Which algorithm a matmul runs with. cuBLASLt lists candidates in the order of an estimate; on an H200 the
+// best of the list is 4 to 9 % faster over a whole step than its first (cuBLAS 13.1, 2026-11-15). So a large matmul
 // in 16 bits or TF32 is timed the first time its shape comes by: all candidates in turn, several rounds, with the
 // ending fused in and with a kernel of ours behind it. The answer is kept in a file, for the next start and so that it
-// repeats to the bit. Where there is such a file the fastest of very large products are timed once more, for longer, at
+// repeats to the bit. Where there is such a file the fastest of very large matmuls are timed once more, for longer, at
 // the GPU's power limit: there they change places, by up to 3 %.
 //
-// Timing runs the product itself, which is harmless where it overwrites d; where it adds to d the first of the list is
+// Timing runs the matmul itself, which is harmless where it overwrites d; where it adds to d the first of the list is
 // used until the shape comes by without. Split sums are allowed in fp32 only: summed in the output's bf16 they would
 // lose bits.
 #include "ops/cuda/matmul.cuh"
@@ -39,7 +39,7 @@ static cublasStatus_t list_algorithms(struct cuda_device *cuda, struct matmul_pl
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t align_a = (uint32_t)key->alignment[0], align_b = (uint32_t)key->alignment[1];
     uint32_t align_d = (uint32_t)key->alignment[2];
-    CHECK_CUBLAS(cublasLtMatmulPreferenceInit(&preference));
+    CHECK_CUBLAS(cublasLtMatmulPreferenceInit_internal(&preference, sizeof preference));
     SET_PREFERENCE(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
     SET_PREFERENCE(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
     SET_PREFERENCE(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align_b);
@@ -48,9 +48,9 @@ static cublasStatus_t list_algorithms(struct cuda_device *cuda, struct matmul_pl
     SET_PREFERENCE(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_d);
     cublasLtMatmulHeuristicResult_t results[MOST_CANDIDATES];
     int found = 0;
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cuda->blas, is_fused ? &plan->fused : &plan->product,
-                                                           &plan->first, &plan->second, &plan->result, &plan->result,
-                                                           &preference, wanted, results, &found);
+    cublasStatus_t status = cublaslt()->cublasLtMatmulAlgoGetHeuristic(
+        cuda->blas, is_fused ? &plan->fused : &plan->plain, &plan->first, &plan->second, &plan->result, &plan->result,
+        &preference, wanted, results, &found);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     for (int i = 0; i < found && list->count < MOST_CANDIDATES; i++) {
@@ -139,7 +139,7 @@ static int compare_doubles(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// The finalists again, on a GPU that is busy for so long that it runs at its power limit: what a product costs in a
+// The finalists again, on a GPU that is busy for so long that it runs at its power limit: what a matmul costs in a
 // training step, where one that needs less energy keeps a higher clock. The clock falls further now and then for some
 // milliseconds, whoever runs, hence the median; it takes a while to follow a new candidate, hence the pieces left out.
 static void time_under_load(struct trial trial, struct candidates *list) {
@@ -168,7 +168,7 @@ static bool can_fuse(const struct matmul_key *key) {
            (!has_aux || (key->m % 8 == 0 && key->alignment[3] >= 16));
 }
 
-// Ranks that joined must all say the same, so a product whose size differs between them is worth it to none.
+// Ranks that joined must all say the same, so a matmul whose size differs between them is worth it to none.
 static bool is_worth_timing(const struct cuda_device *cuda, const struct matmul_key *key) {
     bool is_exact = key->input == DTYPE_F32 && !cuda->allows_tf32;
     return !cuda->is_deterministic && !key->is_uneven && !is_exact &&
@@ -186,7 +186,7 @@ static void say_none(const struct op_matmul *op, cublasStatus_t status) {
     tensor_describe(op->b, b, sizeof b);
     tensor_describe(op->d, d, sizeof d);
     log_info("matmul: cuBLASLt has no algorithm for a %s%s, b %s%s, d %s (%s); a slow kernel is used", a,
-             op->transpose_a ? "'" : "", b, op->transpose_b ? "'" : "", d, cublasLtGetStatusName(status));
+             op->transpose_a ? "'" : "", b, op->transpose_b ? "'" : "", d, cublaslt()->cublasLtGetStatusName(status));
 }
 
 // Whether this library still takes what was chosen in an earlier run.
@@ -195,8 +195,8 @@ static bool is_valid(struct cuda_device *cuda, struct matmul_plan *plan, const s
     if (!choice->has_algorithm || (choice->is_fused && !can_fuse(&plan->key)))
         return false;
     cublasStatus_t status =
-        cublasLtMatmulAlgoCheck(cuda->blas, choice->is_fused ? &plan->fused : &plan->product, &plan->first,
-                                &plan->second, &plan->result, &plan->result, &choice->algorithm, &result);
+        cublaslt()->cublasLtMatmulAlgoCheck(cuda->blas, choice->is_fused ? &plan->fused : &plan->plain, &plan->first,
+                                            &plan->second, &plan->result, &plan->result, &choice->algorithm, &result);
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= (size_t)BLAS_WORKSPACE_BYTES;
 }
 
@@ -213,7 +213,7 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     struct matmul_choice known;
     if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
         plan->choice = known;
-        // Ranks that joined come to an end together, when the product can be timed, whatever their libraries take.
+        // Ranks that joined come to an end together, when the matmul can be timed, whatever their libraries take.
         plan->is_final = times_now || !cuda->memory->peers.broadcast;
         return;
     }
@@ -234,14 +234,16 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     if (!times_now)
         return;
     struct trial trial = {cuda, plan, op, NULL};
+    phase_note("timing matmul algorithms");
     time_bursts(trial, &list);
     double first = list.ms[0];
     keep_fastest(&list);
-    if (list.count == 0)  // all refuse: running the first will say why
-        return;
-    double burst = list.ms[best_of(&list)];
+    double burst = list.count > 0 ? list.ms[best_of(&list)] : 0;
     if (list.count > 1 && is_worth_load(cuda, &plan->key))
         time_under_load(trial, &list);
+    phase_note(NULL);
+    if (list.count == 0)  // all refuse: running the first will say why
+        return;
     int best = best_of(&list);
     log_debug("matmul: m %lld n %lld k %lld ending %d: %s, %.3f ms; the fastest burst %.3f ms, of the first %.3f ms",
               (long long)plan->key.m, (long long)plan->key.n, (long long)plan->key.k, plan->key.ending,

@@ -1,10 +1,10 @@
-// The algorithms that were chosen for matrix products, in this run and in earlier ones, and by which rank. The list and
+// The algorithms that were chosen for matmuls, in this run and in earlier ones, and by which rank. The list and
 // its file are ops/choices.c's; what it names is checked by the library before it is used.
 //
-// Of the ranks that joined (see device_join) the first chooses for all: everybody comes to the products in the same
+// Of the ranks that joined (see device_join) the first chooses for all: everybody comes to the matmuls in the same
 // order, so those behind wait for the answer when they come to a new one. They do so also where they know it from the
-// list, because the first may find that its library refuses what the list says and time it again. Products whose shapes
-// differ between ranks (is_uneven) are left out: a rank may have nothing to multiply there, or a product that it knows
+// list, because the first may find that its library refuses what the list says and time it again. Matmuls whose shapes
+// differ between ranks (is_uneven) are left out: a rank may have nothing to multiply there, or a matmul that it knows
 // already, and would not come to the answer. Each rank takes the first algorithm of the library's list for them.
 #include "ops/cuda/matmul.cuh"
 
@@ -18,7 +18,8 @@ struct matmul_memory *matmul_memory_open(int index, const char *path, bool allow
     CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
     char identity[160];
     snprintf(identity, sizeof identity, "bevatron products 3, cuBLASLt %zu, %.64s, %d processors%s",
-             cublasLtGetVersion(), properties.name, properties.multiProcessorCount, allows_tf32 ? ", TF32" : "");
+             cublaslt()->cublasLtGetVersion(), properties.name, properties.multiProcessorCount,
+             allows_tf32 ? ", TF32" : "");
     choices_open(&memory->choices, identity, sizeof(struct matmul_key), sizeof(struct matmul_choice));
     if (path) {
         memory->path = memory_string(path);

@@ -1,5 +1,5 @@
-// Matrix products that cuBLASLt has no algorithm for (odd shapes; what these are changes with its version), in a
-// plain tiled kernel; and bias and activation as kernels of their own on a product that is there already, which in
+// Matmuls that cuBLASLt has no algorithm for (odd shapes; what these are changes with its version), in a
+// plain tiled kernel; and bias and activation as kernels of their own on a matmul that is there already, which in
 // bf16 rounds once more than a fused epilogue.
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elements.cuh"
@@ -67,7 +67,7 @@ template <typename A> struct epilogue_args {
     A *aux;         // (M, N) or NULL
 };
 
-// One element: value is the product, and what is returned goes to d. stored is what aux gets.
+// One element: value is that of the matmul, and what is returned goes to d. stored is what aux gets.
 template <typename A>
 static __device__ __forceinline__ float epilogue_of(float value, float bias, float aux, enum epilogue epilogue,
                                                     float *stored) {
@@ -82,7 +82,7 @@ static __device__ __forceinline__ float epilogue_of(float value, float bias, flo
     return value;
 }
 
-// d holds the product and gets the result. Threads walk over groups of four neighbouring columns.
+// d holds the matmul's result and gets that of the epilogue. Threads walk over groups of four neighbouring columns.
 template <typename A, typename D> static __global__ void epilogue_kernel(D *d, epilogue_args<A> args) {
     int64_t groups = (args.columns + 3) / 4, count = args.rows * groups;
     int64_t step = (int64_t)gridDim.x * blockDim.x;

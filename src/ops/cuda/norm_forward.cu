@@ -189,7 +189,7 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     bool is_float8 = dtype_is_float8(op->y.dtype);
     args.y = is_float8 ? NULL : (T *)op->y.data;
     args.y8 = is_float8 ? (uint8_t *)op->y.data : NULL;
-    args.range = (float *)op->y.range;
+    args.range = (float *)op->y_range.data;
     args.mean = (float *)op->mean.data;
     args.rstd = (float *)op->rstd.data;
     args.x = (const T *)op->x.data;

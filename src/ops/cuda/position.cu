@@ -28,7 +28,7 @@ static __device__ __forceinline__ void turn_angles(const struct rope_args &args,
     __syncthreads();
 }
 
-// A block per row: every thread turns pairs of single channels.
+// A block per row: every thread rotates pairs of single channels.
 template <typename T> static __global__ void rope_kernel(struct rope_args args) {
     __shared__ float sine[MOST_PAIRS], cosine[MOST_PAIRS];
     int64_t row = blockIdx.x;
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void rope_turn(const rope_part<T> &part, int p
     store8(part.at + pairs, 0, 8, true, high);
 }
 
-// A block per row. What a thread turns first, often all it has, is on its way while the angles are worked out.
+// A block per row. What a thread rotates first, often all it has, is on its way while the angles are worked out.
 template <typename T> static __global__ void __launch_bounds__(ROPE_THREADS) rope_wide_kernel(struct rope_args args) {
     __shared__ __align__(16) float sine[MOST_PAIRS], cosine[MOST_PAIRS];
     int64_t row = blockIdx.x;

@@ -7,17 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The entries of the table that are timed: those whose rows say more than their name, and the others.
-// clang-format off
-#define DETAILED_OPS(X)                                                                                                \
-    X(matmul) X(attention_forward) X(attention_backward) X(quantize) X(norm_forward) X(norm_backward) X(column_sum)
-#define SIMPLE_OPS(X)                                                                                                  \
-    X(transpose) X(move_ranges) X(activation_forward) X(activation_backward) X(glu_forward) X(glu_backward) X(rope)    \
-    X(relative_bias_forward) X(relative_bias_backward) X(embedding_forward) X(embedding_backward) X(softmax_stats)     \
-    X(softmax_merge) X(cross_entropy) X(dropout_add) X(dropout_backward) X(dot) X(sum_squares) X(clip_scale) X(adam)   \
-    X(split) X(merge) X(copy) X(scale)
-// clang-format on
-
 enum { MOST_MARKS = 1 << 15 };  // calls that are timed; those after them are not
 
 struct profile_mark {
@@ -61,63 +50,88 @@ static struct profile_mark *mark_begin(struct cuda_device *cuda, const char *nam
     return mark;
 }
 
-static void mark_end(struct cuda_device *cuda, struct profile_mark *mark, struct paper_totals before) {
+static void mark_end(struct cuda_device *cuda, struct profile_mark *mark, struct device_totals before) {
     struct cuda_profile *profile = cuda->profile;
     if (!mark)
         return;
     CHECK_CUDA(cudaEventRecord(mark->end, cuda->streams[STREAM_COMPUTE]));
-    struct paper_totals after = paper_totals(profile->paper);
+    struct device_totals after = device_totals(profile->paper);
     struct profile_row *row = &profile->rows[mark->row];
     row->calls++;
     row->flops += after.matmul_flops + after.attention_flops - before.matmul_flops - before.attention_flops;
     row->bytes += after.bytes_moved - before.bytes_moved;
 }
 
-// A table entry that runs the real one between two events, and then on paper. dtype_ is that of the factors it
-// multiplies, text_ the statement that names its row.
-#define PROFILED(name_, dtype_, text_)                                                                                 \
-    static void profiled_##name_(struct device *device, const struct op_##name_ *op) {                                 \
-        struct cuda_device *cuda = cuda_use(device);                                                                   \
-        struct cuda_profile *profile = cuda->profile;                                                                  \
-        struct paper_totals before = paper_totals(profile->paper);                                                     \
-        char text[64];                                                                                                 \
-        text_;                                                                                                         \
-        struct profile_mark *mark = mark_begin(cuda, text, dtype_);                                                    \
-        profile->real->name_(device, op);                                                                              \
-        profile->paper->ops->name_(profile->paper, op);                                                                \
-        mark_end(cuda, mark, before);                                                                                  \
-    }
-#define SIMPLY(name_) PROFILED(name_, DTYPE_F32, snprintf(text, sizeof text, "%s", #name_))
+// Names the row of an operation and returns the dtype of the factors that it multiplies. Operations whose rows say more
+// than their name have a function of their own below; the others share this one.
+static enum dtype row_name(char *text, size_t size, const char *name, const void *op) {
+    (void)op;
+    snprintf(text, size, "%s", name);
+    return DTYPE_F32;
+}
 
-static void name_product(char *text, size_t size, const struct op_matmul *op) {
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_matmul *op) {
     static const char *const endings[] = {"", " bias", " bias gelu", " dgelu"};
     int64_t inner = op->a.shape[op->transpose_a ? 0 : 1];
-    snprintf(text, size, "matmul%s %lld x %lld x %lld%s%s", dtype_is_float8(op->a.dtype) ? " 8" : "",
+    snprintf(text, size, "%s%s %lld x %lld x %lld%s%s", name, dtype_is_float8(op->a.dtype) ? " 8" : "",
              (long long)op->d.shape[0], (long long)op->d.shape[1], (long long)inner,
              op->transpose_a   ? " T"
              : op->transpose_b ? ""
                                : " N",
              endings[op->epilogue]);
+    return op->a.dtype;
 }
 
-static void name_quantize(char *text, size_t size, const struct op_quantize *op) {
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_attention_forward *op) {
+    snprintf(text, size, "%s", name);
+    return op->q.dtype;
+}
+
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_attention_backward *op) {
+    snprintf(text, size, "%s", name);
+    return op->q.dtype;
+}
+
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_quantize *op) {
     static const char *const kinds[] = {"", " activation", " glu", " activation gradient", " glu gradient"};
-    snprintf(text, size, "quantize%s %lld x %lld%s%s", kinds[op->kind], (long long)op->x.shape[0],
-             (long long)op->x.shape[1], op->y.data ? "" : " -y", op->transposed.data ? "" : " -t");
+    snprintf(text, size, "%s%s %lld x %lld%s%s", name, kinds[op->kind], (long long)op->x.shape[0],
+             (long long)op->x.shape[1], op->y.value.data ? "" : " -y", op->y.transposed.data ? "" : " -t");
+    return DTYPE_F32;
 }
 
-PROFILED(matmul, op->a.dtype, name_product(text, sizeof text, op))
-PROFILED(attention_forward, op->q.dtype, snprintf(text, sizeof text, "attention_forward"))
-PROFILED(attention_backward, op->q.dtype, snprintf(text, sizeof text, "attention_backward"))
-PROFILED(quantize, DTYPE_F32, name_quantize(text, sizeof text, op))
-PROFILED(norm_forward, DTYPE_F32, snprintf(text, sizeof text, "norm_forward%s", op->delta.data ? " + residual" : ""))
-PROFILED(norm_backward, DTYPE_F32, snprintf(text, sizeof text, "norm_backward%s", op->ddelta.data ? " + delta" : ""))
-PROFILED(column_sum, DTYPE_F32, snprintf(text, sizeof text, "column_sum of %lld", (long long)op->x.shape[1]))
-SIMPLE_OPS(SIMPLY)
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_norm_forward *op) {
+    snprintf(text, size, "%s%s", name, op->delta.data ? " + residual" : "");
+    return DTYPE_F32;
+}
+
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_norm_backward *op) {
+    snprintf(text, size, "%s%s", name, op->ddelta.data ? " + delta" : "");
+    return DTYPE_F32;
+}
+
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_column_sum *op) {
+    snprintf(text, size, "%s of %lld", name, (long long)op->x.shape[1]);
+    return DTYPE_F32;
+}
+
+// A table entry that runs the real one between two events, and then on paper.
+#define PROFILED(name_)                                                                                                \
+    static void profiled_##name_(struct device *device, const struct op_##name_ *op) {                                 \
+        struct cuda_device *cuda = cuda_use(device);                                                                   \
+        struct cuda_profile *profile = cuda->profile;                                                                  \
+        struct device_totals before = device_totals(profile->paper);                                                   \
+        char text[64];                                                                                                 \
+        enum dtype dtype = row_name(text, sizeof text, #name_, op);                                                    \
+        struct profile_mark *mark = mark_begin(cuda, text, dtype);                                                     \
+        profile->real->name_(device, op);                                                                              \
+        profile->paper->ops->name_(profile->paper, op);                                                                \
+        mark_end(cuda, mark, before);                                                                                  \
+    }
+OPERATIONS(PROFILED)
 
 static void profiled_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);
-    struct paper_totals before = paper_totals(cuda->profile->paper);
+    struct device_totals before = device_totals(cuda->profile->paper);
     struct profile_mark *mark = stream == STREAM_COMPUTE ? mark_begin(cuda, "zero", DTYPE_F32) : NULL;
     cuda->profile->real->zero(device, memory, bytes, stream);
     cuda->profile->paper->ops->zero(cuda->profile->paper, memory, bytes, stream);
@@ -130,11 +144,10 @@ extern "C" void cuda_profile_start(struct device *device) {
     struct cuda_profile *profile = (struct cuda_profile *)memory_alloc(sizeof *profile);
     profile->real = device->ops;
     profile->table = *device->ops;
-    if (device_open_paper(&profile->paper) < 0)
+    if (device_open_twin(&profile->paper, NULL) < 0)
         die("%s", error_message());
 #define REPLACE(name_) profile->table.name_ = profiled_##name_;
-    DETAILED_OPS(REPLACE)
-    SIMPLE_OPS(REPLACE)
+    OPERATIONS(REPLACE)
     REPLACE(zero)
 #undef REPLACE
     // A replay cannot be told apart into its parts.

@@ -1,4 +1,4 @@
-// Values in 8 bits and their transpose, in one pass over tiles of 128 x 128. A thread holds eight columns of four
+// Values in fp8 and their transpose, in one pass over tiles of 128 x 128. A thread holds eight columns of four
 // neighbouring rows: it stores the rows as they are, and the columns, four bytes each, in a tile in shared memory, from
 // which warps write whole lines of the transpose. The word of four rows w of column c lies at w ^ turn(c), so that
 // neither the threads that store nor those that read meet in a bank.
@@ -206,7 +206,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struc
         write_partial<HALVES>(args, (float *)tile[0], total);
 }
 
-// 8 bits to 8 bits: a thread holds sixteen columns of four rows.
+// fp8 to fp8: a thread holds sixteen columns of four rows.
 static __global__ void __launch_bounds__(QUANTIZE_THREADS)
     transpose_kernel(uint8_t *y, const uint8_t *x, int64_t rows, int64_t columns) {
     __shared__ uint32_t tile[TILE * WORDS];
@@ -268,21 +268,21 @@ extern "C" void cuda_quantize(struct device *device, const struct op_quantize *o
     int64_t rows = op->x.shape[0], width = op->x.shape[1];
     bool is_glu = op->kind == QUANTIZE_GLU || op->kind == QUANTIZE_GLU_GRADIENT;
     if (op->x.dtype != DTYPE_BF16)
-        die("the CUDA backend makes 8-bit floats of bf16, not of %s", dtype_name(op->x.dtype));
+        die("the CUDA backend quantizes bf16 to fp8, not %s", dtype_name(op->x.dtype));
     if (tensor_count(op->x) == 0)
         return;
     struct quantize_args args = {};
-    args.y = (uint8_t *)op->y.data;
-    args.transposed = (uint8_t *)op->transposed.data;
+    args.y = (uint8_t *)op->y.value.data;
+    args.transposed = (uint8_t *)op->y.transposed.data;
     args.x = (const __nv_bfloat16 *)op->x.data;
     args.dy = (const __nv_bfloat16 *)op->dy.data;
     args.bias = (const __nv_bfloat16 *)op->bias.data;
     args.partial = op->dbias.data ? cuda->scratch : NULL;
-    args.range = (float *)op->range.data;
+    args.range = (float *)op->y.range.data;
     args.rows = rows;
     args.columns = is_glu ? width / 2 : width;
     args.activation = op->activation;
-    args.is_e5m2 = (op->y.data ? op->y.dtype : op->transposed.dtype) == DTYPE_E5M2;
+    args.is_e5m2 = (op->y.value.data ? op->y.value.dtype : op->y.transposed.dtype) == DTYPE_E5M2;
     int64_t sums = op->kind == QUANTIZE_GLU ? width / 2 : width;
     int64_t splits = min(divide_up(rows, TILE), min((int64_t)65535, SCRATCH_FLOATS / sums));
     dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(splits));

@@ -11,12 +11,13 @@ extern "C" void cuda_record_begin(struct device *device) {
     CHECK_CUDA(cudaStreamBeginCapture(cuda->streams[STREAM_COMPUTE], cudaStreamCaptureModeThreadLocal));
 }
 
-// A graph that cannot be made is no failure of the work in it: that is done call by call, as before.
+// A graph that cannot be made is not a failure of the work in it: that is done call by call, as before.
 extern "C" struct recording *cuda_record_end(struct device *device) {
     struct cuda_device *cuda = cuda_use(device);
     cudaGraph_t graph = NULL;
     cudaGraphExec_t launchable = NULL;
     cuda->is_recording = false;
+    phase_note("instantiating CUDA graphs");
     cudaError_t status = cudaStreamEndCapture(cuda->streams[STREAM_COMPUTE], &graph);
     if (status == cudaSuccess)
         status = cudaGraphInstantiate(&launchable, graph, 0);
@@ -24,6 +25,7 @@ extern "C" struct recording *cuda_record_end(struct device *device) {
         status = cudaGraphUpload(launchable, cuda->streams[STREAM_COMPUTE]);
     if (graph)
         CHECK_CUDA(cudaGraphDestroy(graph));
+    phase_note(NULL);
     if (status == cudaSuccess)
         return (struct recording *)launchable;
     if (launchable)

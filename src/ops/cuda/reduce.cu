@@ -3,6 +3,7 @@
 // over everything are kept in double, which costs nothing: they wait for memory.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
+#include "ops/digest.h"
 
 enum {
     COLUMN_BLOCKS = 4 * SUM_PROCESSORS,
@@ -205,6 +206,38 @@ extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squa
     LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
 }
 
+// Of a tensor that does not begin at a multiple of eight bytes, and of its last word.
+static __device__ unsigned long long word_of_bytes(const unsigned char *bytes, int64_t count) {
+    unsigned long long word = 0;
+    for (int64_t i = 0; i < count && i < 8; i++)
+        word |= (unsigned long long)bytes[i] << 8 * i;
+    return word;
+}
+
+// `whole` is how many words are read at once: all that have eight bytes if the first is aligned to them, else 0. Sums
+// of integers do not depend on their order, so blocks add theirs as they come.
+static __global__ void __launch_bounds__(SUM_THREADS)
+    digest_kernel(unsigned long long *out, const unsigned char *bytes, int64_t count, int64_t whole, uint64_t seed) {
+    __shared__ unsigned long long shared[32];
+    unsigned long long sum = 0;
+    int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS, first = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x;
+#pragma unroll 4
+    for (int64_t i = first; i < whole; i += step)
+        sum += digest_word(((const unsigned long long *)bytes)[i], (uint64_t)i, seed);
+    for (int64_t i = whole + first; 8 * i < count; i += step)
+        sum += digest_word(word_of_bytes(bytes + 8 * i, count - 8 * i), (uint64_t)i, seed);
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        atomicAdd(out, sum);
+}
+
+extern "C" void cuda_digest(struct device *device, const struct op_digest *op) {
+    const unsigned char *bytes = (const unsigned char *)op->x.data;
+    int64_t count = (int64_t)tensor_bytes(op->x), whole = (uintptr_t)bytes % 8 == 0 ? count / 8 : 0;
+    LAUNCH(cuda_use(device), digest_kernel, SUM_BLOCKS, SUM_THREADS, 0, (unsigned long long *)op->out.data, bytes,
+           count, whole, op->seed);
+}
+
 // Changes the loss scale after a step; see ops.h.
 static __device__ void move_loss_scale(float *state, bool is_good, const struct loss_scale_rule &rule) {
     state[LOSS_SCALE_STEPS] = is_good ? state[LOSS_SCALE_STEPS] + 1 : 0;
@@ -225,18 +258,18 @@ struct clip_args {
     float *loss_scale;         // (LOSS_SCALE_LENGTH) or NULL
     float max_norm;
     struct loss_scale_rule rule;
-    float *rate, *skipped;  // (RATE_LENGTH) or NULL; (1)
-    const float *rates;     // (rows, RATE_LENGTH)
-    int64_t rows;
+    float *rate, *skipped;  // (length) or NULL; (1)
+    const float *rates;     // (rows, length)
+    int64_t rows, length;
 };
 
 // The row that is for as many skipped steps as there were.
 static __device__ void take_rate(const struct clip_args &args) {
     int64_t row = 0;
-    while (row + 1 < args.rows && args.rates[row * RATE_LENGTH + RATE_SKIPPED] < *args.skipped)
+    while (row + 1 < args.rows && args.rates[row * args.length + RATE_SKIPPED] < *args.skipped)
         row++;
-    for (int i = 0; i < RATE_LENGTH; i++)
-        args.rate[i] = args.rates[row * RATE_LENGTH + i];
+    for (int64_t i = 0; i < args.length; i++)
+        args.rate[i] = args.rates[row * args.length + i];
 }
 
 static __global__ void clip_scale_kernel(struct clip_args args) {
@@ -269,5 +302,6 @@ extern "C" void cuda_clip_scale(struct device *device, const struct op_clip_scal
     args.skipped = (float *)op->skipped.data;
     args.rates = (const float *)op->rates.data;
     args.rows = op->rate.data ? op->rates.shape[0] : 0;
+    args.length = op->rate.data ? op->rates.shape[1] : 0;
     LAUNCH(cuda_use(device), clip_scale_kernel, 1, 1, 0, args);
 }

@@ -1,6 +1,7 @@
 // The paper backend: a device that computes nothing and keeps account. Running a step on it costs no memory and tells
 // how many FLOPs and bytes the same step costs on a real device. Addresses it hands out are never read.
 #include "ops/device.h"
+#include "ops/instant.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdio.h>
@@ -9,8 +10,8 @@
 struct paper_device {
     struct device base;
     uintptr_t next_address;
-    const struct device *real;  // see paper_stand_for; NULL for no device
-    struct paper_totals totals;
+    const struct device *real;  // whose own memory is counted; NULL for none
+    struct device_totals totals;
 };
 
 static struct paper_device *paper_of(struct device *device) {
@@ -45,6 +46,23 @@ static void paper_free(struct device *device, void *memory) {
     (void)memory;
 }
 
+// Memory of the host's is real: steps write their inputs to it and read their results, which stay zero.
+static void *paper_host_alloc(struct device *device, size_t bytes) {
+    (void)device;
+    return memory_alloc(bytes);
+}
+
+static void paper_host_free(struct device *device, void *memory) {
+    (void)device;
+    free(memory);
+}
+
+// What is free on a device that does not exist is not known.
+static size_t paper_room(struct device *device) {
+    (void)device;
+    return 0;
+}
+
 static void paper_copy_in(struct device *device, void *to_device, const void *from_host, size_t bytes,
                           enum stream stream) {
     (void)to_device;
@@ -68,44 +86,9 @@ static void paper_zero(struct device *device, void *memory, size_t bytes, enum s
     paper_of(device)->totals.bytes_moved += (double)bytes;
 }
 
-struct event {
-    char unused;
-};
-
-static struct event *paper_event_create(struct device *device) {
-    (void)device;
-    return memory_alloc(sizeof(struct event));
-}
-
-static void paper_event_free(struct device *device, struct event *event) {
-    (void)device;
-    free(event);
-}
-
-static void paper_event_record(struct device *device, struct event *event, enum stream stream) {
-    (void)device;
-    (void)event;
-    (void)stream;
-}
-
-static void paper_stream_wait(struct device *device, enum stream stream, struct event *event) {
-    (void)device;
-    (void)stream;
-    (void)event;
-}
-
-static void paper_event_wait(struct device *device, struct event *event) {
-    (void)device;
-    (void)event;
-}
-
-static void paper_synchronize(struct device *device) {
-    (void)device;
-}
-
 // One operation that touches these tensors, each once; accumulated ones are named twice, being read and written.
 static void count_bytes(struct device *device, const struct tensor *tensors, size_t count) {
-    struct paper_totals *totals = &paper_of(device)->totals;
+    struct device_totals *totals = &paper_of(device)->totals;
     totals->operations++;
     for (size_t i = 0; i < count; i++)
         totals->bytes_moved += (double)tensor_bytes(tensors[i]);
@@ -114,17 +97,7 @@ static void count_bytes(struct device *device, const struct tensor *tensors, siz
     count_bytes(device, (const struct tensor[]){__VA_ARGS__},                                                          \
                 sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
 
-static void keep_own_bytes(struct device *device, enum op_kind kind, const void *op) {
-    struct paper_device *paper = paper_of(device);
-    if (!paper->real || !paper->real->ops->own_bytes)
-        return;
-    size_t bytes = paper->real->ops->own_bytes(paper->real, kind, op);
-    if (bytes > paper->totals.own_bytes)
-        paper->totals.own_bytes = bytes;
-}
-
 static void paper_matmul(struct device *device, const struct op_matmul *op) {
-    keep_own_bytes(device, OP_MATMUL, op);
     double inner = (double)op->a.shape[op->transpose_a ? 0 : 1];
     paper_of(device)->totals.matmul_flops += 2.0 * (double)tensor_count(op->d) * inner;
     struct tensor none = {0};
@@ -134,59 +107,7 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
                 has_aux ? op->aux : none);
 }
 
-static void paper_quantize(struct device *device, const struct op_quantize *op) {
-    COUNT_BYTES(device, op->y, op->transposed, op->x, op->dy, op->bias, op->dbias, op->dbias);
-}
-
-static void paper_transpose(struct device *device, const struct op_transpose *op) {
-    COUNT_BYTES(device, op->y, op->x);
-}
-
-static void paper_move_ranges(struct device *device, const struct op_move_ranges *op) {
-    COUNT_BYTES(device, op->ranges, op->ranges, op->scaled, op->history);
-}
-
-static void paper_activation_forward(struct device *device, const struct op_activation_forward *op) {
-    keep_own_bytes(device, OP_ACTIVATION_FORWARD, op);
-    COUNT_BYTES(device, op->y, op->x);
-}
-
-static void paper_activation_backward(struct device *device, const struct op_activation_backward *op) {
-    keep_own_bytes(device, OP_ACTIVATION_BACKWARD, op);
-    COUNT_BYTES(device, op->dx, op->y, op->dy, op->x);
-}
-
-static void paper_glu_forward(struct device *device, const struct op_glu_forward *op) {
-    keep_own_bytes(device, OP_GLU_FORWARD, op);
-    COUNT_BYTES(device, op->y, op->x);
-}
-
-static void paper_glu_backward(struct device *device, const struct op_glu_backward *op) {
-    keep_own_bytes(device, OP_GLU_BACKWARD, op);
-    COUNT_BYTES(device, op->dx, op->y, op->dy, op->x);
-}
-
-static void paper_rope(struct device *device, const struct op_rope *op) {
-    keep_own_bytes(device, OP_ROPE, op);
-    COUNT_BYTES(device, op->x, op->x, op->positions);
-}
-
-static void paper_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
-    keep_own_bytes(device, OP_RELATIVE_BIAS_FORWARD, op);
-    COUNT_BYTES(device, op->bias, op->table);
-}
-
-static void paper_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op) {
-    COUNT_BYTES(device, op->dtable, op->dtable, op->dbias);
-}
-
-static void paper_norm_forward(struct device *device, const struct op_norm_forward *op) {
-    keep_own_bytes(device, OP_NORM_FORWARD, op);
-    COUNT_BYTES(device, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum);
-}
-
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
-    keep_own_bytes(device, OP_NORM_BACKWARD, op);
     // Where they are one, ddelta is written as dx.
     struct tensor none = {0}, ddelta = op->ddelta.data == op->dx.data ? none : op->ddelta;
     COUNT_BYTES(device, op->dx, op->dgain, op->dgain, op->dbias, op->dbias, op->dy, op->x, op->gain, op->mean, op->rstd,
@@ -206,41 +127,29 @@ static double attention_scores(struct tensor q, struct tensor k, bool is_causal,
 }
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
-    keep_own_bytes(device, OP_ATTENTION_FORWARD, op);
-    double products = 2;  // scores, values
+    double matmuls = 2;  // scores, values
     paper_of(device)->totals.attention_flops +=
-        products * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
+        matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
     COUNT_BYTES(device, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
-    keep_own_bytes(device, OP_ATTENTION_BACKWARD, op);
-    double products = 5;  // scores again, dV, dP, dQ, dK
+    double matmuls = 5;  // scores again, dV, dP, dQ, dK
     paper_of(device)->totals.attention_flops +=
-        products * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
+        matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
     COUNT_BYTES(device, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
                 op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
-    keep_own_bytes(device, OP_EMBEDDING_FORWARD, op);
     // Of each table, as many rows are read as there are tokens.
     COUNT_BYTES(device, op->out, op->out, op->position_table.data ? op->out : (struct tensor){0}, op->tokens,
                 op->positions);
 }
 
 static void paper_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
-    keep_own_bytes(device, OP_EMBEDDING_BACKWARD, op);
     struct tensor position_rows = op->dposition_table.data ? op->dout : (struct tensor){0};
     COUNT_BYTES(device, op->dout, op->dout, op->dout, position_rows, position_rows, op->tokens, op->positions);
-}
-
-static void paper_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
-    COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->logits, op->labels);
-}
-
-static void paper_softmax_merge(struct device *device, const struct op_softmax_merge *op) {
-    COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->parts);
 }
 
 static void paper_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
@@ -248,34 +157,11 @@ static void paper_cross_entropy(struct device *device, const struct op_cross_ent
     COUNT_BYTES(device, op->losses, logits, logits, op->row_max, op->row_sum, op->row_target, op->labels, op->weights);
 }
 
-static void paper_dropout_add(struct device *device, const struct op_dropout_add *op) {
-    keep_own_bytes(device, OP_DROPOUT_ADD, op);
-    COUNT_BYTES(device, op->out, op->x, op->residual, op->bias);
-}
-
 static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
-    keep_own_bytes(device, OP_DROPOUT_BACKWARD, op);
     // What is dropped nowhere and stays in its place is not touched, only summed if there is a bias.
     bool is_moved = op->dropout.rate > 0 || op->dx.data != op->dy.data;
     struct tensor none = {0}, read = is_moved || op->dbias.data ? op->dy : none;
     COUNT_BYTES(device, is_moved ? op->dx : none, read, op->dbias, op->dbias);
-}
-
-static void paper_column_sum(struct device *device, const struct op_column_sum *op) {
-    keep_own_bytes(device, OP_COLUMN_SUM, op);
-    COUNT_BYTES(device, op->out, op->out, op->x);
-}
-
-static void paper_dot(struct device *device, const struct op_dot *op) {
-    COUNT_BYTES(device, op->out, op->out, op->a, op->b);
-}
-
-static void paper_sum_squares(struct device *device, const struct op_sum_squares *op) {
-    COUNT_BYTES(device, op->out, op->out, op->x);
-}
-
-static void paper_clip_scale(struct device *device, const struct op_clip_scale *op) {
-    COUNT_BYTES(device, op->scale, op->norm, op->sum_squares, op->rate, op->rates);
 }
 
 static void paper_adam(struct device *device, const struct op_adam *op) {
@@ -284,86 +170,89 @@ static void paper_adam(struct device *device, const struct op_adam *op) {
                 op->rate);
 }
 
-static void paper_split(struct device *device, const struct op_split *op) {
-    COUNT_BYTES(device, op->value, op->rest, op->x);
+static void paper_sgd(struct device *device, const struct op_sgd *op) {
+    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
+    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
 }
 
-static void paper_merge(struct device *device, const struct op_merge *op) {
-    COUNT_BYTES(device, op->x, op->value, op->rest);
-}
+// The operations that only move bytes.
+#define BYTES_ONLY(name_, ...)                                                                                         \
+    static void paper_##name_(struct device *device, const struct op_##name_ *op) {                                    \
+        COUNT_BYTES(device, __VA_ARGS__);                                                                              \
+    }
+// clang-format off
+BYTES_ONLY(quantize, op->y.value, op->y.transposed, op->x, op->dy, op->bias, op->dbias, op->dbias)
+BYTES_ONLY(transpose, op->y, op->x)
+BYTES_ONLY(move_ranges, op->ranges, op->ranges, op->scaled, op->history)
+BYTES_ONLY(activation_forward, op->y, op->x)
+BYTES_ONLY(activation_backward, op->dx, op->y, op->dy, op->x)
+BYTES_ONLY(glu_forward, op->y, op->x)
+BYTES_ONLY(glu_backward, op->dx, op->y, op->dy, op->x)
+BYTES_ONLY(rope, op->x, op->x, op->positions)
+BYTES_ONLY(relative_bias_forward, op->bias, op->table)
+BYTES_ONLY(relative_bias_backward, op->dtable, op->dtable, op->dbias)
+BYTES_ONLY(norm_forward, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum)
+BYTES_ONLY(top_hits, op->hits, op->hits, op->logits, op->labels)
+BYTES_ONLY(softmax_stats, op->row_max, op->row_sum, op->row_target, op->logits, op->labels)
+BYTES_ONLY(softmax_merge, op->row_max, op->row_sum, op->row_target, op->parts)
+BYTES_ONLY(dropout_add, op->out, op->x, op->residual, op->bias)
+BYTES_ONLY(column_sum, op->out, op->out, op->x)
+BYTES_ONLY(dot, op->out, op->out, op->a, op->b)
+BYTES_ONLY(sum_squares, op->out, op->out, op->x)
+BYTES_ONLY(digest, op->out, op->out, op->x)
+BYTES_ONLY(clip_scale, op->scale, op->norm, op->sum_squares, op->rate, op->rates)
+BYTES_ONLY(split, op->value, op->rest, op->x)
+BYTES_ONLY(merge, op->x, op->value, op->rest)
+BYTES_ONLY(copy, op->dst, op->src)
+BYTES_ONLY(scale, op->x, op->x)
+// clang-format on
 
-static void paper_copy(struct device *device, const struct op_copy *op) {
-    COUNT_BYTES(device, op->dst, op->src);
-}
+// Entries of the table that also ask the device this one stands for how much memory of its own it would take.
+#define ASKING(name_)                                                                                                  \
+    static void asking_##name_(struct device *device, const struct op_##name_ *op) {                                   \
+        struct paper_device *paper = paper_of(device);                                                                 \
+        const struct own_bytes *own = paper->real ? paper->real->ops->own_bytes : NULL;                                \
+        size_t bytes = own ? own->name_(paper->real, op) : 0;                                                          \
+        if (bytes > paper->totals.own_bytes)                                                                           \
+            paper->totals.own_bytes = bytes;                                                                           \
+        paper_##name_(device, op);                                                                                     \
+    }
+ACTIVATION_OPERATIONS(ASKING)
 
-static void paper_scale(struct device *device, const struct op_scale *op) {
-    COUNT_BYTES(device, op->x, op->x);
-}
-
+// clang-format off
 static const struct ops paper_ops = {
     .name = "paper",
-    .is_paper = true,
     .close = paper_close,
     .supports = paper_supports,
     .describe = paper_describe,
     .alloc = paper_alloc,
     .free = paper_free,
-    .host_alloc = paper_alloc,
-    .host_free = paper_free,
+    .room = paper_room,
+    .host_alloc = paper_host_alloc,
+    .host_free = paper_host_free,
     .copy_in = paper_copy_in,
     .copy_out = paper_copy_out,
     .zero = paper_zero,
-    .event_create = paper_event_create,
-    .event_free = paper_event_free,
-    .event_record = paper_event_record,
-    .stream_wait = paper_stream_wait,
-    .event_wait = paper_event_wait,
-    .synchronize = paper_synchronize,
-    .matmul = paper_matmul,
-    .quantize = paper_quantize,
-    .transpose = paper_transpose,
-    .move_ranges = paper_move_ranges,
-    .activation_forward = paper_activation_forward,
-    .activation_backward = paper_activation_backward,
-    .glu_forward = paper_glu_forward,
-    .glu_backward = paper_glu_backward,
-    .rope = paper_rope,
-    .relative_bias_forward = paper_relative_bias_forward,
-    .relative_bias_backward = paper_relative_bias_backward,
-    .norm_forward = paper_norm_forward,
-    .norm_backward = paper_norm_backward,
-    .attention_forward = paper_attention_forward,
-    .attention_backward = paper_attention_backward,
-    .embedding_forward = paper_embedding_forward,
-    .embedding_backward = paper_embedding_backward,
-    .softmax_stats = paper_softmax_stats,
-    .softmax_merge = paper_softmax_merge,
-    .cross_entropy = paper_cross_entropy,
-    .dropout_add = paper_dropout_add,
-    .dropout_backward = paper_dropout_backward,
-    .column_sum = paper_column_sum,
-    .dot = paper_dot,
-    .sum_squares = paper_sum_squares,
-    .clip_scale = paper_clip_scale,
-    .adam = paper_adam,
-    .split = paper_split,
-    .merge = paper_merge,
-    .copy = paper_copy,
-    .scale = paper_scale,
+    INSTANT_ENTRIES,
+#define ENTRY_ASKING(name_) .name_ = asking_##name_,
+#define ENTRY(name_) .name_ = paper_##name_,
+    ACTIVATION_OPERATIONS(ENTRY_ASKING)
+    OTHER_OPERATIONS(ENTRY)
+#undef ENTRY_ASKING
+#undef ENTRY
 };
+// clang-format on
 
-int paper_open(struct device **device) {
+int paper_open(struct device **device, const struct device *real) {
     struct paper_device *paper = memory_alloc(sizeof *paper);
-    *paper = (struct paper_device){.base = {&paper_ops}, .next_address = (uintptr_t)1 << 40};
+    if (real && real->ops == &paper_ops)
+        real = ((const struct paper_device *)real)->real;
+    *paper = (struct paper_device){.base = {&paper_ops}, .next_address = (uintptr_t)1 << 40, .real = real};
     *device = &paper->base;
     return 0;
 }
 
-struct paper_totals paper_totals(const struct device *device) {
+struct device_totals device_totals(const struct device *device) {
     CHECK(device->ops == &paper_ops);
     return ((const struct paper_device *)device)->totals;
-}
-
-void paper_stand_for(struct device *paper, const struct device *real) {
-    paper_of(paper)->real = real->ops->is_paper ? ((const struct paper_device *)real)->real : real;
 }

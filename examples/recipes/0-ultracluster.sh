@@ -1,0 +1,151 @@
+#!/bin/bash
+# From an AWS account to a cluster of p4d.24xlarge with Wikipedia as a dataset: the steps of 0-ultracluster.md, one after
+# the other. Without WHERE it rehearses them on this machine: nothing is created in AWS, and the dump is a small one.
+# usage: examples/recipes/0-ultracluster.sh FOLDER                   rehearses
+#        WHERE=account examples/recipes/0-ultracluster.sh FOLDER     steps 1 to 5 on your machine, with your credentials
+#        WHERE=head examples/recipes/0-ultracluster.sh /lustre       steps 6 to 8 on the head node
+set -euo pipefail
+folder=${1:?usage: 0-ultracluster.sh FOLDER}
+where=${WHERE:-rehearsal}
+region=${REGION:-us-west-2}
+name=${NAME:-ultra}
+bevatron=${BEVATRON:-bevatron}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+mkdir -p "$folder"
+short=$folder/$name.yaml
+
+step() { printf '\n== %s\n' "$*"; }
+# Says a command, then runs it.
+run() {
+    printf '+ %s\n' "$*"
+    "$@"
+}
+
+describe() {
+    step "1. The cluster, from a configuration of ParallelCluster 2"
+    cat >"$folder/old.ini" <<INI
+[aws]
+aws_region_name = $region
+[cluster $name]
+key_name = <to be found>
+base_os = alinux2
+scheduler = slurm
+master_instance_type = c5.4xlarge
+master_root_volume_size = 128
+compute_root_volume_size = 256
+vpc_settings = found
+scaling_settings = slow
+queue_settings = gpu, cpu
+fsx_settings = lustre
+[vpc found]
+master_subnet_id = <to be found>
+compute_subnet_id = <to be found>
+[scaling slow]
+scaledown_idletime = 120
+[queue gpu]
+compute_resource_settings = p4d
+enable_efa = true
+enable_efa_gdr = true
+placement_group = DYNAMIC
+disable_hyperthreading = true
+[compute_resource p4d]
+instance_type = p4d.24xlarge
+max_count = 16
+[queue cpu]
+compute_resource_settings = c5n
+[compute_resource c5n]
+instance_type = c5n.18xlarge
+max_count = 2
+[fsx lustre]
+shared_dir = /lustre
+storage_capacity = 1200
+deployment_type = SCRATCH_2
+INI
+    rm -f "$short"
+    run "$bevatron" cluster convert "$folder/old.ini" --output "$short"
+}
+
+prepare() {
+    step "2. Subnets, key pair, bucket, quotas"
+    if [ "$where" = account ]; then
+        run "$bevatron" cluster prepare --config "$short" --create-key "$name" --create-bucket "${BUCKET:?a name for the new bucket}"
+        return
+    fi
+    # What it finds in an account, by made-up names.
+    cat >>"$short" <<'FOUND'
+head-subnet: subnet-0123456789abcdef0
+subnet: subnet-0123456789abcdef1
+key: my-key
+fsx-s3: s3://my-bucket
+FOUND
+}
+
+image() {
+    step "3. Bevatron on every machine: installed when a machine starts"
+    if [ "$where" = account ]; then
+        run git -C "$here" archive --prefix=bevatron/ --output="$folder/bevatron.tar" HEAD
+        run aws s3 cp "$folder/bevatron.tar" "s3://$BUCKET/bevatron.tar"
+        run aws s3 cp "$here/examples/images/node-setup.sh" "s3://$BUCKET/node-setup.sh"
+    fi
+    printf 'on-node-configured:\n  - s3://%s/node-setup.sh s3://%s/bevatron.tar /lustre/bevatron\n' "${BUCKET:-my-bucket}" "${BUCKET:-my-bucket}" >>"$short"
+    run "$bevatron" cluster build-image --image-id "$name-1" --region "$region" --parent ami-0123456789abcdef0 --script s3://my-bucket/image.sh --dry-run
+}
+
+create() {
+    step "4. The configuration, its cost, and the cluster"
+    run "$bevatron" cluster render --config "$short" --output "$folder/$name.pcluster.yaml"
+    if [ "$where" = account ]; then
+        run "$bevatron" cluster create --config "$short" --output "$folder/$name.pcluster.yaml" --dry-run
+        run "$bevatron" cluster create --config "$short" --output "$folder/$name.pcluster.yaml" --wait
+        step "5. The head node"
+        run "$bevatron" cluster status --config "$short"
+        echo "next: $bevatron cluster ssh --config $short --key-file ~/.ssh/$name.pem, and there WHERE=head examples/recipes/0-ultracluster.sh /lustre"
+    fi
+}
+
+# A dump of a few articles, as Wikimedia writes them.
+small_dump() {
+    {
+        echo '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">'
+        for i in $(seq 200); do
+            echo "<page><title>Article $i</title><ns>0</ns><id>$i</id><revision><id>$i</id><text>'''Article $i''' is about [[number|the number]] $i. It follows article $((i - 1)) and comes before article $((i + 1)). Numbers such as $i, $((i * 7)) and $((i * i)) are counted in many languages.</text></revision></page>"
+        done
+        echo '</mediawiki>'
+    } | bzip2 >"$1"
+}
+
+# On the cluster these are jobs of the cpu queue, each after the one before.
+data() {
+    local dump=$folder/data/wiki.xml.bz2 articles=$folder/data/wiki.jsonl job="" launch=("$bevatron")
+    local tokens=(--output-prefix "$folder/data/my-gpt2" --append-eod --vocab-file "$folder/data/gpt2/gpt2-vocab.json"
+        --merge-file "$folder/data/gpt2/gpt2-merges.txt")
+    mkdir -p "$folder/data/gpt2"
+    step "6. Text: a dump of Wikipedia, and the vocabulary of GPT-2"
+    if [ "$where" = head ]; then
+        run curl -fL --retry 10 -C - -o "$dump" https://dumps.wikimedia.org/enwiki/latest/enwiki-latest-pages-articles.xml.bz2
+        for file in vocab.json merges.txt; do
+            run curl -fL --retry 10 -o "$folder/data/gpt2/gpt2-$file" "https://huggingface.co/openai-community/gpt2/resolve/main/$file"
+        done
+        step "7. Articles, one JSON object each, and 8. the dataset, as jobs"
+        job=$("$bevatron" launch slurm --partition cpu --job-name extract extract wiki --input "$dump" --output "$articles")
+        launch=("$bevatron" launch slurm --partition cpu --after "$job")
+        run "${launch[@]}" preprocess --input "$articles" "${tokens[@]}"
+        return
+    fi
+    small_dump "$dump"
+    step "7. Articles, one JSON object each"
+    run "$bevatron" extract wiki --input "$dump" --output "$articles"
+    run "$bevatron" tokenizer train --input "$articles" --vocab-size 400 --output-prefix "$folder/data/gpt2/gpt2"
+    step "8. The dataset"
+    run "$bevatron" preprocess --input "$articles" "${tokens[@]}"
+    run "$bevatron" dataset inspect "$folder/data/my-gpt2_text_document"
+}
+
+case $where in
+rehearsal) describe && prepare && image && create && data ;;
+account) describe && prepare && image && create ;;
+head) data ;;
+*) echo "0-ultracluster.sh: WHERE is account or head, or not set" >&2 && exit 2 ;;
+esac
+echo
+echo "done: next 1-gpt2-8b.md"

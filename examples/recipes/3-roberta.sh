@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# RoBERTa-large on the words of WikiText-103, on a Slurm cluster of AWS ParallelCluster: the steps of 3-roberta.md.
+#
+#   examples/recipes/3-roberta.sh STEP…       data cluster network prepare train result, in this order
+#
+# Run it in the source folder, the steps after `cluster` on the head node. Variables of the environment:
+#   LUSTRE=/lustre            the shared file system, with text, data and checkpoints
+#   PARTITION=queue1 NODES=2  where jobs run
+#   MACHINE=p4d.24xlarge      the type of the nodes; empty: their CPUs, with RANKS ranks on each
+#   CONFIG=FILE               the run; default: examples/aws/roberta-large-words-p4d.yaml
+#   FLAGS="--train-iters 9"   flags of train that override those of the file
+#   BUCKET=NAME               the bucket that is linked to LUSTRE, to which `data` copies the text
+#   CREATE=yes                `cluster` creates the cluster, which costs money; otherwise it only shows what it would be
+#   LARGEST=32M               the largest message of `network`
+set -euo pipefail
+export LUSTRE=${LUSTRE:-/lustre}
+bevatron=${BEVATRON:-bevatron}
+text=$LUSTRE/wikitext-103
+data=$LUSTRE/data/wikitext-103
+config=${CONFIG:-examples/aws/roberta-large-words-p4d.yaml}
+nodes=${NODES:-2}
+machine=${MACHINE-p4d.24xlarge}
+ranks=${RANKS:-8}
+partition=${PARTITION:-queue1}
+read -r -a flags <<<"${FLAGS:-}"
+fairseq=(--tokenizer-type FairseqTokenizer --tokenizer-model "$data/dict.txt")
+
+data() {
+    if ! [ -s "$text/wiki.train.tokens" ]; then
+        wget -P "$LUSTRE" https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip
+        unzip -d "$LUSTRE" "$LUSTRE/wikitext-103-v1.zip"
+    fi
+    [ -z "${BUCKET:-}" ] || aws s3 cp "$text" "s3://$BUCKET/wikitext-103" --recursive
+    wc "$text"/wiki.*.tokens
+}
+
+cluster() {
+    "$bevatron" cluster render --config examples/clusters/p4d-roberta.yaml
+    [ -z "${CREATE:-}" ] || "$bevatron" cluster create --config examples/clusters/p4d-roberta.yaml --wait
+}
+
+# The nodes answer, and as fast as they should.
+network() {
+    local all=(srun --partition "$partition" --nodes "$nodes" --ntasks-per-node "$ranks" --mpi=pmix)
+    srun --partition "$partition" --nodes "$nodes" hostname
+    "${all[@]}" "$bevatron" bench collectives --operation all_reduce -b 8 -f 2 -e "${LARGEST:-32M}" -c 1
+    [ -z "$machine" ] || "${all[@]}" "$bevatron" preflight --machine "$machine"
+}
+
+# A dictionary of the training text's words, and the three texts as its ids, on one node.
+prepare() {
+    local one=(srun --partition "$partition" --nodes 1 --ntasks 1 --exclusive) split
+    mkdir -p "$data"
+    "${one[@]}" "$bevatron" tokenizer dictionary --input "$text/wiki.train.tokens" --output "$data/dict.txt"
+    for split in train valid test; do
+        "${one[@]}" "$bevatron" dataset import --text "$text/wiki.$split.tokens" --output-prefix "$data/$split" "${fairseq[@]}"
+    done
+    "$bevatron" dataset verify "$data/train" "$data/valid" "$data/test"
+}
+
+# Submits the job and waits until it has ended.
+train() {
+    local where=(--nodes "$nodes" --partition "$partition" --logs "$LUSTRE/logs") number
+    if [ -n "$machine" ]; then where+=(--machine "$machine"); else where+=(--ntasks-per-node "$ranks"); fi
+    number=$("$bevatron" launch slurm "${where[@]}" --export "LUSTRE=$LUSTRE" --config "$config" "${flags[@]}")
+    srun --partition "$partition" --dependency "afterany:$number" --nodes 1 --ntasks 1 true
+    tail -n 20 "$LUSTRE"/logs/*-"$number"*.log
+}
+
+result() {
+    "$bevatron" checkpoint inspect "$LUSTRE/checkpoints"
+    "$bevatron" checkpoint convert --input "$LUSTRE/checkpoints" --output "$LUSTRE/roberta" --to huggingface
+}
+
+[ $# -gt 0 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+for step in "$@"; do
+    case $step in
+    data | cluster | network | prepare | train | result) "$step" ;;
+    *) echo "there is no step \"$step\"" >&2 && exit 2 ;;
+    esac
+done

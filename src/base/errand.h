@@ -1,0 +1,35 @@
+// Runs a shell command now and then beside the program's work, for a flag like --on-event. A thread does it: adding an
+// errand never waits, whatever the command does. One command runs at a time; others wait in a queue of limited length,
+// from which the oldest is dropped and named in the log. A command that takes too long is ended. What it writes goes to
+// the log, line by line. Facts reach it as environment variables and on its standard input, never as a part of the
+// command's text, so nothing in them is taken for shell syntax.
+#ifndef BASE_ERRAND_H
+#define BASE_ERRAND_H
+
+#include <stdbool.h>
+
+struct errands;
+
+struct errand_options {
+    const char *name;      // of the flag, for the log: "--on-event"; must live as long
+    const char *command;   // for /bin/sh -c
+    double limit_seconds;  // for one command
+};
+// NULL, without an error, if the thread cannot be started.
+struct errands *errands_open(const struct errand_options *options);
+
+// The command is told this.
+struct errand {
+    const char *label;             // for the log: "saved at iteration 100"
+    const char *const *variables;  // "NAME=VALUE", ended by NULL; they replace those of this process
+    const char *input;             // its standard input
+};
+void errands_add(struct errands *errands, const struct errand *errand);
+
+// Waits until all errands are done, at most this long; returns whether they are.
+bool errands_wait(struct errands *errands, double seconds);
+// The same, and the end of the thread. Errands that are still in the queue are dropped; a command that still runs is
+// left to run by itself. NULL is fine.
+void errands_close(struct errands *errands, double seconds);
+
+#endif

@@ -1,0 +1,277 @@
+// The table of faults of this process, and what they do. See fault.h.
+#include "base/fault.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct armed_fault {
+    struct fault fault;
+    int64_t iteration;  // the one that `reached` counts in, -1 for none
+    int64_t reached;    // how many times the phase was reached there
+    bool has_fired;     // in this process
+    int64_t *past;      // iterations in which it fired in earlier starts
+    int64_t past_count;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct armed_fault *items;
+    int64_t count;
+    int rank;
+    char *record;  // NULL for none
+    int64_t iteration, save;
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static atomic_bool is_on;
+
+bool fault_is_on(void) {
+    return atomic_load_explicit(&is_on, memory_order_relaxed);
+}
+
+// ---- the record: WALL-SECONDS rank R iteration I fault TEXT ----
+
+// If the line says that this fault fired on this rank, sets the iteration.
+static bool read_line(const char *line, size_t length, const struct fault *fault, int64_t *iteration) {
+    char begin[48];
+    snprintf(begin, sizeof begin, "rank %d iteration ", table.rank);
+    const char *end = line + length, *at = memchr(line, ' ', length);
+    size_t begin_length = strlen(begin), text_length = strlen(fault->text);
+    if (!at || (size_t)(end - ++at) < begin_length || memcmp(at, begin, begin_length) != 0)
+        return false;
+    int64_t value = 0;
+    const char *digits = at += begin_length;
+    for (; at < end && *at >= '0' && *at <= '9' && value < INT64_MAX / 16; at++)
+        value = 10 * value + (*at - '0');
+    const char between[] = " fault ";
+    size_t between_length = sizeof between - 1;
+    bool is_it = at > digits && (size_t)(end - at) == between_length + text_length &&
+                 memcmp(at, between, between_length) == 0 && memcmp(at + between_length, fault->text, text_length) == 0;
+    *iteration = value;
+    return is_it;
+}
+
+static void read_record(struct armed_fault *armed, const struct file_map *map) {
+    const char *at = (const char *)map->data, *end = at ? at + map->size : at;
+    for (const char *newline; at < end && (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
+        int64_t iteration;
+        if (!read_line(at, (size_t)(newline - at), &armed->fault, &iteration))
+            continue;
+        armed->past = memory_realloc(armed->past, sizeof *armed->past * (size_t)(armed->past_count + 1));
+        armed->past[armed->past_count++] = iteration;
+    }
+}
+
+// Before the fault does anything: whatever it does, the next start knows of it. The table is locked: nothing here may
+// reach a phase.
+static void write_record(const struct fault *fault, int64_t iteration) {
+    if (!table.record)
+        return;
+    char *line = memory_printf("%.3f rank %d iteration %" PRId64 " fault %s\n", clock_wall_seconds(), table.rank,
+                               iteration, fault->text);
+    int descriptor = open(table.record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+    bool is_written = descriptor >= 0 && write(descriptor, line, strlen(line)) == (ssize_t)strlen(line);
+    if (!is_written)
+        log_warn("cannot write to %s: %s; the injected fault %s fires again after a restart", table.record,
+                 strerror(errno), fault->text);
+    if (descriptor >= 0)
+        close(descriptor);
+    free(line);
+}
+
+// ---- the table ----
+
+int fault_open(const struct fault *faults, int64_t count, int rank, const char *record) {
+    struct file_map map = {0};
+    fault_close(true);
+    if (count == 0)
+        return 0;
+    // A fault of the start comes before the folder of checkpoints is made.
+    if (record)
+        TRY(file_make_parent(record));
+    if (record && file_exists(record))
+        TRY(file_map_open(&map, record));
+    pthread_mutex_lock(&table.lock);
+    table.rank = rank;
+    table.record = memory_string(record);
+    table.iteration = table.save = 0;
+    table.items = memory_alloc(sizeof *table.items * (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        if (faults[i].rank >= 0 && faults[i].rank != rank)
+            continue;
+        struct armed_fault *armed = &table.items[table.count++];
+        *armed = (struct armed_fault){.fault = faults[i], .iteration = -1};
+        read_record(armed, &map);
+    }
+    atomic_store(&is_on, table.count > 0);
+    pthread_mutex_unlock(&table.lock);
+    file_map_close(&map);
+    return 0;
+}
+
+void fault_close(bool has_failed) {
+    pthread_mutex_lock(&table.lock);
+    atomic_store(&is_on, false);
+    for (int64_t i = 0; i < table.count; i++) {
+        const struct armed_fault *armed = &table.items[i];
+        bool is_told_here = armed->fault.rank == table.rank || table.rank == 0;
+        if (!has_failed && is_told_here && !armed->has_fired && armed->past_count == 0)
+            log_warn("the injected fault %s did not fire: rank %d never reached phase %s there", armed->fault.text,
+                     table.rank, fault_phase_name(armed->fault.phase));
+        free(table.items[i].past);
+    }
+    free(table.items);
+    free(table.record);
+    table.items = NULL;
+    table.record = NULL;
+    table.count = 0;
+    pthread_mutex_unlock(&table.lock);
+}
+
+void fault_set_iteration(int64_t iteration) {
+    pthread_mutex_lock(&table.lock);
+    table.iteration = iteration;
+    pthread_mutex_unlock(&table.lock);
+}
+
+void fault_set_save(int64_t iteration) {
+    pthread_mutex_lock(&table.lock);
+    table.save = iteration;
+    pthread_mutex_unlock(&table.lock);
+}
+
+static bool is_past(const struct armed_fault *armed, int64_t iteration) {
+    if (armed->fault.every_start)
+        return false;
+    if (armed->fault.is_anywhere)
+        return armed->past_count > 0;
+    for (int64_t i = 0; i < armed->past_count; i++)
+        if (armed->past[i] == iteration)
+            return true;
+    return false;
+}
+
+// Counts that the phase is reached; whether the fault fires. *is_first: for the first time in this iteration.
+static bool is_due(struct armed_fault *armed, int64_t iteration, bool *is_first) {
+    const struct fault *fault = &armed->fault;
+    bool is_elsewhere = fault->is_anywhere && armed->has_fired && armed->iteration != iteration;
+    if (iteration < fault->first || iteration > fault->last || is_elsewhere || is_past(armed, iteration))
+        return false;
+    if (armed->iteration != iteration) {
+        armed->iteration = iteration;
+        armed->reached = 0;
+    }
+    int64_t place = ++armed->reached - fault->call;
+    *is_first = place == 0;
+    armed->has_fired |= place == 0;
+    return place >= 0 && (fault->times == FAULT_ENDLESS || place < fault->times);
+}
+
+// ---- what faults do ----
+
+// A connection to nowhere ends the one that is there, and its other side is told so at once.
+static void reset_connections(void) {
+    long most = sysconf(_SC_OPEN_MAX);
+    for (int descriptor = 0; descriptor < (most > 0 && most < 1 << 16 ? (int)most : 1 << 16); descriptor++) {
+        struct sockaddr_storage peer;
+        socklen_t length = sizeof peer;
+        bool is_connected = getpeername(descriptor, (struct sockaddr *)&peer, &length) == 0;
+        if (!is_connected || (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+            continue;
+        const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+        if (connect(descriptor, &nowhere, sizeof nowhere) < 0)
+            (void)shutdown(descriptor, SHUT_RDWR);
+    }
+}
+
+static void sleep_forever(void) {
+    for (;;)
+        clock_sleep(3600);
+}
+
+static void act(const struct fault *fault, struct fault_effect *effect) {
+    static const int signals[FAULT_KINDS] = {[FAULT_KILL] = SIGKILL, [FAULT_SEGV] = SIGSEGV, [FAULT_ABORT] = SIGABRT,
+                                             [FAULT_TERM] = SIGTERM, [FAULT_USR1] = SIGUSR1, [FAULT_STOP] = SIGSTOP};
+    switch (fault->kind) {
+    case FAULT_KILL:
+    case FAULT_TERM:
+    case FAULT_USR1:
+    case FAULT_STOP:
+        (void)kill(getpid(), signals[fault->kind]);
+        break;
+    case FAULT_SEGV:
+    case FAULT_ABORT:
+        (void)raise(signals[fault->kind]);
+        break;
+    case FAULT_HANG:
+        sleep_forever();
+        break;
+    case FAULT_SLOW:
+    case FAULT_STUCK_FSYNC:
+        if (fault->seconds >= FAULT_FOREVER)
+            sleep_forever();
+        clock_sleep(fault->seconds);
+        break;
+    case FAULT_NAN:
+        effect->makes_nan = true;
+        break;
+    case FAULT_FLIP:
+        effect->flips_bit = true;
+        break;
+    case FAULT_ENOSPC:
+        effect->error = ENOSPC;
+        break;
+    case FAULT_EIO:
+        effect->error = EIO;
+        break;
+    case FAULT_RESET:
+        reset_connections();
+        break;
+    case FAULT_CLOCK:
+        clock_shift_wall(fault->seconds);
+        break;
+    case FAULT_KINDS:
+        break;
+    }
+}
+
+struct fault_effect fault_reach(enum fault_phase phase) {
+    struct fault_effect effect = {0};
+    pthread_mutex_lock(&table.lock);
+    int64_t iteration = phase >= FAULT_AT_SAVE ? table.save : table.iteration;
+    // Other files are written before the first save.
+    int64_t count = phase >= FAULT_AT_SAVE && table.save == 0 ? 0 : table.count;
+    for (int64_t i = 0; i < count; i++) {
+        bool is_first = false;
+        if (table.items[i].fault.phase != phase || !is_due(&table.items[i], iteration, &is_first))
+            continue;
+        const struct fault fault = table.items[i].fault;
+        if (is_first) {
+            write_record(&fault, iteration);
+            log_warn("rank %d, iteration %" PRId64 ", phase %s: injecting the fault %s", table.rank, iteration,
+                     fault_phase_name(phase), fault.text);
+        }
+        // It may not return soon, and other threads have their own phases.
+        pthread_mutex_unlock(&table.lock);
+        act(&fault, &effect);
+        pthread_mutex_lock(&table.lock);
+        // The table may have been closed meanwhile.
+        count = count < table.count ? count : table.count;
+    }
+    pthread_mutex_unlock(&table.lock);
+    return effect;
+}

@@ -1,0 +1,55 @@
+// Opening files for reading without waiting. A pipe of the name that nobody writes to would hold up open() and read()
+// forever, and without a word: pipes are opened without waiting, and then waited for with a limit and a message.
+#include "base/file.h"
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/looks.h"
+#include "base/watchdog.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const int NAP_MS = 100, NOTE_MS = 2000, LIMIT_MS = 120000;
+
+int file_open_input(const char *path, struct stat *status) {
+    watchdog_doing("reading", path);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (descriptor < 0)
+        return error_set("cannot open %s: %s; %s", path, strerror(errno), looks_remedy(errno));
+    if (fstat(descriptor, status) < 0 || fcntl(descriptor, F_SETFL, O_RDONLY) < 0) {
+        error_set("cannot inspect %s: %s", path, strerror(errno));
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
+}
+
+int file_await_pipe(int descriptor, const char *path) {
+    // Time counts by naps, so that a machine that stood still has not waited.
+    for (int waited = 0;; waited += NAP_MS) {
+        struct pollfd ready = {.fd = descriptor, .events = POLLIN};
+        int found = poll(&ready, 1, NAP_MS);
+        if (found > 0 || (found < 0 && errno != EINTR))
+            return 0;
+        TRY(interrupt_check());
+        if (waited == NOTE_MS)
+            log_info("%s is a pipe; waiting up to %d s for somebody to write to it", path, LIMIT_MS / 1000);
+        if (waited >= LIMIT_MS)
+            return error_set("%s is a pipe, and nobody wrote to it for %d s; name a regular file, or start its writer",
+                             path, LIMIT_MS / 1000);
+    }
+}
+
+const char *file_describe_kind(unsigned mode) {
+    return S_ISREG(mode)                    ? "a regular file"
+           : S_ISDIR(mode)                  ? "a folder"
+           : S_ISFIFO(mode)                 ? "a pipe (FIFO)"
+           : S_ISSOCK(mode)                 ? "a socket"
+           : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                            : "not a file";
+}

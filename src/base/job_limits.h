@@ -1,0 +1,29 @@
+// What the kernel and the control groups of a job allow it, for messages: a process that is killed for want of memory
+// says nothing, and a library that cannot open a file or start a thread may hang or crash without a reason.
+#ifndef BASE_JOB_LIMITS_H
+#define BASE_JOB_LIMITS_H
+
+#include "base/memory_room.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { JOB_REASON_BYTES = 320 };
+
+// How many processes the OOM killer has ended so far.
+struct job_kills {
+    int64_t group;         // in the control groups of this process
+    int64_t machine;       // on the whole machine
+    uint64_t limit_bytes;  // the smallest limit of memory of these groups; UINT64_MAX for none
+};
+struct job_kills job_kills(void);
+struct job_kills job_kills_in(const struct memory_files *files);
+// The reason for a SIGKILL, as far as the counts tell: `before` is from before the process was started.
+void job_explain_kill(const struct job_kills *before, const struct job_kills *after, char *text, size_t size);
+
+// How many more processes and threads the control groups allow (pids.max); INT64_MAX for no limit.
+int64_t job_process_room(const struct memory_files *files);
+// Before ranks are started here: raises the limit of open files as far as it goes. -1, with a remedy, if there are too
+// few files, too few processes and threads, or too small files, for so many ranks and what starts them.
+int job_check_ranks(int ranks);
+
+#endif

@@ -1,0 +1,32 @@
+// Output that nobody may be reading. A run does not end because its reader went away (a pipe to head), and does not
+// wait without end for a reader that stopped reading (a suspended pager, a terminal on hold).
+#ifndef BASE_OUTLET_H
+#define BASE_OUTLET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// Whether a line of up to 4096 bytes can be written to standard output or standard error without blocking. Waits a few
+// seconds for a slow reader. Once that was in vain, answers at once until there is room again; then the number of lines
+// that were refused is written before the next one. A reader that is gone counts as ready: writing fails at once.
+bool outlet_is_ready(int file);
+
+// Writes a text to standard output or standard error. A terminal takes what it can at once; the rest is kept and
+// written by later calls or at the end of the process, so that a terminal on hold (Ctrl-S) or behind a connection that
+// stalls does not stop a run. Beyond a quarter of a megabyte lines are dropped and counted. Other files are written to
+// if outlet_is_ready, and what cannot be written is dropped.
+void outlet_print(int file, const char *text, size_t length);
+// Whether everything that was printed has been taken, if it is a terminal: what is drawn now would be seen now.
+bool outlet_is_clear(int file);
+
+// Takes what another process writes and passes it on to `to`, from a thread. The writer never sees a closed pipe, and
+// waits for a slow reader but not for one that stopped: then lines beyond a few megabytes are dropped and counted.
+// Everything is dropped once the reader is gone.
+struct outlet_relay;
+// NULL, without an error, if `to` is neither a pipe nor a socket. *writer is the end that the other process writes to;
+// the caller closes its own copy.
+struct outlet_relay *outlet_relay_open(int to, int *writer);
+// Once the writer has ended: passes on what is left while the reader takes it. NULL is fine.
+void outlet_relay_close(struct outlet_relay *relay);
+
+#endif

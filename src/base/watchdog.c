@@ -1,0 +1,175 @@
+// The list of work in progress, and the thread that looks at it. See watchdog.h.
+#include "base/watchdog.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/thread.h"
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+// COUNTED_SECONDS: how much of the time between two looks counts.
+static const double FIRST_LINE_SECONDS = 60, LONGEST_PAUSE = 0.5, COUNTED_SECONDS = 1;
+
+static const char *const flags[WATCHDOG_KINDS] = {"--start-timeout-minutes", "--step-timeout-minutes",
+                                                  "--save-timeout-minutes", "--load-timeout-minutes", ""};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_open, is_over;
+    pthread_t thread;
+    struct watchdog_options options;
+    struct watchdog_work *first;
+    char host[256];
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static atomic_int_fast64_t all_beats, iteration = -1;
+static atomic_bool has_fired;
+static _Thread_local struct watchdog_work *own;
+
+// ---- whoever works ----
+
+void watchdog_begin(struct watchdog_work *work, enum watchdog_kind kind, const char *label) {
+    *work = (struct watchdog_work){.kind = kind, .label = label, .outer = own, .seen = -1};
+    pthread_mutex_lock(&state.lock);
+    work->next = state.first;
+    state.first = work;
+    if (own)
+        own->inner++;
+    pthread_mutex_unlock(&state.lock);
+    own = work;
+}
+
+void watchdog_end(struct watchdog_work *work) {
+    pthread_mutex_lock(&state.lock);
+    struct watchdog_work **at = &state.first;
+    while (*at && *at != work)
+        at = &(*at)->next;
+    if (*at)
+        *at = work->next;
+    if (work->outer)
+        work->outer->inner--;
+    pthread_mutex_unlock(&state.lock);
+    own = work->outer;
+    watchdog_beat();
+}
+
+void watchdog_beat(void) {
+    if (own)
+        atomic_fetch_add_explicit(&own->beats, 1, memory_order_relaxed);
+}
+
+void watchdog_beat_all(void) {
+    atomic_fetch_add_explicit(&all_beats, 1, memory_order_relaxed);
+}
+
+void watchdog_doing(const char *what, const char *path) {
+    if (!own)
+        return;
+    pthread_mutex_lock(&state.lock);
+    snprintf(own->doing, sizeof own->doing, "%s %s", what, path);
+    pthread_mutex_unlock(&state.lock);
+    watchdog_beat();
+}
+
+void watchdog_iteration(int64_t number) {
+    atomic_store(&iteration, number);
+}
+
+bool watchdog_has_fired(void) {
+    return atomic_load(&has_fired);
+}
+
+// ---- the thread that looks ----
+
+// "saving the checkpoint after iteration 20", "rank 3 on node7, syncing run/iter_0000020/model.safetensors".
+static void describe(const struct watchdog_work *work, char what[256], char where[768]) {
+    int64_t number = atomic_load(&iteration);
+    snprintf(what, 256, "%s", work->label);
+    if (number >= 0)
+        snprintf(what, 256, "%s after iteration %" PRId64, work->label, number);
+    snprintf(where, 768, "rank %d on %s%s%s", state.options.rank, state.host, work->doing[0] ? ", " : "", work->doing);
+}
+
+static void look_at(struct watchdog_work *work, double passed) {
+    double limit = state.options.limits[work->kind];
+    int64_t beats = atomic_load(&work->beats) + (work->kind == WATCHDOG_SAVE ? 0 : atomic_load(&all_beats));
+    if (beats != work->seen || work->inner > 0) {
+        work->seen = beats;
+        work->waited = 0;
+        work->next_line = fmin(FIRST_LINE_SECONDS, limit / 2);
+        return;
+    }
+    work->waited += passed;
+    if (limit <= 0 || work->waited < work->next_line)
+        return;
+    char what[256], where[768];
+    describe(work, what, where);
+    if (work->waited >= limit) {
+        atomic_store(&has_fired, true);
+        die_code(EXIT_CODE_HANG,
+                 "%s: nothing was completed for %.0f s, longer than %s allows, on %s; look for what does not answer "
+                 "(`ps -eLo pid,stat,wchan:30,args`, dmesg), then resume from the last checkpoint",
+                 what, work->waited, flags[work->kind], where);
+    }
+    log_warn("still %s, %.0f s, %s; the run ends after %.0f s without progress (%s)", what, work->waited, where, limit,
+             flags[work->kind]);
+    work->next_line = fmin(2 * work->next_line, limit);
+}
+
+// A process that was suspended, or a machine that stood still, has not been waiting.
+static void *run_watchdog(void *argument) {
+    double pause = *(double *)argument, looked = clock_seconds();
+    pthread_mutex_lock(&state.lock);
+    while (!state.is_over) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        double end = (double)until.tv_sec + (double)until.tv_nsec * 1e-9 + pause;
+        until.tv_sec = (time_t)end;
+        until.tv_nsec = (long)((end - (double)until.tv_sec) * 1e9);
+        pthread_cond_timedwait(&state.changed, &state.lock, &until);
+        double now = clock_seconds(), passed = fmin(now - looked, COUNTED_SECONDS);
+        looked = now;
+        for (struct watchdog_work *work = state.first; work && !state.is_over; work = work->next)
+            look_at(work, passed);
+    }
+    pthread_mutex_unlock(&state.lock);
+    return NULL;
+}
+
+void watchdog_open(const struct watchdog_options *options) {
+    static double pause;
+    pthread_condattr_t monotonic;
+    pause = LONGEST_PAUSE;
+    for (int kind = 0; kind < WATCHDOG_KINDS; kind++)
+        if (options->limits[kind] > 0)
+            pause = fmin(pause, options->limits[kind] / 20);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&state.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    state.options = *options;
+    state.is_over = false;
+    process_host(state.host, sizeof state.host);
+    state.is_open = thread_start(&state.thread, run_watchdog, &pause);
+    if (!state.is_open)
+        log_warn("cannot start a thread that looks for hangs; raise the limit of threads (ulimit -u, pids.max)");
+}
+
+void watchdog_close(void) {
+    if (!state.is_open)
+        return;
+    pthread_mutex_lock(&state.lock);
+    state.is_over = true;
+    pthread_cond_signal(&state.changed);
+    pthread_mutex_unlock(&state.lock);
+    pthread_join(state.thread, NULL);
+    pthread_cond_destroy(&state.changed);
+    state.is_open = false;
+}

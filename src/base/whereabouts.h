@@ -1,0 +1,20 @@
+// Where this process of a run is: the iteration that it computes, what it does within it, and on which machine. A rank
+// that hangs, crashes or gives up says so, since its log may end long before. Setting it costs a store, and the text
+// can be made in a signal handler.
+#ifndef BASE_WHEREABOUTS_H
+#define BASE_WHEREABOUTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void whereabouts_set_rank(int rank);                // only if there are several
+void whereabouts_set_iteration(int64_t iteration);  // the one that is computed from now on, from 1; -1 for none
+// The label must live until the next one is set, e.g. "forward"; NULL for nothing. Returns the one before.
+const char *whereabouts_set_phase(const char *label);
+
+int64_t whereabouts_iteration(void);
+const char *whereabouts_phase(void);  // "" for nothing
+// "iteration 12, forward, rank 3 on node7"; "" before the run has come to an iteration or a phase. Returns `text`.
+const char *whereabouts_text(char *text, size_t size);
+
+#endif

@@ -1,0 +1,34 @@
+// Copies checkpoints to S3 in the background (--save-to), as remote_folder.h lays them out. One thread of the first
+// rank does it while training continues; if it is still at work when the next checkpoint comes, that one is next, and
+// any in between are skipped. A failure costs a warning: the checkpoint stays in --save, and the next one is copied.
+// Only the last one is tried again.
+#ifndef CHECKPOINT_REMOTE_COPY_H
+#define CHECKPOINT_REMOTE_COPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct remote_copier;
+
+struct remote_copy_options {
+    const char *folder;       // of --save
+    const char *url;          // of --save-to
+    int64_t keep_last;        // as in struct checkpoint_save, of those that are there
+    int64_t retain_interval;  // likewise
+};
+
+// Before training: that the address can be used, and that it is this run's. A run must not replace checkpoints that it
+// does not continue. `continued` is the iteration of the folder that the run continues, -1 if it starts anew, or
+// REMOTE_COPY_LOADED if it loads from the address.
+#define REMOTE_COPY_LOADED INT64_MAX
+int remote_copy_check(const struct remote_copy_options *options, int64_t continued);
+
+// Copies the latest checkpoint of the folder if it is not there yet. The options are copied.
+struct remote_copier *remote_copier_start(const struct remote_copy_options *options);
+// A checkpoint is complete in the folder. Never waits.
+void remote_copier_offer(struct remote_copier *copier, int64_t iteration);
+// Ends it: after what was offered is copied, or at once. If the last copy failed and it waits, that one is tried once
+// more; -1 if it fails again. NULL is fine.
+int remote_copier_finish(struct remote_copier *copier, bool waits);
+
+#endif

@@ -1,0 +1,33 @@
+// Which checkpoints were saved by ranks that had compared their copies of the parameters just before. A run that finds
+// a difference goes back to one of these: whatever was saved later, or without looking, may contain the fault.
+#include "checkpoint/checkpoint.h"
+
+#include "base/error.h"
+#include "checkpoint/folder.h"
+#include <stdlib.h>
+
+int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
+    struct folder_list list;
+    int64_t found = -1;
+    struct error_note *note = error_take();
+    if (folder_list_read(&list, wish->folder) < 0)
+        list = (struct folder_list){0};
+    for (size_t i = list.count; i-- > 0 && found < 0;) {
+        if (list.iterations[i] > wish->most)
+            continue;
+        struct checkpoint_state state;
+        char *path = checkpoint_path(wish->folder, list.iterations[i]);
+        if (checkpoint_load_state(path, &state) == 0) {
+            bool is_verified = state.replicas_verified > 0 && state.iteration == list.iterations[i];
+            if (is_verified && (!wish->accepts || wish->accepts(wish->context, &state)))
+                found = list.iterations[i];
+            checkpoint_state_free(&state);
+        }
+        free(path);
+    }
+    folder_list_free(&list);
+    error_clear();
+    if (note)
+        error_give(note);
+    return found;
+}

@@ -1,0 +1,14 @@
+// bevatron board --text: runs and their losses in the terminal.
+#ifndef CLI_BOARD_TEXT_H
+#define CLI_BOARD_TEXT_H
+
+#include "report/board/store.h"
+
+struct board_text_options {
+    const char *logdir;  // as it was given: names of runs follow it
+    int width, height;   // of a plot in characters; width 0: the terminal's
+};
+// Prints what a store that has been scanned knows.
+int board_text(struct board_store *store, const struct board_text_options *options);
+
+#endif

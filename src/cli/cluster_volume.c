@@ -1,0 +1,123 @@
+// bevatron cluster volume: FSx for Lustre as a volume claim of Kubernetes, for `launch kubernetes --claim`.
+#include "base/error.h"
+#include "base/memory.h"
+#include "cli/cluster_commands.h"
+#include "cli/commands.h"
+#include "cli/kubectl.h"
+#include "cluster/aws.h"
+#include "cluster/kubernetes_volume.h"
+#include "config/flag_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct volume_options {
+    struct flag_given given;
+    char *claim, *name_space, *region, *fsx_id, *dns_name, *mount_name, *subnet, *fsx_type, *fsx_s3;
+    struct string_list security_groups;
+    int64_t fsx_size, fsx_throughput;
+    bool apply;
+};
+
+#define FLAG_STRUCT struct volume_options
+
+static const char *const volume_types[] = {"SCRATCH_1", "SCRATCH_2", "PERSISTENT_1", "PERSISTENT_2", NULL};
+
+static const struct flag volume_flags[] = {
+    GROUP("The claim"),
+    TEXT("--claim", claim, "fsx-claim", "NAME", "name of the claim, for launch kubernetes --claim"),
+    TEXT("--namespace", name_space, NULL, "NAME", "namespace of the claim; default: kubectl's"),
+    INT("--fsx-size", fsx_size, "1200", 1, 1e6, "size of the file system in GiB"),
+    SWITCH("--apply", apply, "apply the manifest with kubectl; default: print it"),
+    GROUP("An existing file system"),
+    TEXT("--fsx-id", fsx_id, NULL, "ID", "FSx file system (`aws fsx describe-file-systems` lists yours)"),
+    TEXT("--dns-name", dns_name, NULL, "HOST", "its address; default: asked from AWS"),
+    TEXT("--mount-name", mount_name, NULL, "NAME", "name of its mount; default: asked from AWS"),
+    TEXT("--region", region, NULL, "REGION", "AWS region, e.g. us-west-2"),
+    GROUP("A new file system, made by the driver"),
+    TEXT("--subnet", subnet, NULL, "SUBNET", "its subnet, one of the nodes'"),
+    LIST("--security-group", security_groups, "GROUP", "its security groups; they must let the nodes in",
+         .repeats_add = true),
+    CHOICE("--fsx-type", fsx_type, "SCRATCH_2", volume_types, "its type; SCRATCH is for data that exist elsewhere"),
+    INT("--fsx-throughput", fsx_throughput, NULL, 0, 1000, "throughput of PERSISTENT types in MB/s per TiB"),
+    TEXT("--fsx-s3", fsx_s3, NULL, "URL", "S3 folder that it is linked to"),
+};
+
+// Address, mount and size of the file system, as far as they are not given.
+static int ask_aws(const struct volume_options *options, struct kubernetes_volume *volume, struct json **answer) {
+    const char *const words[] = {"aws",
+                                 "fsx",
+                                 "describe-file-systems",
+                                 "--file-system-ids",
+                                 options->fsx_id,
+                                 "--output",
+                                 "json",
+                                 options->region ? "--region" : NULL,
+                                 options->region,
+                                 NULL};
+    TRY(aws_run(words, answer));
+    const struct json *list = json_member(*answer, "FileSystems");
+    const struct json *one = list && list->type == JSON_ARRAY && list->count > 0 ? &list->items[0] : NULL;
+    const char *dns = cluster_text(one, "DNSName");
+    const char *mount = cluster_text(json_member(one, "LustreConfiguration"), "MountName");
+    const struct json *gib = json_member(one, "StorageCapacity");
+    if (!*dns || !*mount)
+        return error_set("%s is not a Lustre file system that AWS describes; give --dns-name and --mount-name",
+                         options->fsx_id);
+    volume->dns_name = volume->dns_name ? volume->dns_name : dns;
+    volume->mount_name = volume->mount_name ? volume->mount_name : mount;
+    if (!flag_is_given(&options->given, "--fsx-size") && gib && gib->type == JSON_NUMBER && gib->number >= 1 &&
+        gib->number < 1e9)
+        volume->gib = (int64_t)gib->number;
+    return 0;
+}
+
+static int make_volume(void *given) {
+    const struct volume_options *options = given;
+    struct kubernetes_volume volume = {.claim = options->claim,
+                                       .name_space = options->name_space,
+                                       .gib = options->fsx_size,
+                                       .fsx_id = options->fsx_id,
+                                       .dns_name = options->dns_name,
+                                       .mount_name = options->mount_name,
+                                       .subnet = options->subnet,
+                                       .type = options->fsx_type,
+                                       .s3 = options->fsx_s3,
+                                       .security_groups = &options->security_groups,
+                                       .throughput = options->fsx_throughput};
+    struct buffer manifest = {0};
+    struct json *answer = NULL;
+    int status = 0;
+    if (volume.fsx_id && (!volume.dns_name || !volume.mount_name))
+        status = ask_aws(options, &volume, &answer);
+    if (status == 0)
+        status = kubernetes_volume_manifest(&volume, &manifest);
+    if (status == 0 && !options->apply)
+        fputs(buffer_string(&manifest), stdout);
+    else if (status == 0)
+        status = kubectl_apply("volume", buffer_string(&manifest));
+    if (status == 0)
+        fprintf(stderr, "next: bevatron launch kubernetes --claim %s …; `kubectl get pvc %s` shows when it is bound\n",
+                volume.claim, volume.claim);
+    json_free(answer);
+    buffer_free(&manifest);
+    return status;
+}
+
+int cluster_volume(int argc, char **argv) {
+    static const struct flag_table table = {FLAG_TABLE(volume_flags)};
+    static const struct flag_command command = {
+        .name = "cluster volume",
+        .summary =
+            "Prints or applies the manifest of a Kubernetes volume claim on FSx for Lustre: on a file system that "
+            "exists, or on one that the CSI driver (fsx.csi.aws.com) makes.",
+        .tables = &table,
+        .table_count = 1,
+        .epilogue =
+            "Examples:\n"
+            "  bevatron cluster volume --fsx-id fs-0123456789abcdef0 --region us-west-2 --apply\n"
+            "  bevatron cluster volume --subnet subnet-0123456789abcdef0 --security-group sg-0123456789abcdef0 \\\n"
+            "    --fsx-size 2400 --fsx-s3 s3://my-bucket\n"};
+    struct volume_options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = make_volume}, argc, argv);
+}

@@ -1,0 +1,141 @@
+// When a failed run is started again. See restarts.h.
+#include "cli/restarts.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double LONGEST_DELAY = 60;
+
+// A wrong flag, numbers that are not finite, bad data or a run that was asked to stop will not do better the next time.
+static bool may_retry(int exit_code) {
+    switch (exit_code) {
+    case EXIT_CODE_OK:
+    case EXIT_CODE_USAGE:
+    case EXIT_CODE_STOPPED:
+    case EXIT_CODE_NOT_FINITE:
+    case EXIT_CODE_OUT_OF_MEMORY:
+    case EXIT_CODE_BAD_DATA:
+    case EXIT_CODE_NO_CHECKPOINT:
+    case EXIT_CODE_NO_PROGRESS:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static void forget_old(struct restarts *restarts, double now) {
+    int64_t old = 0;
+    // A clock that was set back must not make restarts count for longer.
+    for (int64_t i = 0; i < restarts->count; i++)
+        restarts->times[i] = fmin(restarts->times[i], now);
+    while (old < restarts->count && now - restarts->times[old] > restarts->window_seconds)
+        old++;
+    restarts->count -= old;
+    memmove(restarts->times, restarts->times + old, sizeof restarts->times[0] * (size_t)restarts->count);
+}
+
+enum restarts_decision restarts_decide(struct restarts *restarts, const struct restarts_attempt *attempt,
+                                       double *delay) {
+    *delay = 0;
+    // The next part of a chain of jobs has failed at nothing yet.
+    if (attempt->exit_code == EXIT_CODE_OK)
+        restarts->at_one_place = restarts->unstarted = restarts->in_vain = 0;
+    bool was_stopped = restarts->continues_stopped && attempt->exit_code == EXIT_CODE_STOPPED;
+    if (!may_retry(attempt->exit_code) && !was_stopped)
+        return RESTARTS_NEVER;
+    restarts->in_vain = attempt->has_new_checkpoint ? 0 : restarts->in_vain + 1;
+    if (restarts->in_vain > 0)
+        *delay = fmin(LONGEST_DELAY, exp2(restarts->in_vain - 1));
+    if (restarts->most == 0)
+        return RESTARTS_TOO_OFTEN;
+    // Nothing was lost, and the fault is not the run's.
+    restarts->unstarted = attempt->has_started ? 0 : restarts->unstarted + 1;
+    if (!attempt->has_started)
+        return restarts->unstarted < RESTARTS_UNSTARTED ? RESTARTS_AGAIN : RESTARTS_NO_START;
+    bool is_same = restarts->at_one_place > 0 && attempt->reached == restarts->place && !attempt->has_new_checkpoint;
+    restarts->at_one_place = is_same ? restarts->at_one_place + 1 : 1;
+    restarts->place = attempt->reached;
+    forget_old(restarts, attempt->now);
+    bool is_full = restarts->count >= restarts->most || restarts->count >= RESTARTS_MOST;
+    if (is_full && !was_stopped)
+        return RESTARTS_TOO_OFTEN;
+    if (restarts->at_one_place >= RESTARTS_AT_ONE_PLACE)
+        return RESTARTS_STUCK;
+    if (!was_stopped)
+        restarts->times[restarts->count++] = attempt->now;
+    return RESTARTS_AGAIN;
+}
+
+// "at iteration 12", "before its first iteration".
+static const char *place_of(const struct restarts_attempt *attempt, char *text, size_t size) {
+    snprintf(text, size, "at iteration %lld", (long long)attempt->reached + 1);
+    return attempt->reached >= 0 ? text : "before its first iteration";
+}
+
+static char *describe_restart(const struct restarts *restarts, const struct restarts_attempt *attempt,
+                              int64_t checkpoint) {
+    char where[48], from[64];
+    snprintf(from, sizeof from, "from iteration %lld%s", (long long)checkpoint,
+             attempt->resumes_from_memory ? " in host memory" : "");
+    const char *start = checkpoint < 0 ? "from the beginning" : from;
+    if (restarts->continues_stopped && attempt->exit_code == EXIT_CODE_STOPPED)
+        return memory_printf("the run was stopped %s; it continues %s", place_of(attempt, where, sizeof where), start);
+    if (!attempt->has_started)
+        return memory_printf("the run ended with code %d before its ranks had found each other; starting it again",
+                             attempt->exit_code);
+    return memory_printf("the run failed with code %d %s; starting again %s (restart %lld of %lld within %.0f minutes)",
+                         attempt->exit_code, place_of(attempt, where, sizeof where), start, (long long)restarts->count,
+                         (long long)restarts->most, restarts->window_seconds / 60);
+}
+
+char *restarts_describe(const struct restarts *restarts, enum restarts_decision decision,
+                        const struct restarts_attempt *attempt, int64_t checkpoint) {
+    char where[48];
+    const char *place = place_of(attempt, where, sizeof where);
+    switch (decision) {
+    case RESTARTS_AGAIN:
+        return describe_restart(restarts, attempt, checkpoint);
+    case RESTARTS_STUCK:
+        return memory_printf("the run %s with code %d %s %d times without a new checkpoint; giving up",
+                             attempt->exit_code == EXIT_CODE_STOPPED ? "stopped" : "failed", attempt->exit_code, place,
+                             restarts->at_one_place);
+    case RESTARTS_TOO_OFTEN:
+        return restarts->most == 0
+                   ? NULL
+                   : memory_printf("the run failed with code %d %s, after %lld restarts within %.0f minutes; giving up "
+                                   "(--max-restarts; --max-requeues on Slurm)",
+                                   attempt->exit_code, place, (long long)restarts->count,
+                                   restarts->window_seconds / 60);
+    case RESTARTS_NO_START:
+        return memory_printf("the run did not start in %d attempts; giving up", restarts->unstarted);
+    case RESTARTS_NEVER:
+        break;
+    }
+    return NULL;
+}
+
+int restarts_exit_code(enum restarts_decision decision, int exit_code) {
+    return decision == RESTARTS_STUCK || decision == RESTARTS_NO_START ? EXIT_CODE_NO_PROGRESS : exit_code;
+}
+
+int64_t restarts_checkpoint(const char *folder) {
+    char *path = NULL;
+    int64_t iteration = -1;
+    struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .skip_checksums = true};
+    if (folder && checkpoint_exists(folder) && checkpoint_find(&find, &path, &iteration) < 0)
+        iteration = -1;
+    free(path);
+    return iteration;
+}
+
+bool restarts_trust_memory(const struct restarts *restarts, int exit_code) {
+    bool is_lost =
+        exit_code == EXIT_CODE_PEER_LOST || exit_code == EXIT_CODE_HANG || (exit_code > 128 && exit_code < 128 + NSIG);
+    return is_lost && restarts->at_one_place <= 1;
+}

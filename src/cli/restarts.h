@@ -1,0 +1,61 @@
+// Whether a run that failed is started again. Failures are part of long runs: what counts is whether the run gets
+// anywhere. It is given up if it fails at the same iteration again and again, or too often within a while.
+#ifndef CLI_RESTARTS_H
+#define CLI_RESTARTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    RESTARTS_MOST = 1000,
+    RESTARTS_AT_ONE_PLACE = 3,  // attempts that may fail at one iteration
+    RESTARTS_UNSTARTED = 5,     // attempts in a row that may end before the run has started
+};
+
+struct restarts {
+    int64_t most;           // within the window
+    double window_seconds;  // older restarts are forgotten
+    double times[RESTARTS_MOST];
+    int64_t count;
+    int64_t place;     // the iteration at which the last attempt failed
+    int at_one_place;  // attempts that failed there in a row
+    int unstarted;     // attempts in a row that did not start
+    int in_vain;       // attempts in a row without a new checkpoint
+    // A run that was stopped after saving is continued, e.g. by a job that has reached its time limit. That is not a
+    // failure, but a run that is stopped at one place again and again gets nowhere either.
+    bool continues_stopped;
+};
+
+// How an attempt ended.
+struct restarts_attempt {
+    int exit_code;
+    bool has_started;
+    int64_t reached;  // the last iteration that it completed, -1 for none
+    bool has_new_checkpoint;
+    bool resumes_from_memory;  // the next attempt has a checkpoint in host memory; for messages
+    double now;
+};
+
+enum restarts_decision {
+    RESTARTS_AGAIN,
+    RESTARTS_NEVER,      // starting again would not help: the exit code says so
+    RESTARTS_STUCK,      // it fails at one place
+    RESTARTS_TOO_OFTEN,  // more than `most` within the window
+    RESTARTS_NO_START,   // it does not start at all
+};
+// *delay is how many seconds to wait before the next attempt.
+enum restarts_decision restarts_decide(struct restarts *restarts, const struct restarts_attempt *attempt,
+                                       double *delay);
+// What the user is told about a decision, to be freed; NULL for RESTARTS_NEVER, where the run itself has said all.
+// `checkpoint` is the iteration from which the next attempt resumes, -1 for none.
+char *restarts_describe(const struct restarts *restarts, enum restarts_decision decision,
+                        const struct restarts_attempt *attempt, int64_t checkpoint);
+// Whether the next attempt may resume from checkpoints in memory: processes were lost, and the attempt before did not
+// fail at the same place. If the run has found something wrong with itself, what it computed last may be the reason.
+bool restarts_trust_memory(const struct restarts *restarts, int exit_code);
+// The exit code of a run that is not started again.
+int restarts_exit_code(enum restarts_decision decision, int exit_code);
+// The iteration of the newest checkpoint in a folder, -1 if there is none. The folder may be NULL.
+int64_t restarts_checkpoint(const char *folder);
+
+#endif

@@ -1,0 +1,47 @@
+// What an AWS account has for a cluster, from the answers of the aws command line: subnets and the way out of each, the
+// zones that offer a machine, and the quotas that count its processors.
+#ifndef CLUSTER_ACCOUNT_H
+#define CLUSTER_ACCOUNT_H
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "config/flag.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct account_subnet {
+    const char *id, *vpc, *zone;  // strings of the answer
+    bool is_public;               // its route leads to an internet gateway
+    bool has_way_out;             // …or to a NAT gateway or the like
+    int64_t addresses;            // free ones
+};
+
+struct account_subnets {
+    struct account_subnet *items;
+    size_t count;
+};
+// From `aws ec2 describe-subnets` and `describe-route-tables`, which must outlive the result; free it with free(items).
+int account_read_subnets(const struct json *subnets, const struct json *tables, struct account_subnets *out);
+
+struct account_wish {
+    const struct string_list *zones;  // that offer all machines; empty: any
+    const char *head, *compute;       // subnets that are settled already; NULL: to be found
+    bool needs_private;               // machines with several network cards get no public address
+};
+// The subnets of the head node (public if there is one) and of the queues (private with a way out, in a zone of the
+// wish, with the most free addresses). -1, with what is missing, if there is none; `notes` gets a line for what will
+// work but badly.
+int account_choose(const struct account_subnets *subnets, const struct account_wish *wish,
+                   const struct account_subnet *chosen[2], struct buffer *notes);
+
+// The zones of `aws ec2 describe-instance-type-offerings` that offer all of the types.
+void account_zones(const struct json *offerings, const struct string_list *types, struct string_list *zones);
+
+// The quota of EC2 that counts the processors of an instance type; NULL if it is not known here.
+struct account_quota {
+    const char *prefix, *code, *spot_code, *name;
+};
+const struct account_quota *account_quota_of(const char *type);
+
+#endif

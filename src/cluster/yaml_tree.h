@@ -1,0 +1,39 @@
+// YAML as a tree: reads what people write for Kubernetes, merges two trees as kubectl would, and writes the result.
+// Understood are block maps and lists, flow maps and lists on one line, plain and quoted scalars, comments; or a JSON
+// file. Refused with the line, because a reader that guesses would start another pod: block scalars, anchors, aliases,
+// tags, several documents, keys that are written twice.
+#ifndef CLUSTER_YAML_TREE_H
+#define CLUSTER_YAML_TREE_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum yaml_kind { YAML_SCALAR, YAML_MAP, YAML_LIST };
+
+struct yaml_node {
+    enum yaml_kind kind;
+    char *key;       // of a member of a map; NULL elsewhere
+    char *text;      // of a scalar
+    bool is_quoted;  // the scalar is a string whatever it looks like
+    struct yaml_node *items;
+    size_t count;
+};
+
+// -1, with path and line. Free the node in any case.
+int yaml_tree_parse(struct yaml_node *root, const char *text, size_t length, const char *path);
+void yaml_tree_free(struct yaml_node *root);
+// A member of a map; NULL if there is none, or if it is not a map.
+struct yaml_node *yaml_tree_member(struct yaml_node *map, const char *key);
+// Adds a member to a map and takes over what `value` owns.
+void yaml_tree_add(struct yaml_node *map, const char *key, struct yaml_node value);
+
+// Merges `from` into `into`: maps by key, lists of maps that have a name by that name, other lists one after the other;
+// null removes a member; anything else replaces.
+void yaml_tree_merge(struct yaml_node *into, const struct yaml_node *from);
+
+// Writes the members of a map as block YAML, each line `depth` levels in.
+void yaml_tree_write(const struct yaml_node *map, int depth, struct buffer *out);
+
+#endif

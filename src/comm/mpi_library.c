@@ -1,0 +1,75 @@
+// Which MPI library fits, and where it may be. See mpi_library.h.
+#include "comm/mpi_library.h"
+#include "base/error.h"
+#include "comm/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const symbols[] = {MPI_FUNCTIONS(LIBRARY_NAME) MPI_VARIABLES(LIBRARY_NAME)};
+enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
+_Static_assert(sizeof(struct mpi_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
+
+// The ABI is that of the header this was compiled with. Open MPI's has been the same since version 3, with soname 40.
+#ifdef OPEN_MPI
+static const bool wants_open_mpi = true;
+static const char library_name[] = "Open MPI", package[] = "apt-get install openmpi-bin";
+static const char *const sonames[] = {"libmpi.so.40", NULL}, *const rivals[] = {"libmpich.so.12", "libmpi.so.12", NULL};
+static const char rivals_are[] = "MPICH or Intel MPI, which has another ABI";
+#else
+static const bool wants_open_mpi = false;
+static const char library_name[] = "MPICH", package[] = "apt-get install mpich";
+static const char *const sonames[] = {"libmpich.so.12", "libmpi.so.12", NULL}, *const rivals[] = {"libmpi.so.40", NULL};
+static const char rivals_are[] = "Open MPI, which has another ABI";
+#endif
+
+static const char *const folders[] = {"$MPI_HOME/lib64",
+                                      "$MPI_HOME/lib",
+                                      "/opt/amazon/openmpi/lib64",
+                                      "/opt/amazon/openmpi/lib",
+                                      "/opt/amazon/openmpi5/lib64",
+                                      "/opt/amazon/openmpi5/lib",
+                                      "/usr/lib64/openmpi/lib",
+                                      "/usr/lib64/mpich/lib",
+                                      "/usr/lib/*-linux-gnu/openmpi/lib",
+                                      "/usr/mpi/gcc/openmpi-*/lib64",
+                                      "/opt/hpcx/ompi/lib",
+                                      "/usr/local/lib",
+                                      NULL};
+
+// The text is "Open MPI v4.1.4, package: …", "MPICH Version:\t4.0.2\n…" or of a relative of MPICH; MPI need not have
+// started.
+static int check_version(const void *table, char *version, size_t size) {
+    const struct mpi_symbols *candidate = table;
+    enum { MOST_BYTES = 1 << 14 };  // more than any: MPICH's text is longer than Open MPI's header allows for
+    char text[MOST_BYTES] = "";
+    int length = 0;
+    candidate->MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = 0;
+    if ((strncmp(text, "Open MPI", 8) == 0) != wants_open_mpi)
+        return error_set("is \"%.40s\", which has another ABI than %s", text, library_name);
+    const char *number = strpbrk(text, "0123456789");
+    snprintf(version, size, "%s", number ? number : text);
+    return 0;
+}
+
+const struct library *mpi_library(void) {
+    static const struct library library = {
+        .id = LIBRARY_MPI,
+        .name = library_name,
+        .user = "ranks started by mpirun or srun --mpi=pmix",
+        .variable = "BEVATRON_MPI_LIBRARY",
+        .sonames = sonames,
+        .folders = folders,
+        .rivals = rivals,
+        .rivals_are = rivals_are,
+        .package = package,
+        .instead = "start one rank, without mpirun",
+        .symbols = symbols,
+        .symbol_count = SYMBOL_COUNT,
+        .is_global = true,
+        .is_beside_starter = true,
+        .check = check_version,
+    };
+    return &library;
+}

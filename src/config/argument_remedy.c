@@ -1,0 +1,25 @@
+// What to say about a word of the command line that is not a flag: the names of Megatron's scripts.
+#include "config/config.h"
+
+#include <string.h>
+
+const char *config_argument_remedy(const char *argument) {
+    static const struct {
+        const char *script;
+        const char *remedy;
+    } scripts[] = {
+        {"pretrain_bert.py", "give --model bert instead of the script"},
+        {"pretrain_t5.py", "give --model t5 instead of the script"},
+        {"pretrain_ict.py", "give --model ict instead of the script"},
+        {"pretrain_gpt.py", "leave the script out: --model gpt is the default"},
+        {"pretrain_gpt2.py", "leave the script out: --model gpt is the default"},
+        {".py", "leave the script out and choose the family with --model (`bevatron help train`)"},
+    };
+    size_t length = strlen(argument);
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        size_t end = strlen(scripts[i].script);
+        if (length >= end && strcmp(argument + length - end, scripts[i].script) == 0)
+            return scripts[i].remedy;
+    }
+    return NULL;
+}

@@ -1,0 +1,29 @@
+// Which iterations and ranks are profiled.
+#include "config/validate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void validate_rank(const struct config *config, const char *text, struct complaints *complaints) {
+    char *end;
+    errno = 0;
+    long rank = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || rank < 0)
+        complain(complaints, "--profile-ranks %s is not the number of a rank; ranks are counted from 0", text);
+    else if (config->world_size > 0 && rank >= config->world_size)
+        complain(complaints, "--profile-ranks %s: there are %" PRId64 " ranks, counted from 0", text,
+                 config->world_size);
+}
+
+void validate_profile(const struct config *config, struct complaints *complaints) {
+    if (!config->profile)
+        return;
+    if (config->profile_step_end <= config->profile_step_start)
+        complain(complaints,
+                 "--profile-step-end %" PRId64 " leaves no iteration after --profile-step-start %" PRId64
+                 "; give a larger one",
+                 config->profile_step_end, config->profile_step_start);
+    for (int64_t i = 0; i < config->profile_ranks.count; i++)
+        validate_rank(config, config->profile_ranks.items[i], complaints);
+}

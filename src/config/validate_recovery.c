@@ -1,0 +1,50 @@
+// What going back and skipping batches require of the other flags.
+#include "config/validate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char digits[] = "0123456789";
+
+// A positive number without a sign; *end is what follows it. -1 if there is none.
+static int64_t read_number(const char *text, const char **end) {
+    enum { MOST_DIGITS = 18 };
+    size_t length = strspn(text, digits);
+    *end = text + length;
+    int64_t number = length >= 1 && length <= MOST_DIGITS ? strtoll(text, NULL, 10) : -1;
+    return number > 0 ? number : -1;
+}
+
+int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t *last) {
+    const char *end = config->iterations_to_skip.items[i];
+    *first = *last = read_number(end, &end);
+    if (*first > 0 && *end == '-')
+        *last = read_number(end + 1, &end);
+    return *first > 0 && *last >= *first && !*end ? 0 : -1;
+}
+
+void validate_recovery(const struct config *config, struct complaints *complaints) {
+    const struct {
+        const char *flag, *policy;
+    } policies[] = {{"--nan-policy", config->nan_policy}, {"--spike-policy", config->spike_policy}};
+    if (config->replay_check && !config->save)
+        complain(complaints, "--replay-check needs --save, the folder of the checkpoints to go back to");
+    if (config->replay_check && config->fp8_format)
+        complain(complaints,
+                 "--replay-check does not work with --fp8-format, whose scales see every pass; leave it out");
+    int64_t first, last;
+    for (int64_t i = 0; i < config->iterations_to_skip.count; i++)
+        if (config_skip(config, i, &first, &last) < 0)
+            complain(complaints, "--iterations-to-skip takes iterations (7) and ranges of them (7-9), not \"%s\"",
+                     config->iterations_to_skip.items[i]);
+    for (int i = 0; i < 2; i++) {
+        if (strcmp(policies[i].policy, "rewind-and-skip") != 0)
+            continue;
+        if (!config->save)
+            complain(complaints, "%s rewind-and-skip needs --save, the folder of the checkpoints to go back to",
+                     policies[i].flag);
+        if (config->no_save_optim)
+            complain(complaints, "%s rewind-and-skip needs the optimizer in its checkpoints; leave out --no-save-optim",
+                     policies[i].flag);
+    }
+}

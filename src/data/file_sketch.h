@@ -1,0 +1,17 @@
+// The size of a file and a hash of some of its bytes, for files that are too large to be read whole: enough to tell
+// datasets apart, not to prove them equal.
+#ifndef DATA_FILE_SKETCH_H
+#define DATA_FILE_SKETCH_H
+
+#include <stdint.h>
+
+struct file_sketch {
+    int64_t bytes;  // -1 if the file cannot be read
+    int64_t hash;
+};
+
+// Hashes all of a file of up to 32 MiB. Of a larger one, a piece of 4 KiB from each of `pieces` equal parts: those of
+// the first and the last part begin and end the file, the others are where `seed` puts them.
+struct file_sketch file_sketch_take(const char *path, int pieces, uint64_t seed);
+
+#endif

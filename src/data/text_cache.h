@@ -1,0 +1,58 @@
+// Text as training data: finds the tokenizer and the datasets that were made from it earlier, or makes them. All of it
+// is kept in a cache by content: what the text holds, not what it is called and where or when it was written, and all
+// flags that matter. So a changed text gets another entry, runs that use the older one are not disturbed, and a renamed
+// text has the entry it had.
+//
+//   ROOT/NAME-DIGEST.prints.json     what the files of NAME held when they were last read
+//   ROOT/NAME-DIGEST/                data_text_document.bin and .idx (or data_text_sentence), manifest.json
+//   ROOT/tokenizer-DIGEST/           vocab.json, merges.txt, tokenizer.json, manifest.json
+//   ROOT/….lock                      while somebody builds
+//   ROOT/…/used                      locked by those who use the entry; when it was last used
+#ifndef DATA_TEXT_CACHE_H
+#define DATA_TEXT_CACHE_H
+
+#include "config/flag.h"
+#include "data/file_print.h"
+#include "data/tokenizer/tokenizer.h"
+
+// The files that one name stands for, and what they hold.
+struct text_source {
+    const char *name;  // a file, a folder or a pattern; the caller's
+    struct string_list files;
+    struct file_print *prints;  // (files)
+    bool *are_plain;            // (files) plain text, not JSON Lines
+};
+
+struct text_cache {
+    struct string_list roots;  // folders that may hold the cache, the best first
+    int threads;
+};
+
+// Whether the name stands for text: a file, a folder or a pattern, here or in S3, and not the prefix of a dataset.
+bool text_source_exists(const char *name);
+// Finds the files and reads those that have changed since the cache last saw them.
+int text_source_open(struct text_source *source, const char *name, const struct text_cache *cache);
+void text_source_close(struct text_source *source);  // safe on a zeroed one
+// The folder that the cache of a name is put in by default: .bevatron-cache beside the file or in the folder; NULL for
+// what is in S3 or on the web. To be freed.
+char *text_source_default_root(const char *name);
+
+// A byte-level BPE of at most so many tokens, trained on all sources. *folder has its three files, and is to be freed.
+struct text_sources {
+    const struct text_source *items;
+    int64_t count;
+};
+int text_cache_tokenizer(char **folder, const struct text_cache *cache, struct text_sources sources,
+                         int64_t vocab_size);
+
+// The dataset of a source. *prefix is to be freed.
+struct text_dataset {
+    const struct tokenizer *tokenizer;
+    const char *identity;  // all that its ids depend on, see tokenizer_describe
+    bool append_eod;
+    bool split_sentences;
+};
+int text_cache_dataset(char **prefix, const struct text_cache *cache, const struct text_source *source,
+                       const struct text_dataset *dataset);
+
+#endif

@@ -1,0 +1,42 @@
+// The identity of a tokenizer, as lines of text. See identity.h.
+#include "data/tokenizer/identity.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// An unreadable file is not the tokenizer's: that is already open.
+static void describe_file(struct buffer *out, const char *flag, const char *path) {
+    char hex[65];
+    if (!path)
+        return;
+    char *inner = file_is_folder(path) ? file_join(path, "tokenizer.json") : memory_string(path);
+    if (sha256_file(inner, hex) == 0) {
+        buffer_printf(out, "%s with SHA-256 %s\n", flag, hex);
+    } else {
+        error_clear();
+        buffer_printf(out, "%s %s\n", flag, path);
+    }
+    free(inner);
+}
+
+void tokenizer_describe(struct buffer *out, const struct tokenizer_options *options) {
+    const char *type = options->type ? options->type : "GPT2BPETokenizer";
+    // The others have their own size.
+    bool reads_size = strcmp(type, "NullTokenizer") == 0 || strcmp(type, "TikTokenizer") == 0;
+    buffer_printf(out, "--tokenizer-type %s\n", type);
+    describe_file(out, "--vocab-file", options->vocab_file);
+    describe_file(out, "--merge-file", options->merge_file);
+    describe_file(out, "--tokenizer-model", options->model_file);
+    buffer_printf(out, "--vocab-size %" PRId64 "\n--null-tokenizer-eod-id %" PRId64 "\n--vocab-extra-ids %" PRId64 "\n",
+                  reads_size ? options->vocab_size : 0, options->null_eod_id, options->extra_ids);
+    buffer_printf(out, "--no-legacy-tokenizer %d\n--tokenizer-hf-no-include-special-tokens %d\n", options->as_today,
+                  options->hf_without_specials);
+    buffer_printf(out, "--tiktoken-pattern %s\n--tiktoken-num-special-tokens %" PRId64 "\n",
+                  options->tiktoken_pattern ? options->tiktoken_pattern : "", options->tiktoken_specials);
+    if (options->eod_token)
+        buffer_printf(out, "--eod-token %s\n", options->eod_token);
+}

@@ -1,0 +1,51 @@
+// What the kinds of attention share: the attention itself, from packed projections of queries, keys and values, and the
+// matmul that follows it. Queries are processed strip by strip, see context.h.
+//
+// A packed tensor has a row for each token. Queries are the first columns of theirs; keys, then values, are the last
+// columns of theirs. So each of them is a view with regular strides, and both may be the same tensor.
+#ifndef MODEL_ATTENTION_H
+#define MODEL_ATTENTION_H
+
+#include "model/sublayer.h"
+
+struct attention {
+    struct sublayer sublayer;
+    struct linear proj;  // (C, H D)
+    int64_t H, G, D;     // heads of this rank, and the size of a head
+    int first_head;      // the first head of this rank, among those of the whole layer
+    float scale;
+    bool is_causal, is_recomputed;
+    int64_t window;
+    double dropout;
+};
+// What a kind saves begins with this.
+struct attention_saved {
+    struct tensor out;    // (N, H D); none if it is recomputed
+    struct tensor lse;    // (B, H, T) fp32; none if it is recomputed
+    struct tensor cache;  // (capacity, 2G D): keys and values, while text is generated
+};
+// Packed projections of a pass.
+struct attention_input {
+    struct tensor q;   // (N, … H D …): the queries of this rank
+    struct tensor kv;  // (M, … 2G D): the keys and values of this rank
+};
+
+// Declares the last matmul and sets all but the sublayer's first and dropout_layer, which belong to the kind.
+void attention_build(struct attention *attention, struct param_list *params, const char *name,
+                     const struct sublayer_options *options);
+// What the projections of a kind are built with, but for their shard.
+struct linear_options attention_projection(const struct choices *choices);
+// Heads [first, first + count) of a packed (B * T, heads D) tensor as (B, T, count, D).
+struct tensor attention_heads(const struct attention *attention, struct tensor packed, int64_t B, int64_t first,
+                              int64_t count);
+void attention_take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options);
+
+// delta (N, C) = the attention of these projections, through the last matmul. What masks it is in the pass.
+void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
+                       struct tensor delta, const struct attention_input *input);
+// The gradients of the projections go to `gradient`, whose tensors have the shapes of the input's.
+void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
+                        const struct attention_input *input, const struct attention_input *gradient,
+                        struct tensor ddelta);
+
+#endif

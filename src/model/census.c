@@ -1,0 +1,68 @@
+// Counts over the parameters that a model declares. See census.h.
+#include "model/census.h"
+#include "model/model.h"
+
+#include <string.h>
+
+void census_declare(const struct config *config, struct param_list *params) {
+    struct model model;
+    model_build(&model, params, &(struct model_options){.config = config, .chunk = config_whole(config)});
+    model_free(&model);
+}
+
+int64_t census_parameters(const struct config *config) {
+    struct param_list params = {0};
+    census_declare(config, &params);
+    int64_t count = param_list_elements(&params);
+    param_list_free(&params);
+    return count;
+}
+
+const char *census_name(const char *name) {
+    static const char *const scopes[] = {"query_model.", "context_model.", "shared_model."};
+    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++)
+        if (strncmp(name, scopes[i], strlen(scopes[i])) == 0)
+            return name + strlen(scopes[i]);
+    return name;
+}
+
+static void count_matrix(struct census *census, const struct param *param) {
+    const char *name = census_name(param->name);
+    double elements = (double)shard_global_count(&param->shard), columns = (double)param->shard.global[1];
+    bool is_encoder = strncmp(name, "encoder.", strlen("encoder.")) == 0;
+    if (strstr(name, ".linear_"))
+        *(is_encoder ? &census->encoder : &census->decoder) += elements;
+    else if (strcmp(name, "embedding.word_embeddings.weight") == 0 || strstr(name, ".projection."))
+        census->head += elements;
+    if (strstr(name, ".cross_attention.linear_proj."))
+        census->cross_channels += columns;
+    else if (strstr(name, ".linear_proj."))
+        *(is_encoder ? &census->encoder_channels : &census->channels) += columns;
+}
+
+struct census census_take(const struct config *config) {
+    struct param_list params = {0};
+    struct census census = {0};
+    census_declare(config, &params);
+    for (int i = 0; i < params.count; i++)
+        if (params.items[i]->shard.rank == 2)
+            count_matrix(&census, params.items[i]);
+    param_list_free(&params);
+    return census;
+}
+
+double census_flops(const struct census *census, const struct config *config, int64_t global_batch_size) {
+    bool is_t5 = config_form(config) == CONFIG_T5, has_decoder = !config_is_encoder(config);
+    double B = (double)global_batch_size, s = (double)config->seq_length;
+    // The projections of first tokens and the scores are left out: few rows.
+    if (config_form(config) == CONFIG_ICT) {
+        double texts = config->biencoder_shared_query_context_model ? 2 : 1;  // that go through each matrix
+        return texts * (6 * B * s * census->encoder + 12 * B * s * s * census->encoder_channels);
+    }
+    double S = is_t5 ? (double)config->decoder_seq_length : s;
+    double encoder =
+        6 * B * s * (census->encoder + (has_decoder ? 0 : census->head)) + 12 * B * s * s * census->encoder_channels;
+    double decoder = 6 * B * S * (census->decoder + census->head) + 6 * B * S * S * census->channels +
+                     12 * B * S * s * census->cross_channels;
+    return encoder + (has_decoder ? decoder : 0);
+}

@@ -1,0 +1,29 @@
+// What a model consists of, found by building it without memory. Shapes are written once, where the layers declare
+// their parameters; counts of parameters, FLOPs and matmuls follow from there.
+//
+// FLOPs are those that Megatron counts for "throughput per GPU (TFLOP/s/GPU)": 6 for each element of a matrix and each
+// token that is multiplied with it, and 12 B s^2 q for attention of q = heads * head size channels, half of that if it
+// is causal. The output layer is among the matrices, whether it is tied or not; the transform and the pooler of a BERT
+// are not, and the keys and values of cross-attention count for the tokens of the decoder. Of ICT only the layers of
+// the towers count. What is computed again does not count. (The paper backend counts what is really computed.)
+#ifndef MODEL_CENSUS_H
+#define MODEL_CENSUS_H
+
+#include "config/config.h"
+#include "parallel/param.h"
+
+// Declares the parameters of the whole model. The config must be validated and its padded_vocab_size set.
+void census_declare(const struct config *config, struct param_list *params);
+int64_t census_parameters(const struct config *config);
+// The name of a parameter without the tower of ICT that it belongs to: a tower's are those of the encoder that it is.
+const char *census_name(const char *name);
+
+// What the FLOPs of a step follow from.
+struct census {
+    double encoder, decoder, head;                      // elements of the matrices of all layers; of the output
+    double encoder_channels, channels, cross_channels;  // of attention's heads, over all layers
+};
+struct census census_take(const struct config *config);
+double census_flops(const struct census *census, const struct config *config, int64_t global_batch_size);
+
+#endif

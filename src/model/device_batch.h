@@ -1,0 +1,26 @@
+// A micro-batch in device memory: the fields of data/batch.h as tensors under the same names; none for a field that the
+// batch does not have. If ranks share sequences, it is this rank's part.
+#ifndef MODEL_DEVICE_BATCH_H
+#define MODEL_DEVICE_BATCH_H
+
+#include "data/batch.h"
+#include "tensor/tensor.h"
+
+struct device_batch {
+    struct batch_form form;
+    union {
+        struct {
+#define DEVICE_BATCH_MEMBER(id, name, ...) struct tensor name;
+            BATCH_FIELDS(DEVICE_BATCH_MEMBER)
+#undef DEVICE_BATCH_MEMBER
+        };
+        struct tensor fields[BATCH_FIELD_COUNT];  // each flat
+    };
+    struct tensor loss_sum, pair_loss_sum;  // (1) fp32: the heads add their losses to them
+    struct tensor top_hits;                 // fp32, one for each of ICT's top-k accuracies, or none: the same
+};
+
+// The batch in a block of memory with the layout of batch_in_block. The sums are left to the caller.
+struct device_batch device_batch_in_block(const struct batch_form *form, void *block);
+
+#endif

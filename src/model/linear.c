@@ -1,0 +1,191 @@
+// Linear layers, and the plain strategy. See linear.h.
+#include "model/linear.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "model/deferred.h"
+
+#include <stdlib.h>
+
+struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]) {
+    int64_t rows = 0;
+    int count = 0;
+    while (count < SHARD_MAX_SEGMENTS && segments[count] > 0)
+        rows += segments[count++];
+    struct shard shard = shard_whole(2, rows, columns);
+    shard.segment_count = count;
+    for (int i = 0; i < count; i++)
+        shard.segments[i] = segments[i];
+    return shard;
+}
+
+void linear_build(struct linear *linear, struct param_list *params, const char *name,
+                  const struct linear_options *options) {
+    struct shard weight = options->weight;
+    char *weight_name = memory_printf("%s.weight", name), *bias_name = memory_printf("%s.bias", name);
+    // The bias is split like the rows of the weight; a weight split along its columns has a whole bias on every rank.
+    struct shard bias = shard_whole(1, weight.global[0], 1);
+    bias.segment_count = weight.segment_count;
+    for (int i = 0; i < weight.segment_count; i++)
+        bias.segments[i] = weight.segments[i];
+    if (weight.parts > 1 && weight.dimension == 0)
+        bias = shard_split(bias, 0, weight.parts, weight.part);
+    linear->weight = param_add(params, weight_name, weight, INIT_NORMAL, options->standard_deviation);
+    linear->bias = options->has_bias ? param_add(params, bias_name, bias, INIT_ZERO, 0) : NULL;
+    linear->weight->sums_gradient = options->sums_gradient && weight.parts == 1;
+    if (linear->bias)
+        linear->bias->sums_gradient = options->sums_gradient && bias.parts == 1;
+    linear->out = shard_local_size(&weight, 0);
+    linear->in = shard_local_size(&weight, 1);
+    linear->sums_output = weight.parts > 1 && weight.dimension == 1;
+    linear->sums_input = weight.parts > 1 && weight.dimension == 0;
+    linear->strategy = options->fp8 ? &linear_fp8 : &linear_plain;
+    linear->fp8 = options->fp8;
+    linear->fp8_layer = options->fp8 ? fp8_add(options->fp8, linear->weight) : 0;
+    free(weight_name);
+    free(bias_name);
+}
+
+struct tensor linear_bias(const struct linear *linear) {
+    return linear->bias ? linear->bias->value : (struct tensor){0};
+}
+
+struct tensor linear_bias_gradient(const struct linear *linear) {
+    return linear->bias ? linear->bias->grad : (struct tensor){0};
+}
+
+static const struct linear_strategy *strategy_of(const struct linear *linear, const struct pass *pass) {
+    return pass->is_training ? linear->strategy : &linear_plain;
+}
+
+void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct operand x,
+                    enum epilogue epilogue, struct tensor aux) {
+    if (epilogue == EPILOGUE_BIAS && !linear->bias)
+        epilogue = EPILOGUE_NONE;
+    size_t mark = arena_mark(pass->scratch);
+    const struct linear_strategy *strategy = strategy_of(linear, pass);
+    struct operand in = strategy->input(linear, pass, x), weight = strategy->weight(linear);
+    if (linear->sums_input)
+        in.value = pass_gather(pass, pass->scratch, in.value, "layer input");
+    bool scatters = linear->sums_output && pass->splits_rows;
+    struct tensor out = scatters ? arena_2d(pass->scratch, y.dtype, in.value.shape[0], linear->out) : y;
+    op_matmul(pass->device,
+              &(struct op_matmul){.a = in.value,
+                                  .b = weight.value,
+                                  .d = out,
+                                  .a_range = in.range,
+                                  .b_range = weight.range,
+                                  .transpose_b = true,
+                                  .alpha = 1,
+                                  .epilogue = epilogue,
+                                  .activation = ACTIVATION_GELU_TANH,
+                                  .bias = epilogue == EPILOGUE_NONE ? (struct tensor){0} : linear->bias->value,
+                                  .aux = aux});
+    if (linear->sums_output) {
+        CHECK(epilogue == EPILOGUE_NONE);
+        pass_sum(pass, y, out, "layer output");
+    }
+    arena_release(pass->scratch, mark);
+}
+
+struct operand linear_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy) {
+    return strategy_of(linear, pass)->gradient(linear, pass, dy, linear_bias_gradient(linear));
+}
+
+struct operand linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy) {
+    if (linear->sums_output)
+        dy = pass_gather(pass, pass->scratch, dy, "layer output gradient");
+    return strategy_of(linear, pass)->gradient(linear, pass, dy, (struct tensor){0});
+}
+
+// d = dy W.
+static struct op_matmul input_matmul(const struct linear *linear, const struct pass *pass, struct tensor d,
+                                     struct operand dy) {
+    struct operand weight = strategy_of(linear, pass)->weight(linear);
+    bool is_transposed = weight.transposed.data != NULL;
+    return (struct op_matmul){.a = dy.value,
+                              .b = is_transposed ? weight.transposed : weight.value,
+                              .d = d,
+                              .a_range = dy.range,
+                              .b_range = weight.range,
+                              .transpose_b = is_transposed,
+                              .alpha = 1};
+}
+
+void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct operand dy,
+                           struct tensor aux) {
+    size_t mark = arena_mark(pass->scratch);
+    bool scatters = linear->sums_input && pass->splits_rows;
+    struct tensor whole = scatters ? arena_2d(pass->scratch, dx.dtype, dy.value.shape[0], linear->in) : dx;
+    struct op_matmul matmul = input_matmul(linear, pass, whole, dy);
+    matmul.epilogue = aux.data ? EPILOGUE_ACTIVATION_GRADIENT : EPILOGUE_NONE;
+    matmul.activation = ACTIVATION_GELU_TANH;
+    matmul.aux = aux;
+    op_matmul(pass->device, &matmul);
+    if (linear->sums_input) {
+        CHECK(!aux.data);
+        pass_sum(pass, dx, whole, "layer input gradient");
+    }
+    arena_release(pass->scratch, mark);
+}
+
+void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
+                               struct operand dy) {
+    if (!linear->sums_input) {
+        struct op_matmul matmul = input_matmul(linear, pass, dx, dy);
+        matmul.beta = 1;
+        op_matmul(pass->device, &matmul);
+        return;
+    }
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor own = arena_2d(pass->scratch, pass->dtype, dx.shape[0], dx.shape[1]);
+    linear_backward_input(linear, pass, own, dy, (struct tensor){0});
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = own, .residual = dx});
+    arena_release(pass->scratch, mark);
+}
+
+void linear_weight_matmul(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x) {
+    size_t mark = arena_mark(pass->scratch);
+    bool is_transposed = dy.transposed.data != NULL;
+    if (linear->sums_input && !is_transposed)
+        x.value = pass_gather(pass, pass->scratch, x.value, "layer input");
+    op_matmul(pass->device, &(struct op_matmul){.a = is_transposed ? dy.transposed : dy.value,
+                                                .b = is_transposed ? x.transposed : x.value,
+                                                .d = linear->weight->grad,
+                                                .a_range = dy.range,
+                                                .b_range = x.range,
+                                                .transpose_a = !is_transposed,
+                                                .transpose_b = is_transposed,
+                                                .alpha = 1,
+                                                .beta = pass->is_first ? 0 : 1});
+    arena_release(pass->scratch, mark);
+}
+
+void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x) {
+    size_t mark = arena_mark(pass->scratch);
+    strategy_of(linear, pass)->prepare(linear, pass, &dy, &x);
+    if (pass->deferred)
+        deferred_add(pass->deferred, pass, &(struct deferred_matmul){.linear = linear, .dy = dy, .x = x});
+    else
+        linear_weight_matmul(linear, pass, dy, x);
+    arena_release(pass->scratch, mark);
+}
+
+struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
+                                struct norm_saved *saved, struct tensor x, const struct residual *residual) {
+    return strategy_of(linear, pass)->normalize(linear, pass, norm, saved, x, residual);
+}
+
+bool linear_keeps_input(const struct linear *linear, const struct pass *pass) {
+    return strategy_of(linear, pass)->keeps_inputs || pass_keeps_results(pass);
+}
+
+void linear_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
+                     struct operand x) {
+    strategy_of(between->to, pass)->activate(between, pass, saved, x);
+}
+
+struct operand linear_activate_backward(const struct activation_step *between, const struct pass *pass,
+                                        const struct activation_saved *saved, struct operand dy,
+                                        struct operand *after) {
+    return strategy_of(between->to, pass)->activate_backward(between, pass, saved, dy, after);
+}

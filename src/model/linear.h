@@ -1,0 +1,108 @@
+// Linear layers, and how they multiply. A strategy says in which form inputs, weights and gradients are stored and what
+// is fused with storing them; nothing above this file asks which strategy a linear has. There are two: plain, in the
+// pass's dtype, and fp8 (linear_fp8.c), which applies while training. Evaluation is always plain.
+#ifndef MODEL_LINEAR_H
+#define MODEL_LINEAR_H
+
+#include "model/fp8.h"
+#include "model/layer.h"
+
+// y = x W^T (+ bias), with W (out, in). If ranks share the layer, W is split along its rows (each rank computes some
+// columns of y) or along its columns (each rank holds some columns of x, and their contributions to y are summed over
+// the ranks). With W split along its rows, the gradient of x is summed. With W split along its columns, the bias is
+// whole and is added once, after the sum.
+//
+// If the residual stream is split (see pass_stream_rows), x and dx of a layer split along its rows, and y of one
+// split along its columns, are this rank's rows; the gradient of the latter's y must have been gathered, see
+// linear_output_gradient.
+struct linear {
+    struct param *weight;  // (out, in)
+    struct param *bias;    // (out) or NULL
+    int64_t in, out;       // as held by this rank
+    bool sums_output, sums_input;
+    const struct linear_strategy *strategy;  // while training
+    struct fp8 *fp8;                         // of the fp8 strategy, like the next
+    int fp8_layer;
+};
+// `name` is a prefix: "…mlp.linear_fc1" declares "….weight" and, with a bias, "….bias".
+struct linear_options {
+    struct shard weight;
+    bool has_bias;
+    double standard_deviation;
+    bool sums_gradient;  // if the weight is not split: see struct param
+    struct fp8 *fp8;     // not NULL: matmuls are in fp8 while training
+};
+void linear_build(struct linear *linear, struct param_list *params, const char *name,
+                  const struct linear_options *options);
+// The shard of a whole (rows, columns) matrix whose rows are made of segments of the given lengths, ended by a 0.
+struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]);
+
+// y (N, out) = x (N, in) W^T, plus the bias if the epilogue asks for one and the layer has one. Takes x as it is, or in
+// the form that linear_normalize or linear_activate gave it.
+void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct operand x,
+                    enum epilogue epilogue, struct tensor aux);
+// Both turn dy (N, out) into the form that the backward functions take; what is new is in scratch. linear_gradient
+// takes all rows of dy and adds to the gradient of the bias. linear_output_gradient takes this rank's rows of the
+// stream and leaves the bias to whoever added it.
+struct operand linear_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
+struct operand linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
+// dx (N, in) = dy W. If aux is given, the gradient of the tanh GELU before this layer is applied as well.
+void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct operand dy,
+                           struct tensor aux);
+// dx (N, in) += dy W.
+void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
+                               struct operand dy);
+// dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so.
+void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
+// The matmul itself, of operands that were prepared for it, never deferred.
+void linear_weight_matmul(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
+// The value and the gradient of the bias for a caller that adds it later; no tensor if there is no bias.
+struct tensor linear_bias(const struct linear *linear);
+struct tensor linear_bias_gradient(const struct linear *linear);
+
+// A norm whose result is the input of a linear. Returns that input, in memory that is kept for the backward pass if
+// linear_keeps_input, else in scratch.
+struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
+                                struct norm_saved *saved, struct tensor x, const struct residual *residual);
+bool linear_keeps_input(const struct linear *linear, const struct pass *pass);
+
+// An activation between two linears. Gated, the activation of one half of what `from` gives is multiplied with the
+// other half.
+struct activation_step {
+    const struct linear *from, *to;
+    enum activation activation;
+    bool is_gated, is_recomputed;  // is_recomputed: not even a result that is expensive to recompute is kept
+};
+struct activation_saved {
+    struct tensor before;  // (N, F) or (N, 2F): input of the activation; backward overwrites it
+    struct operand after;  // (N, F): its result; if it was not kept, backward computes it again
+};
+// Takes x through `from` and the activation. The result may lie in scratch.
+void linear_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
+                     struct operand x);
+// From the gradient of what `to` gave to that of what `from` gave, with the gradient of that bias. Also sets `after` to
+// the input of `to`.
+struct operand linear_activate_backward(const struct activation_step *between, const struct pass *pass,
+                                        const struct activation_saved *saved, struct operand dy, struct operand *after);
+
+struct linear_strategy {
+    bool keeps_inputs;  // results of norms and activations, whatever the pass says
+    struct operand (*weight)(const struct linear *linear);
+    // x in the form that the forward matmul takes, and dy in that of the backward matmuls, adding to dbias if it is
+    // there. In scratch, unless they are in that form.
+    struct operand (*input)(const struct linear *linear, const struct pass *pass, struct operand x);
+    struct operand (*gradient)(const struct linear *linear, const struct pass *pass, struct tensor dy,
+                               struct tensor dbias);
+    // Both in the form that linear_weight_matmul takes.
+    void (*prepare)(const struct linear *linear, const struct pass *pass, struct operand *dy, struct operand *x);
+    // See the functions of the same names.
+    struct operand (*normalize)(const struct linear *linear, const struct pass *pass, const struct norm *norm,
+                                struct norm_saved *saved, struct tensor x, const struct residual *residual);
+    void (*activate)(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
+                     struct operand x);
+    struct operand (*activate_backward)(const struct activation_step *between, const struct pass *pass,
+                                        const struct activation_saved *saved, struct operand dy, struct operand *after);
+};
+extern const struct linear_strategy linear_plain, linear_fp8;
+
+#endif

@@ -1,0 +1,180 @@
+// Self-attention: one matmul for queries, keys and values, norms of heads and rotary positions, which change queries
+// and keys in place, and attention. While text is generated, keys and values of earlier tokens are kept.
+#include "base/error.h"
+#include "base/memory.h"
+#include "model/attention.h"
+
+#include <stdlib.h>
+
+struct self_attention {
+    struct attention attention;
+    struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
+    // Of each head of queries and of keys, over its D channels, before their rotation. No gain: there are none. Every
+    // rank that shares the layer holds them whole and has the gradient of its own heads.
+    struct norm q_norm, k_norm;
+    struct rope rope;
+};
+// A norm of heads: what it was given, one row for each token and head, and what it keeps.
+struct head_norm_saved {
+    struct tensor x;  // (N heads, D)
+    struct norm_saved norm;
+};
+struct self_saved {
+    struct attention_saved attention;
+    struct tensor qkv;  // (N, (H + 2G) D)
+    struct head_norm_saved q_norm, k_norm;
+};
+
+static void build_head_norms(struct self_attention *self, struct param_list *params, const char *name,
+                             const struct choices *choices) {
+    struct norm_options options = choices->norm;
+    options.C = choices->D;
+    options.sums_gradient = choices->parts > 1;
+    char *q_name = memory_printf("%s.q_layernorm", name), *k_name = memory_printf("%s.k_layernorm", name);
+    norm_build(&self->q_norm, params, q_name, &options);
+    norm_build(&self->k_norm, params, k_name, &options);
+    free(q_name);
+    free(k_name);
+}
+
+static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
+                  const struct sublayer_options *options) {
+    struct self_attention *self = (struct self_attention *)sublayer;
+    const struct choices *choices = options->choices;
+    int64_t queries = choices->H * choices->D, keys = choices->G * choices->D;
+    const int64_t packed[SHARD_MAX_SEGMENTS] = {queries, keys, keys};
+    struct linear_options in = attention_projection(choices);
+    in.weight = choices_split(choices, linear_segments(choices->C, packed), 0);
+    char *qkv_name = memory_printf("%s.linear_qkv", name);
+    linear_build(&self->qkv, params, qkv_name, &in);
+    free(qkv_name);
+    if (choices->has_head_norm)
+        build_head_norms(self, params, name, choices);
+    attention_build(&self->attention, params, name, options);
+    self->attention.is_causal = options->is_causal;
+    self->attention.window = options->layer->window;
+    self->rope = choices->rope;
+    sublayer->first = &self->qkv;
+    sublayer->dropout_layer = options->dropout_layer;
+}
+
+// Rotates the queries and keys of a packed tensor, which lie side by side; back if is_inverse.
+static void turn(const struct self_attention *self, const struct pass *pass, struct tensor qkv, bool is_inverse) {
+    const struct rope *rope = &self->rope;
+    const struct attention *attention = &self->attention;
+    if (rope->pairs > 0)
+        op_rope(pass->device,
+                &(struct op_rope){.x = attention_heads(attention, qkv, pass->B, 0, attention->H + attention->G),
+                                  .positions = pass_input(pass, BATCH_POSITIONS),
+                                  .frequencies = rope->frequencies,
+                                  .pairs = rope->pairs,
+                                  .is_interleaved = rope->is_interleaved,
+                                  .is_inverse = is_inverse});
+}
+
+// Heads of a packed tensor that have a norm, and a tensor with a row for each token and head.
+struct normed_heads {
+    const struct norm *norm;
+    struct tensor packed;  // (B, T, heads, D), a view
+    int64_t rows;
+};
+
+static struct normed_heads normed_queries(const struct self_attention *self, const struct pass *pass,
+                                          struct tensor qkv) {
+    const struct attention *attention = &self->attention;
+    return (struct normed_heads){.norm = &self->q_norm,
+                                 .packed = attention_heads(attention, qkv, pass->B, 0, attention->H),
+                                 .rows = pass_rows(pass) * attention->H};
+}
+
+static struct normed_heads normed_keys(const struct self_attention *self, const struct pass *pass, struct tensor qkv) {
+    const struct attention *attention = &self->attention;
+    return (struct normed_heads){.norm = &self->k_norm,
+                                 .packed = attention_heads(attention, qkv, pass->B, attention->H, attention->G),
+                                 .rows = pass_rows(pass) * attention->G};
+}
+
+static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) {
+    return tensor_reshape_4d(rows, h->packed.shape[0], h->packed.shape[1], h->packed.shape[2], h->packed.shape[3]);
+}
+
+static struct tensor take_rows(const struct normed_heads *h, const struct pass *pass, struct arena *arena) {
+    return arena_2d(arena, pass->dtype, h->rows, h->packed.shape[3]);
+}
+
+static void norm_heads(const struct normed_heads *h, const struct pass *pass, struct head_norm_saved *saved) {
+    size_t mark = arena_mark(pass->scratch);
+    saved->x = take_rows(h, pass, pass->activations);
+    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, saved->x), .src = h->packed});
+    norm_take(h->norm, pass, &saved->norm, h->rows, operand_of(take_rows(h, pass, pass->scratch)));
+    norm_forward(h->norm, pass, &saved->norm, saved->x, &(struct residual){0});
+    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, saved->norm.y.value)});
+    arena_release(pass->scratch, mark);
+}
+
+static void norm_heads_backward(const struct normed_heads *h, const struct pass *pass,
+                                const struct head_norm_saved *saved) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dy = take_rows(h, pass, pass->scratch), dx = take_rows(h, pass, pass->scratch);
+    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, dy), .src = h->packed});
+    norm_backward(h->norm, pass, &saved->norm, &(struct norm_gradient){.dx = dx, .dy = dy, .x = saved->x});
+    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, dx)});
+    arena_release(pass->scratch, mark);
+}
+
+// Appends the keys and values of these tokens to the cache; returns those of all tokens so far.
+static struct tensor extend_cache(const struct pass *pass, const struct self_saved *saved) {
+    CHECK(pass->B == 1);
+    int64_t columns = saved->attention.cache.shape[1];
+    op_copy(pass->device,
+            &(struct op_copy){.dst = tensor_rows(saved->attention.cache, pass->cached, pass->T),
+                              .src = tensor_slice(saved->qkv, 1, saved->qkv.shape[1] - columns, columns)});
+    return tensor_rows(saved->attention.cache, 0, pass->cached + pass->T);
+}
+
+static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
+                    struct operand x) {
+    const struct self_attention *self = (const struct self_attention *)sublayer;
+    struct self_saved *saved = own;
+    saved->qkv = arena_2d(pass->activations, pass->dtype, pass_rows(pass), self->qkv.out);
+    linear_forward(&self->qkv, pass, saved->qkv, x, EPILOGUE_BIAS, (struct tensor){0});
+    if (self->q_norm.gain) {
+        struct normed_heads queries = normed_queries(self, pass, saved->qkv);
+        struct normed_heads keys = normed_keys(self, pass, saved->qkv);
+        norm_heads(&queries, pass, &saved->q_norm);
+        norm_heads(&keys, pass, &saved->k_norm);
+    }
+    turn(self, pass, saved->qkv, false);
+    struct attention_input input = {.q = saved->qkv, .kv = pass->has_cache ? extend_cache(pass, saved) : saved->qkv};
+    attention_forward(&self->attention, pass, &saved->attention, delta, &input);
+}
+
+static struct operand backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                               struct tensor dx, struct tensor ddelta) {
+    const struct self_attention *self = (const struct self_attention *)sublayer;
+    const struct self_saved *saved = own;
+    struct tensor dqkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->qkv.out);
+    attention_backward(&self->attention, pass, &saved->attention,
+                       &(struct attention_input){.q = saved->qkv, .kv = saved->qkv},
+                       &(struct attention_input){.q = dqkv, .kv = dqkv}, ddelta);
+    turn(self, pass, dqkv, true);
+    if (self->q_norm.gain) {
+        struct normed_heads queries = normed_queries(self, pass, dqkv), keys = normed_keys(self, pass, dqkv);
+        norm_heads_backward(&queries, pass, &saved->q_norm);
+        norm_heads_backward(&keys, pass, &saved->k_norm);
+    }
+    struct operand dy = linear_gradient(&self->qkv, pass, dqkv);
+    linear_backward_input(&self->qkv, pass, dx, dy, (struct tensor){0});
+    return dy;
+}
+
+const struct sublayer_kind sublayer_self_attention = {.name = "self_attention",
+                                                      .pre_norm = "input_layernorm",
+                                                      .post_norm = "post_attention_layernorm",
+                                                      .dropout_place = DROPOUT_AFTER_ATTENTION,
+                                                      .bytes = sizeof(struct self_attention),
+                                                      .saved_bytes = sizeof(struct self_saved),
+                                                      .build = build,
+                                                      .forward = forward,
+                                                      .backward = backward,
+                                                      .take_cache = attention_take_cache};

@@ -1,0 +1,57 @@
+// A sublayer of a block behind one interface: a kind of attention or a kind of MLP. A block is a list of sublayers, and
+// which kinds a layer has is a value (struct layer_choices). A new kind is a file with a table below.
+//
+// The layer of a kind is a struct that begins with a struct sublayer. What a kind saves of a micro-batch is another
+// struct of its own; keys and values that attention keeps while it generates text belong to that, too. Sublayers leave
+// their last bias to whoever adds the result to the residual stream.
+#ifndef MODEL_SUBLAYER_H
+#define MODEL_SUBLAYER_H
+
+#include "model/choices.h"
+
+struct sublayer {
+    const struct sublayer_kind *kind;
+    struct norm norm;  // before or after it
+    // The matmul whose input is the result of the norm, and the one whose bias is added together with its result. No
+    // matrix of the sublayer is declared before or after theirs.
+    const struct linear *first, *last;
+    int64_t dropout_layer;  // a number that keys its dropout masks
+};
+
+struct sublayer_options {
+    const struct choices *choices;
+    const struct layer_choices *layer;
+    int64_t layers;  // in the whole stack
+    bool is_causal;
+    // Numbers that key the dropout masks of this block and of its cross-attention, so that no two masks of a model are
+    // equal.
+    int64_t dropout_layer, cross_dropout_layer;
+};
+
+// Where a kind takes memory for what it keeps of earlier tokens while text is generated.
+struct cache_options {
+    struct arena *arena;
+    enum dtype dtype;
+    int64_t capacity;  // tokens of the one sequence, and rows of the memory
+};
+
+struct sublayer_kind {
+    const char *name, *pre_norm, *post_norm;  // of its parameters, and of those of the norm before or after it
+    enum dropout_place dropout_place;         // of its result
+    size_t bytes, saved_bytes;                // of its layer, and of what it saves
+    // Declares the parameters; sets all of the sublayer but its kind and norm.
+    void (*build)(struct sublayer *sublayer, struct param_list *params, const char *name,
+                  const struct sublayer_options *options);
+    // delta (N, C) = sublayer(x) without the last bias.
+    void (*forward)(const struct sublayer *sublayer, const struct pass *pass, void *saved, struct tensor delta,
+                    struct operand x);
+    // dx (N, C) from ddelta, and all weight gradients but that of the first matmul, which the caller computes: the norm
+    // may have to compute x again. Returns the gradient of that matmul's result, in scratch that the caller releases.
+    struct operand (*backward)(const struct sublayer *sublayer, const struct pass *pass, const void *saved,
+                               struct tensor dx, struct tensor ddelta);
+    void (*take_cache)(const struct sublayer *sublayer, void *saved, const struct cache_options *options);  // or NULL
+};
+
+extern const struct sublayer_kind sublayer_self_attention, sublayer_cross_attention, sublayer_mlp, sublayer_gated_mlp;
+
+#endif

@@ -1,0 +1,90 @@
+// Which driver and cuBLASLt fit, and where they may be; and the list of all libraries of GPUs. See libraries.h.
+#include "ops/cuda/libraries.h"
+#include "base/error.h"
+#include "ops/cuda/attention_cudnn.h"
+#include "ops/cuda/places.h"
+#include "ops/device.h"
+
+#include <cuda.h>
+#include <stdio.h>
+
+// ---- The driver ----
+
+struct driver_symbols {
+    LIBRARY_FIELD(cuDriverGetVersion)
+};
+
+static int check_driver(const void *table, char *version, size_t size) {
+    const struct driver_symbols *candidate = table;
+    int number = 0;
+    if (candidate->cuDriverGetVersion(&number) != CUDA_SUCCESS)
+        return error_set("does not report a version; it is probably the stub for linking in the CUDA toolkit");
+    snprintf(version, size, "%d.%d", number / 1000, number % 1000 / 10);
+    return 0;
+}
+
+const struct library *cuda_driver_library(void) {
+    static const char *const symbols[] = {LIBRARY_NAME(cuDriverGetVersion)};
+    static const char *const sonames[] = {"libcuda.so.1", NULL};
+    static const char *const folders[] = {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", NULL};
+    static const struct library library = {
+        .id = LIBRARY_DRIVER,
+        .name = "libcuda",
+        .user = "GPUs",
+        .variable = "BEVATRON_DRIVER_LIBRARY",
+        .sonames = sonames,
+        .folders = folders,
+        .package = "install the NVIDIA driver on the host (nvidia-smi shows it), and give containers --gpus all",
+        .instead = "use --device cpu",
+        .symbols = symbols,
+        .symbol_count = 1,
+        .check = check_driver,
+    };
+    return &library;
+}
+
+// ---- cuBLASLt ----
+
+static const char *const blas_symbols[] = {CUBLASLT_SYMBOLS(LIBRARY_NAME)};
+enum { BLAS_SYMBOL_COUNT = sizeof blas_symbols / sizeof blas_symbols[0] };
+_Static_assert(sizeof(struct cublaslt_symbols) == BLAS_SYMBOL_COUNT * sizeof(void *), "a field per symbol");
+
+static int check_blas(const void *table, char *version, size_t size) {
+    const struct cublaslt_symbols *candidate = table;
+    size_t number = candidate->cublasLtGetVersion();
+    snprintf(version, size, "%zu.%zu.%zu", number / 10000, number / 100 % 100, number % 100);
+    if (number / 10000 != CUBLAS_VER_MAJOR)
+        return error_set("is cuBLASLt %s, and this bevatron was built for version %d", version, CUBLAS_VER_MAJOR);
+    return 0;
+}
+
+const struct library *cublaslt_library(void) {
+    static const char *const sonames[] = {"libcublasLt.so." LIBRARY_TEXT(CUBLAS_VER_MAJOR), NULL};
+    static const char *const folders[] = {CUDA_FOLDERS, NULL};
+    static const char *const rivals[] = {"libcublasLt.so.11", "libcublasLt.so.12", "libcublasLt.so.13",
+                                         "libcublasLt.so.14", NULL};
+    static const struct library library = {
+        .id = LIBRARY_CUBLASLT,
+        .name = "cuBLASLt",
+        .user = "GPUs",
+        .variable = "BEVATRON_CUBLASLT_LIBRARY",
+        .sonames = sonames,
+        .folders = folders,
+        .rivals = rivals,
+        .rivals_are = "of another CUDA version",
+        .package = "apt-get install libcublas-" CUDA_RELEASE
+                   " (NVIDIA's repository), or pip install 'nvidia-cublas==" LIBRARY_TEXT(CUBLAS_VER_MAJOR) ".*'",
+        .instead = "use --device cpu",
+        .symbols = blas_symbols,
+        .symbol_count = BLAS_SYMBOL_COUNT,
+        .check = check_blas,
+    };
+    return &library;
+}
+
+int device_libraries(const struct library **list) {
+    int count = 0;
+    list[count++] = cuda_driver_library();
+    list[count++] = cublaslt_library();
+    return count + cudnn_attention_libraries(list + count);
+}

@@ -1,0 +1,101 @@
+// Optimizers, one for each group of parameters. A rule of updates is a row of the table in optimizer.c: how far an
+// update goes, how a run of parameters is updated, and which numbers it keeps for every parameter (a list of named
+// states, which optimizer_build takes and checkpoints store). Clipping (clip.h) and the loss scale (scaler.h) stand
+// beside it; updates.h puts them together.
+//
+// In fp32 the parameters are their own master copy. In fp16 the master copy is stored here, and the parameters are its
+// rounded image. In bf16 the parameters are the upper half of the master copy, and the 16 bits that they lack are
+// stored here: with Adam 16 bytes per parameter in all, instead of 18 with a whole copy. Nothing is lost but the last
+// place of a tie, see tensor/half.h.
+//
+// The optimizer may be split among the ranks that hold the same parameters. Then each rank has states and masters for
+// its own pieces only and updates those parameters, and the caller gathers the other ranks' pieces afterwards.
+#ifndef OPTIM_OPTIMIZER_H
+#define OPTIM_OPTIMIZER_H
+
+#include "config/config.h"
+#include "ops/ops.h"
+#include "parallel/mesh.h"
+#include "parallel/param.h"
+#include "parallel/pieces.h"
+#include "tensor/arena.h"
+
+enum { OPTIMIZER_MOST_STATES = 2 };
+
+// What an update works on.
+struct update {
+    struct device *device;
+    const struct mesh *mesh;
+    const struct param_list *params;
+    struct tensor values;  // (n): the parameters, flat
+    struct tensor grads;   // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
+    struct tensor scale;   // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
+    struct tensor rate;    // (groups * RATE_LENGTH) fp32, see updates.h
+};
+
+// Parameters that are updated alike and lie together in the flat buffers and in this rank's own.
+struct optimizer_run {
+    struct device *device;
+    struct tensor master;                         // (n) fp32; int16 if the copy is bf16, see op_split
+    struct tensor copy;                           // (n): the parameters; none if they are fp32 (then master is)
+    struct tensor grad;                           // (n) fp32
+    struct tensor states[OPTIMIZER_MOST_STATES];  // (n) fp32
+    struct tensor scale;                          // (1) fp32
+    struct tensor rate;                           // (RATE_GROUP) fp32
+    const struct param *matrix;                   // with takes_matrices: whose slice this is, else NULL
+    bool is_decayed;
+};
+
+struct optimizer_rule {
+    const char *name;                           // --optimizer
+    const char *states[OPTIMIZER_MOST_STATES];  // names in a checkpoint, in front of a parameter's; NULL for none
+    bool takes_matrices;                        // a run is this rank's slice of one parameter; needs keeps_whole
+    // Sets how far update number t goes, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
+    void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
+    void (*apply)(const struct config *config, const struct optimizer_run *run);
+};
+extern const struct optimizer_rule optimizer_adam, optimizer_sgd;
+// The rule of that name; every name that --optimizer accepts has one.
+const struct optimizer_rule *optimizer_find(const char *name);
+
+struct optimizer_state {
+    const char *name;
+    struct tensor tensor;  // (n / parts) fp32
+};
+
+struct optimizer {
+    const struct optimizer_rule *rule;
+    const struct config *config;
+    int group;  // of the list of parameters; it has n elements
+    double lr_multiplier;
+    struct pieces pieces;  // what this rank holds of them
+    struct tensor master;  // (n / parts) fp32; int16 if the parameters are bf16, none if they are fp32
+    struct optimizer_state states[OPTIMIZER_MOST_STATES];
+    int state_count;
+};
+
+struct optimizer_options {
+    const struct optimizer_rule *rule;
+    const struct config *config;
+    int group;
+    double lr_multiplier;
+    struct pieces pieces;
+    enum dtype dtype;  // of the parameters
+};
+// Takes its tensors from the arena without setting them; optimizer_reset clears them.
+void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options);
+void optimizer_reset(struct optimizer *optimizer, struct device *device);
+
+// Updates what this rank holds of the group in [first, end) of the flat buffers. Only queues work on the device.
+void optimizer_apply(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end);
+
+// The master copies of this rank's pieces, (n / parts) fp32; none if the parameters are fp32. Masters in halves are put
+// together where the group's gradients begin, which they occupy until optimizer_close_masters clears them. They are for
+// reading; optimizer_take_weights sets them.
+struct tensor optimizer_open_masters(const struct optimizer *optimizer, const struct update *update);
+void optimizer_close_masters(const struct optimizer *optimizer, const struct update *update);
+// Rounds the group's parameters from whole weights where its gradients are, takes the master copies of this rank's
+// pieces from there, and clears them. Not for parameters in fp32.
+void optimizer_take_weights(const struct optimizer *optimizer, const struct update *update);
+
+#endif

@@ -1,0 +1,82 @@
+// Updates, skipped ones among them. See updates.h.
+#include "optim/updates.h"
+#include "base/error.h"
+#include "ops/device.h"
+
+void updates_build(struct updates *updates, struct arena *arena, const struct optimizer_options *options, int count) {
+    *updates = (struct updates){.count = count};
+    for (int i = 0; i < count; i++)
+        optimizer_build(&updates->optimizers[i], arena, &options[i]);
+    clip_build(&updates->clip, arena, options->config);
+    updates->rate = arena_1d(arena, DTYPE_F32, count * RATE_LENGTH);
+    updates->rates = arena_2d(arena, DTYPE_F32, UPDATES_MOST_RATES, count * RATE_LENGTH);
+    scaler_build(&updates->scaler, arena, options->config);
+}
+
+void updates_reset(struct updates *updates, struct device *device) {
+    for (int i = 0; i < updates->count; i++)
+        optimizer_reset(&updates->optimizers[i], device);
+    clip_reset(&updates->clip, device);
+    scaler_reset(&updates->scaler, device);
+    updates->made = updates->skipped = 0;
+}
+
+void updates_make_rates(const struct updates *updates, const struct pace *paces, int count, float *rates) {
+    CHECK(count >= 1 && count <= UPDATES_MOST_RATES);
+    // Rows beyond those are never chosen; they repeat the last.
+    for (int i = 0; i < UPDATES_MOST_RATES; i++) {
+        int k = i < count ? i : count - 1;
+        int64_t t = updates->made + 1 - k > 1 ? updates->made + 1 - k : 1;
+        for (int n = 0; n < 2 * updates->count; n++, rates += RATE_GROUP) {
+            const struct optimizer *optimizer = &updates->optimizers[n / 2];
+            double lr = n % 2 ? paces[k].decoupled_lr : paces[k].lr;
+            optimizer->rule->begin(optimizer->config, lr * optimizer->lr_multiplier, paces[k].weight_decay, t, rates);
+            rates[RATE_SKIPPED] = (float)(updates->skipped + k);
+        }
+    }
+}
+
+void updates_begin(const struct updates *updates, const struct update *update) {
+    clip_begin(&updates->clip, update,
+               &(struct clip_options){.optimizers = updates->optimizers,
+                                      .scaler = &updates->scaler,
+                                      .rate = updates->rate,
+                                      .rates = updates->rates});
+}
+
+void updates_apply(const struct updates *updates, const struct update *update, int64_t first, int64_t end) {
+    struct update scaled = *update;
+    scaled.scale = clip_scale(&updates->clip);
+    scaled.rate = updates->rate;
+    for (int i = 0; i < updates->count; i++)
+        optimizer_apply(&updates->optimizers[i], &scaled, first, end);
+}
+
+void updates_count(struct updates *updates) {
+    updates->made++;
+}
+
+void updates_learn(struct updates *updates, bool is_skipped) {
+    updates->made -= is_skipped;
+    updates->skipped += is_skipped;
+}
+
+bool updates_have_masters(const struct updates *updates) {
+    return updates->optimizers[0].master.data != NULL;
+}
+
+void updates_open_masters(const struct updates *updates, const struct update *update,
+                          struct tensor masters[PARAM_MOST_GROUPS]) {
+    for (int i = 0; i < updates->count; i++)
+        masters[i] = optimizer_open_masters(&updates->optimizers[i], update);
+}
+
+void updates_close_masters(const struct updates *updates, const struct update *update) {
+    for (int i = 0; i < updates->count; i++)
+        optimizer_close_masters(&updates->optimizers[i], update);
+}
+
+void updates_take_weights(const struct updates *updates, const struct update *update) {
+    for (int i = 0; i < updates->count; i++)
+        optimizer_take_weights(&updates->optimizers[i], update);
+}

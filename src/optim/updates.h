@@ -1,0 +1,55 @@
+// The updates of a run: an optimizer for each group of parameters, and beside them clipping and the loss scale.
+//
+// The gradient norm, clipping, the loss scale and the update stay on the device: a step asks it nothing. So the host
+// does not know at once whether an update was made or skipped (because of a norm that is not finite). It tells the
+// device how far the next update goes for every possible number of skipped ones, and learns later how many there were,
+// see updates_learn.
+#ifndef OPTIM_UPDATES_H
+#define OPTIM_UPDATES_H
+
+#include "optim/clip.h"
+#include "optim/optimizer.h"
+#include "optim/scaler.h"
+
+enum { UPDATES_MOST_RATES = 3 };
+
+struct updates {
+    struct optimizer optimizers[PARAM_MOST_GROUPS];
+    int count;
+    struct clip clip;
+    struct scaler scaler;  // of the loss, in fp16
+    struct tensor rate;    // (count * RATE_LENGTH) fp32: the rates of this update
+    struct tensor rates;   // (UPDATES_MOST_RATES, count * RATE_LENGTH) fp32: what they are chosen from
+    int64_t made;          // assuming that none of those that updates_learn has not heard of was skipped
+    int64_t skipped;       // those that updates_learn was told were skipped
+};
+
+// Takes its tensors from the arena without setting them; updates_reset does. Options of every group.
+void updates_build(struct updates *updates, struct arena *arena, const struct optimizer_options *options, int count);
+void updates_reset(struct updates *updates, struct device *device);
+
+// How far an update goes.
+struct pace {
+    double lr, weight_decay;
+    double decoupled_lr;  // of the vocabulary's parameters, with --decoupled-lr
+};
+// Makes the rows of updates->rates: paces[k] applies if k of the updates not yet learnt of were skipped.
+void updates_make_rates(const struct updates *updates, const struct pace *paces, int count, float *rates);
+// Computes the norm of the gradients and the resulting scale for the updates of all parts that follow. The rates must
+// be set.
+void updates_begin(const struct updates *updates, const struct update *update);
+// Updates what this rank holds of [first, end) of the flat buffers.
+void updates_apply(const struct updates *updates, const struct update *update, int64_t first, int64_t end);
+// The functions above only queue work on the device, which may be replayed. This one tells the host that an update was
+// queued.
+void updates_count(struct updates *updates);
+// Says what became of the oldest update that has not been learnt of.
+void updates_learn(struct updates *updates, bool is_skipped);
+// Whether parameters have master copies, see optimizer.h; then the functions on them, for every group.
+bool updates_have_masters(const struct updates *updates);
+void updates_open_masters(const struct updates *updates, const struct update *update,
+                          struct tensor masters[PARAM_MOST_GROUPS]);
+void updates_close_masters(const struct updates *updates, const struct update *update);
+void updates_take_weights(const struct updates *updates, const struct update *update);
+
+#endif

@@ -1,0 +1,33 @@
+// A file that records are added to, and that cannot end a run: a record is written whole or not at all, and a write
+// that fails is reported once. Later records are tried again, so that a disk that was full for a while costs only
+// what was to be written meanwhile; how many records are missing is then reported, too. Pipes and devices never make
+// the run wait: what they do not take at once is dropped.
+#ifndef REPORT_APPENDER_H
+#define REPORT_APPENDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct appender {
+    int descriptor;    // -1 if closed
+    char *path;        // NULL if closed
+    const char *what;  // "metrics", "TensorBoard events": what is missing if it cannot be written
+    bool is_regular;
+    bool has_ended;  // half a record stands at the end and cannot be removed: nothing more is written
+    int64_t lost;    // records since the last one that was written
+};
+
+// What open() needs for a file of this name that others may have made a link of: O_NOFOLLOW, or 0 for the system's own
+// links, e.g. /dev/stdout.
+int appender_link_flag(const char *path);
+
+enum appender_mode { APPENDER_APPEND, APPENDER_NEW };
+
+// Opens or creates the file; with APPENDER_NEW it must not exist yet. -1 with an error.
+int appender_open(struct appender *appender, const char *path, const char *what, enum appender_mode mode);
+void appender_close(struct appender *appender);  // safe on a zeroed or closed one
+// Whether the record was written. Does nothing if the appender is closed.
+bool appender_write(struct appender *appender, const void *record, size_t bytes);
+
+#endif

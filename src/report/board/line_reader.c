@@ -1,0 +1,211 @@
+// The fast way through a line of metrics. See line_reader.h.
+#include "report/board/line_reader.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "report/board/line_number.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_KEYS = 512, MOST_KEY_BYTES = LINE_MOST_NAME };
+
+enum key_kind { KEY_TEXT, KEY_TIME, KEY_ITERATION, KEY_TRAIN_ITERS, KEY_SAMPLES, KEY_OBJECT, KEY_VALUE };
+
+struct board_line_key {
+    char text[MOST_KEY_BYTES + 8];  // with its quotes, the colon, and the brace of an object
+    size_t length;
+    int parent;  // the key of the object that it is in, -1 at the top
+    enum key_kind kind;
+    int tag;
+    uint64_t stamp;  // of the last line that had it
+};
+
+void line_reader_free(struct board_line_reader *reader) {
+    free(reader->keys);
+    reader->keys = NULL;
+    reader->key_count = 0;
+}
+
+static enum key_kind kind_of_name(const char *name) {
+    static const struct {
+        const char *name;
+        enum key_kind kind;
+    } known[] = {{"kind", KEY_TEXT},
+                 {"time", KEY_TIME},
+                 {"iteration", KEY_ITERATION},
+                 {"train_iters", KEY_TRAIN_ITERS},
+                 {"consumed_samples", KEY_SAMPLES}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strcmp(known[i].name, name) == 0)
+            return known[i].kind;
+    }
+    return KEY_VALUE;
+}
+
+// The name in a key, without its decoration.
+static void plain_name(const struct board_line_key *key, char name[MOST_KEY_BYTES + 8]) {
+    size_t length = key->length - 3 - (key->kind == KEY_OBJECT);
+    memcpy(name, key->text + 1, length);
+    name[length] = '\0';
+}
+
+// Where the fast way is in a line.
+struct board_line_cursor {
+    const char *at, *end;
+    int parent;  // the key of the object that it is in, -1 at the top
+    int guess;   // the key that should be next
+};
+
+// Learns the key at `at`; NULL if it needs the thorough way.
+static struct board_line_key *learn_key(struct board_line_reader *reader, const struct board_line_cursor *cursor) {
+    const char *at = cursor->at, *end = cursor->end;
+    int parent = cursor->parent;
+    if (reader->key_count == MOST_KEYS || end - at < 4 || *at != '"')
+        return NULL;
+    const char *quote = memchr(at + 1, '"', (size_t)(end - at - 1));
+    if (!quote || quote - at - 1 > MOST_KEY_BYTES || quote[1] != ':')
+        return NULL;
+    size_t length = (size_t)(quote - at - 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (at[i] == '\\' || (unsigned char)at[i] < ' ')
+            return NULL;
+    }
+    if (utf8_check(at + 1, length) != length)
+        return NULL;
+    bool is_object = quote[2] == '{';
+    if (is_object && parent >= 0)
+        return NULL;
+    struct board_line_key key = {.length = length + 3 + is_object, .parent = parent, .tag = -1};
+    memcpy(key.text, at, key.length);
+    char name[MOST_KEY_BYTES + 8], object[MOST_KEY_BYTES + 8];
+    key.kind = is_object ? KEY_OBJECT : KEY_VALUE;
+    plain_name(&key, name);
+    if (!is_object && parent < 0)
+        key.kind = kind_of_name(name);
+    if (parent >= 0)
+        plain_name(&reader->keys[parent], object);
+    char first = quote[2];
+    // Only numbers make tags. If text turns into numbers later, those lines go the thorough way.
+    bool is_number = (first >= '0' && first <= '9') || first == '-' || first == 'n';
+    if (key.kind == KEY_VALUE && is_number)
+        key.tag = line_tag(reader, parent >= 0 ? object : NULL, name, NULL);
+    else if (key.kind == KEY_VALUE)
+        key.kind = KEY_TEXT;
+    size_t count = (size_t)reader->key_count;
+    reader->keys = memory_realloc(reader->keys, (count + 1) * sizeof reader->keys[0]);
+    reader->keys[count] = key;
+    return &reader->keys[reader->key_count++];
+}
+
+static bool is_here(const struct board_line_key *key, const char *at, int parent) {
+    return key->parent == parent && memcmp(key->text, at, key->length) == 0;
+}
+
+// The key at `at`: mostly the one that followed in the line before.
+static struct board_line_key *find_key(struct board_line_reader *reader, const struct board_line_cursor *cursor) {
+    int guess = cursor->guess;
+    if (guess < reader->key_count && is_here(&reader->keys[guess], cursor->at, cursor->parent))
+        return &reader->keys[guess];
+    for (int i = 0; i < reader->key_count; i++) {
+        if (is_here(&reader->keys[i], cursor->at, cursor->parent))
+            return &reader->keys[i];
+    }
+    return learn_key(reader, cursor);
+}
+
+// Stores a number under its key; false if the key cannot have it.
+static bool store_number(const struct board_line_key *key, double number, struct board_line_row *row) {
+    bool is_whole = number >= 0 && number < (double)LINE_MOST_ITERATION && number == floor(number);
+    switch (key->kind) {
+    case KEY_TIME:
+        row->time = isfinite(number) ? number : 0;
+        return true;
+    case KEY_ITERATION:
+        row->iteration = is_whole ? (int64_t)number : -1;
+        return is_whole;
+    case KEY_TRAIN_ITERS:
+        row->train_iters = is_whole ? (int64_t)number : 0;
+        return true;
+    case KEY_SAMPLES:
+        row->samples = number >= 0 && isfinite(number) ? number : -1;
+        return true;
+    default:
+        if (key->tag >= 0 && row->count < LINE_MOST_VALUES)
+            row->values[row->count++] = (struct board_line_value){key->tag, number};
+        return true;
+    }
+}
+
+// The text after a word, a string or a null; NULL if it is none of them. Only a null is a value.
+static const char *pass_other(const char *at, const char *end, const struct board_line_key *key,
+                              struct board_line_row *row) {
+    // A null under a key that had a text may be its first value, for which the tree makes a tag.
+    if (memcmp(at, "null", 4) == 0)
+        return key->kind != KEY_TEXT && store_number(key, (double)NAN, row) ? at + 4 : NULL;
+    if (memcmp(at, "true", 4) == 0)
+        return at + 4;
+    if (memcmp(at, "false", 5) == 0)
+        return at + 5;
+    if (*at != '"')
+        return NULL;
+    for (at++; at < end && *at != '"'; at++) {
+        if (*at == '\\' || (unsigned char)*at < ' ' || (unsigned char)*at >= 0x80)
+            return NULL;
+    }
+    return at < end ? at + 1 : NULL;
+}
+
+// One member, or the beginning of an object; false if it needs the thorough way.
+static bool read_member(struct board_line_reader *reader, struct board_line_cursor *cursor,
+                        struct board_line_row *row) {
+    struct board_line_key *key = find_key(reader, cursor);
+    // Of equal keys the first counts, which only the tree knows.
+    if (!key || key->stamp == reader->stamp)
+        return false;
+    key->stamp = reader->stamp;
+    cursor->guess = (int)(key - reader->keys) + 1;
+    cursor->at += key->length;
+    if (key->kind == KEY_OBJECT) {
+        cursor->parent = cursor->guess - 1;
+        return true;
+    }
+    if ((*cursor->at >= '0' && *cursor->at <= '9') || *cursor->at == '-') {
+        double number = 0;
+        cursor->at = key->kind == KEY_TEXT ? NULL : line_number_read(cursor->at, &number);
+        return cursor->at && store_number(key, number, row);
+    }
+    // The tree decides what an object may hold beside numbers.
+    if (cursor->parent >= 0 && *cursor->at != 'n')
+        return false;
+    cursor->at = pass_other(cursor->at, cursor->end, key, row);
+    return cursor->at != NULL;
+}
+
+const char *line_read_fast(struct board_line_reader *reader, const char *text, const char *end,
+                           struct board_line_row *row) {
+    static const char head[] = "{\"kind\":\"train\"";
+    if (end - text < (ptrdiff_t)sizeof head || memcmp(text, head, sizeof head - 1) != 0)
+        return NULL;
+    line_row_clear(row);
+    reader->stamp++;
+    struct board_line_cursor cursor = {.at = text + sizeof head - 1, .end = end, .parent = -1};
+    bool is_first = false;  // in an object, where no comma is
+    while (cursor.at < end) {
+        if (*cursor.at == '}') {
+            cursor.at++;
+            if (cursor.parent < 0)
+                return cursor.at < end && *cursor.at == '\n' && row->iteration >= 0 ? cursor.at + 1 : NULL;
+            cursor.parent = -1;
+            is_first = false;
+            continue;
+        }
+        if (!is_first && *cursor.at++ != ',')
+            return NULL;
+        int before = cursor.parent;
+        if (!read_member(reader, &cursor, row))
+            return NULL;
+        is_first = cursor.parent != before;
+    }
+    return NULL;
+}

@@ -1,0 +1,325 @@
+// The view "curves": a grid of charts, one per tag, that share x, zoom, crosshair and settings.
+"use strict";
+
+const curves = {
+    charts: new Map(),   // tag -> Chart
+    listed: "",          // what the grid shows, to rebuild it only when that changes
+    colours: null,
+    frame: 0,
+    drawnAt: 0,          // time of the last frame
+    isDrawing: false,    // whether that frame left charts to draw
+    batch: 1,            // charts of a frame
+    focused: null,
+    hover: null,         // {chart, x, client}
+    marks: [],
+    seen: null,          // IntersectionObserver
+    sized: null,         // ResizeObserver
+};
+
+function curvesStart() {
+    curves.seen = new IntersectionObserver((entries) => {
+        for (const entry of entries) {
+            entry.target.chart.isVisible = entry.isIntersecting;
+            if (entry.isIntersecting)
+                curvesRefresh(entry.target.chart);
+        }
+    }, {rootMargin: "200px"});
+    curves.sized = new ResizeObserver((entries) => {
+        for (const entry of entries)
+            curvesRefresh(entry.target.parentElement.chart);
+    });
+    byId("view-curves").append(toolbarBuild(), el("ul", {id: "legend", class: "legend", "aria-label": "Drawn runs"}),
+        el("div", {id: "grid"}));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", curvesRecolour);
+    board.listeners.push((changed) => {
+        curvesList();
+        curvesMarks();
+        curvesRefreshAll(changed);
+    });
+    stateListeners.push(curvesStateChanged);
+}
+
+function curvesStateChanged(keys) {
+    toolbarUpdate();
+    if (state.view !== "curves" || [...keys].every((key) => ["query", "sort", "run", "same"].includes(key)))
+        return;
+    curvesList();
+    if (["x", "shown", "marks", "view"].some((key) => keys.has(key)))
+        curvesMarks();
+    for (const chart of curves.charts.values())
+        chart.setBig(chart.tag === state.big);
+    const needsData = ["x", "shown", "view", "tags", "big"].some((key) => keys.has(key));
+    if (keys.has("from") || keys.has("to"))
+        curvesLoadSoon();
+    for (const chart of curves.charts.values())
+        needsData ? curvesRefresh(chart) : curvesShow(chart);
+}
+
+const curvesLoadSoon = debounce(120, () => curvesRefreshAll());
+
+// Tags of the drawn runs that pass the filter.
+function curvesTags() {
+    const words = state.tags.toLowerCase().split(/\s+/).filter(Boolean);
+    const tags = new Set(boardShown().flatMap((id) => board.byId.get(id).tags));
+    return [...tags].filter((tag) => words.every((word) => tag.toLowerCase().includes(word)));
+}
+
+function curvesChart(tag) {
+    let chart = curves.charts.get(tag);
+    if (!chart) {
+        chart = new Chart(tag, {onLog: curvesFlipLog,
+            onEnlarge: (it) => stateChange({big: state.big === it.tag ? "" : it.tag})});
+        chart.loads = new Map();
+        curves.charts.set(tag, chart);
+        chart.setBig(tag === state.big);
+        gesturesAttach(chart, {...chart.hooks, onHover: curvesHover, onLeave: curvesLeave, onZoom: curvesZoom,
+            onPan: curvesPan, onReset: curvesReset, onCrosshair: curvesCrosshair});
+        chart.plotElement.addEventListener("focus", () => { curves.focused = chart; });
+        curves.seen.observe(chart.element);
+        curves.sized.observe(chart.plotElement);
+    }
+    return chart;
+}
+
+// Rebuilds the grid if other tags are to be shown.
+function curvesList() {
+    legendUpdate();
+    const groups = tagsGrouped(curvesTags());
+    const listed = JSON.stringify([groups, board.isLoaded, boardShown().length > 0, board.runs.length > 0]);
+    if (listed === curves.listed)
+        return;
+    curves.listed = listed;
+    const tags = new Set(groups.flatMap(([, list]) => list));
+    for (const [tag, chart] of curves.charts)
+        if (!tags.has(tag)) {
+            curves.seen.unobserve(chart.element);
+            curves.sized.unobserve(chart.plotElement);
+            curves.charts.delete(tag);
+        }
+    const sections = groups.map(curvesGroup);
+    byId("grid").replaceChildren(...(sections.length > 0 ? sections : [curvesEmpty()]));
+}
+
+// Groups of few charts share a row: a group is as wide as its charts.
+function curvesGroup([group, list]) {
+    const section = el("section", {class: "group", "aria-label": group},
+        el("h2", {}, group, el("span", {class: "muted count", text: list.length > 1 ? String(list.length) : ""})),
+        el("div", {class: "cards"}, ...list.map((tag) => curvesChart(tag).element)));
+    section.style.setProperty("--cards", list.length);
+    return section;
+}
+
+function curvesEmpty() {
+    let text = "No run has anything to draw yet.";
+    if (!board.isLoaded)
+        text = "Reading runs…";
+    else if (board.runs.length === 0)
+        text = "There are no runs in this folder yet. A run appears here when train has written its first line.";
+    else if (boardShown().length === 0)
+        text = "Choose runs in the list to draw their curves.";
+    else if (state.tags)
+        text = "No curve has this name.";
+    return el("p", {class: "empty muted", text});
+}
+
+// The range of x over all charts, so that they line up. null before anything has come.
+function curvesExtent() {
+    let low = Infinity, high = -Infinity;
+    const shown = new Set(boardShown());
+    for (const chart of curves.charts.values())
+        for (const [id, {overview}] of chart.loads)
+            if (overview && overview.x === state.x && shown.has(id) && overview.curve.count > 0) {
+                low = Math.min(low, overview.curve.x[0]);
+                high = Math.max(high, overview.curve.x[overview.curve.count - 1]);
+            }
+    return low <= high ? [low, high > low ? high : low + 1] : null;
+}
+
+// Hands a chart its curves and settings, and has it drawn.
+function curvesShow(chart) {
+    chart.series = loadIds(chart).map((id) => ({id, name: board.byId.get(id).name, colour: colourOf(id),
+        dash: dashOf(id), curve: loadBest(chart, id)})).filter((series) => series.curve !== null);
+    chart.marks = curves.marks;
+    chart.message = chart.error || (chart.loading ? "loading…" : "");
+    if (loadIds(chart).length === 0)
+        chart.message = `no drawn run with this curve knows its ${state.x === "flops" ? "FLOPs" : state.x}`;
+    const domain = state.from !== null ? [state.from, state.to] : curves.extent ?? [0, 1];
+    const isReduced = chart.series.some((series) => !series.curve.isExact);
+    chart.note.textContent = chart.series.length > 0 && isReduced ? "min–max band" : "";
+    chart.setView({mode: state.x, domain, isLog: stateIsLog(chart.tag), isLogX: state.logX, smooth: state.smooth,
+        clip: state.clip});
+    curvesSchedule();
+}
+
+// What came may have widened the range of x, which all charts share.
+function curvesArrived(chart) {
+    const before = String(curves.extent);
+    curves.extent = curvesExtent();
+    if (chart === curvesLossChart() && state.marks && boardShown().length <= BOARD_MARKED_RUNS)
+        curvesMarks();
+    else if (String(curves.extent) === before)
+        curvesShow(chart);
+    else
+        curves.charts.forEach(curvesShow);
+}
+
+function curvesRefresh(chart) {
+    if (state.view !== "curves" || !chart.isVisible)
+        return;
+    loadForget(chart);
+    loadChart(chart, curvesArrived);
+    curvesShow(chart);
+}
+
+// `changed`: only charts that draw one of these runs; all charts without it.
+function curvesRefreshAll(changed) {
+    const shown = boardShown();
+    if (changed && !shown.some((id) => changed.has(id)))
+        return;
+    curves.extent = curvesExtent();
+    curves.charts.forEach(curvesRefresh);
+}
+
+// Draws what is out of date, in frames: the chart under the pointer or the focus at once, then others, more at a time
+// as long as frames are short. The browser paints a canvas after the script has ended, so only the time from one frame
+// to the next tells what drawing costs.
+function curvesSchedule() {
+    if (!curves.frame)
+        curves.frame = requestAnimationFrame(curvesDraw);
+}
+
+function curvesDraw() {
+    const now = performance.now();
+    if (!curves.isDrawing || now - curves.drawnAt > 40)
+        curves.batch = 1;
+    else if (now - curves.drawnAt < 24)
+        curves.batch *= 2;
+    curves.frame = 0;
+    curves.drawnAt = now;
+    curves.colours ??= themeColours();
+    const first = curves.hover?.chart ?? curves.focused;
+    const dirty = [...curves.charts.values()].filter((chart) => chart.isDirty && chart.isVisible)
+        .sort((a, b) => (b === first) - (a === first) || a.drawnAt - b.drawnAt);
+    for (const chart of dirty.slice(0, curves.batch)) {
+        chart.draw(curves.colours);
+        chart.drawnAt = now;
+        if (!curves.isTimed && chart.series.length > 0)
+            curves.isTimed = performance.mark("board-first-curve") && true;
+    }
+    curves.isDrawing = dirty.length > curves.batch;
+    if (curves.isDrawing)
+        curvesSchedule();
+}
+
+function curvesRecolour() {
+    curves.colours = null;
+    curves.charts.forEach(curvesShow);
+    curvesMarks();
+}
+
+// The first chart, if it is of a loss: tagsGrouped puts that first.
+function curvesLossChart() {
+    const [first] = curves.charts.values();
+    return first && tagGroup(first.tag) === "Loss" ? first : null;
+}
+
+// Checkpoints, restarts, spikes and troubles of the drawn runs.
+function curvesMarks() {
+    const shown = boardShown();
+    curves.marks = [];
+    if (state.view === "curves" && state.marks && shown.length <= BOARD_MARKED_RUNS)
+        for (const id of shown) {
+            const {value} = boardDetails(id, curvesMarks);
+            const events = (value ? boardEvents(value) : []).map((event) => ({event: event.event,
+                text: event.text ?? "", x: boardEventX(id, event, curvesMarks)}));
+            // A run with --spike-policy reports its spikes itself.
+            const isReported = events.some(({event}) => event === "spike");
+            for (const mark of [...events, ...(isReported ? [] : spikeMarks(curvesLossChart(), id))])
+                curves.marks.push({run: id, name: board.byId.get(id).name, colour: colourOf(id), ...mark});
+        }
+    curves.marks = curves.marks.filter((mark) => Number.isFinite(mark.x)).sort((a, b) => a.x - b.x);
+    curves.charts.forEach(curvesShow);
+}
+
+// ---- Zoom and crosshair ----
+
+function curvesZoom(from, to) {
+    const full = curves.extent ?? curvesExtent();
+    if (full) {
+        from = Math.max(from, full[0]);
+        to = Math.min(to, full[1]);
+        if (from <= full[0] && to >= full[1])
+            return curvesReset();
+        if (!(to - from > (full[1] - full[0]) * 1e-7))
+            return undefined;
+    }
+    return stateChange({from, to});
+}
+
+// Keeps the width of the range, also at the ends.
+function curvesPan(from, to) {
+    const full = curves.extent ?? curvesExtent();
+    if (state.from === null || !full)
+        return;
+    const width = to - from;
+    const begin = Math.min(Math.max(from, full[0]), Math.max(full[0], full[1] - width));
+    stateChange({from: begin, to: begin + width});
+}
+
+function curvesReset() {
+    stateChange({from: null, to: null});
+    curvesRefreshAll();
+}
+
+function curvesHover(chart, x, event) {
+    const box = chart.plotElement.getBoundingClientRect();
+    const client = event ? {x: event.clientX, y: event.clientY, plotY: event.clientY - box.top} : null;
+    const isWaiting = curves.hover !== null && curves.hover.isWaiting;
+    curves.hover = {chart, x, client, isWaiting: true};
+    if (!isWaiting)
+        requestAnimationFrame(curvesDrawHover);
+}
+
+function curvesDrawHover() {
+    if (!curves.hover)
+        return;
+    curves.hover.isWaiting = false;
+    const {chart, x, client} = curves.hover;
+    for (const other of curves.charts.values())
+        if (other.isVisible) {
+            other.hoverX = x;
+            other.drawOverlay();
+        }
+    if (chart.view)
+        tooltipShow(chart, x, client);
+}
+
+function curvesLeave() {
+    curves.hover = null;
+    tooltipHide();
+    for (const chart of curves.charts.values())
+        if (chart.hoverX !== null) {
+            chart.hoverX = null;
+            chart.drawOverlay();
+        }
+}
+
+const curvesTell = debounce(350, (chart, x) => announce(tooltipSentence(chart, x)));
+
+function curvesCrosshair(chart, x) {
+    curvesHover(chart, x, null);
+    curvesTell(chart, x);
+}
+
+function curvesHighlight(id) {
+    for (const chart of curves.charts.values()) {
+        chart.highlight = id;
+        if (chart.isVisible)
+            chart.drawOverlay();
+    }
+}
+
+function curvesFlipLog(chart) {
+    stateChange({logFlip: state.logFlip.includes(chart.tag) ? state.logFlip.filter((tag) => tag !== chart.tag)
+        : [...state.logFlip, chart.tag]});
+}

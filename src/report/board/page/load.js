@@ -1,0 +1,158 @@
+// Fetching the curves of charts: only those of charts on the screen, of runs that are drawn, that changed, and for the
+// visible range. A chart keeps the overview of each run beside the range that was zoomed to, so that zooming out draws
+// at once.
+"use strict";
+
+const LOAD_CHUNK = 40;          // runs per request
+const LOAD_ZOOM_CHUNK = 8;      // of a range: the server reads so many bytes per request, then answers coarsely
+const LOAD_POINTS = 60000;      // of one chart: with many runs, each has fewer
+const LOAD_LIVE_PAUSE_MS = 1000;
+
+const loadSlots = {free: 4, waiting: []};
+
+// Runs at most four requests at a time: browsers allow six per server, and one of them waits for news.
+async function loadLimited(work) {
+    if (loadSlots.free > 0)
+        loadSlots.free--;
+    else
+        await new Promise((resolve) => loadSlots.waiting.push(resolve));
+    try {
+        return await work();
+    } finally {
+        if (loadSlots.waiting.length > 0)
+            loadSlots.waiting.shift()();
+        else
+            loadSlots.free++;
+    }
+}
+
+function loadApiX() {
+    return state.x === "clock" ? "time" : state.x;
+}
+
+function loadShift(id) {
+    return state.x === "time" ? boardOrigin(id) : 0;
+}
+
+// The runs of a chart: drawn, with its tag, with this kind of x.
+function loadIds(chart) {
+    return boardShown().filter((id) => {
+        const run = board.byId.get(id);
+        return run.tags.includes(chart.tag) && run.x.includes(loadApiX());
+    });
+}
+
+// What a chart needs now: {key, range, points}. The range has room on both sides: a small move needs no request.
+function loadWanted(chart, ids) {
+    const width = chart.plotElement.clientWidth || 400;
+    const points = Math.min(Math.max(200, Math.ceil(width / 200) * 200), 2000,
+        Math.max(200, Math.floor(LOAD_POINTS / Math.max(ids.length, 1) / 100) * 100));
+    if (state.from === null)
+        return {key: `${state.x} ${points}`, range: null, points};
+    const room = (state.to - state.from) * 0.2;
+    const range = [state.from - room, state.to + room];
+    return {key: `${state.x} ${points} ${range}`, range, points};
+}
+
+function loadEntry(chart, id) {
+    let entry = chart.loads.get(id);
+    if (!entry)
+        chart.loads.set(id, entry = {overview: null, detail: null});
+    return entry;
+}
+
+// Whether what the chart has of a run is what it wants. What lies behind a run's last point does not change any more.
+function loadIsCurrent(part, wanted, run) {
+    if (!part || part.key !== wanted.key)
+        return false;
+    return part.updated === run.updated || (wanted.range !== null && part.isPast);
+}
+
+// The best curve there is for the present view: the wanted one, or an older one of the same kind of x.
+function loadBest(chart, id) {
+    const entry = chart.loads.get(id);
+    if (!entry)
+        return null;
+    const fits = (part) => part && part.x === state.x;
+    if (state.from !== null && fits(entry.detail)) {
+        const [from, to] = entry.detail.range;
+        const covers = from <= state.from && to >= state.to && to - from < 4 * (state.to - state.from);
+        if (covers || !fits(entry.overview))
+            return entry.detail.curve;
+    }
+    return fits(entry.overview) ? entry.overview.curve : null;
+}
+
+async function loadBatch(chart, ids, wanted, signal) {
+    const x = state.x;
+    if (x === "time")
+        await Promise.all(ids.map((id) => loadLimited(() => boardFindOrigin(id))));
+    if (signal.aborted)
+        return;
+    const shift = wanted.range ? loadShift(ids[0]) : 0;
+    const answer = await loadLimited(() => board.api.curves({ids, tags: [chart.tag], x: loadApiX(),
+        from: wanted.range ? wanted.range[0] + shift : null, to: wanted.range ? wanted.range[1] + shift : null,
+        points: wanted.points}, signal));
+    if (signal.aborted)
+        return;
+    const got = new Map(answer.curves.map((curve) => [curve.id, curve]));
+    for (const id of ids) {
+        const found = got.get(id);
+        const curve = curveFromPoints(found?.points ?? [], found?.exact ?? true, loadShift(id));
+        const part = {key: wanted.key, x, range: wanted.range, curve, updated: wanted.updated.get(id),
+            isPast: wanted.range !== null && curve.count > 0 && curve.x[curve.count - 1] >= wanted.range[1]};
+        loadEntry(chart, id)[wanted.range ? "detail" : "overview"] = part;
+    }
+}
+
+// Requests what is missing and calls `show(chart)` as answers come. Times since the start differ by run, so a zoomed
+// chart of them asks for each run by itself.
+async function loadChart(chart, show) {
+    const ids = loadIds(chart);
+    const wanted = loadWanted(chart, ids);
+    const stale = ids.filter((id) => !loadIsCurrent(chart.loads.get(id)?.[wanted.range ? "detail" : "overview"], wanted,
+        board.byId.get(id)));
+    if (stale.length === 0)
+        return;
+    if (chart.loading) {
+        if (chart.loading.key === wanted.key) {
+            chart.loading.again = true;
+            return;
+        }
+        chart.loading.abort.abort();
+    }
+    const isLive = chart.loadedKey === wanted.key;
+    const loading = chart.loading = {key: wanted.key, abort: new AbortController(), again: false};
+    wanted.updated = new Map(stale.map((id) => [id, board.byId.get(id).updated]));
+    const size = !wanted.range ? LOAD_CHUNK : state.x === "time" ? 1 : LOAD_ZOOM_CHUNK;
+    const batches = [];
+    for (let i = 0; i < stale.length; i += size)
+        batches.push(stale.slice(i, i + size));
+    try {
+        if (isLive)
+            await sleep(Math.max(0, chart.loadedAt + LOAD_LIVE_PAUSE_MS - performance.now()));
+        if (!loading.abort.signal.aborted)
+            await Promise.all(batches.map((batch) => loadBatch(chart, batch, wanted, loading.abort.signal)
+                .then(() => show(chart))));
+        chart.error = "";
+    } catch (error) {
+        if (!loading.abort.signal.aborted)
+            chart.error = error.message;
+    }
+    if (chart.loading !== loading)
+        return;
+    chart.loading = null;
+    chart.loadedKey = wanted.key;
+    chart.loadedAt = performance.now();
+    show(chart);
+    if (loading.again)
+        loadChart(chart, show);
+}
+
+// Memory does not grow with every run that was ever drawn.
+function loadForget(chart) {
+    const shown = new Set(boardShown());
+    for (const id of chart.loads.keys())
+        if (!shown.has(id) && chart.loads.size > 2 * shown.size + 20)
+            chart.loads.delete(id);
+}

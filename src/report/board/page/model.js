@@ -1,0 +1,178 @@
+// What the page knows of the runs, and which of them are drawn. Parts listen to changes and ask here.
+"use strict";
+
+const BOARD_CHOSEN = 8;       // runs that are drawn before anybody has chosen
+const BOARD_MARKED_RUNS = 12; // with more drawn runs, marks would cover each other
+
+const board = {
+    api: null,
+    runs: [],             // as /api/runs has them
+    byId: new Map(),
+    isLoaded: false,
+    skew: 0,              // the server's clock minus this machine's, in seconds
+    scanning: null,
+    lost: "",             // why there is no connection; "" if there is one
+    details: new Map(),   // id -> {updated, fetched, value, error, waiting}
+    origins: new Map(),   // id -> time of the run's first start
+    listeners: [],        // called with the set of ids that changed
+};
+
+function boardNow() {
+    return board.api.isExport ? board.exported : Date.now() / 1000 + board.skew;
+}
+
+function boardFingerprint(run) {
+    return [run.updated, run.iteration, run.state, run.tags.length, run.name].join(" ");
+}
+
+// Takes an answer of /api/runs over and tells who changed.
+function boardUpdate(answer) {
+    const changed = new Set();
+    const isFirst = !board.isLoaded;
+    const before = board.byId;
+    board.runs = answer.runs;
+    board.byId = new Map(answer.runs.map((run) => [run.id, run]));
+    board.skew = answer.now - Date.now() / 1000;
+    board.exported = answer.now;
+    board.scanning = answer.scanning;
+    board.logdir = answer.logdir;
+    board.isLoaded = true;
+    board.lost = "";
+    for (const run of answer.runs) {
+        const old = before.get(run.id);
+        if (!old || boardFingerprint(old) !== boardFingerprint(run))
+            changed.add(run.id);
+        if (!isFirst && (!old || old.state !== run.state))
+            announce(old ? `${run.name}: ${run.state}${run.why ? ", " + run.why : ""}` : `new run ${run.name}`);
+    }
+    for (const id of before.keys())
+        if (!board.byId.has(id))
+            changed.add(id);
+    boardNotify(changed);
+}
+
+function boardNotify(changed) {
+    coloursAssign(boardShown());
+    for (const listener of board.listeners)
+        listener(changed);
+}
+
+// Live runs first, then by their start, which does not change: a list by the last line would never be still.
+function boardCompare(a, b) {
+    return (b.state === "live") - (a.state === "live") || (b.started ?? 0) - (a.started ?? 0)
+        || a.name.localeCompare(b.name);
+}
+
+// The ids of the drawn runs, in the order in which they are drawn.
+function boardShown() {
+    if (state.shown !== null)
+        return state.shown.filter((id) => board.byId.has(id));
+    return [...board.runs].sort(boardCompare).slice(0, BOARD_CHOSEN).map((run) => run.id);
+}
+
+function boardShow(ids) {
+    stateChange({shown: ids});
+}
+
+function boardToggle(id) {
+    const shown = boardShown();
+    boardShow(shown.includes(id) ? shown.filter((other) => other !== id) : [...shown, id]);
+}
+
+// The run that the views "run" and "ranks" show: the chosen one, else the first drawn one, else the newest.
+function boardCurrent() {
+    return board.byId.get(state.run) ?? board.byId.get(boardShown()[0])
+        ?? [...board.runs].sort(boardCompare)[0] ?? null;
+}
+
+// The start of a run's clock. The list has the latest start of a run; a resumed one counts from its first, which
+// boardFindOrigin asks for: the last start from nothing, or the oldest there is.
+function boardOrigin(id) {
+    return board.origins.get(id) ?? board.byId.get(id)?.started ?? 0;
+}
+
+async function boardFindOrigin(id) {
+    if (board.origins.has(id))
+        return;
+    const {starts} = await board.api.run(id);
+    const first = starts.filter((start) => start.iteration === 0).pop() ?? starts[0];
+    board.origins.set(id, first?.time ?? boardOrigin(id));
+}
+
+// The answer of /api/run, if it is here. An answer that is missing, or older than the run, is fetched; `then` is called
+// when it has come. A run that changes all the time is asked for every few seconds only.
+function boardDetails(id, then) {
+    const run = board.byId.get(id);
+    let entry = board.details.get(id);
+    if (!entry)
+        board.details.set(id, entry = {updated: null, fetched: -Infinity, value: null, error: "", waiting: null});
+    if (run && entry.updated !== run.updated) {
+        if (entry.waiting)
+            entry.waiting.push(then);
+        else
+            boardFetchDetails(id, entry, then);
+    }
+    return entry;
+}
+
+async function boardFetchDetails(id, entry, then) {
+    entry.waiting = [then];
+    await sleep(Math.max(0, entry.fetched + 3000 - performance.now()));
+    const updated = board.byId.get(id)?.updated;
+    try {
+        entry.value = await board.api.run(id);
+        entry.error = "";
+        entry.updated = updated;
+    } catch (error) {
+        entry.error = error.message;
+    }
+    entry.fetched = performance.now();
+    const waiting = new Set(entry.waiting);
+    entry.waiting = null;
+    waiting.forEach((callback) => callback?.());
+}
+
+// Events and starts of a run as one list, oldest first. The first start is not an event worth a mark.
+function boardEvents(details) {
+    const starts = details.starts.slice(1).map((start) => ({...start, event: "started",
+        text: `started again at iteration ${formatCount(start.iteration)}${start.host ? " on " + start.host : ""}`}));
+    return [...details.events, ...starts].sort((a, b) => a.time - b.time);
+}
+
+// A map from steps to tokens or FLOPs of a run, made of two curves that have the same points. null until it has come.
+function boardStepMap(id, x, then) {
+    const run = board.byId.get(id);
+    const entry = board.details.get(id);
+    entry.maps ??= {};
+    const map = entry.maps[x];
+    if (!map && run.tags.length > 0) {
+        entry.maps[x] = {steps: [], values: []};
+        const query = {ids: [id], tags: [run.tags[0]], from: null, to: null, points: 500};
+        const answers = [board.api.curves({...query, x: "step"}), board.api.curves({...query, x})];
+        Promise.all(answers).then(([steps, values]) => {
+            const pick = (answer) => (answer.curves[0]?.points ?? []).map((point) => point[0]);
+            const pair = {steps: pick(steps), values: pick(values)};
+            if (pair.steps.length === pair.values.length)
+                entry.maps[x] = pair;
+            then();
+        }, () => { delete entry.maps[x]; });
+    }
+    return map && map.steps.length > 1 ? map : null;
+}
+
+// Where an event lies on the x axis; NaN if that is not known.
+function boardEventX(id, event, then) {
+    if (state.x === "clock")
+        return event.time;
+    if (state.x === "time")
+        return event.time - boardOrigin(id);
+    if (state.x === "step")
+        return event.iteration;
+    const map = boardStepMap(id, state.x, then);
+    if (!map)
+        return NaN;
+    let after = map.steps.findIndex((step) => step >= event.iteration);
+    after = after < 0 ? map.steps.length - 1 : Math.max(1, after);
+    const share = (event.iteration - map.steps[after - 1]) / (map.steps[after] - map.steps[after - 1] || 1);
+    return map.values[after - 1] + share * (map.values[after] - map.values[after - 1]);
+}

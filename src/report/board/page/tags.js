@@ -1,0 +1,44 @@
+// What is known about tags: their order on the page, the group they belong to, their unit.
+"use strict";
+
+// A tag belongs to the first group whose pattern fits. Patterns know our names and Megatron's.
+function tagGroups() {
+    return [
+        ["By samples", / vs samples$/i],
+        ["Validation", /validation|valid|\btest\b|eval|ppl|perplexity|accuracy/i],
+        ["Experts", /expert|router|balanc|aux|z.loss|moe|mtp/i],
+        ["Throughput", /tokens.per.sec|throughput|tflop|teraflop|mfu|elapsed|iteration.time|samples.per|\bms\b|time/i],
+        ["Loss", /loss(?!.scale)/i],
+        ["Optimizer", /learning.rate|\blr\b|grad|norm|scale|zeros|skipped|nan|batch.size|momentum|weight.decay/i],
+        ["Memory", /memory|\bmem\b|bytes|alloc/i],
+    ];
+}
+
+function tagGroup(tag) {
+    const found = tagGroups().find(([, pattern]) => pattern.test(tag));
+    if (found)
+        return found[0];
+    const slash = tag.indexOf("/");
+    return slash > 0 ? tag.slice(0, slash) : "Other";
+}
+
+function tagGroupRank(group) {
+    const rank = ["Loss", "Validation", "Throughput", "Optimizer", "Memory", "Experts"].indexOf(group);
+    return rank >= 0 ? rank : group === "By samples" ? 200 : 100;
+}
+
+// Tags by group, [[group, [tag, …]], …]; those most people look at come first.
+function tagsGrouped(tags) {
+    const groups = new Map();
+    for (const tag of tags)
+        groups.set(tagGroup(tag), [...(groups.get(tagGroup(tag)) ?? []), tag]);
+    const first = ["lm loss", "lm loss validation", "tokens per second", "learning rate", "grad norm"];
+    const rank = (tag) => (first.includes(tag) ? first.indexOf(tag) : first.length);
+    for (const list of groups.values())
+        list.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", {numeric: true}));
+    return [...groups].sort((a, b) => tagGroupRank(a[0]) - tagGroupRank(b[0]) || a[0].localeCompare(b[0]));
+}
+
+function tagIsBytes(tag) {
+    return /^memory$|memory.bytes|mem.*bytes|allocated.bytes|bytes$/i.test(tag);
+}

@@ -1,0 +1,56 @@
+// The toolbar above the charts, and on small screens the legend.
+"use strict";
+
+function toolbarBuild() {
+    const smooth = el("input", {type: "range", id: "smooth", min: "0", max: "1", step: "0.01",
+        "aria-label": "Smoothing", oninput: () => stateChange({smooth: Number(smooth.value)})});
+    const tags = el("input", {type: "search", id: "tags", placeholder: "Filter curves",
+        "aria-label": "Filter curves by name", oninput: () => stateChange({tags: tags.value})});
+    return el("div", {class: "toolbar", role: "group", "aria-label": "How curves are drawn", id: "toolbar"},
+        el("label", {class: "field"}, el("span", {text: "x"}),
+            select("X axis", xModes(), state.x, (x) => stateChange({x, from: null, to: null}))),
+        el("label", {class: "field"}, el("span", {text: "Smoothing"}), smooth, el("output", {id: "smooth-value"})),
+        checkbox("Log y", state.logAll, (logAll) => stateChange({logAll, logFlip: []}), "Logarithmic y axes (l)"),
+        checkbox("Log x", state.logX, (logX) => stateChange({logX})),
+        checkbox("Clip outliers", state.clip, (clip) => stateChange({clip}),
+            "Fit the y axis to the middle 96 % of the values (o)"),
+        checkbox("Marks", state.marks, (marks) => stateChange({marks}), "Checkpoints, restarts, spikes (m)"),
+        el("button", {type: "button", id: "zoom-reset", class: "text-button", text: "Reset zoom", title: "Show all (0)",
+            onclick: curvesReset}),
+        tags);
+}
+
+function toolbarUpdate() {
+    const toolbar = byId("toolbar");
+    const [logAll, logX, clip, marks] = toolbar.querySelectorAll("input[type=checkbox]");
+    toolbar.querySelector("select").value = state.x;
+    logAll.checked = state.logAll;
+    logAll.indeterminate = state.logFlip.length > 0;
+    logX.checked = state.logX;
+    clip.checked = state.clip;
+    marks.checked = state.marks;
+    const smooth = byId("smooth");
+    if (Number(smooth.value) !== state.smooth)
+        smooth.value = state.smooth;
+    const share = Number((smoothingHalfLife(state.smooth, 100)).toPrecision(2));
+    byId("smooth-value").textContent = state.smooth > 0 ? share + " %" : "off";
+    smooth.setAttribute("aria-valuetext", state.smooth > 0 ? `half-life ${share} % of the visible range` : "off");
+    const tags = byId("tags");
+    if (tags.value !== state.tags)
+        tags.value = state.tags;
+    byId("zoom-reset").hidden = state.from === null;
+}
+
+// Chips of the drawn runs, where the list of runs is not beside the charts.
+function legendUpdate() {
+    const shown = boardShown();
+    const key = JSON.stringify([themeIsDark(), shown.map((id) => [id, board.byId.get(id).name, colourOf(id)])]);
+    const legend = byId("legend");
+    if (legend.dataset.key === key)
+        return;
+    legend.dataset.key = key;
+    const chip = (id) => stateAnchor({view: "run", run: id}, {class: "chip"}, swatch(id), " ",
+        el("span", {text: board.byId.get(id).name}));
+    legend.replaceChildren(...shown.slice(0, 12).map((id) => el("li", {}, chip(id))),
+        ...(shown.length > 12 ? [el("li", {class: "muted", text: `and ${shown.length - 12} more`})] : []));
+}

@@ -1,0 +1,162 @@
+// Drawing one curve and its marks on a canvas, given scales.
+"use strict";
+
+// Adds the points to the path. Points within half a pixel of each other in x become one vertical stroke, which keeps
+// their extremes; values that are missing leave a gap.
+function tracePoints(context, xs, ys, begin, end, xScale, yScale) {
+    let column = NaN, pixel = 0, low = 0, high = 0, last = 0, isOpen = false;
+    const flush = () => {
+        if (isOpen && low !== high) {
+            context.lineTo(pixel, low);
+            context.lineTo(pixel, high);
+            context.lineTo(pixel, last);
+        }
+    };
+    for (let i = begin; i < end; i++) {
+        const x = xScale.to(xs[i]), y = yScale.to(ys[i]);
+        if (!(Math.abs(x) < 1e7 && Math.abs(y) < 1e7)) {
+            flush();
+            isOpen = false;
+            continue;
+        }
+        const half = Math.round(x * 2);
+        if (isOpen && half === column) {
+            low = Math.min(low, y);
+            high = Math.max(high, y);
+            last = y;
+            continue;
+        }
+        flush();
+        if (isOpen)
+            context.lineTo(x, y);
+        else
+            context.moveTo(x, y);
+        isOpen = true;
+        column = half;
+        pixel = x;
+        low = high = last = y;
+    }
+    flush();
+}
+
+// The area between the least and the greatest value of each point.
+function traceBand(context, curve, begin, end, xScale, yScale) {
+    const bottom = yScale.to(yScale.low);
+    const yOf = (value) => {
+        const y = yScale.to(value);
+        return Number.isFinite(y) ? y : bottom;
+    };
+    let from = begin;
+    context.beginPath();
+    while (from < end) {
+        while (from < end && Number.isNaN(curve.high[from]))
+            from++;
+        let to = from;
+        while (to < end && !Number.isNaN(curve.high[to]))
+            to++;
+        for (let i = from; i < to; i++)
+            context[i === from ? "moveTo" : "lineTo"](xScale.to(curve.x[i]), yOf(curve.high[i]));
+        for (let i = to - 1; i >= from; i--)
+            context.lineTo(xScale.to(curve.x[i]), yOf(curve.low[i]));
+        context.closePath();
+        from = to;
+    }
+    context.fill();
+}
+
+function traceDots(context, xs, ys, begin, end, xScale, yScale) {
+    context.beginPath();
+    for (let i = begin; i < end; i++) {
+        const x = xScale.to(xs[i]), y = yScale.to(ys[i]);
+        if (Number.isFinite(y)) {
+            context.moveTo(x + 2.2, y);
+            context.arc(x, y, 2.2, 0, 2 * Math.PI);
+        }
+    }
+    context.fill();
+}
+
+// One run's curve: the band and the raw values, faint where a smoothed curve lies over them. `many` leaves the band and
+// the raw values out: under dozens of curves they are a grey haze.
+function traceCurve(context, series, view) {
+    const {curve, colour, dash} = series;
+    const {xScale, yScale, halfLife, many} = view;
+    const [begin, end] = curveSpan(curve, xScale.low, xScale.high);
+    if (begin >= end)
+        return;
+    const values = halfLife > 0 ? curveSmooth(curve, halfLife) : curve.mean;
+    context.strokeStyle = context.fillStyle = colour;
+    context.setLineDash(dash);
+    if (!many && !curve.isExact) {
+        context.globalAlpha = 0.13;
+        traceBand(context, curve, begin, end, xScale, yScale);
+    }
+    if (!many && halfLife > 0) {
+        context.globalAlpha = 0.28;
+        context.lineWidth = 1;
+        context.beginPath();
+        tracePoints(context, curve.x, curve.mean, begin, end, xScale, yScale);
+        context.stroke();
+    }
+    context.globalAlpha = 1;
+    context.lineWidth = series.isHighlighted ? 2.5 : many ? 1 : 1.5;
+    context.beginPath();
+    tracePoints(context, curve.x, values, begin, end, xScale, yScale);
+    context.stroke();
+    const width = xScale.to(curve.x[end - 1]) - xScale.to(curve.x[begin]);
+    if (end - begin <= 2 || width / (end - begin) > 14)
+        traceDots(context, curve.x, values, begin, end, xScale, yScale);
+}
+
+// The shape that tells what happened: what was saved, where the run started again, what went wrong, how it ended.
+function markShape(event) {
+    if (event === "saved")
+        return "triangle";
+    if (event === "started" || event === "rewind")
+        return "line";
+    return ["finished", "stopped"].includes(event) ? "square" : "diamond";
+}
+
+function traceMark(context, mark, x, top, bottom, colours) {
+    const y = bottom - 6, shape = markShape(mark.event);
+    context.beginPath();
+    context.setLineDash([]);
+    context.lineWidth = 1;
+    context.strokeStyle = context.fillStyle = shape === "diamond" ? colours.warn : mark.colour;
+    if (shape === "line") {
+        context.setLineDash([3, 3]);
+        context.moveTo(x, top);
+        context.lineTo(x, bottom);
+        context.stroke();
+        return;
+    }
+    if (shape === "triangle") {
+        context.moveTo(x, y - 4);
+        context.lineTo(x + 3.5, y + 3);
+        context.lineTo(x - 3.5, y + 3);
+    } else if (shape === "square") {
+        context.rect(x - 3, y - 3, 6, 6);
+    } else {
+        context.moveTo(x, y - 4.5);
+        context.lineTo(x + 4.5, y);
+        context.lineTo(x, y + 4.5);
+        context.lineTo(x - 4.5, y);
+    }
+    context.closePath();
+    context.fill();
+    context.strokeStyle = colours.surface;
+    context.stroke();
+}
+
+// Marks that would cover one of the same run and shape are left out; the tooltip lists them all.
+function traceMarks(context, marks, view, colours) {
+    const {xScale, plot} = view;
+    const previous = new Map();
+    for (const mark of marks) {
+        const x = xScale.to(mark.x), key = mark.run + markShape(mark.event);
+        if (!(x >= plot.left && x <= plot.right) || x - (previous.get(key) ?? -100) < 7)
+            continue;
+        previous.set(key, x);
+        traceMark(context, mark, x, plot.top, plot.bottom, colours);
+    }
+}

@@ -1,0 +1,26 @@
+// Finds runs below a folder. Internal to this folder.
+#ifndef REPORT_BOARD_RUN_FIND_H
+#define REPORT_BOARD_RUN_FIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// A file of metrics, or all event files of a folder without one, unless the folder above has one.
+struct found_run {
+    char *path;  // of the metrics, or of the folder
+    char *name;  // for people: the path below the folder that was searched
+    bool is_events;
+    char **files;  // in the order of their names, which for event files is that of time
+    size_t file_count;
+};
+struct found_runs {
+    struct found_run *items;
+    size_t count;
+};
+
+// -1 if the folder itself cannot be listed; folders below it that cannot be are passed over. Links to folders are not
+// followed: they could lead in circles. `path` may be a file.
+int run_find(struct found_runs *found, const char *path);
+void run_find_free(struct found_runs *found);
+
+#endif

@@ -1,0 +1,221 @@
+// Curves as JSON. A question about all of a run, or a wide part of it, is answered from the pyramid; one about a narrow
+// part reads the lines of that part again, as long as they are few enough to be read while somebody waits.
+#include "report/board/internal.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "report/board/number_text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What one question may read again: about 30 ms on one core (2026-11, Neoverse V1).
+enum { ZOOM_BYTES = 24 << 20, DEFAULT_POINTS = 500 };
+
+struct curve_writer {
+    struct buffer *out;
+    const struct curve_query *query;
+    const struct board_run *run;
+    int points;
+    size_t count;  // curves so far
+};
+
+static void append_point(struct buffer *out, double x, const struct pyramid_cell *cell) {
+    enum { X_DIGITS = 15, EXACT_DIGITS = 9, MERGED_DIGITS = 7, VALUES = 4 };
+    double mean = cell->count > 0 ? cell->sum / cell->count : (double)NAN;
+    buffer_reserve(out, (VALUES + 1) * (NUMBER_MOST_BYTES + 1) + 2);
+    char *at = out->data + out->length;
+    *at++ = '[';
+    at = number_write(at, x, X_DIGITS);
+    if (cell->count == 1 && !isnan(cell->last)) {
+        // A cell of one value has it as a double, too.
+        const char *text = at;
+        *at++ = ',';
+        at = number_write(at, mean, EXACT_DIGITS);
+        size_t length = (size_t)(at - text);
+        for (int i = 1; i < VALUES; i++, at += length)
+            memcpy(at, text, length);
+    } else {
+        bool has_values = cell->count > 0;
+        const double values[VALUES] = {(double)cell->last, has_values ? (double)cell->min : (double)NAN,
+                                       has_values ? (double)cell->max : (double)NAN, mean};
+        for (int i = 0; i < VALUES; i++) {
+            *at++ = ',';
+            at = number_write(at, values[i], MERGED_DIGITS);
+        }
+    }
+    *at++ = ']';
+    *at = '\0';
+    out->length = (size_t)(at - out->data);
+}
+
+static bool is_empty(const struct pyramid_cell *cell) {
+    return cell->count == 0 && !isnan(cell->last);
+}
+
+// Writes the bins of a range as at most `points` points; false if one of them stands for several values.
+static bool append_points(const struct curve_writer *w, const struct pyramid *pyramid, int column,
+                          struct pyramid_range range) {
+    const struct pyramid_cell *cells = pyramid->columns[column];
+    int64_t bins = 0, total = 0;
+    for (int i = range.begin; i < range.end; i++)
+        total += !is_empty(&cells[i]);
+    bool is_exact = total <= w->points, has_points = false;
+    int64_t points = is_exact ? total : w->points;
+    struct pyramid_cell cell = {0};
+    for (int i = range.begin; i < range.end; i++) {
+        if (is_empty(&cells[i]))
+            continue;
+        is_exact = is_exact && pyramid->bins[i].count == 1;
+        pyramid_join_cells(&cell, &cells[i]);
+        // The bins of one point: those between two multiples of total / points.
+        bins++;
+        if (bins * points / total == (bins - 1) * points / total)
+            continue;
+        if (has_points)
+            buffer_append_byte(w->out, ',');
+        append_point(w->out, pyramid_x(&pyramid->bins[i].last, w->query->x), &cell);
+        has_points = true;
+        cell = (struct pyramid_cell){0};
+    }
+    return is_exact;
+}
+
+static void write_curve(struct curve_writer *w, int tag, const struct pyramid *pyramid, int column,
+                        struct pyramid_range range) {
+    struct json_writer json = {.out = w->out};
+    if (w->count++ > 0)
+        buffer_append_byte(w->out, ',');
+    buffer_append_string(w->out, "{\"id\":");
+    json_cstring(&json, w->run->id);
+    buffer_append_string(w->out, ",\"tag\":");
+    json.need_comma = false;
+    json_cstring(&json, w->run->tags[tag].name);
+    buffer_append_string(w->out, ",\"x\":");
+    json.need_comma = false;
+    json_cstring(&json, board_x_names[w->query->x]);
+    buffer_append_string(w->out, ",\"points\":[");
+    bool is_exact = append_points(w, pyramid, column, range);
+    buffer_append_string(w->out, is_exact ? "],\"exact\":true}" : "],\"exact\":false}");
+}
+
+static struct pyramid_range range_of(const struct pyramid *pyramid, const struct curve_query *query) {
+    if (!query->has_range)
+        return (struct pyramid_range){0, pyramid->count};
+    return pyramid_find(pyramid, query->x, query->from, query->to);
+}
+
+// Whether the lines of a range should be read again: it is narrow, its bins stand for several lines, and these are few.
+static bool is_worth_reading(const struct pyramid *pyramid, struct pyramid_range range, const struct curve_query *query,
+                             uint64_t limit) {
+    uint64_t bytes = 0;
+    bool has_merged = false;
+    if (!query->has_range)
+        return false;
+    for (int i = range.begin; i < range.end && bytes <= limit; i++) {
+        const struct pyramid_bin *bin = &pyramid->bins[i];
+        if (bin->last.file == PYRAMID_MIXED)
+            return false;
+        has_merged = has_merged || bin->count > 1;
+        bytes += bin->last.end - bin->last.begin;
+    }
+    return has_merged && bytes <= limit;
+}
+
+// The lines of a range, one bin each.
+static int read_rows(struct board_run *run, int group, struct pyramid_range range, const int *column_of,
+                     struct pyramid *rows) {
+    const struct pyramid *pyramid = &run->groups[group].pyramid;
+    int result = 0;
+    for (int i = range.begin; result == 0 && i < range.end; i++) {
+        const struct pyramid_bin *bin = &pyramid->bins[i];
+        struct run_again again = {.group = group,
+                                  .bin = bin,
+                                  .before = i > 0 ? &pyramid->bins[i - 1].last : NULL,
+                                  .last_step = bin->last.step,
+                                  .column_of = column_of,
+                                  .into = rows};
+        result = run_read_again(run, &again);
+    }
+    return result;
+}
+
+// All wanted tags of one group of a run.
+static void write_group(struct curve_writer *w, struct board_run *run, int group, const bool *is_wanted,
+                        uint64_t limit) {
+    const struct pyramid *pyramid = &run->groups[group].pyramid;
+    struct pyramid_range range = range_of(pyramid, w->query);
+    int column_of[RUN_MOST_TAGS], wanted = 0;
+    struct pyramid rows;
+    pyramid_init(&rows, INT32_MAX);
+    for (int i = 0; i < run->tag_count; i++) {
+        bool is_here = is_wanted[i] && run->tags[i].group == group;
+        column_of[i] = is_here ? wanted : -1;
+        wanted += is_here;
+    }
+    if (wanted == 0)
+        return;
+    bool reads = is_worth_reading(pyramid, range, w->query, limit);
+    if (reads) {
+        for (int i = 0; i < wanted; i++)
+            pyramid_add_column(&rows);
+        reads = read_rows(run, group, range, column_of, &rows) == 0;
+    }
+    for (int i = 0; i < run->tag_count; i++) {
+        if (column_of[i] < 0)
+            continue;
+        if (reads)
+            write_curve(w, i, &rows, column_of[i], range_of(&rows, w->query));
+        else
+            write_curve(w, i, pyramid, run->tags[i].column, range);
+    }
+    pyramid_free(&rows);
+}
+
+static bool is_asked(const struct curve_query *query, const char *name) {
+    for (size_t i = 0; i < query->tag_count; i++) {
+        if (strcmp(query->tags[i], name) == 0)
+            return true;
+    }
+    return query->tag_count == 0;
+}
+
+// Whether the run has a place for its lines on this axis.
+static bool has_axis(const struct board_run *run, enum board_x x) {
+    return (x != BOARD_X_TOKENS || run->summary.has_tokens) && (x != BOARD_X_FLOPS || run->summary.has_flops);
+}
+
+static void write_curves(struct curve_writer *w, struct board_run *run, uint64_t limit) {
+    bool is_wanted[RUN_MOST_TAGS];
+    run_lock(run);
+    w->run = run;
+    for (int i = 0; i < run->tag_count; i++)
+        is_wanted[i] = run->tags[i].kind == RUN_TAG_CURVE && is_asked(w->query, run->tags[i].name);
+    bool has = has_axis(run, w->query->x);
+    for (int i = 0; has && i < run->group_count && w->count < BOARD_MOST_CURVES; i++)
+        write_group(w, run, i, is_wanted, limit);
+    run_unlock(run);
+}
+
+int board_store_curves(struct board_store *store, const struct curve_query *query, struct buffer *json) {
+    struct board_run **runs = memory_alloc((query->id_count + 1) * sizeof runs[0]);
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < query->id_count; i++) {
+        runs[i] = store_find(store, query->ids[i]);
+        result = runs[i] ? 0 : -1;
+    }
+    if (result == 0) {
+        struct curve_writer w = {.out = json, .query = query, .points = query->points};
+        w.points = w.points <= 0 ? DEFAULT_POINTS : w.points > BOARD_MOST_POINTS ? BOARD_MOST_POINTS : w.points;
+        buffer_append_string(json, "{\"curves\":[");
+        if (query->has_range)
+            pthread_mutex_lock(&store->zoom);
+        for (size_t i = 0; i < query->id_count; i++)
+            write_curves(&w, runs[i], ZOOM_BYTES / query->id_count);
+        if (query->has_range)
+            pthread_mutex_unlock(&store->zoom);
+        buffer_append_string(json, "]}");
+    }
+    free(runs);
+    return result;
+}

@@ -1,0 +1,290 @@
+// What the store's threads do: find runs, see which files have grown, read them, keep memory within its limit, and keep
+// the cache.
+#include "report/board/internal.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "report/board/run_find.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A chunk is read under the run's lock, so it bounds how long a question waits; a turn is what a thread reads of a run
+// before it looks whether another one is nearly done.
+enum { CHUNK_BYTES = 1 << 20, TURN_CHUNKS = 32, CACHE_LEAST_BYTES = 8 << 20, CACHE_DAYS = 30 };
+
+static bool is_id_taken(const struct board_store *store, const char *id) {
+    for (size_t i = 0; i < store->count; i++) {
+        if (strcmp(store->runs[i]->id, id) == 0)
+            return true;
+    }
+    return false;
+}
+
+// Two paths may have the same hash; the second then takes the next number.
+static void make_id_unique(const struct board_store *store, struct board_run *run) {
+    while (is_id_taken(store, run->id)) {
+        unsigned long id = strtoul(run->id, NULL, 16) + 1;
+        snprintf(run->id, sizeof run->id, "%08lx", id & 0xFFFFFFFFul);
+    }
+}
+
+static struct board_run *find_path(const struct board_store *store, const char *path) {
+    uint64_t hash = hash_bytes(path, strlen(path), 0);
+    for (size_t i = 0; i < store->count; i++) {
+        if (store->runs[i]->path_hash == hash && strcmp(store->runs[i]->path, path) == 0)
+            return store->runs[i];
+    }
+    return NULL;
+}
+
+// A run that was found, known or new.
+static void add_found(struct board_store *store, const struct found_run *found) {
+    pthread_mutex_lock(&store->lock);
+    struct board_run *run = find_path(store, found->path);
+    if (run)
+        run->seen = store->searches;
+    pthread_mutex_unlock(&store->lock);
+    bool is_new = !run;
+    if (is_new)
+        run = run_new(found->path, found->name, found->is_events, store->bin_limit);
+    run_lock(run);
+    for (size_t i = 0; i < found->file_count; i++)
+        run_add_file(run, found->files[i]);
+    run_unlock(run);
+    if (!is_new && !run->is_gone)
+        return;
+    pthread_mutex_lock(&store->lock);
+    if (is_new) {
+        make_id_unique(store, run);
+        run->seen = store->searches;
+        store->runs = memory_realloc(store->runs, (store->count + 1) * sizeof store->runs[0]);
+        store->runs[store->count++] = run;
+    }
+    run->is_gone = false;
+    run->has_work = true;
+    store->is_dirty = true;
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->lock);
+}
+
+// Forgets a run whose files are gone. Its slot stays, so that pointers to it remain valid.
+static void remove_run(struct board_store *store, struct board_run *run) {
+    run_lock(run);
+    run_clear(run);
+    run->total_bytes = 0;
+    run->is_cache_tried = false;
+    run->is_gone = true;
+    run_unlock(run);
+    store->is_dirty = true;
+}
+
+static int find_runs(struct board_store *store) {
+    struct found_runs found;
+    int result = run_find(&found, store->logdir);
+    pthread_mutex_lock(&store->lock);
+    store->searches++;
+    pthread_mutex_unlock(&store->lock);
+    for (size_t i = 0; result == 0 && i < found.count; i++)
+        add_found(store, &found.items[i]);
+    run_find_free(&found);
+    TRY(result);
+    size_t count;
+    struct board_run **runs = store_runs(store, &count);
+    for (size_t i = 0; i < count; i++) {
+        pthread_mutex_lock(&store->lock);
+        bool is_there = runs[i]->seen == store->searches;
+        pthread_mutex_unlock(&store->lock);
+        if (!is_there)
+            remove_run(store, runs[i]);
+    }
+    free(runs);
+    return 0;
+}
+
+int store_look(struct board_store *store, bool finds) {
+    // A folder that cannot be listed now and then (a network file system) keeps its runs.
+    if (finds)
+        TRY(find_runs(store));
+    size_t count;
+    struct board_run **runs = store_runs(store, &count);
+    for (size_t i = 0; i < count; i++) {
+        run_lock(runs[i]);
+        // Until the cache was tried, nothing is known that a look could compare with.
+        bool has_more = !runs[i]->is_cache_tried || run_look(runs[i]);
+        run_unlock(runs[i]);
+        if (!has_more)
+            continue;
+        pthread_mutex_lock(&store->lock);
+        runs[i]->has_work = true;
+        pthread_cond_signal(&store->work);
+        pthread_mutex_unlock(&store->lock);
+    }
+    free(runs);
+    return 0;
+}
+
+static void read_cache(struct board_store *store, struct board_run *run) {
+    enum { MOST_BYTES = 64 << 20 };
+    struct buffer bytes = {0};
+    char *path = run_cache_path(run, store->cache_dir);
+    if (file_is_regular(path) && file_read_all(path, MOST_BYTES, &bytes) == 0 &&
+        run_cache_read(run, bytes.data, bytes.length) == 0)
+        (void)utimensat(AT_FDCWD, path, NULL, 0);  // what is used is not swept away
+    free(path);
+    buffer_free(&bytes);
+    error_clear();
+}
+
+void store_write_cache(struct board_store *store, struct board_run *run, uint64_t least_bytes) {
+    if (!store->cache_dir || run->is_gone)
+        return;
+    struct buffer bytes = {0};
+    uint64_t read = 0;
+    run_lock(run);
+    for (int i = 0; i < run->file_count; i++)
+        read += run->files[i].offset;
+    bool is_due = read >= CACHE_LEAST_BYTES && read - run->cached_bytes >= least_bytes;
+    if (is_due) {
+        run_cache_write(run, &bytes);
+        run->cached_bytes = read;
+    }
+    run_unlock(run);
+    if (is_due) {
+        char *path = run_cache_path(run, store->cache_dir);
+        (void)file_write_private(path, bytes.data, bytes.length);
+        free(path);
+    }
+    buffer_free(&bytes);
+    error_clear();
+}
+
+// The run with the least to read, so that most runs are whole soon; NULL if there is none. Holds the store's lock.
+static struct board_run *take_run(struct board_store *store) {
+    struct board_run *best = NULL;
+    uint64_t least = 0;
+    for (size_t i = 0; i < store->count; i++) {
+        struct board_run *run = store->runs[i];
+        if (!run->has_work || run->is_busy || run->is_gone)
+            continue;
+        uint64_t left = run->total_bytes - run->done_bytes;
+        if (!best || left < least) {
+            best = run;
+            least = left;
+        }
+    }
+    if (best) {
+        best->is_busy = true;
+        best->has_work = false;
+        store->busy_count++;
+    }
+    return best;
+}
+
+// Reads for one turn. True if there is more.
+static bool read_run(struct board_store *store, struct board_run *run, struct buffer *scratch) {
+    bool has_more = true;
+    run_lock(run);
+    bool is_first = !run->is_cache_tried;
+    if (is_first && store->cache_dir)
+        read_cache(store, run);
+    run->is_cache_tried = true;
+    (void)run_look(run);
+    if (is_first)
+        run_take_peek(run);
+    bool has_peek = run->peek != NULL;
+    run_unlock(run);
+    store->is_dirty = true;
+    // All runs are looked at before the first long one is read.
+    if (is_first && has_peek)
+        return true;
+    for (int i = 0; has_more && i < TURN_CHUNKS && !store->is_closing; i++) {
+        // Questions go first: a mutex alone would let a reader take it again and again.
+        while (run->waiting > 0)
+            sched_yield();
+        pthread_mutex_lock(&run->lock);
+        if (run->bin_limit != store->bin_limit)
+            run_shrink(run, store->bin_limit);
+        has_more = !run->is_gone && run_read(run, CHUNK_BYTES, scratch);
+        if (!has_more)
+            run_drop_peek(run);
+        pthread_mutex_unlock(&run->lock);
+        store->is_dirty = true;
+    }
+    if (!has_more)
+        store_write_cache(store, run, CACHE_LEAST_BYTES);
+    return has_more;
+}
+
+void store_work(struct board_store *store, bool waits) {
+    struct buffer scratch = {0};
+    pthread_mutex_lock(&store->lock);
+    while (!store->is_closing) {
+        struct board_run *run = take_run(store);
+        if (!run && waits) {
+            pthread_cond_wait(&store->work, &store->lock);
+            continue;
+        }
+        if (!run)
+            break;
+        pthread_mutex_unlock(&store->lock);
+        bool has_more = read_run(store, run, &scratch);
+        pthread_mutex_lock(&store->lock);
+        run->is_busy = false;
+        run->has_work = run->has_work || has_more;
+        store->busy_count--;
+        if (run->has_work)
+            pthread_cond_signal(&store->work);
+    }
+    pthread_mutex_unlock(&store->lock);
+    buffer_free(&scratch);
+    error_clear();
+}
+
+void store_limit_memory(struct board_store *store) {
+    size_t count;
+    struct board_run **runs = store_runs(store, &count);
+    for (;;) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < count; i++)
+            bytes += runs[i]->curve_bytes;
+        if (bytes <= store->memory_bytes || store->bin_limit <= PYRAMID_FEWEST_BINS)
+            break;
+        int limit = store->bin_limit / 2;
+        store->bin_limit = limit;
+        for (size_t i = 0; i < count; i++) {
+            run_lock(runs[i]);
+            run_shrink(runs[i], limit);
+            run_unlock(runs[i]);
+        }
+        store->is_dirty = true;
+    }
+    free(runs);
+}
+
+void store_sweep_cache(const struct board_store *store) {
+    DIR *stream = store->cache_dir ? opendir(store->cache_dir) : NULL;
+    const struct dirent *entry;
+    double now = clock_wall_seconds();
+    while (stream && (entry = readdir(stream))) {
+        const char *dot = strrchr(entry->d_name, '.');
+        struct stat status;
+        if (!dot || strcmp(dot, ".board") != 0)
+            continue;
+        char *path = file_join(store->cache_dir, entry->d_name);
+        if (lstat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+            now - (double)status.st_mtime > CACHE_DAYS * 86400.0)
+            (void)unlink(path);
+        free(path);
+    }
+    if (stream)
+        closedir(stream);
+}

@@ -1,0 +1,31 @@
+// How a run that fails says so where it is watched: an event "failed" in metrics.jsonl, and the command of --on-event.
+// The reporting rank does that through its report. Any other rank adds the line to the file itself, if it can reach it,
+// because its own error is often the cause and the reporting rank only sees that a rank is lost. Whoever comes first
+// has said it. A die() on any thread is told, too, and of a fault (SIGSEGV, SIGBUS, abort) at least the file. For a
+// process that SIGKILL ends, its supervisor has to speak (launch local).
+#ifndef REPORT_FAREWELL_H
+#define REPORT_FAREWELL_H
+
+#include "base/error.h"
+#include "report/report.h"
+#include <stdatomic.h>
+
+struct farewell {
+    struct report *report;      // of the reporting rank, NULL before it is open and on other ranks
+    struct on_event *on_event;  // NULL for none
+    const char *metrics_path;   // NULL for none
+    int rank, ranks;
+    atomic_int_fast64_t iteration;  // the last one that was completed
+    double started;                 // set by farewell_open
+    atomic_flag is_said;
+};
+
+// From now on die() and faults are told. The struct must stay where it is until farewell_close.
+void farewell_open(struct farewell *farewell);
+void farewell_close(struct farewell *farewell);
+
+// The run ends with this error, which is the thread's: "stopped" if its code says so, else "failed", after "hang" or
+// "nan" if that was the cause. Only the first call of a process counts.
+void farewell_say(struct farewell *farewell, enum exit_code code, const char *text);
+
+#endif

@@ -1,0 +1,140 @@
+// The command of --on-event and what it is told. See on_event.h.
+#include "report/on_event.h"
+
+#include "base/clock.h"
+#include "base/errand.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Of one command. Variables of more than 128 KiB cannot be passed on at all.
+static const double LIMIT_SECONDS = 60;
+enum { TEXT_BYTES = 8192, MOST_VARIABLES = 12, HOST_BYTES = 256 };
+
+struct on_event {
+    struct on_event_options options;
+    pthread_mutex_t lock;
+    struct errands *errands;  // from the first event on
+    bool has_failed;          // there is no thread for it
+    char host[HOST_BYTES];
+};
+
+struct on_event *on_event_open(const struct on_event_options *options) {
+    if (!options->command)
+        return NULL;
+    struct on_event *on_event = memory_alloc(sizeof *on_event);
+    on_event->options = *options;
+    pthread_mutex_init(&on_event->lock, NULL);
+    process_host(on_event->host, sizeof on_event->host);
+    return on_event;
+}
+
+// The event as one JSON object, which ends with a newline.
+static void compose_input(struct buffer *out, const struct on_event *on_event, const struct metrics_event *event) {
+    struct json_writer json = {.out = out};
+    json_begin_object(&json);
+    json_key(&json, "event");
+    json_cstring(&json, event->name);
+    json_key(&json, "time");
+    json_double(&json, clock_wall_seconds());
+    json_key(&json, "iteration");
+    json_int(&json, event->iteration);
+    json_key(&json, "text");
+    json_cstring(&json, event->text ? event->text : "");
+    json_key(&json, "run");
+    json_cstring(&json, on_event->options.run ? on_event->options.run : "");
+    json_key(&json, "host");
+    json_cstring(&json, on_event->host);
+    json_key(&json, "pid");
+    json_int(&json, getpid());
+    json_key(&json, "job");
+    json_cstring(&json, on_event->options.job);
+    json_key(&json, "exit_code");
+    if (metrics_event_is_end(event->name))
+        json_int(&json, event->exit_code);
+    else
+        json_null(&json);
+    json_end_object(&json);
+    buffer_append_byte(out, '\n');
+}
+
+// "run: saved at iteration 100: …" as a JSON string with its quotes, for the body of a web request.
+static char *compose_message(const struct on_event *on_event, const struct metrics_event *event, const char *text) {
+    struct buffer message = {0}, quoted = {0};
+    if (on_event->options.run)
+        buffer_printf(&message, "%s: ", on_event->options.run);
+    buffer_printf(&message, "%s at iteration %" PRId64 "%s%s", event->name, event->iteration, *text ? ": " : "", text);
+    struct json_writer json = {.out = &quoted};
+    json_string(&json, buffer_string(&message), message.length);
+    char *variable = memory_printf("BEVATRON_MESSAGE_JSON=%s", buffer_string(&quoted));
+    buffer_free(&message);
+    buffer_free(&quoted);
+    return variable;
+}
+
+// Under the lock.
+static bool has_thread(struct on_event *on_event) {
+    if (!on_event->errands && !on_event->has_failed) {
+        on_event->errands = errands_open(&(struct errand_options){
+            .name = "--on-event", .command = on_event->options.command, .limit_seconds = LIMIT_SECONDS});
+        on_event->has_failed = !on_event->errands;
+        if (on_event->has_failed)
+            log_warn("--on-event: cannot start a thread for the command; it is not run");
+    }
+    return on_event->errands != NULL;
+}
+
+void on_event_tell(struct on_event *on_event, const struct metrics_event *event) {
+    if (!on_event)
+        return;
+    const struct on_event_options *options = &on_event->options;
+    char *text = memory_printf("%.*s", TEXT_BYTES, event->text ? event->text : "");
+    char *variables[MOST_VARIABLES + 1] = {
+        memory_printf("BEVATRON_EVENT=%s", event->name),
+        memory_printf("BEVATRON_ITERATION=%" PRId64, event->iteration),
+        memory_printf("BEVATRON_TEXT=%s", text),
+        memory_printf("BEVATRON_RUN=%s", options->run ? options->run : ""),
+        memory_printf("BEVATRON_HOST=%s", on_event->host),
+        memory_printf("BEVATRON_JOB=%s", options->job ? options->job : ""),
+        memory_printf("BEVATRON_EXIT_CODE="),
+        memory_printf("BEVATRON_TIME=%.0f", clock_wall_seconds()),
+        compose_message(on_event, event, text),
+    };
+    if (metrics_event_is_end(event->name)) {
+        free(variables[6]);
+        variables[6] = memory_printf("BEVATRON_EXIT_CODE=%d", event->exit_code);
+    }
+    char *label = memory_printf("%s at iteration %" PRId64, event->name, event->iteration);
+    struct buffer input = {0};
+    compose_input(&input, on_event, event);
+    pthread_mutex_lock(&on_event->lock);
+    if (has_thread(on_event))
+        errands_add(on_event->errands, &(struct errand){.label = label,
+                                                        .variables = (const char *const *)variables,
+                                                        .input = buffer_string(&input)});
+    pthread_mutex_unlock(&on_event->lock);
+    for (char **at = variables; *at; at++)
+        free(*at);
+    buffer_free(&input);
+    free(label);
+    free(text);
+}
+
+void on_event_wait(struct on_event *on_event, double seconds) {
+    if (on_event && on_event->errands)
+        (void)errands_wait(on_event->errands, seconds);
+}
+
+void on_event_close(struct on_event *on_event, double seconds) {
+    if (!on_event)
+        return;
+    errands_close(on_event->errands, seconds);
+    pthread_mutex_destroy(&on_event->lock);
+    free(on_event);
+}

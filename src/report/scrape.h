@@ -1,0 +1,35 @@
+// A small web server for Prometheus: GET /metrics, nothing else; or a switch that GET / turns over. It runs on a thread
+// of its own, with a limit on connections, on the size of a request and on the time of each, so that clients can
+// neither hold it nor grow it.
+#ifndef REPORT_SCRAPE_H
+#define REPORT_SCRAPE_H
+
+#include "base/buffer.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct prometheus;
+struct scrape;
+
+// Listens on this address; -1 with an error if it cannot.
+int scrape_open(struct scrape **scrape, struct prometheus *source, const char *address, int port);
+// A switch for programs on this machine only: each GET / turns *is_on over, and the answer says what `what` is now. The
+// address is 127.0.0.1.
+int scrape_open_switch(struct scrape **scrape, atomic_bool *is_on, const char *what, int port);
+void scrape_close(struct scrape *scrape);  // NULL is fine
+
+enum { SCRAPE_REQUEST_BYTES = 8192 };
+// What a request asks for, of which these bytes have come so far.
+enum scrape_request {
+    SCRAPE_INCOMPLETE,
+    SCRAPE_METRICS,
+    SCRAPE_METRICS_HEAD,  // without the body
+    SCRAPE_INDEX,         // /: a line that says where the metrics are
+    SCRAPE_NOT_FOUND,
+    SCRAPE_BAD_METHOD,
+    SCRAPE_BAD_REQUEST,
+    SCRAPE_TOO_LARGE,
+};
+enum scrape_request scrape_parse(const char *bytes, size_t length);
+
+#endif

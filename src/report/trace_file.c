@@ -1,0 +1,280 @@
+// The trace of one rank. Spans are gathered over an iteration and sorted, so that a span comes before those within it
+// and tracks can be given out, then written in one go: a rank that is killed leaves whole lines and at most one torn.
+#include "report/trace_file.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIRST_LANE = 10 };  // the numbers of threads before it are those of enum trace_track
+
+static const char *const kind_names[TRACE_KINDS] = {
+    [TRACE_COMPUTE] = "compute",     [TRACE_COMMUNICATION] = "communication",
+    [TRACE_IDLE] = "idle",           [TRACE_DATA] = "data",
+    [TRACE_FILES] = "files",         [TRACE_LAUNCH] = "launch",
+    [TRACE_ITERATION] = "iteration",
+};
+
+// What it is called on its track. An iteration's number is part of its name, so that it is found without opening it.
+static void write_name(struct json_writer *json, const struct trace_event *event) {
+    char *text = NULL;
+    json_key(json, "name");
+    if (event->kind == TRACE_ITERATION)
+        text = memory_printf("iteration %lld", (long long)event->iteration);
+    else if (event->kind == TRACE_IDLE)
+        text = memory_printf("wait: %s", event->name);
+    json_cstring(json, text ? text : event->name);
+    free(text);
+}
+
+// Eighths of a microsecond since the origin.
+static int64_t eighths(const struct trace_file *file, double seconds) {
+    return (int64_t)round((seconds - file->origin) * 8e6);
+}
+
+static void write_time(struct json_writer *json, const char *key, int64_t count) {
+    char text[32];
+    snprintf(text, sizeof text, "%.3f", (double)count / 8);
+    json_key(json, key);
+    json_number(json, text);
+}
+
+static void key_int(struct json_writer *json, const char *key, int64_t value) {
+    json_key(json, key);
+    json_int(json, value);
+}
+
+static void key_string(struct json_writer *json, const char *key, const char *value) {
+    json_key(json, key);
+    json_cstring(json, value);
+}
+
+static struct json_writer begin_event(struct trace_file *file, const char *phase, int thread) {
+    struct json_writer json = {.out = &file->text};
+    json_begin_object(&json);
+    key_string(&json, "ph", phase);
+    key_int(&json, "pid", file->rank);
+    key_int(&json, "tid", thread);
+    return json;
+}
+
+static void end_event(struct trace_file *file, struct json_writer *json) {
+    json_end_object(json);
+    buffer_append_string(&file->text, ",\n");
+}
+
+// One of the format's events about the trace itself, with a text or a number.
+static void write_meta(struct trace_file *file, int thread, const char *name, const char *text, int number) {
+    struct json_writer json = begin_event(file, "M", thread);
+    key_string(&json, "name", name);
+    json_key(&json, "args");
+    json_begin_object(&json);
+    if (text)
+        key_string(&json, "name", text);
+    else
+        key_int(&json, "sort_index", number);
+    json_end_object(&json);
+    end_event(file, &json);
+}
+
+static void name_thread(struct trace_file *file, int thread, const char *name) {
+    write_meta(file, thread, "thread_name", name, 0);
+    write_meta(file, thread, "thread_sort_index", NULL, thread);
+}
+
+// A lane of this name that is free from `start` on; -1 if there are too many.
+static int find_lane(struct trace_file *file, const char *name, double start) {
+    int same = 0;
+    for (int i = 0; i < file->lane_count; i++) {
+        if (strcmp(file->lanes[i].name, name) != 0)
+            continue;
+        if (file->lanes[i].end <= start)
+            return i;
+        same++;
+    }
+    if (file->lane_count == TRACE_MOST_LANES)
+        return -1;
+    file->lanes[file->lane_count] = (struct trace_lane){.name = name, .number = same};
+    char *text = same > 0 ? memory_printf("%s %d", name, same + 1) : memory_string(name);
+    name_thread(file, FIRST_LANE + file->lane_count, text);
+    free(text);
+    return file->lane_count++;
+}
+
+static int find_thread(struct trace_file *file, const struct trace_event *event) {
+    bool has_lane = event->track == TRACK_COLLECTIVES || event->track == TRACK_LOADER;
+    if (!has_lane)
+        return event->track;
+    int lane = find_lane(file, event->group ? event->group : "data loader", event->start);
+    if (lane >= 0)
+        file->lanes[lane].end = event->end;
+    return lane < 0 ? -1 : FIRST_LANE + lane;
+}
+
+static void write_arguments(struct json_writer *json, const struct trace_event *event) {
+    json_key(json, "args");
+    json_begin_object(json);
+    key_int(json, "iteration", event->iteration);
+    if (event->micro_batch >= 0)
+        key_int(json, "micro_batch", event->micro_batch);
+    if (event->chunk >= 0)
+        key_int(json, "chunk", event->chunk);
+    if (event->group) {
+        key_string(json, "group", event->group);
+        key_string(json, "collective", event->how);
+        key_int(json, "bytes", event->bytes);
+    }
+    json_end_object(json);
+}
+
+static void write_span(struct trace_file *file, const struct trace_event *event) {
+    int thread = find_thread(file, event);
+    if (thread < 0) {
+        file->lost++;
+        return;
+    }
+    int64_t start = eighths(file, event->start), end = eighths(file, event->end);
+    struct json_writer json = begin_event(file, "X", thread);
+    write_time(&json, "ts", start);
+    write_time(&json, "dur", end > start ? end - start : 0);
+    key_string(&json, "cat", kind_names[event->kind]);
+    write_name(&json, event);
+    write_arguments(&json, event);
+    end_event(file, &json);
+}
+
+// What a device does between two items is nothing.
+static void write_gap(struct trace_file *file, const struct trace_event *event) {
+    if (event->track != TRACK_DEVICE || event->is_inner)
+        return;
+    struct trace_event gap = *event;
+    gap.name = "work";
+    gap.kind = TRACE_IDLE;
+    gap.micro_batch = gap.chunk = -1;
+    gap.start = file->device_end;
+    gap.end = event->start;
+    if (file->device_end > 0 && gap.end > gap.start)
+        write_span(file, &gap);
+    file->device_end = event->end;
+}
+
+static void write_clock(struct trace_file *file, double at, double offset, double error) {
+    struct json_writer json = begin_event(file, "M", 0);
+    key_string(&json, "name", "bevatron_clock");
+    json_key(&json, "args");
+    json_begin_object(&json);
+    write_time(&json, "at_us", eighths(file, at));
+    json_key(&json, "offset_us");
+    json_double(&json, offset * 1e6);
+    json_key(&json, "error_us");
+    json_double(&json, error * 1e6);
+    json_end_object(&json);
+    end_event(file, &json);
+}
+
+static void write_out(struct trace_file *file) {
+    size_t done = 0;
+    while (!file->has_failed && done < file->text.length) {
+        ssize_t count = write(file->descriptor, file->text.data + done, file->text.length - done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0) {
+            log_warn("cannot write to %s: %s; the profile of rank %d ends here", file->path, strerror(errno),
+                     file->rank);
+            file->has_failed = true;
+        } else {
+            done += (size_t)count;
+        }
+    }
+    buffer_clear(&file->text);
+}
+
+char *trace_file_path(const char *folder, int rank) {
+    return memory_printf("%s/trace-rank-%d.json", folder, rank);
+}
+
+int trace_file_open(struct trace_file *file, const char *folder, const struct trace_place *place) {
+    *file = (struct trace_file){.descriptor = -1, .rank = place->rank, .origin = place->origin};
+    TRY(file_make_folders(folder));
+    char *path = trace_file_path(folder, place->rank);
+    file->descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file->descriptor < 0) {
+        error_set("cannot write the profile %s: %s; give another folder with --profile-dir", path, strerror(errno));
+        free(path);
+        return -1;
+    }
+    file->path = path;
+    buffer_append_string(&file->text, "[\n");
+    char *name =
+        memory_printf("rank %d on %s%s%s", place->rank, place->host, place->layout[0] ? ": " : "", place->layout);
+    write_meta(file, 0, "process_name", name, 0);
+    write_meta(file, 0, "process_sort_index", NULL, place->rank);
+    free(name);
+    name_thread(file, TRACK_ITERATIONS, "iterations");
+    name_thread(file, TRACK_HOST, place->has_device ? "host" : "host: compute");
+    if (place->has_device)
+        name_thread(file, TRACK_DEVICE, "device: compute stream");
+    write_clock(file, place->origin, place->clock_offset, place->clock_error);
+    write_out(file);
+    return 0;
+}
+
+void trace_file_add(struct trace_file *file, const struct trace_event *event) {
+    if (!file->path)
+        return;
+    if (file->count == file->capacity) {
+        file->capacity = file->capacity > 0 ? 2 * file->capacity : 4096;
+        file->events = memory_realloc(file->events, file->capacity * sizeof *file->events);
+    }
+    file->events[file->count++] = *event;
+}
+
+// Earlier first; of those that begin together, the one that contains the others.
+static int compare_events(const void *a, const void *b) {
+    const struct trace_event *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    if (x->end != y->end)
+        return x->end > y->end ? -1 : 1;
+    return (int)x->is_inner - (int)y->is_inner;
+}
+
+void trace_file_flush(struct trace_file *file) {
+    if (!file->path)
+        return;
+    if (file->count > 0)
+        qsort(file->events, file->count, sizeof *file->events, compare_events);
+    for (size_t i = 0; i < file->count; i++) {
+        write_gap(file, &file->events[i]);
+        write_span(file, &file->events[i]);
+    }
+    file->count = 0;
+    write_out(file);
+}
+
+void trace_file_clock(struct trace_file *file, double at, double clock_offset, double clock_error) {
+    if (!file->path)
+        return;
+    write_clock(file, at, clock_offset, clock_error);
+    write_out(file);
+}
+
+void trace_file_close(struct trace_file *file) {
+    if (file->path) {
+        trace_file_flush(file);
+        close(file->descriptor);
+    }
+    free(file->path);
+    free(file->events);
+    buffer_free(&file->text);
+    *file = (struct trace_file){.descriptor = -1};
+}

@@ -1,0 +1,59 @@
+// Faults that are injected into a step: its phases, and the two that change numbers, a NaN and a flipped bit. They hit
+// an element that is reduced last, so that the gradient has not left this rank, whatever is overlapped: the first one
+// of the parameter that ends the flat buffers.
+#include "step/faults.h"
+#include "base/fault.h"
+#include "ops/device.h"
+
+#include <string.h>
+
+static const struct param *last_param(const struct step *step) {
+    const struct param *last = NULL;
+    for (int i = 0; i < step->params.count; i++)
+        if (!last || step->params.items[i]->offset > last->offset)
+            last = step->params.items[i];
+    return last;
+}
+
+// The third bit of the mantissa changes a number by an eighth at most, which nothing but a comparison notices.
+static void flip_bit(unsigned char *element, enum dtype dtype) {
+    if (dtype == DTYPE_F32)
+        element[2] ^= 0x10;
+    else
+        element[0] ^= dtype == DTYPE_BF16 ? 0x10 : 0x80;
+}
+
+static void make_nan(unsigned char *element, enum dtype dtype) {
+    // All ones are a NaN in every floating-point type.
+    memset(element, 0xFF, dtype_bytes(dtype));
+}
+
+static void spoil(struct step *step, struct tensor flat, struct fault_effect effect) {
+    unsigned char element[8] = {0};
+    const struct param *param = last_param(step);
+    if (!param || (!effect.makes_nan && !effect.flips_bit))
+        return;
+    struct tensor one = tensor_rows(flat, param->offset, 1);
+    step_settle(step);
+    device_copy_out(step->device, element, one);
+    if (effect.flips_bit)
+        flip_bit(element, flat.dtype);
+    if (effect.makes_nan)
+        make_nan(element, flat.dtype);
+    device_copy_in(step->device, one, element);
+    device_synchronize(step->device);
+}
+
+void step_reach_faults(struct step *step, enum work work) {
+    static const enum fault_phase phases[WORK_COUNT] = {
+        [WORK_LOAD] = FAULT_AT_DATA,         [WORK_FORWARD] = FAULT_AT_FORWARD,
+        [WORK_BACKWARD] = FAULT_AT_BACKWARD, [WORK_BACKWARD_INPUT] = FAULT_AT_BACKWARD,
+        [WORK_UPDATE] = FAULT_AT_OPTIMIZER,
+    };
+    if (work == WORK_REDUCE)
+        spoil(step, step->grads, fault_at(FAULT_AT_GRADIENTS));
+    else if (work == WORK_REPORT)
+        spoil(step, step->values, fault_at(FAULT_AT_WEIGHTS));
+    else if (phases[work])
+        (void)fault_at(phases[work]);
+}

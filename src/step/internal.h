@@ -1,0 +1,153 @@
+// What a step consists of. Only for the files of this folder; see step.h for what others see.
+#ifndef STEP_INTERNAL_H
+#define STEP_INTERNAL_H
+
+#include "model/deferred.h"
+#include "model/model.h"
+#include "parallel/reducer.h"
+#include "parallel/schedule.h"
+#include "step/channel.h"
+#include "step/step.h"
+#include "tensor/arena.h"
+
+// A step's sums on the device. The first two are accumulated there, as are the hits of ICT's top-k accuracies, which
+// follow them all; the others arrive with the inputs.
+enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
+
+enum { STEP_ROWS = STEP_MOST_AHEAD + 1 };
+
+struct step_row {
+    float *numbers;      // page-locked host memory: what comes back from a step
+    float *rates;        // as updates.rates, page-locked: what is sent to it
+    struct event *done;  // recorded when the numbers have arrived
+    bool is_training;
+};
+struct step_results {
+    struct step_row rows[STEP_ROWS];
+    float *memory;          // backs all rows
+    int64_t queued, taken;  // how many rows so far
+    struct step_result last;
+};
+
+// Micro-batches are copied while the device computes: from `host` to `landing` on the copy stream, and from there to
+// their block on the compute stream, when it is their turn. There are two slots, so that one can travel while the other
+// is written.
+struct step_slot {
+    unsigned char *host;    // page-locked staging memory with the block's layout
+    struct tensor landing;  // on the device
+    struct event *copied;   // to the landing: the host memory may be overwritten
+    struct event *taken;    // from the landing
+    bool is_used;
+};
+
+// What backward needs of a micro-batch that is in flight through a chunk.
+struct step_flight {
+    struct model_flight model;
+    struct arena activations;
+    struct deferred *deferred;  // only between the two halves of a backward pass
+    int micro_batch;
+    bool is_used;
+};
+
+// A chunk of the model that this rank holds; the whole model if there is no pipeline.
+struct step_chunk {
+    struct model model;
+    struct step_flight *flights;
+    int flight_count;           // how many micro-batches are in flight through it at most
+    struct deferred *deferred;  // weight gradients put off by those that are between the halves of their backward
+    int deferred_count;
+    size_t activation_bytes, deferred_bytes;  // of each flight's arena, and of each deferred one
+    int deferred_matmuls;                     // how many a deferred one has room for
+    bool grows_backward;                      // a backward pass keeps more than the forward pass before it
+};
+
+// The inputs of a micro-batch while it is in flight.
+struct step_batch {
+    struct tensor block;     // on the device, see step_inputs.c
+    struct batch_form form;  // as it came, before ranks share it
+    struct device_batch batch;
+    int micro_batch;
+    bool is_used;
+};
+
+struct step_pipeline {
+    struct schedule schedules[2];  // of the last evaluation, and of the last training step
+    struct channel channels[LINK_COUNT];
+    struct step_batch *batches;
+    int batch_count;
+};
+
+// A parameter that several stages hold. All stages list the same ones in the same order.
+struct step_shared {
+    char *name;
+    struct param *param;  // NULL if this stage does not hold it
+    int *holders;         // the stages that do, in order; all but the first hold a copy
+    int count;
+};
+
+// What the work of a range depends on, apart from what stays the same over all steps.
+struct step_shape {
+    struct batch_form form;  // of the inputs
+    bool is_known;           // whether the fp8 ranges are, see struct fp8
+};
+// A recorded range of the list, see replay.c.
+struct step_replay {
+    struct step_shape shape;
+    int runs;                     // ranges of this shape that were not replayed
+    struct recording *recording;  // NULL: none yet
+    bool is_refused;              // it cannot be recorded
+};
+
+// Where a flight's arena turns into the gradients' buffer, see borrow.h.
+struct step_borrow {
+    size_t border;  // height of the arena; 0: it does not
+    size_t room;    // bytes there
+    int64_t first;  // element of the gradients where they begin
+};
+
+// Where a check of replicas last found a difference.
+struct step_suspect {
+    const struct param *param;  // NULL if it found none yet among this rank's parameters
+    int64_t element;            // of its value; -1 if that is the same
+};
+
+struct step {
+    struct step_options options;
+    struct device *device;
+    struct mesh mesh;
+    enum step_mode mode;
+    enum dtype dtype;
+    struct param_list params;
+    struct step_chunk *chunks;  // of the model, in order
+    int chunk_count;
+    struct step_pipeline pipeline;
+    struct step_shared *shared;
+    int shared_count;
+    struct updates updates;
+    struct reducer reducer;
+    struct tensor values, grads;  // (n), flat
+    struct tensor totals;         // (TOTAL_COUNT + step_tops) fp32
+    struct tensor logits;         // (1, V) fp32, for generation
+    struct tensor encoded;        // (P, C): an encoder's output, for generation
+    int64_t cached;               // tokens so far, for generation
+    struct arena state, activations, scratch;
+    struct step_slot slots[2];
+    int next_slot;
+    struct step_results results;
+    struct step_replay replays[2][2];  // indexed by whether a range has the first, and the last, pass of its step
+    struct step_borrow borrow;
+    struct step_suspect suspect;
+    bool expects_gradients;  // the step that runs must compute gradients with this digest
+    int64_t expected_gradients;
+    bool keeps_results;   // see struct pass
+    bool is_recording;    // the device keeps what it is given, and does none of it yet
+    double data_seconds;  // that the host has waited for micro-batches of training so far
+    struct step_memory memory;
+};
+
+// How many top-k accuracies the model reports.
+static inline int step_tops(const struct step *step) {
+    return step->chunks[0].model.biencoder.top_count;
+}
+
+#endif

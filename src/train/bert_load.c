@@ -1,0 +1,97 @@
+// A BERT for both towers. See bert_load.h.
+#include "train/bert_load.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/foreign.h"
+#include "train/gains.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const scopes[] = {"query_model.", "context_model.", "shared_model."};
+enum { QUERY, CONTEXT, SCOPES = sizeof scopes / sizeof scopes[0] };
+static const char projection[] = "projection_enc.";
+
+// The name of a parameter in its tower, NULL if the tower is another one.
+static const char *name_in(const char *name, const char *scope) {
+    size_t length = strlen(scope);
+    return strncmp(name, scope, length) == 0 ? name + length : NULL;
+}
+
+static int check_source(const struct run_state *run, const struct model_source *source) {
+    if (config_form(&source->config) != CONFIG_BERT)
+        return error_set("--bert-load %s: it is not a BERT but a model of --model %s; give a BERT", source->path,
+                         source->config.model);
+    return foreign_check_model(run, source);
+}
+
+// Fills the parameters of a tower; `all` has every parameter of the step.
+static int load_tower(struct model_source *source, struct step *step, const struct checkpoint_tensor *all,
+                      const char *scope) {
+    const struct param_list *params = step_params(step);
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)params->count);
+    size_t count = 0;
+    for (int i = 0; i < params->count; i++) {
+        const char *name = name_in(params->items[i]->name, scope);
+        if (!name || strncmp(name, projection, strlen(projection)) == 0)
+            continue;
+        list[count] = all[i];
+        list[count++].name = name;
+    }
+    int status = count > 0 ? model_source_load(source, step_device(step), list, count, true) : 0;
+    free(list);
+    return status;
+}
+
+// The contexts' projection begins as that of the queries.
+static void share_projection(struct step *step, struct tensor target) {
+    const struct param_list *params = step_params(step);
+    for (int i = 0; i < params->count; i++) {
+        const char *name = name_in(params->items[i]->name, scopes[QUERY]);
+        if (!name || strncmp(name, projection, strlen(projection)) != 0)
+            continue;
+        char *other = memory_printf("%s%s", scopes[CONTEXT], name);
+        op_copy(step_device(step), &(struct op_copy){.dst = param_in(param_find(params, other), target),
+                                                     .src = param_in(params->items[i], target)});
+        free(other);
+    }
+}
+
+static int load_towers(struct model_source *source, struct step *step) {
+    const struct param_list *params = step_params(step);
+    struct tensor target = step_weights_target(step);
+    struct checkpoint_tensor *all = memory_alloc(sizeof *all * (size_t)params->count);
+    for (int i = 0; i < params->count; i++)
+        all[i] =
+            (struct checkpoint_tensor){.tensor = param_in(params->items[i], target), .shard = &params->items[i]->shard};
+    gains_convert(all, params, source->config.apply_layernorm_1p);
+    step_draw_weights(step);
+    int status = 0;
+    for (int i = 0; i < SCOPES && status == 0; i++)
+        status = load_tower(source, step, all, scopes[i]);
+    free(all);
+    if (status < 0)
+        return -1;
+    share_projection(step, target);
+    step_accept_weights(step);
+    return 0;
+}
+
+int bert_load(struct step *step, const struct config *config) {
+    struct model_source source;
+    log_info(" loading BERT checkpoint from %s", config->bert_load);
+    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
+    TRY(model_source_open(
+        &source, &(struct model_source_options){.path = config->bert_load,
+                                                .step = -1,
+                                                .attention_heads = has_heads ? config->num_attention_heads : 0}));
+    int status = check_source(&(struct run_state){.step = step, .config = config}, &source);
+    if (status == 0)
+        status = load_towers(&source, step);
+    if (status == 0)
+        log_info("  successfully loaded the BERT of %s into %s", config->bert_load,
+                 config->biencoder_shared_query_context_model ? "the shared tower" : "both towers");
+    model_source_close(&source);
+    return status;
+}

@@ -1,0 +1,10 @@
+// --bert-load: the towers of a new ICT run begin with the encoder of a BERT. Internal to this folder.
+#ifndef TRAIN_BERT_LOAD_H
+#define TRAIN_BERT_LOAD_H
+
+#include "step/step.h"
+
+// Sets all weights: what a BERT does not have, the projections, is drawn, the same for both towers. All ranks call.
+int bert_load(struct step *step, const struct config *config);
+
+#endif

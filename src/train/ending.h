@@ -1,0 +1,32 @@
+// The ways in which a run ends before its last iteration: a signal, the time limit, --exit-interval.
+#ifndef TRAIN_ENDING_H
+#define TRAIN_ENDING_H
+
+#include "base/error.h"
+#include "config/config.h"
+#include "parallel/mesh.h"
+#include "report/report.h"
+
+enum ending_kind { GO_ON, END_STOPPED, END_INTERVAL };
+
+struct ending {
+    const struct config *config;
+    const struct mesh *mesh;
+    struct report *report;  // NULL except on the reporting rank
+    double started;         // when the run did
+    int64_t reason;         // the signal that ended it, -1 for the time limit
+    char text[96];          // how it ended, for those who watch it; "" if it has done all iterations
+};
+
+// Whether a signal or the time limit asks the run to stop: returns the signal, -1 for the time limit, 0 to continue.
+// All ranks must decide alike, so they share their reasons first.
+int64_t ending_reason(const struct ending *ending);
+// Whether the run continues, given such a reason and --exit-interval; says so if it does not.
+enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t reason);
+// Of a run that was stopped. EXIT_CODE_STOPPED means "run me again", which only makes sense if a checkpoint was saved.
+// Otherwise the exit code is the usual one of a process that was ended by a signal.
+enum exit_code ending_code(const struct ending *ending);
+// Megatron's line about an event and its time.
+void ending_print(const struct ending *ending, const char *event);
+
+#endif

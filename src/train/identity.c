@@ -1,0 +1,242 @@
+// See identity.h.
+#include "train/identity.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/file_sketch.h"
+#include "data/sample/blend_index.h"
+#include "train/data_paths.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORMAT = 1, PIECES = 64, FILES = 2, MOST_BYTES = 16 << 20 };
+
+static const char *const endings[FILES] = {".idx", ".bin"};
+// The places of the pieces are the same in every run.
+static const uint64_t SEED = 20261116;
+
+// ---- taking ----
+
+static void write_file(struct json_writer *json, const char *prefix, const char *ending) {
+    char *path = memory_printf("%s%s", prefix, ending), hash[17];
+    struct file_sketch sketch = file_sketch_take(path, PIECES, SEED);
+    free(path);
+    if (sketch.bytes < 0)
+        return;
+    (void)snprintf(hash, sizeof hash, "%016" PRIx64, (uint64_t)sketch.hash);
+    json_begin_object(json);
+    json_key(json, "ending");
+    json_cstring(json, ending);
+    json_key(json, "bytes");
+    json_int(json, sketch.bytes);
+    json_key(json, "hash");
+    json_cstring(json, hash);
+    json_end_object(json);
+}
+
+static bool is_listed(const struct string_list *list, const char *name) {
+    for (int64_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void write_dataset(struct json_writer *json, const char *name, const char *prefix, struct string_list *seen) {
+    if (is_listed(seen, name))
+        return;
+    string_list_add(seen, name);
+    json_begin_object(json);
+    json_key(json, "name");
+    json_cstring(json, name);
+    json_key(json, "files");
+    json_begin_array(json);
+    for (int i = 0; i < FILES; i++)
+        write_file(json, prefix, endings[i]);
+    json_end_array(json);
+    json_end_object(json);
+}
+
+// The datasets of a split: the words of the flags, and the prefixes that stand in the place of text.
+static void write_split(struct json_writer *json, const struct identity_sources *sources, enum split which,
+                        struct string_list *seen) {
+    struct data_paths named, opened;
+    struct blend_list names = {0}, prefixes = {0};
+    int status = data_paths_find(&named, sources->config, which);
+    int again = data_paths_find(&opened, sources->config, which);
+    text_data_replace(sources->texts, &opened.items);
+    if (status == 0 && again == 0 && named.items.count > 0 &&
+        blend_list_parse(&names, named.items.items, named.items.count, named.flag) == 0 &&
+        blend_list_parse(&prefixes, opened.items.items, opened.items.count, opened.flag) == 0 &&
+        names.count == prefixes.count)
+        for (int64_t i = 0; i < names.count; i++)
+            write_dataset(json, names.prefixes[i], prefixes.prefixes[i], seen);
+    error_clear();
+    blend_list_free(&names);
+    blend_list_free(&prefixes);
+    data_paths_free(&named);
+    data_paths_free(&opened);
+}
+
+static void hash_tokenizer(const struct tokenizer *tokenizer, char hex[65]) {
+    struct sha256 hash;
+    unsigned char digest[32];
+    struct buffer text = {0};
+    int64_t count = tokenizer_vocab_size(tokenizer), eod = tokenizer_eod(tokenizer);
+    sha256_init(&hash);
+    sha256_update(&hash, &count, sizeof count);
+    sha256_update(&hash, &eod, sizeof eod);
+    for (int64_t i = 0; i < count; i++) {
+        int32_t id = (int32_t)i;
+        size_t length = 0;
+        const char *token = tokenizer_token(tokenizer, id, &length);
+        buffer_clear(&text);
+        // An id may have no token.
+        if (!token && tokenizer_decode(tokenizer, &id, 1, &text) < 0)
+            error_clear();
+        uint64_t bytes = token ? length : text.length;
+        sha256_update(&hash, &bytes, sizeof bytes);
+        sha256_update(&hash, token ? token : buffer_string(&text), bytes);
+    }
+    sha256_final(&hash, digest);
+    sha256_hex(digest, hex);
+    buffer_free(&text);
+}
+
+void identity_take(struct identity *identity, const struct identity_sources *sources) {
+    struct string_list seen = {0};
+    struct json_writer json = {.out = &identity->json};
+    if (sources->config->mock_data && !sources->tokenizer)
+        return;
+    json_begin_object(&json);
+    json_key(&json, "format");
+    json_int(&json, FORMAT);
+    json_key(&json, "datasets");
+    json_begin_array(&json);
+    for (int which = 0; which < SPLIT_COUNT && !sources->config->mock_data; which++)
+        write_split(&json, sources, (enum split)which, &seen);
+    if (sources->config->titles_data_path && !sources->config->mock_data)
+        write_dataset(&json, sources->config->titles_data_path, sources->config->titles_data_path, &seen);
+    json_end_array(&json);
+    if (sources->tokenizer) {
+        char hex[65];
+        hash_tokenizer(sources->tokenizer, hex);
+        json_key(&json, "tokenizer");
+        json_cstring(&json, hex);
+    }
+    json_end_object(&json);
+    buffer_append_byte(&identity->json, '\n');
+    string_list_free(&seen);
+}
+
+void identity_free(struct identity *identity) {
+    buffer_free(&identity->json);
+}
+
+// ---- comparing ----
+
+static const struct json *find_by(const struct json *list, const char *key, const char *text) {
+    const char *own;
+    for (size_t i = 0; list && list->type == JSON_ARRAY && i < list->count; i++)
+        if (json_get_string(&list->items[i], key, &own) == 0 && strcmp(own, text) == 0)
+            return &list->items[i];
+    return NULL;
+}
+
+static int compare_file(const struct json *now, const struct json *then, const char *name, const char *path) {
+    const char *ending, *hash, *hash_then;
+    int64_t bytes, bytes_then;
+    TRY(json_get_string(then, "ending", &ending));
+    TRY(json_get_string(then, "hash", &hash_then));
+    TRY(json_get_int(then, "bytes", &bytes_then));
+    const struct json *file = find_by(json_member(now, "files"), "ending", ending);
+    if (!file)
+        return 0;
+    TRY(json_get_string(file, "hash", &hash));
+    TRY(json_get_int(file, "bytes", &bytes));
+    if (bytes != bytes_then)
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "the dataset %s has changed since %s was saved: %s has %" PRId64
+                              " bytes and had %" PRId64,
+                              name, path, ending, bytes, bytes_then);
+    if (strcmp(hash, hash_then) != 0)
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "the dataset %s has changed since %s was saved: %s has the same size and other content",
+                              name, path, ending);
+    return 0;
+}
+
+static int compare_dataset(const struct json *datasets, const struct json *then, const char *path) {
+    const char *name;
+    TRY(json_get_string(then, "name", &name));
+    const struct json *now = find_by(datasets, "name", name), *files = json_member(then, "files");
+    for (size_t i = 0; now && files && files->type == JSON_ARRAY && i < files->count; i++)
+        TRY(compare_file(now, &files->items[i], name, path));
+    return 0;
+}
+
+static int compare_roots(const struct json *now, const struct json *then, const char *path) {
+    const struct json *datasets = json_member(then, "datasets"), *own = json_member(now, "datasets");
+    const char *tokenizer, *tokenizer_then;
+    int64_t format;
+    TRY(json_get_int(then, "format", &format));
+    // What a later version of this program compares is not known here.
+    if (format != FORMAT)
+        return 0;
+    for (size_t i = 0; datasets && datasets->type == JSON_ARRAY && i < datasets->count; i++)
+        TRY(compare_dataset(own, &datasets->items[i], path));
+    if (!json_member(now, "tokenizer") || !json_member(then, "tokenizer"))
+        return 0;
+    TRY(json_get_string(now, "tokenizer", &tokenizer));
+    TRY(json_get_string(then, "tokenizer", &tokenizer_then));
+    return strcmp(tokenizer, tokenizer_then) == 0
+               ? 0
+               : error_set_code(EXIT_CODE_BAD_DATA,
+                                "the tokenizer has changed since %s was saved: its tokens or their ids are others",
+                                path);
+}
+
+int identity_compare(const struct buffer *now, const struct buffer *then, const char *path) {
+    struct json *own = NULL, *saved = NULL;
+    int status = json_parse(&own, now->data, now->length, "what the run trains on");
+    if (status == 0)
+        status = json_parse(&saved, then->data, then->length, path);
+    if (status == 0)
+        status = compare_roots(own, saved, path);
+    json_free(own);
+    json_free(saved);
+    return status;
+}
+
+int identity_check(const struct identity *identity, const struct config *config, const char *path) {
+    struct checkpoint_file_list files;
+    struct buffer then = {0};
+    if (identity->json.length == 0)
+        return 0;
+    TRY(checkpoint_file_list_read(&files, path));
+    const char *file = checkpoint_file_find(&files, CHECKPOINT_ROLE_DATA);
+    int status = file ? file_read_own(file, MOST_BYTES, &then) : 0;
+    if (status == 0 && file)
+        status = identity_compare(&identity->json, &then, path);
+    checkpoint_file_list_free(&files);
+    buffer_free(&then);
+    if (status == 0)
+        return 0;
+    if (config->allow_changed_data) {
+        log_warn("%s; resuming nevertheless, as --allow-changed-data says", error_message());
+        error_clear();
+        return 0;
+    }
+    char *message = memory_string(error_message());
+    error_set_code(EXIT_CODE_BAD_DATA,
+                   "%s; put the old one back, or resume with --allow-changed-data, or start a new run from these "
+                   "weights with --finetune",
+                   message);
+    free(message);
+    return -1;
+}

@@ -1,0 +1,43 @@
+// What a run trains on: its datasets and its tokenizer. Every checkpoint keeps this, so that a resumed run notices when
+// a file has been replaced, lengthened or cut, and does not train on other samples than it says.
+//
+// It is one JSON object, kept as data_identity.json:
+//
+//   {"format": 1, "datasets": [{"name": …, "files": [{"ending": ".idx", "bytes": …, "hash": HEX}, …]}, …],
+//    "tokenizer": HEX}
+//
+// `name` is what the flags name, a prefix or a text. Hashes are those of file_sketch.h: of a file over 32 MiB they
+// cover 64 pieces, so that a start does not have to read terabytes. That of the tokenizer covers every token.
+#ifndef TRAIN_IDENTITY_H
+#define TRAIN_IDENTITY_H
+
+#include "base/buffer.h"
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/text_data.h"
+
+#define IDENTITY_NAME "identity.json"
+
+struct identity {
+    struct buffer json;  // empty on ranks that took none, and of a run without datasets and tokenizer
+};
+
+struct identity_sources {
+    const struct config *config;
+    const struct text_data *texts;      // datasets made of text
+    const struct tokenizer *tokenizer;  // NULL if there is none
+};
+
+// Reads the datasets of all splits. What cannot be read is left out: opening it says why.
+void identity_take(struct identity *identity, const struct identity_sources *sources);
+void identity_free(struct identity *identity);  // safe on a zeroed one
+
+// For a run that resumes from a checkpoint of ours: compares the datasets of the same name, and the tokenizer. What
+// differs is an error with EXIT_CODE_BAD_DATA, or a warning with --allow-changed-data. Passes if one of the two has no
+// identity. Datasets that only one of them names are another choice of flags, which is not judged here.
+int identity_check(const struct identity *identity, const struct config *config, const char *path);
+// The same for two texts; `path` names the checkpoint in messages.
+int identity_compare(const struct buffer *now, const struct buffer *then, const char *path);
+
+#endif

@@ -1,0 +1,13 @@
+// How long a run may take for what completes nothing: the limits of its flags, and the part that it is in. Checkpoints
+// have limits of their own within these parts, see base/watchdog.h.
+#ifndef TRAIN_LIMITS_H
+#define TRAIN_LIMITS_H
+
+#include "base/watchdog.h"
+#include "config/config.h"
+
+void limits_open(struct watchdog_work *work, const struct config *config, int rank);  // the run starts
+void limits_train(struct watchdog_work *work);                                        // it is about to train
+void limits_close(struct watchdog_work *work);
+
+#endif

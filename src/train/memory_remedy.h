@@ -1,0 +1,11 @@
+// Which flags would make a step fit that does not. Internal to this folder.
+#ifndef TRAIN_MEMORY_REMEDY_H
+#define TRAIN_MEMORY_REMEDY_H
+
+#include "train/setup.h"
+
+// Appends which flags would make a step fit that needs `total` bytes where there are `room`. Each proposal was measured
+// on paper.
+void memory_remedies(const struct setup *setup, size_t total, size_t room, struct buffer *out);
+
+#endif

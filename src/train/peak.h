@@ -1,0 +1,12 @@
+// What a device can do at most, as its maker says: the number that a run's throughput is compared with (MFU).
+#ifndef TRAIN_PEAK_H
+#define TRAIN_PEAK_H
+
+#include "ops/device.h"
+
+// Dense matmuls in this dtype, in TFLOP/s; 0 if it is not known. Runs with fp8 are compared with bf16, as is usual.
+double peak_teraflops(const struct device *device, enum dtype dtype);
+// The same by the device's name.
+double peak_find(const char *name, enum dtype dtype);
+
+#endif

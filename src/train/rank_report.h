@@ -1,0 +1,57 @@
+// How every rank spends the time of its steps: measured on each of them at all times, gathered at every log interval,
+// and written to metrics.jsonl together with the rank that holds up the others. With --timing-log-level, Megatron's
+// timers go the same way.
+//
+// The measurements cost two looks at the clock per micro-batch and a few per iteration. On a device that waits for
+// other ranks itself (GPUs over NCCL), its waits are known only for iterations with a trace: see tracing.h, which takes
+// one every so often.
+#ifndef TRAIN_RANK_REPORT_H
+#define TRAIN_RANK_REPORT_H
+
+#include "report/report.h"
+#include "report/scrape.h"
+#include "step/step.h"
+#include "train/timers.h"
+
+// What this rank has used so far, in seconds.
+struct rank_usage {
+    double waited;  // of the host, for other ranks
+    double data;
+    double ran;  // of the main thread
+};
+
+struct rank_report {
+    const struct config *config;
+    const struct mesh *mesh;
+    struct step *step;
+    struct report *report;  // NULL except on the reporting rank
+    char host[65];          // of this rank
+    struct rank_usage last;
+    // Sums over the iterations since the last line.
+    struct rank_usage used;
+    double seconds;
+    double awaited_device;     // in which the host waited for results
+    double device_waited;      // in which the device waited for other ranks, in the iterations with a trace
+    int64_t steps, traced;     // how many iterations, and how many with a trace
+    struct timers timers;      // of traced iterations
+    int slow_rank, slow_seen;  // who stood out in the last line, and in how many lines in a row
+    bool has_warned;           // of that rank
+    double probed;             // when links were last probed; 0: never
+    atomic_bool prints;        // the reporting rank prints the lines of --log-straggler
+    struct scrape *port;       // turns `prints` over; NULL for none
+};
+
+// Opens the port of --straggler-ctrlr-port if there is to be one. The report stays where it is from now on.
+void rank_report_open(struct rank_report *report);
+void rank_report_close(struct rank_report *report);
+
+// No iteration is pending, and the next one begins.
+void rank_report_begin(struct rank_report *report);
+// An iteration has ended that took so many seconds, during the last of which the host waited for its result.
+void rank_report_end(struct rank_report *report, double seconds, double awaited_device);
+// After a log interval: all ranks call.
+void rank_report_write(struct rank_report *report, int64_t iteration);
+// A phase between iterations, which Megatron logs by itself; only with --timing-log-level above 0. All ranks call.
+void rank_report_phase(struct rank_report *report, const char *name, double seconds);
+
+#endif

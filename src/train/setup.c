@@ -1,0 +1,197 @@
+// From flags to a step. See setup.h.
+#include "train/setup.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "model/choices.h"
+#include "train/memory_remedy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const double GB = 1e9;
+
+static struct schedule_shape schedule_of(const struct setup *setup) {
+    const struct config *config = setup->config;
+    int64_t unit = config->micro_batch_size * mesh_count(setup->mesh, MESH_SAMPLES);
+    int64_t micro_batches = setup->mode == STEP_TRAIN ? config->global_batch_size / unit : 1;
+    bool has_halves = config->pipeline_schedule && strcmp(config->pipeline_schedule, "zero-bubble") == 0;
+    struct schedule_shape shape = {.kind = config_chunks(config) > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B,
+                                   .stages = setup->mesh->length[AXIS_PIPELINE],
+                                   .chunks = (int)config_chunks(config),
+                                   .micro_batches = micro_batches > 0 ? (int)micro_batches : 1,
+                                   .group = (int)config->microbatch_group_size_per_virtual_pipeline_stage,
+                                   .has_ranges = config->fp8_format != NULL};
+    if (has_halves && config->pipeline_model_parallel_size > 1)
+        shape.kind = SCHEDULE_ZERO_BUBBLE;
+    return shape;
+}
+
+static struct batch_form largest_batch(const struct setup *setup) {
+    const struct config *config = setup->config;
+    bool is_generating = setup->mode == STEP_GENERATE;
+    enum config_form family = config_form(config);
+    struct batch_form form = {.B = is_generating ? 1 : config->micro_batch_size,
+                              .T = is_generating ? config->max_position_embeddings : config->seq_length,
+                              .fields = BATCH_BIT(TOKENS)};
+    if (family == CONFIG_T5) {
+        form.S = is_generating ? config->max_position_embeddings : config->decoder_seq_length;
+        form.fields |= BATCH_BIT(DECODER_TOKENS);
+    }
+    if (family == CONFIG_ICT)
+        form.fields |= BATCH_CONTEXT;
+    if (!is_generating)
+        form.fields |= BATCH_BIT(LABELS) | (family == CONFIG_GPT ? 0 : BATCH_BIT(LENGTHS)) |
+                       (config->reset_attention_mask ? BATCH_BIT(DOCUMENT_STARTS) : 0);
+    return form;
+}
+
+struct step_options setup_options(const struct setup *setup) {
+    const struct config *config = setup->config;
+    enum dtype dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
+    struct step_options options = {
+        .device = setup->device,
+        .mesh = setup->mesh,
+        .mode = setup->mode,
+        .model = {.config = config, .mesh = setup->mesh},
+        .optimizer = {.rule = optimizer_find(config->optimizer), .config = config, .dtype = dtype},
+        .dtype = dtype,
+        .seed = (uint64_t)config->seed,
+        .largest = largest_batch(setup),
+        .schedule = schedule_of(setup),
+        .grows = config->rampup_start > 0,
+        .decoder_chunk = INT64_MAX,
+        .splits_rows = choices_splits_rows(config, setup->mesh),
+        .recomputes = config->recompute_granularity != NULL,
+        .records = !config->no_cuda_graph,
+        .divides_optimizer = config->use_distributed_optimizer,
+        .overlaps_reduction = config->overlap_grad_reduce,
+        .overlaps_gather = config->overlap_param_gather,
+        .rounds_sums = config->bf16 && config->grad_reduce_in_bf16,
+        .bucket_elements = config->ddp_bucket_size,
+        .bucket_count = config->ddp_num_buckets};
+    if (config_form(config) == CONFIG_T5)
+        options.decoder_chunk = config_split_stage(config) * config_chunks(config);
+    return options;
+}
+
+static int check_device(const struct setup *setup, enum dtype dtype) {
+    char text[128];
+    device_describe(setup->device, text, sizeof text);
+    if (!device_supports(setup->device, dtype))
+        return error_set("%s cannot train in %s; leave out --bf16/--fp16 or choose another --device", text,
+                         dtype_name(dtype));
+    if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
+        return error_set(
+            "%s has no fp8; leave out --fp8-format or use a GPU of compute capability 8.9 or later (L4, H100)", text);
+    return 0;
+}
+
+void setup_describe_memory(const struct step_memory *memory, struct buffer *out) {
+    buffer_printf(out,
+                  "%.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch %.2f, buffers "
+                  "%.2f)",
+                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
+                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB,
+                  (double)memory->buffers / GB);
+    if (memory->device_own)
+        buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->device_own / GB);
+}
+
+// What is free may be enough and still be refused.
+static const char *why_refused(size_t asked, size_t room) {
+    return room >= asked ? ", but in pieces, or the driver keeps some of it" : "";
+}
+
+static void append_sharers(const struct step_room *room, struct buffer *out) {
+    if (room->sharers > 1)
+        buffer_printf(out, " for each of the %d ranks here", room->sharers);
+    buffer_append_string(out, "; ");
+}
+
+// The error of a rank whose smaller layout has no room. The device's own message, which is the last word, is the cause.
+static int explain_refusal(const struct setup *setup, const struct step_room *room) {
+    struct error_note *cause = error_take();
+    size_t usable = room->bytes > room->reserve ? room->bytes - room->reserve : 0;
+    struct buffer text = {0};
+    buffer_printf(&text, "no room for the %s, %.2f GB: the step needs ", room->lack, (double)room->lack_bytes / GB);
+    setup_describe_memory(&room->needed, &text);
+    if (room->reserve > 0)
+        buffer_printf(&text, ", %.2f GB are kept for libraries,", (double)room->reserve / GB);
+    buffer_printf(&text, " and %.2f GB are free%s", (double)room->bytes / GB, why_refused(room->needed.total, usable));
+    append_sharers(room, &text);
+    memory_remedies(setup, room->needed.total, usable, &text);
+    (void)error_give(cause);
+    (void)error_context("%s", buffer_string(&text));
+    buffer_free(&text);
+    return -1;
+}
+
+// All ranks get the error of the one that speaks.
+static int refuse(const struct setup *setup, const struct step_room *room) {
+    if (!room->lack)
+        error_clear();
+    int status = room->lack ? explain_refusal(setup, room) : 0;
+    return setup->mesh->all ? comm_agree(setup->mesh->all, status, "memory of the step") : status;
+}
+
+// Host memory is promised by the system and only missed when it is used, so what was taken may be more than there is.
+// The first rank of each machine says so.
+static void warn_if_scarce(const struct setup *setup, const struct step_room *room) {
+    const struct group *all = setup->mesh->all;
+    size_t needed = room->needed.total + room->needed.device_own;
+    if (!room->is_host || needed <= room->bytes)
+        return;
+    for (int i = 0; all && i < group_rank(all); i++)
+        if (group_is_neighbour(all, i))
+            return;
+    struct buffer text = {0};
+    append_sharers(room, &text);
+    memory_remedies(setup, room->needed.total, room->bytes, &text);
+    log_warn("the step needs %.2f GB, and only %.2f GB of host memory is available%s; the OOM killer may end this run",
+             (double)needed / GB, (double)room->bytes / GB, buffer_string(&text));
+    buffer_free(&text);
+}
+
+static void warn_if_shrunk(const struct step_room *room) {
+    if (room->shrunk_from > 0)
+        log_warn(
+            "cannot allocate %.2f GB, %.2f GB are free%s; falling back to recomputing activations, which takes %.2f GB",
+            (double)room->shrunk_from / GB, (double)room->bytes / GB,
+            why_refused(room->shrunk_from + room->reserve, room->bytes), (double)room->needed.total / GB);
+}
+
+int setup_open(struct step **step, const struct setup *setup, const struct step_options *options) {
+    struct step_room room;
+    *step = NULL;
+    if (setup->mode == STEP_GENERATE)
+        TRY(config_check_writing(setup->config));
+    TRY(check_device(setup, options->dtype));
+    int status = step_open(step, options, &room);
+    warn_if_shrunk(&room);
+    if (room.is_refused)
+        return refuse(setup, &room);
+    if (status == 0)
+        warn_if_scarce(setup, &room);
+    return status;
+}
+
+int setup_step(struct step **step, const struct setup *setup) {
+    struct step_options options = setup_options(setup);
+    return setup_open(step, setup, &options);
+}
+
+void setup_log(const struct step *step) {
+    const struct step_memory *memory = step_memory(step);
+    int ranks = step_mesh(step)->size;
+    char text[128];
+    device_describe(step_device(step), text, sizeof text);
+    log_info("training in %s on %s, %d rank%s", dtype_name(step_values(step).dtype), text, ranks,
+             ranks == 1 ? "" : "s");
+    log_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %" PRId64,
+             param_list_elements(step_params(step)));
+    log_info(" > memory: weights %.3f GB, gradients %.3f GB, optimizer %.3f GB, activations %.3f GB",
+             (double)memory->weights / GB, (double)memory->gradients / GB, (double)memory->optimizer / GB,
+             (double)(memory->activations + memory->scratch) / GB);
+    if (memory->device_own)
+        log_info(" > memory for copies in fp32: %.3f GB", (double)memory->device_own / GB);
+}

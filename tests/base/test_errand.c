@@ -1,0 +1,164 @@
+// Commands beside the program's work: what they are told, what becomes of their output, and that slow, failing and
+// hostile ones hold up nothing and leave nothing behind.
+#include "base/errand.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "capture.h"
+#include "test.h"
+#include <errno.h>
+#include <signal.h>
+
+static struct capture capture;
+static char folder[64], command[512];
+
+static void begin(void) {
+    snprintf(folder, sizeof folder, "/tmp/bevatron_errand_XXXXXX");
+    EXPECT(mkdtemp(folder) != NULL);
+}
+
+static void end(void) {
+    EXPECT_OK(file_remove_tree(folder));
+}
+
+static struct buffer content(const char *name) {
+    char path[128];
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    EXPECT_OK(file_read_all(path, 1 << 20, &text));
+    return text;
+}
+
+static const char *const no_variables[] = {NULL};
+static const double LONG_SECONDS = 600;
+
+static struct errands *open_with(const char *text, double limit_seconds) {
+    struct errands *errands =
+        errands_open(&(struct errand_options){.name = "--hook", .command = text, .limit_seconds = limit_seconds});
+    CHECK(errands != NULL);
+    return errands;
+}
+
+// Text that a shell would run is only text, in a variable and on standard input.
+TEST(facts) {
+    static const char hostile[] = "NAME=`touch pwned` $(touch pwned); touch pwned '\"\\ \n&";
+    static const char *const variables[] = {hostile, "HOME=elsewhere", NULL};
+    begin();
+    setenv("NAME", "old", 1);
+    snprintf(command, sizeof command, "cd %s; printf %%s \"$NAME\" >name; printf %%s \"$HOME\" >home; cat >input",
+             folder);
+    struct errands *errands = open_with(command, LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "first", .variables = variables, .input = "{\"a\": \"$(exit)\"}\n"});
+    errands_close(errands, LONG_SECONDS);
+    struct buffer name = content("name"), home = content("home"), input = content("input");
+    EXPECT_STRING(buffer_string(&name), hostile + strlen("NAME="));
+    EXPECT_STRING(buffer_string(&home), "elsewhere");
+    EXPECT_STRING(buffer_string(&input), "{\"a\": \"$(exit)\"}\n");
+    char path[128];
+    snprintf(path, sizeof path, "%s/pwned", folder);
+    EXPECT(!file_exists(path) && !file_exists("pwned"));
+    buffer_free(&name);
+    buffer_free(&home);
+    buffer_free(&input);
+    // Nothing is left to wait for.
+    EXPECT(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+    end();
+}
+
+static void speak(void) {
+    struct errands *errands = open_with("echo one; printf 'a\\033[31mb\\ntwo'; echo three >&2; exit 7", LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "saved at 5", .variables = no_variables});
+    errands_close(errands, LONG_SECONDS);
+    errands = open_with("yes | head -n 1000", LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "more", .variables = no_variables});
+    errands_close(errands, LONG_SECONDS);
+    errands = open_with("kill -9 $$", LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "killed", .variables = no_variables});
+    errands_close(errands, LONG_SECONDS);
+}
+
+TEST(output) {
+    capture_run(&capture, speak);
+    EXPECT_INT(capture.status, 0);
+    EXPECT(strstr(capture.text, "--hook: one\n--hook: a [31mb\n") != NULL);
+    EXPECT(strstr(capture.text, "two") != NULL && strstr(capture.text, "three") != NULL);
+    EXPECT(strstr(capture.text, "warning: --hook: the command for \"saved at 5\" failed with exit code 7\n") != NULL);
+    EXPECT(strstr(capture.text, "the rest is not shown") != NULL);
+    EXPECT(strlen(capture.text) < 4000);
+    EXPECT(strstr(capture.text, "the command for \"killed\" was ended by signal 9") != NULL);
+}
+
+static void take_too_long(void) {
+    // It ignores the polite signal, and so does its child.
+    struct errands *errands = open_with("trap '' TERM; sleep 1000; sleep 1000", 0.1);
+    errands_add(errands, &(struct errand){.label = "slow", .variables = no_variables});
+    errands_close(errands, LONG_SECONDS);
+    _exit(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD ? 0 : 1);
+}
+
+TEST(limit) {
+    capture_run(&capture, take_too_long);
+    EXPECT_INT(capture.status, 0);
+    EXPECT(strstr(capture.text, "the command for \"slow\" took longer than 0 s and was ended") != NULL);
+}
+
+// A command that never reads, and leaves a process behind that holds its output.
+static void leave_behind(void) {
+    char *large = malloc(1 << 20);
+    memset(large, 'x', (1 << 20) - 1);
+    large[(1 << 20) - 1] = '\0';
+    struct errands *errands = open_with("sleep 1000 & echo \"left $!\"", LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "behind", .variables = no_variables, .input = large});
+    errands_close(errands, LONG_SECONDS);
+    free(large);
+}
+
+TEST(background) {
+    capture_run(&capture, leave_behind);
+    EXPECT_INT(capture.status, 0);
+    const char *left = strstr(capture.text, "--hook: left ");
+    EXPECT(left != NULL);
+    int process = (int)strtol(left + strlen("--hook: left "), NULL, 10);
+    EXPECT(process > 1);
+    kill(process, SIGKILL);
+}
+
+static void overrun(void) {
+    char path[128], begun[128], label[32];
+    snprintf(path, sizeof path, "%s/go", folder);
+    snprintf(begun, sizeof begun, "%s/begun", folder);
+    snprintf(command, sizeof command, "touch %s; while [ ! -e %s ]; do sleep 0.02; done", begun, path);
+    struct errands *errands = open_with(command, LONG_SECONDS);
+    // One runs and 16 wait; each of the rest takes the place of the oldest that waits.
+    for (int i = 0; i < 30; i++) {
+        snprintf(label, sizeof label, "event %d", i);
+        errands_add(errands, &(struct errand){.label = label, .variables = no_variables});
+        while (!file_exists(begun))
+            clock_sleep(0.01);
+    }
+    if (errands_wait(errands, 0.01) || file_write_all(path, "", 0) < 0)
+        _exit(9);
+    errands_close(errands, LONG_SECONDS);
+}
+
+// Adding never waits for a command, and what was dropped is named.
+TEST(queue) {
+    begin();
+    capture_run(&capture, overrun);
+    EXPECT_INT(capture.status, 0);
+    EXPECT(strstr(capture.text, "the command is slower than the events; it was not run for \"event ") != NULL);
+    EXPECT(strstr(capture.text, "\"event 5\"") != NULL && strstr(capture.text, " and others\n") != NULL);
+    EXPECT(strstr(capture.text, "\"event 29\"") == NULL);
+    end();
+}
+
+TEST(closing_early) {
+    struct errands *errands = open_with("sleep 2", LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "first", .variables = no_variables});
+    EXPECT(!errands_wait(errands, 0.01));
+    errands_close(errands, 0.01);
+    errands_close(NULL, 1);
+}
+
+TEST_MAIN(TEST_CASE(facts), TEST_CASE(output), TEST_CASE(limit), TEST_CASE(background), TEST_CASE(queue),
+          TEST_CASE(closing_early))

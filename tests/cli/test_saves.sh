@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Saves that fail: the run continues, tries again and succeeds once there is space; --save-fallback; the last save; what
+# a process may not write at all. A preloaded library has no space for files of checkpoints while another file exists.
+# cost: 10
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+broken=$(dirname "$BEVATRON")/tests/libslow_files.so
+[ -f "$broken" ] || { echo "skipped: no $broken"; exit 77; }
+
+train=("$BEVATRON" train --mock-data --vocab-size 30 --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8
+    --max-position-embeddings 8 --micro-batch-size 1 --lr 1e-3 --lr-decay-iters 9 --log-interval 1 --eval-iters 0 --device cpu
+    --threads 1 --override-opt_param-scheduler)
+
+# Runs in the background without space for paths that contain $1, until `mend` is called.
+begin() {
+    local where=$1
+    shift
+    : >"$work/full"
+    : >"$work/out"
+    BROKEN_WHILE=$work/full BROKEN_WRITES=$where LD_PRELOAD=$broken "${train[@]}" --save "$work/run" "$@" >"$work/out" 2>&1 &
+    process=$!
+}
+mend() { rm "$work/full"; }
+leftovers() { find "$work/run" "$work/spare" -name '*.tmp.*' 2>/dev/null; }
+last_line() { grep -c "iteration .*lm loss" "$work/out"; }
+is_further() { [ "$(last_line)" -gt "$1" ]; }
+
+# recover FLAGS…: a full disk that empties again.
+recover() {
+    local seen
+    begin model.safe --save-interval 2 --train-iters 1000000 "$@"
+    await_text "warning: the checkpoint of iteration 2 was not saved: .*No space left on device.*training continues, the next"
+    seen=$(last_line)
+    within 900 is_further "$seen" && pass || fail "training does not continue ($*)"
+    await_text "checkpoint of iteration [0-9]* was not saved.* next attempt is in 2 s"
+    mend
+    await_text "successfully saved checkpoint from iteration"
+    kill -TERM "$process"
+    end_of "$process"
+    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 ($*)"
+    [ -z "$(leftovers)" ] && pass || fail "a failed save left $(leftovers)"
+    "$BEVATRON" checkpoint verify "$work/run" >>"$work/out" 2>&1 && pass || fail "the checkpoints are whole ($*)"
+    grep -q '"event":"unsaved","text":"the checkpoint of iteration 2 was not saved: ' "$work/run/metrics.jsonl" && pass ||
+        fail "the event is missing ($*)"
+}
+
+# fall_back FLAGS…: the other folder gets the checkpoint, and the run is resumed from there.
+fall_back() {
+    local at
+    begin /run/iter --save-interval 2 --train-iters 1000000 --save-fallback "$work/spare" "$@"
+    await_text "trying $work/spare (--save-fallback)"
+    await_text "successfully saved checkpoint from iteration .* to $work/spare "
+    kill -TERM "$process"
+    end_of "$process"
+    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 ($*)"
+    [ -z "$(leftovers)" ] && pass || fail "a failed save left $(leftovers)"
+    at=$(cat "$work/spare/latest_checkpointed_iteration.txt")
+    [ ! -e "$work/run/latest_checkpointed_iteration.txt" ] && pass || fail "--save has a checkpoint, too ($*)"
+    expect 2 "resume their run with --load $work/run" "${train[@]}" --save "$work/run" --save-fallback "$work/spare" --train-iters 1
+    expect 2 "of another run, that of --save $work/run" "${train[@]}" --save "$work/other" --load "$work/other" \
+        --save-fallback "$work/spare" --train-iters 1
+    expect 0 "the latest checkpoint of the run, of iteration $at, is in $work/spare (--save-fallback)" "${train[@]}" \
+        --save "$work/run" --load "$work/run" --save-fallback "$work/spare" --train-iters $((at + 2)) "$@"
+    grep -q "loading checkpoint from $work/spare at iteration $at" "$work/out" && pass || fail "the folder is not named ($*)"
+    # Now that --save works again, its checkpoint is the newer one.
+    expect 0 "loading checkpoint from $work/run at iteration $((at + 2))" "${train[@]}" --save "$work/run" --load "$work/run" \
+        --save-fallback "$work/spare" --train-iters $((at + 4)) "$@"
+}
+
+# The last save: tried again for a while, then the run fails and says what is lost; or there is space in time.
+end_badly() {
+    begin model.safe --train-iters 3 --last-save-minutes 0.02 "$@"
+    end_of "$process"
+    [ "$code" = 1 ] && pass || fail "exit code $code instead of 1 ($*)"
+    grep -q "error: bevatron: iterations 1 to 3 are not saved (--last-save-minutes): .*No space left on device" "$work/out" && pass ||
+        fail "what is not saved is not said ($*)"
+    [ "$(grep -c "was not saved" "$work/out")" -ge 2 ] && pass || fail "the last save is not tried again ($*)"
+}
+end_well() {
+    begin model.safe --train-iters 3 "$@"
+    await_text "iteration 3 was not saved: .*; the next attempt is in .*(--last-save-minutes)"
+    mend
+    end_of "$process"
+    [ "$code" = 0 ] && pass || fail "exit code $code instead of 0 ($*)"
+    "$BEVATRON" checkpoint verify "$work/run" >>"$work/out" 2>&1 && pass || fail "the checkpoint is whole ($*)"
+}
+# With 0 the first failure ends the run.
+end_at_once() {
+    begin model.safe --train-iters 1000000 --save-interval 2 --save-retry-minutes 0
+    end_of "$process"
+    [ "$code" = 1 ] && grep -q "error: bevatron: iterations 1 to 2 are not saved (--save-retry-minutes): " "$work/out" && pass ||
+        fail "exit code $code, or the wrong message"
+}
+
+is_sanitized && { echo "skipped: nothing can be preloaded"; exit 77; }
+beside recover recover
+beside recover.async recover --async-save
+beside fallback fall_back
+beside fallback.async fall_back --async-save
+gather
+beside badly end_badly
+beside badly.async end_badly --async-save
+beside well end_well --async-save
+beside once end_at_once
+gather
+
+# Nothing may be written at all: said before the first iteration. The signal would end the process without a word.
+expect 1 "raise the limit (ulimit -f)" bash -c 'ulimit -f 8; exec "$@"' - "${train[@]}" --hidden-size 64 --train-iters 4 --save "$work/limited"
+grep -q "iteration        1/" "$work/out" && fail "an iteration before a save that cannot succeed" || pass
+
+expect 2 "--save-fallback needs --save" "${train[@]}" --train-iters 1 --save-fallback "$work/spare"
+expect 2 "must be another folder" "${train[@]}" --train-iters 1 --save "$work/x" --save-fallback "$work//x"
+finish

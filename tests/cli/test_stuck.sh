@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Files that do not answer: an fsync that does not return, while training waits and in the background; a read of data;
+# pipes where files should be; a dataset that is truncated under a run. Each ends with its exit code and a sentence that
+# names the file. Limits of a process: open files, and what it may write.
+# cost: 10
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+is_sanitized && { echo "skipped: nothing can be preloaded"; exit 77; }
+slow=$(dirname "$BEVATRON")/tests/libslow_files.so
+[ -f "$slow" ] || { echo "skipped: no $slow"; exit 77; }
+
+model=(--num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1
+    --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1)
+train=("$BEVATRON" train --mock-data --vocab-size 30 "${model[@]}")
+
+# ---- a file system that does not answer ----
+
+# stuck TEXT…: the run has ended by itself with 212, and said each text.
+stuck() {
+    local text
+    [ "$code" = 212 ] && pass || fail "exit code $code instead of 212"
+    for text in "$@"; do
+        grep -Eq -- "$text" "$work/out" && pass || fail "no \"$text\""
+    done
+}
+host=$(uname -n)
+# An fsync takes an hour. A busy disk may take three seconds for another one: then the limit is longer.
+sync_stuck() {
+    local minutes
+    for minutes in 0.05 1; do
+        rm -rf "$work/run"
+        SLOW_SYNCS=model.safe SLOW_SECONDS=3600 LD_PRELOAD=$slow "${train[@]}" --save "$work/run" --train-iters 1000000 \
+            --save-interval 2 --save-timeout-minutes "$minutes" "$@" >"$work/out" 2>&1
+        code=$?
+        grep -q "longer than .* syncing .*/model.safetensors" "$work/out" && break
+    done
+}
+wait_for_sync() {
+    sync_stuck
+    stuck "warning: still saving the checkpoint after iteration 2, [0-9]+ s, rank 0 on $host, syncing .*/model.safetensors" \
+        "saving the checkpoint after iteration 2: nothing was completed for [0-9]+ s, longer than --save-timeout-minutes allows, on rank 0"
+    grep -q '"event":"hang"' "$work/run/metrics.jsonl" && pass || fail "no event"
+}
+wait_for_sync_in_background() {
+    sync_stuck --async-save
+    stuck "still saving a checkpoint in the background after iteration [0-9]+, [0-9]+ s, rank 0 on $host, syncing .*/model.safetensors" \
+        "longer than --save-timeout-minutes allows"
+}
+# With 0 there is no limit, and a slow one is no reason to end.
+wait_out() {
+    SLOW_SYNCS=model.safe SLOW_SECONDS=2 SLOW_TIMES=1 LD_PRELOAD=$slow "${train[@]}" --save "$work/run" --train-iters 2 \
+        --save-timeout-minutes 0 >"$work/out" 2>&1
+    [ $? = 0 ] && pass || fail "a slow fsync ended the run"
+}
+# The checkpoint is read back: the read of a file of tensors takes an hour.
+load_stuck() {
+    "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint to load"
+    SLOW_READS=safetensors SLOW_SECONDS=3600 LD_PRELOAD=$slow "${train[@]}" --load "$work/run" --train-iters 4 --override-opt_param-scheduler \
+        --load-timeout-minutes 0.05 >"$work/out" 2>&1
+    code=$?
+    stuck "still loading the checkpoint, [0-9]+ s, rank 0 on $host, reading .*/(model|optimizer).safetensors" \
+        "longer than --load-timeout-minutes allows"
+}
+# A single rank that hangs, in an iteration and before the first.
+hang_alone() {
+    "${train[@]}" --train-iters 1000000 --step-timeout-minutes 0.05 --allow-injected-faults --inject hang:step=3 >"$work/out" 2>&1
+    code=$?
+    stuck "still training after iteration 2, [0-9]+ s, rank 0 on $host" \
+        "training after iteration 2: nothing was completed for [0-9]+ s, longer than --step-timeout-minutes allows"
+    "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint to load"
+    "${train[@]}" --load "$work/run" --train-iters 9 --start-timeout-minutes 0.05 --load-timeout-minutes 0.05 \
+        --allow-injected-faults --inject hang:phase=load >"$work/out" 2>&1
+    code=$?
+    stuck "longer than --(start|load)-timeout-minutes allows, on rank 0"
+}
+beside alone hang_alone
+beside sync wait_for_sync
+beside sync.async wait_for_sync_in_background
+beside slow wait_out
+beside load load_stuck
+gather
+
+# ---- pipes where files should be ----
+
+# Nobody writes to them, so whoever waited would wait forever.
+printf '{"text": "the cat sat on the mat and the cat ate"}\n' >"$work/a.jsonl"
+for _ in $(seq 400); do cat "$work/a.jsonl"; done >"$work/text.jsonl"
+"$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 270 --output-prefix "$work/t" >"$work/out" 2>&1 || fail "no tokenizer"
+tokenizer=(--vocab-file "$work/t-vocab.json" --merge-file "$work/t-merges.txt")
+"$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/d" "${tokenizer[@]}" --append-eod >"$work/out" 2>&1 ||
+    fail "no dataset"
+data=("$BEVATRON" train "${model[@]}" "${tokenizer[@]}" --split 100,0,0 --train-iters 2)
+ends=(timeout -k 1 600)
+for part in bin idx; do
+    rm -f "$work"/p.*
+    cp "$work/d_text_document.bin" "$work/p.bin" && cp "$work/d_text_document.idx" "$work/p.idx"
+    rm "$work/p.$part" && mkfifo "$work/p.$part"
+    "${ends[@]}" "${data[@]}" --data-path "$work/p" >"$work/out" 2>&1
+    code=$?
+    [ "$code" -gt 0 ] && [ "$code" -lt 124 -o "$code" = 215 ] && grep -q "p.$part: it is a pipe (FIFO), not a regular file" "$work/out" &&
+        pass || fail "exit code $code, or a wrong message, for .$part as a pipe"
+done
+"${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint"
+rm "$work/run/latest_checkpointed_iteration.txt" && mkfifo "$work/run/latest_checkpointed_iteration.txt"
+expect 0 "is a pipe (FIFO) where a regular file must be" "${ends[@]}" "${train[@]}" --load "$work/run" --train-iters 3 --override-opt_param-scheduler
+# A pipe that somebody writes to is read.
+mkfifo "$work/vocabulary"
+cat "$work/t-vocab.json" >"$work/vocabulary" &
+expect 0 "" "${ends[@]}" "$BEVATRON" tokenizer inspect --vocab-file "$work/vocabulary" --merge-file "$work/t-merges.txt"
+wait
+
+# ---- a dataset that shrinks under the run ----
+
+cp "$work/d_text_document.bin" "$work/shrinks.bin" && cp "$work/d_text_document.idx" "$work/shrinks.idx"
+: >"$work/out"
+"${data[@]}" --data-path "$work/shrinks" --train-iters 10000000 >"$work/out" 2>&1 &
+process=$!
+await_text "iteration        1/"
+truncate -s 100 "$work/shrinks.bin"
+end_of "$process"
+[ "$code" = 215 ] && pass || fail "exit code $code instead of 215 after the dataset was truncated"
+grep -Eq "shrinks.bin was truncated to 100 bytes while it was in use, and byte [0-9]+ is gone; restore the file" "$work/out" && pass ||
+    fail "the truncated file is not named"
+
+# ---- limits of the process ----
+
+# The signal of a file that may not grow ends a process without a word. The signal is not ignored by the shell here.
+expect 1 "raise the file size limit (ulimit -f)" bash -c 'ulimit -f 1; exec "$@"' - "$BEVATRON" preprocess --input "$work/text.jsonl" \
+    --output-prefix "$work/limited" "${tokenizer[@]}"
+if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then
+    expect 1 "this process may open 32 files, and starting 2 ranks takes about" bash -c 'ulimit -n 32; exec "$@"' - \
+        "${train[@]}" --train-iters 2 --nproc 2 --global-batch-size 2
+fi
+finish

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# train on text: a file, a folder or a pattern as --data-path is tokenized into a cache, which is used again, rebuilt when
+# the text has changed, shared by runs that start at the same time, and never taken if it is damaged or unfinished. What
+# the flags leave open is chosen and named.
+# cost: 12
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+
+# words FIRST LINES: lines of text.
+words() {
+    awk -v first="$1" -v lines="$2" 'BEGIN { split("the a one black white cat dog ran sat slept home away under over", w, " ")
+        for (i = 0; i < lines; i++) { line = ""
+            for (k = 0; k < 8; k++) line = line w[(first + i * 5 + k * (i % 3 + 1)) % 14 + 1] (k < 7 ? " " : ".")
+            print line } }'
+}
+as_json() { sed 's/.*/{"text": "&"}/'; }
+mkdir "$work/data"
+text=$work/data/books.jsonl
+words 1 400 | as_json >"$text"
+size=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --threads 1 --log-interval 1)
+short=(--micro-batch-size 2 --lr 1e-3 --train-iters 2 --eval-iters 0)
+own=(--tokenizer-type auto --vocab-size 300)
+train=("$BEVATRON" train "${size[@]}" "${short[@]}")
+losses() { grep -o "iteration .*lm loss: [^|]*" "$1" | sed 's/elapsed[^|]*|//'; }
+cache=$work/data/.bevatron-cache
+datasets() { find "$cache" -name data_text_document.bin | wc -l; }
+
+# Without a tokenizer the error says how to get one.
+expect 2 "--tokenizer-type auto --vocab-size 32000" "${train[@]}" --data-path "$text"
+expect 2 "books.jsonl is text, and no tokenizer is given; add --tokenizer-type auto" "${train[@]}" --data-path "$text" --vocab-size 300
+expect 2 "lacks the special tokens" "${train[@]}" --data-path "$text" --model bert "${own[@]}"
+expect 2 "needs --vocab-size 257 or more" "${train[@]}" --data-path "$text" --tokenizer-type auto --vocab-size 100
+
+# A person at a terminal is asked, and the answer holds for all ranks. (script has a terminal to offer.)
+typed() { # ANSWER COMMAND…
+    printf '%s\n' "$1" >"$work/answer"
+    printf '%q ' "${@:2}" >"$work/line"
+    script -qec "$(cat "$work/line")" /dev/null <"$work/answer"
+}
+if command -v script >/dev/null; then
+    asked=("${train[@]}" --data-path "$text" --vocab-size 300 --data-cache-path "$work/asked")
+    expect 2 "books.jsonl is text, and no tokenizer is given. Train one of 300 tokens on it (--tokenizer-type auto)? [Y/n]" typed n "${asked[@]}"
+    grep -q "add --tokenizer-type auto" "$work/out" && pass || fail "a refusal does not say what else to do"
+    expect 0 "iteration 2/2" typed y "${asked[@]}" --save "$work/asked_run"
+    [ -d "$(echo "$work"/asked/tokenizer-*)" ] && pass || fail "no tokenizer was trained"
+    if "$BEVATRON" version | grep -q "MPI *yes" && command -v mpirun >/dev/null; then
+        expect 0 "iteration 2/2" typed "" "${asked[@]}" --nproc 2
+        [ "$(grep -c "no tokenizer is given" "$work/out")" = 1 ] && pass || fail "not asked once"
+    fi
+    # A run that resumes has its checkpoint's, and asks nobody.
+    expect 0 "iteration        3/" "${asked[@]}" --train-iters 3 --load "$work/asked_run" --override-opt_param-scheduler
+fi
+
+# The first run tokenizes; the dataset is what tokenizer train and preprocess make.
+expect 0 "tokenized $text: 400 documents" "${train[@]}" --data-path "$text" "${own[@]}"
+losses "$work/out" >"$work/first"
+[ -s "$work/first" ] && pass || fail "no losses"
+"$BEVATRON" tokenizer train --input "$text" --vocab-size 300 --save "$work/tok" >"$work/out" 2>&1
+expect_same "$work/tok/vocab.json" "$(echo "$cache"/tokenizer-*/vocab.json)" "the vocabulary"
+"$BEVATRON" preprocess --input "$text" --output-prefix "$work/pre" --append-eod --vocab-file "$work/tok/vocab.json" \
+    --merge-file "$work/tok/merges.txt" >"$work/out" 2>&1
+expect_same "$work/pre_text_document.bin" "$(echo "$cache"/books*/data_text_document.bin)" "the tokens"
+expect_same "$work/pre_text_document.idx" "$(echo "$cache"/books*/data_text_document.idx)" "the index"
+
+# again WHAT: a run that tokenizes nothing and trains the same.
+again() {
+    shift
+    expect 0 "iteration        2/" "$@"
+    grep -q "tokenized\|training a tokenizer" "$work/out" && fail "$1: made again" || pass
+    losses "$work/out" >"$work/losses"
+    expect_same "$work/first" "$work/losses" "losses"
+}
+again "a second run" "${train[@]}" --data-path "$text" "${own[@]}"
+touch "$text"
+again "a file that was touched" "${train[@]}" --data-path "$text" "${own[@]}"
+cp "$text" "$work/data/copy.jsonl"
+mv "$text" "$work/data/novels.jsonl"
+again "a text that was renamed" "${train[@]}" --data-path "$work/data/novels.jsonl" "${own[@]}"
+[ "$(datasets)" = 1 ] && pass || fail "$(datasets) datasets after a rename"
+mv "$work/data/novels.jsonl" "$text"
+again "the given tokenizer" "${train[@]}" --data-path "$text" --vocab-file "$cache"/tokenizer-*/vocab.json \
+    --merge-file "$cache"/tokenizer-*/merges.txt
+
+# A changed letter, with the size and the time as they were.
+touch -r "$text" "$work/stamp"
+sed -i '7s/cat/cow/' "$text"
+touch -r "$work/stamp" "$text"
+expect 0 "tokenized $text" "${train[@]}" --data-path "$text" --vocab-file "$work/tok/vocab.json" --merge-file "$work/tok/merges.txt"
+[ "$(datasets)" = 2 ] && pass || fail "$(datasets) datasets instead of 2"
+cp "$work/data/copy.jsonl" "$text"
+# A damaged dataset is noticed and made again, to the byte.
+bin=$(find "$cache" -path '*books*' -name '*.bin' | while read -r file; do cmp -s "$file" "$work/pre_text_document.bin" && echo "$file"; done)
+printf 'X' | dd of="$bin" bs=1 seek=33 conv=notrunc 2>/dev/null
+expect 0 "was changed or damaged since it was written; rebuilding it" "${train[@]}" --data-path "$text" "${own[@]}"
+expect_same "$work/pre_text_document.bin" "$bin" "the tokens after damage"
+# So is what a killed builder has left: no manifest, half a file.
+rm "$(dirname "$bin")/manifest.json"
+truncate -s 20 "$bin"
+touch "$(dirname "$bin").lock"
+expect 0 "tokenized $text" "${train[@]}" --data-path "$text" "${own[@]}"
+expect_same "$work/pre_text_document.bin" "$bin" "the tokens after a kill"
+
+# An entry that nobody has used for a month is removed, unless a run has it open. (Not on file systems that machines
+# share.)
+if [[ " tmpfs ext2/ext3 xfs overlayfs " == *" $(stat -f -c %T "$work") "* ]]; then
+    expect 0 "" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"
+    entry=$(echo "$work"/old/books.jsonl-*[0-9a-f]/)
+    "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old" --train-iters 100000 --save "$work/busy" >"$work/busy_log" 2>&1 &
+    pid=$!
+    await_text "iteration        1/" "$work/busy_log"
+    touch -d "31 days ago" "$entry"/* "$work"/old/tokenizer-*/*
+    words 2 50 | as_json >"$work/data/other.jsonl"
+    other=("${train[@]}" --data-path "$work/data/other.jsonl" --vocab-file "$work/tok/vocab.json" --merge-file "$work/tok/merges.txt" --data-cache-path "$work/old")
+    expect 0 "tokenized $work/data/other.jsonl" "${other[@]}"
+    [ -f "$entry/manifest.json" ] && pass || fail "a dataset in use was removed"
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    touch -d "29 days ago" "$entry"/*
+    expect 0 "" "${other[@]}"
+    [ -f "$entry/manifest.json" ] && pass || fail "a dataset was removed too early"
+    mkdir -p "$work/old/mine-0123456789abcdef"
+    touch -d "31 days ago" "$entry"/* "$work/old/mine-0123456789abcdef"
+    expect 0 "which nobody has used for 30 days" "${other[@]}"
+    [ ! -e "$entry" ] && [ -d "$work/old/mine-0123456789abcdef" ] && pass || fail "not the old dataset was removed: $(ls "$work/old")"
+    expect 0 "tokenized $text" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"
+fi
+
+# Killed at some moment of building: the next run has the same losses.
+rm -rf "$cache"
+RANDOM=7
+for ((i = 0; i < 4; i++)); do
+    "${train[@]}" --data-path "$text" "${own[@]}" >"$work/killed" 2>&1 &
+    pid=$!
+    within 60 test -d "$cache"
+    sleep "0.0$((RANDOM % 10))"
+    kill -9 $pid
+    wait $pid 2>/dev/null
+done
+expect 0 "iteration        2/" "${train[@]}" --data-path "$text" "${own[@]}"
+losses "$work/out" >"$work/losses"
+expect_same "$work/first" "$work/losses" "losses after kills"
+
+# Two runs at once: one builds, the other waits for it.
+rm -rf "$cache"
+for i in 1 2; do "${train[@]}" --data-path "$text" "${own[@]}" >"$work/at_once$i" 2>&1 & pids[i]=$!; done
+for i in 1 2; do
+    end_of "${pids[i]}"
+    [ "$code" = 0 ] && pass || { fail "run $i at once: exit code $code"; cat "$work/at_once$i"; }
+    losses "$work/at_once$i" >"$work/losses"
+    expect_same "$work/first" "$work/losses" "losses of run $i at once"
+done
+[ "$(cat "$work"/at_once? | grep -c "^tokenized")" = 1 ] && pass || fail "not tokenized once"
+[ -z "$(find "$cache" -name '*.lock')" ] && pass || fail "locks were left"
+
+# Other forms of text: plain, in a folder, compressed, several with weights.
+mkdir "$work/folder" "$work/folder/more"
+words 3 90 >"$work/folder/a.txt"
+words 4 80 | as_json | gzip -c >"$work/folder/more/b.jsonl.gz"
+words 5 70 >"$work/plain.txt"
+given=(--vocab-file "$work/tok/vocab.json" --merge-file "$work/tok/merges.txt")
+expect 0 "tokenized $work/folder: 81 documents" "${train[@]}" --data-path "$work/folder" "${given[@]}"
+[ -d "$work/folder/.bevatron-cache" ] && pass || fail "no cache in the folder"
+expect 0 "iteration        2/" "${train[@]}" --data-path 0.3 "$work/plain.txt" 0.7 "$work/folder" "${given[@]}" \
+    --data-cache-path "$work/elsewhere"
+[ "$(find "$work/elsewhere" -name data_text_document.bin | wc -l)" = 2 ] && pass || fail "no two datasets in --data-cache-path"
+expect 0 "tokenized $work/folder/*.txt: 1 documents" "${train[@]}" --data-path "$work/folder/*.txt" "${given[@]}"
+expect 0 "iteration        2/" "${train[@]}" --train-data-path "$text" --valid-data-path "$work/plain.txt" "${given[@]}"
+printf 'bad \xff byte\n' >>"$work/plain.txt"
+expect 0 "1 lines that are not UTF-8; such bytes were replaced" "${train[@]}" --data-path "$work/plain.txt" "${given[@]}"
+
+# A folder that cannot be written (a file is in the way) gets the user's own cache.
+mkdir "$work/locked"
+cp "$work/data/copy.jsonl" "$work/locked/t.jsonl"
+touch "$work/locked/.bevatron-cache"
+expect 0 "kept in $work/home/bevatron/text/" env XDG_CACHE_HOME="$work/home" "${train[@]}" --data-path "$work/locked/t.jsonl" "${own[@]}"
+expect 1 "give a writable folder with --data-cache-path" "${train[@]}" --data-path "$work/locked/t.jsonl" "${own[@]}" --data-cache-path "$work/stamp"
+# A file size limit stands in for a full disk.
+(ulimit -f 2; trap '' XFSZ; exec "${train[@]}" --data-path "$text" "${given[@]}" --data-cache-path "$work/full") 2>&1 | cat >"$work/out"
+[ "${PIPESTATUS[0]}" = 1 ] && grep -q "cannot write the cache in $work/full/books.jsonl-.*--data-cache-path chooses another folder" "$work/out" &&
+    pass || fail "a full disk"
+expect 0 "iteration        2/" "${train[@]}" --data-path "$text" "${given[@]}" --data-cache-path "$work/full"
+
+# What is not text, and text that is damaged, is refused by name.
+printf 'PAR1....' >"$work/t.parquet"
+expect 215 "t.parquet is a Parquet file; export its text as JSON Lines, e.g. duckdb" "${train[@]}" --data-path "$work/t.parquet" "${given[@]}"
+mkdir "$work/lake"
+cp "$work/t.parquet" "$work/lake/0.parquet"
+expect 215 "0.parquet is a Parquet file" "${train[@]}" --data-path "$work/lake" "${given[@]}"
+mkdir "$work/none"
+expect 1 "$work/none is a folder without .jsonl" "${train[@]}" --data-path "$work/none" "${given[@]}"
+{ words 1 3 | as_json; echo '{"text": 3}'; } >"$work/bad.jsonl"
+expect 215 "bad.jsonl:4: " "${train[@]}" --data-path "$work/bad.jsonl" "${given[@]}"
+expect 1 "nothing.idx does not exist" "${train[@]}" --data-path "$work/nothing" "${given[@]}"
+expect 2 "the data is tokenized already" "${train[@]}" --data-path "$work/pre_text_document" "${own[@]}"
+
+# What is left open is chosen and named; flags that are given stay.
+expect 0 "chosen for this run:" "$BEVATRON" train "${size[@]}" --data-path "$text" "${own[@]}" --save "$work/run" --exit-interval 3
+grep -q "chosen for this run:.* --micro-batch-size [0-9]* --global-batch-size [0-9]* --lr 0.001 .*--train-iters [0-9]* --log-interval 10" "$work/out" ||
+    grep -q "chosen for this run:.* --micro-batch-size [0-9]* --global-batch-size [0-9]* --lr 0.001 .*--train-iters [0-9]*" "$work/out" && pass || fail "the line of choices"
+iterations=$(grep -o "iteration        1/ *[0-9]*" "$work/out" | grep -o "[0-9]*$")
+# A resumed run takes them, and the tokenizer, from its checkpoint. A text that has grown is not the data it was trained on.
+words 9 300 | as_json >>"$text"
+resumed=("$BEVATRON" train "${size[@]}" --data-path "$text" "${own[@]}" --save "$work/run" --load "$work/run" --exit-interval 6)
+expect 215 "the dataset $text has changed since" "${resumed[@]}"
+expect 0 "as in the checkpoint:" "${resumed[@]}" --allow-changed-data
+grep -q "iteration        4/ *$iterations " "$work/out" && pass || fail "another length than $iterations"
+grep -q "training a tokenizer" "$work/out" && fail "another tokenizer" || pass
+expect 0 "loss " "$BEVATRON" evaluate --load "$work/run" --data-path "$work/plain.txt"
+expect 0 "the" "$BEVATRON" generate --load "$work/run" --prompt "the" --max-new-tokens 2
+expect 0 "chosen for this run: --lr 0.001 --min-lr 0.0001 --lr-decay-style cosine --lr-warmup-fraction 0.02;" \
+    "$BEVATRON" train "${size[@]}" --data-path "$text" "${given[@]}" --micro-batch-size 3 --train-iters 1 --eval-iters 0
+grep -q "training in fp32" "$work/out" && pass || fail "--micro-batch-size without --bf16 is not fp32"
+expect 0 "training in fp32" "$BEVATRON" train "${size[@]}" --data-path "$text" "${given[@]}" --bf16=false --train-iters 1 --eval-iters 0
+expect 0 "and a run would choose it" "$BEVATRON" train "${size[@]}" --data-path "$text" "${own[@]}" --dry-run
+expect 0 "books.jsonl: text, which train tokenizes first" "$BEVATRON" preflight "${size[@]}" "${short[@]}" --data-path "$text" "${given[@]}"
+expect 0 "sbatch" "$BEVATRON" launch slurm --dry-run train "${size[@]}" --data-path "$text" "${own[@]}"
+# The example.
+expect 0 "iteration        1/" "$BEVATRON" train --config examples/text/cpu.yaml "${size[@]}" --data-path "$text" --exit-interval 1
+finish

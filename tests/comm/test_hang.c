@@ -1,0 +1,106 @@
+// The stopwatch behind every wait: what counts as waiting, when a rank writes its flight record, and what the final
+// message says. The time of the last check is set back, so that nothing here takes time.
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/capture.h"
+#include "comm/backend.h"
+#include "comm/hang.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const double DEADLINE = 5;  // a single check counts for at most half a second
+
+static struct {
+    struct world world;
+    struct group group;
+    struct host_name hosts[2];
+    int ranks[2];
+} pair;
+static char folder[] = "/tmp/bevatron_hang_XXXXXX";
+static const char *files;  // what the wait is for
+
+static struct comm_request open_pair(const char *record_folder) {
+    pair.world = (struct world){.place = {.rank = 0, .size = 2, .local_size = 1},
+                                .deadline_seconds = DEADLINE,
+                                .hosts = pair.hosts,
+                                .record_folder = record_folder};
+    memcpy(pair.hosts[1].words, "n2", 2);
+    pair.ranks[1] = 1;
+    pair.group = (struct group){.world = &pair.world, .name = "pair", .size = 2, .ranks = pair.ranks};
+    pair.world.groups[pair.world.group_count++] = &pair.group;
+    return (struct comm_request){.group = &pair.group, .name = "loss", .sequence = 1, .peer = -1};
+}
+
+// Checks as if this many seconds had passed since the last check.
+static void look_after(struct stopwatch *stopwatch, double seconds, const struct comm_request *request) {
+    stopwatch->looked = clock_seconds() - seconds;
+    stopwatch_look(stopwatch, request);
+}
+
+static bool has_left(void) {
+    char *path = memory_printf("%s/flight-0.jsonl", folder);
+    bool has = access(path, F_OK) == 0;
+    free(path);
+    return has;
+}
+
+TEST(a_machine_that_stood_still_has_not_waited) {
+    struct comm_request request = open_pair(NULL);
+    struct stopwatch stopwatch = {0};
+    stopwatch_look(&stopwatch, &request);
+    EXPECT(stopwatch.waited == 0 && stopwatch.looked > 0);
+    look_after(&stopwatch, 3600, &request);
+    EXPECT(stopwatch.waited == DEADLINE / 10);
+    pair.world.deadline_seconds = 600;
+    look_after(&stopwatch, 3600, &request);
+    EXPECT(stopwatch.waited == DEADLINE / 10 + 1);
+}
+
+TEST(the_file_is_there_while_a_long_wait_lasts) {
+    for (int i = 0; i < 2; i++) {
+        struct comm_request request = open_pair(folder);
+        struct stopwatch stopwatch = {.files = i == 0 ? NULL : "saving"};
+        for (int k = 0; k < 7; k++)
+            look_after(&stopwatch, 1, &request);
+        EXPECT(!has_left() && !stopwatch.has_left);
+        look_after(&stopwatch, 1, &request);
+        EXPECT(has_left() && stopwatch.has_left);
+        stopwatch_reset(&stopwatch, &pair.world);
+        EXPECT(!has_left() && stopwatch.waited == 0 && stopwatch.looked == 0);
+        EXPECT((stopwatch.files != NULL) == (i == 1));
+    }
+}
+
+static void wait_in_vain(void) {
+    struct comm_request request = open_pair(NULL);
+    struct stopwatch stopwatch = {.files = files};
+    for (int k = 0; k < 11; k++)
+        look_after(&stopwatch, 1, &request);
+}
+
+TEST(the_end_says_what_was_waited_for) {
+    static struct capture capture;
+    files = NULL;
+    capture_run(&capture, wait_in_vain);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    EXPECT(strstr(capture.text, "collective \"loss\" in group \"pair\" (rank 0 of 2) has waited 5 s"));
+    EXPECT(strstr(capture.text, "another rank is lost or stuck: rank 1 on n2"));
+    files = "saving";
+    capture_run(&capture, wait_in_vain);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    EXPECT(strstr(capture.text, "during saving for 5 s"));
+    EXPECT(strstr(capture.text, "another rank is lost or stuck: rank 1 on n2"));
+}
+
+int main(void) {
+    const struct test_case cases[] = {TEST_CASE(a_machine_that_stood_still_has_not_waited),
+                                      TEST_CASE(the_file_is_there_while_a_long_wait_lasts),
+                                      TEST_CASE(the_end_says_what_was_waited_for)};
+    if (!mkdtemp(folder))
+        return 1;
+    int status = test_main(cases, sizeof cases / sizeof cases[0]);
+    rmdir(folder);
+    return status;
+}

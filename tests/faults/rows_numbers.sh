@@ -1,0 +1,158 @@
+# Rows 13 to 16 and 19 to 22: numbers, memory, clocks, layouts, flags and data.
+
+nan_ends() {
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --save "$work/run" --save-interval 3 --inject nan:rank=2:step=8
+    note=$(said)
+    [ "$code" = 213 ] && "$BEVATRON" checkpoint verify "$work/run" >/dev/null 2>&1 && [ ! -e "$work/run/iter_0000009" ]
+}
+nan_is_skipped() {
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --save "$work/run" --no-check-for-nan-in-loss-and-grad --check-replicas 1 --inject nan:rank=2:step=8
+    note=$(grep -a "iteration        8/" "$work/log" | grep -o "number of skipped iterations: *[0-9]*.*")
+    [ "$code" = 0 ] && grep -a "iteration        8/" "$work/log" | grep -q "skipped iterations: *1 "
+}
+row_13() {
+    checks 13 "NaN in a gradient of rank 2: all stop, none is saved" nan_ends
+    checks 13 "NaN in a gradient of rank 2: all skip the step" nan_is_skipped
+    if has_flag --nan-policy; then
+        checks 13 "NaN in a gradient: --nan-policy rewind-and-skip" nan_is_passed
+    else
+        survives 13 "NaN in a gradient once, supervised" --inject nan:rank=2:step=8
+    fi
+}
+nan_is_passed() {
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --save "$work/run" --save-interval 3 --nan-policy rewind-and-skip --check-replicas 1 --inject nan:rank=2:step=8
+    note=$(grep -aiE "rewind|going back|skip" "$work/log" | grep -v "number of skipped\|nan_policy" | head -n 1)
+    [ "$code" = 0 ] && [ -e "$work/run/iter_0000012" ] && [ -n "$note" ]
+}
+
+# corrupted STEP FLAGS…: one bit of a weight of rank 2 flips; the run must not save it.
+corrupted() {
+    local step=$1
+    shift
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --save "$work/run" --save-interval 3 --inject "flip:rank=2:step=$step" "$@"
+    note=$(said)
+    [ "$code" != 0 ] && [ ! -e "$work/run/iter_0000009" ] && [ ! -e "$work/run/iter_0000012" ]
+}
+names_rank() {
+    corrupted "$@" && [[ $note == *"rank 2"* ]]
+}
+no_alarm() {
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --train-iters 2000 --log-interval 500 --check-replicas 1
+    note="2,000 iterations, each with --check-replicas 1"
+    [ "$code" = 0 ]
+}
+row_14() {
+    local whole=--use-distributed-optimizer=false
+    checks 14 "a flipped bit in a weight is found with --check-replicas 1" corrupted 8 --check-replicas 1
+    checks 14 "without a flag it does not reach a checkpoint" corrupted 8 $whole
+    checks 14 "distributed optimizer: it does not reach a checkpoint" corrupted 9
+    checks 14 "distributed optimizer: a flip an iteration before a save" corrupted 8
+    checks 14 "the message names the rank" names_rank 8 $whole
+    survives 14 "a flipped bit, supervised" --inject flip:rank=2:step=9
+    if has_flag --replay-check; then
+        checks 14 "a flipped bit in a weight with --replay-check: the run continues" continues --replay-check 100 --inject flip:rank=2:step=9
+    fi
+    checks 14 "a flipped bit in a gradient, before it is reduced" gradient_flip
+    checks 14 "no alarm in a run without a fault" no_alarm
+}
+# Every replica gets the same wrong sum, so a comparison of replicas finds nothing.
+gradient_flip() {
+    rm -rf "$work/run"
+    # shellcheck disable=SC2046
+    run_to_end "${train[@]}" --save "$work/run" --save-interval 3 --check-replicas 1 $(has_flag --replay-check && echo --replay-check 1) \
+        --inject flip:rank=2:step=8:phase=gradients
+    note=$(said)
+    [ "$code" != 0 ] || same_weights "$work/run"
+}
+
+too_large() {
+    run_to_end "${train[@]}" --num-layers 96 --hidden-size 12288 --num-attention-heads 96
+    note=$(said)
+    [ "$code" = 214 ]
+}
+address_limit() {
+    run_to_end prlimit --as=900000000 "${train[@]}" --hidden-size 512 --seq-length 512 --vocab-size 30000
+    note=$(said)
+    [ "$code" = 214 ] || { [ "$code" = 1 ] && grep -aqi "memory" <<<"$note"; }
+}
+row_15() {
+    checks 15 "a model that does not fit: a table, and no allocation" too_large
+    checks 15 "a limit of address space (prlimit)" address_limit
+    survives 15 "a rank ended as by the OOM killer" --inject kill:rank=2:step=8:phase=forward
+    tests 15 "memory runs out on some ranks" '^step/memory$'
+}
+
+row_16() {
+    local seconds
+    for seconds in 3600 -3600; do
+        checks 16 "the clock of rank 1 jumps by $seconds s" continues --inject "clock:rank=1:step=5:seconds=$seconds"
+        checks 16 "the clocks of all ranks jump by $seconds s" continues --inject "clock:rank=all:step=5:seconds=$seconds"
+    done
+}
+
+row_19() {
+    tests 19 "six layouts, each resumed on the five others" '^parallel/layout_checkpoints'
+}
+
+twice() {
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --save "$work/run" --save-interval 3
+    [ "$code" = 0 ] && same_weights "$work/run" && same_tensors "$work/plain/iter_0000006" "$work/run/iter_0000006"
+}
+in_halves() {
+    rm -rf "$work/run"
+    run_to_end "${train[@]}" --save "$work/run" --exit-interval 6
+    [ "$code" = 0 ] || return 1
+    run_to_end "${train[@]}" --save "$work/run" --load "$work/run"
+    [ "$code" = 0 ] && same_weights "$work/run"
+}
+row_20() {
+    checks 20 "two runs: the same weights and moments" twice
+    checks 20 "stopped in the middle and resumed: the same" in_halves
+}
+
+# changed TEXT FLAGS…: a resume with other flags is refused, or says what differs.
+changed() {
+    local text=$1
+    shift
+    run_to_end "${train[@]}" --load "$work/plain" --train-iters 13 "$@"
+    note=$(grep -aE -- "(error|warning): .*$text" "$work/log" | head -n 1)
+    [ -n "$note" ]
+}
+row_21() {
+    checks 21 "another --lr" changed "lr" --lr 2e-3
+    checks 21 "another --hidden-size" changed "hidden.size" --hidden-size 64
+    checks 21 "another --adam-beta2" changed "adam-beta2|adam_beta2" --adam-beta2 0.95 --override-opt_param-scheduler
+    checks 21 "another --seed" changed "seed" --seed 5 --override-opt_param-scheduler
+    checks 21 "another vocabulary" changed "vocab" --vocab-size 98
+}
+
+dataset() {
+    seq 1 4000 | awk '{ printf "{\"text\": \"%d %d %d %d\"}\n", $1 % 90, $1 % 7, $1 % 13, $1 % 51 }' >"$work/text.jsonl"
+    "$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/data" --tokenizer-type NullTokenizer --vocab-size 97 \
+        >"$work/log" 2>&1
+}
+data_model=("${model[@]:1}")
+truncated_data() {
+    dataset || { note=$(tail -n 1 "$work/log"); return 1; }
+    rm -rf "$work/run"
+    timeout 120 "$BEVATRON" train --nproc "$ranks" "${data_model[@]}" --data-path "$work/data_text_document" --split 100,0,0 \
+        --save "$work/run" --train-iters 100000 >"$work/log" 2>&1 </dev/null &
+    local process=$!
+    within 60 is_training || return 1
+    truncate -s 4096 "$work/data_text_document.bin"
+    wait "$process"
+    code=$?
+    note=$(said)
+    [ "$code" = 215 ] && grep -aq "data_text_document.bin" "$work/log"
+}
+row_22() {
+    checks 22 "a .bin is truncated under the run" truncated_data
+    tests 22 "data changed between two starts" '^cli/changed_data'
+    tests 22 "every sample once" '^train/sample_ids'
+}

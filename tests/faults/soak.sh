@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# soak.sh FOLDER FAULTS [SEED]: trains on four ranks, as DP4 and as TP2 x PP2, with seeded faults at random ranks,
+# iterations and phases, under `launch local` and, with the same faults, under a plain loop of restarts. The weights must
+# be those of a run without faults, and nothing may be left behind. Effective time: how long a run without faults takes, as
+# a share of the time with them.
+# Writes FOLDER/soak.csv; the last line of output sums it up.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+folder=${1:?folder} faults=${2:?number of faults} seed=${3:-1}
+BEVATRON=${BEVATRON:-build/release/bevatron}
+mkdir -p "$folder" || exit 1
+results=$folder/soak.csv
+. tests/faults/common.sh || exit
+echo "layout,seed,faults,fired,restarts,iterations,seconds,effective,loop_restarts,loop_seconds,loop_effective,result" >"$results"
+
+# More iterations than faults, so that most of them are alone in a save interval.
+iterations=$((faults * 5 > 100 ? faults * 5 : 100))
+soak=("${model[@]}" --train-iters "$iterations" --save-interval 5 --keep-last 3 --hidden-size 64 --seq-length 64
+    --distributed-timeout-minutes 0.1 --inject-seed "$seed" --inject-count "$faults")
+# shellcheck disable=SC2207
+soak+=($(limit --save-timeout-minutes 0.1))
+last=iter_$(printf %07d "$iterations")
+
+count_shm() { find /dev/shm -maxdepth 1 2>/dev/null | wc -l; }
+# seconds COMMAND…: sets $code and $seconds.
+timed() {
+    local started
+    started=$(now)
+    "$@" >"$folder/log" 2>&1 </dev/null
+    code=$?
+    seconds=$(minus "$(now)" "$started")
+}
+share() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.0f", 100 * a / b }'; }
+# The largest memory and number of descriptors of the supervisor after the first restart and at the end.
+watch_supervisor() {
+    local status
+    while status=$(cat "/proc/$1/status" 2>/dev/null) && [ -n "$status" ]; do
+        echo "$(awk '/VmRSS/ { print $2 }' <<<"$status") $(ls "/proc/$1/fd" 2>/dev/null | wc -l)" >>"$folder/supervisor"
+        sleep 1
+    done
+}
+
+# What a run has left behind, in words.
+find_leaks() {
+    local before=$1 growth
+    [ -z "$(find "$work" -name '*.tmp.*')" ] || echo "temporary files"
+    [ -z "$(pgrep -f -- "$work/run")" ] || echo "processes"
+    [ "$(count_shm)" -le "$before" ] || echo "shared memory"
+    growth=$(awk 'NR == 3 { kb = $1; fd = $2 } END { if (NR > 3 && ($1 > kb + 1024 || $2 > fd + 2)) print "memory or descriptors of the supervisor" }' "$folder/supervisor")
+    [ -z "$growth" ] || echo "$growth"
+    # The folder in which launchers note what a killed mpirun leaves stays; it must be empty.
+    [ -z "$(find "$TMPDIR" -maxdepth 2 -path "$TMPDIR/bevatron*" -type f)" ] || echo "files in TMPDIR"
+}
+
+# Starts the run again until it succeeds, as scripts do that know nothing of it.
+loop() {
+    local tries=0
+    until "$BEVATRON" train --nproc "$ranks" "$@" --load "$work/loop"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1000 ] || return 1
+    done
+    echo "$tries" >"$folder/tries"
+}
+
+# soak_layout NAME FLAGS…
+total_fired=0 total_restarts=0 failed=0 ours=0 loops=0 pure=0
+soak_layout() {
+    local name=$1 result=pass shm plain fired restarts leaks
+    shift
+    rm -rf "$work/whole" "$work/run" "$work/loop" "$folder/supervisor" "$folder/tries"
+    timed "$BEVATRON" train --nproc "$ranks" "${soak[@]}" "$@" --inject-count 0 --save "$work/whole"
+    [ "$code" = 0 ] || { echo "$name: the run without faults fails"; tail -n 3 "$folder/log"; failed=1; return; }
+    plain=$seconds
+    shm=$(count_shm)
+    (
+        "$BEVATRON" launch local -n "$ranks" --max-restarts 1000 --progress-timeout-minutes 0.5 "${soak[@]}" "$@" --save "$work/run" \
+            >"$folder/log" 2>&1 </dev/null &
+        watch_supervisor $! &
+        wait %1
+        echo $? >"$folder/code"
+    ) &
+    local started
+    started=$(now)
+    wait $!
+    seconds=$(minus "$(now)" "$started")
+    cp "$folder/log" "$folder/log.$name"
+    code=$(cat "$folder/code")
+    fired=$(grep -c . "$work/run/injected-faults.txt")
+    restarts=$(grep -ac "starting again" "$folder/log")
+    leaks=$(find_leaks "$shm" | tr '\n' ' ')
+    [ -z "$leaks" ] || result="left: $leaks"
+    same_tensors "$work/whole/$last" "$work/run/$last" || result="other weights"
+    [ "$code" = 0 ] || result="exit code $code"
+    local own_seconds=$seconds
+    timed loop "${soak[@]}" "$@" --save "$work/loop"
+    echo "$name,$seed,$faults,$fired,$restarts,$iterations,$own_seconds,$(share "$plain" "$own_seconds"),$(cat "$folder/tries" 2>/dev/null),$seconds,$(share "$plain" "$seconds"),$result" >>"$results"
+    echo "$name: $fired of $faults faults fired, $restarts restarts, $own_seconds s ($plain s without faults, $seconds s in a loop): $result"
+    total_fired=$((total_fired + fired))
+    total_restarts=$((total_restarts + restarts))
+    ours=$(awk -v a="$ours" -v b="$own_seconds" 'BEGIN { print a + b }')
+    loops=$(awk -v a="$loops" -v b="$seconds" 'BEGIN { print a + b }')
+    pure=$(awk -v a="$pure" -v b="$plain" 'BEGIN { print a + b }')
+    [ "$result" = pass ] || failed=1
+}
+
+soak_layout DP4
+soak_layout TP2xPP2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+verdict="weights equal to the bit, nothing left behind"
+[ "$failed" = 0 ] || verdict="FAILED"
+echo "$total_fired faults, $total_restarts restarts on DP4 and TP2 x PP2: $verdict; effective time $(share "$pure" "$ours") %, plain loop $(share "$pure" "$loops") %"
+exit "$failed"

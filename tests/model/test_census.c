@@ -1,0 +1,102 @@
+// What models consist of: parameters against published counts, FLOPs against Megatron's formula, which is written out
+// here with the sizes given by the flags.
+#include "config/parse_line.h"
+#include "model/census.h"
+#include "test.h"
+#include <math.h>
+
+static struct config config;
+
+static void take_preset(const char *name, const char *flags) {
+    char *line = memory_printf(
+        "--preset %s --micro-batch-size 1 --train-iters 1 --lr 1 --mock-data --vocab-size 50257 %s", name, flags);
+    EXPECT_OK(parse_line(&config, line));
+    free(line);
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_OK(config_pad_vocab(&config, 50257));
+}
+
+// Published parameter counts. GPT-2's are exact; the others are compared to the printed digits.
+TEST(published_counts) {
+    static const struct {
+        const char *name;
+        int64_t vocab;
+        double published, tolerance;
+    } known[] = {
+        {"gpt2-124m", 50257, 124439808, 0},      {"gpt2-355m", 50257, 354823168, 0},
+        {"gpt2-774m", 50257, 774030080, 0},      {"gpt2-1558m", 50257, 1557611200, 0},
+        {"gpt3-125m", 50257, 125e6, 0.02},       {"gpt3-350m", 50257, 350e6, 0.02},
+        {"gpt3-760m", 50257, 760e6, 0.02},       {"gpt3-1.3b", 50257, 1.3e9, 0.02},
+        {"gpt3-2.7b", 50257, 2.7e9, 0.02},       {"gpt3-6.7b", 50257, 6.7e9, 0.02},
+        {"gpt3-13b", 50257, 13e9, 0.02},         {"gpt3-175b", 50257, 175e9, 0.003},
+        {"megatron-1.7b", 51200, 1.7e9, 0.03},   {"megatron-3.6b", 51200, 3.6e9, 0.014},
+        {"megatron-7.5b", 51200, 7.5e9, 0.0067}, {"megatron-18b", 51200, 18.4e9, 0.0028},
+        {"megatron-39b", 51200, 39.1e9, 0.0013}, {"megatron-76b", 51200, 76.1e9, 0.0007},
+        {"megatron-145b", 51200, 145.6e9, 4e-4}, {"megatron-310b", 51200, 310.1e9, 2e-4},
+        {"megatron-530b", 51200, 529.6e9, 1e-4}, {"megatron-1t", 51200, 1008.0e9, 5e-5},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        take_preset(known[i].name, "");
+        EXPECT_INT(config.padded_vocab_size, known[i].vocab == 51200 ? 51200 : 50304);
+        EXPECT_INT(config.seq_length, config.max_position_embeddings);
+        config.padded_vocab_size = known[i].vocab;
+        double count = (double)census_parameters(&config);
+        if (fabs(count / known[i].published - 1) > known[i].tolerance)
+            test_fail("%s has %.0f parameters, published are %.0f", known[i].name, count, known[i].published);
+    }
+}
+
+// 13 terms of a layer with odd sizes, by hand: kv-channels and ffn chosen freely.
+TEST(odd_sizes) {
+    EXPECT_OK(parse_line(&config,
+                         "--num-layers 2 --hidden-size 6 --num-attention-heads 2 --kv-channels 5 --ffn-hidden-size 7 "
+                         "--seq-length 4 --max-position-embeddings 9 --padded-vocab-size 11"));
+    int64_t qkv = 6 * 30 + 30, projection = 10 * 6 + 6, mlp = 6 * 7 + 7 + 7 * 6 + 6, norms = 2 * 12;
+    EXPECT_INT(census_parameters(&config), 2 * (qkv + projection + mlp + norms) + 12 + (11 + 9) * 6);
+}
+
+// 6 B s [L h f 2 + L (h (q + 2k) + q h) + h V] + 6 B s^2 q L, with q = heads * head size and k the same for key/value
+// heads; 3 in place of 2 if the MLP is gated, and attention that is not causal counts twice.
+static double stack_products(int64_t layers, int attentions) {
+    double h = (double)config.hidden_size, f = (double)config.ffn_hidden_size;
+    double q = (double)config.num_attention_heads * (double)config.kv_channels;
+    double k = (double)config_query_groups(&config) * (double)config.kv_channels;
+    return (double)layers * (h * f * (config_is_gated(&config) ? 3 : 2) + attentions * (h * (q + 2 * k) + q * h));
+}
+
+static double formula(double B) {
+    double s = (double)config.seq_length, S = (double)config.decoder_seq_length;
+    double q = (double)config.num_attention_heads * (double)config.kv_channels;
+    double h = (double)config.hidden_size, e = (double)config_word_embedding_size(&config);
+    double head = e * (double)config.padded_vocab_size + (e != h ? 2 * e * h : 0);
+    int64_t encoder = config_encoder_layers(&config), decoder = config_decoder_layers(&config);
+    if (config_form(&config) == CONFIG_GPT)
+        return 6 * B * s * (stack_products(decoder, 1) + head) + 6 * B * s * s * q * (double)decoder;
+    double both = 12 * B * s * s * q * (double)encoder;
+    if (config_form(&config) == CONFIG_BERT)
+        return 6 * B * s * (stack_products(encoder, 1) + head) + both;
+    return 6 * B * s * stack_products(encoder, 1) + both +
+           (6 * B * S * (stack_products(decoder, 2) + head) + 6 * B * S * S * q * (double)decoder +
+            12 * B * S * s * q * (double)decoder);
+}
+
+// Exact to the bit, because their sums are stored in checkpoints.
+TEST(flops_are_megatrons) {
+    for (size_t i = 0; config_preset_name(i); i++) {
+        take_preset(config_preset_name(i), "");
+        struct census census = census_take(&config);
+        for (int64_t batch = 1; batch < 3000; batch = 3 * batch + 5)
+            if (census_flops(&census, &config, batch) != formula((double)batch))
+                test_fail("%s: %.17g FLOPs, Megatron counts %.17g", config_preset_name(i),
+                          census_flops(&census, &config, batch), formula((double)batch));
+    }
+    take_preset("gpt2-355m", "--untie-embeddings-and-output-weights");
+    struct census census = census_take(&config);
+    EXPECT(census_flops(&census, &config, 8) == formula(8));
+    config.padded_vocab_size = 50304;
+    census = census_take(&config);
+    EXPECT_NEAR(census_flops(&census, &config, 8), 1.8612240777216e13, 1e-12);
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(flops_are_megatrons))

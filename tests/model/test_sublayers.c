@@ -1,0 +1,159 @@
+// Blocks as lists of sublayers: layers of one stack may have different sublayers and windows, forward and backward.
+#include "base/rng.h"
+#include "model/init.h"
+#include "model/stack.h"
+#include "ops/device.h"
+#include "test.h"
+
+enum { L = 2, T = 6, C = 8, F = 12, BYTES = 1 << 20 };
+
+struct rig {
+    struct device *device;
+    struct mesh mesh;
+    struct choices choices;
+    struct param_list params;
+    struct stack stack;
+    struct stack_flight flight;
+    float *values, *grads;
+    unsigned char *memory[2];
+    struct arena activations, scratch;
+    struct pass pass;
+    struct device_batch batch;
+    int64_t rows[T];
+};
+
+static void rig_open(struct rig *rig, const struct layer_choices each[L]) {
+    *rig = (struct rig){.mesh = {.size = 1, .length = {1, 1, 1, 1}},
+                        .choices = {.C = C,
+                                    .H = 2,
+                                    .G = 1,
+                                    .D = 4,
+                                    .F = F,
+                                    .norm = {.kind = NORM_LAYER, .C = C, .epsilon = 1e-5},
+                                    .activation = ACTIVATION_SILU,
+                                    .has_mlp_bias = true,
+                                    .scale = 0.5f,
+                                    .standard_deviation = 0.5,
+                                    .parts = 1}};
+    EXPECT_OK(device_open(&rig->device, &(struct device_options){.name = "cpu", .threads = 1}));
+    stack_build(&rig->stack, &rig->params,
+                &(struct stack_options){
+                    .name = "decoder", .choices = &rig->choices, .each = each, .L = L, .layers = L, .is_causal = true});
+    stack_flight_open(&rig->flight, &rig->stack);
+    param_list_layout(&rig->params);
+    rig->values = calloc((size_t)rig->params.total, sizeof *rig->values);
+    rig->grads = calloc((size_t)rig->params.total, sizeof *rig->grads);
+    param_list_bind(&rig->params, tensor_1d(rig->values, DTYPE_F32, rig->params.total),
+                    tensor_1d(rig->grads, DTYPE_F32, rig->params.total));
+    init_params(rig->device, &rig->params, (struct tensor){0}, 7);
+    struct arena *arenas[] = {&rig->activations, &rig->scratch};
+    for (int i = 0; i < 2; i++) {
+        rig->memory[i] = aligned_alloc(ARENA_ALIGNMENT, BYTES);
+        arena_init(arenas[i], "test", rig->memory[i], BYTES);
+    }
+    for (int i = 0; i < T; i++)
+        rig->rows[i] = i;
+    rig->batch.row_ids = tensor_1d(rig->rows, DTYPE_I64, T);
+    rig->pass = (struct pass){.device = rig->device,
+                              .mesh = &rig->mesh,
+                              .activations = &rig->activations,
+                              .scratch = &rig->scratch,
+                              .dtype = DTYPE_F32,
+                              .B = 1,
+                              .T = T,
+                              .is_training = true,
+                              .is_first = true,
+                              .batch = &rig->batch};
+}
+
+static void rig_close(struct rig *rig) {
+    stack_flight_close(&rig->flight);
+    stack_free(&rig->stack);
+    param_list_free(&rig->params);
+    free(rig->values);
+    free(rig->grads);
+    free(rig->memory[0]);
+    free(rig->memory[1]);
+    device_close(rig->device);
+}
+
+static void forward(struct rig *rig, const float x[T * C], float y[T * C]) {
+    arena_release(&rig->activations, 0);
+    float *in = arena_2d(&rig->activations, DTYPE_F32, T, C).data;
+    memcpy(in, x, sizeof(float) * T * C);
+    struct tensor out = stack_forward(&rig->stack, &rig->pass, &rig->flight, tensor_2d(in, DTYPE_F32, T, C));
+    memcpy(y, out.data, sizeof(float) * T * C);
+}
+
+// Whether the last token's result depends on the first token.
+static bool sees_first(int64_t first_window, int64_t second_window) {
+    struct rig rig;
+    const struct layer_choices each[L] = {
+        {.sublayers = {&sublayer_self_attention, &sublayer_mlp}, .window = first_window},
+        {.sublayers = {&sublayer_self_attention, &sublayer_mlp}, .window = second_window}};
+    rig_open(&rig, each);
+    float x[T * C], y[T * C], other[T * C];
+    philox_normal(x, T * C, 0, 1, 1, 1.0);
+    forward(&rig, x, y);
+    x[0] += 1;
+    forward(&rig, x, other);
+    rig_close(&rig);
+    return memcmp(y + (T - 1) * C, other + (T - 1) * C, sizeof(float) * C) != 0;
+}
+
+TEST(each_layer_has_its_window) {
+    EXPECT(sees_first(0, 0));
+    EXPECT(sees_first(1, 0));
+    EXPECT(sees_first(0, 1));
+    EXPECT(!sees_first(1, 1));
+    EXPECT(!sees_first(2, 3));
+}
+
+static double dot(const float *a, const float *b, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+// The slope of sum(weights * y) along a direction of all parameters and of x, against a difference quotient.
+TEST(layers_with_other_sublayers) {
+    struct rig rig;
+    const struct layer_choices each[L] = {
+        {.sublayers = {&sublayer_gated_mlp}},
+        {.sublayers = {&sublayer_mlp, &sublayer_self_attention, &sublayer_gated_mlp}, .window = 3}};
+    rig_open(&rig, each);
+    EXPECT_INT(param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight")->shard.global[0], 2 * F);
+    EXPECT(!param_find(&rig.params, "decoder.layers.0.self_attention.linear_qkv.weight"));
+    EXPECT(block_first_matrix(&rig.stack.blocks[0]) ==
+           param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight"));
+    EXPECT(block_last_matrix(&rig.stack.blocks[0]) ==
+           param_find(&rig.params, "decoder.layers.0.mlp.linear_fc2.weight"));
+    int64_t total = rig.params.total;
+    float x[T * C], dx[T * C], y[T * C], weights[T * C], along_x[T * C], *along = calloc((size_t)total, sizeof *along);
+    philox_normal(x, T * C, 0, 1, 1, 1.0);
+    philox_normal(weights, T * C, 0, 2, 1, 1.0);
+    philox_normal(along_x, T * C, 0, 3, 1, 1.0);
+    philox_normal(along, total, 0, 4, 1, 1.0);
+    forward(&rig, x, y);
+    memcpy(dx, weights, sizeof dx);
+    struct tensor gradient = tensor_2d(dx, DTYPE_F32, T, C);
+    stack_backward(&rig.stack, &rig.pass, &rig.flight, gradient, gradient);
+    double slope = dot(dx, along_x, T * C) + dot(rig.grads, along, total), ends[2];
+    for (int side = 0; side < 2; side++) {
+        float step = side ? 2e-3f : -1e-3f;
+        for (int i = 0; i < T * C; i++)
+            x[i] += step * along_x[i];
+        for (int64_t i = 0; i < total; i++)
+            rig.values[i] += step * along[i];
+        forward(&rig, x, y);
+        ends[side] = dot(y, weights, T * C);
+    }
+    double difference = (ends[1] - ends[0]) / 2e-3;
+    if (!(fabs(slope - difference) < 1e-2 * fabs(difference)))
+        test_fail("slope %.9g, difference %.9g", slope, difference);
+    free(along);
+    rig_close(&rig);
+}
+
+TEST_MAIN(TEST_CASE(each_layer_has_its_window), TEST_CASE(layers_with_other_sublayers))

@@ -1,0 +1,226 @@
+// Cases of updates: Adam and SGD over flat ranges, with masters in fp32 and in halves, and conversions between the two.
+#ifndef TESTS_OPS_CASES_UPDATES_H
+#define TESTS_OPS_CASES_UPDATES_H
+
+#include "lab.h"
+
+struct adam_setup {
+    struct sample master, m, v, grad, scale, rate;
+    double lr, weight_decay, step;
+    struct op_adam op;
+};
+
+static inline void adam_setup(struct lab *lab, struct adam_setup *s, int64_t count, double scale, bool has_copy) {
+    s->master = lab_fp32_1d(lab, count, 1);
+    s->m = lab_fp32_1d(lab, count, 0.1);
+    s->v = lab_fp32_1d(lab, count, 0.01);
+    s->grad = lab_fp32_1d(lab, count, 1);
+    s->scale = lab_fp32_1d(lab, 1, 1);
+    for (int64_t i = 0; i < count; i++)
+        s->v.x[i] = fabs(s->v.x[i]);
+    lab_write(lab, s->v.t, s->v.x);
+    lab_write(lab, s->scale.t, &scale);
+    s->lr = 0.01;
+    s->weight_decay = 0.1;
+    s->step = 3;
+    s->rate = lab_fp32_1d(lab, RATE_GROUP, 1);
+    lab_write(lab, s->rate.t,
+              (double[RATE_GROUP]){[ADAM_STEP] = s->lr / (1 - pow(0.9, s->step)),
+                                   [ADAM_CORRECTION] = 1 / (1 - pow(0.95, s->step)),
+                                   [ADAM_DECAY] = s->lr * s->weight_decay});
+    s->op = (struct op_adam){.master = s->master.t,
+                             .grad = s->grad.t,
+                             .m = s->m.t,
+                             .v = s->v.t,
+                             .scale = s->scale.t,
+                             .rate = s->rate.t,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .epsilon = 1e-8f,
+                             .is_decayed = count % 2 == 1};
+    if (has_copy)
+        s->op.copy = lab_1d(lab, count, 1).t;
+}
+
+static inline void naive_adam(struct adam_setup *s, double scale) {
+    const struct op_adam *op = &s->op;
+    double beta1 = (double)op->beta1, beta2 = (double)op->beta2, lr = s->lr, step = s->step;
+    double weight_decay = op->is_decayed ? s->weight_decay : 0;
+    for (int64_t i = 0; i < tensor_count(op->master); i++) {
+        double g = s->grad.x[i] * scale;
+        s->m.x[i] = beta1 * s->m.x[i] + (1 - beta1) * g;
+        s->v.x[i] = beta2 * s->v.x[i] + (1 - beta2) * g * g;
+        double m = s->m.x[i] / (1 - pow(beta1, step)), v = s->v.x[i] / (1 - pow(beta2, step));
+        s->master.x[i] -= lr * (m / (sqrt(v) + (double)op->epsilon) + weight_decay * s->master.x[i]);
+    }
+}
+
+static inline void case_adam(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 65, 70001, 200000};
+    double fine = 1e-5, coarse = lab->tolerance;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct adam_setup s;
+        adam_setup(lab, &s, counts[i], 0.5, i % 2 == 0);
+        naive_adam(&s, 0.5);
+        op_adam(lab->device, &s.op);
+        lab->tolerance = fine;  // the state is always fp32
+        lab_expect(lab, s.op.m, s.m.x);
+        lab_expect(lab, s.op.v, s.v.x);
+        lab_expect(lab, s.op.master, s.master.x);
+        lab->tolerance = coarse;
+        if (s.op.copy.data)
+            lab_expect(lab, s.op.copy, s.master.x);
+        lab_clear(lab);
+    }
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct adam_setup s;
+        adam_setup(lab, &s, 100, bad[i], false);
+        op_adam(lab->device, &s.op);
+        double *now[3] = {lab_read(lab, s.op.master), lab_read(lab, s.op.m), lab_read(lab, s.op.v)};
+        for (int64_t n = 0; n < 100; n++)
+            EXPECT(now[0][n] == s.master.x[n] && now[1][n] == s.m.x[n] && now[2][n] == s.v.x[n]);
+        lab_clear(lab);
+    }
+}
+
+// With masters in fp32, alone and with a copy, and in halves. A scale that is not finite changes nothing.
+static inline void check_sgd(struct lab *lab, int64_t count, double scale, bool has_copy, bool has_halves) {
+    struct adam_setup s;
+    adam_setup(lab, &s, count, scale, has_copy || has_halves);
+    lab_write(lab, s.rate.t, (double[RATE_GROUP]){[SGD_STEP] = s.lr, [SGD_DECAY] = s.weight_decay});
+    struct op_sgd op = {.master = s.op.master,
+                        .copy = s.op.copy,
+                        .grad = s.op.grad,
+                        .m = s.op.m,
+                        .scale = s.op.scale,
+                        .rate = s.op.rate,
+                        .momentum = 0.75f,
+                        .is_decayed = count % 2 == 1};
+    struct tensor merged = op.master;
+    if (has_halves) {
+        op.master = arena_1d(&lab->arena, DTYPE_I16, count);
+        op_split(lab->device, &(struct op_split){.value = op.copy, .rest = op.master, .x = s.op.master});
+    } else if (has_copy) {
+        op_copy(lab->device, &(struct op_copy){.dst = op.copy, .src = op.master});
+    }
+    for (int64_t i = 0; i < count && isfinite(scale); i++) {
+        double decay = op.is_decayed ? s.weight_decay : 0;
+        s.m.x[i] = 0.75 * s.m.x[i] + s.grad.x[i] * scale + decay * s.master.x[i];
+        s.master.x[i] -= s.lr * s.m.x[i];
+    }
+    op_sgd(lab->device, &op);
+    if (has_halves)
+        op_merge(lab->device, &(struct op_merge){.x = merged, .value = op.copy, .rest = op.master});
+    double coarse = lab->tolerance;
+    lab->tolerance = 1e-5;
+    lab_expect(lab, op.m, s.m.x);
+    lab_expect(lab, merged, s.master.x);
+    lab->tolerance = coarse;
+    if (op.copy.data)
+        lab_expect(lab, op.copy, s.master.x);
+    lab_clear(lab);
+}
+
+static inline void case_sgd(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_sgd(lab, counts[i], i == 3 ? NAN : 0.5, i % 2 == 0, false);
+    enum dtype dtype = lab->dtype;
+    double tolerance = lab->tolerance;
+    lab->dtype = DTYPE_BF16;
+    lab->tolerance = 0x1p-7;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_sgd(lab, counts[i], i == 4 ? INFINITY : 0.5, true, true);
+    lab->dtype = dtype;
+    lab->tolerance = tolerance;
+}
+
+// fp32 numbers of all kinds for splitting: most are ordinary, every fourth has random bits, some are at the borders.
+static inline uint32_t *split_bits(struct lab *lab, int64_t count) {
+    static const uint32_t borders[] = {0,          0x80000000, 1,          0x80007FFF, 0x3F808000,
+                                       0x3F818000, 0xBF807FFF, 0x3F80FFFF, 0x7F7F7FFF, 0x7F7F8000,
+                                       0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000,
+                                       0xFFFFFFFF, 0x00008000, 0x00018000, 0x007FFFFF};
+    enum { BORDERS = sizeof borders / sizeof borders[0] };
+    uint32_t *bits = lab_host(lab, (size_t)count * sizeof *bits);
+    for (int64_t i = 0; i < count; i++) {
+        struct philox r = philox4x32(5, (uint32_t)i, 0, 0, 0);
+        bits[i] = i % 4 == 0 ? r.word[0] : (r.word[0] & 0x807FFFFFu) | (0x38000000u + (r.word[1] & 0x07800000u));
+        if (count > BORDERS && i < BORDERS)
+            bits[i] = borders[i];
+    }
+    return bits;
+}
+
+// Halves are the nearest bf16 and the remainder, for any alignment of either array.
+static inline void case_split(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        int64_t count = counts[i], shift = (int64_t)i % 3;
+        struct tensor x = arena_1d(&lab->arena, DTYPE_F32, count), back = arena_1d(&lab->arena, DTYPE_F32, count);
+        struct tensor value = tensor_rows(arena_1d(&lab->arena, DTYPE_BF16, count + 2), shift, count);
+        struct tensor rest = tensor_rows(arena_1d(&lab->arena, DTYPE_I16, count + 2), 2 - shift, count);
+        uint32_t *bits = split_bits(lab, count), *merged = lab_host(lab, (size_t)count * sizeof *merged);
+        uint16_t *values = lab_host(lab, (size_t)count * sizeof *values);
+        device_copy_in(lab->device, x, bits);
+        op_split(lab->device, &(struct op_split){.value = value, .rest = rest, .x = x});
+        op_merge(lab->device, &(struct op_merge){.x = back, .value = value, .rest = rest});
+        device_copy_out(lab->device, merged, back);
+        device_copy_out(lab->device, values, value);
+        for (int64_t n = 0; n < count; n++) {
+            float number, returned;
+            memcpy(&number, &bits[n], sizeof number);
+            memcpy(&returned, &merged[n], sizeof returned);
+            bool is_tie_down = (bits[n] & 0x1FFFFu) == 0x8000u;
+            if (isnan(number))
+                EXPECT(isnan(returned) && isnan(lab_from_bf16(values[n])));
+            else
+                EXPECT(merged[n] == bits[n] - is_tie_down && values[n] == lab_bf16(number));
+        }
+        lab_clear(lab);
+    }
+}
+
+// An update of masters in halves equals that of whole ones, bit for bit except for ties; a skipped one changes nothing.
+static inline void case_adam_halves(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    enum dtype dtype = lab->dtype;
+    lab->dtype = DTYPE_BF16;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct adam_setup s;
+        int64_t count = counts[i], shift = (int64_t)i % 2;
+        adam_setup(lab, &s, count, i == 4 ? NAN : 0.5, true);
+        struct op_adam op = s.op;
+        op.copy = tensor_rows(arena_1d(&lab->arena, DTYPE_BF16, count + 1), shift, count);
+        op.master = tensor_rows(arena_1d(&lab->arena, DTYPE_I16, count + 1), shift, count);
+        op.m = lab_sample(lab, arena_1d(&lab->arena, DTYPE_F32, count), 1).t;
+        op.v = lab_sample(lab, arena_1d(&lab->arena, DTYPE_F32, count), 1).t;
+        op_copy(lab->device, &(struct op_copy){.dst = op.m, .src = s.op.m});
+        op_copy(lab->device, &(struct op_copy){.dst = op.v, .src = s.op.v});
+        op_copy(lab->device, &(struct op_copy){.dst = s.op.copy, .src = s.op.master});
+        op_split(lab->device, &(struct op_split){.value = op.copy, .rest = op.master, .x = s.op.master});
+        op_merge(lab->device, &(struct op_merge){.x = s.op.master, .value = op.copy, .rest = op.master});
+        op_adam(lab->device, &s.op);
+        op_adam(lab->device, &op);
+        struct tensor merged = arena_1d(&lab->arena, DTYPE_F32, count);
+        op_merge(lab->device, &(struct op_merge){.x = merged, .value = op.copy, .rest = op.master});
+        double *whole[] = {lab_read(lab, s.op.m), lab_read(lab, s.op.v), lab_read(lab, s.op.copy)};
+        double *halves[] = {lab_read(lab, op.m), lab_read(lab, op.v), lab_read(lab, op.copy)};
+        float *master = lab_host(lab, (size_t)count * sizeof *master),
+              *other = lab_host(lab, (size_t)count * sizeof *other);
+        device_copy_out(lab->device, master, s.op.master);
+        device_copy_out(lab->device, other, merged);
+        for (int64_t n = 0; n < count; n++) {
+            uint32_t bits, returned;
+            memcpy(&bits, &master[n], sizeof bits);
+            memcpy(&returned, &other[n], sizeof returned);
+            EXPECT(returned == bits - ((bits & 0x1FFFFu) == 0x8000u));
+            EXPECT(whole[0][n] == halves[0][n] && whole[1][n] == halves[1][n] && whole[2][n] == halves[2][n]);
+        }
+        lab_clear(lab);
+    }
+    lab->dtype = dtype;
+}
+
+#endif

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Checkpoints in memory on two nodes, which are two keepers of this machine with two ranks each: when all processes of a
+# node are killed, keeper included, its ranks get their state from the other node, to the bit; also if that node has
+# other ranks by then, and if copies were on their way.
+# cost: 12
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+needs_parts MPI
+model=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 50
+    --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0
+    --threads 1 --device cpu --use-distributed-optimizer --train-iters 24)
+
+# keep NODE: starts a keeper and waits until ranks can find it.
+declare -A keepers
+keep() {
+    "$BEVATRON" launch keeper --ranks 4 --link "$work/$1" >"$work/keeper-$1" 2>&1 &
+    keepers[$1]=$!
+    within 900 test -e "$work/$1" || fail "no keeper $1"
+}
+
+# attempt FIRST SECOND: ranks 0 and 1 on the first node, 2 and 3 on the second; each rank leaves its process number. In
+# three of the iterations a rank stands still, so that processes can be killed there.
+attempt() {
+    bash tests/parallel/mpirun.sh 4 bash -c '
+        [ "$OMPI_COMM_WORLD_RANK" -lt 2 ] && node=$1 || node=$2
+        export BEVATRON_MEMORY=$0/$node
+        echo $$ >"$0/rank-$OMPI_COMM_WORLD_RANK"
+        shift 2
+        exec "$@"' "$work" "$1" "$2" "$BEVATRON" train "${model[@]}" --save "$work/run" --checkpoint-in-memory \
+        --allow-injected-faults --inject stop:rank=2:step=6:phase=alltoall \
+        --inject stop:rank=1:step=12:phase=memory:call=2 --inject stop:rank=3:step=18:phase=backward >>"$work/out" 2>&1
+}
+# end_at N RANKS NODE: kills these ranks, and the keeper of the node unless that is empty, once the Nth fault is there.
+stands_still() { [ "$(grep -c "injecting the fault stop" "$work/out")" -ge "$1" ]; }
+end_at() {
+    local rank
+    within 900 stands_still "$1" || fail "fault $1 did not fire"
+    for rank in $2; do kill -9 "$(cat "$work/rank-$rank")"; done
+    [ -z "$3" ] || kill -9 "${keepers[$3]}"
+    end_of "$run"
+    [ "$code" != 0 ] && pass || fail "a run without some of its ranks ended well"
+}
+
+expect 0 "" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --save "$work/whole"
+: >"$work/out"
+keep a
+keep b
+
+# The second node is lost while copies are exchanged, and comes back empty.
+attempt a b &
+run=$!
+end_at 1 "2 3" b
+grep -q "has a copy on another of the 2 nodes" "$work/out" && pass || fail "copies are not told"
+keep b
+# The first node is lost while it copies to memory; its ranks move to the second one, whose ranks move to a spare node.
+attempt a b &
+run=$!
+end_at 2 "0 1" a
+grep -q "2 ranks got their checkpoints from copies on other nodes" "$work/out" && pass || fail "no copies were used"
+keep c
+# One rank is lost: nothing has to be sent.
+attempt b c &
+run=$!
+end_at 3 3 ""
+attempt b c
+[ $? = 0 ] && pass || fail "the last attempt failed"
+[ "$(grep -c "got their checkpoints from copies" "$work/out")" = 2 ] && pass || fail "copies were not used twice"
+[ "$(grep "successfully loaded checkpoint from host memory" "$work/out" | grep -oE "iteration [0-9]+" | tr -dc '0-9\n' |
+    tr '\n' ' ')" = "5 11 17 " ] && pass || fail "the run did not resume from iterations 5, 11 and 17 in memory"
+for file in "$work"/whole/iter_0000024/*.safetensors; do
+    expect_same "$file" "$work/run/iter_0000024/${file##*/}" "weights"
+done
+
+# A keeper removes its link, and takes over that of a killed one only.
+expect 1 "cannot make the link" "$BEVATRON" launch keeper --ranks 4 --link "$work/b"
+expect 2 "give --ranks N and --link PATH" "$BEVATRON" launch keeper
+for node in b c; do
+    kill "${keepers[$node]}"
+    end_of "${keepers[$node]}"
+    [ "$code" = 0 ] && [ ! -L "$work/$node" ] && pass || fail "a keeper left its link, or exit code $code"
+done
+finish

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# launch slurm with --checkpoint-in-memory against a real Slurm cluster on this machine, two nodes with two tasks each:
+# ranks that are killed are started again in the same allocation, resume from memory, of which every node has copies for
+# the other, and end with the weights of a job that was not disturbed.
+# label: slow
+# beside: ranks
+# cost: 20
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
+    echo "SKIP no Slurm on this machine; apt install slurm-wlm munge, or make test-slurm"
+    exit 77
+fi
+$BEVATRON version | grep -q "MPI.*yes" || { echo "SKIP a build without MPI"; exit 77; }
+settings=$(bash tests/parallel/slurm_cluster.sh up "$work/slurm") || { echo "FAIL no cluster"; exit 1; }
+eval "$settings"
+trap 'scancel -u "$(id -un)" 2>/dev/null; bash tests/parallel/slurm_cluster.sh down "$work/slurm"; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }' EXIT
+
+# Both nodes are this host: they must not share memory segments, and waiting ranks must let others run.
+export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+job=(--nodes 2 --ntasks-per-node 2 --shared --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2
+    --seq-length 16 --vocab-size 50 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3
+    --log-interval 1 --eval-iters 0 --threads 1 --save-interval 1000000 --train-iters 20 --use-distributed-optimizer)
+submit() { "$BEVATRON" launch slurm --logs "$work/logs-$1" "${job[@]}" --save "$work/$1" "${@:2}" 2>>"$work/out"; }
+state() { scontrol show job "$1" 2>/dev/null | grep -o 'JobState=[A-Z]*' | sort -u; }
+has_ended() {
+    state "$1" >"$work/state"
+    [ -s "$work/state" ] && ! grep -Eqv 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE|BOOT)' "$work/state"
+}
+
+whole=$(submit whole)
+run=$(submit run --checkpoint-in-memory --allow-injected-faults --inject kill:rank=3:step=7:phase=memory:call=2 \
+    --inject kill:rank=0:step=13:phase=optimizer)
+for number in $whole $run; do
+    within 900 has_ended "$number" || fail "job $number does not end: $(squeue -j "$number" 2>&1 | tail -n 1)"
+    [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "job $number: $(state "$number")"
+done
+cat "$work"/logs-run/*-"$run".log "$work/logs-run/$run/rank-0.log" >"$work/out" 2>/dev/null
+scontrol show job "$run" | grep -q "Restarts=0" && pass || fail "the job was put back in the queue"
+grep -q "has a copy on another of the 2 nodes" "$work/out" && pass || fail "there are no copies on the other node"
+[ "$(grep -ho "loaded checkpoint from host memory at iteration [0-9]*" "$work/logs-run/$run/rank-0.log" |
+    grep -o '[0-9]*$' | tr '\n' ' ')" = "6 12 " ] && pass || fail "the job did not resume from iterations 6 and 12 in memory"
+for file in "$work"/whole/iter_0000020/*.safetensors; do
+    expect_same "$file" "$work/run/iter_0000020/${file##*/}" "weights"
+done
+keeps_none() { ! pgrep -f "launch keeper .*bevatron-memory-$run" >/dev/null; }
+within 900 keeps_none && pass || fail "keepers are left behind"
+finish

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# launch local as a supervisor: a run that makes no progress is ended and restarted, with one rank and with two; it
+# survives unrelated failures within one save interval, and gives up after a fault that recurs at the same iteration.
+# cost: 60
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
+    --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0
+    --threads 1 --device cpu)
+export TMPDIR=$work/tmp
+mkdir "$TMPDIR"
+ranks=1
+"$BEVATRON" version | grep -q "MPI *yes" && command -v mpirun >/dev/null && ranks="1 2"
+
+# The training processes below the launcher: the innermost ones of this program.
+trainers() {
+    local process
+    for process in $(pgrep -f -- "--save $1 .*--nproc" 2>/dev/null); do
+        tr '\0' '\n' <"/proc/$process/cmdline" 2>/dev/null | grep -q -e '^launch$' -e '^mpirun$' && continue
+        pgrep -P "$process" >/dev/null || echo "$process"
+    done
+}
+has_trainers() { [ "$(trainers "$1" | wc -l)" = "$2" ]; }
+saved() { [ -d "$1/iter_$(printf %07d "$2")" ]; }
+
+for n in $ranks; do
+    # All ranks are stopped: nobody inside the run can report it.
+    run=$work/still$n
+    expect 0 "" "$BEVATRON" train "${model[@]}" --train-iters 300 --save "$work/whole$n" --nproc "$n"
+    "$BEVATRON" launch local -n "$n" --max-restarts 100 --progress-timeout-minutes 0.3 "${model[@]}" --train-iters 300 \
+        --save "$run" --save-interval 20 >"$work/out" 2>&1 &
+    launcher=$!
+    within 900 saved "$run" 20 || fail "no checkpoint"
+    kill -STOP $(trainers "$run")
+    await_text "the run has completed nothing for"
+    end_of "$launcher"
+    [ "$code" = 0 ] && pass || fail "exit code $code of a run of $n ranks that stood still"
+    grep -Eq "the run failed with code 212 at iteration [0-9]+; starting again from iteration [0-9]+ \(restart 1 of 100" \
+        "$work/out" && pass || fail "the restart is not told"
+    grep -q "iteration -1" "$work/out" && fail "iteration -1" || pass
+    expect_same "$work/whole$n/iter_0000300/model.safetensors" "$run/iter_0000300/model.safetensors" "weights, $n ranks"
+    [ -z "$(ls -A "$TMPDIR" | grep -v "^bevatron-mpi-")" ] && pass || fail "files are left in TMPDIR: $(ls -A "$TMPDIR")"
+done
+
+# Three kills at different times before the first checkpoint, then none: the run finishes.
+run=$work/kills
+"$BEVATRON" launch local -n 1 --max-restarts 5 "${model[@]}" --train-iters 4000 --save "$run" --save-interval 4000 \
+    >"$work/out" 2>&1 &
+launcher=$!
+for attempt in 1 2 3; do
+    started() { [ "$(grep -c "iteration       1$attempt/" "$work/out")" -ge 1 ]; }
+    within 900 started || fail "attempt $attempt did not start"
+    within 900 has_trainers "$run" 1 && kill -9 $(trainers "$run")
+    await_text "restart $attempt of 5"
+done
+end_of "$launcher"
+[ "$code" = 0 ] && saved "$run" 4000 && pass || fail "exit code $code after three unrelated failures"
+
+# The same fault at the same place.
+expect 217 "before its first iteration 3 times without a new checkpoint; giving up" "$BEVATRON" launch local -n 1 \
+    "${model[@]:1}" --data-path "$work/none" --train-iters 5 --save "$work/never" --max-restarts 9
+finish

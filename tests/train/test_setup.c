@@ -1,0 +1,66 @@
+// The options of a step, from the flags.
+#include "step/ranks_step.h"
+
+static struct config config;
+
+static struct step_options options_of(const char *flags, int ranks, enum step_mode mode) {
+    struct mesh mesh;
+    rank_step_parse(&config, flags, ranks);
+    EXPECT_OK(mesh_place_config(&mesh, 0, ranks, &config));
+    return setup_options(&(struct setup){&config, NULL, &mesh, mode});
+}
+
+#define MODEL "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 96 "
+#define SIZES MODEL "--max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 16 "
+
+TEST(micro_batches) {
+    struct step_options options = options_of(SIZES "--bf16 --seed 7", 2, STEP_TRAIN);
+    EXPECT(options.dtype == DTYPE_BF16 && options.seed == 7 && options.records && !options.grows);
+    EXPECT_INT(options.schedule.micro_batches, 4);  // 16 samples, 2 ranks, 2 at once
+    EXPECT(options.largest.B == 2 && options.largest.T == 32 && options.largest.S == 0);
+    EXPECT(options.largest.fields & BATCH_BIT(LABELS) && !(options.largest.fields & BATCH_BIT(LENGTHS)));
+    config_free(&config);
+    options = options_of(SIZES "--model t5 --decoder-seq-length 16 --fp16", 1, STEP_EVALUATE);
+    EXPECT(options.dtype == DTYPE_F16 && options.largest.T == 32 && options.largest.S == 16);
+    EXPECT(options.largest.fields & BATCH_BIT(DECODER_TOKENS) && options.largest.fields & BATCH_BIT(LENGTHS));
+    EXPECT_INT(options.schedule.micro_batches, 1);
+    config_free(&config);
+    options = options_of(SIZES, 1, STEP_GENERATE);
+    EXPECT(options.largest.B == 1 && options.largest.T == 40 && !(options.largest.fields & BATCH_BIT(LABELS)));
+    config_free(&config);
+}
+
+TEST(schedules) {
+    struct step_options options = options_of(SIZES "--pipeline-schedule zero-bubble", 1, STEP_TRAIN);
+    EXPECT(options.schedule.kind == SCHEDULE_1F1B && options.schedule.stages == 1 && !options.schedule.has_ranges);
+    EXPECT(options.decoder_chunk == INT64_MAX);
+    config_free(&config);
+    options = options_of(SIZES "--pipeline-model-parallel-size 2 --pipeline-schedule zero-bubble --bf16 "
+                               "--fp8-format hybrid",
+                         2, STEP_TRAIN);
+    EXPECT(options.schedule.kind == SCHEDULE_ZERO_BUBBLE && options.schedule.stages == 2);
+    EXPECT(options.schedule.has_ranges);
+    config_free(&config);
+    options =
+        options_of(SIZES "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", 2, STEP_TRAIN);
+    EXPECT(options.schedule.kind == SCHEDULE_INTERLEAVED && options.schedule.chunks == 2);
+    config_free(&config);
+    options = options_of(SIZES "--model t5 --decoder-seq-length 16 --pipeline-model-parallel-size 2", 2, STEP_TRAIN);
+    EXPECT_INT(options.decoder_chunk, 1);
+    config_free(&config);
+}
+
+TEST(exchange_among_ranks) {
+    struct step_options options =
+        options_of(SIZES "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --bf16 "
+                         "--grad-reduce-in-bf16 --ddp-bucket-size 1000 --recompute-granularity selective",
+                   2, STEP_TRAIN);
+    EXPECT(options.divides_optimizer && options.overlaps_reduction && options.overlaps_gather && options.rounds_sums);
+    EXPECT(options.bucket_elements == 1000 && options.recomputes && !options.splits_rows);
+    config_free(&config);
+    options = options_of(SIZES "--tensor-model-parallel-size 2 --sequence-parallel --no-cuda-graph", 2, STEP_TRAIN);
+    EXPECT(options.splits_rows && !options.records && !options.divides_optimizer);
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(micro_batches), TEST_CASE(schedules), TEST_CASE(exchange_among_ranks))
