@@ -235,6 +235,9 @@ static int run_once(const struct supervised *run, double failed_at, struct attem
             if (stalled > 0)
                 end->exit_code = EXIT_CODE_HANG;
             end->state = lifeline_look(run->lifeline);
+            // A short run may be over before the next look.
+            if (!is_resumed)
+                (void)has_resumed(run, failed_at);
             int status = end_ranks();
             if (end->state.is_attached)
                 tell_silent_end(run, end, started, &kills);

@@ -145,10 +145,16 @@ int session_begin(struct session *session, const struct session_flags *flags, in
     bool is_over = may_start && ranks_start(&ranks, exit_code);
     if (!is_over && flags->is_watching)
         interrupt_watch();
+    // What is wrong with the flags is said by the caller; starting clears messages of its own.
+    struct error_note *flaw = error_take();
     if (!is_over && session_start(session) < 0) {
         is_over = true;
         *exit_code = command_failed();
     }
+    if (flaw && !is_over)
+        (void)error_give(flaw);
+    else
+        error_drop(flaw);
     // Which rank this is, and so whether it talks about the flags, is known only now.
     if (!is_over)
         flags_say_notes(&notes);

@@ -17,6 +17,8 @@
 
 // Slurm's controller serves everybody: after some questions it is asked rarely. The file is read more often.
 static const double FIRST_PAUSE = 1, LONGEST_PAUSE = 10, READ_SECONDS = 0.5, REMIND_SECONDS = 60;
+// A busy controller misses a question now and then; that is not worth a warning.
+static const double SILENT_SECONDS = 30;
 
 char *slurm_log_path(const struct slurm_job *job, const char *number, int64_t link) {
     return job->chain > 0 ? memory_printf("%s/%s-%s-%" PRId64 ".log", job->logs, job->name, number, link)
@@ -147,18 +149,20 @@ static void tell_wait(const struct slurm_state *state, const char *number, char 
 static int follow(struct follower *follower, const char *last, int *exit_code) {
     struct slurm_state state = {0};
     char told[sizeof state.reason] = "";
-    double asked_at = 0, told_at = 0, pause = FIRST_PAUSE / 2;
-    bool has_answer = true;
+    double asked_at = 0, told_at = 0, answered_at = clock_seconds(), pause = FIRST_PAUSE / 2;
+    bool has_warned = false;
     while (!state.has_ended) {
         if (asked_at == 0 || clock_seconds() - asked_at >= pause) {
             pause = pause * 2 < LONGEST_PAUSE ? pause * 2 : LONGEST_PAUSE;
-            bool had_answer = has_answer;
-            has_answer = ask(last, follower->cluster, &state);
+            bool has_answer = ask(last, follower->cluster, &state);
             asked_at = clock_seconds();
             // The last allocation of a chain waits while the others run.
             bool may_wait = follower->job->chain == 0 || follower->file < 0;
-            if (!has_answer && had_answer)
-                log_warn("Slurm does not answer; asking again until it does");
+            if (!has_answer && !has_warned && asked_at - answered_at > SILENT_SECONDS)
+                log_warn("Slurm has not answered for %.0f seconds; asking again until it does", asked_at - answered_at);
+            has_warned = !has_answer && (has_warned || asked_at - answered_at > SILENT_SECONDS);
+            if (has_answer)
+                answered_at = asked_at;
             if (has_answer && may_wait)
                 tell_wait(&state, follower->number, told, &told_at);
         }

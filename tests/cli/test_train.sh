@@ -113,7 +113,7 @@ wait "$pid"
 code=$?
 [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after SIGTERM"
 [ -f "$work/signalled/latest_checkpointed_iteration.txt" ] && pass || fail "no checkpoint after SIGTERM"
-grep -qE "^finishing iteration [0-9]+, then saving$" "$work/out" && pass || fail "SIGTERM is not answered"
+grep -qE "^(finishing|ending the evaluation at) iteration [0-9]+, then saving$" "$work/out" && pass || fail "SIGTERM is not answered"
 expect 210 "exiting program after" "$BEVATRON" train "${model[@]}" --train-iters 100000 --exit-duration-in-mins 0.001 \
     --save "$work/late" --save-interval 100000
 
