@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 1 << 18, MOST_NAMES = 16 };
+enum { BLOCK_BYTES = 1 << 18, MOST_NAMES = 16, SYNC_BYTES = 1 << 26 };
 
 static const char *remedy_for(int error) {
     switch (error) {
@@ -160,12 +160,36 @@ static void release(struct file_writer *writer) {
     *writer = (struct file_writer){.descriptor = -1, .written_bytes = writer->written_bytes};
 }
 
+// An error of the disk is reported once, so it must not be lost here. What remains says that the file system or the
+// container does not know the call: then fsync does everything.
+static bool is_of_the_disk(int error) {
+    return error == EIO || error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM;
+}
+
+int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes) {
+    const unsigned begin = SYNC_FILE_RANGE_WRITE,
+                   finish = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    int status = 0;
+    // While one piece is waited for, the next is on its way to the disk.
+    for (uint64_t at = 0; at < bytes && status == 0; at += piece_bytes) {
+        if (at + piece_bytes < bytes)
+            status = sync_file_range(descriptor, (off_t)(at + piece_bytes), (off_t)piece_bytes, begin);
+        if (status == 0)
+            status = sync_file_range(descriptor, (off_t)at, (off_t)piece_bytes, finish);
+        watchdog_beat();
+    }
+    if (status < 0 && is_of_the_disk(errno))
+        return -1;
+    return fsync(descriptor);
+}
+
 int file_finish(struct file_writer *writer) {
     if (!writer->pending)
         return error_set("cannot finish: the file was closed after an earlier error");
     TRY(flush_pending(writer));
     watchdog_doing("syncing", writer->path);
-    if ((errno = fault_at(FAULT_AT_FSYNC).error) != 0 || fsync(writer->descriptor) < 0)
+    if ((errno = fault_at(FAULT_AT_FSYNC).error) != 0 ||
+        file_sync(writer->descriptor, writer->written_bytes, SYNC_BYTES) < 0)
         return fail(writer, "sync", errno);
     int descriptor = writer->descriptor;
     writer->descriptor = -1;

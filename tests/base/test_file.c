@@ -3,7 +3,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/watchdog.h"
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -23,6 +25,18 @@ int fsync(int descriptor) {
     if (fstat(descriptor, &status) == 0 && synced_count < 64)
         synced[synced_count++] = status.st_ino;
     return (int)syscall(SYS_fsync, descriptor);
+}
+
+// The same: counts the pieces that were waited for, and fails on request.
+static int pieces_synced, piece_error;
+
+int sync_file_range(int descriptor, off64_t offset, off64_t count, unsigned flags) {
+    (void)descriptor;
+    (void)offset;
+    (void)count;
+    pieces_synced += (flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0;
+    errno = piece_error;
+    return piece_error ? -1 : 0;
 }
 
 static bool was_synced(const char *path) {
@@ -463,8 +477,38 @@ TEST(same_paths) {
     }
 }
 
+TEST(huge_files_are_synced_in_pieces) {
+    char *place = make_place(), *path = file_join(place, "huge");
+    struct file_writer writer;
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_SAVE, "saving");
+    EXPECT_OK(file_create(&writer, path));
+    int64_t beats = atomic_load(&work.beats);
+    synced_count = pieces_synced = 0;
+    EXPECT_INT(file_sync(writer.descriptor, 1000, 300), 0);
+    EXPECT_INT(pieces_synced, 4);
+    EXPECT_INT(atomic_load(&work.beats) - beats, 4);
+    EXPECT_INT(synced_count, 1);
+
+    // A disk that fails does so once, and this was it.
+    EXPECT_OK(file_write(&writer, "abc", 3));
+    piece_error = EIO;
+    EXPECT_ERROR(file_commit(&writer), "cannot sync");
+    EXPECT(!file_exists(path));
+    // Where the call is not known, fsync does everything.
+    piece_error = ENOSYS;
+    synced_count = 0;
+    EXPECT_OK(file_write_all(path, "abc", 3));
+    EXPECT(was_synced(path));
+    piece_error = 0;
+    watchdog_end(&work);
+    free(path);
+    remove_place(place);
+}
+
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(pipes_are_not_files),
           TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet),
           TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_synced),
-          TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths))
+          TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths),
+          TEST_CASE(huge_files_are_synced_in_pieces))
