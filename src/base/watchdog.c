@@ -97,7 +97,15 @@ static void describe(const struct watchdog_work *work, char what[256], char wher
     snprintf(where, 768, "rank %d on %s%s%s", state.options.rank, state.host, work->doing[0] ? ", " : "", work->doing);
 }
 
-static void look_at(struct watchdog_work *work, double passed) {
+// What is to be said of work that takes long.
+struct finding {
+    bool is_due, is_end;
+    double waited, limit;
+    const char *flag;
+    char what[256], where[768];
+};
+
+static void look_at(struct watchdog_work *work, double passed, struct finding *finding) {
     double limit = state.options.limits[work->kind];
     int64_t beats = atomic_load(&work->beats) + (work->kind == WATCHDOG_SAVE ? 0 : atomic_load(&all_beats));
     if (beats != work->seen || work->inner > 0) {
@@ -107,20 +115,30 @@ static void look_at(struct watchdog_work *work, double passed) {
         return;
     }
     work->waited += passed;
-    if (limit <= 0 || work->waited < work->next_line)
+    // One line at a time: what else is due is found at the next look.
+    if (limit <= 0 || work->waited < work->next_line || finding->is_due)
         return;
-    char what[256], where[768];
-    describe(work, what, where);
-    if (work->waited >= limit) {
-        atomic_store(&has_fired, true);
-        die_code(EXIT_CODE_HANG,
-                 "%s: nothing was completed for %.0f s, longer than %s allows, on %s; look for what does not answer "
-                 "(`ps -eLo pid,stat,wchan:30,args`, dmesg), then resume from the last checkpoint",
-                 what, work->waited, flags[work->kind], where);
-    }
-    log_warn("still %s, %.0f s, %s; the run ends after %.0f s without progress (%s)", what, work->waited, where, limit,
-             flags[work->kind]);
+    *finding = (struct finding){.is_due = true,
+                                .is_end = work->waited >= limit,
+                                .waited = work->waited,
+                                .limit = limit,
+                                .flag = flags[work->kind]};
+    describe(work, finding->what, finding->where);
     work->next_line = fmin(2 * work->next_line, limit);
+}
+
+// Without the lock: the log may be slow, and whoever helps this process to its end may use the watchdog.
+static void say(const struct finding *finding) {
+    if (!finding->is_end) {
+        log_warn("still %s, %.0f s, %s; the run ends after %.0f s without progress (%s)", finding->what,
+                 finding->waited, finding->where, finding->limit, finding->flag);
+        return;
+    }
+    atomic_store(&has_fired, true);
+    die_code(EXIT_CODE_HANG,
+             "%s: nothing was completed for %.0f s, longer than %s allows, on %s; look for what does not answer "
+             "(`ps -eLo pid,stat,wchan:30,args`, dmesg), then resume from the last checkpoint",
+             finding->what, finding->waited, finding->flag, finding->where);
 }
 
 // A process that was suspended, or a machine that stood still, has not been waiting.
@@ -136,8 +154,13 @@ static void *run_watchdog(void *argument) {
         pthread_cond_timedwait(&state.changed, &state.lock, &until);
         double now = clock_seconds(), passed = fmin(now - looked, COUNTED_SECONDS);
         looked = now;
+        struct finding finding = {0};
         for (struct watchdog_work *work = state.first; work && !state.is_over; work = work->next)
-            look_at(work, passed);
+            look_at(work, passed, &finding);
+        pthread_mutex_unlock(&state.lock);
+        if (finding.is_due)
+            say(&finding);
+        pthread_mutex_lock(&state.lock);
     }
     pthread_mutex_unlock(&state.lock);
     return NULL;

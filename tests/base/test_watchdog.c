@@ -119,6 +119,26 @@ TEST(threads_are_watched) {
     EXPECT(strstr(said, "saving a checkpoint in the background: nothing was completed"));
 }
 
+// Whoever helps the process to its end reads files, which is work, too.
+static void work_at_the_end(enum exit_code code) {
+    struct watchdog_work work;
+    (void)code;
+    watchdog_begin(&work, WATCHDOG_SAVE, "writing a report");
+    watchdog_doing("writing", "report.json");
+    watchdog_end(&work);
+}
+
+static void end_with_work(void) {
+    alarm(300);
+    die_set_handler(work_at_the_end);
+    get_stuck();
+}
+
+TEST(work_while_the_process_ends) {
+    static char said[4096];
+    EXPECT_INT(exit_code_of(end_with_work, said, sizeof said), EXIT_CODE_HANG);
+}
+
 static void wait_without_limit(void) {
     struct watchdog_work work;
     watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_SAVE] = 0.1}});
@@ -135,4 +155,4 @@ TEST(no_limit) {
 }
 
 TEST_MAIN(TEST_CASE(stuck_work_ends_the_process), TEST_CASE(work_that_proceeds_does_not),
-          TEST_CASE(threads_are_watched), TEST_CASE(no_limit))
+          TEST_CASE(threads_are_watched), TEST_CASE(work_while_the_process_ends), TEST_CASE(no_limit))
