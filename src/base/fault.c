@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/whereabouts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -265,9 +266,14 @@ struct fault_effect fault_reach(enum fault_phase phase) {
             log_warn("rank %d, iteration %" PRId64 ", phase %s: injecting the fault %s", table.rank, iteration,
                      fault_phase_name(phase), fault.text);
         }
-        // It may not return soon, and other threads have their own phases.
+        // It may not return soon, and other threads have their own phases. Should the process end here, its last words
+        // name this phase, not the work that it had begun before.
         pthread_mutex_unlock(&table.lock);
+        const char *before = whereabouts_set_phase(fault_phase_name(phase));
+        if (phase == FAULT_AT_STEP)
+            whereabouts_set_iteration(iteration);
         act(&fault, &effect);
+        whereabouts_set_phase(before);
         pthread_mutex_lock(&table.lock);
         // The table may have been closed meanwhile.
         count = count < table.count ? count : table.count;

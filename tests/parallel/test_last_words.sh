@@ -7,8 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 needs_parts MPI
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1 --train-iters 20)
-# The fault comes just before the forward pass begins.
-place="at iteration 3, clear gradients, rank 1 on $(hostname)"
+place="at iteration 3, forward, rank 1 on $(hostname)"
 expect 139 "this process was ended by signal 11 (SIGSEGV) $place" "$BEVATRON" train --nproc 2 "${model[@]}" --save "$work/run" \
     --inject segv:rank=1:step=3:phase=forward --allow-injected-faults
 tail -n 1 "$work/out" | grep -q "^error: bevatron: a rank was ended by signal 11" && pass || fail "the last line is another one"
