@@ -134,6 +134,10 @@ struct checkpoint_save {
     // not checkpoints of this program, and iterations above the new one, are never touched.
     int64_t keep_last;
     int64_t retain_interval;
+    // NULL, or of the first rank, and living until the save ends: the iteration of a checkpoint that an earlier save of
+    // this run completed and could not make the latest, 0 for none. This save removes it first, so that attempts do not
+    // fill the disk, and sets it if the same happens again.
+    int64_t *unmarked;
 };
 
 // Saves state->iteration. All ranks call, those of a stage with the same lists. If it fails, it returns -1 on all of

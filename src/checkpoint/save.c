@@ -59,6 +59,22 @@ static int agree(const struct checkpoint_job *job, int status, const char *what)
 
 // ---- the folder ----
 
+// Another save replaces it, unless it has become the latest after all. One of this iteration stays until this save
+// takes its name.
+static void remove_unmarked(const struct checkpoint_job *job) {
+    int64_t *unmarked = job->save.unmarked, latest = 0;
+    if (!unmarked || *unmarked == 0 || *unmarked == job->state.iteration)
+        return;
+    bool is_latest = folder_marker_read(job->save.folder, &latest) == 1 && latest == *unmarked;
+    char *path = checkpoint_path(job->save.folder, *unmarked);
+    if (is_latest || !file_exists(path) || folder_discard(path) == 0)
+        *unmarked = 0;
+    else if (error_exit_code() != EXIT_CODE_OK)
+        log_warn("%s", error_message());
+    free(path);
+    error_clear();
+}
+
 // Makes sure that SAVE can be written to.
 static int prepare(const struct checkpoint_job *job) {
     if (job->rank != 0)
@@ -67,6 +83,7 @@ static int prepare(const struct checkpoint_job *job) {
     folder_restore(job->save.folder);
     if (folder_remove_leftovers(job->save.folder) < 0)
         log_warn("%s", error_message());
+    remove_unmarked(job);
     return 0;
 }
 
@@ -245,6 +262,7 @@ static void remove_old(const struct checkpoint_job *job) {
 static int give_name(const struct checkpoint_job *job) {
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
     int result = folder_replace(job->temporary, path);
+    bool has_name = result == 0 || !file_exists(job->temporary);
     if (result == 0) {
         result = folder_marker_write(job->save.folder, job->state.iteration);
         if (result < 0)
@@ -252,6 +270,8 @@ static int give_name(const struct checkpoint_job *job) {
                           "), but not marked as the latest",
                           path, job->state.iteration);
     }
+    if (job->save.unmarked)
+        *job->save.unmarked = result < 0 && has_name ? job->state.iteration : 0;
     free(path);
     return result;
 }

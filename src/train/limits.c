@@ -15,6 +15,18 @@ void limits_train(struct watchdog_work *work) {
     watchdog_begin(work, WATCHDOG_STEP, "training");
 }
 
+void limits_load_begin(struct watchdog_work *work, struct group *all) {
+    comm_patience_begin(all, "going back to an earlier checkpoint");
+    watchdog_begin(work, WATCHDOG_LOAD, "going back to an earlier checkpoint");
+}
+
+void limits_load_end(struct watchdog_work *work, struct group *all, int status) {
+    watchdog_end(work);
+    // A rank that fails ends the job.
+    if (status == 0)
+        comm_patience_end(all);
+}
+
 void limits_close(struct watchdog_work *work) {
     watchdog_end(work);
     watchdog_close();

@@ -68,9 +68,13 @@ static char *judge(const struct replay_check *replay, const struct mesh *mesh, s
     return memory_printf("rank %d (%s) had the fault", worst, group_host(mesh->all, worst));
 }
 
+bool replay_check_is_due(const struct replay_check *replay, int64_t iteration) {
+    return replay->is_on && iteration == replay->iteration;
+}
+
 int replay_check_end(struct replay_check *replay, const struct recovery *recovery, struct step *step,
                      int64_t iteration) {
-    if (!replay->is_on || iteration != replay->iteration)
+    if (!replay_check_is_due(replay, iteration))
         return 0;
     replay->is_on = false;
     char *verdict = judge(replay, recovery->mesh, step);

@@ -19,6 +19,8 @@ struct replay_check {
 // help, makes going back due and returns 0. All ranks call.
 int replay_check_begin(struct replay_check *replay, struct recovery *recovery, struct step *step, int64_t iteration,
                        int status);
+// Whether the next replay_check_end is after this iteration.
+bool replay_check_is_due(const struct replay_check *replay, int64_t iteration);
 // After an iteration whose results are all known: if it is that iteration again, says which ranks have other numbers;
 // -1 if replicas differ again. All ranks call.
 int replay_check_end(struct replay_check *replay, const struct recovery *recovery, struct step *step,

@@ -26,6 +26,7 @@ struct saver {
     struct checkpoint_job *job;  // the checkpoint being written in the background, or NULL
     const char *folder;          // that it, or the last checkpoint, was written to
     double started, seconds;     // when the last checkpoint was begun, and how long the last complete one took
+    int64_t unmarked[2];         // in --save and --save-fallback, see struct checkpoint_save
     bool is_failing;             // the last save failed
     bool is_fallback_next;       // it was one to --save, and the fallback has not been tried since
     struct save_retry retry;     // by the clock of each rank; that of the first counts

@@ -139,7 +139,8 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                                .ranks = &saving->ranks,
                                                .state = &saving->state,
                                                .keep_last = config->keep_last,
-                                               .retain_interval = config->save_retain_interval};
+                                               .retain_interval = config->save_retain_interval,
+                                               .unmarked = run->unmarked};
     struct checkpoint_save *options = &saving->options;
     options->model = saving->model = list_model(step, &options->model_count);
     if (!config->no_save_optim) {
@@ -158,6 +159,11 @@ static void end_saving(struct saving *saving, struct step *step) {
     free_named_list(saving->optimizer, saving->options.optimizer_count);
     checkpoint_file_list_free(&saving->options.files);
     buffer_free(&saving->json);
+}
+
+bool state_is_done(const struct config *config, const struct progress_state *at) {
+    return at->iteration >= config->train_iters ||
+           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
 }
 
 int state_check_save(const struct run_state *run) {

@@ -19,6 +19,9 @@ struct progress_state {
     int64_t replicas_verified;     // how many copies of the parameters were compared since the last iteration; 0: none
 };
 
+// Whether a run that stands there has done all its iterations.
+bool state_is_done(const struct config *config, const struct progress_state *at);
+
 // A run, for what follows. progress is only read to save, and may be NULL to load; kept counts on the first rank that
 // saves, and may be NULL.
 struct run_state {
@@ -27,6 +30,7 @@ struct run_state {
     struct progress_state *progress;
     const struct kept_files *kept;
     const char *folder;  // to save to; NULL for --save
+    int64_t *unmarked;   // there, see struct checkpoint_save
 };
 
 // Before training: fails if a save would, for want of space or because a file that goes along cannot be read. All ranks

@@ -103,11 +103,6 @@ static int open_loaders(struct trainer *trainer) {
     return start_loaders(trainer);
 }
 
-static bool is_done(const struct config *config, const struct progress_state *at) {
-    return at->iteration >= config->train_iters ||
-           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
-}
-
 // A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
@@ -155,7 +150,7 @@ static int set_up(struct trainer *trainer) {
                                                                       .mesh = trainer->mesh,
                                                                       .tokenizer = trainer->tokenizer,
                                                                       .step = trainer->step}));
-    if (config->save && !config->skip_train && !is_done(config, &trainer->at))
+    if (config->save && !config->skip_train && !state_is_done(config, &trainer->at))
         TRY(saver_check(&(struct run_state){
             .step = trainer->step, .config = config, .progress = &trainer->at, .kept = &trainer->kept}));
     phase = phase_begin("opening the data and building its sample index");
@@ -347,7 +342,7 @@ static int queue_iteration(struct trainer *trainer) {
 static int skip_iteration(struct trainer *trainer) {
     const struct config *config = trainer->config;
     trainer->batch_size = config_global_batch_size(config, trainer->at.consumed_train_samples);
-    int64_t micro_batches = trainer->batch_size / (config->micro_batch_size * config->data_parallel_size);
+    int64_t micro_batches = count_micro_batches(config, trainer->batch_size);
     struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
     struct batch dropped;
     for (int64_t i = 0; i < micro_batches; i++)
@@ -371,8 +366,13 @@ static int go_back(struct trainer *trainer) {
     const struct run_state run = {.step = trainer->step, .config = trainer->config, .progress = &trainer->at};
     // What is there now comes after the iteration that the run goes back to.
     memory_checkpoint_forget(&trainer->memory);
-    TRY(recovery_go_back(&trainer->recovery, &run));
-    TRY(start_loaders(trainer));
+    struct watchdog_work work;
+    limits_load_begin(&work, trainer->mesh->all);
+    int status = recovery_go_back(&trainer->recovery, &run);
+    if (status == 0)
+        status = start_loaders(trainer);
+    limits_load_end(&work, trainer->mesh->all, status);
+    TRY(status);
     trainer->batch_size = 0;
     trainer->meter.interval = (struct meter_interval){0};
     trainer->meter.first_iteration = trainer->at.iteration + 1;
@@ -410,11 +410,11 @@ static bool needs_results(const struct trainer *trainer) {
     const struct config *config = trainer->config;
     struct progress_state ahead = look_ahead(trainer);
     int64_t at = ahead.iteration;
-    return is_done(config, &ahead) || is_multiple(at, config->check_replicas) ||
+    return state_is_done(config, &ahead) || is_multiple(at, config->check_replicas) ||
            is_multiple(at, config->eval_interval) || is_multiple(at, config->save_interval) ||
            memory_checkpoint_is_due(&trainer->memory, at) || is_multiple(at, config->exit_interval) ||
-           is_multiple(at, config->sample_interval) || meter_needs_weights(&trainer->meter, at) ||
-           tracing_needs_results(&trainer->tracing, at) ||
+           replay_check_is_due(&trainer->replay, at) || is_multiple(at, config->sample_interval) ||
+           meter_needs_weights(&trainer->meter, at) || tracing_needs_results(&trainer->tracing, at) ||
            config_global_batch_size(config, ahead.consumed_train_samples) != trainer->batch_size;
 }
 
@@ -445,6 +445,11 @@ static int follow_intervals(struct trainer *trainer) {
     return 0;
 }
 
+// Of what may have compared the replicas: if they differ, the run may go back.
+static int take_status(struct trainer *trainer, int status) {
+    return replay_check_begin(&trainer->replay, &trainer->recovery, trainer->step, trainer->at.iteration, status);
+}
+
 // Called when an iteration could not be queued: those queued before it still get their log lines. Returns -1 with the
 // error that was set.
 static int report_the_rest(struct trainer *trainer) {
@@ -464,9 +469,13 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
         trainer->saver.iteration = trainer->at.iteration;
     int64_t samples = config_global_batch_size(config, trainer->at.consumed_train_samples);
     first_iteration_begin(&trainer->first, count_micro_batches(config, samples));
-    while (!is_done(config, &trainer->at) && *ending == GO_ON) {
+    while (!state_is_done(config, &trainer->at) && *ending == GO_ON) {
         bool is_skipped = skips_have(&trainer->past, look_ahead(trainer).iteration + 1);
-        TRY(follow_ramp_up(trainer));
+        TRY(take_status(trainer, follow_ramp_up(trainer)));
+        if (trainer->recovery.is_due) {
+            TRY(go_back(trainer));
+            continue;
+        }
         if (!is_skipped && queue_iteration(trainer) < 0)
             return report_the_rest(trainer);
         bool saves_again = saver_retry_is_due(&trainer->saver);
@@ -480,10 +489,9 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
             TRY(skip_iteration(trainer));
         TRY(saver_advance(&trainer->saver));
         if (knows_all)
-            TRY(replay_check_begin(&trainer->replay, &trainer->recovery, trainer->step, trainer->at.iteration,
-                                   follow_intervals(trainer)));
+            TRY(take_status(trainer, follow_intervals(trainer)));
         if (saves_again && !trainer->recovery.is_due)
-            TRY(save(trainer, saver_retry));
+            TRY(take_status(trainer, save(trainer, saver_retry)));
         int64_t reason = ending_reason(&trainer->ending);
         if (reason)
             TRY(finish_iterations(trainer, 0));
@@ -499,7 +507,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
 // A run that was done before has nothing new to save where its checkpoint came from.
 static void note_finished_run(struct trainer *trainer) {
     const struct config *config = trainer->config;
-    if (trainer->at.iteration == 0 || !is_done(config, &trainer->at))
+    if (trainer->at.iteration == 0 || !state_is_done(config, &trainer->at))
         return;
     log_info("note: the checkpoint has all %" PRId64
              " iterations of the run, so nothing is left to train; raise --train-iters or --train-samples to continue",

@@ -84,6 +84,21 @@ end_well() {
     [ "$code" = 0 ] && pass || fail "exit code $code instead of 0 ($*)"
     "$BEVATRON" checkpoint verify "$work/run" >>"$work/out" 2>&1 && pass || fail "the checkpoint is whole ($*)"
 }
+# The marker alone cannot be written: what earlier attempts have completed does not stay.
+mark_nothing() {
+    begin /latest_checkpointed --save-interval 2 --train-iters 1000000 "$@"
+    await_text "iter_[0-9]* is complete .*, but not marked as the latest.* next attempt is in 4 s"
+    [ "$(find "$work/run" -name 'iter_???????' | wc -l)" -le 1 ] && pass || fail "failed saves have left: $(ls "$work/run")"
+    mend
+    await_text "successfully saved checkpoint from iteration"
+    kill -TERM "$process"
+    end_of "$process"
+    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 ($*)"
+    # Of the failed attempts nothing stays.
+    for left in "$work/run"/iter_*; do
+        grep -q "successfully saved checkpoint from iteration *$((10#${left##*_})) " "$work/out" && pass || fail "$left was not removed ($*)"
+    done
+}
 # With 0 the first failure ends the run.
 end_at_once() {
     begin model.safe --train-iters 1000000 --save-interval 2 --save-retry-minutes 0
@@ -102,6 +117,8 @@ beside badly end_badly
 beside badly.async end_badly --async-save
 beside well end_well --async-save
 beside once end_at_once
+beside marker mark_nothing
+beside marker.async mark_nothing --async-save
 gather
 
 # Nothing may be written at all: said before the first iteration. The signal would end the process without a word.

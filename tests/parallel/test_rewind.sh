@@ -95,6 +95,15 @@ expect 0 "had the fault; replicas agree now, and the run continues" train --npro
     --save-interval 3 --replay-check 100 "${flip[@]}"
 said "replay of iteration 6: rank 1 ("
 same clean2 replayed 9 "after a replay"
+# Also if it is found by a save before the batch grows, or by one that repeats another that failed.
+ramp=(--nproc 2 --train-samples 48 --rampup-batch-size 2 2 12)
+expect 0 "" train "${ramp[@]}" --save "$work/clean3"
+expect 0 "replay of iteration 6: rank 1 (" train "${ramp[@]}" --save "$work/ramp" --replay-check 100 "${flip[@]}"
+last=$(cat "$work/clean3/latest_checkpointed_iteration.txt")
+same clean3 ramp "$last" "after a replay while the batch grows"
+expect 0 "of iteration 40 was not saved: " train --nproc 2 --train-iters 80 --save "$work/retried" --save-interval 40 --async-save \
+    --save-fallback "$work/fallback" --replay-check 100 --allow-injected-faults --inject enospc:rank=0:step=40 --inject flip:rank=1:step=41
+said "had the fault; replicas agree now, and the run continues"
 # A bit of a gradient that flips before it is summed is the same on all replicas afterwards.
 for flags in "" "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather" \
     "--pipeline-model-parallel-size 2 --global-batch-size 8"; do

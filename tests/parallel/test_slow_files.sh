@@ -43,6 +43,8 @@ beside manifest wait_out SLOW_WRITES=manifest.json
 beside removal wait_out SLOW_REMOVALS=/model.safe
 beside manifest.async wait_out SLOW_WRITES=manifest.json --async-save
 beside removal.async wait_out SLOW_REMOVALS=/model.safe --async-save
+# Going back: the first rank looks for a checkpoint while the other one waits.
+beside back wait_out SLOW_READS=iter_0000001/state.json --nan-policy rewind-and-skip --allow-injected-faults --inject nan:step=2
 gather
 
 # lose MINUTES SIGNAL RANK FLAGS…: sends the signal to a rank in the middle of a save that would take half an hour, with
