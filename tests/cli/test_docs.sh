@@ -273,4 +273,9 @@ for folder in src/*/; do
     grep -qE "^[0-9]+\. \`${folder%/}\`" docs/internals/architecture.md || echo "the tour in architecture.md lacks ${folder%/}"
 done >>"$work/out"
 [ ! -s "$work/out" ] && pass || fail "what the documents name and the repository lacks"
+
+# Eight fields in every line, with the quotes within them doubled.
+tail -n +2 docs/reliability.csv |
+    grep -vE '^[0-9]+,"([^"]|"")*",(pass|fail|not run),[0-9.]*,[0-9.]*,[0-9]*,"([^"]|"")*",[0-9-]{10}$' >"$work/out"
+[ ! -s "$work/out" ] && pass || fail "lines of docs/reliability.csv that no program reads"
 finish

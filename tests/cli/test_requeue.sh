@@ -87,6 +87,14 @@ ran forgiven $? 0 5 4
 echo 'exit 2' >"$work/plan"
 job usage "${model[@]}" --train-iters 4 --save "$work/usage"
 ran usage $? 2 1 0
+# A NaN is --nan-policy's, inside the run: when that gives up, so does the job, as launch local does.
+nan='--allow-injected-faults --inject nan:step=2'
+echo '"$@" '"$nan" >"$work/plan"
+job nan "${model[@]}" --train-iters 4 --save "$work/nan"
+ran nan $? 213 1 0
+echo '"$@" --nan-policy rewind-and-skip '"$nan" >"$work/plan"
+job nan-skip "${model[@]}" --train-iters 4 --save "$work/nan-skip"
+ran nan-skip $? 0 1 0
 
 # Pods of a JobSet, as Kubernetes restarts them: after every code but those of the policy.
 cat >"$work/pod" <<END

@@ -27,7 +27,7 @@ at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }'; }
 report() {
     local message=${7:-}
     message=$(tr -d '\r' <<<"$message" | tr '"\n|' "'  " | sed -E "s/  */ /g; s/ *\$//; s/^\[rank [0-9]+\] //; s#$work/##g" | cut -c1-300)
-    printf '%s,"%s",%s,%s,%s,%s,"%s",%s\n' "$1" "$2" "$3" "${4:-}" "${5:-}" "${6:-}" "$message" "$(date +%F)" >>"$results"
+    printf '%s,"%s",%s,%s,%s,%s,"%s",%s\n' "$1" "${2//\"/\"\"}" "$3" "${4:-}" "${5:-}" "${6:-}" "$message" "$(date +%F)" >>"$results"
     printf '%3s  %-8s %-58s %s\n' "$1" "$3" "$2" "${6:+code $6}${4:+, noticed after $4 s}${5:+, back after $5 s}"
 }
 

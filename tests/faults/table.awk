@@ -4,14 +4,15 @@ BEGIN {
     FS = ","
     split("a rank dies|rank 0 or the launcher dies|a rank hangs|a rank is slow|SIGTERM, SIGUSR1|Slurm requeues, time limits|crash loop|disk full, I/O error|crash at every point of a save|damaged checkpoint|garbled marker|hostile files|NaN|silent corruption|out of memory|the clock jumps|network cut or reset|rendezvous|other layout|determinism|other flags on resume|data replaced or truncated|output cannot be written|limits of the system|writer hangs|permissions, links|soak", names, "|")
 }
-# "…" with commas inside: fields of a line of the CSV.
+# "…" with commas inside, and quotes that are doubled: fields of a line of the CSV.
 function read_line(line, field,    n, inside, i, c) {
     n = 1
     inside = 0
     field[1] = ""
     for (i = 1; i <= length(line); i++) {
         c = substr(line, i, 1)
-        if (c == "\"") inside = !inside
+        if (c == "\"" && inside && substr(line, i + 1, 1) == "\"") field[n] = field[n] substr(line, i++, 1)
+        else if (c == "\"") inside = !inside
         else if (c == "," && !inside) field[++n] = ""
         else field[n] = field[n] c
     }
