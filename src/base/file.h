@@ -90,8 +90,8 @@ int file_make_parent(const char *path);             // the folders that the file
 int file_remove_tree(const char *path);             // rm -rf; a missing path is not an error
 int file_rename(const char *from, const char *to);  // also syncs the folder
 int file_sync_folder(const char *path);
-// fsync of a file of `bytes`, which goes to the disk piece by piece. Each one that arrives is a beat of the watchdog, so
-// a huge file on a slow disk is not mistaken for a file system that hangs. Sets errno, but no message.
+// fsync of a file of `bytes`, which goes to the disk piece by piece. Each one that arrives is a beat of the watchdog,
+// so a huge file on a slow disk is not mistaken for a file system that hangs. Sets errno, but no message.
 int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes);
 // Free bytes on the file system that holds path (or the nearest folder above it that exists).
 int file_free_bytes(const char *path, uint64_t *bytes);
