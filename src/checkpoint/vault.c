@@ -262,17 +262,28 @@ int64_t vault_common(const int64_t *claims, int ranks) {
 }
 
 const void *vault_find(const struct vault_region *region, int64_t iteration) {
+    const struct vault_slot *slots = region->page->slots;
     int64_t claims[VAULT_SLOTS];
+    uint64_t last = 0;
+    int found = -1;
     vault_claims(region, claims);
     for (int i = 0; i < VAULT_SLOTS && iteration >= 0; i++)
-        if (claims[i] == iteration && region->page->slots[i].hash == hash_of(region, i))
-            return content(region, i);
-    return NULL;
+        if (claims[i] == iteration && slots[i].sequence > last) {
+            last = slots[i].sequence;
+            found = i;
+        }
+    return found >= 0 && slots[found].hash == hash_of(region, found) ? content(region, found) : NULL;
 }
 
 void vault_drop(struct vault_region *region, int64_t iteration) {
     for (int i = 0; i < VAULT_SLOTS; i++)
         if (region->page->slots[i].iteration == iteration)
+            atomic_store(&region->page->slots[i].sequence, 0);
+}
+
+void vault_drop_after(struct vault_region *region, int64_t iteration) {
+    for (int i = 0; i < VAULT_SLOTS; i++)
+        if (region->page->slots[i].iteration > iteration)
             atomic_store(&region->page->slots[i].sequence, 0);
 }
 

@@ -69,9 +69,12 @@ void vault_commit(struct vault_region *region, int64_t iteration);
 void vault_claims(const struct vault_region *region, int64_t claims[VAULT_SLOTS]);
 // The newest iteration that is in every row of a table (ranks, VAULT_SLOTS) of claims; -1 if there is none.
 int64_t vault_common(const int64_t *claims, int ranks);
-// The content of an iteration, verified; NULL if there is none or it is damaged.
+// The content of an iteration, verified; NULL if there is none or it is damaged. If both slots have it, the one written
+// last counts.
 const void *vault_find(const struct vault_region *region, int64_t iteration);
 void vault_drop(struct vault_region *region, int64_t iteration);
+// Drops later iterations: the run continues after this one, and they would be taken for what it computes then.
+void vault_drop_after(struct vault_region *region, int64_t iteration);
 void vault_drop_all(struct vault_region *region);
 
 #endif

@@ -309,11 +309,11 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
                                            .has_new_checkpoint = after.iteration > best,
                                            .now = clock_seconds()};
         enum restarts_decision decision = end.passed_on ? RESTARTS_NEVER : restarts_decide(restarts, &attempt, &delay);
-        if (decision == RESTARTS_AGAIN && run->vault && !restarts_trust_memory(restarts, end.exit_code))
+        attempt.reached = end.state.iteration;
+        if (decision == RESTARTS_AGAIN && run->vault && !restarts_trust_memory(restarts, &attempt))
             vault_clear(run->vault);
         after = find_newest(run);
         attempt.resumes_from_memory = after.is_in_memory;
-        attempt.reached = end.state.iteration;
         char *text = restarts_describe(restarts, decision, &attempt, after.iteration);
         if (text && decision == RESTARTS_AGAIN)
             log_warn("%s", text);

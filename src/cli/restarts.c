@@ -102,9 +102,9 @@ char *restarts_describe(const struct restarts *restarts, enum restarts_decision 
     case RESTARTS_AGAIN:
         return describe_restart(restarts, attempt, checkpoint);
     case RESTARTS_STUCK:
-        return memory_printf("the run %s with code %d %s %d times without a new checkpoint; giving up",
-                             attempt->exit_code == EXIT_CODE_STOPPED ? "stopped" : "failed", attempt->exit_code, place,
-                             restarts->at_one_place);
+        return memory_printf("the run %s %d times %s without a new checkpoint, with code %d; giving up",
+                             attempt->exit_code == EXIT_CODE_STOPPED ? "stopped" : "failed", restarts->at_one_place,
+                             place, attempt->exit_code);
     case RESTARTS_TOO_OFTEN:
         return restarts->most == 0
                    ? NULL
@@ -134,8 +134,10 @@ int64_t restarts_checkpoint(const char *folder) {
     return iteration;
 }
 
-bool restarts_trust_memory(const struct restarts *restarts, int exit_code) {
-    bool is_lost =
-        exit_code == EXIT_CODE_PEER_LOST || exit_code == EXIT_CODE_HANG || (exit_code > 128 && exit_code < 128 + NSIG);
-    return is_lost && restarts->at_one_place <= 1;
+bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt) {
+    int code = attempt->exit_code;
+    bool is_lost = code == EXIT_CODE_PEER_LOST || code == EXIT_CODE_HANG || (code > 128 && code < 128 + NSIG);
+    if (is_lost)
+        return restarts->at_one_place <= 1;
+    return attempt->reached < 0 && code != EXIT_CODE_CORRUPT;
 }

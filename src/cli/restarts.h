@@ -51,8 +51,10 @@ enum restarts_decision restarts_decide(struct restarts *restarts, const struct r
 char *restarts_describe(const struct restarts *restarts, enum restarts_decision decision,
                         const struct restarts_attempt *attempt, int64_t checkpoint);
 // Whether the next attempt may resume from checkpoints in memory: processes were lost, and the attempt before did not
-// fail at the same place. If the run has found something wrong with itself, what it computed last may be the reason.
-bool restarts_trust_memory(const struct restarts *restarts, int exit_code);
+// fail at the same place. If the run has found something wrong with itself, what it computed last may be the reason,
+// unless it completed no iteration: then it failed to start, e.g. at a full disk, and memory has what was computed
+// before.
+bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt);
 // The exit code of a run that is not started again.
 int restarts_exit_code(enum restarts_decision decision, int exit_code);
 // The iteration of the newest checkpoint in a folder, -1 if there is none. The folder may be NULL.

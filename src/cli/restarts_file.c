@@ -193,7 +193,8 @@ static void decide(const struct restarts_file *file, struct restarts_state *stat
     bool is_last = state->restarts.at_one_place >= RESTARTS_AT_ONE_PLACE - 1 ||
                    state->restarts.unstarted >= RESTARTS_UNSTARTED - 1;
     end->is_nothing_lost = is_told && attempt.reached < 0 && !file->journal && !is_last;
-    if (file->keeps_memory && decision == RESTARTS_AGAIN && restarts_trust_memory(&state->restarts, exit_code))
+    if (file->keeps_memory && decision == RESTARTS_AGAIN && attempt.reached >= 0 &&
+        restarts_trust_memory(&state->restarts, &attempt))
         end->is_nothing_lost = true;
     state->is_running = false;
 }

@@ -303,6 +303,11 @@ int memory_checkpoint_load(struct memory_checkpoint *memory, int64_t iteration, 
     at->past = past;
     if (past)
         *past = head.past;
+    // Some ranks may have got further. A slot of theirs that stayed would be the one that is written last, and would
+    // push out the checkpoint that all ranks have in common.
+    vault_drop_after(&memory->region, iteration);
+    memory_copies_drop_after(&memory->copies, iteration);
+    memory->is_resumed = true;
     log_info("  successfully loaded checkpoint from host memory at iteration %" PRId64 " in %.1f ms", iteration,
              (clock_seconds() - started) * 1e3);
     return 0;

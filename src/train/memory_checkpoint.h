@@ -23,6 +23,7 @@ struct memory_checkpoint {
     int tensor_count;
     size_t text_room;  // bytes for the configuration
     void *piece;       // page-locked memory between a GPU and the region; NULL if it is not needed
+    bool is_resumed;   // the run was resumed from it
     int64_t saved;     // how many since the start
     double seconds;    // that they took
 };
@@ -41,7 +42,8 @@ void memory_checkpoint_close(struct memory_checkpoint *memory);  // says what th
 // The newest iteration that all ranks hold undamaged and that is not older than the checkpoint on disk; -1 if there is
 // none. All ranks call.
 int64_t memory_checkpoint_find(struct memory_checkpoint *memory);
-// Sets the step and *at to those of an iteration that was found, and the schedules of the configuration.
+// Sets the step and *at to those of an iteration that was found, and the schedules of the configuration. What ranks
+// hold of later iterations is dropped.
 int memory_checkpoint_load(struct memory_checkpoint *memory, int64_t iteration, struct config *config,
                            struct progress_state *at);
 // Drops what is there: the run starts from something else.

@@ -195,6 +195,11 @@ void memory_copies_exchange(struct memory_copies *copies, const void *content, i
     free(into);
 }
 
+void memory_copies_drop_after(struct memory_copies *copies, int64_t iteration) {
+    for (int i = 0; i < copies->kept_count; i++)
+        vault_drop_after(&copies->regions[i], iteration);
+}
+
 void memory_copies_forget(struct memory_copies *copies) {
     for (int i = 0; i < copies->kept_count; i++)
         vault_drop_all(&copies->regions[i]);

@@ -44,6 +44,8 @@ void memory_copies_exchange(struct memory_copies *copies, const void *content, i
 // Ranks that have no checkpoint in their own vault get one from whoever has a copy; then vaults drop what they no
 // longer have to keep. Returns how many ranks got one. All ranks call, after memory_copies_open.
 int memory_copies_recover(struct memory_copies *copies, struct vault_region *own);
+// Drops the copies of later iterations that this rank keeps.
+void memory_copies_drop_after(struct memory_copies *copies, int64_t iteration);
 // Drops all copies that this rank keeps.
 void memory_copies_forget(struct memory_copies *copies);
 

@@ -90,20 +90,6 @@ int saver_finish_copies(struct saver *saver) {
     return status;
 }
 
-int saver_check(const struct run_state *run) {
-    const struct config *config = run->config;
-    int status = state_check_save(run);
-    if (!config->save_fallback || (status < 0 && error_exit_code() != EXIT_CODE_ERROR))
-        return status;
-    if (status < 0)
-        log_warn_once("%s; checkpoints are written to %s (--save-fallback) until this is mended", error_message(),
-                      config->save_fallback);
-    error_clear();
-    struct run_state fallback = *run;
-    fallback.folder = config->save_fallback;
-    return state_check_save(&fallback);
-}
-
 // ---- saves that fail ----
 
 // What the first rank decides by its clock, for all.
@@ -159,6 +145,26 @@ static int take_failure(struct saver *saver, int64_t iteration) {
     tell_failure(saver, iteration, next);
     free(next);
     return 0;
+}
+
+int saver_check(struct saver *saver, struct progress_state *at, bool may_wait) {
+    const struct config *config = saver->config;
+    struct run_state run = {.step = saver->step, .config = config, .progress = at, .kept = saver->kept};
+    saver->folder = config->save;
+    saver->started = clock_seconds();
+    int status = state_check_save(&run);
+    if (config->save_fallback && (status == 0 || error_exit_code() == EXIT_CODE_ERROR)) {
+        if (status < 0)
+            log_warn_once("%s; checkpoints are written to %s (--save-fallback) until this is mended", error_message(),
+                          config->save_fallback);
+        error_clear();
+        run.folder = config->save_fallback;
+        status = state_check_save(&run);
+    }
+    if (status == 0 || !may_wait || error_exit_code() != EXIT_CODE_ERROR)
+        return status;
+    saver->is_failing = true;
+    return schedule_retry(saver, at->iteration);
 }
 
 // The checkpoint of saver->iteration is complete.

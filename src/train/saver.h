@@ -33,8 +33,10 @@ struct saver {
     double last_time;            // when the last save of the run was first tried; 0: not yet
 };
 
-// Before training: fails if a save would, see state_check_save. With --save-fallback, only the fallback must work.
-int saver_check(const struct run_state *run);
+// Before training: fails if a save would, see state_check_save. With --save-fallback, only the fallback must work. If
+// may_wait, a check that fails counts as a save that fails: the run has iterations that are in host memory only, and
+// ending it would lose them.
+int saver_check(struct saver *saver, struct progress_state *at, bool may_wait);
 // Saves the state of the run, unless this iteration is saved already, --save is not given, or the last save failed:
 // then saver_retry is to be called when it is due. A background save that is still being written is finished first.
 int saver_save(struct saver *saver, struct progress_state *at);

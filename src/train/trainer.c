@@ -150,15 +150,21 @@ static int set_up(struct trainer *trainer) {
                                                                       .mesh = trainer->mesh,
                                                                       .tokenizer = trainer->tokenizer,
                                                                       .step = trainer->step}));
+    trainer->saver = (struct saver){.config = config,
+                                    .mesh = trainer->mesh,
+                                    .step = trainer->step,
+                                    .kept = &trainer->kept,
+                                    .loads_copy = trainer->options->loads_copy,
+                                    .iteration = -1,
+                                    .kept_iteration = trainer->at.iteration};
     if (config->save && !config->skip_train && !state_is_done(config, &trainer->at))
-        TRY(saver_check(&(struct run_state){
-            .step = trainer->step, .config = config, .progress = &trainer->at, .kept = &trainer->kept}));
+        TRY(saver_check(&trainer->saver, &trainer->at, trainer->memory.is_resumed));
     phase = phase_begin("opening the data and building its sample index");
     status = open_loaders(trainer);
     phase_end(phase);
     TRY(status);
     TRY(watching_open_report(&trainer->watching, trainer->step, trainer->at.iteration, &trainer->report));
-    trainer->ending.report = trainer->report;
+    trainer->ending.report = trainer->saver.report = trainer->report;
     trainer->meter = (struct meter){.config = config,
                                     .census = census_take(config),
                                     .mesh = trainer->mesh,
@@ -176,14 +182,6 @@ static int set_up(struct trainer *trainer) {
     tracing_open(&trainer->tracing, &(struct tracing_options){config, trainer->mesh, trainer->step, trainer->report});
     trainer->stop_time =
         (struct stop_time){.limit_seconds = trainer->job.kill_wait_seconds, .job = trainer->job.number};
-    trainer->saver = (struct saver){.config = config,
-                                    .mesh = trainer->mesh,
-                                    .step = trainer->step,
-                                    .report = trainer->report,
-                                    .kept = &trainer->kept,
-                                    .loads_copy = trainer->options->loads_copy,
-                                    .iteration = -1,
-                                    .kept_iteration = trainer->at.iteration};
     return saver_start_copies(&trainer->saver);
 }
 
@@ -571,6 +569,9 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     tracing_close(&trainer.tracing, status < 0);
     if (status < 0) {
         saver_abandon(&trainer.saver);
+        // What is in memory may contain the fault, too.
+        if (error_exit_code() == EXIT_CODE_CORRUPT)
+            memory_checkpoint_forget(&trainer.memory);
         retreat_after(options->config, options->mesh);
     }
     limits_close(&trainer.work);

@@ -98,6 +98,34 @@ TEST(an_unfinished_write_does_not_count) {
     vault_close(vault);
 }
 
+// A run that is resumed from an earlier checkpoint than this rank's last one: the later one is dropped, and the next
+// write replaces it, not the one that the run was resumed from.
+TEST(what_is_abandoned_is_dropped) {
+    struct vault *vault = vault_create(2);
+    struct vault_region region = take(vault, &usual);
+    save(&region, 7);
+    save(&region, 8);
+    vault_drop_after(&region, 8);
+    EXPECT(holds(&region, 7) && holds(&region, 8));
+    vault_drop_after(&region, 7);
+    EXPECT(holds(&region, 7) && !vault_find(&region, 8));
+    memset(vault_begin(&region), 8, BYTES / 2);
+    EXPECT(holds(&region, 7) && !vault_find(&region, 8));
+    vault_commit(&region, 8);
+    vault_drop_all(&region);
+    // Twice the same iteration: the last one counts, also if it is damaged.
+    save(&region, 4);
+    memset(vault_begin(&region), 99, BYTES);
+    vault_commit(&region, 4);
+    unsigned char *bytes = (unsigned char *)(uintptr_t)vault_find(&region, 4);
+    EXPECT(bytes && bytes[0] == 99);
+    if (bytes)
+        bytes[17] ^= 1;
+    EXPECT(!vault_find(&region, 4));
+    vault_release(&region);
+    vault_close(vault);
+}
+
 // Killed at any moment, a writer leaves at least one whole checkpoint, and never a mixed one.
 TEST(killed_writers_leave_whole_checkpoints) {
     struct vault *vault = vault_create(2);
@@ -205,6 +233,6 @@ TEST(other_files_are_refused) {
 }
 
 TEST_MAIN(TEST_CASE(the_next_process_finds_it), TEST_CASE(an_unfinished_write_does_not_count),
-          TEST_CASE(killed_writers_leave_whole_checkpoints), TEST_CASE(damage_is_found),
-          TEST_CASE(other_requests_start_empty), TEST_CASE(the_newest_that_all_have),
+          TEST_CASE(what_is_abandoned_is_dropped), TEST_CASE(killed_writers_leave_whole_checkpoints),
+          TEST_CASE(damage_is_found), TEST_CASE(other_requests_start_empty), TEST_CASE(the_newest_that_all_have),
           TEST_CASE(other_files_are_refused))

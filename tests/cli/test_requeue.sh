@@ -73,7 +73,7 @@ said lost "the run ended with code 255 before its ranks had found each other; st
 for _ in 1 2 3 4; do echo '"$@" --load no-such-folder --exit-on-missing-checkpoint; exit 1'; done >"$work/plan"
 job stuck "${model[@]}" --train-iters 4 --save "$work/stuck"
 ran stuck $? 217 3 1
-said stuck "before its first iteration 3 times without a new checkpoint; giving up"
+said stuck "failed 3 times before its first iteration without a new checkpoint"
 
 # Too often within the window; older failures are forgotten.
 for i in 2 4 6 8; do reach $i 137; done >"$work/plan"

@@ -149,6 +149,10 @@ TEST(messages_name_the_place) {
     text = restarts_describe(&restarts, RESTARTS_AGAIN, &attempt, 10);
     EXPECT(strstr(text, "at iteration 12; starting again from iteration 10") != NULL);
     free(text);
+    restarts.at_one_place = 3;
+    text = restarts_describe(&restarts, RESTARTS_STUCK, &attempt, 10);
+    EXPECT_STRING(text, "the run failed 3 times at iteration 12 without a new checkpoint, with code 137; giving up");
+    free(text);
     for (int decision = RESTARTS_AGAIN; decision <= RESTARTS_NO_START; decision++)
         for (int64_t reached = -1; reached < 2; reached++) {
             attempt = killed(reached, false, 0);
@@ -248,6 +252,30 @@ TEST(a_lost_start_is_repeated_on_the_same_machines) {
     EXPECT_INT(run_attempt(&file, -2, false, 211).decision, RESTARTS_AGAIN);
     EXPECT_INT(run_attempt(&file, 5, false, 211).decision, RESTARTS_NEVER);
     end_file(&file, folder);
+}
+
+TEST(memory_is_kept_if_it_cannot_be_the_reason) {
+    static const struct {
+        int exit_code;
+        int64_t reached;
+        int at_one_place;
+        bool is_trusted;
+    } rows[] = {
+        {EXIT_CODE_PEER_LOST, 5, 1, true},
+        {EXIT_CODE_PEER_LOST, 5, 2, false},
+        {EXIT_CODE_PEER_LOST, -1, 1, true},
+        {EXIT_CODE_PEER_LOST, -1, 2, false},
+        {EXIT_CODE_ERROR, 5, 1, false},
+        // It failed to start, e.g. at a full disk.
+        {EXIT_CODE_ERROR, -1, 1, true},
+        {EXIT_CODE_ERROR, -1, 2, true},
+        {EXIT_CODE_CORRUPT, -1, 1, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct restarts restarts = {.at_one_place = rows[i].at_one_place};
+        struct restarts_attempt attempt = {.exit_code = rows[i].exit_code, .reached = rows[i].reached};
+        EXPECT(restarts_trust_memory(&restarts, &attempt) == rows[i].is_trusted);
+    }
 }
 
 // Memory is lost with the allocation, so ranks that were lost are started again there; not if the run found something
@@ -354,6 +382,7 @@ TEST_MAIN(TEST_CASE(codes_that_say_so_are_final), TEST_CASE(unrelated_failures_w
           TEST_CASE(a_start_that_is_lost_costs_nothing), TEST_CASE(waits_grow_while_nothing_is_gained),
           TEST_CASE(a_stopped_job_continues), TEST_CASE(a_clock_that_was_set_back_forgets_nothing_too_late),
           TEST_CASE(messages_name_the_place), TEST_CASE(a_job_remembers_its_attempts),
-          TEST_CASE(memory_keeps_a_job_on_its_machines), TEST_CASE(a_lost_start_is_repeated_on_the_same_machines),
-          TEST_CASE(an_attempt_without_an_end_counts), TEST_CASE(work_with_a_journal_goes_on_while_it_gets_further),
-          TEST_CASE(a_damaged_state_starts_over), TEST_CASE(a_state_is_read_as_it_was_written))
+          TEST_CASE(memory_is_kept_if_it_cannot_be_the_reason), TEST_CASE(memory_keeps_a_job_on_its_machines),
+          TEST_CASE(a_lost_start_is_repeated_on_the_same_machines), TEST_CASE(an_attempt_without_an_end_counts),
+          TEST_CASE(work_with_a_journal_goes_on_while_it_gets_further), TEST_CASE(a_damaged_state_starts_over),
+          TEST_CASE(a_state_is_read_as_it_was_written))

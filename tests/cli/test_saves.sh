@@ -99,6 +99,24 @@ mark_nothing() {
         grep -q "successfully saved checkpoint from iteration *$((10#${left##*_})) " "$work/out" && pass || fail "$left was not removed ($*)"
     done
 }
+# A rank is lost while the disk is full: the restarted run has iterations that are in host memory only, so it continues and
+# saves once there is space. The disk is full from the moment that the fault is recorded.
+lose_rank() {
+    : >"$work/out"
+    BROKEN_WHILE=$work/full_disk/injected-faults.txt BROKEN_WRITES=full_disk LD_PRELOAD=$broken "$BEVATRON" launch local \
+        "${train[@]:2}" --train-iters 1000000 --save "$work/full_disk" --save-interval 4 --checkpoint-in-memory \
+        --allow-injected-faults --inject kill:step=7 >"$work/out" 2>&1 &
+    process=$!
+    await_text "warning: the checkpoint of iteration 6 was not saved: .* are free.*training continues, the next attempt"
+    await_text "iteration  *20/"
+    rm "$work/full_disk/injected-faults.txt"
+    await_text "successfully saved checkpoint from iteration  *[0-9][0-9]"
+    kill -TERM "$process"
+    end_of "$process"
+    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after a lost rank"
+    grep -q "loaded checkpoint from host memory at iteration 6" "$work/out" && ! grep -q "loading checkpoint from" "$work/out" &&
+        pass || fail "what was in memory is lost"
+}
 # With 0 the first failure ends the run.
 end_at_once() {
     begin model.safe --train-iters 1000000 --save-interval 2 --save-retry-minutes 0
@@ -116,6 +134,7 @@ gather
 beside badly end_badly
 beside badly.async end_badly --async-save
 beside well end_well --async-save
+beside lost lose_rank
 beside once end_at_once
 beside marker mark_nothing
 beside marker.async mark_nothing --async-save

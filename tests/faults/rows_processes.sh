@@ -108,6 +108,6 @@ row_7() {
     rm -rf "$work/run"
     run_to_end "${launch[@]}" --save "$work/run" --inject kill:rank=1:step=2:every-start
     local result=fail
-    [ "$code" = 217 ] && grep -aq "times without a new checkpoint; giving up" "$work/log" && result=pass
+    [ "$code" = 217 ] && grep -aq "times at iteration 2 without a new checkpoint" "$work/log" && result=pass
     report 7 "a rank dies at iteration 2 in every start" "$result" "" "" "$code" "$(grep -a "giving up" "$work/log")"
 }

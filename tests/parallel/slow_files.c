@@ -2,13 +2,15 @@
 // $SLOW_WRITES, every such read of one whose path contains $SLOW_READS, every fsync of one whose path contains
 // $SLOW_SYNCS, and every removal below a folder whose path contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer, or
 // until a signal arrives. If $SLOW_TIMES is set, only that many do. While a file $BROKEN_WHILE exists, there is no
-// space for writes to files whose path contains $BROKEN_WRITES.
+// space for writes to files whose path contains $BROKEN_WRITES, and folders of such a path have none; that file itself
+// can be written.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,10 +45,24 @@ static void delay_file(int descriptor, size_t count, const char *variable) {
         delay(path_of(descriptor, path), variable);
 }
 
+static int is_broken_path(const char *path) {
+    const char *wanted = getenv("BROKEN_WRITES"), *cause = getenv("BROKEN_WHILE");
+    return wanted && cause && strstr(path, wanted) && strcmp(path, cause) != 0 && access(cause, F_OK) == 0;
+}
+
 static int is_broken(int descriptor) {
     char path[4096];
-    const char *wanted = getenv("BROKEN_WRITES"), *cause = getenv("BROKEN_WHILE");
-    return wanted && cause && strstr(path_of(descriptor, path), wanted) && access(cause, F_OK) == 0;
+    return is_broken_path(path_of(descriptor, path));
+}
+
+int statvfs(const char *restrict path, struct statvfs *restrict status) {
+    int (*next)(const char *, struct statvfs *);
+    void *symbol = original("statvfs");
+    memcpy(&next, &symbol, sizeof next);
+    int result = next(path, status);
+    if (result == 0 && is_broken_path(path))
+        status->f_bavail = status->f_bfree = 0;
+    return result;
 }
 
 ssize_t write(int descriptor, const void *bytes, size_t count) {

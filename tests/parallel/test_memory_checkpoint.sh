@@ -54,7 +54,7 @@ supervised() { "$BEVATRON" launch local -n 1 "${model[@]}" --allow-injected-faul
 disk() {
     expect 0 "loading checkpoint from $work/rare at iteration 4" supervised --save "$work/rare" --save-interval 4 \
         --checkpoint-in-memory-interval 3 --inject kill:step=6:phase=step
-    expect 217 "at iteration 6 3 times without a new checkpoint; giving up" supervised --save "$work/stuck" \
+    expect 217 "failed 3 times at iteration 6 without a new checkpoint, with code 137; giving up" supervised --save "$work/stuck" \
         --save-interval 4 --max-restarts 9 --inject kill:step=6:phase=step:every-start
     [ "$(grep -c "loaded checkpoint from host memory at iteration 5" "$work/out")" = 1 ] &&
         [ "$(grep -c "loading checkpoint from $work/stuck at iteration 4" "$work/out")" = 1 ] && pass ||

@@ -57,6 +57,6 @@ end_of "$launcher"
 [ "$code" = 0 ] && saved "$run" 4000 && pass || fail "exit code $code after three unrelated failures"
 
 # The same fault at the same place.
-expect 217 "before its first iteration 3 times without a new checkpoint; giving up" "$BEVATRON" launch local -n 1 \
+expect 217 "failed 3 times before its first iteration without a new checkpoint" "$BEVATRON" launch local -n 1 \
     "${model[@]:1}" --data-path "$work/none" --train-iters 5 --save "$work/never" --max-restarts 9
 finish
