@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Several ranks on one GPU: first over MPI through the host, then over NCCL, as on a cluster. NCCL refuses ranks of one
 # machine that share a GPU, so each says it is a machine of its own (NCCL_HOSTID), and they talk over sockets. Each
-# layout's losses must be those of one rank on the same GPU within one part in ten thousand, and a rank that stands still
-# or is killed must end the others:
+# layout's losses must be those of one rank on the same GPU within one part in ten thousand, and a rank that is suspended
+# or killed must end the others:
 #   bench/gpu_ranks.sh [BUILD_FOLDER [mpi|half|nccl]]        (build/gpu by default, built where it is not; all)
 # "half" is a pass over MPI in bf16, without dropout and with lengths that make attention cuDNN's, on fewer layouts; ranks add
 # up rounded sums there, so losses are to be within one part in a thousand.
@@ -36,7 +36,7 @@ if [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && command -v nvidia-cuda-mps-control >
     export CUDA_DEVICE_MAX_CONNECTIONS=16  # its clients share what there is
     mkdir -p "$work/mps"
     nvidia-cuda-mps-control -d && mps=yes
-    # Where the daemon starts and serves nobody, as in some containers, it is of no use.
+    # In some containers the daemon starts but serves no client; then it is useless.
     timeout 20 "$build/tests/test_comm_nccl" one_rank >/dev/null 2>&1 || {
         [ -z "${mps:-}" ] || echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null
         unset mps CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
@@ -89,7 +89,7 @@ all_layouts() {
 }
 
 # stopped SIGNAL CODES TEXT: of two ranks one gets the signal after some steps; the other says why it ends. Without MPS,
-# which serves nobody any more when one of its clients is killed.
+# which stops serving all clients when one of them is killed.
 stopped() {
     local launcher victim watchdog code
     unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY

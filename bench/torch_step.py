@@ -149,7 +149,7 @@ def time_step(shape, steps, energy):
             step()
         torch.cuda.synchronize()
         warm = time.time() - start
-        # As in a training run, nobody waits for the GPU between steps.
+        # As in a training run, nothing waits for the GPU between steps.
         before = energy.joules() if energy else None
         start = time.time()
         for _ in range(steps):

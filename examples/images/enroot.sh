@@ -8,7 +8,7 @@ image=${2:-}
 base=${CUDA_IMAGE:-nvidia/cuda:12.8.1-base-ubuntu24.04}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 if [ -e "$file" ]; then
-    echo "enroot.sh: $file is there already; remove it, or give another name" >&2
+    echo "enroot.sh: $file already exists; remove it, or give another name" >&2
     exit 1
 fi
 if [ -n "$image" ]; then

@@ -10,7 +10,7 @@
 static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 
-static struct sigaction before[NUMBERS];  // what stood there, e.g. MPI's handlers, which print a backtrace
+static struct sigaction before[NUMBERS];  // the previous handlers, e.g. MPI's, which print a backtrace
 static void (*_Atomic hearer)(void *context, int number);
 static void *_Atomic hearer_context;
 static atomic_flag is_told = ATOMIC_FLAG_INIT;

@@ -1,11 +1,11 @@
-// Tells somebody that the process is about to die of a fault: a bad address, a file that shrank or a disk that failed
-// under a mapping (SIGBUS), an abort() of a library. Then it dies of the signal, as it would have. A fault in a mapped
-// file is an error that names the file instead, see file_fault.h.
+// Reports that the process is about to die of a fault: a bad address, a file that shrank or a disk that failed under a
+// mapping (SIGBUS), an abort() of a library. Then it dies of the signal, as it would have. A fault in a mapped file is
+// an error that names the file instead, see file_fault.h.
 #ifndef BASE_CRASH_H
 #define BASE_CRASH_H
 
-// `hear` runs in the handler, once, with the signal's number: it must not allocate, lock or print. NULL ends it, and
-// the signals mean what they meant before.
+// `hear` runs in the handler, once, with the signal's number: it must not allocate, lock or print. NULL removes it, and
+// the signals get their former actions back.
 void crash_watch(void (*hear)(void *context, int number), void *context);
 
 #endif

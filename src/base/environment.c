@@ -8,7 +8,7 @@
 
 struct variable {
     char *name, *value;  // owned
-    bool is_found;       // somebody has asked for it
+    bool is_found;       // it was looked up
 };
 
 static const char *(*look_up_outside)(const char *name);

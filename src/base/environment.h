@@ -13,7 +13,7 @@
 void environment_use(const char *(*look_up)(const char *name));
 // Sets a variable for environment_find alone; both texts are copied.
 void environment_set(const char *name, const char *value);
-// The value of a variable, NULL if it is not set. It stays until the variable is set anew.
+// The value of a variable, NULL if it is not set. It stays until the variable is set again.
 const char *environment_find(const char *name);
 // "NAME=value" of the i-th different variable that was asked for and found; NULL after the last. To be freed.
 char *environment_found(size_t i);

@@ -166,7 +166,7 @@ static bool read_output(const struct errands *errands, int out, struct errand_ou
     return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-// Writes what the command takes now; closes and returns -1 once it has all or does not want more.
+// Writes what the command takes now; closes and returns -1 once it has everything or accepts no more.
 static int feed(int in, const char **input) {
     while (**input) {
         ssize_t count = write(in, *input, strlen(*input));
@@ -259,7 +259,7 @@ static void drop_first(struct errands *errands) {
 static void tell_dropped(struct errands *errands) {
     if (errands->dropped == 0)
         return;
-    log_warn("%s: the command is slower than the events; it was not run for %s%s", errands->options.name,
+    log_warn("%s: the command cannot keep up with the events; it was not run for %s%s", errands->options.name,
              buffer_string(&errands->dropped_names), errands->dropped > DROPPED_NAMES ? " and others" : "");
     errands->dropped = 0;
     buffer_clear(&errands->dropped_names);
@@ -353,7 +353,7 @@ void errands_close(struct errands *errands, double seconds) {
         drop_first(errands);
     tell_dropped(errands);
     if (!is_done)
-        log_warn("%s: a command still runs after %.0f s; it is left to itself", errands->options.name, seconds);
+        log_warn("%s: a command is still running after %.0f s; leaving it behind", errands->options.name, seconds);
     errands->is_closing = true;
     errands->is_left = !is_done;
     pthread_t thread = errands->thread;

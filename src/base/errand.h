@@ -2,7 +2,7 @@
 // errand never waits, whatever the command does. One command runs at a time; others wait in a queue of limited length,
 // from which the oldest is dropped and named in the log. A command that takes too long is ended. What it writes goes to
 // the log, line by line. Facts reach it as environment variables and on its standard input, never as a part of the
-// command's text, so nothing in them is taken for shell syntax.
+// command's text, so nothing in them is parsed as shell syntax.
 #ifndef BASE_ERRAND_H
 #define BASE_ERRAND_H
 
@@ -18,7 +18,7 @@ struct errand_options {
 // NULL, without an error, if the thread cannot be started.
 struct errands *errands_open(const struct errand_options *options);
 
-// The command is told this.
+// What the command gets.
 struct errand {
     const char *label;             // for the log: "saved at iteration 100"
     const char *const *variables;  // "NAME=VALUE", ended by NULL; they replace those of this process
@@ -28,8 +28,8 @@ void errands_add(struct errands *errands, const struct errand *errand);
 
 // Waits until all errands are done, at most this long; returns whether they are.
 bool errands_wait(struct errands *errands, double seconds);
-// The same, and the end of the thread. Errands that are still in the queue are dropped; a command that still runs is
-// left to run by itself. NULL is fine.
+// The same, and the end of the thread. Errands that are still in the queue are dropped; a command that is still running
+// is left behind. NULL is fine.
 void errands_close(struct errands *errands, double seconds);
 
 #endif

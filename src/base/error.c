@@ -141,7 +141,7 @@ void die_set_handler(void (*handler)(enum exit_code code)) {
 
 void die_set_witness(void (*witness)(void *context, enum exit_code code, const char *text), void *context) {
     atomic_store(&die_witness, NULL);
-    // A thread that dies may be using the context: then nothing goes on here, and the process ends.
+    // A thread that dies may be using the context: then this does not return, and the process ends.
     while (!thread_is_dying && atomic_load(&witness_is_called))
         pause();
     atomic_store(&die_context, context);
@@ -167,7 +167,7 @@ static void add_whereabouts(char *text, size_t size) {
 }
 
 void die_at(struct die_place place, const char *format, ...) {
-    // A handler that dies itself ends here; of several dying threads the first one speaks.
+    // A handler that dies itself ends here; of several dying threads the first one prints its message.
     if (thread_is_dying)
         _exit((int)place.code);
     thread_is_dying = true;

@@ -82,8 +82,8 @@ _Noreturn void die_at(struct die_place place, const char *format, ...) __attribu
 // What die() calls with its exit code before it ends the process, in order to end the other ranks too. NULL for none.
 void die_set_handler(void (*handler)(enum exit_code code));
 
-// What die() tells its sentence before that, e.g. to leave it where the run is watched. It may be called on any thread,
-// once, and must return within seconds. NULL for none: then the caller may free the context.
+// Gets die()'s sentence before that, e.g. to record it where the run is watched. It may be called on any thread, once,
+// and must return within seconds. NULL for none: then the caller may free the context.
 void die_set_witness(void (*witness)(void *context, enum exit_code code, const char *text), void *context);
 
 #endif

@@ -34,8 +34,8 @@ static struct {
     struct armed_fault *items;
     int64_t count;
     int rank;
-    char *record;  // NULL for none
-    int64_t iteration, save;
+    char *record;                     // NULL for none
+    _Atomic int64_t iteration, save;  // set without the lock
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static atomic_bool is_on;
@@ -77,8 +77,8 @@ static void read_record(struct armed_fault *armed, const struct file_map *map) {
     }
 }
 
-// Before the fault does anything: whatever it does, the next start knows of it. The table is locked: nothing here may
-// reach a phase.
+// Before the fault does anything: whatever it does, the next start knows about it. The table is locked: nothing here
+// may reach a phase.
 static void write_record(const struct fault *fault, int64_t iteration) {
     if (!table.record)
         return;
@@ -144,15 +144,11 @@ void fault_close(bool has_failed) {
 }
 
 void fault_set_iteration(int64_t iteration) {
-    pthread_mutex_lock(&table.lock);
-    table.iteration = iteration;
-    pthread_mutex_unlock(&table.lock);
+    atomic_store(&table.iteration, iteration);
 }
 
 void fault_set_save(int64_t iteration) {
-    pthread_mutex_lock(&table.lock);
-    table.save = iteration;
-    pthread_mutex_unlock(&table.lock);
+    atomic_store(&table.save, iteration);
 }
 
 static bool is_past(const struct armed_fault *armed, int64_t iteration) {
@@ -184,7 +180,7 @@ static bool is_due(struct armed_fault *armed, int64_t iteration, bool *is_first)
 
 // ---- what faults do ----
 
-// A connection to nowhere ends the one that is there, and its other side is told so at once.
+// Connecting to nowhere resets the existing connection, and the other side is told at once.
 static void reset_connections(void) {
     long most = sysconf(_SC_OPEN_MAX);
     for (int descriptor = 0; descriptor < (most > 0 && most < 1 << 16 ? (int)most : 1 << 16); descriptor++) {

@@ -18,7 +18,7 @@ enum fault_kind {
     FAULT_TERM,         // SIGTERM: stop and save
     FAULT_USR1,         // SIGUSR1, a scheduler's warning
     FAULT_STOP,         // SIGSTOP: no thread of the process runs
-    FAULT_HANG,         // the thread waits forever; other threads run
+    FAULT_HANG,         // the thread waits forever; other threads keep running
     FAULT_SLOW,         // it sleeps for `seconds`
     FAULT_NAN,          // a gradient or a weight becomes NaN
     FAULT_FLIP,         // a bit of a gradient or of a weight flips
@@ -31,7 +31,7 @@ enum fault_kind {
 };
 
 enum fault_phase {
-    FAULT_AT_RENDEZVOUS,  // before the rank looks for the others
+    FAULT_AT_RENDEZVOUS,  // before the rank connects to the others
     FAULT_AT_LOAD,        // before it reads a checkpoint
     FAULT_AT_STEP,        // before an iteration
     FAULT_AT_DATA,        // before it takes a micro-batch
@@ -67,7 +67,7 @@ struct fault {
     int rank;                     // -1 for every rank
     int64_t first, last;          // iterations; 0 is the start of the run, before its first iteration
     bool is_anywhere;             // fires in the first of these iterations that reaches the phase, and in no other
-    int64_t call;                 // the how many-th time in an iteration that the phase is reached, from 1
+    int64_t call;                 // fires the n-th time that an iteration reaches the phase, from 1
     int64_t times;                // how many times from there on it fires, FAULT_ENDLESS for all
     double seconds;               // of kinds that take time; FAULT_FOREVER
     bool every_start;             // fires again after a restart
@@ -95,12 +95,12 @@ bool fault_is_on(void);
 void fault_set_iteration(int64_t iteration);  // from now on this one is computed
 void fault_set_save(int64_t iteration);       // from now on the checkpoint of this one is written
 
-// What the caller has to do; all zero for nothing. Whatever else the faults do is done.
+// What the caller has to do; all zero for nothing. Everything else is already done.
 struct fault_effect {
     int error;  // an errno: the system call fails with it, and is not made
     bool makes_nan, flips_bit;
 };
-// The rank has come to this phase.
+// The rank has reached this phase.
 struct fault_effect fault_reach(enum fault_phase phase);
 static inline struct fault_effect fault_at(enum fault_phase phase) {
     return fault_is_on() ? fault_reach(phase) : (struct fault_effect){0};

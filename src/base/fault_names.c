@@ -6,13 +6,13 @@
 static const struct {
     const char *name, *help;
 } kinds[FAULT_KINDS] = {
-    [FAULT_KILL] = {"kill", "SIGKILL: the rank dies without a word, as by the OOM killer or a lost machine"},
+    [FAULT_KILL] = {"kill", "SIGKILL: the rank dies without a message, as on a lost machine"},
     [FAULT_SEGV] = {"segv", "SIGSEGV: the rank crashes"},
     [FAULT_ABORT] = {"abort", "SIGABRT: a library gives up"},
     [FAULT_TERM] = {"term", "SIGTERM: the run saves and stops"},
     [FAULT_USR1] = {"usr1", "SIGUSR1: the scheduler's warning; the run saves and stops"},
-    [FAULT_STOP] = {"stop", "SIGSTOP: the rank stands still, with all its threads"},
-    [FAULT_HANG] = {"hang", "the rank waits forever; its other threads run"},
+    [FAULT_STOP] = {"stop", "SIGSTOP: the rank is suspended with all its threads"},
+    [FAULT_HANG] = {"hang", "the rank waits forever; its other threads keep running"},
     [FAULT_SLOW] = {"slow", "the rank sleeps for `seconds` (default 0.1)"},
     [FAULT_NAN] = {"nan", "a gradient (phase gradients, the default) or a weight (phase weights) becomes NaN"},
     [FAULT_FLIP] = {"flip", "a bit of a weight (phase weights, the default) or of a gradient (phase gradients) flips"},
@@ -26,7 +26,7 @@ static const struct {
 static const struct {
     const char *name, *help;
 } phases[FAULT_PHASES] = {
-    [FAULT_AT_RENDEZVOUS] = {"rendezvous", "before the rank looks for the others"},
+    [FAULT_AT_RENDEZVOUS] = {"rendezvous", "before the rank connects to the others"},
     [FAULT_AT_LOAD] = {"load", "before the rank reads a checkpoint"},
     [FAULT_AT_STEP] = {"step", "before an iteration (the default of most kinds)"},
     [FAULT_AT_DATA] = {"data", "before it takes a micro-batch"},
@@ -40,7 +40,7 @@ static const struct {
     [FAULT_AT_BROADCAST] = {"broadcast", "at the start of a broadcast"},
     [FAULT_AT_SEND] = {"send", "before activations or gradients are sent to another stage"},
     [FAULT_AT_RECEIVE] = {"receive", "before activations or gradients are received from another stage"},
-    [FAULT_AT_AGREE] = {"agree", "when ranks compare what they decided, e.g. whether to stop"},
+    [FAULT_AT_AGREE] = {"agree", "when ranks agree on a decision, e.g. whether to stop"},
     [FAULT_AT_OPTIMIZER] = {"optimizer", "before an update of the weights"},
     [FAULT_AT_WEIGHTS] = {"weights", "after the update"},
     [FAULT_AT_EVALUATE] = {"evaluate", "before each batch of an evaluation"},

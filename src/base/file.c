@@ -65,8 +65,7 @@ static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bo
     TRY(descriptor);
     int result = 0;
     if (!takes_pipes && !S_ISREG(status.st_mode))
-        result =
-            error_set("%s is %s where a regular file must be; remove it", path, file_describe_kind(status.st_mode));
+        result = error_set("%s is %s, not a regular file; remove it", path, file_describe_kind(status.st_mode));
     else if (S_ISREG(status.st_mode) && (uintmax_t)status.st_size > limit_bytes)
         result = error_set("cannot read %s: its %jd bytes are more than the %zu allowed here; is it the right file?",
                            path, (intmax_t)status.st_size, limit_bytes);

@@ -33,12 +33,12 @@ char *file_temporary_name(const char *path);
 enum file_temporary_owner {
     FILE_TEMPORARY_LIVE,  // another process may be working on it
     FILE_TEMPORARY_OWN,   // made by this process, or by a dead one that had the same number
-    FILE_TEMPORARY_DEAD,  // its process on this host is gone, or nobody has touched it for a day
+    FILE_TEMPORARY_DEAD,  // its process on this host is gone, or it has not been touched for a day
 };
 // Who made the file or folder of a name that contains ".tmp."?
 enum file_temporary_owner file_temporary_owner(const char *path);
 // How long the part of a name before .tmp.HOST.PID.RANDOM is; 0 if the name is not exactly of this form. Only such
-// names are ever removed as leftovers, since "NAME.tmp.old" may be somebody's copy.
+// names are ever removed as leftovers, since "NAME.tmp.old" may be a user's copy.
 size_t file_temporary_stem(const char *name);
 
 // Removes temporary files of `path` that dead processes left; file_create does so too. What cannot be removed stays.
@@ -56,7 +56,7 @@ int file_write_all(const char *path, const void *bytes, size_t count);
 int file_write_here(const char *path, const void *bytes, size_t count);
 // The same as file_write_all for what only its owner may read: mode 0600.
 int file_write_private(const char *path, const void *bytes, size_t count);
-// Reads a whole small file; more than limit_bytes is an error. A pipe is read, too, but not waited for without end.
+// Reads a whole small file; more than limit_bytes is an error. A pipe is read too, but not waited for indefinitely.
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
 // The same for what this program wrote: a pipe or a device of that name is an error.
 int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
@@ -64,7 +64,7 @@ int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
 // Opens for reading without waiting for the other end of a pipe; returns a descriptor, to be closed.
 struct stat;
 int file_open_input(const char *path, struct stat *status);
-// Waits until a pipe can be read, says so after a while, and fails if nobody writes to it.
+// Waits until a pipe can be read, says so after a while, and fails if nothing is written to it.
 int file_await_pipe(int descriptor, const char *path);
 // "a pipe (FIFO)", "a device", … by the mode of a struct stat.
 const char *file_describe_kind(unsigned mode);
@@ -96,7 +96,7 @@ int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes);
 // Free bytes on the file system that holds path (or the nearest folder above it that exists).
 int file_free_bytes(const char *path, uint64_t *bytes);
 // Whether an open file or folder is on a file system of this machine alone: tmpfs, ext4, XFS, overlay. There, locks
-// reach everybody who uses the file.
+// reach every process that uses the file.
 bool file_is_local(int descriptor);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);

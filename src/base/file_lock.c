@@ -150,7 +150,7 @@ void file_lock_holder(struct file_lock_holder *holder, const char *path) {
 void file_lock_release(struct file_lock *lock) {
     if (!lock->path)
         return;
-    // Nobody else may hold a file that loses its name.
+    // No other process may hold a file that loses its name.
     bool is_alone = flock(lock->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (is_alone && has_name(lock->descriptor, lock->path))
         unlink(lock->path);

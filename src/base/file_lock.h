@@ -1,8 +1,8 @@
-// A lock that a process holds on a folder until it releases it or dies, however it dies; alone, or shared by all who
-// use the folder and keep those out who would remove it. It is flock(2) on a small file that names the holder. Linux
-// carries such locks to the server on NFS, and Lustre does so if it is mounted with "flock"; with "localflock", and on
-// file systems that lock per machine, only processes of one machine see each other; if there are no locks, nobody is
-// kept out. The file may stay behind after a kill: it means nothing by itself.
+// A lock that a process holds on a folder until it releases it or dies, however it dies; alone, or shared by all
+// processes that use the folder, to keep out those that would remove it. It is flock(2) on a small file that names the
+// holder. Linux carries such locks to the server on NFS, and Lustre does so if it is mounted with "flock"; with
+// "localflock", and on file systems that lock per machine, only processes of one machine see each other; if there are
+// no locks, no process is kept out. The file may stay behind after a kill: it means nothing by itself.
 #ifndef BASE_FILE_LOCK_H
 #define BASE_FILE_LOCK_H
 
@@ -33,7 +33,7 @@ int file_lock_try(struct file_lock *lock, const char *path);
 // The same for a lock that several processes may hold at once.
 int file_lock_share(struct file_lock *lock, const char *path);
 // Shares the lock until this process ends. The file stays, and its time of modification tells when it was last used;
-// who may only read the folder shares the lock of a file that is there.
+// a process that may only read the folder shares the lock of an existing file.
 int file_lock_keep(const char *path);
 void file_lock_holder(struct file_lock_holder *holder, const char *path);
 // Lets go, and removes the file unless others share the lock; safe on a zeroed lock.

@@ -1,5 +1,5 @@
-// Opening files for reading without waiting. A pipe of the name that nobody writes to would hold up open() and read()
-// forever, and without a word: pipes are opened without waiting, and then waited for with a limit and a message.
+// Opening files for reading without waiting. A pipe without a writer would silently block open() and read() forever:
+// pipes are opened without waiting, and then waited for with a limit and a message.
 #include "base/file.h"
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ int file_open_input(const char *path, struct stat *status) {
 }
 
 int file_await_pipe(int descriptor, const char *path) {
-    // Time counts by naps, so that a machine that stood still has not waited.
+    // Time counts by naps, so that time in which the machine was suspended does not count.
     for (int waited = 0;; waited += NAP_MS) {
         struct pollfd ready = {.fd = descriptor, .events = POLLIN};
         int found = poll(&ready, 1, NAP_MS);
@@ -38,10 +38,11 @@ int file_await_pipe(int descriptor, const char *path) {
             return 0;
         TRY(interrupt_check());
         if (waited == NOTE_MS)
-            log_info("%s is a pipe; waiting up to %d s for somebody to write to it", path, LIMIT_MS / 1000);
+            log_info("%s is a pipe; waiting up to %d s for data", path, LIMIT_MS / 1000);
         if (waited >= LIMIT_MS)
-            return error_set("%s is a pipe, and nobody wrote to it for %d s; name a regular file, or start its writer",
-                             path, LIMIT_MS / 1000);
+            return error_set(
+                "%s is a pipe, and nothing was written to it for %d s; name a regular file, or start its writer", path,
+                LIMIT_MS / 1000);
     }
 }
 

@@ -50,7 +50,7 @@ static void answer(int number) {
     size_t length = 0;
     if (!doing)
         return;
-    // On a terminal ^C stands on the line already.
+    // On a terminal the line already shows ^C.
     length = append(line, sizeof line, length, screen_is_live() ? screen_clear : isatty(STDERR_FILENO) ? "\n" : "");
     length = append(line, sizeof line, length, doing);
     if (at >= 0)

@@ -55,16 +55,17 @@ struct job_kills job_kills(void) {
 void job_explain_kill(const struct job_kills *before, const struct job_kills *after, char *text, size_t size) {
     if (after->group > before->group && after->limit_bytes != UINT64_MAX)
         snprintf(text, size,
-                 "the OOM killer did it: the control group of this job may use %.3g GB of memory; raise that limit (on "
-                 "Slurm --mem, on Kubernetes the pod's memory), or use less: a smaller --micro-batch-size, fewer ranks",
+                 "the OOM killer killed it: this job's control group is limited to %.3g GB of memory; raise the limit "
+                 "(Slurm: --mem; Kubernetes: the pod's memory), or use less: a smaller --micro-batch-size, fewer ranks",
                  (double)after->limit_bytes / 1e9);
     else if (after->group > before->group || after->machine > before->machine)
-        snprintf(text, size,
-                 "the OOM killer did it: the machine has no more memory; use less (a smaller --micro-batch-size, fewer "
-                 "ranks), or end other programs");
+        snprintf(
+            text, size,
+            "the OOM killer killed it: the machine is out of memory; use less (a smaller --micro-batch-size, fewer "
+            "ranks), or stop other programs");
     else
         snprintf(text, size,
-                 "not by the OOM killer of this machine, as far as its counts tell: somebody, or the scheduler, sent "
+                 "this machine's counters show no kill by the OOM killer, so a user or the scheduler probably sent "
                  "SIGKILL");
 }
 

@@ -1,5 +1,5 @@
-// What the kernel and the control groups of a job allow it, for messages: a process that is killed for want of memory
-// says nothing, and a library that cannot open a file or start a thread may hang or crash without a reason.
+// What the kernel and the control groups of a job allow it, for messages: a process killed by the OOM killer cannot
+// report it, and a library that cannot open a file or start a thread may hang or crash without giving a reason.
 #ifndef BASE_JOB_LIMITS_H
 #define BASE_JOB_LIMITS_H
 
@@ -23,7 +23,7 @@ void job_explain_kill(const struct job_kills *before, const struct job_kills *af
 // How many more processes and threads the control groups allow (pids.max); INT64_MAX for no limit.
 int64_t job_process_room(const struct memory_files *files);
 // Before ranks are started here: raises the limit of open files as far as it goes. -1, with a remedy, if there are too
-// few files, too few processes and threads, or too small files, for so many ranks and what starts them.
+// few files, too few processes and threads, or too small files, for this many ranks and their launcher.
 int job_check_ranks(int ranks);
 
 #endif

@@ -5,7 +5,7 @@
 //    the first is found.
 //  - json_find_strings walks over one line of JSON Lines and returns selected string members without building anything,
 //    for gigabytes of text. It follows Python, which wrote most such files: of equal keys the last counts, and members
-//    that nobody asked for may contain NaN and Infinity.
+//    that were not asked for may contain NaN and Infinity.
 //
 // Lone surrogates in \u escapes become U+FFFD; \u0000 is legal text, so strings carry their length.
 #ifndef BASE_JSON_H
@@ -64,7 +64,7 @@ struct json_text {
 //  false. Frees nothing.
 int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count);
 void json_text_free(struct json_text *text);
-// Makes one string of what stands in text->text, as if a member had held it.
+// Makes one string of what is in text->text, as if a member had held it.
 void json_text_set_whole(struct json_text *text);
 
 // Writer: appends to a buffer. Puts commas and colons where they belong; correct nesting is up to the caller.

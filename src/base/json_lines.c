@@ -1,5 +1,5 @@
-// Reads selected string members from one line of JSON Lines, without a tree. The whole line is checked; members nobody
-// asked for are passed over.
+// Reads selected string members from one line of JSON Lines, without a tree. The whole line is checked; members that
+// were not asked for are skipped.
 #include "base/json.h"
 
 #include "base/error.h"

@@ -94,8 +94,8 @@ static bool accept(struct library_search *search, void *handle) {
     return false;
 }
 
-// `name` is a path, or a soname that the dynamic loader looks for. What it cannot find is not worth a word; what it
-// finds and cannot load is, e.g. a library that needs another one.
+// `name` is a path, or a soname that the dynamic loader looks for. What it cannot find is not reported; what it finds
+// and cannot load is, e.g. a library that needs another one.
 static bool try_name(struct library_search *search, const char *name) {
     void *handle = dlopen(name, RTLD_LAZY | (search->library->is_global ? RTLD_GLOBAL : RTLD_LOCAL));
     if (handle)
@@ -178,7 +178,7 @@ static bool find_library(struct library_search *search) {
     return false;
 }
 
-// Names a library that the user may have taken for this one.
+// Names a library that the user may have mistaken for this one.
 static void find_rival(struct library_search *search) {
     const struct library *library = search->library;
     for (const char *const *rival = library->rivals; rival && *rival; rival++) {
@@ -193,13 +193,12 @@ static void find_rival(struct library_search *search) {
     }
 }
 
-// "libnccl.so.2 was looked for where the dynamic loader does (LD_LIBRARY_PATH is not set) and in A, B".
+// "libnccl.so.2 was searched for with the dynamic loader (LD_LIBRARY_PATH is not set) and in A, B".
 static void say_where(const struct library *library, struct buffer *out) {
     const char *path = variable("LD_LIBRARY_PATH"), *before = " and in ";
     for (const char *const *soname = library->sonames; *soname; soname++)
         buffer_printf(out, "%s%s", soname == library->sonames ? "" : " or ", *soname);
-    buffer_printf(out, " was looked for where the dynamic loader does (LD_LIBRARY_PATH is %s)",
-                  path ? path : "not set");
+    buffer_printf(out, " was searched for with the dynamic loader (LD_LIBRARY_PATH is %s)", path ? path : "not set");
     for (const char *const *folder = library->folders; *folder; folder++) {
         char *expanded = expand(*folder);
         if (expanded)

@@ -66,7 +66,7 @@ struct library {
 // How to look up a variable of the environment, which only the command line may read; NULL for no variables.
 void library_set_environment(const char *(*get)(const char *name));
 
-// Loads it unless it is loaded; it stays until the process ends. -1 after error_set says where it was looked for, and
+// Loads it unless it is loaded; it stays until the process ends. -1 after error_set says where it was searched for, and
 // what to do.
 int library_load(const struct library *library);
 

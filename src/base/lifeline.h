@@ -1,6 +1,6 @@
-// What a run tells the supervisor that started it: how far it is. Both map one page of a small file, so telling costs a
-// few stores, and a supervisor sees a run that no longer gets anywhere, whatever the reason: it is stopped, waits for a
-// file system, or died without a word.
+// What a run tells the supervisor that started it: how far it is. Both map one page of a small file, so an update costs
+// a few stores, and a supervisor notices a run that makes no progress, whatever the reason: it is suspended, waits for
+// a file system, or died without a message.
 #ifndef BASE_LIFELINE_H
 #define BASE_LIFELINE_H
 
@@ -19,9 +19,9 @@ void lifeline_free(struct lifeline *lifeline);   // removes the file; NULL is fi
 
 struct lifeline_state {
     bool is_attached;   // the run has started
-    bool has_told_end;  // it has said how it ends to those who watch it
+    bool has_told_end;  // it has recorded how it ends
     int64_t iteration;  // the last one that it completed; -1: none
-    int64_t beats;      // rises with all that it completes
+    int64_t beats;      // rises with everything that it completes
     char phase[48];     // what it does apart from iterations, e.g. "loading the checkpoint"; "" for nothing
 };
 struct lifeline_state lifeline_look(const struct lifeline *lifeline);

@@ -1,5 +1,5 @@
 // Messages on stderr. Each is formatted first and handed to the kernel in one write, so that lines of several ranks
-// that share a terminal or a file do not tear. What stands at the bottom of a terminal is cleared before a message and
+// that share a terminal or a file do not tear. The lines at the bottom of a terminal are cleared before a message and
 // drawn again after it, in the same write.
 #include "base/log.h"
 #include "base/error.h"
@@ -24,7 +24,7 @@ static struct {
     int world_size;
     char identity[24];
     bool is_shared;                          // see log_share_terminal
-    char view[2048], status[512];            // what stands at the bottom now, "" for nothing
+    char view[2048], status[512];            // what is at the bottom now, "" for nothing
     char text[MESSAGE_BYTES + BLOCK_BYTES];  // what is written next
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO, .world_size = 1};
 
@@ -137,7 +137,7 @@ void log_print(FILE *stream, const char *text) {
     pthread_mutex_unlock(&state.lock);
 }
 
-// What an error leaves at the bottom is likely to stay there, so it goes with the view.
+// After an error the bottom lines are likely to stay on the terminal, so they are cleared with the view.
 static void log_line(const char *kind, bool is_error, const char *format, va_list arguments) {
     const char *open = state.identity[0] ? "[" : "", *close = state.identity[0] ? "] " : "";
     pthread_mutex_lock(&state.lock);

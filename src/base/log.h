@@ -22,7 +22,7 @@ void log_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2))
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// What stands at the bottom of a terminal and is redrawn in place (screen.h); everything else is written above it. The
+// Lines at the bottom of a terminal that are redrawn in place (screen.h); everything else is written above it. The
 // status is one line that says what is being done (a progress bar), the view some lines above it that show a whole run.
 // NULL removes them. If the terminal does not take what was written before, nothing is drawn.
 void log_status(const char *line);

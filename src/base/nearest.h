@@ -1,4 +1,4 @@
-// The name that somebody who mistyped one probably meant.
+// The name that a mistyped one probably meant.
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 

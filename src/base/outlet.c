@@ -27,7 +27,7 @@ enum {
     KEPT_BYTES = 256 << 10,  // of a terminal
 };
 
-static const char lost_line[] = "(%" PRId64 " lines are missing here: nobody read the output)\n";
+static const char lost_line[] = "(%" PRId64 " lines are missing here: the output was not being read)\n";
 
 // ---- our own lines ----
 
@@ -64,7 +64,7 @@ bool outlet_is_ready(int file) {
 
 // ---- a terminal ----
 
-// Opened anew, since the shell that shares the old description would not expect that writes to it fail.
+// Opened again, since the shell that shares the old description does not expect writes to it to fail.
 static struct {
     pthread_mutex_t lock;
     bool is_open, waits_at_end;

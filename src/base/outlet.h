@@ -1,5 +1,5 @@
-// Output that nobody may be reading. A run does not end because its reader went away (a pipe to head), and does not
-// wait without end for a reader that stopped reading (a suspended pager, a terminal on hold).
+// Output that may not be read. A run does not end because its reader went away (a pipe to head), and does not wait
+// indefinitely for a reader that stopped reading (a suspended pager, a paused terminal).
 #ifndef BASE_OUTLET_H
 #define BASE_OUTLET_H
 
@@ -7,14 +7,14 @@
 #include <stddef.h>
 
 // Whether a line of up to 4096 bytes can be written to standard output or standard error without blocking. Waits a few
-// seconds for a slow reader. Once that was in vain, answers at once until there is room again; then the number of lines
+// seconds for a slow reader. After a wait in vain, answers at once until there is room again; then the number of lines
 // that were refused is written before the next one. A reader that is gone counts as ready: writing fails at once.
 bool outlet_is_ready(int file);
 
 // Writes a text to standard output or standard error. A terminal takes what it can at once; the rest is kept and
-// written by later calls or at the end of the process, so that a terminal on hold (Ctrl-S) or behind a connection that
-// stalls does not stop a run. Beyond a quarter of a megabyte lines are dropped and counted. Other files are written to
-// if outlet_is_ready, and what cannot be written is dropped.
+// written by later calls or at the end of the process, so that a paused terminal (Ctrl-S) or one behind a connection
+// that stalls does not stop a run. Beyond a quarter of a megabyte lines are dropped and counted. Other files are
+// written to if outlet_is_ready, and what cannot be written is dropped.
 void outlet_print(int file, const char *text, size_t length);
 // Whether everything that was printed has been taken, if it is a terminal: what is drawn now would be seen now.
 bool outlet_is_clear(int file);

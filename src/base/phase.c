@@ -21,7 +21,7 @@ enum { PLAIN_LINES = sizeof plain_line_seconds / sizeof plain_line_seconds[0] };
 
 // How many phases have begun and not ended: like the status line of the log, there is one for the process.
 static _Atomic int active;
-// What is done within it, which code far below the phase knows; how often it was told since the last phase began.
+// What is done within it, which code far below the phase knows; how often it was set since the last phase began.
 static const char *_Atomic noted;
 static _Atomic int notes;
 
@@ -72,7 +72,7 @@ static void show(struct phase *phase) {
     phase->was_shown = true;
 }
 
-// Sleeps until so many seconds after the beginning; false if the phase ended meanwhile.
+// Sleeps until this many seconds after the beginning; false if the phase ended meanwhile.
 static bool sleep_until(struct phase *phase, double seconds) {
     double left = phase->started + seconds - clock_seconds();
     struct timespec at;

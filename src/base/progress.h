@@ -22,7 +22,7 @@ void progress_begin(struct progress *p, const char *label, const char *unit, dou
 void progress_update(struct progress *p, double done, const char *note);
 void progress_end(struct progress *p, const char *note);
 
-// "[==>  ] ": so many cells, of which a fraction is done.
+// "[==>  ] ": this many cells, of which a fraction is done.
 void progress_append_bar(struct buffer *out, double fraction, int cells);
 // 950, 12.3k, 4.56M: about five characters for any count.
 void progress_append_count(struct buffer *out, double value);

@@ -18,7 +18,7 @@ static bool is_set(const char *value) {
     return value && *value;
 }
 
-// A locale without a name for its characters may be anything, and today that is UTF-8.
+// A locale that names no character set is assumed to be UTF-8.
 static bool is_utf8(const char *locale) {
     const char *dot = is_set(locale) ? strchr(locale, '.') : NULL;
     return !dot || strncasecmp(dot + 1, "utf-8", 5) == 0 || strncasecmp(dot + 1, "utf8", 4) == 0;

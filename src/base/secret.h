@@ -1,4 +1,4 @@
-// A text that nobody can guess, for a token that processes of one job or one user share.
+// A text that cannot be guessed, for a token that processes of one job or one user share.
 #ifndef BASE_SECRET_H
 #define BASE_SECRET_H
 

@@ -18,7 +18,7 @@ static sigset_t queued;
 static void append(int number) {
     int before = errno;
     unsigned char byte = (unsigned char)number;
-    // Only a queue with thousands of signals that nobody takes refuses one.
+    // Only a queue with thousands of untaken signals refuses one.
     ssize_t written = write(queue_ends[1], &byte, 1);
     (void)written;
     errno = before;

@@ -11,7 +11,8 @@ static struct {
     struct trace_event *ring;  // (capacity)
     size_t capacity;
     uint64_t added, taken;
-    int64_t lost, iteration;
+    int64_t lost;
+    _Atomic int64_t iteration;  // set without the lock
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static atomic_bool is_on;
@@ -50,9 +51,7 @@ void trace_close(void) {
 }
 
 void trace_set_iteration(int64_t iteration) {
-    pthread_mutex_lock(&trace.lock);
-    trace.iteration = iteration;
-    pthread_mutex_unlock(&trace.lock);
+    atomic_store(&trace.iteration, iteration);
 }
 
 void trace_add(const struct trace_event *event) {

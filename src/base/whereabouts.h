@@ -14,7 +14,7 @@ const char *whereabouts_set_phase(const char *label);
 
 int64_t whereabouts_iteration(void);
 const char *whereabouts_phase(void);  // "" for nothing
-// "iteration 12, forward, rank 3 on node7"; "" before the run has come to an iteration or a phase. Returns `text`.
+// "iteration 12, forward, rank 3 on node7"; "" before the run has reached an iteration or a phase. Returns `text`.
 const char *whereabouts_text(char *text, size_t size);
 
 #endif

@@ -184,8 +184,7 @@ static int run_matmuls(void *context) {
         if (is_in)
             status = time_matmuls(options, &devices, list, count);
         else if (status == 0 && !is_all)
-            status =
-                error_set("this device has no matmuls in %s; leave out --dtype for those that it has", options->dtype);
+            status = error_set("this device does not support %s matmuls; leave out --dtype", options->dtype);
         device_close(devices.first);
         device_close(devices.chosen);
     }

@@ -24,7 +24,7 @@ struct bench_matmul {
 int bench_matmul_open(struct bench_matmul *matmul, struct device *device);
 void bench_matmul_close(struct bench_matmul *matmul, struct device *device);
 
-// The seconds of one call: the best of `rounds` rounds of so many calls that a clock can tell, after one to warm up.
+// The seconds of one call: the best of `rounds` rounds of as many calls as a clock can resolve, after one to warm up.
 // Rounds end early when they have taken a second and a half.
 struct bench_call {
     void (*run)(struct device *device, const void *context);
@@ -42,7 +42,7 @@ struct ceilings {
 // are not 0 stay as they are and are not measured.
 int ceilings_measure(struct ceilings *ceilings, const struct device_options *options, enum dtype dtype,
                      bool has_float8);
-// The least seconds that so much work takes: 0 if it is not known.
+// The least seconds that this much work takes: 0 if it is not known.
 double ceilings_least(const struct ceilings *ceilings, enum dtype dtype, double flops, double bytes);
 
 #endif

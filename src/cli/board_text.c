@@ -184,7 +184,7 @@ static int print_run(struct board_store *store, const struct json *run, const st
     print_jobs(detail);
     double bad_lines = number_of(detail, "bad_lines");
     if (bad_lines > 0)
-        printf("  %.0f lines could not be understood\n", bad_lines);
+        printf("  %.0f lines could not be parsed\n", bad_lines);
     json_free(detail);
     status = draw_losses(store, run, options);
     printf("\n");

@@ -91,7 +91,7 @@ static void print_result(const struct checkpoint_convert_options *options, const
     const struct convert_check *check = write->context;
     int64_t parameters = param_list_elements(&source->params);
     struct buffer text = {0};
-    log_status(NULL);  // the result stands on a line of its own
+    log_status(NULL);  // the result starts on a new line
     if (!options->json) {
         convert_check_describe(check, &text);
         printf("%s: %s, %zu tensors, %" PRId64 " parameters → %s: %s\n", options->input, source->kind, source->count,

@@ -185,8 +185,8 @@ static int show_checkpoint(struct inspect_view *view, const char *path) {
     return result;
 }
 
-// What is in a folder of --save, and which checkpoint of it is shown: `hold` keeps a run that goes on from removing
-// that one until it is closed.
+// What is in a folder of --save, and which checkpoint of it is shown: `hold` keeps a run in progress from removing that
+// one until it is closed.
 struct save_view {
     struct folder_list list;
     int64_t iteration, latest;

@@ -41,7 +41,7 @@ static int reshard(void *context) {
         .folder = options->input, .flag = "--input", .step = options->ckpt_step, .skip_checksums = true, .hold = &hold};
     TRY(checkpoint_find(&find, &path, &iteration));
     int status = checkpoint_rewrite(path, options->output, options->files);
-    log_status(NULL);  // the result stands on a line of its own
+    log_status(NULL);  // the result starts on a new line
     if (status == 0)
         printf("%s → %s, iteration %" PRId64 "\n", path, options->output, iteration);
     if (hold >= 0)

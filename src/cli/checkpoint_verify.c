@@ -66,7 +66,7 @@ static int verify_path(const char *path, const struct checkpoint_verify_options 
     for (size_t i = 0; i < list.count; i++) {
         char *folder = checkpoint_path(path, list.iterations[i]);
         int hold = folder_hold(folder);
-        // One that a run has removed since is not a damaged one.
+        // One that a run has removed meanwhile is not damaged.
         int code = hold < 0 && !file_exists(folder) ? EXIT_CODE_OK : verify_one(folder, options);
         exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
         if (hold >= 0)

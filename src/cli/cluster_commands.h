@@ -37,7 +37,7 @@ int cluster_export(int argc, char **argv);
 // All flags of a cluster; with `offered`, only those (see struct flag_table).
 struct flag_table cluster_flag_table(const char *offered);
 
-// Asks on the terminal unless --yes was given. Returns -1 if the answer is no, or if nobody is there to answer.
+// Asks on the terminal unless --yes was given. Returns -1 if the answer is no, or if stdin is not a terminal.
 int cluster_confirm(const char *question, bool is_answered);
 // pcluster VERB --cluster-name NAME --region REGION and up to four more words (ended by NULL).
 int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,

@@ -29,7 +29,7 @@ static int write_short(const struct ini_options *options, const struct buffer *t
         return 0;
     }
     if (file_exists(options->output))
-        return error_set_code(EXIT_CODE_USAGE, "%s is there already; choose another --output", options->output);
+        return error_set_code(EXIT_CODE_USAGE, "%s already exists; choose another --output", options->output);
     TRY(file_write_all(options->output, text->data, text->length));
     fprintf(stderr, "next: bevatron cluster prepare --config %s, which checks it against your account\n",
             options->output);

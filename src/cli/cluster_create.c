@@ -1,4 +1,4 @@
-// bevatron cluster render, create, update: the flags of a cluster, its configuration, its cost, its birth and change.
+// bevatron cluster render, create, update: the flags of a cluster, its configuration and cost; creates and changes it.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -207,7 +207,7 @@ static int submit(const struct cluster_options *options, const char *verb, const
         if (!options->dry_run || !is_dry_success())
             return -1;
         error_clear();
-        fprintf(stderr, "pcluster finds nothing wrong with %s; nothing was %s\n", path, is_new ? "created" : "changed");
+        fprintf(stderr, "pcluster found no errors in %s; nothing was %s\n", path, is_new ? "created" : "changed");
         return 0;
     }
     print_warnings(answer);

@@ -29,7 +29,7 @@ static const struct flag log_flags[] = {
     TEXT("--stream", stream, NULL, "NAME", "print the end of this log; --list shows the names"),
     TEXT("--machine", machine, NULL, "TEXT", "only logs of machines whose host name or instance id contains this"),
     INT("--lines", lines, "200", 1, 10000, "lines of each log to read, from its end"),
-    SWITCH("--list", list, "list the logs that there are"),
+    SWITCH("--list", list, "list the available logs"),
 };
 
 // The array `key` of an answer; NULL if there is none.

@@ -345,7 +345,7 @@ static int find_bucket(struct cluster_preparation *p) {
     return 0;
 }
 
-// Processors that a full queue needs, beside the quota. A quota that cannot be read is not an obstacle.
+// Processors that a full queue needs, beside the quota. A quota that cannot be read is ignored.
 static void check_quota(struct cluster_preparation *p, const struct cluster_queue *queue) {
     const struct machine *machine = machine_look_up(queue->types[0]);
     const struct account_quota *quota = account_quota_of(queue->types[0]);
@@ -504,7 +504,7 @@ static int write_lines(const struct flag_command *command, const struct cluster_
         return 0;
     }
     if (p->lines.length == 0) {
-        fprintf(stderr, "%s has all that was found\n", path);
+        fprintf(stderr, "%s already has everything that was found\n", path);
         return 0;
     }
     fprintf(stderr, "%s", buffer_string(&p->lines));
@@ -523,7 +523,7 @@ static int prepare(const struct flag_command *command, const struct prepare_opti
         return error_set_code(EXIT_CODE_USAGE,
                               "give --config FILE, the short file to complete, or --output FILE for a new one");
     if (!config && file_exists(path))
-        return error_set_code(EXIT_CODE_USAGE, "%s is there already; complete it with --config %s", path, path);
+        return error_set_code(EXIT_CODE_USAGE, "%s already exists; complete it with --config %s", path, path);
     flags_set_defaults(command, &before);
     int status = config ? file_read_all(config, LARGEST_FILE, &text) : 0;
     if (status == 0 && config)

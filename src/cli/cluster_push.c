@@ -29,7 +29,7 @@ static const struct flag push_flags[] = {
     TEXT("--tag", tag, NULL, "TAG", "its tag there; default: that of --image, or latest"),
     TEXT("--registry", registry, NULL, "HOST[/PATH]", "another registry than ECR, to which the tool is logged in"),
     TEXT("--region", region, NULL, "REGION", "AWS region of ECR, e.g. us-west-2"),
-    TEXT("--account", account, NULL, "NUMBER", "AWS account of ECR; default: asked from AWS"),
+    TEXT("--account", account, NULL, "NUMBER", "AWS account of ECR; default: that of your credentials"),
     TEXT("--tool", tool, "docker", "PROGRAM", "container tool: docker, podman, nerdctl or finch"),
     SWITCH("--print", print, "print the commands and do not run them"),
 };
@@ -198,7 +198,7 @@ int cluster_push_image(int argc, char **argv) {
             "  docker build -f examples/images/Dockerfile -t bevatron .\n"
             "  bevatron cluster push-image --region us-west-2 --tag v1\n"
             "  bevatron cluster push-image --registry ghcr.io/my-team\n"
-            "Nodes of EKS may read ECR of their account. For another registry, make a secret once and name it:\n"
+            "EKS nodes can pull from their account's ECR. For another registry, create a secret once and name it:\n"
             "  kubectl create secret docker-registry my-registry --docker-server=ghcr.io --docker-username=me "
             "--docker-password=…\n"
             "  bevatron launch kubernetes --pull-secret my-registry --image ghcr.io/my-team/bevatron:latest …\n"};

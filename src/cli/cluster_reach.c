@@ -104,7 +104,7 @@ static int connection(const struct ssh_options *options, const struct json *head
     if (!*cluster_text(head, "instanceId"))
         return error_set("cluster %s has no head node yet; `bevatron cluster status` shows its state", cluster->name);
     if (options->command.count > 0)
-        return error_set_code(EXIT_CODE_USAGE, "a session of Systems Manager takes no command; leave it out, or give "
+        return error_set_code(EXIT_CODE_USAGE, "a Systems Manager session cannot run a command; leave it out, or give "
                                                "the head node a public subnet (--head-subnet)");
     const char *const fixed[] = {"aws", "ssm", "start-session", "--target", cluster_text(head, "instanceId")};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)

@@ -34,14 +34,14 @@ static const struct flag rows[] = {
          .required = true),
     GROUP("Web page"),
     INT("--port", port, "6006", 0, 65535,
-        "port of the page; 0 for any free one. If 6006 is in use and --port is not given, the next free one"),
+        "port to listen on; 0 for any free one. Without --port, the first free one from 6006 on"),
     TEXT("--host", host, "127.0.0.1", "ADDRESS",
-         "address to listen at, e.g. 0.0.0.0 for all of this machine; then a token is needed, and made if not given"),
+         "address to listen on, e.g. 0.0.0.0 for all interfaces; then a token is required, and generated if not given"),
     TEXT("--token", token, NULL, "TEXT",
-         "only answer those who have this token, of 8 characters or more; auto makes one and prints it"),
+         "require this token, of 8 characters or more; auto generates one and prints it"),
     TEXT("--cache-dir", cache_dir, NULL, "DIR",
-         "folder for what was read of long files. Default: bevatron/board in $XDG_CACHE_HOME or ~/.cache"),
-    SWITCH("--no-cache", no_cache, "keep nothing of what was read; the next start reads all files again"),
+         "folder that caches the contents of long files. Default: bevatron/board in $XDG_CACHE_HOME or ~/.cache"),
+    SWITCH("--no-cache", no_cache, "do not cache; the next start reads all files again"),
     GROUP("Instead of a web page"),
     SWITCH("--text", text, "draw in the terminal"),
     INT("--width", width, "0", 0, 400, "width of a plot in columns; 0 for the terminal's width, or 80"),
@@ -106,7 +106,7 @@ static char *make_token(void) {
     unsigned char bytes[16];
     char text[2 * sizeof bytes + 1];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        die("the system gives no random bytes");
+        die("cannot get random bytes from the system");
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return memory_string(text);
@@ -144,7 +144,7 @@ static void announce(const struct web_address *address, const char *token) {
         printf("from your machine: ssh -L %d:%s:%d %s@%s, then open the address there\n", address->port,
                is_any ? "127.0.0.1" : address->text, address->port, user ? user->pw_name : "USER", host);
     if (!address->is_loopback)
-        log_warn("the page is not encrypted: whoever can read this network's traffic sees it and its token; the "
+        log_warn("the page is not encrypted: anyone who can read this network's traffic sees it and its token; the "
                  "default --host with an ssh tunnel is safe");
     printf("stop with Ctrl-C\n");
     fflush(stdout);
@@ -200,8 +200,8 @@ int cmd_board(int argc, char **argv) {
         .argument_flag = "--logdir",
         .summary =
             "Shows the curves of all runs below a folder: as a web page that follows them, in the terminal, or as "
-            "one HTML file. The page is for this machine only; from another one, use the ssh command that is "
-            "printed at the start.",
+            "one HTML file. By default only this machine can open the page; from another one, use the ssh command "
+            "that is printed at the start.",
         .epilogue = "Examples:\n  bevatron board --logdir runs\n  bevatron board --logdir runs --text\n"
                     "  bevatron board --logdir runs --export report.html\n",
         .tables = &table,

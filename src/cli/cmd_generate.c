@@ -86,7 +86,7 @@ static bool writes(const struct author *author) {
 }
 
 static int write_text(const struct buffer *text) {
-    // If nobody reads the text, stop computing it.
+    // If the reader has gone, stop generating.
     bool is_written = fwrite(buffer_string(text), 1, text->length, stdout) == text->length && fflush(stdout) == 0;
     return is_written ? 0 : error_set("cannot write the text to standard output: %s", strerror(errno));
 }
@@ -147,7 +147,7 @@ static int write_json(struct author *author, const struct generated *sample) {
     return status;
 }
 
-// Text that appears on a terminal shows by itself that something happens.
+// Text that appears on a terminal is progress enough.
 static void begin_progress(struct author *author) {
     progress_begin(&author->progress, "generating", "tokens", (double)author->options->max_new_tokens);
     author->progress.is_quiet =

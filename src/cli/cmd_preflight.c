@@ -106,8 +106,8 @@ static void agree(struct preflight *flight) {
     flight->worst = (enum exit_code)worst;
 }
 
-// The ranks that the run is validated for. One machine may be part of a run on many: what it lacks for a copy of the
-// model, or what its share of the batch does not divide, is not a fault of it.
+// The ranks that the run is validated for. One machine may be part of a run on many: too few ranks for a copy of the
+// model, or a share of the batch that does not divide evenly, is not its fault.
 static int ranks_of_run(const struct session *session, const struct config *config) {
     int size = session->place.size;
     int64_t least = config_model_ranks(config), batch = config->global_batch_size, micro = config->micro_batch_size;

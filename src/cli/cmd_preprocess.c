@@ -322,7 +322,7 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     };
 }
 
-// Where the work has got to, from which the same command continues; NULL if it would start over.
+// How far the work has come, from where the same command continues; NULL if it would start over.
 static char *journal_of(const struct preprocess_command *options) {
     for (int64_t i = 0; i < options->input.count; i++)
         if (strcmp(options->input.items[i], "-") == 0)

@@ -118,8 +118,8 @@ static struct trainer_job find_job(char *number, size_t size) {
                                 .kill_wait_seconds = id && wait ? strtod(wait, NULL) : 0};
 }
 
-// Ranks or devices that do not come together, e.g. after a restart on other machines: nobody may be looking at the log.
-// The file of metrics may be another run's, so it is left alone. Returns -1.
+// Ranks or devices that fail to connect, e.g. after a restart on other machines, are also reported as an event. The
+// file of metrics may be another run's, so it is left alone. Returns -1.
 static int tell_failed_start(const struct config *config, const struct session *session,
                              const struct trainer_job *job) {
     static const double command_seconds = 5;
@@ -137,7 +137,7 @@ static int tell_failed_start(const struct config *config, const struct session *
 
 static int run_training(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
-    // Someone who watches a run through a pipe and goes away must not end it, from its first line on.
+    // A reader of the run's output that goes away must not end the run, from its first line on.
     if (!options->dry_run)
         signal(SIGPIPE, SIG_IGN);
     if (session->place.rank == 0 && !options->dry_run)

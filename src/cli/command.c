@@ -11,7 +11,7 @@
 #include <string.h>
 
 int command_failed(void) {
-    // A failure never counts as done, even if its message was lost on the way.
+    // A failure never exits with 0, even if its message was lost.
     if (error_exit_code() == EXIT_CODE_OK)
         error_set("the command failed without a message; please report it with the command line");
     log_error("bevatron: %s", error_message());

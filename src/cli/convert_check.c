@@ -72,11 +72,10 @@ void convert_check_describe(const struct convert_check *check, struct buffer *ou
         buffer_printf(out, "; the forward pass was skipped: %s", buffer_string(&check->skipped));
     if (check->verify.was_run)
         buffer_printf(out,
-                      "\ntransformers %s: no tensor is missing or left over, and the logits are ours (difference "
-                      "%.1g)",
+                      "\ntransformers %s: no tensor is missing or left over, and the logits match (difference %.1g)",
                       check->verify.version, check->verify.difference);
     if (check->verify.was_run && check->verify.texts > 0)
-        buffer_printf(out, "; the token ids of %d texts are ours", check->verify.texts);
+        buffer_printf(out, "; the token ids of %d texts match", check->verify.texts);
     if (check->verify.was_run && check->verify.said.length > 0)
         buffer_printf(out, "; %s", buffer_string(&check->verify.said));
     if (!check->verify.was_run && check->verifies)

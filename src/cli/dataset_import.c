@@ -147,14 +147,14 @@ static void print_json(const struct dataset_import_options *options, const struc
         json_int(&json, dictionary->size);
     }
     json_end_object(&json);
-    log_status(NULL);  // the result stands on a line of its own
+    log_status(NULL);  // the result starts on a new line
     puts(buffer_string(&text));
     buffer_free(&text);
 }
 
 static void print_plain(const struct dataset_import_options *options, const struct dictionary *dictionary,
                         const struct import_summary *summary) {
-    log_status(NULL);  // the result stands on a line of its own
+    log_status(NULL);  // the result starts on a new line
     printf("wrote %s.bin and .idx: %" PRId64 " documents, %" PRId64 " sequences, %" PRId64 " tokens (%s), %" PRId64
            " empty lines\n",
            options->output_prefix, summary->documents, summary->sequences, summary->tokens,

@@ -113,7 +113,7 @@ static int inspect(const void *context, const char *prefix) {
 }
 
 static void print_verdict(const char *prefix, const struct index_reader *reader, const char *error, bool as_json) {
-    log_status(NULL);  // the result stands on a line of its own
+    log_status(NULL);  // the result starts on a new line
     if (as_json)
         command_print_verdict("prefix", prefix, error);
     else if (!error)

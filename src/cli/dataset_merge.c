@@ -81,7 +81,7 @@ static int run_merge(void *context) {
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));
-    log_status(NULL);  // the result stands on a line of its own
+    log_status(NULL);  // the result starts on a new line
     printf("merged %" PRId64 " datasets into %s: %" PRId64 " documents, %" PRId64 " tokens (%s)\n",
            options->prefixes.count, options->output_prefix, reader->document_count, reader->token_count,
            index_dtype_name(reader->dtype));

@@ -63,8 +63,9 @@ int help_files(void) {
     is_any |= print_place("man", (const char *const[]){"../share/man", "share/man", NULL});
     if (is_any)
         return EXIT_CODE_OK;
-    fprintf(stderr, "bevatron: no examples or documents are beside this program; unpack the whole package, or install "
-                    "it with `make install`\n");
+    fprintf(stderr,
+            "bevatron: found no examples or documents beside this program; unpack the whole package, or install "
+            "it with `make install`\n");
     return EXIT_CODE_ERROR;
 }
 

@@ -19,7 +19,8 @@ static const struct {
     {"no matches for kind", "the cluster has no operator for this kind of job: install it, or use --kind indexed-job, "
                             "which needs none"},
     {"executable aws", "kubectl asks aws for credentials: `aws sts get-caller-identity` shows what is wrong with them"},
-    {"context was not found", "`kubectl config get-contexts` lists yours, `kubectl config use-context NAME` takes one"},
+    {"context was not found",
+     "`kubectl config get-contexts` lists yours, `kubectl config use-context NAME` selects one"},
     {"no such host", "the cluster is gone, or kubectl has its old address: `aws eks update-kubeconfig --name CLUSTER`"},
     {"connection to the server", "tell kubectl where the cluster is: `aws eks update-kubeconfig --name CLUSTER`"},
     {"onnection refused", "tell kubectl where the cluster is: `aws eks update-kubeconfig --name CLUSTER`"},
@@ -29,7 +30,7 @@ static const struct {
                      "create-access-entry`)"},
     {"orbidden", "ask for the right named there (a role binding in the namespace)"},
     {"namespaces \"", "make it (`kubectl create namespace NAME`), or name another with --namespace"},
-    {"immutable", "a job of this name is there: delete it, or choose another --job-name"},
+    {"immutable", "a job of this name exists: delete it, or choose another --job-name"},
 };
 
 static int refused(const char *what, const char *complaint) {
@@ -70,8 +71,8 @@ static char *first_pod(const struct kubernetes_job *job) {
     return memory_printf("%.*s%s%s", (int)(at - pattern), pattern, job->name, at + 2);
 }
 
-// Waits until the pod runs or has ended. A cluster that grows for a job, or a large image, takes its time: what is
-// waited for is said once a minute.
+// Waits until the pod runs or has ended. Growing a cluster or pulling a large image takes time, so a line once a minute
+// says what is waited for.
 static int wait_for_pod(const char *selector, const char *flag, const char *name_space) {
     const char *const get[] = {"kubectl", "get",      "pods", "-l", selector, "-o", "jsonpath={.items[*].status.phase}",
                                flag,      name_space, NULL};

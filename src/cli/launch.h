@@ -27,8 +27,8 @@ struct launch_command {
 // Appends a flag and its value.
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
-// -1 if a word stands where a command's name is expected and is not one. The message lists all names but `hidden`,
-// which may be NULL.
+// -1 if the word in the place of a command's name is not one. The message lists all names but `hidden`, which may be
+// NULL.
 int launch_check_name(const struct launch_command *command, const char *hidden);
 // Checks a command other than train, as far as possible without running it: that it exists, its part too (`dataset
 // merge`), and the flags of preprocess, evaluate, generate, preflight and bench (unless their --config file is

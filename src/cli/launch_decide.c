@@ -33,13 +33,13 @@ struct decide_options {
 static const struct flag own_flags[] = {
     GROUP("The attempt"),
     INT("--exit-code", exit_code, NULL, 0, 255,
-        "what the attempt ended with; prints \"here SECONDS\", \"requeue 0\" or \"end CODE\". Without it, an attempt "
+        "exit code of the attempt; prints \"here SECONDS\", \"requeue 0\" or \"end CODE\". Without it, an attempt "
         "begins"),
     TEXT("--state", state, NULL, "FILE",
          "file that remembers earlier attempts; the run reports to FILE.lifeline (BEVATRON_LIFELINE)"),
-    TEXT("--job", job, "", "NAME", "the job whose attempts these are; the state of another job is dropped"),
+    TEXT("--job", job, "", "NAME", "job that the attempts belong to; the state of another job is discarded"),
     TEXT("--save", save, NULL, "FOLDER", "folder of the run's checkpoints"),
-    TEXT("--journal", journal, NULL, "FILE", "a file that changes as the work gets further, instead of --save"),
+    TEXT("--journal", journal, NULL, "FILE", "a file that changes as the work progresses, instead of --save"),
     SWITCH("--memory", memory,
            "checkpoints are also in the memory of the nodes: if ranks were lost, start them again here"),
     GROUP("Limits"),
@@ -54,12 +54,12 @@ static const struct flag_command decide_command = {
     .name = "launch decide",
     .summary =
         "For job scripts, e.g. that of launch slurm: decides whether a run that ended is started again. A command "
-        "after -- is run as one attempt; the exit code is then its own, or 217 if there is no point in another.",
+        "after -- is run as one attempt; the exit code is then its own, or 217 if another one would not help.",
     .tables = &own_table,
     .table_count = 1,
     .epilogue = "Example:\n"
                 "  export BEVATRON_LIFELINE=$PWD/restarts.json.lifeline\n"
-                "  bevatron launch decide --state restarts.json --save run      # exits with 217 if there is no point\n"
+                "  bevatron launch decide --state restarts.json --save run      # exits with 217 to give up\n"
                 "  srun bevatron train … --save run\n"
                 "  bevatron launch decide --state restarts.json --save run --exit-code $?\n"
                 "  bevatron launch decide --state run/restarts.json --save run -- bevatron train … --save run\n"};
@@ -103,7 +103,7 @@ static int run_attempt(const struct restarts_file *file, char **words) {
     bool stopped = false, decides = decides_here();
     TRY(signal_queue_open(passed_signals, sizeof passed_signals / sizeof passed_signals[0]));
     if (decides && restarts_file_begin(file, &decision) < 0) {
-        // A file system that cannot be written to is the run's own business.
+        // A file system that cannot be written to is reported by the run itself.
         log_warn("%s; restarts are not counted", error_message());
         error_clear();
         decides = false;
@@ -123,7 +123,7 @@ static int run_attempt(const struct restarts_file *file, char **words) {
         error_clear();
         return code;
     }
-    // A limit on restarts is as final here as a run that gets nowhere: whoever started us would start it again.
+    // A limit on restarts is as final here as a lack of progress: the caller would start the run again.
     if (end.decision != RESTARTS_AGAIN && end.decision != RESTARTS_NEVER)
         return EXIT_CODE_NO_PROGRESS;
     for (double until = clock_seconds() + end.delay, left; !stopped && (left = until - clock_seconds()) > 0;)

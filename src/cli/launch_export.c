@@ -14,7 +14,7 @@
 static void set_pair(const char *pair) {
     size_t length = strcspn(pair, "=");
     if (pair[length] != '=' || !shell_is_name(pair, length))
-        return;  // whoever writes the job refuses it
+        return;  // the code that writes the job refuses it
     char *name = memory_printf("%.*s", (int)length, pair);
     environment_set(name, pair + length + 1);
     free(name);

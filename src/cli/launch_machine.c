@@ -1,4 +1,4 @@
-// Whether the machines of a job can run it: told before it waits in a queue, and costs money.
+// Whether the machines of a job can run it: checked before it waits in a queue and costs money.
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/launch.h"

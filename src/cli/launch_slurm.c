@@ -159,7 +159,7 @@ static int fit_warning(struct slurm_options *options) {
                               "as soon as it starts; give %lld or less",
                               (long long)options->signal_seconds, options->time, (long long)limit,
                               (long long)(limit > 2 * EARLY ? limit - EARLY - 1 : limit / 2));
-    log_warn("Slurm may warn %d s early, which leaves no time of --time %s; give a longer --time or fewer "
+    log_warn("Slurm may warn %d s early, which leaves no time to run within --time %s; give a longer --time or fewer "
              "--signal-seconds",
              EARLY, options->time);
     return 0;
@@ -209,7 +209,7 @@ static int prepare_other(struct launch_command *command, struct slurm_options *o
     return status == 0 && *journal ? fit_warning(options) : status;
 }
 
-// How often a job is put back: never if it would only start over.
+// How many times a job is requeued: never if it would only start over.
 static int fit_requeues(struct slurm_options *options, bool can_continue, const char *name) {
     if (can_continue)
         return 0;
@@ -405,8 +405,9 @@ int launch_slurm(int argc, char **argv) {
         end--;
     if (end > 0 && end + 1 == argc) {
         free(line);
-        error_set_code(EXIT_CODE_USAGE,
-                       "nothing follows the last \"--\"; options of sbatch do, e.g. -- --mem=0, or leave it out");
+        error_set_code(
+            EXIT_CODE_USAGE,
+            "nothing follows the last \"--\"; put options of sbatch there, e.g. -- --mem=0, or leave it out");
         return command_failed();
     }
     end = end > 0 ? end : argc;

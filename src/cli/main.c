@@ -22,8 +22,8 @@ static const char *variable(const char *name) {
     return getenv(name);
 }
 
-// Nobody else may change what this program writes. Shells and containers without a mask of their own have 000, which
-// nobody has chosen: files then get the modes of the usual 022. One that lets the group write stays.
+// Other users may not change what this program writes. Shells and containers that set no umask have 000, which is not a
+// choice: files then get the modes of the usual 022. A umask that lets the group write stays.
 static void limit_modes(void) {
     mode_t given = umask(022);
     umask(given == 0 ? 022 : given | 002);
@@ -51,7 +51,7 @@ static int refuse(const char *name, bool is_help) {
 }
 
 // Output that could not be written is a failure, whatever the command returned. A reader that went away (a pipe to
-// head) knows it already and is told nothing.
+// head) needs no message.
 static int check_output(int exit_code) {
     errno = 0;
     bool is_lost = fflush(stdout) != 0;

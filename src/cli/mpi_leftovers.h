@@ -1,6 +1,6 @@
-// What a killed mpirun leaves: shared-memory segments of its ranks, which count as memory in use until somebody removes
-// them, and its session folder. Nobody else knows whose they are, so the first rank of each machine notes them in a
-// small file of the user's, and a later start removes what belongs to processes that are gone.
+// What a killed mpirun leaves: shared-memory segments of its ranks, which count as memory in use until they are
+// removed, and its session folder. The system does not record whose they are, so the first rank of each machine notes
+// them in a small file of the user's, and a later start removes what belongs to processes that are gone.
 #ifndef CLI_MPI_LEFTOVERS_H
 #define CLI_MPI_LEFTOVERS_H
 

@@ -120,7 +120,7 @@ static void say_ports(struct preflight *flight) {
         preflight_say(flight, VERDICT_OK, "ib", "%d ports up", count);
 }
 
-// The network this rank's log speaks of, or that of the file the user named.
+// The network that this rank's log names, or that of the file the user named.
 static enum transport network_of(struct preflight *flight, const char *path) {
     struct buffer log = {0};
     enum transport found = TRANSPORT_UNKNOWN;

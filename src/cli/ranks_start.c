@@ -75,8 +75,8 @@ enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
 // each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few. Its
-// banner about a rank that failed would stand below what the rank itself has said, so it is kept quiet if there is a
-// way (`mark`) to find out whether it has started the ranks at all.
+// banner about a failed rank would come after the rank's own message, so it is kept quiet if there is a way (`mark`) to
+// find out whether it has started the ranks at all.
 static int exec_mpirun(const struct ranks_command *line, int nproc, const char *path, const char *mark) {
     char count[16], share[32];
     int cores = pool_available_processors();
@@ -141,8 +141,8 @@ static bool has_ended(pid_t child) {
     return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == child;
 }
 
-// Waits a little for ranks to get ready; returns how long. Time in which the machine stood still, as virtual ones do,
-// does not count: the ranks did nothing then.
+// Waits a little for ranks to get ready; returns how long. Time in which the machine was paused, as virtual ones
+// sometimes are, does not count: the ranks made no progress then.
 static double nap(void) {
     double start = clock_seconds();
     clock_sleep(0.02);
@@ -228,7 +228,7 @@ static void tell_signal(int code, const struct job_kills *before) {
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
-// to the ranks, which save and end themselves; one more, or one if no ranks come, to mpirun, which ends them and exits
+// to the ranks, which save and end themselves; one more, or one if no ranks start, to mpirun, which ends them and exits
 // with 1: then the code is that of the signal.
 static int wait_for_mpirun(pid_t mpirun, int nproc, bool *is_ending) {
     const struct job_kills before = job_kills();
@@ -422,7 +422,8 @@ static int start(const struct ranks_command *line, int *exit_code, bool *is_star
         return error_set_code(EXIT_CODE_USAGE, "node %d of %d does not know the host of rank 0; set MASTER_ADDR",
                               ranks.node, ranks.nodes);
     if (ranks.nodes > 1 && ranks.node >= ranks.nodes)
-        return error_set_code(EXIT_CODE_USAGE, "this is node number %d, but there are %d", ranks.node, ranks.nodes);
+        return error_set_code(EXIT_CODE_USAGE, "this is node number %d, but there are only %d nodes", ranks.node,
+                              ranks.nodes);
     *is_started = true;
     TRY(job_check_ranks(nproc));
     if (screen_is_live())

@@ -8,7 +8,7 @@
 // the address of --save-to, the folder is --save: the run continues the newer one of both. Every rank calls it: rank 0
 // chooses the iteration, and the ranks of a machine share one download. The session keeps what was downloaded from
 // being removed; NULL is for a process that only looks, whatever other ranks do. If there is no checkpoint, --load is
-// taken away, with a warning, or it is an error (`must_exist`).
+// dropped with a warning, or it is an error (`must_exist`).
 int remote_load(struct config *config, struct session *session, bool must_exist);
 
 #endif

@@ -1,5 +1,5 @@
-// Whether a run that failed is started again. Failures are part of long runs: what counts is whether the run gets
-// anywhere. It is given up if it fails at the same iteration again and again, or too often within a while.
+// Whether a run that failed is started again. Failures are part of long runs: what counts is whether the run makes
+// progress. It is given up if it fails at the same iteration repeatedly, or too often within the window.
 #ifndef CLI_RESTARTS_H
 #define CLI_RESTARTS_H
 
@@ -22,7 +22,7 @@ struct restarts {
     int unstarted;     // attempts in a row that did not start
     int in_vain;       // attempts in a row without a new checkpoint
     // A run that was stopped after saving is continued, e.g. by a job that has reached its time limit. That is not a
-    // failure, but a run that is stopped at one place again and again gets nowhere either.
+    // failure, but a run that is stopped at the same place repeatedly makes no progress either.
     bool continues_stopped;
 };
 
@@ -46,7 +46,7 @@ enum restarts_decision {
 // *delay is how many seconds to wait before the next attempt.
 enum restarts_decision restarts_decide(struct restarts *restarts, const struct restarts_attempt *attempt,
                                        double *delay);
-// What the user is told about a decision, to be freed; NULL for RESTARTS_NEVER, where the run itself has said all.
+// The message about a decision, to be freed; NULL for RESTARTS_NEVER, where the run itself has said everything.
 // `checkpoint` is the iteration from which the next attempt resumes, -1 for none.
 char *restarts_describe(const struct restarts *restarts, enum restarts_decision decision,
                         const struct restarts_attempt *attempt, int64_t checkpoint);

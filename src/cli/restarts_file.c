@@ -159,7 +159,7 @@ static void tell(const struct restarts_file *file, const struct restarts *restar
     if (!file->journal)
         text = restarts_describe(restarts, decision, attempt, checkpoint);
     else if (decision == RESTARTS_STUCK)
-        text = memory_printf("%d attempts got no further; giving up", restarts->at_one_place);
+        text = memory_printf("%d attempts made no progress; giving up", restarts->at_one_place);
     if (text && decision == RESTARTS_AGAIN)
         log_warn("%s", text);
     else if (text)
@@ -189,7 +189,7 @@ static void decide(const struct restarts_file *file, struct restarts_state *stat
     free(path);
     end->decision = decision;
     end->exit_code = restarts_exit_code(decision, exit_code);
-    // Where the next failure would be the last one, other machines may do better.
+    // If the next failure would be the last one, other machines may do better.
     bool is_last = state->restarts.at_one_place >= RESTARTS_AT_ONE_PLACE - 1 ||
                    state->restarts.unstarted >= RESTARTS_UNSTARTED - 1;
     end->is_nothing_lost = is_told && attempt.reached < 0 && !file->journal && !is_last;

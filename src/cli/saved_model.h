@@ -9,7 +9,7 @@
 struct saved_model {
     char *path;                   // the checkpoint's iter_… folder
     int64_t iteration;            // of the checkpoint
-    int hold;                     // keeps a run that goes on from removing it; -1 for nothing
+    int hold;                     // keeps a run in progress from removing it; -1 for nothing
     struct tokenizer *tokenizer;  // NULL if neither the checkpoint nor the flags have one
 };
 

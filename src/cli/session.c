@@ -295,12 +295,12 @@ int session_open(struct session *session, const struct config *config) {
     return mesh_connect(&session->mesh, session->world);
 }
 
-// How long the ranks that got the same signal have to take away what they have begun to write, and how long a rank
-// waits for the first one to say what is wrong: longer if that is known to have the same message and will end us.
+// How long the ranks that got the same signal have to remove what they have begun to write, and how long a rank waits
+// for the first one to say what is wrong: longer if that is known to have the same message and will end us.
 static const double CLEAN_SECONDS = 1, SPEAK_SECONDS = 5, SHARED_SECONDS = 60;
 
-// Waits in short naps: a machine that stands still for a while, as virtual ones do, has let the other ranks do nothing
-// meanwhile, and costs them one nap.
+// Waits in short naps: while a machine is paused, as virtual ones sometimes are, the other ranks make no progress
+// either; it costs them one nap.
 static void wait_for_others(double seconds) {
     const double nap = 0.1;
     for (double waited = 0; waited < seconds; waited += nap)
@@ -315,11 +315,11 @@ int session_failed(const struct session *session) {
     if (session->place.size > 1) {
         if (session->world)
             world_failed(session->world);
-        // Ranks that have got the same signal take away what they have begun to write.
+        // Ranks that have got the same signal remove what they have begun to write.
         if (is_stopped && !is_said_elsewhere)
             wait_for_others(CLEAN_SECONDS);
-        // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
-        // that is still there afterwards has other flags than the first one, which nobody else can tell.
+        // The first rank prints the message and ends all; a faster rank would end it before that. A rank that is still
+        // there afterwards has other flags than the first one, which no other rank can report.
         if (is_said_elsewhere) {
             bool is_ended = error_is_shared() && session->ranks.kind == RANKS_MPI;
             wait_for_others(is_ended ? SHARED_SECONDS : SPEAK_SECONDS);

@@ -43,7 +43,7 @@ struct session_flags {
 // come and gone or the session could not start.
 enum { SESSION_OVER = FLAGS_HELP + 1 };
 int session_begin(struct session *session, const struct session_flags *flags, int *exit_code);
-// Opens the device and lets the ranks meet before the configuration is complete, for what they must agree on first.
+// Opens the device and connects the ranks before the configuration is complete, for what they must agree on first.
 int session_meet_early(struct session *session, const struct config *config);
 // The same, unless that is done; and checks the complete configuration. It is an error if a rank's flags differ from
 // rank 0's.

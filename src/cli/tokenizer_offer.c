@@ -14,7 +14,7 @@
 
 enum { USUAL_SIZE = 32000 };  // as config_validate has it
 
-// The first name of data that is text, to be freed; NULL if there is none. What is wrong with the names is said later.
+// The first name of data that is text, to be freed; NULL if there is none. Errors in the names are reported later.
 static char *find_text(const struct config *config) {
     char *name = NULL;
     for (int which = 0; which < SPLIT_COUNT && !config->mock_data; which++) {

@@ -25,7 +25,7 @@ static const struct flag rows[] = {
          .required = true),
 };
 
-// Files that are there already are somebody's.
+// Existing files are not overwritten.
 static int check_output(const char *folder) {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

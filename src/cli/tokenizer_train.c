@@ -81,7 +81,7 @@ static int count_missing(const char *folder) {
     return count;
 }
 
-// After a failure: what was made for the files goes, unless somebody else has put something there.
+// After a failure: removes the folders that were made for the files, unless something else is in them.
 static void remove_new_folders(const struct outputs *outputs) {
     char *path = memory_string(outputs->folder);
     for (int i = 0; i < outputs->new_folders; i++) {

@@ -1,7 +1,7 @@
 // The differences between the clocks of ranks, so that times of several machines can be put side by side. They are
-// found by a few exchanges of host values: in each, nobody leaves before everybody has entered, so every rank's look at
-// its clock before comes earlier than every other rank's look after. Each exchange bounds a difference from both sides,
-// and the middle between the best bounds is the answer.
+// found by a few exchanges of host values: in each, no rank leaves before all have entered, so every rank reads its
+// clock before entering earlier than any other rank reads it after leaving. Each exchange bounds a difference from both
+// sides, and the middle between the best bounds is the answer.
 #ifndef COMM_CLOCKS_H
 #define COMM_CLOCKS_H
 

@@ -92,7 +92,8 @@ static bool may_use_nccl(const struct world_options *options, const struct devic
            (!options->carrier || strcmp(options->carrier, "nccl") == 0);
 }
 
-// A rank that lacks NCCL knows why; if the first rank does not, its users have to look. All ranks have decided alike.
+// A rank that lacks NCCL knows why; if the first rank does not, its users have to look there. All ranks decide the
+// same.
 static int refuse_missing(const char *which, struct error_note *own) {
     if (own)
         error_give(own);
@@ -464,8 +465,8 @@ static bool leave_to_device(struct comm_request *request) {
 void comm_wait(struct comm_request *request) {
     if (!request->handle || leave_to_device(request))
         return;
-    // A request may have flown for long before anybody asks for it: the deadline counts from the first look at the
-    // clock here, which a wait that is soon over never takes.
+    // A request may have been in flight for long before it is waited for: the deadline counts from the first look at
+    // the clock here, which a wait that is soon over never takes.
     struct world *world = request->group->world;
     struct stopwatch stopwatch = {0};
     // A look at the request may take long itself, if other ranks have the core meanwhile.
@@ -477,7 +478,7 @@ void comm_wait(struct comm_request *request) {
             sched_yield();
         watchdog_beat();
         // Many ranks on a busy machine take their turns: where that makes polls rare, each of them looks.
-        // Who waits for files has the pulse to say who is lost, and leaves no file beside the pulse's.
+        // During file work the pulse reports lost ranks, so no file is left besides the pulse's.
         if ((polls % 16 != 0 && polls < 64) || world->patience > 0)
             continue;
         watch_lock(world->watch);
@@ -485,14 +486,14 @@ void comm_wait(struct comm_request *request) {
         watch_unlock(world->watch);
     }
     stopwatch_reset(&stopwatch, world);
-    // A small message that is there at the first look took less than a tick, as far as anybody waited for it.
+    // A small message that is there at the first look took less than a tick of waiting.
     bool is_instant = request->is_small && polls == 0;
     double ended = read_clock(request->is_small);
     world->waited_seconds += ended - began;
     watch_lock(world->watch);
     record_end(&world->record, request->number, is_instant ? request->started : ended);
     watch_unlock(world->watch);
-    // A wait that the device was told of has its spans already.
+    // A wait that the device does already has its spans.
     if (trace_is_on() && !request->collective->order)
         request_trace(request, began, ended);
 }
@@ -547,7 +548,7 @@ void comm_barrier(struct group *group, const char *name) {
     comm_max_i64(group, &nothing, 1, name);
 }
 
-// A host collective of the group, or of the one that carries them for it; NULL if there is nobody to talk to.
+// A host collective of the group, or of the one that carries them for it; NULL if there are no other ranks.
 static struct group *host_of(struct group *group) {
     if (group->size == 1)
         return NULL;
@@ -555,8 +556,8 @@ static struct group *host_of(struct group *group) {
     return collective->host_group ? collective->host_group(group) : group;
 }
 
-// Waits for a handle of a host collective. If another world carries them, they are the asking one's all the same: in
-// its record, by its patience, and with the names of its ranks.
+// Waits for a handle of a host collective. If another world carries it, it still belongs to the asking one: in its
+// record, by its patience, and with the names of its ranks.
 static void wait_host(struct group *group, struct group *host, void *handle, int count, const char *name) {
     struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
     request.carrier = host;

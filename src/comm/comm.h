@@ -127,12 +127,12 @@ struct comm_exchange {
 struct comm_request comm_all_to_all_start(struct group *group, const struct comm_exchange *exchange, const char *name);
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name);
 // Prepares a group of two ranks for messages from the first to the second; both call. Without it the first message may
-// keep the host of one side until the other side's has come to it too, so that two hosts wait for each other.
+// block the host of one side until the other side's host reaches it too, so that two hosts wait for each other.
 void comm_connect(struct group *group);
 struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name);
 struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name);
-// Lets the request make progress during computation: if a backend's transfers stand still between calls, it makes those
-// calls from a thread of its own until the request is waited for.
+// Lets the request make progress during computation: if a backend's transfers stall between calls, it makes those calls
+// from a thread of its own until the request is waited for.
 void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
 

@@ -39,7 +39,7 @@ static void count_time(struct stopwatch *stopwatch, const struct world *world) {
 }
 
 // A rank that gives up waits a little for the files of others; false if that was long enough. Those that wait have left
-// theirs long before, at three quarters of the deadline, and whoever pays for the machines waits for the end.
+// theirs long before, at three quarters of the deadline, and the machines cost money until the end.
 static bool is_patient(const struct world *world, struct stopwatch *patience) {
     count_time(patience, world);
     if (patience->waited >= fmin(0.5, world->deadline_seconds))
@@ -213,8 +213,8 @@ static int ask_silent(const struct world *world, bool *is_silent) {
     return silent;
 }
 
-// Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is
-// for ranks that wait, too, and have not come to say so.
+// The ranks we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is for
+// ranks that wait too and have not recorded it yet.
 static void describe_silent(const struct world *world, struct stopwatch *patience, struct buffer *out) {
     bool *is_silent = memory_alloc(sizeof *is_silent * (size_t)world->place.size);
     for (int rank = 0; rank < world->place.size; rank++)
@@ -276,7 +276,7 @@ static _Noreturn void give_up(const struct stopwatch *stopwatch, const struct co
     if (stopwatch->files)
         die_code(EXIT_CODE_HANG,
                  "no heartbeat from some ranks during %s for %.0f s, longer than --distributed-timeout-minutes allows; "
-                 "slow files do not stop a heartbeat; %s",
+                 "slow I/O does not stop heartbeats; %s",
                  stopwatch->files, deadline, buffer_string(&peers));
     die_code(EXIT_CODE_HANG,
              "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "

@@ -20,8 +20,8 @@ struct stopwatch {
 };
 // Looks at the clock: leaves this rank's file after most of the deadline, so that all who wait have left theirs before
 // the first of them gives up and reads them; ends the job after all of it. Of the time between two looks, at most a
-// second and a tenth of the deadline count: a job that was suspended, or a machine that stood still, has not been
-// waiting meanwhile. Call with the watch's lock; if there are `files`, from any thread that owns the request's group.
+// second and a tenth of the deadline count: time in which the job or its machine was suspended does not count as
+// waiting. Call with the watch's lock; if there are `files`, from any thread that owns the request's group.
 void stopwatch_look(struct stopwatch *stopwatch, const struct comm_request *request);
 // The wait has ended; the next one begins with the next look.
 void stopwatch_reset(struct stopwatch *stopwatch, const struct world *world);

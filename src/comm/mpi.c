@@ -120,14 +120,14 @@ static void wait_for_all(void) {
     }
 }
 
-// A rank says farewell to its launcher and waits two seconds for the answer (PMIx does). A launcher that a busy machine
-// does not let run has not read it then, and takes a rank that is gone by the time it does for one that crashed. Hence
-// a rank whose farewell took so long stays a little longer, in naps: a machine that stands still costs one of them.
+// A rank notifies its launcher that it ends, and PMIx waits two seconds for the answer. On a busy machine the launcher
+// may not have read the notification by then; if the rank is gone when it does, it reports a crash. So a rank whose
+// notification took long stays a little longer, in naps: a paused machine costs one of them.
 void mpi_world_stop(void) {
     const double long_seconds = 1.5;
     const int naps = 50;
     die_set_handler(NULL);
-    wait_for_all();  // whom others keep waiting has not taken long by itself
+    wait_for_all();  // waiting for other ranks does not count
     double start = clock_seconds();
     CHECK_MPI(MPI_Finalize());
     bool is_late = clock_seconds() - start > long_seconds;

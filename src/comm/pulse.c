@@ -138,7 +138,7 @@ static void end_thread(struct pulse *pulse, bool *reason) {
     pthread_mutex_unlock(&pulse->lock);
     if (!pulse->has_thread)
         return;
-    // Who waits here for others has the pulse's own deadline.
+    // Waiting for others here has the pulse's own deadline.
     struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_ELSEWHERE, "waiting for other ranks");
     pthread_join(pulse->thread, NULL);

@@ -1,11 +1,11 @@
 // A thread that drives transfers while no call waits for them. MPI only moves a message forward inside calls to it,
-// so a collective that was started and left alone would stand still during a long computation; the pump makes those
-// calls. NCCL's transfers go on by themselves, and the pump checks whether they do (watch.h).
+// so a collective that was started and left alone would stall during a long computation; the pump makes those
+// calls. NCCL's transfers progress by themselves, and the pump checks whether they do (watch.h).
 //
 // Everything that touches the transport, including the pump, holds the pump's lock while it does so: one thread at a
 // time, as MPI_THREAD_SERIALIZED requires. The thread sleeps while nothing is in flight. Before it is started there is
-// nobody to lock out, and the lock costs nothing. One thread owns the pump, and only that thread calls these functions;
-// but while the pump is shared, others may lock it too.
+// no other thread to lock out, and the lock costs nothing. One thread owns the pump, and only that thread calls these
+// functions; but while the pump is shared, others may lock it too.
 #ifndef COMM_PUMP_H
 #define COMM_PUMP_H
 

@@ -4,7 +4,7 @@
 #include "comm/backend.h"
 #include "ops/device.h"
 
-// The collective itself, from its start or on its stream, and the wait for it on the track of whoever waited.
+// The collective itself, from its start or on its stream, and the wait for it on the track of the waiter.
 static void add_spans(const struct comm_request *request, const int64_t stamps[2], struct trace_event wait) {
     struct trace_event flight = {.name = request->name,
                                  .group = request->group->name,

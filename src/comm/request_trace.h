@@ -1,5 +1,5 @@
 // Collectives in a trace (base/trace.h): each is a span of its own, from its start to its end, and the wait for it is
-// one on the track of whoever waited, the host or the device.
+// one on the track of the waiter, the host or the device.
 #ifndef COMM_REQUEST_TRACE_H
 #define COMM_REQUEST_TRACE_H
 

@@ -1,9 +1,9 @@
 // The hub of a star: lets its ranks in. See star.h.
 //
-// Anyone can connect to the port. The hub listens to all visitors at the same time, and each has a few seconds to
-// present itself, so strangers that say nothing do not hold up ranks. A rank speaks as soon as it is connected. When
-// the places for visitors or this process's open files are used up, the visitor that has waited longest must go; a
-// rank that was sent away like this comes back.
+// Anyone can connect to the port. The hub serves all visitors at the same time, and each has a few seconds to identify
+// itself, so silent strangers do not hold up ranks. A rank sends its hello as soon as it is connected. When the slots
+// for visitors or this process's open files are used up, the visitor that has waited longest is dropped; a rank that
+// was dropped like this reconnects.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -65,7 +65,7 @@ static void judge(const struct star *star, const struct star_options *options, c
     else if (hello->rank == 0 || hello->rank >= hello->size)
         snprintf(answer->reason, sizeof answer->reason, "there is no rank %u to join", hello->rank);
     else if (star->links[hello->rank].socket >= 0)
-        snprintf(answer->reason, sizeof answer->reason, "rank %u is here already", hello->rank);
+        snprintf(answer->reason, sizeof answer->reason, "rank %u has already joined", hello->rank);
     else
         answer->is_refused = 0;
 }
@@ -78,7 +78,7 @@ static void reject(struct door *door, struct visitor *visitor, const char *reaso
     if (++door->rejected <= MOST_REJECTIONS_LOGGED)
         log_warn("%s: rejected %s", door->options->name, door->last_reason);
     if (door->rejected == MOST_REJECTIONS_LOGGED)
-        log_warn("%s: further rejected visitors are only counted", door->options->name);
+        log_warn("%s: further rejected connections are only counted", door->options->name);
     close(visitor->socket);
     visitor->socket = -1;
 }
@@ -128,7 +128,7 @@ static void remove_gone(struct door *door) {
     door->count = kept;
 }
 
-// A rank may have spoken since it was last heard.
+// A rank may have sent something since it was last polled.
 static void drop_oldest(struct door *door, double now) {
     hear(door, &door->visitors[0], now);
     if (door->visitors[0].socket >= 0)
@@ -136,7 +136,7 @@ static void drop_oldest(struct door *door, double now) {
     remove_gone(door);
 }
 
-// Lets in those who wait at the door; returns -1 if the system has no room even for one.
+// Accepts waiting connections; returns -1 if the system has no room even for one.
 static int admit(struct door *door, double now) {
     for (int i = 0; i < MOST_VISITORS && door->joined < door->star->size; i++) {
         struct sockaddr_storage from = {0};
@@ -165,7 +165,7 @@ static int admit(struct door *door, double now) {
     return 0;
 }
 
-// Waits for the next word or visitor, at most a second and not beyond a visitor's time or the deadline.
+// Waits for the next message or visitor, at most a second and not beyond a visitor's time or the deadline.
 static void wait_for_any(struct door *door, double now, double until) {
     double wake = now + 1 < until ? now + 1 : until;
     door->polled[0] = (struct pollfd){.fd = door->listener, .events = POLLIN};
@@ -176,7 +176,7 @@ static void wait_for_any(struct door *door, double now, double until) {
     (void)poll(door->polled, (nfds_t)door->count + 1, wake > now ? (int)((wake - now) * 1000) + 1 : 0);
 }
 
-// How many have not come, and the first of them as text.
+// How many have not joined, and the first of them as text.
 static int list_missing(const struct star *star, char *list, size_t size) {
     size_t used = 0;
     int missing = 0;
@@ -239,7 +239,7 @@ int star_gather(struct star *star, const struct star_options *options, int liste
     for (int i = 0; i < door.count; i++)
         close(door.visitors[i].socket);
     if (door.rejected > MOST_REJECTIONS_LOGGED)
-        log_warn("%s: rejected %d visitors in all; last %s", options->name, door.rejected, door.last_reason);
+        log_warn("%s: rejected %d connections in all; the last was %s", options->name, door.rejected, door.last_reason);
     free(door.visitors);
     free(door.polled);
     if (status < 0)

@@ -7,9 +7,9 @@
 // the oldest one that holds it up. Its time counts from when it became the oldest, which is too early by at most the
 // computation between two of them.
 //
-// The thread reads the flight record and the groups' counts, and returns handles to the backend, so whoever touches
-// these holds the lock. Only the world's thread calls these functions. They accept NULL, the watch of a world whose
-// host waits itself.
+// The thread reads the flight record and the groups' counts, and returns handles to the backend, so access to these
+// requires the lock. Only the world's thread calls these functions. They accept NULL, the watch of a world whose host
+// waits itself.
 #ifndef COMM_WATCH_H
 #define COMM_WATCH_H
 

@@ -1,5 +1,5 @@
 // What a resumed run does otherwise than the one that wrote its checkpoint. Such changes are allowed, and often
-// meant, but one that nobody noticed trains on samples twice, or on other ones than the log says.
+// intended, but an unnoticed one trains on samples twice, or on other ones than the log says.
 #include "config/config.h"
 #include "base/error.h"
 #include "base/file.h"

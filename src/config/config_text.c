@@ -67,7 +67,7 @@ static const char *const model_fields[] = {"model",
                                            "retriever_score_scaling",
                                            "padded_vocab_size"};
 
-// How a checkpoint stores its model and which states it has; whoever loads only its weights converts them.
+// How a checkpoint stores its model and which states it has; loading only the weights converts them.
 static const char *const storage_fields[] = {"apply_layernorm_1p", "optimizer"};
 
 // What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.

@@ -173,8 +173,8 @@ static int read_scalar(struct file_reader *reader, const char **cursor, const ch
     return 0;
 }
 
-// Replaces variables in the value. One that is not set is put off: the file can be read further, and all of them are
-// reported together.
+// Replaces variables in the value. One that is not set is reported later: the rest of the file is read first, and all
+// of them are reported together.
 static void expand(struct file_reader *reader, struct buffer *value) {
     if (!reader->parse->has_variables || !strstr(buffer_string(value), "${"))
         return;

@@ -247,7 +247,7 @@ static const struct flag rows[] = {
     INT("--skip-batches", skip_batches, NULL, 1, FLAG_ENDLESS,
         "batches to skip from there on; default: 300 for a spike, 1 for a NaN", ADVANCED),
     INT("--max-rewinds", max_rewinds, "3", 0, 1000,
-        "times to go back, further each time, for troubles near each other; then a NaN stops the run", ADVANCED),
+        "times to go back, further each time, for problems close to each other; then a NaN stops the run", ADVANCED),
     LIST("--iterations-to-skip", iterations_to_skip, "N…",
          "iterations (N, or N-M) whose batches are read and not trained on", ADVANCED),
 
@@ -326,13 +326,14 @@ static const struct flag rows[] = {
     INT("--eval-interval", eval_interval, "1000", 1, FLAG_ENDLESS, "iterations between evaluations"),
     INT("--eval-iters", eval_iters, "100", 0, FLAG_ENDLESS, "batches per evaluation; 0 for none"),
     LIST("--retriever-report-topk-accuracies", retriever_report_topk_accuracies, "K…",
-         "ICT: also report how many percent of the queries find their block among the K best", ADVANCED),
+         "ICT: also report the percentage of queries whose block is among the K best", ADVANCED),
     INT("--sample-interval", sample_interval, "0", 0, FLAG_ENDLESS,
         "iterations between samples: texts that the model generates, on the console and in metrics.jsonl; 0 for none"),
     LIST("--sample-prompt", sample_prompt, "TEXT…",
          "with --sample-interval: prompts to continue, one sample each; default: the beginning of a document",
          .repeats_add = true),
-    INT("--sample-tokens", sample_tokens, "64", 1, 1 << 20, "with --sample-interval: most new tokens of a sample"),
+    INT("--sample-tokens", sample_tokens, "64", 1, 1 << 20,
+        "with --sample-interval: maximum number of new tokens per sample"),
     REAL("--sample-temperature", sample_temperature, "0.8", 0, 100,
          "with --sample-interval: divides the logits; 0 always takes the most likely token", ADVANCED),
 
@@ -347,7 +348,7 @@ static const struct flag rows[] = {
         "--save-fallback", save_fallback, NULL, "DIR",
         "folder for a checkpoint that cannot be written to --save; a run that resumes from --save takes the newer one"),
     REAL("--save-retry-minutes", save_retry_minutes, "1440", 0, 1e9,
-         "train on and retry while checkpoints cannot be saved, and end the run after this many minutes; 0 ends it at "
+         "keep training and retry while checkpoints cannot be saved; end the run after this many minutes. 0 ends it at "
          "the first failure",
          ADVANCED),
     REAL("--last-save-minutes", last_save_minutes, "30", 0, 1e9,
@@ -376,7 +377,7 @@ static const struct flag rows[] = {
     SWITCH("--exit-on-missing-checkpoint", exit_on_missing_checkpoint, "fail if the --load folder has no checkpoint",
            ADVANCED),
     SWITCH("--allow-changed-data", allow_changed_data,
-           "resume although a dataset or the tokenizer is not what it was when the checkpoint was saved", ADVANCED),
+           "resume even if a dataset or the tokenizer has changed since the checkpoint was saved", ADVANCED),
     SWITCH("--use-checkpoint-args", use_checkpoint_args, "take the model's flags from the checkpoint", ADVANCED),
     CHOICE("--ckpt-format", ckpt_format, "bevatron",
            ONE_OF("bevatron", "torch", "torch_dist", "torch_dcp", "zarr", "fsdp_dtensor"),
@@ -428,7 +429,7 @@ static const struct flag rows[] = {
         "print Megatron's timers after each log line: 1 for the phases of a step, 2 also for passes and messages",
         ADVANCED),
     CHOICE("--timing-log-option", timing_log_option, "minmax", ONE_OF("minmax", "max", "all"),
-           "what to print of the timers of all ranks: the least and most, the most, or all", ADVANCED),
+           "what to print of the timers of all ranks: minimum and maximum, maximum, or all", ADVANCED),
     SWITCH("--profile", profile,
            "write a trace of some iterations for Perfetto: computation, communication and idle time of each rank"),
     INT("--profile-step-start", profile_step_start, "10", 0, FLAG_ENDLESS, "profile the iterations after this one",
@@ -443,7 +444,7 @@ static const struct flag rows[] = {
     INT("--straggler-minmax-count", straggler_minmax_count, "1", 1, FLAG_ENDLESS,
         "number of slowest and of fastest ranks that --log-straggler prints", ADVANCED),
     INT("--straggler-ctrlr-port", straggler_ctrlr_port, NULL, 0, 65535,
-        "port on 127.0.0.1 of rank 0: each request turns --log-straggler off or on; default: 65535 with "
+        "port on 127.0.0.1 of rank 0: each request toggles --log-straggler; default: 65535 with "
         "--disable-straggler-on-startup, otherwise none",
         ADVANCED),
     SWITCH("--disable-straggler-on-startup", disable_straggler_on_startup,

@@ -5,7 +5,7 @@
 #include "config/flag.h"
 
 extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
-extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c, likewise
+extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c, the same
 
 // Megatron's flags without a row, from flags_megatron.c; spaces separate them.
 extern const char flags_always_so[];

@@ -25,7 +25,7 @@ static int refuse(const char *text, const char *at, const char *what, const char
                           remedy);
 }
 
-// Equal up to - and _, which people put where they like.
+// Equal up to - and _, which users mix up.
 static bool is_word(struct inject_word word, const char *name) {
     size_t at = 0;
     for (;; name++) {

@@ -16,7 +16,7 @@
 static const char *const usual_kinds[] = {"kill", "segv",   "abort", "stop",       "hang",
                                           "slow", "enospc", "eio",   "stuck-fsync"};
 
-// Phases that every rank of every layout comes to in each iteration; the last ones only if it is saved.
+// Phases that every rank of every layout reaches in each iteration; the last ones only if it is saved.
 static const char *const phases[] = {"step",      "data",  "forward", "backward", "gradients",
                                      "optimizer", "agree", "write",   "fsync",    "rename"};
 enum { PHASES = sizeof phases / sizeof phases[0], FILE_PHASES = 3, ALONE_PHASES = PHASES - FILE_PHASES - 1 };

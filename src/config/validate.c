@@ -93,7 +93,7 @@ static void validate_data(struct config *config, enum config_use use, struct com
 static void validate_trained_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
     enum { LEAST = 257, USUAL = 32000 };
     if (use != CONFIG_TRAIN)
-        complain(complaints, "--tokenizer-type auto is for train; leave it out, the checkpoint has the tokenizer");
+        complain(complaints, "--tokenizer-type auto is for train; leave it out: the checkpoint has the tokenizer");
     if (config->vocab_file || config->merge_file || config->tokenizer_model)
         complain(complaints, "--tokenizer-type auto trains a tokenizer and reads none; leave out --vocab-file, "
                              "--merge-file and --tokenizer-model, or name the type of their tokenizer");

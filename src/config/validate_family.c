@@ -1,5 +1,5 @@
 // Flags that only a BERT or a T5 has. Megatron says by the name of its script which model they are for, and here
-// --model does: a command line that has lost the one and not got the other would silently train a GPT.
+// --model does: a command line with neither would silently train a GPT.
 #include "config/validate.h"
 #include "base/log.h"
 #include <string.h>

@@ -54,7 +54,7 @@ static char *find_folder(const char *root, const char *name) {
     return path;
 }
 
-// Nobody removes the entry while this process lives. Who cannot lock uses it all the same.
+// The entry is not removed while this process lives. If it cannot be locked, it is used without a lock.
 static bool keep(const char *folder) {
     char *path = file_join(folder, cache_used_name);
     int result = file_lock_keep(path);
@@ -63,7 +63,7 @@ static bool keep(const char *folder) {
     return result != FILE_LOCK_TAKEN;
 }
 
-// Whether the manifest speaks of this entry and every file is as it was written: 1, 0, or -1 if a signal has come.
+// Whether the manifest is of this entry and every file is as it was written: 1, 0, or -1 if a signal has come.
 static int is_whole(const struct cache_entry *entry, const char *folder, bool warns) {
     struct file_print_list list;
     char *path = file_join(folder, manifest_name);
@@ -101,7 +101,7 @@ static int check_root(const char *root) {
 int cache_entry_choose_root(char **root, const struct string_list *roots) {
     *root = NULL;
     if (roots->count == 0)
-        return error_set("there is no place for the cache of tokenized text: neither XDG_CACHE_HOME nor HOME is set; "
+        return error_set("no folder for the cache of tokenized text: neither XDG_CACHE_HOME nor HOME is set; "
                          "give a folder with --data-cache-path");
     for (int64_t i = 0; i < roots->count; i++) {
         if (check_root(roots->items[i]) == 0) {
@@ -112,7 +112,7 @@ int cache_entry_choose_root(char **root, const struct string_list *roots) {
         if (error_exit_code() == EXIT_CODE_STOPPED)
             return -1;
     }
-    return error_context("there is no place for the cache of tokenized text; give a writable folder with "
+    return error_context("no folder for the cache of tokenized text; give a writable folder with "
                          "--data-cache-path");
 }
 
@@ -179,7 +179,7 @@ static int build_alone(const struct cache_entry *entry, const char *folder) {
     int status = take_lock(&lock, path, entry->doing);
     free(path);
     TRY(status);
-    // Somebody else may have built it meanwhile.
+    // Another process may have built it meanwhile.
     status = is_whole(entry, folder, false);
     if (status == 0)
         status = build(entry, folder);

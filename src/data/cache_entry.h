@@ -1,7 +1,7 @@
 // An entry of a cache on disk: a folder of files that were made from something else. Its manifest, a list of prints
 // (file_print.h), is written last, so an entry is whole or not there, and files that were damaged since are noticed.
 // One process builds an entry at a time; others that want it wait. A builder that is killed leaves files that the next
-// one continues or replaces. Datasets that nobody has used for a month are removed (cache_prune.h).
+// one continues or replaces. Datasets that have not been used for a month are removed (cache_prune.h).
 #ifndef DATA_CACHE_ENTRY_H
 #define DATA_CACHE_ENTRY_H
 
@@ -12,7 +12,7 @@ struct cache_entry {
     const char *name;                 // of the entry's folder: follows from the description
     const char *description;          // all that the files depend on
     const char *const *files;         // names of its files, NULL at the end
-    const char *doing;                // "tokenizing books.jsonl", for those who wait
+    const char *doing;                // "tokenizing books.jsonl", for processes that wait
     // Makes the files in `folder`, which exists and may hold what an earlier attempt has left.
     int (*build)(void *context, const char *folder);
     void *context;

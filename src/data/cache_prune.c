@@ -22,7 +22,7 @@ static double modified_at(const char *folder, const char *name) {
     return at;
 }
 
-// Whether the folder is a dataset that is whole, and was not used for long. One that has not been used since it was
+// Whether the folder is a complete dataset that has not been used for long. One that has not been used since it was
 // built has only its manifest's time. Tokenizers are small, and flags may name their files: they stay.
 static bool is_old(const char *folder) {
     double used = modified_at(folder, cache_used_name), built = modified_at(folder, "manifest.json");
@@ -40,7 +40,7 @@ static bool is_old(const char *folder) {
     return is_dataset;
 }
 
-// Without a manifest, what is left after a kill is nothing that anybody takes for an entry.
+// Without a manifest, what is left after a kill is not mistaken for an entry.
 static int remove_entry(const char *folder) {
     char *manifest = file_join(folder, "manifest.json");
     int status = file_remove_tree(manifest);
@@ -48,13 +48,13 @@ static int remove_entry(const char *folder) {
     return status < 0 ? -1 : file_remove_tree(folder);
 }
 
-// Nobody may build the entry, and nobody use it.
+// No other process may be building or using the entry.
 static void try_remove(const char *folder) {
     struct file_lock building = {0}, using = {0};
     char *lock = memory_printf("%s.lock", folder), *used = file_join(folder, cache_used_name);
     bool is_free = file_lock_try(&building, lock) == FILE_LOCK_HELD && file_lock_try(&using, used) == FILE_LOCK_HELD;
     if (is_free && remove_entry(folder) == 0)
-        log_info("removed %s, which nobody has used for %d days", folder, CACHE_UNUSED_DAYS);
+        log_info("removed %s, unused for %d days", folder, CACHE_UNUSED_DAYS);
     if (error_exit_code() != EXIT_CODE_OK)
         log_debug("%s", error_message());
     error_clear();

@@ -1,6 +1,6 @@
-// Removes datasets from a cache (cache_entry.h) that nobody has used for long. An entry that a process has open is
+// Removes datasets from a cache (cache_entry.h) that have not been used for long. An entry that a process has open is
 // never removed: the process shares a lock on a file in it, and removing takes that lock alone. Locks may not reach
-// other machines, so that nothing is removed from file systems that machines share.
+// other machines, so nothing is removed from file systems that machines share.
 #ifndef DATA_CACHE_PRUNE_H
 #define DATA_CACHE_PRUNE_H
 

@@ -71,7 +71,7 @@ static int hash_piece(int descriptor, const char *path, uint64_t bytes, int64_t 
             continue;
         if (got <= 0)
             status = error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", path, at,
-                               got < 0 ? strerror(errno) : "it has become shorter");
+                               got < 0 ? strerror(errno) : "it was truncated");
         sha256_update(&hash, step, got > 0 ? (size_t)got : 0);
         at += got > 0 ? (uint64_t)got : 0;
     }

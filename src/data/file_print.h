@@ -35,7 +35,7 @@ void file_print_free(struct file_print *print);
 void file_print_copy(struct file_print *to, const struct file_print *from);
 // Whether the file still has the same content: 1 if so, else 0, also if it is gone. Reads all of a file if it has at
 // most 64 MiB or its modification time changed; of other files only the first piece, the last and two random ones,
-// chosen anew at each call.
+// chosen again at each call.
 int file_print_check(const struct file_print *print, const char *path);
 // Whether size and modification time are unchanged.
 int file_print_is_untouched(const struct file_print *print, const char *path);

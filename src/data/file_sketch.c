@@ -27,7 +27,7 @@ struct file_sketch file_sketch_take(const char *path, int pieces, uint64_t seed)
         return (struct file_sketch){.bytes = -1};
     }
     bool is_whole = map.size <= WHOLE_BYTES;
-    // Pages beside a piece are read for nothing.
+    // Reading the pages around a piece would be wasted.
     if (!is_whole)
         (void)posix_madvise((void *)(uintptr_t)map.data, map.size, POSIX_MADV_RANDOM);
     uint64_t hash = is_whole ? hash_bytes(map.data, map.size, 0) : hash_pieces(&map, (uint64_t)pieces, seed);

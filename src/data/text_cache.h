@@ -1,13 +1,13 @@
 // Text as training data: finds the tokenizer and the datasets that were made from it earlier, or makes them. All of it
 // is kept in a cache by content: what the text holds, not what it is called and where or when it was written, and all
 // flags that matter. So a changed text gets another entry, runs that use the older one are not disturbed, and a renamed
-// text has the entry it had.
+// text keeps its entry.
 //
 //   ROOT/NAME-DIGEST.prints.json     what the files of NAME held when they were last read
 //   ROOT/NAME-DIGEST/                data_text_document.bin and .idx (or data_text_sentence), manifest.json
 //   ROOT/tokenizer-DIGEST/           vocab.json, merges.txt, tokenizer.json, manifest.json
-//   ROOT/….lock                      while somebody builds
-//   ROOT/…/used                      locked by those who use the entry; when it was last used
+//   ROOT/….lock                      while an entry is built
+//   ROOT/…/used                      locked by processes that use the entry; when it was last used
 #ifndef DATA_TEXT_CACHE_H
 #define DATA_TEXT_CACHE_H
 
@@ -37,7 +37,8 @@ void text_source_close(struct text_source *source);  // safe on a zeroed one
 // what is in S3 or on the web. To be freed.
 char *text_source_default_root(const char *name);
 
-// A byte-level BPE of at most so many tokens, trained on all sources. *folder has its three files, and is to be freed.
+// A byte-level BPE of at most this many tokens, trained on all sources. *folder has its three files, and is to be
+// freed.
 struct text_sources {
     const struct text_source *items;
     int64_t count;

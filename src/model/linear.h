@@ -43,7 +43,7 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
                     enum epilogue epilogue, struct tensor aux);
 // Both turn dy (N, out) into the form that the backward functions take; what is new is in scratch. linear_gradient
 // takes all rows of dy and adds to the gradient of the bias. linear_output_gradient takes this rank's rows of the
-// stream and leaves the bias to whoever added it.
+// stream and leaves the bias to the code that added it.
 struct operand linear_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
 struct operand linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
 // dx (N, in) = dy W. If aux is given, the gradient of the tanh GELU before this layer is applied as well.

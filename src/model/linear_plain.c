@@ -1,6 +1,5 @@
 // Linears that multiply in the dtype of the pass. The tanh GELU after a linear with a bias is fused into the matmuls
-// around it. Other activations are separate steps, whose backward can recompute their result, so that it need not be
-// kept.
+// around it. Other activations are separate steps, whose backward can recompute their result, so that it is not kept.
 #include "model/linear.h"
 
 static struct operand plain_weight(const struct linear *linear) {

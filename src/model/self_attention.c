@@ -9,8 +9,8 @@
 struct self_attention {
     struct attention attention;
     struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
-    // Of each head of queries and of keys, over its D channels, before their rotation. No gain: there are none. Every
-    // rank that shares the layer holds them whole and has the gradient of its own heads.
+    // Of each head of queries and of keys, over its D channels, before their rotation. Without a gain there are no
+    // norms. Every rank that shares the layer holds them whole and has the gradient of its own heads.
     struct norm q_norm, k_norm;
     struct rope rope;
 };

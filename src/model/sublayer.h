@@ -3,7 +3,7 @@
 //
 // The layer of a kind is a struct that begins with a struct sublayer. What a kind saves of a micro-batch is another
 // struct of its own; keys and values that attention keeps while it generates text belong to that, too. Sublayers leave
-// their last bias to whoever adds the result to the residual stream.
+// their last bias to the code that adds the result to the residual stream.
 #ifndef MODEL_SUBLAYER_H
 #define MODEL_SUBLAYER_H
 

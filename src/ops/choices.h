@@ -1,7 +1,7 @@
 // Remembers what was fastest: a list of keys (what an operation looks like) and values (how it is best done), both
 // plain bytes of fixed size that only mean something to the backend. The list may be kept in a file whose first line is
-// an identity, because another library or another device makes other choices. The file is never trusted: whoever uses
-// an entry checks it.
+// an identity, because another library or another device makes other choices. The file is never trusted: entries are
+// checked before they are used.
 #ifndef OPS_CHOICES_H
 #define OPS_CHOICES_H
 

@@ -92,7 +92,7 @@ void device_recording_free(struct device *device, struct recording *recording); 
 
 // The time of operations on the compute stream by kind and shape, along with the least work they need; slowest first.
 // Only on devices whose table has profile_start.
-enum { PROFILE_MOST_ROWS = 256 };  // the last of so many, "others", takes what has no row of its own
+enum { PROFILE_MOST_ROWS = 256 };  // the last of these, "others", takes what has no row of its own
 struct profile_row {
     char name[64];
     enum dtype dtype;  // that of the factors where it multiplies matrices, and so of the FLOPs
@@ -104,7 +104,7 @@ void device_profile_start(struct device *device);
 int device_profile_stop(struct device *device, struct profile_row *rows, int most);
 
 // Times on the streams of a device that works on its own, for traces. A stamp is a moment at which a stream has done
-// all that it was given before. Nobody waits for it: its time can be read once the host knows by other means that the
+// all that it was given before. Nothing waits for it: its time can be read once the host knows by other means that the
 // stream is past it. Between device_clock_start and _stop only; the table's entries are those of the functions below.
 struct device_clock {
     void (*start)(struct device *device, int64_t most);
@@ -119,11 +119,11 @@ bool device_has_clock(const struct device *device);
 // Keeps the latest `most` stamps. Waits for the device, to learn its time. Does nothing on a device without a clock.
 void device_clock_start(struct device *device, int64_t most);
 void device_clock_stop(struct device *device);
-// Returns 0 if the device has no clock, while the clock stands and within a recording. The second is for a stream of a
-// library of the same vendor (native_stream).
+// Returns 0 if the device has no clock, while the clock is stopped and within a recording. The second is for a stream
+// of a library of the same vendor (native_stream).
 int64_t device_stamp(struct device *device, enum stream stream);
 int64_t device_stamp_native(struct device *device, void *stream);
-// In seconds of clock_seconds; false if the stamp is too old or the stream has not come to it.
+// In seconds of clock_seconds; false if the stamp is too old or the stream has not reached it.
 bool device_read_stamp(struct device *device, int64_t stamp, double *seconds);
 // Tells the vendor's profiler that what it is to record begins or ends (nsys --capture-range=cudaProfilerApi).
 void device_announce_profile(struct device *device, bool is_on);

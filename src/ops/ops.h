@@ -331,7 +331,7 @@ struct op_cross_entropy {
 };
 
 // hits[i] += the number of rows whose label is among their tops[i] largest logits. Of equal logits, those of lower
-// columns are larger. NaN is not larger than anything, and a label's NaN is no hit.
+// columns are larger. NaN is not larger than anything, and a NaN label logit is not a hit.
 enum { OPS_MOST_TOPS = 8 };
 struct op_top_hits {
     struct tensor hits;    // (count) fp32 accumulated

@@ -39,7 +39,7 @@ static double lr_between(const struct config *config, double M, double m, int64_
         return config->lr_warmup_init + (M - config->lr_warmup_init) * n / W;
     if (strcmp(config->lr_decay_style, "constant") == 0)
         return M;
-    // As Megatron-LM v1.1 has it: half of the rate after D, but the last W of it stand still.
+    // As Megatron-LM v1.1 has it: half of the rate after D, but the rate is constant over the last W.
     if (strcmp(config->lr_decay_style, "exponential") == 0)
         return fmax(m, M * exp(-0.693 * (fmin(n, D - W) - W) / D));
     if (n > D)

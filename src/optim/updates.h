@@ -1,6 +1,6 @@
 // The updates of a run: an optimizer for each group of parameters, and beside them clipping and the loss scale.
 //
-// The gradient norm, clipping, the loss scale and the update stay on the device: a step asks it nothing. So the host
+// The gradient norm, clipping, the loss scale and the update stay on the device: a step never reads it. So the host
 // does not know at once whether an update was made or skipped (because of a norm that is not finite). It tells the
 // device how far the next update goes for every possible number of skipped ones, and learns later how many there were,
 // see updates_learn.
@@ -20,7 +20,7 @@ struct updates {
     struct scaler scaler;  // of the loss, in fp16
     struct tensor rate;    // (count * RATE_LENGTH) fp32: the rates of this update
     struct tensor rates;   // (UPDATES_MOST_RATES, count * RATE_LENGTH) fp32: what they are chosen from
-    int64_t made;          // assuming that none of those that updates_learn has not heard of was skipped
+    int64_t made;          // assuming that no update was skipped that updates_learn has not been told about
     int64_t skipped;       // those that updates_learn was told were skipped
 };
 
@@ -33,7 +33,7 @@ struct pace {
     double lr, weight_decay;
     double decoupled_lr;  // of the vocabulary's parameters, with --decoupled-lr
 };
-// Makes the rows of updates->rates: paces[k] applies if k of the updates not yet learnt of were skipped.
+// Makes the rows of updates->rates: paces[k] applies if k of the updates with unknown outcome were skipped.
 void updates_make_rates(const struct updates *updates, const struct pace *paces, int count, float *rates);
 // Computes the norm of the gradients and the resulting scale for the updates of all parts that follow. The rates must
 // be set.
@@ -43,7 +43,7 @@ void updates_apply(const struct updates *updates, const struct update *update, i
 // The functions above only queue work on the device, which may be replayed. This one tells the host that an update was
 // queued.
 void updates_count(struct updates *updates);
-// Says what became of the oldest update that has not been learnt of.
+// Reports the outcome of the oldest update whose outcome is still unknown.
 void updates_learn(struct updates *updates, bool is_skipped);
 // Whether parameters have master copies, see optimizer.h; then the functions on them, for every group.
 bool updates_have_masters(const struct updates *updates);

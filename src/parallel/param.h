@@ -45,7 +45,7 @@ struct param_group {
     unsigned slices;        // a tensor is split over all ranks along them, or all of them hold it whole
     const char *optimizer;  // a row of the table of optimizers; NULL for the run's
     double lr_multiplier;   // of the run's learning rate
-    // Of the layout, set before it by whoever splits the group; 0 for none.
+    // Of the layout, set before it by the code that splits the group; 0 for none.
     int64_t multiple;  // what the number of elements is a multiple of
     int64_t unit;      // no parameter lies on both sides of a multiple of this, counted from `first`
     // Set by the layout: ranges of elements in the flat buffers.

@@ -46,7 +46,7 @@ struct reducer {
 };
 
 struct reducer_options {
-    const struct mesh *mesh;      // whose ranks along a group's axes sum; NULL: nobody does
+    const struct mesh *mesh;      // whose ranks along a group's axes sum; NULL: nothing is summed
     const struct pieces *pieces;  // of every group
     bool overlaps_reduction, overlaps_gather, is_rounded;
 };

@@ -13,7 +13,7 @@ enum { REPLICAS_MOST_NAMED = 8 };
 // The first parameter that is not the same on all ranks that hold it, as far as this rank's peers know, or none.
 struct replicas_fault {
     const struct param *param;
-    const char *holders;  // who should hold the same
+    const char *holders;  // ranks that should hold the same value
     int64_t element;      // the first of its value that differs; -1 if the value is the same, and only a state differs
     // The ranks that differ from the majority; without a majority, those that hold it, of which at least one is wrong.
     int ranks[REPLICAS_MOST_NAMED], count;

@@ -1,6 +1,6 @@
 // Zero bubble, in the form with the memory of 1F1B (ZB-H1; Qi et al., "Zero Bubble Pipeline Parallelism"). The backward
 // is split into the gradient of the input, which the previous stage waits for, and the gradient of the weights, which
-// nobody waits for and which fills time that would otherwise be idle.
+// nothing waits for and which fills time that would otherwise be idle.
 //
 // The lists come from simulating the pipeline with all three kinds of work equally long. A free stage takes, in this
 // order: a forward that has arrived, while fewer than 1F1B's stages - stage micro-batches wait for their gradient and

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A link in a folder that others may write to would let them choose which of our files grows. The system's own names
+// In a folder that others may write to, a link would let them choose which of our files grows. The system's own names
 // for open files, e.g. /dev/stdout, are links too.
 int appender_link_flag(const char *path) {
     return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0 ? 0 : O_NOFOLLOW;
@@ -61,7 +61,7 @@ static void tell_loss(struct appender *appender, int error) {
     bool is_slow = error == EAGAIN;
     if (appender->lost == 0 && !appender->has_ended)
         log_warn("cannot write %s to %s: %s; the run continues without them until it can", appender->what,
-                 appender->path, is_slow ? "nobody reads them" : strerror(error));
+                 appender->path, is_slow ? "nothing is reading it" : strerror(error));
     appender->lost++;
 }
 

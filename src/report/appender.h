@@ -1,6 +1,6 @@
 // A file that records are added to, and that cannot end a run: a record is written whole or not at all, and a write
 // that fails is reported once. Later records are tried again, so that a disk that was full for a while costs only
-// what was to be written meanwhile; how many records are missing is then reported, too. Pipes and devices never make
+// the records of that time; the number of missing records is then reported. Pipes and devices never make
 // the run wait: what they do not take at once is dropped.
 #ifndef REPORT_APPENDER_H
 #define REPORT_APPENDER_H
@@ -14,12 +14,12 @@ struct appender {
     char *path;        // NULL if closed
     const char *what;  // "metrics", "TensorBoard events": what is missing if it cannot be written
     bool is_regular;
-    bool has_ended;  // half a record stands at the end and cannot be removed: nothing more is written
+    bool has_ended;  // half a record is at the end and cannot be removed: nothing more is written
     int64_t lost;    // records since the last one that was written
 };
 
-// What open() needs for a file of this name that others may have made a link of: O_NOFOLLOW, or 0 for the system's own
-// links, e.g. /dev/stdout.
+// Flags of open() for a file of this name, which others may have replaced by a link: O_NOFOLLOW, or 0 for the system's
+// own links, e.g. /dev/stdout.
 int appender_link_flag(const char *path);
 
 enum appender_mode { APPENDER_APPEND, APPENDER_NEW };

@@ -20,11 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-// A dying process waits this long for its last words, since the file system may be what it dies of, and longer if there
-// is a command of --on-event.
+// A dying process waits this long for its last message to be written, since the file system may be what it dies of, and
+// longer if there is a command of --on-event.
 static const double DYING_SECONDS = 1, COMMAND_SECONDS = 4;
-// When a rank is lost or hangs, or the loss is not finite, all notice. The reporting rank speaks first, then one of
-// these, if nobody has.
+// When a rank is lost or hangs, or the loss is not finite, all notice. The reporting rank reports first, then one of
+// these, if none has.
 enum { LAST_SPEAKER = 7 };
 static const double TURN_SECONDS = 0.5;
 
@@ -36,7 +36,7 @@ static void tell_elsewhere(const struct farewell *farewell, const struct metrics
     const char *path = farewell->metrics_path;
     if (path && metrics_file_add_event(path, event, farewell->rank == 0) < 0)
         log_debug("%s", error_message());
-    // Without the file, several ranks would not know of each other.
+    // Without the file, ranks would not know about each other's messages.
     if (path || farewell->rank == 0)
         on_event_tell(farewell->on_event, event);
     if (metrics_event_is_end(event->name))
@@ -52,7 +52,7 @@ static void tell(const struct farewell *farewell, const struct metrics_event *ev
         tell_elsewhere(farewell, event);
 }
 
-// Whether this rank is to speak, after those that are before it.
+// Whether this rank is to report, after those that are before it.
 static bool awaits_turn(const struct farewell *farewell, enum exit_code code) {
     bool is_everybodys = code == EXIT_CODE_PEER_LOST || code == EXIT_CODE_HANG || code == EXIT_CODE_NOT_FINITE;
     if (farewell->rank == 0 || !is_everybodys || watchdog_has_fired())
@@ -63,7 +63,7 @@ static bool awaits_turn(const struct farewell *farewell, enum exit_code code) {
 }
 
 void farewell_say(struct farewell *farewell, enum exit_code code, const char *text) {
-    // Whoever gave wrong flags sees the message.
+    // The user who gave wrong flags sees the message.
     if (atomic_flag_test_and_set(&farewell->is_said) || code == EXIT_CODE_USAGE || !awaits_turn(farewell, code))
         return;
     char host[256], *full;

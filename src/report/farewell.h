@@ -1,8 +1,8 @@
 // How a run that fails says so where it is watched: an event "failed" in metrics.jsonl, and the command of --on-event.
 // The reporting rank does that through its report. Any other rank adds the line to the file itself, if it can reach it,
-// because its own error is often the cause and the reporting rank only sees that a rank is lost. Whoever comes first
-// has said it. A die() on any thread is told, too, and of a fault (SIGSEGV, SIGBUS, abort) at least the file. For a
-// process that SIGKILL ends, its supervisor has to speak (launch local).
+// because its own error is often the cause and the reporting rank only sees that a rank is lost. The first one counts.
+// A die() on any thread is reported too, and a fault (SIGSEGV, SIGBUS, abort) at least in the file. For a process
+// killed by SIGKILL, its supervisor reports it (launch local).
 #ifndef REPORT_FAREWELL_H
 #define REPORT_FAREWELL_H
 
@@ -20,7 +20,7 @@ struct farewell {
     atomic_flag is_said;
 };
 
-// From now on die() and faults are told. The struct must stay where it is until farewell_close.
+// From now on die() and faults are reported. The struct must stay where it is until farewell_close.
 void farewell_open(struct farewell *farewell);
 void farewell_close(struct farewell *farewell);
 

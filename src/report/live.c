@@ -1,4 +1,4 @@
-// The most wanted facts come first, because a narrow terminal has no room for the last. Time left follows from this
+// The most important facts come first, because a narrow terminal has no room for the last. Time left follows from this
 // start's own pace, evaluations and saves included.
 #include "report/live.h"
 

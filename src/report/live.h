@@ -1,6 +1,6 @@
 // The view of a training run at the bottom of a terminal: a bar with the time that is left, and below it the numbers
-// that people look for, most wanted first. Internal to this folder. It is drawn with log_view, so that messages are
-// written above it. On such a terminal the lines of Megatron-LM, which wrap there, are replaced by shorter ones.
+// that users look for, the most important first. Internal to this folder. It is drawn with log_view, so that messages
+// are written above it. On such a terminal the lines of Megatron-LM, which wrap there, are replaced by shorter ones.
 #ifndef REPORT_LIVE_H
 #define REPORT_LIVE_H
 
@@ -13,7 +13,7 @@ struct live {
     double started, last_shown;  // monotonic seconds
     int64_t first_iteration;     // where this start of the run began
     double tokens_per_second;    // smoothed; 0 before the first iteration
-    double teraflops;            // of a device, smoothed likewise
+    double teraflops;            // of a device, smoothed too
     double peak_teraflops;       // what it can do; 0 if unknown
     double memory_bytes;         // of the device; 0: that of this process is shown
     int64_t saved_iteration;     // of the last checkpoint
@@ -28,7 +28,7 @@ struct live_losses {
     size_t count;
 };
 
-// Returns whether stderr is a terminal that can show it; if so, the view is open. What is known of the device is set
+// Returns whether stderr is a terminal that can show it; if so, the view is open. What is known about the device is set
 // afterwards.
 bool live_open(struct live *live, int64_t first_iteration);
 // Draws the view after an iteration, at most twice a second.
@@ -42,7 +42,7 @@ void live_compose(struct buffer *out, const struct live *live, const struct metr
 // Removes the view; the next update brings it back.
 void live_hide(void);
 
-// What stands above the view instead of a line of Megatron-LM's, as much of it as fits; with a newline.
+// What is printed above the view instead of a line of Megatron-LM's, as much of it as fits; with a newline.
 void live_train_line(struct buffer *out, const struct live *live, const struct metrics *metrics);
 void live_eval_line(struct buffer *out, const struct live *live, const struct metrics_eval *eval);
 void live_event_line(struct buffer *out, const struct live *live, const struct metrics_event *event);

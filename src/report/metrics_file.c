@@ -249,7 +249,7 @@ static bool is_end_line(const char *line, size_t length, double since) {
 }
 
 bool metrics_file_has_end(const char *path, double since_wall_seconds) {
-    // The lines that a run still writes after its end are few.
+    // A run writes few lines after its end.
     enum { TAIL_BYTES = 1 << 16 };
     struct error_note *note = error_take();
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,4 +1,4 @@
-// The command of --on-event and what it is told. See on_event.h.
+// The command of --on-event and what it gets. See on_event.h.
 #include "report/on_event.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// What Prometheus is told about a run. See prometheus.h.
+// What is exported to Prometheus. See prometheus.h.
 #include "report/prometheus.h"
 
 #include "base/clock.h"
@@ -114,10 +114,10 @@ static void put_run(const struct prometheus *p, struct buffer *out) {
     struct buffer labels = {0};
     put_label(&labels, "host", p->host);
     put_label(&labels, "version", BEVATRON_VERSION);
-    put_family(out, "run_info", "gauge", "Where the run is and what runs it; always 1.");
+    put_family(out, "run_info", "gauge", "Host and version of the run; always 1.");
     put_sample(p, out, "run_info", buffer_string(&labels), 1);
     buffer_free(&labels);
-    put_family(out, "run_state", "gauge", "1 for the state that the run is in.");
+    put_family(out, "run_state", "gauge", "1 for the current state of the run.");
     for (int i = 0; i < STATES; i++) {
         put_label(&labels, "state", states[i]);
         put_sample(p, out, "run_state", buffer_string(&labels), i == p->state);
@@ -126,8 +126,7 @@ static void put_run(const struct prometheus *p, struct buffer *out) {
     put_one(p, out, "start_time_seconds", "When this start of the run began, in seconds since the epoch.", p->started);
     put_one(p, out, "update_time_seconds", "When these values were written, in seconds since the epoch.", p->updated);
     put_one(p, out, "ranks", "Ranks of the run.", (double)p->options.ranks);
-    put_one(p, out, "train_iterations", "Iterations that the run will have at its end.",
-            (double)p->options.train_iters);
+    put_one(p, out, "train_iterations", "Iterations of the whole run.", (double)p->options.train_iters);
     put_family(out, "events_total", "counter", "Events of this start, by kind.");
     for (int i = 0; i < EVENT_NAMES; i++) {
         put_label(&labels, "event", event_names[i]);
@@ -144,7 +143,7 @@ static void put_run(const struct prometheus *p, struct buffer *out) {
 
 static void put_metrics(const struct prometheus *p, struct buffer *out) {
     const struct metrics *m = &p->last;
-    put_one(p, out, "iteration", "Iterations that are done.", (double)p->iteration);
+    put_one(p, out, "iteration", "Iterations completed.", (double)p->iteration);
     if (!p->has_last)
         return;
     put_one(p, out, "samples_total", "Samples that the run has trained on.", (double)m->consumed_samples);

@@ -5,8 +5,8 @@
 //      "ranks": [{"rank": 0, "host": "a", "step_ms": …, "wait_ms": …, "data_ms": …, "memory": bytes}, …],
 //      "slow": {"rank": 3, "host": "b", "cause": "data", "text": "…"}}
 //
-// "slow" is missing if no rank stands out. Of very many ranks only those with the longest own time (step less wait) are
-// listed, and "omitted" counts the others.
+// "slow" is missing if no rank stands out. Of very many ranks only those with the longest own time (step minus wait)
+// are listed, and "omitted" counts the others.
 #ifndef REPORT_RANKS_LINE_H
 #define REPORT_RANKS_LINE_H
 

@@ -1,4 +1,4 @@
-// One value in, all sinks out. On a terminal a live view stands below everything else, and lines are shorter there.
+// One value in, all sinks out. On a terminal a live view is below everything else, and lines are shorter there.
 #include "report/report.h"
 
 #include "base/clock.h"
@@ -59,8 +59,8 @@ struct report {
     int64_t last_iteration;  // of a line
 };
 
-// An output that cannot be opened is left out. A disk that is full or read-only when a run is started again at night
-// must not keep it from training.
+// An output that cannot be opened is left out. A disk that is full or read-only when a run is restarted at night must
+// not keep it from training.
 static void leave_out(const char *flag) {
     log_warn("%s; the run continues without it (%s)", error_message(), flag);
     error_clear();
@@ -354,8 +354,8 @@ void report_step(struct report *report, const struct metrics *m) {
     pthread_mutex_unlock(&report->lock);
 }
 
-// Iterations without an update are told once per line: fp16 has some at its start, and a run that accepts them may have
-// many. Under the lock.
+// Iterations without an update are reported once per line: fp16 has some at its start, and a run that accepts them may
+// have many. Under the lock.
 static void tell_skipped(struct report *report, const struct metrics *m) {
     char text[160];
     if (report->nan > 0) {

@@ -195,7 +195,7 @@ static void *serve(void *opaque) {
             return NULL;
         if (files[0].revents)
             return NULL;
-        // Time that this thread did not have is not held against a client that has spoken meanwhile.
+        // Time in which this thread did not run does not count against a client that has sent something meanwhile.
         double now = clock_seconds();
         for (int i = 0; i < MOST_CLIENTS; i++) {
             if (files[2 + i].fd >= 0 && files[2 + i].revents)

@@ -1,6 +1,6 @@
-// A small web server for Prometheus: GET /metrics, nothing else; or a switch that GET / turns over. It runs on a thread
-// of its own, with a limit on connections, on the size of a request and on the time of each, so that clients can
-// neither hold it nor grow it.
+// A small web server for Prometheus: GET /metrics, nothing else; or a switch that GET / toggles. It runs on a thread of
+// its own, with a limit on connections, on the size of a request and on the time of each, so that clients can neither
+// hold it nor grow it.
 #ifndef REPORT_SCRAPE_H
 #define REPORT_SCRAPE_H
 
@@ -13,7 +13,7 @@ struct scrape;
 
 // Listens on this address; -1 with an error if it cannot.
 int scrape_open(struct scrape **scrape, struct prometheus *source, const char *address, int port);
-// A switch for programs on this machine only: each GET / turns *is_on over, and the answer says what `what` is now. The
+// A switch for programs on this machine only: each GET / toggles *is_on, and the answer says what `what` is now. The
 // address is 127.0.0.1.
 int scrape_open_switch(struct scrape **scrape, atomic_bool *is_on, const char *what, int port);
 void scrape_close(struct scrape *scrape);  // NULL is fine

@@ -152,7 +152,7 @@ static void write_span(struct trace_file *file, const struct trace_event *event)
     end_event(file, &json);
 }
 
-// What a device does between two items is nothing.
+// Between two items the device is idle.
 static void write_gap(struct trace_file *file, const struct trace_event *event) {
     if (event->track != TRACK_DEVICE || event->is_inner)
         return;

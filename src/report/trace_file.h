@@ -58,12 +58,12 @@ struct trace_merge {
     const int *ranks;  // (count) whose files are merged
     int count;
     char *path;                 // set by trace_merge: the merged file, to be freed
-    int64_t events, bad_lines;  // likewise: how many were kept, and how many lines were not events
+    int64_t events, bad_lines;  // the same: how many were kept, and how many lines were not events
     int missing;                // ranks without a file
 };
 // Writes trace.json.gz (trace.json in a build without zlib), and removes the files of the ranks.
 int trace_merge(struct trace_merge *merge);
-// One line of a rank's file as it stands in the merged one, without comma; false if it is not an event. `slope` moves
+// One line of a rank's file as it appears in the merged one, without comma; false if it is not an event. `slope` moves
 // times that lie after `from`, in microseconds, by that share.
 bool trace_merge_line(struct buffer *out, const char *line, size_t length, double from, double slope);
 

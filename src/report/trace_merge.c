@@ -1,5 +1,5 @@
 // Merging the traces of all ranks into one file. Files may be torn, or not be what their name says: each line is parsed
-// and written anew, and what is not an event is counted and left out.
+// and rewritten, and what is not an event is counted and left out.
 #include "report/trace_file.h"
 
 #include "base/error.h"
@@ -124,7 +124,7 @@ static bool read_clock(const char *line, size_t length, struct clock_line *clock
     return is_read;
 }
 
-// How fast the clock runs away from the first rank's, by its first and last comparison.
+// How fast the clock drifts from the first rank's, by its first and last comparison.
 static double find_drift(const struct file_map *map, double *from) {
     struct clock_line clock, first = {0}, last = {0};
     bool has_first = false;
@@ -139,7 +139,7 @@ static double find_drift(const struct file_map *map, double *from) {
     }
     *from = first.at;
     double slope = last.at > first.at ? (last.offset - first.offset) / (last.at - first.at) : 0;
-    // A clock that is off by a thousandth is not a clock; the comparison was not good.
+    // No real clock drifts by a thousandth; the comparison was not good.
     return fabs(slope) < 1e-3 ? slope : 0;
 }
 

@@ -15,7 +15,7 @@ static const struct param *last_param(const struct step *step) {
     return last;
 }
 
-// The third bit of the mantissa changes a number by an eighth at most, which nothing but a comparison notices.
+// The third bit of the mantissa changes a number by an eighth at most, which only a comparison detects.
 static void flip_bit(unsigned char *element, enum dtype dtype) {
     if (dtype == DTYPE_F32)
         element[2] ^= 0x10;

@@ -2,19 +2,19 @@
 //
 // There are two layouts with the same results to the bit. The larger one keeps what a pass could compute again; it is
 // chosen if it leaves a tenth of a device free, which libraries take later. What is free is only known for the moment
-// it was asked for: another process may take it before this one does. So whoever cannot take the larger layout takes
-// the smaller one, and only if that fails the run ends.
+// it was asked for: another process may take it before this one does. So a rank that cannot take the larger layout
+// takes the smaller one, and the run ends only if that fails.
 //
 // Kernels, plans and connections are loaded and opened when they are first used, by libraries that do not say what they
-// take, and that cannot do without. So a reserve is taken with the blocks, held until all ranks have theirs, and then
+// take and cannot do without it. So a reserve is taken with the blocks, held until all ranks have theirs, and then
 // given back.
 //
 // Ranks decide together, for three reasons. Those that hold the same layers go at the pace of the slowest, and have
-// their matmuls' algorithms chosen by one of them in the order in which all come to them (device_join); both layouts
-// have the same matmuls and collectives in the same order, but nothing is gained by relying on it. Those that share a
-// device must have asked what is free before one of them takes it, and must have given back what they took before one
-// of them tries again. And an error is told once, by the first rank that has no room. Stages of a pipeline need not
-// agree: the first ones hold more.
+// their matmuls' algorithms chosen by one of them in the order in which all reach them (device_join); both layouts have
+// the same matmuls and collectives in the same order, but nothing is gained by relying on it. Those that share a device
+// must have asked what is free before one of them takes it, and must have given back what they took before one of them
+// tries again. And an error is reported once, by the first rank that has no room. Stages of a pipeline need not agree:
+// the first ones hold more.
 #include "base/error.h"
 #include "base/memory_room.h"
 #include "step/memory.h"
@@ -133,7 +133,7 @@ static int choose_smaller(struct step *step) {
     return agree(step, status);
 }
 
-// The rank that speaks has the device's error.
+// The rank that reports has the device's error.
 static int refuse(struct lack lack, struct step_room *room) {
     room->is_refused = true;
     room->lack = lack.name;
@@ -158,7 +158,7 @@ int memory_take(struct step *step, struct step_room *room) {
         memory_give(step);
         int64_t nothing = 0;
         max_over_all(step, &nothing, 1);                     // all have given back what they took
-        bool is_first = lack.name && failed[0] == distance;  // which speaks for all
+        bool is_first = lack.name && failed[0] == distance;  // which reports for all
         struct error_note *cause = error_take();             // the search for room has errors of its own
         find_room(step, room);
         (void)error_give(cause);

@@ -8,10 +8,10 @@
 // scale, fp8 ranges) lies on the device. Loading inputs ends a range, so a step of one micro-batch is one launch.
 // Communication within a pass is part of the recording if the device itself waits for it.
 //
-// Whatever does not fit is run item by item: ranks that communicate through the host, sums and gathers that are started
-// in one pass and waited for in another, schedules with several micro-batches in flight, the first passes of a shape
-// (they choose algorithms, load kernels and connect ranks), and profiles. What a range leaves in host memory, a replay
-// does not; nothing after it reads that.
+// Everything else is run item by item: ranks that communicate through the host, sums and gathers that are started in
+// one pass and waited for in another, schedules with several micro-batches in flight, the first passes of a shape (they
+// choose algorithms, load kernels and connect ranks), and profiles. What a range leaves in host memory, a replay does
+// not; nothing after it reads that.
 #include "step/replay.h"
 #include "ops/device.h"
 #include "step/pipeline.h"

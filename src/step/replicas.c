@@ -23,7 +23,7 @@ static void add_state(struct step *step, const struct optimizer *optimizer, int 
 }
 
 // A number for every parameter, which differs if what this rank holds of it does; to be freed. They are added up where
-// the gradients are, which nobody needs between steps.
+// the gradients are, which are not needed between steps.
 static int64_t *make_digests(struct step *step) {
     int count = step->params.count;
     struct tensor sums = tensor_1d(step->grads.data, DTYPE_I64, count);

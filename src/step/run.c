@@ -389,12 +389,12 @@ int64_t step_digest_passes(struct step *step, const struct step_source *source, 
     return *status == 0 ? digest_gradients(step) : 0;
 }
 
-// All ranks know whether one of them has computed other gradients than before.
+// All ranks learn whether one of them has computed other gradients than before.
 static int compare_gradients(struct step *step) {
     int status = 0;
     if (digest_gradients(step) != step->expected_gradients)
         status = error_set_code(EXIT_CODE_CORRUPT,
-                                "the gradients are not the same when they are computed again: memory or the device of "
+                                "recomputing the gradients gave other values: memory or the device of "
                                 "this rank is faulty, on %s; resume without that machine if it happens again",
                                 group_host(step->mesh.all, step->mesh.rank));
     return comm_agree(step->mesh.all, status, "gradients computed twice");
@@ -405,7 +405,7 @@ int step_run(struct step *step, const struct step_source *source, const struct p
     TRY(begin_run(&run, source));
     for (int i = 0; i < run.list->count;) {
         bool has_faults = run.is_learning && fault_is_on();
-        // A replay would pass by the phases within it.
+        // A replay would skip the phases within it.
         bool has_phases = has_faults || (run.is_learning && step->expects_gradients);
         struct list_range range = {&run, i, has_phases ? i : replay_range_end(step, run.schedule, i)};
         if (has_faults)

@@ -71,13 +71,13 @@ struct step_options {
     // stays open as long, and step_settle is called for it before this one reads them.
     const struct step *weights_of;
 };
-// How a step came by its memory, for those who tell the user. Ranks decide together, and one speaks for all.
+// How a step got its memory, for messages to the user. Ranks decide together, and one reports for all.
 struct step_room {
     size_t bytes;        // what this rank could take when it last asked: a part of what was free
     int sharers;         // among how many ranks that was split
     bool is_host;        // memory of the host, which is promised before it is there
     size_t reserve;      // of the bytes, held for libraries
-    size_t shrunk_from;  // bytes of the larger layout that could not be taken; 0 on ranks that do not speak
+    size_t shrunk_from;  // bytes of the larger layout that could not be taken; 0 on ranks that do not report
     bool is_refused;     // on all ranks: one of them has no room, and step_open fails
     const char *lack;    // what there is no room for; NULL on ranks that do not speak
     size_t lack_bytes;
@@ -137,7 +137,7 @@ int step_train(struct step *step, const struct step_source *source, double lr, d
 // are step_pending + 1 paces, and at most STEP_MOST_AHEAD steps are pending.
 int step_train_paced(struct step *step, const struct step_source *source, const struct pace *paces);
 // The same, but the gradients are computed twice, from two sources of the same micro-batches. Returns -1 on all ranks
-// (EXIT_CODE_CORRUPT), naming the rank, if one of them has got different bits; the weights are then unchanged. Not with
+// (EXIT_CODE_CORRUPT), naming the rank, if one of them got different bits; the weights are then unchanged. Not with
 // fp8, whose ranges see every pass, and not on a device whose sums change from run to run.
 int step_train_twice(struct step *step, const struct step_source *first, const struct step_source *again,
                      const struct pace *paces);
@@ -176,7 +176,7 @@ int step_check_replicas(struct step *step);
 // The value that this rank holds now of the first element that differed when such a check last failed; NAN if no
 // element did, or if other ranks hold it.
 double step_suspect(const struct step *step);
-// A number that tells what this rank holds of parameters, master copies and optimizer states from anything else.
+// A digest of what this rank holds of parameters, master copies and optimizer states.
 int64_t step_digest(struct step *step);
 // How many copies of a parameter that compares, at most; 1 if no rank holds what another does.
 int step_replica_count(const struct step *step);

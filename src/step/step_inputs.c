@@ -117,7 +117,7 @@ static void put_row_ids(const struct staging *staging, enum batch_field field, i
     }
 }
 
-// A query's own context is in its row, and the contexts of data-parallel ranks stand one after the other.
+// A query's own context is in its row, and the contexts of data-parallel ranks follow each other.
 static void put_own_contexts(const struct staging *staging) {
     const struct mesh *mesh = &staging->step->mesh;
     int64_t B = staging->batch->B, first = B * mesh_index(mesh, mesh->place, MESH_SAMPLES);

@@ -2,7 +2,7 @@
 // drops everything allocated since. The peak says how much a run needs: running a step once on the paper backend, with
 // arenas over its endless memory, measures how large the real arenas must be.
 //
-// The upper part of an arena, from a certain height on, may lie elsewhere, in memory that somebody else needs only at
+// The upper part of an arena, from a certain height on, may lie elsewhere, in memory that other code needs only at
 // other times. No allocation crosses the border; one that would begins beyond it.
 #ifndef TENSOR_ARENA_H
 #define TENSOR_ARENA_H

@@ -146,7 +146,7 @@ TEST(queue) {
     begin();
     capture_run(&capture, overrun);
     EXPECT_INT(capture.status, 0);
-    EXPECT(strstr(capture.text, "the command is slower than the events; it was not run for \"event ") != NULL);
+    EXPECT(strstr(capture.text, "the command cannot keep up with the events; it was not run for \"event ") != NULL);
     EXPECT(strstr(capture.text, "\"event 5\"") != NULL && strstr(capture.text, " and others\n") != NULL);
     EXPECT(strstr(capture.text, "\"event 29\"") == NULL);
     end();

@@ -57,8 +57,8 @@ TEST(kills_in_version_2) {
     put(&f, "a/b/memory.events", "low 0\noom 1\noom_kill 2\n");
     put(&f, "vmstat", "oom_kill 4\n");
     struct job_kills after = job_kills_in(&f.files);
-    EXPECT(strstr(reason(&before, &after), "the control group of this job may use 2 GB of memory; raise that limit"));
-    EXPECT(strstr(reason(&before, &before), "not by the OOM killer"));
+    EXPECT(strstr(reason(&before, &after), "this job's control group is limited to 2 GB of memory; raise the limit"));
+    EXPECT(strstr(reason(&before, &before), "no kill by the OOM killer"));
     EXPECT_STRING(error_message(), "");
     close_fixture(&f);
 }
@@ -74,11 +74,11 @@ TEST(kills_in_version_1) {
     EXPECT(before.group == 0 && before.limit_bytes == 500000000);
     put(&f, "memory/slurm/job_7/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
     struct job_kills after = job_kills_in(&f.files);
-    EXPECT(strstr(reason(&before, &after), "may use 0.5 GB of memory"));
+    EXPECT(strstr(reason(&before, &after), "is limited to 0.5 GB of memory"));
     // Without a limit of the group it was the machine.
     put(&f, "memory/slurm/job_7/memory.limit_in_bytes", "9223372036854771712\n");
     after = job_kills_in(&f.files);
-    EXPECT(after.limit_bytes == UINT64_MAX && strstr(reason(&before, &after), "the machine has no more memory"));
+    EXPECT(after.limit_bytes == UINT64_MAX && strstr(reason(&before, &after), "the machine is out of memory"));
     close_fixture(&f);
 }
 

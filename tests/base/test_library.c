@@ -84,7 +84,7 @@ TEST(missing) {
     begin();
     root = "/opt/fake";
     EXPECT_ERROR(library_load(&library),
-                 "cannot load Fake, which tests need: libfake.so.1 was looked for where the dynamic loader does "
+                 "cannot load Fake, which tests need: libfake.so.1 was searched for with the dynamic loader "
                  "(LD_LIBRARY_PATH is not set) and in /nonexistent/*/lib, /opt/fake/lib64; install fake, or set "
                  "FAKE_LIBRARY to its path, or do without");
     EXPECT(describes(&library, "missing: install fake"));
@@ -97,7 +97,8 @@ TEST(unfit) {
     static const char *const old[] = {FAKES "/old", FAKES "/o*d", NULL}, *const partial[] = {FAKES "/partial", NULL};
     struct library library = fake(LIBRARY_MPI, old);
     begin();
-    EXPECT_ERROR(library_load(&library), "/old/libfake.so.1 is fake 6.0, and 7 is needed; libfake.so.1 was looked for");
+    EXPECT_ERROR(library_load(&library),
+                 "/old/libfake.so.1 is fake 6.0, and 7 is needed; libfake.so.1 was searched for");
     EXPECT(strstr(strstr(error_message(), "is fake") + 1, "is fake") == NULL);  // said only once
     EXPECT(describes(&library, "unfit: /"));
     library.folders = partial;
@@ -105,10 +106,10 @@ TEST(unfit) {
     // A library of another name is a different one, unless it is listed as a rival.
     static const char *const others[] = {"libfake.so.2", NULL}, *const rivals[] = {FAKES "/old/libfake.so.1", NULL};
     library.sonames = others;
-    EXPECT_ERROR(library_load(&library), "need: libfake.so.2 was looked for");
+    EXPECT_ERROR(library_load(&library), "need: libfake.so.2 was searched for");
     library.rivals = rivals;
     library.rivals_are = "older";
-    EXPECT_ERROR(library_load(&library), "/old/libfake.so.1 is older; libfake.so.2 was looked for");
+    EXPECT_ERROR(library_load(&library), "/old/libfake.so.1 is older; libfake.so.2 was searched for");
 }
 
 TEST(given_by_a_variable) {

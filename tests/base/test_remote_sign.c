@@ -193,11 +193,11 @@ TEST(listings_are_read) {
     EXPECT_STRING(buffer_string(&next), "t+/=");
     remote_list_free(&list);
     static const char *const broken[][2] = {
-        {"<html></html>", "is not one"},
-        {"", "is not one"},
+        {"<html></html>", "is not a bucket listing"},
+        {"", "is not a bucket listing"},
         {"<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>", "without a key or a size"},
         {"<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>", "without a key"},
-        {"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>", "does not say where"},
+        {"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>", "has no continuation token"},
         {"<ListBucketResult><Contents><Key>a", "not readable XML"},
     };
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
@@ -318,7 +318,7 @@ TEST(bad_credentials_files_are_named) {
     set("AWS_PROFILE", "absent");
     EXPECT_ERROR(find(&found), "there is no profile \"absent\"");
     set("AWS_PROFILE", "loop");
-    EXPECT_ERROR(find(&found), "leads in a circle");
+    EXPECT_ERROR(find(&found), "refers back to itself");
     set("AWS_PROFILE", "half");
     EXPECT_ERROR(find(&found), "only one of aws_access_key_id and");
     (void)file_remove_tree(folder);

@@ -37,6 +37,6 @@ prints 3 '^\{"layer": "given", "product": "forward", "m": 48, "n": 32, "k": 17, 
 expect 0 'weight gradient' "$BEVATRON" bench matmul --device cpu --m 3 --n 5 --k 7 --pass weight-gradient --dtype fp16
 expect 0 'cross kv' "$BEVATRON" bench matmul "${small[@]}" --rounds 1 --dtype fp32 --preset t5-small --kv-channels 16 \
     --ffn-hidden-size 128 --encoder-num-layers 1 --decoder-num-layers 1 --decoder-seq-length 16
-expect 1 'has no matmuls in fp8' "$BEVATRON" bench matmul --device cpu --m 16 --n 16 --k 16 --dtype fp8
+expect 1 'does not support fp8 matmuls' "$BEVATRON" bench matmul --device cpu --m 16 --n 16 --k 16 --dtype fp8
 expect 2 'give all of --m, --n and --k' "$BEVATRON" bench matmul --device cpu --m 16
 finish

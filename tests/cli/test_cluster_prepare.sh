@@ -60,7 +60,7 @@ storage_capacity = 1200
 INI
 expect 0 'name: "multi"' "${with[@]}" convert "$work/old.ini"
 expect 0 "no longer offers alinux2" "${with[@]}" convert "$work/old.ini" --output "$work/llm.yaml"
-expect 2 "is there already" "${with[@]}" convert "$work/old.ini" --output "$work/llm.yaml"
+expect 2 "already exists" "${with[@]}" convert "$work/old.ini" --output "$work/llm.yaml"
 printf 'a = b\n' >"$work/bad.ini"
 expect 2 "bad.ini:1: a value before the first section" "${with[@]}" convert "$work/bad.ini"
 cp "$work/llm.yaml" "$work/before.yaml"
@@ -75,7 +75,7 @@ grep -q "4 × p4d.24xlarge have 384 vCPUs, and the quota of P instances is 96.*-
 grep -q "Values=p4d.24xlarge,c5n.18xlarge" "$work/asked" && pass || fail "zones were not asked for all types"
 expect 0 "SubnetId: \"$a\"" "${with[@]}" render --config "$work/llm.yaml"
 cp "$work/llm.yaml" "$work/before.yaml"
-expect 0 "has all that was found" "${with[@]}" prepare --config "$work/llm.yaml"
+expect 0 "already has everything that was found" "${with[@]}" prepare --config "$work/llm.yaml"
 expect_same "$work/before.yaml" "$work/llm.yaml" "a second time adds nothing"
 grep -q "create" "$work/asked" && fail "something was created" || pass
 

@@ -46,7 +46,7 @@ expect 0 "aws ssm start-session --target i-0 --region us-west-2 --document-name 
 expect 0 "cluster ssh --name llm --region us-west-2 --tunnel 6006" "${with[@]}" status "${here[@]}"
 answer describe-cluster '{"clusterName": "llm", "headNode": {"instanceId": "i-0", "privateIpAddress": "10.0.0.5"}}'
 expect 0 "aws ssm start-session --target i-0 --region us-west-2" "${with[@]}" ssh "${here[@]}" --print
-expect 2 "takes no command" "${with[@]}" ssh "${here[@]}" -- squeue
+expect 2 "cannot run a command" "${with[@]}" ssh "${here[@]}" -- squeue
 answer describe-cluster '{"clusterName": "llm", "clusterStatus": "CREATE_IN_PROGRESS"}'
 expect 1 "has no head node yet" "${with[@]}" ssh "${here[@]}"
 

@@ -143,5 +143,5 @@ goes_well env PATH="$work/bin:$PATH" bash "$images/enroot.sh" "$work/b.sqsh"
 grep -q "^enroot export --output $work/b.sqsh bevatron-build-" "$work/did" && grep -q "^enroot remove --force" "$work/did" && pass ||
     fail "build without Docker"
 touch "$work/c.sqsh"
-expect 1 "is there already" bash "$images/enroot.sh" "$work/c.sqsh"
+expect 1 "already exists" bash "$images/enroot.sh" "$work/c.sqsh"
 finish

@@ -118,7 +118,7 @@ if [ "$(id -u)" = 0 ] && command -v ldd >/dev/null && ! ldd "$BEVATRON" | grep -
         has NCCL && says "NCCL      missing: apt-get install libnccl2"
         expect 0 "iteration        2/       2" bare "${train[@]}" --device cpu
         if has CUDA; then
-            expect 1 "cannot load libcuda, which GPUs need: libcuda.so.1 was looked for where the dynamic loader does (LD_LIBRARY_PATH is " \
+            expect 1 "cannot load libcuda, which GPUs need: libcuda.so.1 was searched for with the dynamic loader (LD_LIBRARY_PATH is " \
                 bare "${train[@]}" --device cuda
         fi
     fi

@@ -102,7 +102,7 @@ for part in bin idx; do
 done
 "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint"
 rm "$work/run/latest_checkpointed_iteration.txt" && mkfifo "$work/run/latest_checkpointed_iteration.txt"
-expect 0 "is a pipe (FIFO) where a regular file must be" "${ends[@]}" "${train[@]}" --load "$work/run" --train-iters 3 --override-opt_param-scheduler
+expect 0 "is a pipe (FIFO), not a regular file" "${ends[@]}" "${train[@]}" --load "$work/run" --train-iters 3 --override-opt_param-scheduler
 # A pipe that somebody writes to is read.
 mkfifo "$work/vocabulary"
 cat "$work/t-vocab.json" >"$work/vocabulary" &

@@ -120,7 +120,7 @@ if [[ " tmpfs ext2/ext3 xfs overlayfs " == *" $(stat -f -c %T "$work") "* ]]; th
     [ -f "$entry/manifest.json" ] && pass || fail "a dataset was removed too early"
     mkdir -p "$work/old/mine-0123456789abcdef"
     touch -d "31 days ago" "$entry"/* "$work/old/mine-0123456789abcdef"
-    expect 0 "which nobody has used for 30 days" "${other[@]}"
+    expect 0 "unused for 30 days" "${other[@]}"
     [ ! -e "$entry" ] && [ -d "$work/old/mine-0123456789abcdef" ] && pass || fail "not the old dataset was removed: $(ls "$work/old")"
     expect 0 "tokenized $text" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"
 fi

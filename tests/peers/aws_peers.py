@@ -112,7 +112,7 @@ def prepare(account, vpc, subnets):
     check("its private half is on this machine", "PRIVATE KEY" in open(os.path.join(account.home, ".ssh", "llm.pem")).read())
     check("the bucket is there", [b["Name"] for b in account.aws("s3api", "list-buckets")["Buckets"]] == ["llm-data"])
     code, said = account.cluster("prepare", "--config", path, "--vpc", vpc)
-    check("a second time finds nothing to add", code == 0 and "has all that was found" in said, said)
+    check("a second time finds nothing to add", code == 0 and "already has everything that was found" in said, said)
     code, said = account.cluster("render", "--config", path)
     check("the file renders", code == 0 and subnets[1] in said and 'KeyName: "llm"' in said, said)
     code, said = account.cluster("create", "--config", path, "--dry-run")

@@ -41,7 +41,7 @@ TEST(states) {
     EXPECT_STRING(text_of(run_named("again"), "state"), "live");
     EXPECT_STRING(text_of(run_named("again"), "why"), "null");
     EXPECT_STRING(text_of(run_named("lost"), "state"), "lost");
-    EXPECT(strstr(text_of(run_named("lost"), "why"), "no line for a long time") != NULL);
+    EXPECT(strstr(text_of(run_named("lost"), "why"), "no new lines for a long time") != NULL);
     // Without a word about its end, as earlier versions wrote it.
     EXPECT_STRING(text_of(run_named("old"), "state"), "finished");
     // Nine lines, ten minutes apart: one of 40 minutes ago is not late, one of an hour ago is.

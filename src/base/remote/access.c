@@ -33,10 +33,10 @@ static struct {
     char *(*get)(const char *name);
     char *endpoint;
     struct remote_patience patience;
-    bool is_known;  // credentials and region were looked for
+    bool is_known;  // credentials and region were looked up
     struct aws_credentials credentials;
     char *region, *found_endpoint;
-    bool has_ca_file;     // it was looked for
+    bool has_ca_file;     // it was looked up
     char *ca_file;        // NULL for the system's
     double skew_seconds;  // S3's clock minus ours
     struct bucket_region *regions;
@@ -152,7 +152,8 @@ static bool expires_soon(double seconds) {
            (double)state.credentials.expires < clock_wall_seconds() + state.skew_seconds + seconds;
 }
 
-// Newer credentials in place of those that are about to expire; if none can be had, the old ones serve while they last.
+// Newer credentials in place of those that are about to expire; if there are none, the old ones are used while they are
+// valid.
 static int renew(void) {
     struct aws_credentials old = state.credentials;
     state.credentials = (struct aws_credentials){0};
@@ -160,9 +161,9 @@ static int renew(void) {
     state.region = state.found_endpoint = NULL;
     state.is_known = false;
     int status = look_for_credentials();
-    // Where there were credentials, finding none is a failure of their source, too.
+    // If there were credentials, finding none is also a failure of their source.
     if (status == 0 && !state.credentials.access_key)
-        status = error_set("no credentials were found any more; they came from %s", old.source ? old.source : "?");
+        status = error_set("the credentials from %s are gone", old.source ? old.source : "?");
     if (status == 0) {
         credentials_free(&old);
         free(region);

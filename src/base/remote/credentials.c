@@ -156,7 +156,7 @@ static int from_keys(struct aws_credentials *out, const struct aws_file *file, c
     *out = (struct aws_credentials){.access_key = key,
                                     .secret_key = secret,
                                     .session_token = aws_file_get(file, section, "aws_session_token"),
-                                    .renews = true,  // somebody may write newer ones there
+                                    .renews = true,  // newer ones may be written there
                                     .source = memory_printf("profile %s of %s", profile, file->path)};
     return 1;
 }
@@ -191,7 +191,7 @@ static int from_sign_on(struct aws_credentials *out, const char *profile) {
 
 static int from_profile(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth);
 
-// The credentials that a role is taken over with.
+// The credentials that a role is assumed with.
 static int find_base(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth) {
     char *base = aws_context_setting(context, profile, "source_profile");
     char *place = aws_context_setting(context, profile, "credential_source");
@@ -206,7 +206,7 @@ static int find_base(struct aws_credentials *out, const struct aws_context *cont
     else if (place && strcmp(place, "Ec2InstanceMetadata") == 0)
         status = credentials_from_instance(out, context);
     if (status == 0)
-        status = error_set("profile %s of %s has a role_arn, and no credentials to take it over with; check "
+        status = error_set("profile %s of %s has a role_arn, but no credentials to assume it with; check "
                            "source_profile or credential_source",
                            profile, context->config_path);
     free(base);
@@ -228,7 +228,7 @@ static int from_role(struct aws_credentials *out, const struct aws_context *cont
     if (file)
         status = credentials_from_identity(out, context, &role, file);
     else if (device)
-        status = error_set("profile %s asks for a code of an MFA device; run `aws configure export-credentials "
+        status = error_set("profile %s requires an MFA code; run `aws configure export-credentials "
                            "--profile %s --format env` and set what it prints",
                            profile, profile);
     else if ((status = find_base(&base, context, profile, depth)) > 0)
@@ -264,7 +264,7 @@ static int from_config(struct aws_credentials *out, const struct aws_context *co
 static int from_profile(struct aws_credentials *out, const struct aws_context *context, const char *profile,
                         int depth) {
     if (depth > MOST_ROLES)
-        return error_set("the source_profile of profile %s leads in a circle; correct %s", profile,
+        return error_set("the source_profile of profile %s refers back to itself; correct %s", profile,
                          context->config_path);
     if (depth > 0)
         TRY(check_profile(context, profile));

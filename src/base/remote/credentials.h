@@ -54,7 +54,7 @@ int credentials_find(struct aws_credentials *credentials, const struct aws_conte
 // The places that are asked over HTTP (credentials_endpoint.c). 1 if found, 0 if this machine has no such place.
 int credentials_from_container(struct aws_credentials *credentials, const struct aws_context *context);
 int credentials_from_instance(struct aws_credentials *credentials, const struct aws_context *context);
-// STS. A role is taken over with the identity in a file, or with other credentials.
+// STS. A role is assumed with the identity in a file, or with other credentials.
 struct aws_role {
     const char *arn, *session, *external_id;  // the latter two may be NULL
 };

@@ -95,7 +95,7 @@ static int check_found(struct aws_credentials *out, const char *name) {
     if (out->access_key && out->secret_key && *out->access_key && *out->secret_key)
         return 0;
     credentials_free(out);
-    return error_set("the answer of %s holds no access key", name);
+    return error_set("the answer from %s has no access key", name);
 }
 
 int credentials_parse_json(struct aws_credentials *out, const char *text, size_t length, const char *name) {
@@ -103,7 +103,7 @@ int credentials_parse_json(struct aws_credentials *out, const char *text, size_t
     *out = (struct aws_credentials){0};
     // The parser's message would quote the text, which is secret.
     if (json_parse(&root, text, length, name) < 0)
-        return error_set("the answer of %s is not JSON", name);
+        return error_set("the answer from %s is not JSON", name);
     out->access_key = json_copy(root, "AccessKeyId");
     out->secret_key = json_copy(root, "SecretAccessKey");
     out->session_token = json_copy(root, "Token");
@@ -226,7 +226,7 @@ int credentials_from_instance(struct aws_credentials *out, const struct aws_cont
         status = ask_instance(&endpoint, roles, buffer_string(&token), &role);
     if (is_there && status >= 0 && is_passing(status))
         status = error_set("the instance's endpoint answered HTTP %d when asked for its role; try again", status);
-    // An endpoint that gave a token and then fails has not said that there is no role.
+    // An endpoint that gave a token and then fails does not mean that there is no role.
     is_there = is_there && (status < 0 || (status == 200 && role.length > 0));
     if (is_there && status == 200) {
         char *path = memory_printf("%s%.*s", roles, (int)strcspn(buffer_string(&role), "\r\n"), buffer_string(&role));
@@ -306,8 +306,8 @@ static int ask_sts(struct aws_credentials *out, const struct aws_context *contex
     if (status >= 0 && status != 200) {
         (void)xml_find(buffer_string(&answer), answer.length, "Code", &code);
         (void)xml_find(buffer_string(&answer), answer.length, "Message", &message);
-        status = error_set("%s refused the role: HTTP %d %s: %.300s; check the role and who may take it over", url,
-                           status, buffer_string(&code), buffer_string(&message));
+        status = error_set("%s refused the role: HTTP %d %s: %.300s; check the role and its trust policy", url, status,
+                           buffer_string(&code), buffer_string(&message));
     } else if (status >= 0) {
         status = credentials_parse_xml(out, buffer_string(&answer), answer.length, url);
     }
@@ -349,7 +349,7 @@ int credentials_from_identity(struct aws_credentials *out, const struct aws_cont
                               const struct aws_role *role, const char *token_file) {
     struct buffer token = {0}, body = {0};
     if (file_read_all(token_file, MOST_TOKEN, &token) < 0)
-        return error_context("the token of the web identity (AWS_WEB_IDENTITY_TOKEN_FILE)");
+        return error_context("the web identity token (AWS_WEB_IDENTITY_TOKEN_FILE)");
     begin_form(&body, "AssumeRoleWithWebIdentity", role);
     token.length = strcspn(buffer_string(&token), "\r\n");
     if (token.data)

@@ -11,7 +11,7 @@ static bool is_code(const struct remote_failure *failure, const char *codes) {
            (found[strlen(failure->code)] == ' ' || !found[strlen(failure->code)]);
 }
 
-// The last characters of an access key tell it from others and are of no use to anybody else.
+// The last characters of an access key identify it and are useless to anyone else.
 static const char *end_of(const char *key) {
     size_t length = strlen(key);
     return length > 4 ? key + length - 4 : "";

@@ -94,9 +94,9 @@ int remote_list_parse(struct remote_list *list, const char *bucket, const struct
             copy_text(next, &xml);
     }
     if (status == 0 && !is_listing)
-        status = error_set("the answer to a listing of s3://%s is not one; check the endpoint", bucket);
+        status = error_set("the answer for s3://%s is not a bucket listing; check the endpoint", bucket);
     if (status == 0 && is_truncated && next->length == 0)
-        status = error_set("the listing of s3://%s continues, and does not say where", bucket);
+        status = error_set("the listing of s3://%s is truncated and has no continuation token", bucket);
     if (!is_truncated)
         buffer_clear(next);
     xml_free(&xml);

@@ -1,10 +1,10 @@
-// Data that is in S3 or behind https://, read and written in pieces. What one needs to get at it (credentials, regions,
-// open connections) is state of the process: the command line passes on the environment once, and everything is looked
-// up when the first address is used. All functions may be called from any thread.
+// Data that is in S3 or behind https://, read and written in pieces. What access requires (credentials, regions, open
+// connections) is state of the process: the command line passes on the environment once, and everything is looked up
+// when the first address is used. All functions may be called from any thread.
 //
 // Requests that fail in a way that may pass (500, 503, time-outs, connections that end early) are repeated with growing
-// pauses. A read continues after the bytes that came. An object is identified by its ETag: if another one has taken its
-// place, reading ends with an error instead of mixing both.
+// pauses. A read continues after the bytes received. An object is identified by its ETag: if another one has replaced
+// it, reading ends with an error instead of mixing both.
 #ifndef BASE_REMOTE_REMOTE_H
 #define BASE_REMOTE_REMOTE_H
 
@@ -30,8 +30,8 @@ struct remote_patience {
     int streams;             // requests at the same time for one object; 8
 };
 void remote_set_patience(const struct remote_patience *patience);
-// An address as it may stand in messages, journals and configurations, to be freed: signatures in its query are hidden,
-// and this process remembers them, so that the result can be opened like the address itself.
+// An address as it may appear in messages, journals and configurations, to be freed: signatures in its query are
+// hidden, and this process remembers them, so that the result can be opened like the address itself.
 char *remote_hide(const char *url);
 // Forgets credentials, regions, objects and hidden addresses; for tests.
 void remote_forget(void);

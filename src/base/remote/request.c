@@ -47,7 +47,7 @@ static bool is_good(const struct http_response *response) {
     return response->status >= 200 && response->status < 300;
 }
 
-// Before the first byte of a good answer: is it what was asked for?
+// Before the first byte of a good answer: whether it is what was asked for.
 static int begin_body(struct journey *journey) {
     const struct remote_call *call = journey->call;
     const struct http_response *response = &journey->answer->response;

@@ -76,14 +76,14 @@ static void *work(void *argument) {
 
 // ---- the pipe ----
 
-// -1 if nobody reads any more.
+// -1 if the reader has closed it.
 static int put(struct remote_stream *stream, const char *bytes, size_t count) {
     while (count > 0) {
         ssize_t written = write(stream->pipe[1], bytes, count);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return error_set("nobody reads %s any more", stream->object.url);
+            return error_set("the reader of %s has closed it", stream->object.url);
         bytes += written;
         count -= (size_t)written;
     }
@@ -179,10 +179,10 @@ static void *write_whole(void *argument) {
 static int open_pipe(struct remote_stream *stream) {
     if (pipe2(stream->pipe, O_CLOEXEC) < 0) {
         stream->pipe[0] = stream->pipe[1] = -1;
-        return error_set("cannot read %s: no pipe: %s; raise the limit of open files (ulimit -n)", stream->object.url,
-                         strerror(errno));
+        return error_set("cannot read %s: cannot create a pipe: %s; raise the limit of open files (ulimit -n)",
+                         stream->object.url, strerror(errno));
     }
-    (void)fcntl(stream->pipe[1], F_SETPIPE_SZ, PIPE_BYTES);  // the usual size does as well
+    (void)fcntl(stream->pipe[1], F_SETPIPE_SZ, PIPE_BYTES);  // the usual size works too
     return 0;
 }
 
@@ -195,20 +195,20 @@ static int start(struct remote_stream *stream) {
     stream->parts = is_whole ? 0 : (int64_t)(left / patience.part_bytes + (left % patience.part_bytes > 0));
     int wanted = patience.streams < MOST_STREAMS ? patience.streams : MOST_STREAMS;
     int64_t most = stream->parts < wanted ? stream->parts : wanted;
-    // The ring has as many slots as workers were meant to be; fewer of them fill it as well.
+    // The ring has one slot per planned worker; fewer workers can fill it too.
     stream->worker_count = (int)most;
     TRY(open_pipe(stream));
     int started = 0;
     while (started < most && thread_start(&stream->workers[started], work, stream))
         started++;
     if (started == 0 && most > 0)
-        return error_set("cannot read %s: no thread can be started; check ulimit -u", object->url);
+        return error_set("cannot read %s: cannot start a thread; check ulimit -u", object->url);
     stream->has_writer = thread_start(&stream->writer, is_whole ? write_whole : write_parts, stream);
     if (!stream->has_writer)
         atomic_store(&stream->stop, true);
     for (int64_t i = started; i < most; i++)
         stream->workers[i] = 0;
-    return stream->has_writer ? 0 : error_set("cannot read %s: no thread can be started; check ulimit -u", object->url);
+    return stream->has_writer ? 0 : error_set("cannot read %s: cannot start a thread; check ulimit -u", object->url);
 }
 
 int remote_stream_open(struct remote_stream **opened, const char *url, uint64_t begin) {

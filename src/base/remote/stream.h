@@ -1,6 +1,6 @@
-// An object as a stream of bytes in a pipe, so that all that reads files can read it. Several requests for parts of it
-// are under way at the same time; the parts go into the pipe in their order. Memory is bounded by the number of parts
-// in flight. A server without ranges is read by one request from beginning to end.
+// An object as a stream of bytes in a pipe, so that any code that reads files can read it. Several requests for parts
+// of it are under way at the same time; the parts go into the pipe in their order. Memory is bounded by the number of
+// parts in flight. A server without ranges is read by one request from beginning to end.
 #ifndef BASE_REMOTE_STREAM_H
 #define BASE_REMOTE_STREAM_H
 

@@ -67,7 +67,7 @@ static int read_part(const struct remote_upload *upload, uint64_t from, char *by
             continue;
         if (got <= 0)
             return error_set("cannot read %s at byte %" PRIu64 ": %s", upload->name, from,
-                             got < 0 ? strerror(errno) : "it has become shorter");
+                             got < 0 ? strerror(errno) : "it was truncated");
         bytes += got;
         from += (uint64_t)got;
         count -= (size_t)got;
@@ -201,7 +201,7 @@ static int complete_upload(struct upload_job *job) {
     return status < 0 ? -1 : 0;
 }
 
-// What was sent would stay, unseen and paid for. The error that led here is kept.
+// What was sent would stay, invisible and billed. The error that led here is kept.
 static void abort_upload(struct upload_job *job) {
     struct error_note *error = error_take();
     struct remote_answer answer = {0};

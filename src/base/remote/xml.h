@@ -9,14 +9,14 @@
 
 enum xml_event {
     XML_OPEN,   // <Name>: name
-    XML_CLOSE,  // </Name>, or the end of <Name/>: name, and text is what stood since the tag before
+    XML_CLOSE,  // </Name>, or the end of <Name/>: name, and text is what came since the previous tag
     XML_END,
     XML_BROKEN,
 };
 
 enum { XML_NAME_BYTES = 64, XML_MOST_DEPTH = 16 };
 
-// A zeroed one with data and length set stands at the beginning.
+// A zeroed one with data and length set is at the beginning.
 struct xml {
     const char *data;
     size_t length, at;

@@ -20,7 +20,7 @@ struct jsonl_parser {
     struct json_text *found;  // (key_count) in the current line
     struct buffer repaired;
     int64_t bad_lines, blank_lines, repaired_lines;  // since the parser was created or these were zeroed
-    char *problem;  // of the first skipped bad line since this was NULL; whoever takes it frees it
+    char *problem;  // of the first skipped bad line since this was NULL; freed by the caller that takes it
 };
 
 void jsonl_parser_init(struct jsonl_parser *parser, const struct jsonl_options *options);

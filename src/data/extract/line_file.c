@@ -176,7 +176,7 @@ static int read_at(const struct line_file *file, struct buffer *text, uint64_t o
             continue;
         if (got <= 0)
             return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", file->name, offset,
-                             got < 0 ? strerror(errno) : "it has become shorter");
+                             got < 0 ? strerror(errno) : "it was truncated");
         text->length += (size_t)got;
         offset += (uint64_t)got;
         count -= (size_t)got;

@@ -55,7 +55,7 @@ static int read_at(const struct parallel_zstd *zstd, struct buffer *out, uint64_
             continue;
         if (got <= 0)
             return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", zstd->name,
-                             offset + out->length, got < 0 ? strerror(errno) : "it has become shorter");
+                             offset + out->length, got < 0 ? strerror(errno) : "it was truncated");
         out->length += (size_t)got;
     }
     return 0;

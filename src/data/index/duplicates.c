@@ -1,5 +1,5 @@
 // Finds equal documents: sorting by hash brings together documents that may be equal; then their bytes are compared.
-// The hash is half of a SHA-256, so nobody can craft many documents with the same hash, and lists of unequal documents
+// The hash is half of a SHA-256, so many documents with the same hash cannot be crafted, and lists of unequal documents
 // that share one stay short.
 #include "data/index/duplicates.h"
 

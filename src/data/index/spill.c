@@ -71,7 +71,7 @@ int spill_read(struct spill *spill, uint64_t offset, void *out, size_t count) {
             continue;
         if (got <= 0)
             return error_set("cannot read back a temporary file next to %s: %s", spill->beside,
-                             got < 0 ? strerror(errno) : "it has become shorter");
+                             got < 0 ? strerror(errno) : "it was truncated");
         to += got;
         offset += (uint64_t)got;
         count -= (size_t)got;

@@ -504,7 +504,7 @@ int hf_load_normalizer(struct hf *hf, const struct json *normalizer) {
 }
 
 // If a Replace inserted text before the first character, Hugging Face repeats it in the next step that changes the
-// text. Nobody intends that, so such a file is refused.
+// text. That is never intended, so such a file is refused.
 int hf_check_insertions(const struct hf *hf) {
     bool inserts = false, changes = false;
     for (size_t i = 0; i < hf->normalizer_count; i++) {

@@ -39,7 +39,7 @@ static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_b
     else if (attention_has_mask(&op->mask))
         note_once(cuda, NOTE_MASK, "padding, documents and windows run on kernels of our own here");
     else if (op->q.shape[1] % LENGTH_MULTIPLE != 0 || op->k.shape[1] % LENGTH_MULTIPLE != 0)
-        note_once(cuda, NOTE_LENGTH, "lengths that are no multiple of 128 run on slower kernels of our own");
+        note_once(cuda, NOTE_LENGTH, "lengths that are not a multiple of 128 run on slower kernels of our own");
     else
         note_once(cuda, NOTE_OTHER, "what cuDNN has no plan for runs on slower kernels of our own");
 }

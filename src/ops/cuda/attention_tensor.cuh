@@ -170,7 +170,7 @@ static __device__ __forceinline__ struct key_range keys_of(const struct attentio
     return {(int)first, (int)max(end, first)};
 }
 
-// The bias of a distance, to be added to a score before it is scaled. Scores that nobody sees may be anything.
+// The bias of a distance, to be added to a score before it is scaled. Masked scores may be anything.
 static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
                                                 int64_t key) {
     int64_t columns = args.queries + args.keys - 1, column = key - query + args.queries - 1;

@@ -1,6 +1,6 @@
 // Times on the streams, for traces. A stamp is an event with a time of its own, from a ring that is made before the
-// first: recording one costs the host about a microsecond and the stream nothing to speak of. The device's time is tied
-// to the host's by an event for which the host waits at the start.
+// first: recording one costs the host about a microsecond and the stream next to nothing. The device's time is tied to
+// the host's by an event for which the host waits at the start.
 #include "ops/cuda/cuda.cuh"
 
 #include <cuda_profiler_api.h>

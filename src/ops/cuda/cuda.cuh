@@ -112,7 +112,7 @@ struct cuda_device {
     bool has_float8;               // its matrix units take fp8
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu
-    struct cuda_clock *clock;      // NULL: it stands, see clock.cu
+    struct cuda_clock *clock;      // NULL: it is stopped, see clock.cu
     unsigned attention_notes;      // what was said of attention, see attention.cu
 };
 

@@ -1,5 +1,5 @@
 // Which cuDNN fits, and where it may be. cuDNN compiles its attention kernels when it is asked for them, with an NVRTC
-// that it opens by name: one that is loaded already is found. NVRTC likewise opens its builtins by name.
+// that it opens by name: one that is already loaded is found. NVRTC opens its builtins by name too.
 #include "ops/cuda/cudnn_library.h"
 #include "base/error.h"
 #include "ops/cuda/attention_cudnn.h"

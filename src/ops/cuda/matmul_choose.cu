@@ -139,9 +139,9 @@ static int compare_doubles(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// The finalists again, on a GPU that is busy for so long that it runs at its power limit: what a matmul costs in a
-// training step, where one that needs less energy keeps a higher clock. The clock falls further now and then for some
-// milliseconds, whoever runs, hence the median; it takes a while to follow a new candidate, hence the pieces left out.
+// The finalists again, on a GPU that is busy long enough to run at its power limit: what a matmul costs in a training
+// step, where one that needs less energy keeps a higher clock. The clock falls further now and then for some
+// milliseconds, whatever runs, hence the median; it takes a while to follow a new candidate, hence the pieces left out.
 static void time_under_load(struct trial trial, struct candidates *list) {
     enum { COUNTED = PIECES - SKIPPED, SAMPLES = LOAD_ROUNDS * COUNTED };
     double samples[FINALISTS][SAMPLES], ms[PIECES];
@@ -213,7 +213,7 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     struct matmul_choice known;
     if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
         plan->choice = known;
-        // Ranks that joined come to an end together, when the matmul can be timed, whatever their libraries take.
+        // Ranks that joined finish together, when the matmul can be timed, whatever their libraries take.
         plan->is_final = times_now || !cuda->memory->peers.broadcast;
         return;
     }

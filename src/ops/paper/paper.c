@@ -57,7 +57,7 @@ static void paper_host_free(struct device *device, void *memory) {
     free(memory);
 }
 
-// What is free on a device that does not exist is not known.
+// The free memory of a device that does not exist is unknown.
 static size_t paper_room(struct device *device) {
     (void)device;
     return 0;

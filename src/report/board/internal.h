@@ -1,7 +1,7 @@
 // The store's insides, for the files that answer questions from it.
 //
 // Locks: the store's protects the list of runs, their is_busy and has_work, and the revision; a run's protects the run.
-// Nobody waits for one while holding the other. Runs are never freed before the store is closed.
+// No thread waits for one while holding the other. Runs are never freed before the store is closed.
 #ifndef REPORT_BOARD_INTERNAL_H
 #define REPORT_BOARD_INTERNAL_H
 
@@ -47,7 +47,7 @@ int store_look(struct board_store *store, bool finds);
 void store_work(struct board_store *store, bool waits);
 // Makes all curves coarser while they take more memory than they should.
 void store_limit_memory(struct board_store *store);
-// Writes what was read of a run to the cache if at least this much is new.
+// Writes what is known about a run to the cache if at least this much is new.
 void store_write_cache(struct board_store *store, struct board_run *run, uint64_t least_bytes);
 void store_sweep_cache(const struct board_store *store);
 

@@ -41,7 +41,7 @@ static int digit_count(uint64_t number) {
     return count + (count == 0 || number >= limits[count - 1]);
 }
 
-// Writes the digits of a number that has so many.
+// Writes the digits of a number that has this many.
 static void write_digits(char *text, uint64_t number, int count) {
     for (; count >= 2; count -= 2) {
         unsigned pair = (unsigned)(number % 100);

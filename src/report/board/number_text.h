@@ -1,5 +1,5 @@
-// Numbers of curves as JSON. An answer has hundred thousands of them; the library's printing alone would take longer
-// than a user should wait.
+// Numbers of curves as JSON. An answer has hundreds of thousands of them; the library's printing alone would take
+// longer than a user should wait.
 #ifndef REPORT_BOARD_NUMBER_TEXT_H
 #define REPORT_BOARD_NUMBER_TEXT_H
 

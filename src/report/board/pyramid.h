@@ -49,7 +49,7 @@ struct pyramid {
 
 void pyramid_init(struct pyramid *pyramid, int limit);
 void pyramid_free(struct pyramid *pyramid);
-// Makes room for so many bins, for a caller that fills them in itself.
+// Makes room for this many bins, for a caller that fills them in itself.
 void pyramid_reserve(struct pyramid *pyramid, int bins);
 // Adds a column of empty cells; its number, or -1 if there are too many.
 int pyramid_add_column(struct pyramid *pyramid);

@@ -1,4 +1,4 @@
-// Making, forgetting and cutting what is known of a run. See run.h.
+// Making, forgetting and cutting what is known about a run. See run.h.
 #include "report/board/run.h"
 
 #include "base/error.h"
@@ -231,7 +231,7 @@ void run_cut(struct board_run *run, int group, int64_t step) {
     struct pyramid_bin torn;
     if (!pyramid_cut(pyramid, step, &torn))
         return;
-    // A file that goes back again and again must not be read again and again.
+    // A file that keeps going back must not be read over and over.
     uint64_t bytes = torn.last.end - torn.last.begin, read = 0;
     for (int i = 0; i < run->file_count; i++)
         read += run->files[i].offset;

@@ -1,9 +1,9 @@
 // One run: its files, how far they are read, and what was found in them. Internal to this folder.
 //
 // Curves are pyramids: one for all values of "train" lines, one per set of "eval" lines, one per tag of event files.
-// Everything that is not a number stays on disk; a mark says where, and it is read again when somebody asks.
+// Everything that is not a number stays on disk; a mark says where, and it is read again on request.
 //
-// Whoever touches a run holds its lock; only what is marked as fixed is read without it.
+// Access to a run requires its lock; only what is marked as fixed is read without it.
 #ifndef REPORT_BOARD_RUN_H
 #define REPORT_BOARD_RUN_H
 
@@ -74,7 +74,7 @@ struct board_run {
     bool is_events;
 
     pthread_mutex_t lock;
-    atomic_int waiting;  // callers that want the lock; a scan lets them pass
+    atomic_int waiting;  // callers that wait for the lock; a scan yields to them
     atomic_bool is_gone;
     // Protected by the store's lock: a thread reads it, or should; the search that saw it last.
     bool is_busy, has_work;
@@ -122,7 +122,7 @@ void run_shrink(struct board_run *run, int bin_limit);
 void run_cut(struct board_run *run, int group, int64_t step);
 void run_set_string(char **string, const char *value);
 
-// Looks at the sizes of the files. A file that shrank or was replaced makes the run forget all that it knew. True if
+// Looks at the sizes of the files. A file that shrank or was replaced makes the run forget everything it knew. True if
 // there is something to read.
 bool run_look(struct board_run *run);
 // Reads up to about `bytes` more, at most to the present end; the buffer is reused between calls. True if more is

@@ -1,6 +1,6 @@
-// What was read of a run, as a file: a head with sizes and a checksum, then everything as it is in memory. It is read
-// only on the machine that wrote it, so numbers are in the order of that machine. A file that differs in any way from
-// what this version would have written is ignored, and the run is read from its own files.
+// What is known about a run, as a file: a head with sizes and a checksum, then everything as it is in memory. It is
+// read only on the machine that wrote it, so numbers are in the order of that machine. A file that differs in any way
+// from what this version would have written is ignored, and the run is read from its own files.
 #include "report/board/run.h"
 
 #include "base/error.h"
@@ -232,7 +232,7 @@ static void take_groups(struct cache_cursor *cursor, struct board_run *run) {
     int64_t count = take_int(cursor, 0, RUN_MOST_TAGS);
     for (int64_t i = 0; i < count && !cursor->has_failed; i++) {
         char *set = take_string(cursor);
-        // A group of "train" lines is there already.
+        // The group of "train" lines already exists.
         bool is_first = i == 0 && !run->is_events;
         if ((!is_first && !run->is_events) != (set != NULL))
             cursor->has_failed = true;

@@ -240,8 +240,8 @@ static void add_again(const struct board_run *run, const struct run_again *again
     }
 }
 
-// The tag of this name if the run has it. Whoever reads lines again holds on to its groups, so none may be added, even
-// if somebody wrote other lines in their place.
+// The tag of this name if the run has it. Code that reads lines again keeps pointers to its groups, so none may be
+// added, even if the lines were overwritten by others.
 static int find_known_tag(void *owner, const char *name, const char *set) {
     const struct board_run *run = owner;
     char whole[RUN_MOST_TAG_BYTES + 100];

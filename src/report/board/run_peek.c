@@ -1,5 +1,5 @@
 // The list of runs while long files are still being read: a small run made of the first and the last lines of the file
-// stands in for the real one. It may not know of all starts.
+// stands in for the real one. It may not know about all starts.
 #include "report/board/run.h"
 
 #include <string.h>

@@ -13,7 +13,7 @@
 // A line or record that is longer is not one of ours.
 enum { MOST_LINE_BYTES = 64 << 20, MOST_AGAIN_BYTES = 256 << 20 };
 
-// Opens only regular files, and never waits: somebody may have put a pipe there.
+// Opens only regular files, and never waits: there may be a pipe of that name.
 static int open_file(const char *path, struct stat *status) {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (descriptor < 0)
@@ -81,7 +81,7 @@ static size_t pass_long_line(struct run_file *file, const char *bytes, size_t si
     return newline ? (size_t)(newline - bytes) + 1 : size;
 }
 
-// How far `size` bytes lead. *wanted is doubled if not even one line was whole.
+// How many of `size` bytes can be used. *wanted is doubled if not even one line was whole.
 static size_t take_bytes(struct board_run *run, int index, const struct buffer *bytes, size_t *wanted) {
     struct run_file *file = &run->files[index];
     if (file->is_in_long_line)
@@ -101,7 +101,7 @@ static size_t take_bytes(struct board_run *run, int index, const struct buffer *
     return 0;
 }
 
-// Was the file written anew under us? What we read ended with a newline.
+// Whether the file was rewritten under us: what we read ended with a newline.
 static bool is_rewritten(const struct board_run *run, int descriptor, const struct run_file *file) {
     char last = '\n';
     if (run->is_events || file->offset == 0 || file->is_in_long_line)

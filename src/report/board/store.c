@@ -152,7 +152,7 @@ int board_store_open(struct board_store **result, const struct board_store_optio
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->zoom, NULL);
     init_conditions(store);
-    // A cache that cannot be written is one that is not there.
+    // A cache that cannot be written is treated as missing.
     if (store->cache_dir && file_make_folders(store->cache_dir) < 0) {
         error_clear();
         free(store->cache_dir);

@@ -1,5 +1,5 @@
-// The store of the board: everything that is known of the runs below a folder, and answers about it as JSON, the bodies
-// of the HTTP API (docs/internals/board.md).
+// The store of the board: everything that is known about the runs below a folder, and answers about it as JSON, the
+// bodies of the HTTP API (docs/internals/board.md).
 //
 // A run is a metrics.jsonl, or a folder with TensorBoard event files and no metrics.jsonl. Threads of the store find
 // runs and read what is new in their files; a caller never waits for a scan, it gets what has been read so far. Files
@@ -19,7 +19,7 @@ struct board_store;
 
 struct board_store_options {
     const char *logdir;     // the folder of runs; a single file of metrics or events is fine too
-    const char *cache_dir;  // folder for what was read of long files, made if it is missing; NULL: no cache
+    const char *cache_dir;  // folder that caches the contents of long files, made if it is missing; NULL: no cache
     double poll_seconds;    // pause between two looks at the files; 0 for 1 second
     size_t memory_bytes;    // goal for all curves together, which get coarser beyond it; 0 for 96 MiB
     bool no_threads;        // nothing is read until board_store_scan is called: for --text and --export
@@ -34,7 +34,7 @@ void board_store_scan(struct board_store *store);
 
 // A number that grows whenever a later answer differs from an earlier one.
 int64_t board_store_revision(struct board_store *store);
-// Waits until the revision is above `after`, or for so many seconds, and returns it. board_store_wake ends all waits
+// Waits until the revision is above `after`, or for this many seconds, and returns it. board_store_wake ends all waits
 // early, now and in future: call it before the threads that wait are joined.
 int64_t board_store_wait(struct board_store *store, int64_t after, double seconds);
 void board_store_wake(struct board_store *store);
@@ -60,7 +60,7 @@ struct curve_query {
     enum board_x x;
     bool has_range;   // only points with from <= x <= to, and one on each side so that lines lead out of the picture
     double from, to;  // in units of x
-    int points;       // at most so many per curve, up to BOARD_MOST_POINTS; 0 for 500
+    int points;       // at most this many per curve, up to BOARD_MOST_POINTS; 0 for 500
 };
 // The body of /api/curves. A run that lacks a tag has no curve of it. -1 for an unknown id.
 int board_store_curves(struct board_store *store, const struct curve_query *query, struct buffer *json);

@@ -1,5 +1,5 @@
 // Curves as JSON. A question about all of a run, or a wide part of it, is answered from the pyramid; one about a narrow
-// part reads the lines of that part again, as long as they are few enough to be read while somebody waits.
+// part reads the lines of that part again, if they are few enough to be read while a user waits.
 #include "report/board/internal.h"
 
 #include "base/error.h"

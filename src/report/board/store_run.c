@@ -181,7 +181,7 @@ static struct event_texts read_texts(const struct board_run *run) {
     return texts;
 }
 
-// Texts that were written once are the configuration; those that were written again and again are samples.
+// Texts that were written once are the configuration; those that were written repeatedly are samples.
 static void write_texts(struct json_writer *w, const struct board_run *run) {
     struct event_texts texts = read_texts(run);
     bool has_config = false;

@@ -57,7 +57,7 @@ static const char *why(const struct board_run *run, enum board_run_state state) 
     if (run->summary.why && state != RUN_LIVE)
         return run->summary.why;
     if (state == RUN_LOST && run->summary.updated > 0)
-        return "no line for a long time, and no word about its end: the process may have been killed";
+        return "no new lines for a long time, and no end recorded: the process may have been killed";
     return state == RUN_STOPPED && run->is_events ? "event files do not say how a run ended" : NULL;
 }
 
@@ -191,7 +191,7 @@ static bool has_log_name(const char *path) {
     return false;
 }
 
-// Opens the log that a metrics file names. Somebody else may have written that file, so it must not lead to what its
+// Opens the log that a metrics file names. Another user may have written that file, so it must not lead to what its
 // writer could not read: the log must be a regular file, not a link, with the name of a log and the same owner.
 static int open_log(const char *path, const char *metrics) {
     struct stat status, own;

@@ -138,7 +138,7 @@ static void read_cache(struct board_store *store, struct board_run *run) {
     char *path = run_cache_path(run, store->cache_dir);
     if (file_is_regular(path) && file_read_all(path, MOST_BYTES, &bytes) == 0 &&
         run_cache_read(run, bytes.data, bytes.length) == 0)
-        (void)utimensat(AT_FDCWD, path, NULL, 0);  // what is used is not swept away
+        (void)utimensat(AT_FDCWD, path, NULL, 0);  // what is used is not removed
     free(path);
     buffer_free(&bytes);
     error_clear();
@@ -207,7 +207,7 @@ static bool read_run(struct board_store *store, struct board_run *run, struct bu
     if (is_first && has_peek)
         return true;
     for (int i = 0; has_more && i < TURN_CHUNKS && !store->is_closing; i++) {
-        // Questions go first: a mutex alone would let a reader take it again and again.
+        // Questions go first: a mutex alone would let a reader take it repeatedly.
         while (run->waiting > 0)
             sched_yield();
         pthread_mutex_lock(&run->lock);

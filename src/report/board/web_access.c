@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-// What stands in the cookie: not the token itself, which may have characters that a cookie may not.
+// The value of the cookie: not the token itself, which may have characters that a cookie may not.
 static void hash_of(const char *purpose, const char *token, char text[65]) {
     struct sha256 hash;
     unsigned char digest[32];

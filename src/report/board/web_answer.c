@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The page's script and style come from here alone, so text of a run that looks like HTML can do nothing. A browser
-// may keep an answer but asks each time whether it still holds.
+// The page's script and style come from here alone, so text of a run that looks like HTML is harmless. A browser may
+// keep an answer but asks each time whether it is still valid.
 const struct web_header web_headers[WEB_HEADER_COUNT] = {
     {"Content-Security-Policy",
      "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "

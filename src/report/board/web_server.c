@@ -186,7 +186,7 @@ static enum MHD_Result reply(struct web_client *client, struct web_response *res
 // While many answers wait for slow readers, new requests are refused; the client retries.
 static void answer_or_put_off(struct web_server *server, const struct web_request *request,
                               struct web_response *response) {
-    static const char busy[] = "{\"error\":\"too many answers have not been read yet; try again in a second\"}";
+    static const char busy[] = "{\"error\":\"too many responses are still unread; try again in a second\"}";
     if (atomic_load(&server->pending_bytes) < server->limits.pending_bytes)
         web_answer(server->site, request, response);
     else

@@ -1,6 +1,6 @@
 // The web board on a network: sockets, and libmicrohttpd, which is loaded when it is needed. A few threads serve all
-// clients, also thousands that wait for news. A client that takes too long to send its request or to read the answer is
-// cut off, and one client more than the limit waits until another one has gone.
+// clients, including thousands that wait for news. A client that takes too long to send its request or to read the
+// answer is cut off, and one client more than the limit waits until another one has gone.
 //
 //     web_library_load(); web_listen(&address, …); web_server_start(&server, site, address.socket);
 //     every moment: web_server_tend(server);
@@ -33,14 +33,14 @@ struct web_limits {
     double send_seconds;   // from its connection, or its last answer, until a client has sent a request
     double read_seconds;   // until a client has read an answer
     double wait_seconds;   // for news
-    size_t pending_bytes;  // of all answers that have not been read yet; beyond it a client is told to come back
+    size_t pending_bytes;  // of all unread answers; beyond it a client is told to retry
 };
 
 struct web_server;
 // Takes the socket over, also if it fails. The site must live until the server is stopped.
 int web_server_start(struct web_server **server, const struct web_site *site, int socket,
                      const struct web_limits *limits);
-// Answers clients whose news have come and cuts off slow ones. To be called several times a second.
+// Answers clients whose news has arrived and cuts off slow ones. To be called several times a second.
 void web_server_tend(struct web_server *server);
 void web_server_stop(struct web_server *server);  // NULL is fine
 

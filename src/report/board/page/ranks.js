@@ -105,7 +105,7 @@ function ranksTable(ranks) {
     return [el("div", {class: "panel-head"}, el("h3", {text: "Last report"}), order),
         tableBox("Ranks", dataTable("Ranks", ["Rank", "Host", "Own (ms)", "To median", "Waiting (ms)", "Step (ms)",
             "Data (ms)", "Memory"], cells, {class: "numbers ranks"})),
-        el("p", {class: "muted", text: "Own time is the step less the waiting for other ranks, which the bars show in "
+        el("p", {class: "muted", text: "Own time is the step minus the wait for other ranks, which the bars show in "
             + "grey." + (left > 0 ? ` ${left} more ranks are not listed.` : "")})];
 }
 
