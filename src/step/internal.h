@@ -127,6 +127,7 @@ struct step {
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
     struct tensor totals;         // (TOTAL_COUNT + step_tops) fp32
+    struct tensor own_loss;       // (1) fp32, behind the totals: TOTAL_LOSS before it was summed over ranks
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation
     int64_t cached;               // tokens so far, for generation

@@ -55,7 +55,11 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.optimizer = arena->used - start;
     start = arena->used;
     pipeline_lay_out(step, arena);
-    step->totals = arena_1d(arena, DTYPE_F32, TOTAL_COUNT + step_tops(step));
+    // One copy brings both to the host.
+    int total_count = TOTAL_COUNT + step_tops(step);
+    struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + 1);
+    step->totals = tensor_rows(totals, 0, total_count);
+    step->own_loss = tensor_rows(totals, total_count, 1);
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)

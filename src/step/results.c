@@ -14,7 +14,7 @@ enum { NUMBER_NORM, NUMBER_SCALE, NUMBER_TOTALS };
 
 int results_open(struct step *step) {
     struct step_results *results = &step->results;
-    size_t numbers = (size_t)(NUMBER_TOTALS + TOTAL_COUNT + step_tops(step));
+    size_t numbers = (size_t)(NUMBER_TOTALS + TOTAL_COUNT + step_tops(step) + 1);
     size_t row_floats = numbers + (size_t)(UPDATES_MOST_RATES * RATE_LENGTH * step->params.group_count);
     results->memory = device_host_alloc(step->device, STEP_ROWS * row_floats * sizeof(float));
     if (!results->memory)
@@ -63,9 +63,15 @@ static void bring(struct step *step, float *to_host, struct tensor from) {
     step->device->ops->copy_out(step->device, to_host, from.data, tensor_bytes(from), STREAM_COMPUTE);
 }
 
+// With the loss of this rank, which lies behind them.
+static void bring_totals(struct step *step, float *to_host) {
+    step->device->ops->copy_out(step->device, to_host, step->totals.data,
+                                tensor_bytes(step->totals) + tensor_bytes(step->own_loss), STREAM_COMPUTE);
+}
+
 void results_queue(struct step *step, bool is_training) {
     struct step_row *row = row_of(step, step->results.queued++);
-    bring(step, row->numbers + NUMBER_TOTALS, step->totals);
+    bring_totals(step, row->numbers + NUMBER_TOTALS);
     row->is_training = is_training;
     struct tensor scale = scaler_scale(&step->updates.scaler);
     if (is_training)
@@ -91,6 +97,7 @@ struct step_result step_take_result(struct step *step) {
         .pairs = pairs,
         .grad_norm = row->is_training ? (double)row->numbers[NUMBER_NORM] : 0,
         .loss_scale = (double)row->numbers[NUMBER_SCALE],
+        .is_own_finite = isfinite(totals[step->mesh.size > 1 ? TOTAL_COUNT + step_tops(step) : TOTAL_LOSS]),
         .tops = step_tops(step),
     };
     for (int i = 0; i < result->tops; i++)

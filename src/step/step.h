@@ -26,12 +26,13 @@ struct step_source {
 };
 
 struct step_result {
-    double loss;        // mean over the counted tokens of all ranks
-    double tokens;      // how many tokens counted
-    double grad_norm;   // before clipping
-    double pair_loss;   // of BERT's pair head: mean over the samples of all ranks
-    double pairs;       // how many samples the pair head saw; 0 without that head
-    double loss_scale;  // after the step; 1 if there is no loss scaling
+    double loss;         // mean over the counted tokens of all ranks
+    double tokens;       // how many tokens counted
+    double grad_norm;    // before clipping
+    double pair_loss;    // of BERT's pair head: mean over the samples of all ranks
+    double pairs;        // how many samples the pair head saw; 0 without that head
+    double loss_scale;   // after the step; 1 if there is no loss scaling
+    bool is_own_finite;  // the losses of this rank's tokens, before they were summed over ranks
     // ICT's top-k accuracies in the order of their flag: fractions of the queries, which count as tokens.
     double accuracies[OPS_MOST_TOPS];
     int tops;

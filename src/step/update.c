@@ -158,6 +158,9 @@ void step_reduce_gradients(struct step *step) {
 }
 
 void step_sum_totals(struct step *step) {
+    if (step->mesh.size > 1)
+        op_copy(step->device,
+                &(struct op_copy){.dst = step->own_loss, .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
     // Only the last stage has losses.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "checkpoint/folder.h"
 #include "train/beginning.h"
 #include "train/meter.h"
@@ -97,7 +98,33 @@ static bool may_be_overflow(struct recovery *recovery, const struct step_result 
     return recovery->lowest_overflows <= config->hysteresis;
 }
 
-static int stop_at_nan(const struct recovery *recovery, const struct step_result *result, int64_t iteration) {
+// The rank where it was seen first, to be freed. After gradients were summed all ranks have it. All ranks call.
+static char *find_origin(const struct recovery *recovery, const struct step_result *result) {
+    struct group *all = recovery->mesh->all;
+    int ranks = group_size(all), first = -1, others = -1;
+    int64_t *is_finite = memory_alloc(sizeof *is_finite * (size_t)ranks);
+    is_finite[group_rank(all)] = result->is_own_finite;
+    comm_all_gather_i64(all, is_finite, 1, "ranks with a finite loss");
+    for (int rank = 0; rank < ranks; rank++) {
+        first = first < 0 && !is_finite[rank] ? rank : first;
+        others += !is_finite[rank];
+    }
+    free(is_finite);
+    char host[256];
+    // A run of one rank knows of no hosts.
+    process_host(host, sizeof host);
+    if (ranks > 1)
+        snprintf(host, sizeof host, "%s", group_host(all, first < 0 ? 0 : first));
+    if (first < 0)
+        return memory_printf("first seen in the summed gradients, by all ranks (rank 0 on %s)", host);
+    char *more = others > 0 ? memory_printf(" and %d more", others) : memory_string("");
+    char *text = memory_printf("first seen in the loss of rank %d on %s%s", first, host, more);
+    free(more);
+    return text;
+}
+
+static int stop_at_nan(const struct recovery *recovery, const struct step_result *result, int64_t iteration,
+                       const char *origin) {
     const struct config *config = recovery->config;
     char scale[64] = "", tries[64] = "";
     if (config->fp16)
@@ -106,16 +133,17 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
         snprintf(tries, sizeof tries, ", after going back %d times", recovery->attempts);
     else if (recovery->nans > 0)
         snprintf(tries, sizeof tries, ", after %" PRId64 " skipped updates in a row", recovery->nans);
-    return error_set_code(
-        EXIT_CODE_NOT_FINITE,
-        "the loss is %g and the gradient norm %g at iteration %" PRId64
-        "%s%s%s. Resume from the last checkpoint with a lower --lr or longer "
-        "warm-up%s, or give %s",
-        result->loss, result->grad_norm, iteration, tries, scale,
-        isfinite(result->grad_norm) ? "" : "; the weights were not changed", config->fp16 ? ", or with --bf16" : "",
-        goes_back(config->nan_policy) ? "larger --rewind-iterations and --skip-batches"
-                                      : "--nan-policy rewind-and-skip to go back and leave out the batch, or "
-                                        "--no-check-for-nan-in-loss-and-grad to skip such steps");
+    return error_set_code(EXIT_CODE_NOT_FINITE,
+                          "the loss is %g and the gradient norm %g at iteration %" PRId64
+                          "%s%s%s; %s. Resume from the last checkpoint with a lower --lr or longer "
+                          "warm-up%s, or give %s",
+                          result->loss, result->grad_norm, iteration, tries, scale,
+                          isfinite(result->grad_norm) ? "" : "; the weights were not changed", origin,
+                          config->fp16 ? ", or with --bf16" : "",
+                          goes_back(config->nan_policy)
+                              ? "larger --rewind-iterations and --skip-batches"
+                              : "--nan-policy rewind-and-skip to go back and leave out the batch, or "
+                                "--no-check-for-nan-in-loss-and-grad to skip such steps");
 }
 
 // A loss or gradient that is not finite cannot be trained on. The optimizer makes no update when the gradient is not
@@ -131,15 +159,20 @@ static int judge_nan(struct recovery *recovery, const struct step_result *result
         struct trouble trouble = trouble_of(config, iteration, 0, NAN_SKIP);
         TRY(plan(recovery, &trouble, &is_allowed));
     }
-    if (!is_allowed && !skips)
-        return stop_at_nan(recovery, result, iteration);
-    recovery->nans += skips;
-    char *text = memory_printf("the loss is %g and the gradient norm %g at iteration %" PRId64 "; %s", result->loss,
-                               result->grad_norm, iteration,
-                               skips ? "its update was skipped (--nan-policy)" : "going back (--nan-policy)");
-    recovery_tell(recovery, "nan", iteration, text);
-    free(text);
-    return 0;
+    char *origin = find_origin(recovery, result);
+    bool ends = !is_allowed && !skips;
+    if (ends) {
+        stop_at_nan(recovery, result, iteration, origin);
+    } else {
+        recovery->nans += skips;
+        char *text = memory_printf("the loss is %g and the gradient norm %g at iteration %" PRId64 ", %s; %s",
+                                   result->loss, result->grad_norm, iteration, origin,
+                                   skips ? "its update was skipped (--nan-policy)" : "going back (--nan-policy)");
+        recovery_tell(recovery, "nan", iteration, text);
+        free(text);
+    }
+    free(origin);
+    return ends ? -1 : 0;
 }
 
 static int judge_spike(struct recovery *recovery, int64_t iteration, const struct step_result *result,

@@ -44,6 +44,7 @@ not_finite() {
     printf 'nan|\nfailed|213\n' >"$work/expected"
     expect_same "$work/written" "$work/expected" "events of a run that is not finite"
     has "$work/run.events" "|213|the loss is "
+    has "$work/run.events" "; first seen in the loss of rank 0 on $(uname -n). Resume"
 }
 
 # An error before the first iteration is told, too; wrong flags are not.

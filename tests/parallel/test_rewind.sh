@@ -59,6 +59,11 @@ said "went back to iteration 0; iterations 1 to 3 are skipped (attempt 2 of 3)"
 expect 0 "" train --train-iters 12 --save "$work/told0" --iterations-to-skip 1-3
 same told0 start 12 "from the start"
 expect 0 "its update was skipped (--nan-policy)" train --train-iters 6 --nan-policy skip --allow-injected-faults --inject nan:step=3
+# It is told where it was seen first: in a loss, which is a rank's own, or in gradients, which all ranks have by then.
+expect 213 "at iteration 4; the weights were not changed; first seen in the loss of rank 1 on $(uname -n). Resume" train --nproc 4 \
+    --train-iters 6 --allow-injected-faults --inject nan:rank=1:step=3:phase=weights
+expect 213 "at iteration 3; the weights were not changed; first seen in the summed gradients, by all ranks (rank 0 on $(uname -n))" \
+    train --nproc 4 --train-iters 6 --allow-injected-faults --inject nan:rank=1:step=3
 # What does not go away ends the run.
 expect 213 "after going back 2 times" train --train-iters 30 --fp16 --loss-scale 1e30 --save "$work/never" \
     --nan-policy rewind-and-skip --max-rewinds 2
