@@ -179,7 +179,9 @@ static void note_others(struct owner *owner, const char *what, const char *name)
 // What one entry says. An iteration of another program counts even beside ones of ours; its other files do not.
 struct survey {
     struct owner others, iterations;
-    int64_t newest;  // of ours; -1 if there is none
+    bool has_ours;
+    int64_t newest;  // of ours, up to the marker; -1 if there is none
+    int64_t marker;  // INT64_MAX if there is none
 };
 
 static void survey_entry(struct survey *survey, const char *folder, const char *name) {
@@ -187,9 +189,10 @@ static void survey_entry(struct survey *survey, const char *folder, const char *
     int64_t iteration = folder_iteration(name);
     const char *what = NULL;
     // The first question is the usual answer, so that a folder with thousands of checkpoints is looked through quickly.
-    if (iteration >= 0 && owner_is_ours(path))
-        survey->newest = iteration > survey->newest ? iteration : survey->newest;
-    else if (file_is_folder(path))
+    if (iteration >= 0 && owner_is_ours(path)) {
+        survey->has_ours = true;
+        survey->newest = iteration > survey->newest && iteration <= survey->marker ? iteration : survey->newest;
+    } else if (file_is_folder(path))
         what = judge_folder(name, path);
     else if (file_is_regular(path))
         what = judge_file(name, path);
@@ -215,7 +218,7 @@ static void decide(struct owner *owner, const struct survey *survey, const char 
     char *path = marked >= 0 ? checkpoint_path(folder, marked) : NULL;
     bool is_marked_ours = path && owner_is_ours(path);
     free(path);
-    if (is_marked_ours || (survey->newest >= 0 && marked < 0 && survey->iterations.kind == OWNER_NOBODY))
+    if (is_marked_ours || (survey->has_ours && marked < 0 && survey->iterations.kind == OWNER_NOBODY))
         *owner = (struct owner){.kind = OWNER_OURS, .iteration = is_marked_ours ? marked : survey->newest};
     else if (survey->iterations.kind == OWNER_OTHERS)
         *owner = survey->iterations;
@@ -238,6 +241,9 @@ int owner_find(struct owner *owner, const char *folder) {
     if (!stream)
         return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     struct survey survey = {.newest = -1};
+    // A run that went back has later ones, too, which do not count.
+    if (folder_marker_read(folder, &survey.marker) <= 0)
+        survey.marker = INT64_MAX;
     if (has_model_config(folder))
         note_others(&survey.others, "a Hugging Face model", "config.json");
     const struct dirent *entry;

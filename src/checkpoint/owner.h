@@ -17,7 +17,7 @@ struct owner {
     enum owner_kind kind;
     const char *what;   // OTHERS: "a Megatron-LM checkpoint (torch_dist)"
     char name[256];     // OTHERS: what in the folder says so, e.g. iter_0000100; "" if it is all of it
-    int64_t iteration;  // OURS: the latest, by the marker or else by the folders
+    int64_t iteration;  // OURS: the one that the marker names, or else the newest before it; -1 if there is none
 };
 
 // Reads names and first bytes only. A folder in which the marker names a checkpoint of ours is ours, whatever else is

@@ -241,6 +241,23 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
+static bool has_checkpoint(const char *folder, int64_t iteration) {
+    char *path = checkpoint_path(folder, iteration), *manifest = file_join(path, manifest_name);
+    bool has = file_is_regular(manifest);
+    free(path);
+    free(manifest);
+    return has;
+}
+
+// Whether the folder's latest checkpoint is to be copied: an earlier run could not do so any more, or the run went back
+// to it from the one that is there.
+static bool is_missing(const struct remote_copy_options *options, int64_t latest) {
+    int64_t there;
+    bool is_marked = remote_folder_marker(options->url, &there) > 0;
+    bool is_behind = is_marked && there > latest && has_checkpoint(options->folder, there);
+    return has_checkpoint(options->folder, latest) && (!is_marked || there < latest || is_behind);
+}
+
 struct remote_copier *remote_copier_start(const struct remote_copy_options *options) {
     struct remote_copier *copier = memory_alloc(sizeof *copier);
     copier->options = *options;
@@ -249,10 +266,8 @@ struct remote_copier *remote_copier_start(const struct remote_copy_options *opti
     copier->offered = copier->missing = -1;
     pthread_mutex_init(&copier->lock, NULL);
     pthread_cond_init(&copier->changed, NULL);
-    int64_t latest, there;
-    // What an earlier run could not copy any more.
-    if (folder_marker_read(options->folder, &latest) > 0 &&
-        (remote_folder_marker(options->url, &there) <= 0 || there < latest))
+    int64_t latest;
+    if (folder_marker_read(options->folder, &latest) > 0 && is_missing(options, latest))
         copier->offered = latest;
     error_clear();
     copier->has_thread = thread_start(&copier->thread, thread_main, copier);
@@ -316,7 +331,8 @@ int remote_copy_check(const struct remote_copy_options *options, int64_t continu
                               "--save-to %s holds checkpoints of another run, up to iteration %" PRId64
                               ", and --save %s holds none; resume that run with --load %s, or give another address",
                               options->url, iteration, options->folder, options->url);
-    if (status > 0 && continued < iteration)
+    // A run that went back still has what it gave up.
+    if (status > 0 && continued < iteration && !has_checkpoint(options->folder, iteration))
         return error_set_code(EXIT_CODE_USAGE,
                               "--save-to %s holds checkpoints up to iteration %" PRId64
                               ", --save %s only up to iteration %" PRId64

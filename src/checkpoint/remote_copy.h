@@ -18,12 +18,14 @@ struct remote_copy_options {
 };
 
 // Before training: that the address can be used, and that it is this run's. A run must not replace checkpoints that it
-// does not continue. `continued` is the iteration of the folder that the run continues, -1 if it starts anew, or
-// REMOTE_COPY_LOADED if it loads from the address.
+// does not continue; later ones are its own if its folder has them, too: then it went back. `continued` is the
+// iteration of the folder that the run continues, -1 if it starts anew, or REMOTE_COPY_LOADED if it loads from the
+// address.
 #define REMOTE_COPY_LOADED INT64_MAX
 int remote_copy_check(const struct remote_copy_options *options, int64_t continued);
 
-// Copies the latest checkpoint of the folder if it is not there yet. The options are copied.
+// Copies the latest checkpoint of the folder if it is not there yet, and makes it the latest there if the run went back
+// to it. The options are copied.
 struct remote_copier *remote_copier_start(const struct remote_copy_options *options);
 // A checkpoint is complete in the folder. Never waits.
 void remote_copier_offer(struct remote_copier *copier, int64_t iteration);

@@ -100,6 +100,7 @@ struct supervised {
     double stall_seconds;  // 0: a run may take as long as it takes
     struct lifeline *lifeline;
     const char *save;           // folder of checkpoints; NULL for none
+    const char *fallback;       // of --save-fallback; NULL for none
     struct vault *vault;        // checkpoints in host memory; NULL for none
     const char *metrics_path;   // NULL for none
     struct on_event *on_event;  // NULL for none
@@ -265,7 +266,8 @@ struct newest {
 };
 
 static struct newest find_newest(const struct supervised *run) {
-    int64_t on_disk = restarts_checkpoint(run->save), in_memory = run->vault ? vault_newest(run->vault) : -1;
+    int64_t on_disk = restarts_checkpoint(run->save, run->fallback),
+            in_memory = run->vault ? vault_newest(run->vault) : -1;
     bool is_in_memory = in_memory >= 0 && in_memory >= on_disk;
     return (struct newest){is_in_memory ? in_memory : on_disk, is_in_memory};
 }
@@ -372,6 +374,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     struct supervised run = {.words = words,
                              .stall_seconds = 60 * options->progress_timeout_minutes,
                              .save = config->save,
+                             .fallback = config->save_fallback,
                              .lifeline = lifeline_create(folder && *folder ? folder : "/tmp"),
                              .metrics_path = config->metrics_file,
                              .on_event = on_event_open(&(struct on_event_options){.command = config->on_event,

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/owner.h"
 
 #include <math.h>
 #include <signal.h>
@@ -124,14 +125,21 @@ int restarts_exit_code(enum restarts_decision decision, int exit_code) {
     return decision == RESTARTS_STUCK || decision == RESTARTS_NO_START ? EXIT_CODE_NO_PROGRESS : exit_code;
 }
 
-int64_t restarts_checkpoint(const char *folder) {
+static int64_t newest_in(const char *folder) {
     char *path = NULL;
     int64_t iteration = -1;
+    struct owner owner;
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .skip_checksums = true};
-    if (folder && checkpoint_exists(folder) && checkpoint_find(&find, &path, &iteration) < 0)
+    if (folder && owner_find(&owner, folder) == 0 && owner.kind == OWNER_OURS && owner.iteration >= 0 &&
+        checkpoint_find(&find, &path, &iteration) < 0)
         iteration = -1;
     free(path);
     return iteration;
+}
+
+int64_t restarts_checkpoint(const char *save, const char *fallback) {
+    int64_t first = newest_in(save), second = newest_in(fallback);
+    return first > second ? first : second;
 }
 
 bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt) {

@@ -57,7 +57,8 @@ char *restarts_describe(const struct restarts *restarts, enum restarts_decision 
 bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt);
 // The exit code of a run that is not started again.
 int restarts_exit_code(enum restarts_decision decision, int exit_code);
-// The iteration of the newest checkpoint in a folder, -1 if there is none. The folder may be NULL.
-int64_t restarts_checkpoint(const char *folder);
+// The iteration of the newest checkpoint in the folders of --save and --save-fallback, -1 if there is none. Both may be
+// NULL.
+int64_t restarts_checkpoint(const char *save, const char *fallback);
 
 #endif

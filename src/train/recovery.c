@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "checkpoint/folder.h"
 #include "train/beginning.h"
 #include "train/meter.h"
+#include "train/run_folders.h"
 #include "train/skips.h"
 #include "train/spike.h"
 
@@ -130,7 +130,8 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
     if (config->fp16)
         snprintf(scale, sizeof scale, " with a loss scale of %g, which stays", result->loss_scale);
     if (recovery->attempts > 0)
-        snprintf(tries, sizeof tries, ", after going back %d times", recovery->attempts);
+        snprintf(tries, sizeof tries, ", after going back %d time%s", recovery->attempts,
+                 recovery->attempts == 1 ? "" : "s");
     else if (recovery->nans > 0)
         snprintf(tries, sizeof tries, ", after %" PRId64 " skipped updates in a row", recovery->nans);
     return error_set_code(EXIT_CODE_NOT_FINITE,
@@ -220,24 +221,31 @@ static bool is_of_this_run(const void *context, const struct checkpoint_state *s
 }
 
 // The iteration of the newest checkpoint that is whole, or 0 for the start of the run.
-static int find_target(const struct recovery *recovery, char **path, int64_t *iteration) {
+static int find_target(struct recovery *recovery, char **path, int64_t *iteration) {
     const struct config *config = recovery->config;
+    struct run_folder folders[RUN_FOLDERS];
+    run_folders_open(folders, config, recovery->wanted);
     *path = NULL;
-    *iteration = recovery->wanted + 1;
+    recovery->from = NULL;
     for (;;) {
-        struct checkpoint_wish wish = {
-            .folder = config->save, .most = *iteration - 1, .accepts = is_of_this_run, .context = recovery->past};
-        *iteration = recovery->mesh->rank == 0 ? checkpoint_newest_verified(&wish) : 0;
-        comm_broadcast_i64(recovery->mesh->all, iteration, 1, 0, "checkpoint to go back to");
-        if (*iteration < 0)
+        const struct checkpoint_wish wish = {.accepts = is_of_this_run, .context = recovery->past};
+        int64_t place = recovery->mesh->rank == 0 ? run_folders_search(folders, &wish) : 0;
+        comm_broadcast_i64(recovery->mesh->all, &place, 1, 0, "checkpoint to go back to");
+        if (place < 0)
             break;
-        struct checkpoint_find find = {.folder = config->save, .step = *iteration, .all = recovery->mesh->all};
+        struct run_folder *folder = &folders[place];
+        comm_broadcast_i64(recovery->mesh->all, &folder->iteration, 1, 0, "checkpoint to go back to");
+        struct checkpoint_find find = {
+            .folder = folder->path, .flag = folder->flag, .step = folder->iteration, .all = recovery->mesh->all};
+        recovery->from = folder->path;
         if (checkpoint_find(&find, path, iteration) == 0)
             return 0;
         if (recovery->mesh->rank == 0)
             log_warn("%s", error_message());
         error_clear();
+        folder->most = folder->iteration - 1;
     }
+    recovery->from = NULL;
     *iteration = 0;
     // The ranges of fp8 tensors cannot be forgotten.
     if (recovery->begins_at_zero && !config->fp8_format)
@@ -273,8 +281,8 @@ int recovery_go_back(struct recovery *recovery, const struct run_state *run) {
     // Of what came later, only what is skipped is remembered.
     memcpy(past->skipped, kept.skipped, sizeof past->skipped);
     past->skipped_count = kept.skipped_count;
-    if (recovery->mesh->rank == 0 && iteration > 0)
-        status = folder_marker_write(recovery->config->save, iteration);
+    if (recovery->mesh->rank == 0 && recovery->from)
+        status = run_folders_point(recovery->config, recovery->from, iteration);
     TRY(comm_agree(recovery->mesh->all, status, "checkpoint to go back to"));
     char *text = recovery->is_replay ? memory_printf("went back to iteration %" PRId64, iteration)
                                      : memory_printf("went back to iteration %" PRId64 "; iterations %" PRId64

@@ -25,6 +25,7 @@ struct recovery {
     bool is_replay;       // nothing is skipped: the same is computed again, see replay_check.h
     int attempts;         // how many times the run went back for troubles near each other
     int64_t skipped_end;  // the last iteration that was skipped for them
+    const char *from;     // the folder of the checkpoint that the run went back to; NULL for the start of the run
 };
 
 // Adds the iterations of --iterations-to-skip to those of the checkpoint that was loaded. is_host: on a CPU.

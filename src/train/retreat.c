@@ -3,22 +3,24 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
+#include "train/run_folders.h"
 #include <inttypes.h>
 
-static void point_back(const char *save) {
-    int64_t latest = -1;
-    if (folder_marker_read(save, &latest) <= 0)
+static void point_back(const struct config *config) {
+    int64_t latest = run_folders_latest(config);
+    if (latest < 0)
         return;
-    int64_t verified = checkpoint_newest_verified(&(struct checkpoint_wish){.folder = save, .most = latest});
+    struct run_folder folders[RUN_FOLDERS];
+    run_folders_open(folders, config, latest);
+    int place = run_folders_search(folders, &(struct checkpoint_wish){0});
+    int64_t verified = place < 0 ? -1 : folders[place].iteration;
     if (verified == latest)
         return;
     if (verified < 0)
         log_warn("no checkpoint in %s was saved with verified replicas; the latest, of iteration %" PRId64
                  ", may contain the fault: load an earlier one with --ckpt-step if it does",
-                 save, latest);
-    else if (folder_marker_write(save, verified) == 0)
+                 config->save, latest);
+    else if (run_folders_point(config, folders[place].path, verified) == 0)
         log_warn("GOING BACK to the checkpoint of iteration %" PRId64 ", the last one with verified replicas: that of "
                  "iteration %" PRId64 " may contain the fault",
                  verified, latest);
@@ -32,7 +34,7 @@ void retreat_after(const struct config *config, const struct mesh *mesh) {
         return;
     struct error_note *note = error_take();
     if (mesh->rank == 0)
-        point_back(config->save);
+        point_back(config);
     // A rank that returned earlier would end the job, and the first rank in the middle of this.
     comm_barrier(mesh->all, "checkpoint to resume from");
     error_give(note);

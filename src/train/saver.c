@@ -12,6 +12,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/remote_copy.h"
 #include "report/console.h"
+#include "train/run_folders.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -286,6 +287,27 @@ int saver_save_last(struct saver *saver, struct progress_state *at) {
         if (!saver->is_fallback_next)
             wait_before_retry(saver);
     }
+}
+
+static int save_start(struct saver *saver, struct progress_state *at) {
+    if (!decide(saver, saver->mesh->rank == 0 && run_folders_latest(saver->config) > 0, "checkpoints of the run"))
+        return 0;
+    saver->iteration = -1;
+    TRY(save_somewhere(saver, at));
+    TRY(saver_wait(saver));
+    int status = 0;
+    if (saver->mesh->rank == 0 && saver->iteration == at->iteration)
+        status = run_folders_point(saver->config, saver->folder, at->iteration);
+    return comm_agree(saver->mesh->all, status, "checkpoint to go back to");
+}
+
+int saver_go_back(struct saver *saver, struct progress_state *at, const char *from) {
+    saver->iteration = saver->kept_iteration = at->iteration;
+    if (!from)
+        return saver->config->save ? save_start(saver, at) : 0;
+    if (saver->copier && from == saver->config->save)
+        remote_copier_offer(saver->copier, at->iteration);
+    return 0;
 }
 
 static void abandon_save(struct saver *saver) {

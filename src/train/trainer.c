@@ -374,9 +374,8 @@ static int go_back(struct trainer *trainer) {
     trainer->batch_size = 0;
     trainer->meter.interval = (struct meter_interval){0};
     trainer->meter.first_iteration = trainer->at.iteration + 1;
-    trainer->saver.iteration = trainer->saver.kept_iteration = trainer->at.iteration;
     atomic_store(&trainer->watching.farewell.iteration, trainer->at.iteration);
-    return 0;
+    return saver_go_back(&trainer->saver, &trainer->at, trainer->recovery.from);
 }
 
 // No checkpoint is made of rows that do not belong together. `way` is a function of the saver.

@@ -36,6 +36,14 @@ static const struct {
     // Our folder stays ours if it also holds an export or somebody's model.
     {OWNER_OURS, "10", {"iter_0000010/manifest.json", "model.safetensors", "best.pt", NULL}},
     {OWNER_OURS, "-1", {"latest_checkpointed_iteration.txt=10", NULL}},
+    // Those after the marker do not count: the run went back.
+    {OWNER_OURS,
+     "10",
+     {"iter_0000010/manifest.json", "iter_0000020/manifest.json", "latest_checkpointed_iteration.txt=10", NULL}},
+    {OWNER_OURS,
+     "10",
+     {"iter_0000010/manifest.json", "iter_0000020/manifest.json", "latest_checkpointed_iteration.txt=15", NULL}},
+    {OWNER_OURS, "-1", {"iter_0000020/manifest.json", "best.pt", "latest_checkpointed_iteration.txt=10", NULL}},
     // The marker decides between iterations of two programs.
     {OWNER_OURS,
      "150",

@@ -306,12 +306,42 @@ TEST(an_address_of_another_run_is_refused) {
     make_checkpoint(10, 1);
     copy(0);
     EXPECT_ERROR(remote_copy_check(options(0), -1), "holds checkpoints of another run, up to iteration 10");
+    EXPECT_OK(remote_copy_check(options(0), 9));
+    char *given_up = checkpoint_path(local, 10);
+    EXPECT_OK(file_remove_tree(given_up));
+    free(given_up);
     EXPECT_ERROR(remote_copy_check(options(0), 9), "up to iteration 10, --save");
     EXPECT_OK(remote_copy_check(options(0), 10));
     EXPECT_OK(remote_copy_check(options(0), 11));
     EXPECT_OK(remote_copy_check(options(0), REMOTE_COPY_LOADED));
     set_faults("ok\n403\n");
     EXPECT_ERROR(remote_copy_check(options(0), 10), "--save-to: cannot write s3://bucket/runs/a/.bevatron-probe");
+}
+
+// A run that went back: what it gave up is still there and here. The marker follows, at the next start or at once.
+TEST(a_copy_follows_a_run_that_goes_back) {
+    begin();
+    make_checkpoint(4, 1);
+    copy(0);
+    make_checkpoint(6, 1);
+    copy(0);
+    EXPECT_OK(folder_marker_write(local, 4));
+    EXPECT_OK(remote_copy_check(options(0), 4));
+    EXPECT_INT(marked(), 6);
+    copy(0);
+    EXPECT_INT(marked(), 4);
+    expect_whole();
+    make_checkpoint(6, 2);
+    struct remote_copier *copier = remote_copier_start(options(0));
+    EXPECT_OK(folder_marker_write(local, 4));
+    remote_copier_offer(copier, 4);
+    EXPECT_OK(remote_copier_finish(copier, true));
+    EXPECT_INT(marked(), 4);
+    expect_whole();
+    // The latest one is in another folder.
+    EXPECT_OK(folder_marker_write(local, 5));
+    copy(0);
+    EXPECT_INT(marked(), 4);
 }
 
 // 1, 0 if there is none, -1. The download is held by `hold`, or not at all.
@@ -474,5 +504,6 @@ TEST_MAIN(TEST_CASE(a_copy_is_whole_whatever_fails), TEST_CASE(a_copy_that_fails
           TEST_CASE(a_copy_that_fails_leaves_the_last_one_and_no_parts),
           TEST_CASE(a_kill_at_any_moment_leaves_a_whole_checkpoint),
           TEST_CASE(old_copies_are_removed_and_other_objects_stay), TEST_CASE(a_new_copy_ends_an_old_removal),
-          TEST_CASE(an_address_of_another_run_is_refused), TEST_CASE(checkpoints_are_fetched_and_verified),
-          TEST_CASE(a_checkpoint_in_use_is_not_removed), TEST_CASE(processes_share_a_download))
+          TEST_CASE(an_address_of_another_run_is_refused), TEST_CASE(a_copy_follows_a_run_that_goes_back),
+          TEST_CASE(checkpoints_are_fetched_and_verified), TEST_CASE(a_checkpoint_in_use_is_not_removed),
+          TEST_CASE(processes_share_a_download))

@@ -65,6 +65,10 @@ expect 2 "up to iteration 8, --save $work/behind only up to iteration 4; resume 
 [ "$(find "$root/bucket/run" -type f -exec sha256sum {} + | sort)" = "$before" ] && pass || fail "the copies of another run changed"
 # The same disk resumes.
 expect 0 "nothing is left to train" "${train[@]}" --save "$work/run" --load "$work/run" --save-to s3://bucket/run --keep-last 2
+# A run that went back, and was killed before the copy followed.
+printf 6 >"$work/run/latest_checkpointed_iteration.txt"
+expect 0 "copied the checkpoint of iteration 8" "${train[@]}" --save "$work/run" --load "$work/run" --save-to s3://bucket/run --keep-last 2
+[ "$(last "$work/out")" = "$reference" ] && pass || fail "another loss after going back"
 AWS_ACCESS_KEY_ID=AKIDOTHER expect 1 "--save-to: cannot read s3://bucket/" "${train[@]}" --save "$work/new" --save-to s3://bucket/new
 expect 2 "--save-to needs --save" "${train[@]}" --save-to s3://bucket/new
 expect 2 "give a folder, and the address with --save-to" "${train[@]}" --save s3://bucket/new

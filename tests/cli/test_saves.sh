@@ -69,7 +69,7 @@ fall_back() {
 
 # The last save: tried again for a while, then the run fails and says what is lost; or there is space in time.
 end_badly() {
-    begin model.safe --train-iters 3 --last-save-minutes 0.02 "$@"
+    begin model.safe --train-iters 3 --last-save-minutes 0.1 "$@"
     end_of "$process"
     [ "$code" = 1 ] && pass || fail "exit code $code instead of 1 ($*)"
     grep -q "error: bevatron: iterations 1 to 3 are not saved (--last-save-minutes): .*No space left on device" "$work/out" && pass ||
@@ -139,6 +139,11 @@ beside once end_at_once
 beside marker mark_nothing
 beside marker.async mark_nothing --async-save
 gather
+
+# A supervisor counts the checkpoints in the fallback.
+expect 0 "starting again from iteration 2 (restart 1 of 3" "$BEVATRON" launch local "${train[@]:2}" --train-iters 5 \
+    --save-interval 2 --save "$work/lost" --save-fallback "$work/found" --allow-injected-faults --inject kill:step=4 \
+    --inject enospc:step=2:phase=write
 
 # Nothing may be written at all: said before the first iteration. The signal would end the process without a word.
 expect 1 "raise the limit (ulimit -f)" bash -c 'ulimit -f 8; exec "$@"' - "${train[@]}" --hidden-size 64 --train-iters 4 --save "$work/limited"

@@ -52,6 +52,26 @@ expect 0 "went back to iteration 6" train --train-iters 12 --save "$work/half" -
     --allow-injected-faults --inject nan:step=8 --exit-interval 9
 expect 0 "" train --train-iters 12 --save "$work/half" --load "$work/half"
 same told1 half 12 "resumed after a NaN"
+# A checkpoint in the fallback is as good; and one there that was given up is not resumed from.
+rewind=(--nan-policy rewind-and-skip --allow-injected-faults)
+both=(--save "$work/both" --save-fallback "$work/spare")
+expect 0 "went back to iteration 6; iterations 8 to 8 are skipped (attempt 1 of 3)" train --train-iters 12 "${both[@]}" \
+    --save-interval 3 "${rewind[@]}" --inject nan:step=8 --inject enospc:step=6:phase=write
+[ -d "$work/spare/iter_0000006" ] && pass || fail "the fallback has no checkpoint"
+same told1 both 12 "after a NaN, from the fallback"
+rm -r "$work/both" "$work/spare"
+expect 210 "to $work/spare in" train --train-iters 12 "${both[@]}" --save-interval 5 --allow-injected-faults \
+    --inject term:step=7 --inject enospc:step=7:phase=write
+expect 213 "went back to iteration 5" train --train-iters 12 "${both[@]}" --load "$work/both" --save-interval 5 "${rewind[@]}" \
+    --rewind-iterations 2 --max-rewinds 1 --inject nan:step=8 --inject nan:step=9
+said "loading checkpoint from $work/spare at iteration 7"
+expect 0 "loading checkpoint from $work/both at iteration 5" train --train-iters 12 "${both[@]}" --load "$work/both"
+# Back at the start, with a checkpoint of what was given up: the start is saved, and a restart takes that one.
+expect 137 "went back to iteration 0; iterations 1 to 4 are skipped" train --train-iters 12 --save "$work/zero" --save-interval 3 \
+    "${rewind[@]}" --rewind-iterations 4 --inject nan:step=4 --inject kill:step=3:phase=save:call=2
+expect 0 "loading checkpoint from $work/zero at iteration 0" train --train-iters 12 --save "$work/zero" --load "$work/zero"
+expect 0 "" train --train-iters 12 --save "$work/told_start" --iterations-to-skip 1-4
+same told_start zero 12 "resumed at the start"
 # Without a checkpoint the run starts over; a second NaN nearby makes it go back further.
 expect 0 "went back to iteration 0; iterations 2 to 2 are skipped (attempt 1 of 3)" train --train-iters 12 --save "$work/start" \
     --nan-policy rewind-and-skip --allow-injected-faults --inject nan:step=2 --inject nan:step=3
