@@ -22,7 +22,7 @@
 
 struct decide_options {
     struct flag_given given;
-    char *state, *job, *save, *journal;
+    char *state, *job, *save, *save_fallback, *journal;
     int64_t exit_code, max_restarts;
     bool memory;
     double restart_window_minutes;
@@ -39,6 +39,7 @@ static const struct flag own_flags[] = {
          "file that remembers earlier attempts; the run reports to FILE.lifeline (BEVATRON_LIFELINE)"),
     TEXT("--job", job, "", "NAME", "job that the attempts belong to; the state of another job is discarded"),
     TEXT("--save", save, NULL, "FOLDER", "folder of the run's checkpoints"),
+    TEXT("--save-fallback", save_fallback, NULL, "FOLDER", "its --save-fallback, where newer ones may be"),
     TEXT("--journal", journal, NULL, "FILE", "a file that changes as the work progresses, instead of --save"),
     SWITCH("--memory", memory,
            "checkpoints are also in the memory of the nodes: if ranks were lost, start them again here"),
@@ -137,6 +138,7 @@ static int decide(const struct decide_options *options, char **words) {
     struct restarts_file file = {.path = options->state,
                                  .job = options->job,
                                  .save = options->save,
+                                 .fallback = options->save_fallback,
                                  .journal = options->journal,
                                  .keeps_memory = options->memory,
                                  .most = options->max_restarts,

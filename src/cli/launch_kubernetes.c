@@ -333,6 +333,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     int status = read_pod_file(options->pod_file, &fields);
     int checked = status == 0 ? check_command(command, config, &job, machine) : status;
     job.save = is_train && checked == 0 ? config->save : NULL;
+    job.fallback = config->save_fallback;
     if (checked == 0)
         status = send(options, command, config, &job);
     yaml_tree_free(&fields);

@@ -357,6 +357,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
                             .max_requeues = options->max_requeues,
                             .window_minutes = options->restart_window_minutes,
                             .save = config->save,
+                            .fallback = config->save_fallback,
                             .journal = journal,
                             .chain = options->array_chain,
                             .is_train = is_train,

@@ -132,7 +132,7 @@ static int write_state(const struct restarts_file *file, const struct restarts_s
 static void find_progress(const struct restarts_file *file, char *text, size_t size) {
     char hex[65];
     snprintf(text, size, "%s", "none");
-    int64_t iteration = restarts_checkpoint(file->save, NULL);
+    int64_t iteration = restarts_checkpoint(file->save, file->fallback);
     if (iteration >= 0)
         snprintf(text, size, "%" PRId64, iteration);
     else if (file->journal && file_is_regular(file->journal) && sha256_file(file->journal, hex) == 0)

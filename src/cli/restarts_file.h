@@ -8,8 +8,9 @@
 
 struct restarts_file {
     const char *path;
-    const char *job;      // whose attempts these are: the file of another job is started over; at most 63 bytes
-    const char *save;     // folder of the run's checkpoints; NULL for none
+    const char *job;       // whose attempts these are: the file of another job is started over; at most 63 bytes
+    const char *save;      // folder of the run's checkpoints; NULL for none
+    const char *fallback;  // of --save-fallback; NULL for none
     const char *journal;  // a file that changes as the work progresses, for commands without checkpoints; NULL for none
     bool keeps_memory;    // the run resumes from memory that is lost with the allocation
     int64_t most;         // restarts within the window

@@ -64,22 +64,17 @@ static void decide_words(const struct kubernetes_job *job, struct string_list *w
     char most[24], window[32];
     snprintf(most, sizeof most, "%" PRId64, job->max_restarts);
     snprintf(window, sizeof window, "%g", job->window_minutes);
-    const char *const all[] = {job->command[0],
-                               "launch",
-                               "decide",
-                               "--state",
-                               state,
-                               "--job",
-                               name,
-                               "--save",
-                               job->save,
-                               "--max-restarts",
-                               most,
-                               "--restart-window-minutes",
-                               window,
-                               "--"};
+    const char *const all[] = {job->command[0], "launch",         "decide", "--state",
+                               state,           "--job",          name,     "--save",
+                               job->save,       "--max-restarts", most,     "--restart-window-minutes",
+                               window};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         string_list_add(words, all[i]);
+    if (job->fallback) {
+        string_list_add(words, "--save-fallback");
+        string_list_add(words, job->fallback);
+    }
+    string_list_add(words, "--");
     free(state);
     free(name);
 }

@@ -164,6 +164,11 @@ static void decision(const struct slurm_job *job, struct buffer *out) {
         shell_word(out, job->save ? job->save : job->journal);
         buffer_append_byte(out, ' ');
     }
+    if (job->save && job->fallback) {
+        buffer_append_string(out, "--save-fallback ");
+        shell_word(out, job->fallback);
+        buffer_append_byte(out, ' ');
+    }
     if (job->keeps_memory)
         buffer_append_string(out, "--memory ");
     buffer_printf(out, "--max-restarts %" PRId64 " --restart-window-minutes %g \"$@\"\n}\n\n",

@@ -24,11 +24,12 @@ struct slurm_job {
     int64_t warning_seconds;  // before the time limit the ranks are told to save and stop; 0: they are not
     int64_t max_requeues;     // after failures, within the window; 0: none at all
     double window_minutes;
-    const char *save;     // folder of the run's checkpoints; NULL: none
-    const char *journal;  // file of a preprocessing that says how far it is; NULL: none
-    int64_t chain;        // 0: one allocation; else so many, one after the other
-    bool is_train;        // it may be started again
-    bool keeps_memory;    // its checkpoints are also in the memory of its nodes
+    const char *save;      // folder of the run's checkpoints; NULL: none
+    const char *fallback;  // of --save-fallback; NULL: none
+    const char *journal;   // file of a preprocessing that says how far it is; NULL: none
+    int64_t chain;         // 0: one allocation; else so many, one after the other
+    bool is_train;         // it may be started again
+    bool keeps_memory;     // its checkpoints are also in the memory of its nodes
     bool is_exclusive;
     bool has_mpi;                                    // ranks are started by PMIx; else they find each other
     const char *container_image, *container_mounts;  // for Pyxis; NULL: none

@@ -103,6 +103,9 @@ expect 2 "this command would start over" "${slurm[@]}" --max-requeues 7 "${prepa
 expect 0 "launch decide" "${slurm[@]}" --max-requeues 0 "${model[@]}" --train-iters 5
 has_not "scontrol requeue"
 
+expect 0 "launch decide" "${slurm[@]}" "${model[@]}" --train-iters 5 --save "$work/run" --save-fallback "$work/spare"
+has "--save $work/run --save-fallback $work/spare --max-restarts"
+
 # A warning has room in the time limit.
 for limit in 10 10:00 0:10:00 0-0:10; do
     expect 2 "which is 600 s: the job would stop as soon as it starts; give 539 or less" \

@@ -144,6 +144,8 @@ gather
 expect 0 "starting again from iteration 2 (restart 1 of 3" "$BEVATRON" launch local "${train[@]:2}" --train-iters 5 \
     --save-interval 2 --save "$work/lost" --save-fallback "$work/found" --allow-injected-faults --inject kill:step=4 \
     --inject enospc:step=2:phase=write
+expect 0 "starting again from iteration 2 (restart 1 of 10" "$BEVATRON" launch decide --state "$work/state" --save "$work/none" \
+    --save-fallback "$work/found" --exit-code 211
 
 # Nothing may be written at all: said before the first iteration. The signal would end the process without a word.
 expect 1 "raise the limit (ulimit -f)" bash -c 'ulimit -f 8; exec "$@"' - "${train[@]}" --hidden-size 64 --train-iters 4 --save "$work/limited"
