@@ -107,6 +107,16 @@ done >"$work/lacking"
 cp "$work/lacking" "$work/out"
 if [ -s "$work/lacking" ]; then fail "libraries are missing in the bill of materials"; else pass; fi
 
+# dpkg is asked about all libraries at once: each question takes a second or more where many packages are installed.
+if [ -n "$(command -v dpkg-query)" ]; then
+    mkdir -p "$work/bin"
+    printf '#!/bin/sh\necho "$1" >>"%s"\nexec "%s" "$@"\n' "$work/asked" "$(command -v dpkg-query)" >"$work/bin/dpkg-query"
+    chmod +x "$work/bin/dpkg-query"
+    PATH=$work/bin:$PATH expect 0 "shared libc.so.6 libc6 " tools/list_linked packages "$build"
+    grep -vE '^(static [^ ()]+\.a|shared [^ ]+) ' "$work/out" && fail "no library" || pass
+    [ "$(wc -l <"$work/asked")" -le 4 ] && pass || fail "dpkg-query was asked $(wc -l <"$work/asked") times"
+fi
+
 # Tools that need a network are tested only without one.
 expect 2 "usage" tools/make_sysroot
 expect 2 "expected amd64 or arm64" tools/make_sysroot "$work/sysroot" m68k
