@@ -7,7 +7,18 @@
 
 static const struct machine machines[] = {
     // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA
+    // Those with GPUs that are too old are here so that they are refused by name, before a job is queued.
+    {"p3.2xlarge", "V100", 70, 1, 16, 8, 61, 10, 0},
+    {"p3.8xlarge", "V100", 70, 4, 16, 32, 244, 10, 0},
+    {"p3.16xlarge", "V100", 70, 8, 16, 64, 488, 25, 0},
     {"p3dn.24xlarge", "V100", 70, 8, 32, 96, 768, 100, 1},
+    {"g4dn.xlarge", "T4", 75, 1, 16, 4, 16, 25, 0},
+    {"g4dn.2xlarge", "T4", 75, 1, 16, 8, 32, 25, 0},
+    {"g4dn.4xlarge", "T4", 75, 1, 16, 16, 64, 25, 0},
+    {"g4dn.8xlarge", "T4", 75, 1, 16, 32, 128, 50, 1},
+    {"g4dn.12xlarge", "T4", 75, 4, 16, 48, 192, 50, 1},
+    {"g4dn.16xlarge", "T4", 75, 1, 16, 64, 256, 50, 1},
+    {"g4dn.metal", "T4", 75, 8, 16, 96, 384, 100, 1},
     {"p4d.24xlarge", "A100", 80, 8, 40, 96, 1152, 400, 4},
     {"p4de.24xlarge", "A100", 80, 8, 80, 96, 1152, 400, 4},
     {"p5.4xlarge", "H100", 90, 1, 80, 16, 256, 100, 1},
@@ -40,7 +51,8 @@ const struct machine *machine_find(const char *name) {
         return found;
     struct buffer known = {0};
     for (int i = 0; i < MACHINES; i++)
-        buffer_printf(&known, "%s %s", i ? "," : "", machines[i].name);
+        if (!machine_has_old_gpus(&machines[i]))
+            buffer_printf(&known, "%s %s", known.length ? "," : "", machines[i].name);
     error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; known machines:%s", name, buffer_string(&known));
     buffer_free(&known);
     return NULL;
@@ -53,8 +65,8 @@ bool machine_has_old_gpus(const struct machine *machine) {
 void machine_describe_old_gpus(const struct machine *machine, struct buffer *out) {
     buffer_printf(
         out,
-        "the GPUs of a %s (%s, compute capability %d.%d) are too old: %d.%d is needed (A100 or later); take a "
-        "p4d.24xlarge or a g5.12xlarge",
+        "the GPUs of a %s (%s, compute capability %d.%d) are too old: they have no bf16, and %d.%d is needed (A100 or "
+        "later); take a p4d.24xlarge or a g5.12xlarge",
         machine->name, machine->gpu, machine->capability / 10, machine->capability % 10, MACHINE_OLDEST_CAPABILITY / 10,
         MACHINE_OLDEST_CAPABILITY % 10);
 }

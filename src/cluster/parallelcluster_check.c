@@ -343,6 +343,18 @@ static void note_types(const struct cluster_queue *queue, struct buffer *notes) 
                           queue->name, queue->types[i]);
 }
 
+// Any of a queue's types may come, so each is named.
+static void note_old_gpus(const struct cluster_queue *queue, struct buffer *notes) {
+    for (int i = 0; i < queue->type_count; i++) {
+        const struct machine *machine = machine_look_up(queue->types[i]);
+        if (!machine || !machine_has_old_gpus(machine))
+            continue;
+        buffer_printf(notes, "note: queue %s: ", queue->name);
+        machine_describe_old_gpus(machine, notes);
+        buffer_append_string(notes, "; jobs would run on its CPUs only.\n");
+    }
+}
+
 void parallelcluster_notes(const struct parallelcluster *cluster, struct buffer *notes) {
     note_system(cluster, notes);
     for (int i = 0; i < cluster->queue_count; i++) {
@@ -350,11 +362,7 @@ void parallelcluster_notes(const struct parallelcluster *cluster, struct buffer 
         const struct machine *machine = machine_look_up(queue->types[0]);
         bool has_gpus = machine && machine->gpus > 0;
         note_types(queue, notes);
-        if (machine && machine_has_old_gpus(machine)) {
-            buffer_printf(notes, "note: queue %s: ", queue->name);
-            machine_describe_old_gpus(machine, notes);
-            buffer_append_string(notes, "; jobs would run on its CPUs only.\n");
-        }
+        note_old_gpus(queue, notes);
         if (has_gpus && machine->efa > 0 && !queue->has_efa && queue->most > 1)
             buffer_printf(notes,
                           "note: queue %s has %s with EFA but does not use it: GPUs of different nodes would "

@@ -92,6 +92,16 @@ roberta -words --tokenizer-model "$LUSTRE/data/wikitext-103/dict.txt"
 expect 2 "--mask-whole-words needs a BPE" "$BEVATRON" train --config examples/aws/roberta-large-words-p4d.yaml "${small[@]}" --mask-whole-words
 unset LUSTRE
 
+# The run of Megatron's GPT-3 recipe: as many iterations as its log shows, and with its padding as many parameters as the
+# formula gives; its example of another size is refused, because the heads do not divide the width.
+recipe=(train --dry-run --nproc 8 --tensor-model-parallel-size 8 --num-layers 36 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --micro-batch-size 1
+    --global-batch-size 288 --train-samples 146484375 --lr 6e-5 --mock-data --tokenizer-type NullTokenizer --vocab-size 50256)
+expect 0 "train_iters ..................................... 508626" "$BEVATRON" "${recipe[@]}" --padded-vocab-size 51200
+width=4096 layers=36
+parameters=$((12 * layers * width * width + 13 * layers * width + (51200 + 2048) * width + 2 * width))
+grep -qx "number of parameters: $parameters" "$work/out" && pass || fail "not $parameters parameters"
+expect 2 "--hidden-size 8192 is not a multiple of --num-attention-heads 48" "$BEVATRON" "${recipe[@]}" --num-layers 64 --hidden-size 8192 --num-attention-heads 48
+
 # A run that does not fit is reported before its job waits in a queue, with flags that would help; so are GPUs that are
 # too old.
 seven=(launch slurm --dry-run --nodes 2 --config examples/aws/llama2-7b.yaml)
@@ -100,13 +110,21 @@ expect 0 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distr
     --use-distributed-optimizer=false --overlap-grad-reduce=false --overlap-param-gather=false
 for launcher in "slurm" "kubernetes --image i --claim c"; do
     # shellcheck disable=SC2086  # words of a command
-    expect 2 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old: 8.0 is needed (A100 or later); take a p4d" \
+    expect 2 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old: they have no bf16, and 8.0 is needed (A100 or later); take a p4d" \
         "$BEVATRON" launch $launcher --dry-run --nodes 2 --machine p3dn.24xlarge --config examples/aws/roberta-large-p4d.yaml
 done
+expect 2 "the GPUs of a p3.16xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" launch slurm --dry-run --machine p3.16xlarge --config examples/aws/roberta-large-p4d.yaml
+expect 2 "the GPUs of a g4dn.12xlarge (T4, compute capability 7.5) are too old" "$BEVATRON" launch slurm --dry-run --machine g4dn.12xlarge --config examples/aws/roberta-large-p4d.yaml
 expect 0 "train" "$BEVATRON" launch slurm --dry-run --nodes 2 --machine p3dn.24xlarge --config examples/aws/roberta-large-p4d.yaml --device cpu
 expect 0 "preprocess" "$BEVATRON" launch slurm --dry-run --machine p3dn.24xlarge preprocess --input "$work/a.jsonl" --output-prefix "$work/b"
 expect 0 "note: queue old: the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" cluster render --name ab --region us-east-1 \
     --key k --subnet subnet-0123456789abcdef0 --queue "old p3dn.24xlarge 0-2 efa placement-group"
+# Any of a queue's types may come: each is named.
+expect 0 "note: queue mixed: the GPUs of a p3.2xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" cluster render --name ab --region us-east-1 \
+    --key k --subnet subnet-0123456789abcdef0 --queue "mixed g5.xlarge,p3.2xlarge,g4dn.metal 0-2" --queue "small p3.8xlarge 0-1" --queue "tiny g4dn.xlarge 0-1"
+for each in "mixed: the GPUs of a g4dn.metal (T4, compute capability 7.5)" "small: the GPUs of a p3.8xlarge" "tiny: the GPUs of a g4dn.xlarge"; do
+    grep -qF "note: queue $each" "$work/out" && pass || fail "no note of $each"
+done
 
 # preflight on one machine checks that machine, whatever the run's layout: 32 ranks hold a copy of the model here.
 expect 1 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" preflight --machine p3dn.24xlarge

@@ -89,7 +89,12 @@ TEST(old_gpus) {
         buffer_free(&line);
         buffer_free(&faults);
     }
-    EXPECT(machine_has_old_gpus(machine_look_up("p3dn.24xlarge")));
+    static const char *const old[] = {"p3.2xlarge",  "p3.8xlarge",    "p3.16xlarge", "p3dn.24xlarge",
+                                      "g4dn.xlarge", "g4dn.12xlarge", "g4dn.metal"};
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
+        EXPECT(machine_look_up(old[i]) && machine_has_old_gpus(machine_look_up(old[i])));
+    // They are not offered.
+    EXPECT(!machine_find("p9.large") && !strstr(error_message(), "g4dn") && strstr(error_message(), ": p4d.24xlarge,"));
     EXPECT(!machine_has_old_gpus(machine_look_up("p4d.24xlarge")));
     EXPECT(!machine_has_old_gpus(machine_look_up("c5n.18xlarge")));
 }
@@ -116,6 +121,7 @@ TEST(kind_of_a_machine) {
     expect_kind(CARD("NVIDIA L40S", "46068"), "g6.48xlarge", "those of a g6.48xlarge are L4");
     expect_kind(CARD("NVIDIA L40S", "46068"), "g6e.48xlarge", NULL);
     expect_kind(CARD("Tesla V100-SXM2-32GB", "32768"), "p3dn.24xlarge", NULL);
+    expect_kind(CARD("Tesla T4", "15360"), "g4dn.12xlarge", NULL);
     expect_kind(CARD("NVIDIA H200", "143771"), "c5n.18xlarge", NULL);
 }
 
