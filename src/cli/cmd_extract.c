@@ -39,8 +39,7 @@ static const struct flag rows[] = {
          "pages-articles XML dumps, plain or compressed (.bz2 with or without multistream, .gz, .xz, .zst, detected by "
          "content); patterns are expanded, - is standard input; s3:// and https:// are streamed",
          .required = true, .repeats_add = true),
-    TEXT("--endpoint-url", endpoint_url, NULL, "URL",
-         "S3 service to use for s3:// in place of AWS. Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL"),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL", ENDPOINT_URL_HELP),
     LIST("--namespaces", namespaces, "N…", "namespaces to extract; 0 holds the articles", .initial = "0"),
     INT("--min-text-length", min_text_length, "0", 0, FLAG_ENDLESS,
         "skip articles with fewer characters of text; empty ones are always skipped"),

@@ -61,9 +61,7 @@ static const struct flag rows[] = {
         "all .jsonl, .ndjson and .json files below it (also .txt, .text and .md if --input-format allows text), - is "
         "standard input; s3:// objects, patterns and prefixes and https:// files are streamed",
         .required = true, .repeats_add = true),
-    TEXT("--endpoint-url", endpoint_url, NULL, "URL",
-         "S3 service to use for s3:// in place of AWS, e.g. http://minio:9000. Default: AWS_ENDPOINT_URL_S3, "
-         "AWS_ENDPOINT_URL"),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL", ENDPOINT_URL_HELP),
     CHOICE(
         "--input-format", input_format, "jsonl", format_choices,
         "text: plain text, cut at line ends into documents of about 64 KiB; auto: by name and content, as train reads "

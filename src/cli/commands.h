@@ -21,6 +21,11 @@ int cmd_tokenizer(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
+// --endpoint-url of the commands that read text; remote_set_endpoint takes its value.
+#define ENDPOINT_URL_HELP                                                                                              \
+    "S3 service to use for s3:// in place of AWS, e.g. http://minio:9000. Default: AWS_ENDPOINT_URL_S3, "              \
+    "AWS_ENDPOINT_URL"
+
 // Prints the thread's error to stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/remote/remote.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
@@ -24,6 +25,7 @@ struct dataset_import_options {
     struct flag_given given;
     struct string_list prefixes;
     struct string_list text;
+    char *endpoint_url;
     struct string_list llmc;
     char *output_prefix;
     char *dictionary;
@@ -42,8 +44,10 @@ static const char *const document_choices[] = {"blank-lines", "lines", NULL};
 static const struct flag rows[] = {
     GROUP("Import"),
     LIST("--text", text, "FILE…",
-         "read text instead of a dataset: one sequence per line, plain or compressed; needs a tokenizer",
+         "read text instead of a dataset: one sequence per line, plain or compressed, also from s3:// and https://; "
+         "needs a tokenizer",
          .repeats_add = true),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL", ENDPOINT_URL_HELP),
     LIST("--llmc", llmc, "FILE…",
          "read llm.c shards instead of a dataset (fineweb_train_000001.bin …), in order, into one dataset",
          .repeats_add = true),
@@ -228,6 +232,7 @@ static int check_inputs(const struct dataset_import_options *options) {
 static int run_import(void *context) {
     const struct dataset_import_options *options = context;
     interrupt_watch();
+    remote_set_endpoint(options->endpoint_url);
     struct dictionary dictionary;
     struct import_summary summary;
     TRY(check_inputs(options));

@@ -8,6 +8,7 @@
 #include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/remote/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 struct dictionary_options {
     struct flag_given given;
     struct string_list input;
+    char *endpoint_url;
     char *output;
     int64_t threshold;
     int64_t most_words;
@@ -26,8 +28,10 @@ struct dictionary_options {
 
 static const struct flag rows[] = {
     GROUP("Dictionary"),
-    LIST("--input", input, "FILE…", "text, plain or compressed; patterns are expanded, - is standard input",
+    LIST("--input", input, "FILE…",
+         "text, plain or compressed; patterns are expanded, s3:// and https:// are streamed, - is standard input",
          .required = true, .repeats_add = true),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL", ENDPOINT_URL_HELP),
     TEXT("--output", output, NULL, "FILE", "dict.txt to write", .required = true),
     INT("--threshold", threshold, "0", 0, 1e15, "drop words that occur less often (fairseq: --thresholdsrc)"),
     INT("--nwords", most_words, "0", 0, INT32_MAX,
@@ -63,6 +67,7 @@ static int run_dictionary(void *opaque) {
     const struct dictionary_options *options = opaque;
     struct word_table words = {0};
     struct buffer text = {0};
+    remote_set_endpoint(options->endpoint_url);
     TRY(file_check_output(options->output, "a dictionary", fairseq_dictionary_begins));
     TRY(file_make_parent(options->output));
     int status = count_words(&words, options);

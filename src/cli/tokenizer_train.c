@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/remote/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 struct tokenizer_train_options {
     struct flag_given given;
     struct string_list input;
+    char *endpoint_url;
     struct string_list json_keys;
     char *input_format;
     int64_t vocab_size;
@@ -36,8 +38,11 @@ static const char *const format_choices[] = {"auto", "text", "jsonl", NULL};
 static const struct flag train_rows[] = {
     GROUP("Training"),
     LIST("--input", input, "FILE…",
-         "text or JSON Lines, plain or compressed; patterns are expanded, - is standard input", .required = true,
-         .repeats_add = true),
+         "text or JSON Lines, plain or compressed; patterns are expanded, s3:// and https:// are streamed, - is "
+         "standard "
+         "input",
+         .required = true, .repeats_add = true),
+    TEXT("--endpoint-url", endpoint_url, NULL, "URL", ENDPOINT_URL_HELP),
     CHOICE(
         "--input-format", input_format, "auto", format_choices,
         "auto: .jsonl, .ndjson and .json files, and those that begin with an object, are JSON Lines; other files are "
@@ -148,6 +153,7 @@ static int run_train(void *opaque) {
     const struct tokenizer_train_options *options = opaque;
     if (!options->output_prefix == !options->save)
         return error_set_code(EXIT_CODE_USAGE, "give either --output-prefix or --save");
+    remote_set_endpoint(options->endpoint_url);
     struct bpe_corpus corpus = {
         .inputs = options->input,
         .format = strcmp(options->input_format, "text") == 0    ? TEXT_FORMAT_PLAIN

@@ -142,6 +142,18 @@ TEST(a_server_that_says_nothing_is_asked_again) {
     expect_bytes("s3://bucket/x", 0, (const unsigned char *)"abc", 3);
 }
 
+// One that never answers is given up, with an error that says how long was waited.
+TEST(a_server_that_never_answers_is_given_up) {
+    struct buffer out = {0};
+    begin();
+    write_file("bucket/x", "abc", 3);
+    remote_set_patience(&(struct remote_patience){.attempts = 2, .backoff_seconds = 0.001, .stall_seconds = 1});
+    set_faults("ok\nstall\nstall\n");
+    EXPECT_ERROR(read_stream("s3://bucket/x", 0, &out),
+                 "s3://bucket/x: no byte came for 1 s; gave up after 2 attempts");
+    buffer_free(&out);
+}
+
 // A read continues where it was cut: no byte comes twice.
 TEST(a_cut_read_continues_after_what_came) {
     begin();
@@ -202,8 +214,11 @@ TEST(refusals_say_what_to_do_and_no_secret) {
     set("AWS_ACCESS_KEY_ID", "AKIDTEST");
     set("AWS_SESSION_TOKEN", "stale");
     remote_forget();
-    EXPECT_ERROR(find("s3://bucket/x"), "the credentials from the environment have expired");
+    EXPECT_ERROR(find("s3://bucket/x"), "the credentials from the environment have expired; set AWS_ACCESS_KEY_ID, ");
     set("AWS_SESSION_TOKEN", "");
+    remote_forget();
+    set_faults("expired 403\nexpired 403\n");
+    EXPECT_ERROR(find("s3://bucket/x"), "the credentials from the environment have expired; set AWS_ACCESS_KEY_ID, ");
     remote_forget();
     set_faults("403\n");
     EXPECT_ERROR(find("s3://bucket/x"), "access denied for the access key …TEST");
@@ -543,11 +558,12 @@ TEST(zz_the_server_is_removed) {
 }
 
 TEST_MAIN(TEST_CASE(objects_of_all_sizes_are_read_from_any_byte), TEST_CASE(what_may_pass_is_tried_again),
-          TEST_CASE(a_server_that_says_nothing_is_asked_again), TEST_CASE(a_cut_read_continues_after_what_came),
-          TEST_CASE(attempts_end), TEST_CASE(a_changed_object_is_an_error),
-          TEST_CASE(refusals_say_what_to_do_and_no_secret), TEST_CASE(region_and_clock_are_learnt),
-          TEST_CASE(endpoints_give_and_renew_credentials), TEST_CASE(an_instance_that_is_busy_is_asked_again),
-          TEST_CASE(a_role_of_a_profile_is_taken_over), TEST_CASE(certificates_are_those_that_were_named),
+          TEST_CASE(a_server_that_says_nothing_is_asked_again), TEST_CASE(a_server_that_never_answers_is_given_up),
+          TEST_CASE(a_cut_read_continues_after_what_came), TEST_CASE(attempts_end),
+          TEST_CASE(a_changed_object_is_an_error), TEST_CASE(refusals_say_what_to_do_and_no_secret),
+          TEST_CASE(region_and_clock_are_learnt), TEST_CASE(endpoints_give_and_renew_credentials),
+          TEST_CASE(an_instance_that_is_busy_is_asked_again), TEST_CASE(a_role_of_a_profile_is_taken_over),
+          TEST_CASE(certificates_are_those_that_were_named),
           TEST_CASE(an_upload_is_completed_whatever_happens_to_the_answer), TEST_CASE(impossible_sizes_are_refused),
           TEST_CASE(redirects_stay_on_the_web), TEST_CASE(listings_have_pages_and_patterns_stay_in_a_folder),
           TEST_CASE(web_files_are_read_with_and_without_ranges), TEST_CASE(a_stream_may_be_closed_at_any_moment),

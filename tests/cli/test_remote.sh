@@ -50,6 +50,12 @@ endpoint=$AWS_ENDPOINT_URL
 unset AWS_ENDPOINT_URL
 expect 0 "6000 documents" "${preprocess[@]}" --input 's3://bucket/in/p*' --endpoint-url "$endpoint"
 same "--endpoint-url"
+"$BEVATRON" tokenizer dictionary --input "$work/local/*" --output "$work/near.txt" >"$work/out" 2>&1
+expect 0 "wrote" "$BEVATRON" tokenizer dictionary --input 's3://bucket/in/p*' --output "$work/far.txt" --endpoint-url "$endpoint"
+expect_same "$work/near.txt" "$work/far.txt" "a dictionary from S3"
+expect 0 "vocab" "$BEVATRON" tokenizer train --input 's3://bucket/in/paa*' --vocab-size 300 --output-prefix "$work/tokenizer" --endpoint-url "$endpoint"
+printf '1 2 3\n4 5\n' >"$root/bucket/numbers.txt"
+expect 0 "2 sequences" "$BEVATRON" dataset import --text s3://bucket/numbers.txt --output-prefix "$work/imported" "${null[@]}" --endpoint-url "$endpoint"
 export AWS_ENDPOINT_URL=$endpoint
 
 # As data of a run: tokenized into the user's cache, and again only if an object has changed.
@@ -105,7 +111,6 @@ cp "$work/local/paa.jsonl" "$root/bucket/in/"
 rm -rf "$work/out.unfinished"
 
 # Other commands that read text.
-expect 0 "vocab" "$BEVATRON" tokenizer train --input 's3://bucket/in/paa*' --vocab-size 300 --output-prefix "$work/tokenizer"
 {
     echo '<mediawiki xml:lang="en"><siteinfo><base>https://en.wikipedia.org/wiki/Main_Page</base></siteinfo>'
     echo '<page><title>Boat</title><ns>0</ns><id>1</id><revision><text>A boat is a thing that swims on the water.</text></revision></page></mediawiki>'

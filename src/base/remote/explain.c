@@ -32,9 +32,11 @@ static int explain_denied(const struct remote_failure *failure, const char *url)
                          "secret key",
                          failure->doing, url, end_of(own->access_key), source);
     if (is_code(failure, "ExpiredToken ExpiredTokenException TokenRefreshRequired RequestExpired"))
-        return error_set("cannot %s %s: the credentials from %s have expired; renew them, e.g. `aws sso login`, and "
-                         "run the command again",
-                         failure->doing, url, source);
+        return error_set("cannot %s %s: the credentials from %s have expired; %s, and run the command again",
+                         failure->doing, url, source,
+                         strcmp(source, "the environment") == 0
+                             ? "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN to new ones"
+                             : "renew them, e.g. `aws sso login`");
     if (is_code(failure, "InvalidToken"))
         return error_set("cannot %s %s: S3 does not accept the session token (from %s); set AWS_SESSION_TOKEN to the "
                          "token of this access key, or unset it for a key without one",

@@ -122,12 +122,17 @@ static int look_up(void *context, curl_off_t total_in, curl_off_t in, curl_off_t
     return transfer->is_stopped;
 }
 
+// Whole seconds without a byte after which a transfer is given up.
+static long stall_limit(const struct http_request *request) {
+    double stall = request->stall_seconds > 0 ? request->stall_seconds : STALL_SECONDS;
+    return stall < 1 ? 1 : (long)stall;
+}
+
 static void set_options(struct transfer *transfer, const struct curl_slist *headers, char *message) {
     const struct curl_symbols *symbols = curl_symbols();
     CURL *curl = transfer->curl;
     const struct http_request *request = transfer->request;
     double connect = request->connect_seconds > 0 ? request->connect_seconds : CONNECT_SECONDS;
-    double stall = request->stall_seconds > 0 ? request->stall_seconds : STALL_SECONDS;
     symbols->curl_easy_reset(curl);
     symbols->curl_easy_setopt(curl, CURLOPT_URL, request->url);
     symbols->curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
@@ -136,7 +141,7 @@ static void set_options(struct transfer *transfer, const struct curl_slist *head
     symbols->curl_easy_setopt(curl, CURLOPT_USERAGENT, "bevatron/" BEVATRON_VERSION);
     symbols->curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)(connect * 1000));
     symbols->curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    symbols->curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, stall < 1 ? 1L : (long)stall);
+    symbols->curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, stall_limit(request));
     symbols->curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 262144L);
     symbols->curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, request->follows ? 1L : 0L);
     symbols->curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)MOST_REDIRECTS);
@@ -204,7 +209,10 @@ enum http_result http_perform(const struct http_request *request, struct http_re
     response->status = (int)status;
     symbols->curl_slist_free_all(headers);
     enum http_result result = judge(&transfer, code);
-    (void)snprintf(problem, HTTP_PROBLEM_BYTES, "%s", message[0] ? message : symbols->curl_easy_strerror(code));
+    if (code == CURLE_OPERATION_TIMEDOUT && strstr(message, "too slow"))  // libcurl tells it as a speed
+        (void)snprintf(problem, HTTP_PROBLEM_BYTES, "no byte came for %ld s", stall_limit(request));
+    else
+        (void)snprintf(problem, HTTP_PROBLEM_BYTES, "%s", message[0] ? message : symbols->curl_easy_strerror(code));
     // A reset client forgets this request's headers and body and keeps the connection.
     symbols->curl_easy_reset(client->curl);
     give_back(client);
