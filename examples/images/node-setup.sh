@@ -101,7 +101,7 @@ run this first on a machine that has it and shares $prefix" >&2
 that source to the image, or a script before this one" >&2
         exit 1
     fi
-    cmake --build "$scratch/build" --target bevatron --parallel "$(nproc)"
+    cmake --build "$scratch/build" --target bevatron help_pages --parallel "$(nproc)"
     # Programs that run keep their file: a new one takes its name.
     rm -rf "$prefix/.new"
     cmake --install "$scratch/build" --prefix "$prefix/.new" --strip

@@ -2,7 +2,7 @@
 # Builds the Dockerfile on a machine that reaches Debian's packages but neither Docker's registry nor NVIDIA's and AWS's
 # servers, and measures the image: the base is Debian 12 by debootstrap, the CUDA libraries of this machine come as
 # packages of NVIDIA's names, Open MPI is Debian's, there is no EFA. As root, with debootstrap and buildah.
-# usage: examples/images/rehearse.sh [IMAGE]      from the folder of the repository; CUDA=/usr/local/cuda-13.0
+# usage: examples/images/rehearse.sh [IMAGE]      CUDA=/usr/local/cuda-13.0 CUDA_ARCHS=90 DEBIAN_MIRROR=http://…
 set -euo pipefail
 image=${1:-bevatron}
 cuda=$(readlink -f "${CUDA:-/usr/local/cuda}")
@@ -12,7 +12,7 @@ major=${version%%.*}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
+export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=${STORAGE_DRIVER:-vfs}
 [ -e "$cuda/lib64/libcublasLt.so.$major" ] || {
     echo "rehearse.sh: no CUDA in $cuda; set CUDA to its folder" >&2
     exit 1
@@ -34,9 +34,11 @@ package() {
 }
 
 base=$scratch/base packages=$scratch/base/packages
-debootstrap --variant=minbase bookworm "$base" "$(sed -n 's/^deb \[*[^]]*\]* *\(http[^ ]*\) bookworm main.*/\1/p;s/^URIs: *//p' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)" >"$scratch/log"
-cp -a /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/apt/trusted.gpg.d "$base/etc/apt/" 2>/dev/null || true
+# shellcheck disable=SC2016  # the field is apt's
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | sed -n 1p)}
+debootstrap --variant=minbase bookworm "$base" "$mirror" >"$scratch/log" || { tail -n 5 "$scratch/log" >&2 && exit 1; }
+# How this machine reaches them, a proxy for instance.
+cp -a /etc/apt/apt.conf.d "$base/etc/apt/"
 mkdir "$packages"
 cd "$cuda"
 package "libcublas-$dashed" "" lib64 lib/libcublas.so* lib/libcublasLt.so*
@@ -57,7 +59,7 @@ cd "$here"
 container=$(buildah from scratch)
 buildah copy -q "$container" "$base" / >/dev/null
 buildah commit -q --rm "$container" bevatron-rehearsal-base >/dev/null
-buildah bud --layers -f examples/images/Dockerfile -t "$image" --build-arg CUDA_IMAGE=localhost/bevatron-rehearsal-base \
+buildah bud -f examples/images/Dockerfile -t "$image" --build-arg CUDA_IMAGE=localhost/bevatron-rehearsal-base \
     --build-arg "CUDA_VERSION_DASHED=$dashed" --build-arg EFA_INSTALLER_VERSION=none \
     --build-arg "CUDA_ARCHS=${CUDA_ARCHS:-90}" .
 

@@ -35,7 +35,7 @@ compilers)
     # host part of a file to g++, though nothing here is written in C++.
     get gcc g++ libc6-dev cmake ninja-build "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "cuda-nvrtc-dev-$cuda" \
         "libcublas-dev-$cuda" "libcudnn9-dev-cuda-${cuda%%-*}" libnccl-dev libopenblas-dev zlib1g-dev libzstd-dev \
-        libbz2-dev liblzma-dev libutf8proc-dev libmicrohttpd-dev
+        libbz2-dev liblzma-dev libutf8proc-dev libcurl4-openssl-dev libmicrohttpd-dev
     if [ "$efa" = none ]; then get libopenmpi-dev; fi
     ;;
 efa)
@@ -59,13 +59,14 @@ build)
     export PATH=/opt/amazon/openmpi/bin:/usr/local/cuda/bin:$PATH
     cmake -S "$source" -B /tmp/bevatron-build -G Ninja -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON -DBEVATRON_CUDNN=ON \
         -DBEVATRON_NCCL=ON -DBEVATRON_MPI=ON "-DBEVATRON_CUDA_ARCHS=$architectures"
-    cmake --build /tmp/bevatron-build --target bevatron
+    cmake --build /tmp/bevatron-build --target bevatron help_pages
     cmake --install /tmp/bevatron-build --prefix /opt/bevatron --strip
     rm -rf /tmp/bevatron-build
     ;;
 libraries)
     # What the program is linked to, and no compiler: cuBLASLt, NVRTC and cuDNN for attention, NCCL, OpenBLAS, what
-    # corpora are packed with, libmicrohttpd for the board; curl for launch kubernetes getdata.
+    # corpora are packed with, libmicrohttpd for the board; curl for launch kubernetes getdata, whose libcurl is also the
+    # program's for s3://.
     get "libcublas-$cuda" "cuda-nvrtc-$cuda" "libcudnn9-cuda-${cuda%%-*}" libnccl2 libopenblas0-pthread zlib1g libzstd1 \
         libbz2-1.0 liblzma5 "$(one_of libutf8proc3 libutf8proc2)" "$(one_of libmicrohttpd12t64 libmicrohttpd12)" \
         ca-certificates curl

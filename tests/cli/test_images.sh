@@ -28,12 +28,19 @@ mkdir "$work/context"
 while read -r from to; do
     [ -e "$from" ] && pass || fail "the Dockerfile copies $from, which is not there"
     grep -qx "!${from%%/*}" "$images/Dockerfile.dockerignore" && pass || fail "$from is left out by Dockerfile.dockerignore"
-    case $to in /source/*) mkdir -p "$work/context${to%/*}" && cp -r "$from" "$work/context${to%/}" 2>/dev/null ;; esac
+    case $to in /source/*) mkdir -p "$work/context${to%/*}" && cp -r "$from" "$work/context$to" ;; esac
 done < <(sed -n 's/^COPY \([^-][^ ]*\) \([^ ]*\)$/\1 \2/p' "$images/Dockerfile")
-[ -f "$work/context/source/CMakeLists.txt" ] || cp CMakeLists.txt "$work/context/source/"
 if command -v cmake >/dev/null; then
     expect 0 "Configuring done" cmake -S "$work/context/source" -B "$work/context/build" -DBEVATRON_CUDA=OFF
+    # It is also enough to install, here with a program and pages that were built elsewhere.
+    cp "$BEVATRON" "$work/context/build/bevatron"
+    touch "$work/context/build/bevatron.map"
+    mkdir -p "$work/context/build/share"
+    expect 0 "share/doc/bevatron/README.md" cmake --install "$work/context/build" --prefix "$work/context/opt"
 fi
+for script in steps.sh node-setup.sh; do
+    grep -q -- "--build .* --target bevatron help_pages" "$images/$script" && pass || fail "$script installs manual pages that it does not make"
+done
 rm -rf "$work/context"
 # Each stage has a base, and declares each variable that it uses.
 awk '/^FROM/ { stages++ } END { exit stages != 2 }' "$images/Dockerfile" && pass || fail "not two stages"
