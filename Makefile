@@ -98,7 +98,7 @@ board-pictures: setup-board
 	$(PYTHON) -B tests/board/pictures.py build/release/bevatron docs/pictures
 
 test-slurm: setup-test release
-	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns|recipes_slurm)'
+	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns|recipes_slurm|recipe_roberta|memory_slurm)'
 
 test-faults: setup-test release
 	@BEVATRON=build/release/bevatron bash tests/faults/run.sh build/faults $(ROWS)

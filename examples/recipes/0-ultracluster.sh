@@ -4,6 +4,11 @@
 # usage: examples/recipes/0-ultracluster.sh FOLDER                   rehearses
 #        WHERE=account examples/recipes/0-ultracluster.sh FOLDER     steps 1 to 5 on your machine, with your credentials
 #        WHERE=head examples/recipes/0-ultracluster.sh /lustre       steps 6 to 8 on the head node
+# What the environment may say:
+#   BUCKET REGION NAME   of account: a name for the new bucket, the region, the cluster's name
+#   SOURCE               of account: a bevatron.tar that was made elsewhere; default: one of this git checkout
+#   PARTITION            of head: the queue of the jobs; default: cpu
+#   DUMP VOCABULARY      of head: where the dump, and the folder of vocab.json and merges.txt, are fetched from
 set -euo pipefail
 folder=${1:?usage: 0-ultracluster.sh FOLDER}
 where=${WHERE:-rehearsal}
@@ -11,7 +16,11 @@ region=${REGION:-us-west-2}
 name=${NAME:-ultra}
 bevatron=${BEVATRON:-bevatron}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+partition=${PARTITION:-cpu}
+dump_url=${DUMP:-https://dumps.wikimedia.org/enwiki/latest/enwiki-latest-pages-articles.xml.bz2}
+vocabulary_url=${VOCABULARY:-https://huggingface.co/openai-community/gpt2/resolve/main}
 mkdir -p "$folder"
+folder=$(cd "$folder" && pwd) # jobs need whole paths
 short=$folder/$name.yaml
 
 step() { printf '\n== %s\n' "$*"; }
@@ -65,10 +74,23 @@ INI
     run "$bevatron" cluster convert "$folder/old.ini" --output "$short"
 }
 
+# Machines build Bevatron from its source, which packages do not bring: said before anything is made in the account.
+find_source() {
+    : "${BUCKET:?a name for the new bucket}"
+    source=${SOURCE:-$folder/bevatron.tar}
+    if [ -n "${SOURCE:-}" ]; then
+        [ -s "$SOURCE" ] || { echo "0-ultracluster.sh: SOURCE=$SOURCE: there is no such file" >&2 && exit 2; }
+    elif ! [ -e "$here/.git" ]; then
+        echo "0-ultracluster.sh: $here is not a git checkout: run this script in one, or set SOURCE to a bevatron.tar made there" \
+            "(git archive --prefix=bevatron/ --output=bevatron.tar HEAD)" >&2
+        exit 2
+    fi
+}
+
 prepare() {
     step "2. Subnets, key pair, bucket, quotas"
     if [ "$where" = account ]; then
-        run "$bevatron" cluster prepare --config "$short" --create-key "$name" --create-bucket "${BUCKET:?a name for the new bucket}"
+        run "$bevatron" cluster prepare --config "$short" --create-key "$name" --create-bucket "$BUCKET"
         return
     fi
     # What it finds in an account, by made-up names.
@@ -83,8 +105,8 @@ FOUND
 image() {
     step "3. Bevatron on every machine: installed when a machine starts"
     if [ "$where" = account ]; then
-        run git -C "$here" archive --prefix=bevatron/ --output="$folder/bevatron.tar" HEAD
-        run aws s3 cp "$folder/bevatron.tar" "s3://$BUCKET/bevatron.tar"
+        [ -n "${SOURCE:-}" ] || run git -C "$here" archive --prefix=bevatron/ --output="$source" HEAD
+        run aws s3 cp "$source" "s3://$BUCKET/bevatron.tar"
         run aws s3 cp "$here/examples/images/node-setup.sh" "s3://$BUCKET/node-setup.sh"
     fi
     printf 'on-node-configured:\n  - s3://%s/node-setup.sh s3://%s/bevatron.tar /lustre/bevatron\n' "${BUCKET:-my-bucket}" "${BUCKET:-my-bucket}" >>"$short"
@@ -122,14 +144,15 @@ data() {
     mkdir -p "$folder/data/gpt2"
     step "6. Text: a dump of Wikipedia, and the vocabulary of GPT-2"
     if [ "$where" = head ]; then
-        run curl -fL --retry 10 -C - -o "$dump" https://dumps.wikimedia.org/enwiki/latest/enwiki-latest-pages-articles.xml.bz2
+        run curl -fL --retry 10 -C - -o "$dump" "$dump_url"
         for file in vocab.json merges.txt; do
-            run curl -fL --retry 10 -o "$folder/data/gpt2/gpt2-$file" "https://huggingface.co/openai-community/gpt2/resolve/main/$file"
+            run curl -fL --retry 10 -o "$folder/data/gpt2/gpt2-$file" "$vocabulary_url/$file"
         done
         step "7. Articles, one JSON object each, and 8. the dataset, as jobs"
-        job=$("$bevatron" launch slurm --partition cpu --job-name extract extract wiki --input "$dump" --output "$articles")
-        launch=("$bevatron" launch slurm --partition cpu --after "$job")
-        run "${launch[@]}" preprocess --input "$articles" "${tokens[@]}"
+        launch+=(launch slurm --partition "$partition" --logs "$folder/logs")
+        job=$("${launch[@]}" --job-name extract extract wiki --input "$dump" --output "$articles")
+        job=$("${launch[@]}" --after "$job" --job-name preprocess preprocess --input "$articles" "${tokens[@]}")
+        echo "job $job makes $folder/data/my-gpt2_text_document: squeue --me shows whether it runs"
         return
     fi
     small_dump "$dump"
@@ -143,7 +166,7 @@ data() {
 
 case $where in
 rehearsal) describe && prepare && image && create && data ;;
-account) describe && prepare && image && create ;;
+account) find_source && describe && prepare && image && create ;;
 head) data ;;
 *) echo "0-ultracluster.sh: WHERE is account or head, or not set" >&2 && exit 2 ;;
 esac

@@ -4,15 +4,27 @@
 # few layers is trained on the dataset that 0-ultracluster.sh made.
 # usage: examples/recipes/1-gpt2-8b.sh FOLDER                   rehearses; FOLDER as given to 0-ultracluster.sh
 #        WHERE=head examples/recipes/1-gpt2-8b.sh /lustre       on the head node
+# What the environment may say:
+#   NODES=16 PARTITION=gpu    where the job runs
+#   MACHINE=p4d.24xlarge      the type of the nodes; empty: their CPUs, with RANKS ranks on each
+#   FLAGS="--train-iters 9"   flags of train that override those of the file
+#   CHECKS="--file-size 8"    flags of preflight
 set -euo pipefail
 folder=${1:?usage: 1-gpt2-8b.sh FOLDER}
 where=${WHERE:-rehearsal}
 nodes=${NODES:-16}
+partition=${PARTITION:-gpu}
+machine=${MACHINE-p4d.24xlarge}
+ranks=${RANKS:-8}
+read -r -a flags <<<"${FLAGS:-}"
+read -r -a checks <<<"${CHECKS:-}"
 bevatron=${BEVATRON:-bevatron}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd) # jobs need whole paths
 config=$here/examples/aws/gpt2-8b-p4d.yaml
 files=(--data-path "$folder/data/my-gpt2_text_document" --vocab-file "$folder/data/gpt2/gpt2-vocab.json" --merge-file "$folder/data/gpt2/gpt2-merges.txt"
-    --save "$folder/checkpoint" --load "$folder/checkpoint" --tensorboard-dir "$folder/logs")
+    --save "$folder/checkpoint" --load "$folder/checkpoint" --tensorboard-dir "$folder/logs" "${flags[@]}")
 
 step() { printf '\n== %s\n' "$*"; }
 run() {
@@ -21,16 +33,18 @@ run() {
 }
 
 step "1. Will it fit? On paper, for all ranks of $nodes machines"
-run "$bevatron" train --config "$config" "${files[@]}" --nproc $((8 * nodes)) --dry-run
+run "$bevatron" train --config "$config" "${files[@]}" --nproc $((ranks * nodes)) --dry-run
 
-job=(--nodes "$nodes" --machine p4d.24xlarge --partition gpu --config "$config" "${files[@]}")
+if [ -n "$machine" ]; then kind=(--machine "$machine"); else kind=(--ntasks-per-node "$ranks"); fi
+job=(--nodes "$nodes" --partition "$partition" "${kind[@]}" --config "$config" "${files[@]}")
 if [ "$where" = head ]; then
     step "2. The machines: GPUs, EFA, disks, data"
-    run srun --nodes "$nodes" --ntasks-per-node 8 --partition gpu --mpi=pmix "$bevatron" preflight --machine p4d.24xlarge
+    run srun --nodes "$nodes" --ntasks-per-node "$ranks" --partition "$partition" --mpi=pmix "$bevatron" preflight ${machine:+--machine "$machine"} \
+        "${checks[@]}" --config "$config" "${files[@]}"
     step "3. The job"
-    run "$bevatron" launch slurm "${job[@]}"
-    step "4. Its progress"
-    run "$bevatron" board --logdir "$folder/logs" --text
+    run "$bevatron" launch slurm --logs "$folder/logs" "${job[@]}"
+    step "4. Its progress, once the job runs"
+    echo "$bevatron board --logdir $folder/logs --text"
     exit
 fi
 step "3. The job, as Slurm would get it"

@@ -9,7 +9,8 @@
 #   BEVATRON  the program; default: bevatron
 #   CLUSTER   flags of launch slurm; default: two nodes with two ranks each on CPUs, a rehearsal in minutes
 #   SCALE     small (default), or full: the flag sets of examples/aws, for p4d and p4de machines
-#   TEXT      JSON Lines, plain or compressed: files, patterns, https:// or s3://; default: the pages of docs
+#   TEXT      JSON Lines, plain or compressed: files, patterns, https:// or s3://, separated by spaces; default: the
+#             pages of docs
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:?FOLDER, one that all machines share}
@@ -58,27 +59,38 @@ words=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$PWD/words.txt")
 if step 1 "text"; then
     # The real thing: TEXT='https://…/oscar.jsonl.xz' or a pattern of files; .xz, .zst, .gz and .bz2 are read as they are.
     if [ -z "${TEXT-}" ]; then
+        pages=$("$program" help files | sed -n 's/^docs //p')
         awk 'NF { gsub(/[\\"\t]/, ""); text = text " " $0 } NR % 4 == 0 && text { print "{\"text\": \"" text "\"}"; text = "" }' \
-            "$here"/docs/*.md >text.jsonl
+            "$pages"/*.md >text.jsonl
         xz -kf text.jsonl
     fi
     ls -l text.jsonl* 2>/dev/null || echo "text: $TEXT"
 fi
-text=${TEXT:-$PWD/text.jsonl.xz}
+text=("$PWD/text.jsonl.xz")
+[ -z "${TEXT-}" ] || read -ra text <<<"$TEXT"
+
+# most_common COUNT: the most common words and punctuation marks of a dictionary, without the escapes of JSON.
+most_common() {
+    awk '{ count = $NF; $NF = ""; line = tolower($0)
+           gsub(/\\u[0-9a-f][0-9a-f][0-9a-f][0-9a-f]|\\[bfnrt]|^\{?"[^"]*":/, " ", line)
+           while (match(line, /[a-z]+|[-.,!?\047]/)) { seen[substr(line, RSTART, RLENGTH)] += count; line = substr(line, RSTART + RLENGTH) } }
+         END { for (word in seen) if (seen[word] > 1) print seen[word], word }' | LC_ALL=C sort -k1,1nr -k2 | awk -v most="$1" 'NR <= most { print $2 }'
+}
 
 if step 2 "tokenizers"; then
-    # GPT-2's own files may stand here instead. BERT and T5 want words: BERT's vocabulary, or these of .xz files.
-    [ -s gpt-vocab.json ] || task tokenizer train --input "$text" --vocab-size $vocabulary --output-prefix "$PWD/gpt"
-    [ -s words.txt ] || {
-        printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]'
-        xz -dc $text | # may be a pattern
-            tr 'A-Z' 'a-z' | grep -oE "[a-z]+|[.,!?'-]" | sort | uniq -c | sort -k1,1nr -k2 | awk '$1 > 1 { print $2 }'
-    } >words.txt
+    # GPT-2's own files may stand here instead. BERT and T5 want words: BERT's vocabulary, or these of the text.
+    [ -s gpt-vocab.json ] || task tokenizer train --input "${text[@]}" --vocab-size $vocabulary --output-prefix "$PWD/gpt"
+    if ! [ -s words.txt ]; then
+        task tokenizer dictionary --input "${text[@]}" --output "$PWD/words.dict"
+        { printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' && most_common 29995 <words.dict; } >words.txt.new
+        [ "$(wc -l <words.txt.new)" -gt 5 ] || { echo "2-megatron.sh: the text has no words for words.txt: ${text[*]}" >&2 && exit 1; }
+        mv words.txt.new words.txt
+    fi
 fi
 
 if step 3 "preprocessing jobs, one for GPT and Llama-2, one for BERT and T5"; then
-    task preprocess --input "$text" --output-prefix "$PWD/gpt" --append-eod "${bpe[@]}"
-    task preprocess --input "$text" --output-prefix "$PWD/bert" --split-sentences "${words[@]}"
+    task preprocess --input "${text[@]}" --output-prefix "$PWD/gpt" --append-eod "${bpe[@]}"
+    task preprocess --input "${text[@]}" --output-prefix "$PWD/bert" --split-sentences "${words[@]}"
 fi
 
 if step 4 "the machines: checked, and the network between them measured"; then

@@ -71,9 +71,10 @@ fi
 
 if step 2 "shards"; then
     if [ -z "${SHARDS-}" ]; then
+        pages=$("$program" help files | sed -n 's/^docs //p')
         awk -v shards=4 'NF { gsub(/[\\"\t]/, ""); text = text " " $0 }
             NR % 4 == 0 && text { print "{\"text\": \"" text "\"}" >("shard-" n++ % shards ".jsonl"); text = "" }' \
-            "$here"/docs/*.md
+            "$pages"/*.md
         zstd -q -f --rm shard-*.jsonl
     fi
     ls -l shard-*.zst 2>/dev/null || echo "shards: $SHARDS"

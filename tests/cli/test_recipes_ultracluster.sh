@@ -17,6 +17,12 @@ grep -q 'InstanceType: "p4d.24xlarge"' "$work/ultra/ultra.pcluster.yaml" && pass
 expect 0 "successfully loaded checkpoint from $work/ultra/checkpoint" "$recipes/1-gpt2-8b.sh" "$work/ultra"
 grep -q "iteration       15/      15" "$work/out" && pass || fail "it does not resume"
 grep -q -- "--nodes=16" "$work/ultra/train.sbatch" && pass || fail "the job: $(head -n 30 "$work/ultra/train.sbatch")"
+# A package has no source to build machines from; that is said before anything is made in the account.
+mkdir -p "$work/share"
+cp -r examples "$work/share/"
+expect 2 "is not a git checkout: run this script in one, or set SOURCE" env WHERE=account BUCKET=b "$work/share/examples/recipes/0-ultracluster.sh" "$work/none"
+expect 2 "there is no such file" env WHERE=account BUCKET=b SOURCE="$work/absent.tar" "$work/share/examples/recipes/0-ultracluster.sh" "$work/none"
+[ ! -e "$work/none/ultra.yaml" ] && pass || fail "the walk began"
 # Every step of a page is a step of its script, by number.
 for page in 0-ultracluster 1-gpt2-8b; do
     grep -q "^1\. " "$recipes/$page.md" && grep -q "($page.sh)" "$recipes/$page.md" && pass || fail "$page.md"

@@ -6,7 +6,7 @@
 # usage: tests/packages/run.sh PACKAGES [ROOT…]    (default: all of the table below for which there is a package)
 # Both kinds of package are tried, bevatron and bevatron-cuda. Fails if none was, or not in every root that is named.
 # ROOTS=folder keeps the roots there; existing ones are reused. Packages of Debian come from where this machine gets its
-# own (or DEBIAN_MIRROR), those of Ubuntu from UBUNTU_MIRROR.
+# own (or DEBIAN_MIRROR), those of Ubuntu from archive.ubuntu.com (or UBUNTU_MIRROR).
 set -u
 packages=$(cd "${1:?folder of packages}" && pwd) || exit 1
 shift
@@ -17,7 +17,8 @@ if [ -z "$roots" ]; then
 fi
 mkdir -p "$roots"
 debian=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | head -n 1)}
-ubuntu=${UBUNTU_MIRROR:-none}
+ubuntu=${UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
+wget -q --spider -T 20 -t 2 "$ubuntu/dists/noble/Release" || ubuntu=none
 own=$(dpkg --print-architecture)
 failed=
 passed=0
@@ -144,6 +145,14 @@ bevatron help files >/tmp/log
 while read -r kind path; do [ -d "$path" ] || { echo "no $kind in $path" && exit 1; }; done </tmp/log
 ls /usr/share/bevatron/examples/aws/*.yaml >/dev/null
 [ -s /usr/share/doc/bevatron/docs/install.md ]
+# A recipe finds the pages of the package, and says what it lacks.
+rc=0
+WHERE=account BUCKET=b bash /usr/share/bevatron/examples/recipes/0-ultracluster.sh /root/ultra >/tmp/log 2>&1 || rc=$?
+[ $rc = 2 ] && grep -q 'is not a git checkout' /tmp/log
+bash /usr/share/bevatron/examples/recipes/4-gpt3-opt.sh /root/walk 1 >/tmp/log 2>&1 && grep -q 'nemo-gpt3-175b, [0-9]* ranks: [mr]' /tmp/log
+apt-get install -y -q --no-install-recommends xz-utils >/dev/null 2>&1
+bash /usr/share/bevatron/examples/recipes/2-megatron.sh /root/walk 1 >/tmp/log 2>&1 && [ -s /root/walk/text.jsonl.xz ]
+echo "  the recipes find the package's pages and files"
 mkdir -p "/opt/a place" && tar -xzf /tmp/archive.tar.gz -C "/opt/a place"
 mv "/opt/a place/"bevatron-* "/opt/a place/moved"
 apt-get purge -y -q "$name" >/tmp/log 2>&1
@@ -190,7 +199,7 @@ while read -r name architecture suite mirror; do
         continue
     fi
     if [ "$mirror" = none ]; then
-        skip "$name" "set UBUNTU_MIRROR to the address of an Ubuntu archive"
+        skip "$name" "archive.ubuntu.com does not answer; set UBUNTU_MIRROR to the address of an Ubuntu archive"
         continue
     fi
     if ! emulate "$architecture"; then

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The recipes for Slurm, examples/recipes/2-megatron.sh and examples/recipes/4-gpt3-opt.sh, from text to models on a
-# real Slurm cluster on this machine; their full-size commands are only planned.
+# real Slurm cluster on this machine; their full-size commands are only planned. So do 0-ultracluster.sh and
+# 1-gpt2-8b.sh with their steps on the head node.
 # label: slow
 # beside: ranks
 # cost: 120
-# parts: 2
+# parts: 3
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
@@ -26,11 +27,22 @@ at() { [ "$(cat "$work/$1/latest_checkpointed_iteration.txt" 2>/dev/null)" = "$2
 if is_part 1; then
     bash examples/recipes/2-megatron.sh "$work/megatron" >"$work/out" 2>&1 && pass || fail "the walk along Megatron's recipe stopped: $(tail -n 20 "$work/out")"
     for run in gpt bert t5 llama; do at "megatron/$run-run" 6; done
-    [ "$(grep -c 'has ended: COMPLETED' "$work/out")" = 12 ] && pass || fail "not twelve jobs completed"
+    [ "$(grep -c 'has ended: COMPLETED' "$work/out")" = 13 ] && pass || fail "not thirteen jobs completed"
     has "all_reduce +262144 " && has "^loss [0-9.]+ \| perplexity" && has "Slurm job [0-9]+; log $work/megatron/logs/train-"
     SCALE=full TEXT='/fsx/*.xz' CLUSTER="--dry-run --nodes 2 --machine p4de.24xlarge" \
         bash examples/recipes/2-megatron.sh "$work/full" 3 4 5 6 7 8 >"$work/planned" 2>&1 && pass || fail "not in full: $(grep error "$work/planned")"
     [ -s "$work/megatron/llama-hf/config.json" ] && pass || fail "no model for Hugging Face"
+    # The words of several texts, plain and compressed, the most common first; a text without words leaves no list.
+    sed 15q "$work/megatron/words.txt" | grep -qx the && [ "$(wc -l <"$work/megatron/words.txt")" -le 30000 ] && pass || fail "words.txt"
+    mkdir "$work/few" "$work/none"
+    echo learned | tee "$work/few/gpt-vocab.json" >"$work/none/gpt-vocab.json"
+    echo '{"text": "One fish.\ntwo FISH"}' >"$work/a.jsonl"
+    echo '{"text": "one 1 2"}' | gzip >"$work/b.jsonl.gz"
+    echo '{"text": "1 2 3"}' >"$work/c.jsonl"
+    TEXT="$work/[a].jsonl $work/b.jsonl.gz" bash examples/recipes/2-megatron.sh "$work/few" 2 >"$work/out" 2>&1
+    [ "$(sed '1,5d' "$work/few/words.txt" | tr '\n' ' ')" = "fish one " ] && pass || fail "the words of two texts"
+    TEXT=$work/c.jsonl bash examples/recipes/2-megatron.sh "$work/none" 2 >"$work/out" 2>&1 && fail "no words, and no error" || has "the text has no words"
+    [ ! -e "$work/none/words.txt" ] && pass || fail "a list without words"
 fi
 
 if is_part 2; then
@@ -42,5 +54,39 @@ if is_part 2; then
     [ "$(grep -c 'has ended: COMPLETED' "$work/out")" = 3 ] && pass || fail "not three followed jobs completed"
     has "stopped after a checkpoint: iteration 4, then ([5-9]|[0-9]{2,})" && has "ended with code 210"
     has "Slurm jobs [0-9]+_1, [0-9]+_2, [0-9]+_3; log $work/opt/logs/opt-"
+fi
+
+# walk SCRIPT…: the second time if the first does not end: on a busy machine srun may lose the start of MPI's ranks.
+walk() {
+    local code=0
+    timeout 600 bash "$@" >"$work/out" 2>&1 || code=$?
+    [ $code = 124 ] || return $code
+    scancel --me
+    bash "$@" >"$work/out" 2>&1
+}
+# The jobs of walk 0 and 1 are submitted, not followed.
+has_ended() { [ -z "$(squeue --noheader --me 2>&1)" ]; }
+if is_part 3 && command -v curl >/dev/null && command -v bzip2 >/dev/null; then
+    # What a rehearsal makes is fetched: a small dump, and a vocabulary by the names it has elsewhere.
+    bash examples/recipes/0-ultracluster.sh "$work/elsewhere" >"$work/out" 2>&1 && pass || fail "the rehearsal: $(tail -n 20 "$work/out")"
+    for file in vocab.json merges.txt; do cp "$work/elsewhere/data/gpt2/gpt2-$file" "$work/elsewhere/$file"; done
+    export WHERE=head PARTITION=all NODES=2 MACHINE='' RANKS=2 CHECKS="--file-size 1 --bytes 65536"
+    DUMP=file://$work/elsewhere/data/wiki.xml.bz2 VOCABULARY=file://$work/elsewhere \
+        walk examples/recipes/0-ultracluster.sh "$work/ultra" && pass || fail "the walk to a dataset stopped: $(tail -n 20 "$work/out")"
+    within 900 has_ended || fail "the jobs have not ended: $(squeue; tail -n 5 "$work"/ultra/logs/*)"
+    "$BEVATRON" dataset inspect "$work/ultra/data/my-gpt2_text_document" >"$work/out" 2>&1
+    has "documents +200"
+    small="--model-parallel-size 2 --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --batch-size 2
+        --log-interval 5 --save-interval 5 --eval-iters 1 --fp16=false --distributed-backend mpi --threads 1"
+    for end in 10 15; do
+        FLAGS="${small//$'\n'/ } --train-iters $end" walk examples/recipes/1-gpt2-8b.sh "$work/ultra" && pass ||
+            fail "the walk to a model stopped: $(tail -n 20 "$work/out")"
+        within 900 has_ended || fail "the job has not ended: $(squeue; tail -n 5 "$work"/ultra/logs/*)"
+        at ultra/checkpoint "$end"
+    done
+    has "ok .* network .* over 4 ranks" && has "board --logdir $work/ultra/logs --text"
+    cat "$work"/ultra/logs/*.log >"$work/out"
+    has "successfully loaded checkpoint from $work/ultra/checkpoint"
+    "$BEVATRON" board --logdir "$work/ultra/logs" --text >"$work/out" 2>&1 && pass || fail "no curves"
 fi
 finish
