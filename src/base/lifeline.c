@@ -19,7 +19,7 @@ static const uint64_t MAGIC = 0x6c6966656c696e65;
 struct lifeline_page {
     uint64_t magic;
     atomic_int_fast64_t iteration, beats;
-    atomic_bool is_attached, has_told_end;
+    atomic_bool is_attached, has_told_end, cannot_save;
     char phase[48];
 };
 
@@ -69,7 +69,7 @@ void lifeline_reset(struct lifeline *lifeline) {
     page->magic = MAGIC;
     page->iteration = -1;
     page->beats = 0;
-    page->is_attached = page->has_told_end = false;
+    page->is_attached = page->has_told_end = page->cannot_save = false;
     memset(page->phase, 0, sizeof page->phase);
 }
 
@@ -85,6 +85,7 @@ void lifeline_free(struct lifeline *lifeline) {
 static struct lifeline_state state_of(const struct lifeline_page *page) {
     struct lifeline_state state = {.is_attached = page->is_attached,
                                    .has_told_end = page->has_told_end,
+                                   .cannot_save = page->cannot_save,
                                    .iteration = page->iteration,
                                    .beats = page->beats};
     memcpy(state.phase, page->phase, sizeof state.phase - 1);
@@ -167,4 +168,9 @@ void lifeline_phase(const char *label) {
 void lifeline_told_end(void) {
     if (own)
         own->has_told_end = true;
+}
+
+void lifeline_cannot_save(void) {
+    if (own)
+        own->cannot_save = true;
 }

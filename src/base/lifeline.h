@@ -20,6 +20,7 @@ void lifeline_free(struct lifeline *lifeline);   // removes the file; NULL is fi
 struct lifeline_state {
     bool is_attached;   // the run has started
     bool has_told_end;  // it has recorded how it ends
+    bool cannot_save;   // it ends since no checkpoint could be saved for too long
     int64_t iteration;  // the last one that it completed; -1: none
     int64_t beats;      // rises with everything that it completes
     char phase[48];     // what it does apart from iterations, e.g. "loading the checkpoint"; "" for nothing
@@ -39,5 +40,6 @@ void lifeline_iteration(int64_t iteration);  // completed; also whereabouts.h le
 void lifeline_beat(void);
 void lifeline_phase(const char *label);
 void lifeline_told_end(void);
+void lifeline_cannot_save(void);
 
 #endif

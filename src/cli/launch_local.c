@@ -309,6 +309,7 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
                                            .has_started = end.state.is_attached,
                                            .reached = place_reached(&end.state, before),
                                            .has_new_checkpoint = after.iteration > best,
+                                           .cannot_save = end.state.cannot_save,
                                            .now = clock_seconds()};
         enum restarts_decision decision = end.passed_on ? RESTARTS_NEVER : restarts_decide(restarts, &attempt, &delay);
         attempt.reached = end.state.iteration;

@@ -147,5 +147,5 @@ bool restarts_trust_memory(const struct restarts *restarts, const struct restart
     bool is_lost = code == EXIT_CODE_PEER_LOST || code == EXIT_CODE_HANG || (code > 128 && code < 128 + NSIG);
     if (is_lost)
         return restarts->at_one_place <= 1;
-    return attempt->reached < 0 && code != EXIT_CODE_CORRUPT;
+    return (attempt->reached < 0 || attempt->cannot_save) && code != EXIT_CODE_CORRUPT;
 }

@@ -32,6 +32,7 @@ struct restarts_attempt {
     bool has_started;
     int64_t reached;  // the last iteration that it completed, -1 for none
     bool has_new_checkpoint;
+    bool cannot_save;          // it ended since its disk took no checkpoint
     bool resumes_from_memory;  // the next attempt has a checkpoint in host memory; for messages
     double now;
 };
@@ -52,7 +53,7 @@ char *restarts_describe(const struct restarts *restarts, enum restarts_decision 
                         const struct restarts_attempt *attempt, int64_t checkpoint);
 // Whether the next attempt may resume from checkpoints in memory: processes were lost, and the attempt before did not
 // fail at the same place. If the run has found something wrong with itself, what it computed last may be the reason,
-// unless it completed no iteration: then it failed to start, e.g. at a full disk, and memory has what was computed
+// unless it could not save, or completed no iteration: then it failed to start, and memory has what was computed
 // before.
 bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt);
 // The exit code of a run that is not started again.

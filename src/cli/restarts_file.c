@@ -179,6 +179,7 @@ static void decide(const struct restarts_file *file, struct restarts_state *stat
                                        .has_started = !is_told || file->journal || line.is_attached,
                                        .reached = is_told ? line.iteration : -1,
                                        .has_new_checkpoint = is_further(file, state->progress, progress),
+                                       .cannot_save = is_told && line.cannot_save,
                                        .now = clock_wall_seconds()};
     bool can_resume = file->save || file->journal || (is_told && attempt.reached < 0);
     enum restarts_decision decision = restarts_decide(&state->restarts, &attempt, &end->delay);

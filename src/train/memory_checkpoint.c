@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -308,6 +309,8 @@ int memory_checkpoint_load(struct memory_checkpoint *memory, int64_t iteration, 
     vault_drop_after(&memory->region, iteration);
     memory_copies_drop_after(&memory->copies, iteration);
     memory->is_resumed = true;
+    // The disk may not have these iterations: the run saves before it ends, also if a signal comes now.
+    interrupt_defer();
     log_info("  successfully loaded checkpoint from host memory at iteration %" PRId64 " in %.1f ms", iteration,
              (clock_seconds() - started) * 1e3);
     return 0;

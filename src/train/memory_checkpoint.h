@@ -43,7 +43,7 @@ void memory_checkpoint_close(struct memory_checkpoint *memory);  // says what th
 // none. All ranks call.
 int64_t memory_checkpoint_find(struct memory_checkpoint *memory);
 // Sets the step and *at to those of an iteration that was found, and the schedules of the configuration. What ranks
-// hold of later iterations is dropped.
+// hold of later iterations is dropped. Signals no longer cut the start short: what is in memory only must be saved.
 int memory_checkpoint_load(struct memory_checkpoint *memory, int64_t iteration, struct config *config,
                            struct progress_state *at);
 // Drops what is there: the run starts from something else.

@@ -117,9 +117,11 @@ static int schedule_retry(struct saver *saver, int64_t iteration) {
     double left = is_last ? config->last_save_minutes * 60 - (now - saver->last_time)
                           : config->save_retry_minutes * 60 - save_retry_seconds(&saver->retry, now);
     const char *flag = is_last ? "--last-save-minutes" : "--save-retry-minutes";
-    if (decide(saver, left <= 0, "end of a run that cannot save"))
+    if (decide(saver, left <= 0, "end of a run that cannot save")) {
+        lifeline_cannot_save();
         return error_context("iterations %" PRId64 " to %" PRId64 " are not saved (%s)", saver->kept_iteration + 1,
                              iteration, flag);
+    }
     // One attempt is made when the time is up.
     saver->retry.due_time = now + fmin(wait, left);
     char *next =

@@ -462,7 +462,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     // step.
     int64_t early = ending_reason(&trainer->ending);
     *ending = early > 0 ? ending_find(&trainer->ending, trainer->at.iteration, early) : GO_ON;
-    if (early > 0)
+    if (early > 0 && !trainer->memory.is_resumed)
         trainer->saver.iteration = trainer->at.iteration;
     int64_t samples = config_global_batch_size(config, trainer->at.consumed_train_samples);
     first_iteration_begin(&trainer->first, count_micro_batches(config, samples));
@@ -501,7 +501,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     return 0;
 }
 
-// A run that was done before has nothing new to save where its checkpoint came from.
+// A run that was done before has nothing new to save where its checkpoint came from, unless that was host memory.
 static void note_finished_run(struct trainer *trainer) {
     const struct config *config = trainer->config;
     if (trainer->at.iteration == 0 || !state_is_done(config, &trainer->at))
@@ -509,7 +509,7 @@ static void note_finished_run(struct trainer *trainer) {
     log_info("note: the checkpoint has all %" PRId64
              " iterations of the run, so nothing is left to train; raise --train-iters or --train-samples to continue",
              trainer->at.iteration);
-    if (config->load && config->save && file_is_same(config->load, config->save))
+    if (config->load && config->save && file_is_same(config->load, config->save) && !trainer->memory.is_resumed)
         trainer->saver.iteration = trainer->at.iteration;
 }
 

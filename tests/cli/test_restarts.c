@@ -275,6 +275,8 @@ TEST(memory_is_kept_if_it_cannot_be_the_reason) {
         struct restarts restarts = {.at_one_place = rows[i].at_one_place};
         struct restarts_attempt attempt = {.exit_code = rows[i].exit_code, .reached = rows[i].reached};
         EXPECT(restarts_trust_memory(&restarts, &attempt) == rows[i].is_trusted);
+        attempt.cannot_save = true;
+        EXPECT(rows[i].exit_code != EXIT_CODE_ERROR || restarts_trust_memory(&restarts, &attempt));
     }
 }
 

@@ -100,15 +100,16 @@ mark_nothing() {
     done
 }
 # A rank is lost while the disk is full: the restarted run has iterations that are in host memory only, so it continues and
-# saves once there is space. The disk is full from the moment that the fault is recorded.
+# saves once there is space, also if it ends meanwhile because saves fail for too long. The disk is full from the moment that the fault is recorded.
 lose_rank() {
     : >"$work/out"
     BROKEN_WHILE=$work/full_disk/injected-faults.txt BROKEN_WRITES=full_disk LD_PRELOAD=$broken "$BEVATRON" launch local \
         "${train[@]:2}" --train-iters 1000000 --save "$work/full_disk" --save-interval 4 --checkpoint-in-memory \
-        --allow-injected-faults --inject kill:step=7 >"$work/out" 2>&1 &
+        --max-restarts 1000 --save-retry-minutes 0.02 --allow-injected-faults --inject kill:step=7 >"$work/out" 2>&1 &
     process=$!
     await_text "warning: the checkpoint of iteration 6 was not saved: .* are free.*training continues, the next attempt"
     await_text "iteration  *20/"
+    await_text "the run failed with code 1 at iteration [0-9]*; starting again from iteration [0-9]* in host memory"
     rm "$work/full_disk/injected-faults.txt"
     await_text "successfully saved checkpoint from iteration  *[0-9][0-9]"
     kill -TERM "$process"

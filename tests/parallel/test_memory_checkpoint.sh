@@ -42,7 +42,7 @@ kills() {
 }
 
 beside one kills one "kill:step=3:phase=memory:call=1 segv:step=6:phase=memory:call=2 kill:step=9:phase=memory:call=3
-    kill:step=12:phase=optimizer kill:step=15:phase=evaluate" 1 --fp16
+    kill:step=12:phase=optimizer kill:step=15:phase=evaluate kill:step=20:phase=save" 1 --fp16
 beside replicas kills replicas "kill:rank=1:step=5:phase=memory:call=2 kill:rank=0:step=9:phase=reducescatter
     kill:rank=3:step=13:phase=weights" 4 --use-distributed-optimizer --bf16 --overlap-grad-reduce --overlap-param-gather
 beside stages kills stages "kill:rank=0:step=4:phase=memory:call=2 kill:rank=1:step=8:phase=memory:call=3
