@@ -75,7 +75,7 @@ pictures: release
 	build/release/draw_pictures docs/pictures
 
 # All three parts run even where one fails, so that one report shows everything; what failed is shown once more at the
-# end, where whoever has only the last part of the log can read it.
+# end, so that it is in the last part of the log.
 test: setup-test
 	@$(MAKE) --no-print-directory release
 	@$(MAKE) --no-print-directory asan

@@ -43,7 +43,7 @@ static inline void pty_begin(struct pty_run *run, int columns, void (*function)(
         close(file);
 }
 
-// Reads to the end, unless somebody else still has the terminal open; the child's exit status.
+// Reads to the end, unless another process still has the terminal open; the child's exit status.
 static inline int pty_end(struct pty_run *run) {
     char bytes[4096];
     int status;

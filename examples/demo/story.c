@@ -111,7 +111,7 @@ static bool is_taken(struct teller *teller, const struct story_text *value) {
     return false;
 }
 
-// name=rule: binds, or binds anew.
+// name=rule: binds, or rebinds.
 static int bind(struct teller *teller, const char *text, size_t length, int depth) {
     size_t name_length = strcspn(text, "=");
     const struct rule *rule = grammar_find(teller->grammar, text + name_length + 1, length - name_length - 1);

@@ -299,12 +299,11 @@ static int run_steps(void *context) {
     if (config->fp8_format && !bench_dtype_is_in(device, BENCH_FP8))
         status = error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100)");
     if (status == 0 && options->parts && !device->ops->profile_start)
-        status = error_set_code(
-            EXIT_CODE_USAGE, "--parts needs a GPU: there are no timers on the CPU; leave it out or give --device cuda");
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "--parts needs a GPU: the CPU has no timers; leave it out or give --device cuda");
     if (status == 0 && options->pairs && !device_records(device))
-        status = error_set_code(
-            EXIT_CODE_USAGE,
-            "--pairs needs a GPU: there are no CUDA graphs on the CPU; leave it out or give --device cuda");
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "--pairs needs a GPU: the CPU has no CUDA graphs; leave it out or give --device cuda");
     // Before the step takes the memory.
     if (status == 0 && options->parts)
         status = ceilings_measure(&ceilings, &device_options, dtype, config->fp8_format != NULL);

@@ -49,7 +49,7 @@ static int list_clusters(void *given) {
     if (status == 0 && options->json)
         puts(buffer_string(&text));
     else if (status == 0 && listing.count == 0)
-        fprintf(stderr, "there is no cluster in %s\n", options->region ? options->region : "this region");
+        fprintf(stderr, "no clusters in %s\n", options->region ? options->region : "this region");
     buffer_free(&text);
     return status;
 }

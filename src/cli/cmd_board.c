@@ -74,7 +74,7 @@ static int show_once(const struct board_options *options) {
     board_store_scan(store);
     int status = 0;
     if (board_store_count(store) == 0)
-        status = error_set("there is no metrics.jsonl and no TensorBoard event file in %s or below it; train writes a "
+        status = error_set("found no metrics.jsonl or TensorBoard event file in %s or below it; train writes a "
                            "metrics.jsonl to its --save folder or to --metrics-file",
                            options->logdir);
     if (status == 0 && options->text)

@@ -147,8 +147,7 @@ int help_man(const char *name, const char *part) {
     const struct command_part *command = command_find(name);
     if (command && has_page(command))
         return ask(command, part, "--help-man");
-    fprintf(stderr, "bevatron: there is no manual page for \"%s\"; `bevatron help commands` lists the commands\n",
-            name);
+    fprintf(stderr, "bevatron: no manual page for \"%s\"; `bevatron help commands` lists the commands\n", name);
     return EXIT_CODE_USAGE;
 }
 

@@ -75,7 +75,7 @@ static const struct flag own_flags[] = {
          "path of bevatron in the image; default: bevatron, or /opt/bevatron/bin/bevatron for an mpijob"),
     SWITCH("--dry-run", dry_run, "print the manifest and apply nothing"),
     SWITCH("--rehearse", rehearse,
-           "run the job on CPUs: as many ranks, but no GPUs, EFA, huge pages or --machine's nodes are asked for"),
+           "run the job on CPUs: as many ranks, without requesting GPUs, EFA, huge pages or --machine's nodes"),
     SWITCH("--watch", watch, "follow the log of the first rank"),
     GROUP("getdata: fetches files to the claim"),
     LIST("--url", urls, NULL, "URLs to fetch", .repeats_add = true),

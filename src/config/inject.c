@@ -93,7 +93,7 @@ static int read_rank(const char *text, struct inject_word word, struct fault *fa
     if (is_word(word, "all"))
         return 0;
     if (!read_int(word, 0, &rank) || rank > INT32_MAX)
-        return refuse(text, word.at, "this is not a rank", "give its number, counted from 0, or all");
+        return refuse(text, word.at, "this is not a rank", "give its number, from 0 on, or all");
     fault->rank = (int)rank;
     return 0;
 }

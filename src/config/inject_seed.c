@@ -95,7 +95,7 @@ static void validate_fault(const struct config *config, const char *text, struct
     if (inject_parse(text, &fault) < 0)
         complain(complaints, "%s", error_message());
     else if (config->world_size > 0 && fault.rank >= config->world_size)
-        complain(complaints, "--inject %s: there are %" PRId64 " ranks, counted from 0", text, config->world_size);
+        complain(complaints, "--inject %s: the ranks of this run are 0 to %" PRId64, text, config->world_size - 1);
     error_clear();
 }
 

@@ -10,10 +10,10 @@ static void validate_rank(const struct config *config, const char *text, struct 
     errno = 0;
     long rank = strtol(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || rank < 0)
-        complain(complaints, "--profile-ranks %s is not the number of a rank; ranks are counted from 0", text);
+        complain(complaints, "--profile-ranks %s is not the number of a rank; ranks are numbered from 0", text);
     else if (config->world_size > 0 && rank >= config->world_size)
-        complain(complaints, "--profile-ranks %s: there are %" PRId64 " ranks, counted from 0", text,
-                 config->world_size);
+        complain(complaints, "--profile-ranks %s: the ranks of this run are 0 to %" PRId64, text,
+                 config->world_size - 1);
 }
 
 void validate_profile(const struct config *config, struct complaints *complaints) {

@@ -88,7 +88,7 @@ static int take_remote(struct file_print *print, const char *url, const char *na
     struct remote_object object;
     int status = remote_find(&object, url);
     if (status == 0)
-        status = error_set("cannot open %s: there is no such object; check the address", url);
+        status = error_set("cannot open %s: no such object; check the address", url);
     if (status > 0 && (object.size == UINT64_MAX || !object.tag[0]))
         status =
             error_set("the server of %s does not report a size and an ETag; download the file and give its path", url);

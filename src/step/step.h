@@ -80,7 +80,7 @@ struct step_room {
     size_t reserve;      // of the bytes, held for libraries
     size_t shrunk_from;  // bytes of the larger layout that could not be taken; 0 on ranks that do not report
     bool is_refused;     // on all ranks: one of them has no room, and step_open fails
-    const char *lack;    // what there is no room for; NULL on ranks that do not speak
+    const char *lack;    // what there is no room for; NULL on ranks that do not report
     size_t lack_bytes;
     struct step_memory needed;  // of the layout that was tried last
 };

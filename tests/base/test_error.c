@@ -142,7 +142,7 @@ TEST(dying) {
     EXPECT(first && !strstr(first + 1, "thread\n"));
 }
 
-// The sentence goes to whoever asked for it, before the handler ends the other ranks.
+// The listener gets the sentence before the handler ends the other ranks.
 TEST(dying_is_heard) {
     static struct capture capture;
     capture_run(&capture, die_heard);

@@ -219,7 +219,7 @@ TEST(bad_targets) {
     remove_place(place);
 }
 
-// A pipe where a file should be: nobody waits for its other end.
+// A pipe where a file should be: opening does not wait for its other end.
 TEST(pipes_are_not_files) {
     char *place = make_place(), *path = file_join(place, "pipe");
     struct file_map map;
@@ -228,7 +228,7 @@ TEST(pipes_are_not_files) {
     EXPECT_ERROR(file_map_open(&map, path), "it is a pipe (FIFO), not a regular file");
     EXPECT_ERROR(file_read_own(path, 100, &text), "is a pipe (FIFO), not a regular file");
     EXPECT_ERROR(file_read_own("/dev/null", 100, &text), "is a device, not");
-    // One that somebody writes to is read where pipes make sense.
+    // One with a writer is read where pipes make sense.
     pid_t child = fork();
     if (child == 0) {
         int descriptor = open(path, O_WRONLY);

@@ -61,7 +61,7 @@ TEST(stuck_work_ends_the_process) {
 }
 
 // Ten times the limit, with something completed all the time: by this thread, by others, inside, or while waiting for
-// somebody who has a limit.
+// work that has its own limit.
 static void get_on(void) {
     struct watchdog_work outer, inner;
     open_all(2);

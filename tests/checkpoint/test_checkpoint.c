@@ -383,7 +383,7 @@ TEST(same_iteration_again) {
     temporary_remove(&folder);
 }
 
-// Files that somebody put beside ours are kept, whether the checkpoint is replaced or removed as old.
+// A user's files beside ours are kept, whether the checkpoint is replaced or removed as old.
 TEST(strangers_files) {
     struct temporary folder = temporary_create();
     struct small_world w;
@@ -470,7 +470,7 @@ TEST(leftovers) {
         name_of_the_dead(folder.path, "iter_0000007"), name_of_the_dead(folder.path, "iter_0000008"),
         file_join(folder.path, "iter_0000006.tmp.elsewhere.12.00c0ffee"),  // a day old
     };
-    // The last three are a day old: somebody's copy, and leftovers with a file that no save writes.
+    // The last three are a day old: a user's copy, and leftovers with a file that no save writes.
     enum { STAYS = 7, FRESH = 4 };
     const char *const stays[STAYS] = {"iter_7.tmp.123",
                                       "other.tmp.1",

@@ -317,7 +317,7 @@ TEST(indexes) {
     temporary_remove(&spoiled.folder);
 }
 
-// Types that nobody computes with may be beside the parameters, but not in their place.
+// Types that are not computed with may be beside the parameters, but not in their place.
 TEST(other_types) {
     static const struct {
         const char *name, *message;

@@ -33,7 +33,7 @@ static const struct {
     {OWNER_OURS, "10", {"iter_0000010/manifest.json", "notes.txt", NULL}},
     {OWNER_OURS, "20", {"iter_0000010/manifest.json", "iter_0000020/manifest.json={", NULL}},
     {OWNER_OURS, "10", {"iter_0000010/state.json", "iter_0000010/model.safetensors", NULL}},
-    // Our folder stays ours if it also holds an export or somebody's model.
+    // Our folder stays ours if it also holds an export or another program's model.
     {OWNER_OURS, "10", {"iter_0000010/manifest.json", "model.safetensors", "best.pt", NULL}},
     {OWNER_OURS, "-1", {"latest_checkpointed_iteration.txt=10", NULL}},
     // Those after the marker do not count: the run went back.

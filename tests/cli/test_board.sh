@@ -32,7 +32,7 @@ LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$work/out" && fail "control charac
 expect 2 "--logdir" "$BEVATRON" board --text
 expect 1 "nowhere" "$BEVATRON" board --text --logdir "$work/nowhere"
 mkdir "$work/empty"
-expect 1 "there is no metrics.jsonl and no TensorBoard event file in $work/empty" "$BEVATRON" board --text --logdir "$work/empty"
+expect 1 "found no metrics.jsonl or TensorBoard event file in $work/empty" "$BEVATRON" board --text --logdir "$work/empty"
 
 # --export: one file that loads nothing, and whose data cannot become markup.
 report=$work/report.html

@@ -24,7 +24,7 @@ expect 0 "CREATE_COMPLETE" "${with[@]}" list --region us-west-2
 asked pcluster list-clusters --region us-west-2
 expect 0 '"clusterName": "llm"' "${with[@]}" list --region us-west-2 --json
 answer list-clusters '{"clusters": []}'
-expect 0 "there is no cluster in us-west-2" "${with[@]}" list --region us-west-2
+expect 0 "no clusters in us-west-2" "${with[@]}" list --region us-west-2
 rm -f "$work/arguments"
 
 # ssh: a shell, a command, a tunnel; through Systems Manager if there is no public address.

@@ -74,14 +74,14 @@ broken() {
         [ "$(grep -cF -- "$text" "$work/out")" -ge 1 ] && pass || fail "nothing says $text"
     done
     [ "$(grep -c "cannot write metrics" "$work/out")" = 1 ] && pass || fail "a full disk is said more than once"
-    # A folder that cannot be written, a reader that went away, and a pipe that nobody reads.
+    # A folder that cannot be written, a reader that went away, and a pipe that is not read.
     mkfifo "$work/fifo"
     expect 0 "iteration        6/" bash -c '"$@" | tee /dev/null' - "$BEVATRON" train "${good[@]}" --metrics-file "$work/fifo" \
         --tensorboard-dir /proc/x --prometheus-textfile /proc/x/y.prom --wandb-project p --wandb-exp-name n --wandb-save-dir /proc/x
     bash -c 'set -o pipefail; "$@" 2>"$0" | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}' "$work/log" "$BEVATRON" train "${good[@]}" --metrics-file "$work/m.jsonl"
     code=$?
     [ "$code" = 0 ] && grep -q '"event":"finished"' "$work/m.jsonl" && pass || fail "a reader that went away ended the run ($code)"
-    # A file of somebody else is not touched.
+    # A file of another program is not touched.
     echo "my notes" >"$work/notes"
     expect 1 "is not a file of metrics" "$BEVATRON" train "${good[@]}" --metrics-file "$work/notes"
     expect 1 "is not a file of --prometheus-textfile" "$BEVATRON" train "${good[@]}" --prometheus-textfile "$work/notes"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Folders of others: every command that writes is pointed at checkpoints of every other program and at an ordinary
-# folder of somebody's files. No existing file may be changed, moved or removed. Then the folder of --save: which runs
+# folder of a user's files. No existing file may be changed, moved or removed. Then the folder of --save: which runs
 # may write to it, one at a time.
 # cost: 20
 # label: slow

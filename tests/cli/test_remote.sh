@@ -119,11 +119,11 @@ expect 0 "" "$BEVATRON" extract wiki --input s3://bucket/dump.xml --output "$wor
 grep -q "A boat is a thing" "$work/wiki.jsonl" && pass || fail "no article"
 
 # Errors.
-expect 1 "s3://bucket/absent.jsonl: there is no such object" "${preprocess[@]}" --input s3://bucket/absent.jsonl
+expect 1 "s3://bucket/absent.jsonl: no such object" "${preprocess[@]}" --input s3://bucket/absent.jsonl
 expect 1 "no object matches s3://bucket/q*" "${preprocess[@]}" --input 's3://bucket/q*'
 expect 1 "there are no .jsonl objects" "${preprocess[@]}" --input s3://bucket/none/
 expect 1 "does not name a bucket" "${preprocess[@]}" --input s3://b/x
-expect 1 "there is no such file" "${preprocess[@]}" --input "$AWS_ENDPOINT_URL/web/absent"
+expect 1 "no such file" "${preprocess[@]}" --input "$AWS_ENDPOINT_URL/web/absent"
 AWS_ACCESS_KEY_ID=AKIDOTHER expect 1 "S3 does not know the access key …THER (from the environment)" "${preprocess[@]}" --input s3://bucket/in/
 AWS_SESSION_TOKEN=stale expect 1 "the credentials from the environment have expired" "${preprocess[@]}" --input s3://bucket/in/
 AWS_ACCESS_KEY_ID='' expect 1 "no AWS credentials were found" "${preprocess[@]}" --input s3://bucket/in/

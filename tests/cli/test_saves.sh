@@ -148,7 +148,7 @@ expect 0 "starting again from iteration 2 (restart 1 of 3" "$BEVATRON" launch lo
 expect 0 "starting again from iteration 2 (restart 1 of 10" "$BEVATRON" launch decide --state "$work/state" --save "$work/none" \
     --save-fallback "$work/found" --exit-code 211
 
-# Nothing may be written at all: said before the first iteration. The signal would end the process without a word.
+# Nothing may be written at all: said before the first iteration. The signal would end the process without a message.
 expect 1 "raise the limit (ulimit -f)" bash -c 'ulimit -f 8; exec "$@"' - "${train[@]}" --hidden-size 64 --train-iters 4 --save "$work/limited"
 grep -q "iteration        1/" "$work/out" && fail "an iteration before a save that cannot succeed" || pass
 

@@ -82,7 +82,7 @@ gather
 
 # ---- pipes where files should be ----
 
-# Nobody writes to them, so whoever waited would wait forever.
+# They have no writer, so waiting for one would take forever.
 printf '{"text": "the cat sat on the mat and the cat ate"}\n' >"$work/a.jsonl"
 for _ in $(seq 400); do cat "$work/a.jsonl"; done >"$work/text.jsonl"
 "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 270 --output-prefix "$work/t" >"$work/out" 2>&1 || fail "no tokenizer"
@@ -103,7 +103,7 @@ done
 "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint"
 rm "$work/run/latest_checkpointed_iteration.txt" && mkfifo "$work/run/latest_checkpointed_iteration.txt"
 expect 0 "is a pipe (FIFO), not a regular file" "${ends[@]}" "${train[@]}" --load "$work/run" --train-iters 3 --override-opt_param-scheduler
-# A pipe that somebody writes to is read.
+# A pipe with a writer is read.
 mkfifo "$work/vocabulary"
 cat "$work/t-vocab.json" >"$work/vocabulary" &
 expect 0 "" "${ends[@]}" "$BEVATRON" tokenizer inspect --vocab-file "$work/vocabulary" --merge-file "$work/t-merges.txt"
@@ -124,7 +124,7 @@ grep -Eq "shrinks.bin was truncated to 100 bytes while it was in use, and byte [
 
 # ---- limits of the process ----
 
-# The signal of a file that may not grow ends a process without a word. The signal is not ignored by the shell here.
+# The signal of a file that may not grow ends a process without a message. The signal is not ignored by the shell here.
 expect 1 "raise the file size limit (ulimit -f)" bash -c 'ulimit -f 1; exec "$@"' - "$BEVATRON" preprocess --input "$work/text.jsonl" \
     --output-prefix "$work/limited" "${tokenizer[@]}"
 if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then

@@ -86,7 +86,7 @@ lacks "$work/screen" "ETA"
 seen 130 160x24 "$work/screen" -w ETA -t '\003' -- "${endless[@]}"
 has "$work/screen" "then stopping (nothing is saved without --save); press Ctrl-C again to quit at once"
 
-# A reader that has stopped: more than a terminal holds, and the run ends as if somebody looked.
+# A reader that has stopped: more than a terminal holds, and the run ends as if it were read.
 seen 0 80x24 "$work/screen" -w ETA -p -- "${train[@]}" --train-iters 2500 --log-interval 1
 # Closed: a run that ignores SIGHUP, as under nohup, goes on to its end; another one saves.
 hold='trap "" HUP; exec "$@"'

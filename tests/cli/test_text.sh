@@ -47,7 +47,7 @@ if command -v script >/dev/null; then
         expect 0 "iteration 2/2" typed "" "${asked[@]}" --nproc 2
         [ "$(grep -c "no tokenizer is given" "$work/out")" = 1 ] && pass || fail "not asked once"
     fi
-    # A run that resumes has its checkpoint's, and asks nobody.
+    # A run that resumes has its checkpoint's, and does not ask.
     expect 0 "iteration        3/" "${asked[@]}" --train-iters 3 --load "$work/asked_run" --override-opt_param-scheduler
 fi
 
@@ -100,7 +100,7 @@ touch "$(dirname "$bin").lock"
 expect 0 "tokenized $text" "${train[@]}" --data-path "$text" "${own[@]}"
 expect_same "$work/pre_text_document.bin" "$bin" "the tokens after a kill"
 
-# An entry that nobody has used for a month is removed, unless a run has it open. (Not on file systems that machines
+# An entry that has not been used for a month is removed, unless a run has it open. (Not on file systems that machines
 # share.)
 if [[ " tmpfs ext2/ext3 xfs overlayfs " == *" $(stat -f -c %T "$work") "* ]]; then
     expect 0 "" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"

@@ -17,7 +17,7 @@ static int port;
 // For everybody to be there, on a machine that is busy with other things too. Nobody waits as long if all is well.
 static const double LONG_SECONDS = 300;
 
-// A port that nobody has now, below those that the kernel gives to whoever asks for any.
+// A port that is free now, below those that the kernel hands out.
 static inline void find_port(void) {
     struct sockaddr_storage address;
     int listener = -1;

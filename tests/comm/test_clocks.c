@@ -5,7 +5,7 @@
 
 enum { ROUNDS = 16 };
 
-// One exchange at a true time: ranks enter and leave after delays, and nobody leaves before both have entered.
+// One exchange at a true time: ranks enter and leave after delays, and neither leaves before both have entered.
 static struct clock_round exchange(int64_t time, int64_t offset, const int64_t delays[4]) {
     int64_t enter = time + delays[0], first_enter = time + delays[1];
     int64_t later = enter > first_enter ? enter : first_enter;

@@ -1,5 +1,5 @@
 // Ranks that find each other over TCP: processes of this machine around one port. Those who do not belong are turned
-// away with a reason, and nobody waits longer than the deadline.
+// away with a reason, and no rank waits longer than the deadline.
 #include "../base/capture.h"
 #include "tcp_ranks.h"
 #include "base/clock.h"
@@ -394,7 +394,7 @@ TEST(slow_ranks_are_waited_for) {
     EXPECT(is_shown);
 }
 
-// A rank that stands still is one, though the others only wait for files.
+// A suspended rank is one, though the others only wait for files.
 TEST(a_stopped_rank) {
     bool is_shown = false;
     for (int i = 0; i < DEADLINES && !is_shown; i++) {

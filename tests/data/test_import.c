@@ -189,7 +189,7 @@ TEST(text) {
     }
     write_bytes(scratch_path("a.txt"), "word1\nword2 \xFF\n", 14);
     unlink(scratch_path("out.idx"));
-    // A .bin without an .idx may belong to somebody else.
+    // A .bin without an .idx may belong to another program.
     EXPECT_ERROR(import_text(&text, &options, &summary), "out.bin exists; give another name, or remove it first");
     unlink(scratch_path("out.bin"));
     EXPECT_ERROR(import_text(&text, &options, &summary), "line 2: byte 6 is not UTF-8");

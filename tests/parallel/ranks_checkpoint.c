@@ -264,7 +264,7 @@ TEST(long_slices) {
     vocabulary = 97;
 }
 
-// The last rank cannot write: nobody gets a new checkpoint, and all keep the old one.
+// The last rank cannot write: no rank gets a new checkpoint, and all keep the old one.
 TEST(one_rank_that_fails_is_everybodys_failure) {
     int rank = group_rank(all), size = group_size(all);
     for (int is_background = 0; is_background < 2; is_background++) {

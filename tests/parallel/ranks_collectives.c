@@ -185,7 +185,7 @@ TEST(all_to_all_with_uneven_counts) {
     EXPECT_INT(after.bytes - before.bytes, size > 1 ? most * 5 * (int64_t)sizeof(float) : 0);
 }
 
-// The first rank sends a row to everyone; the others have nothing to send. Then nobody has anything.
+// The first rank sends a row to everyone; the others have nothing to send. Then no rank has anything.
 TEST(all_to_all_from_one_rank) {
     enum { WIDTH = 3 };
     int size = group_size(all), rank = group_rank(all);

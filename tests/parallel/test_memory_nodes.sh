@@ -19,7 +19,7 @@ keep() {
 }
 
 # attempt FIRST SECOND: ranks 0 and 1 on the first node, 2 and 3 on the second; each rank leaves its process number. In
-# three of the iterations a rank stands still, so that processes can be killed there.
+# three of the iterations a rank is suspended, so that processes can be killed there.
 attempt() {
     bash tests/parallel/mpirun.sh 4 bash -c '
         [ "$OMPI_COMM_WORLD_RANK" -lt 2 ] && node=$1 || node=$2

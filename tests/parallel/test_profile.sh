@@ -69,7 +69,7 @@ grep -q "iteration        6/" "$work/out" && pass || fail "the run ended with it
 expect 2 "leaves no iteration after --profile-step-start 5" "$BEVATRON" train "${model[@]}" --profile \
     --profile-step-start 5 --profile-step-end 5
 expect 2 "is not the number of a rank" "$BEVATRON" train "${model[@]}" --profile --profile-ranks first
-expect 2 "there are 1 ranks" "$BEVATRON" train "${model[@]}" --profile --profile-ranks 1
+expect 2 "the ranks of this run are 0 to 0" "$BEVATRON" train "${model[@]}" --profile --profile-ranks 1
 expect 0 "straggler report at iteration        6 | slowest: rank " bash tests/parallel/mpirun.sh 2 "$BEVATRON" train \
     "${model[@]}" --log-straggler --straggler-minmax-count 2
 grep -qE "slowest: rank [01] on [^ ]+ [0-9.]+ ms, rank [01] on .* \| fastest: rank [01] on [^ ]+ [0-9.]+ ms, rank " "$work/out" && pass || fail "two ranks each"

@@ -24,7 +24,7 @@ has_trainers() { [ "$(trainers "$1" | wc -l)" = "$2" ]; }
 saved() { [ -d "$1/iter_$(printf %07d "$2")" ]; }
 
 for n in $ranks; do
-    # All ranks are stopped: nobody inside the run can report it.
+    # All ranks are stopped: none of them can report it.
     run=$work/still$n
     expect 0 "" "$BEVATRON" train "${model[@]}" --train-iters 300 --save "$work/whole$n" --nproc "$n"
     "$BEVATRON" launch local -n "$n" --max-restarts 100 --progress-timeout-minutes 0.3 "${model[@]}" --train-iters 300 \

@@ -210,8 +210,8 @@ for changes, expected in [
 ]:
     code, text = preprocess("refused", "s3://corpus/in/part*", **changes)
     check(code == 1 and expected in text, f"{changes}: exit code {code}: {text[-300:]}")
-for address, expected in [("s3://corpus/absent.jsonl", "there is no such object"),
-                          ("s3://no-such-bucket/x/", "there is no such bucket"),
+for address, expected in [("s3://corpus/absent.jsonl", "no such object"),
+                          ("s3://no-such-bucket/x/", "no such bucket"),
                           ("s3://corpus/q*", "no object matches")]:
     code, text = preprocess("refused", address)
     check(code == 1 and expected in text, f"{address}: exit code {code}: {text[-300:]}")

@@ -1,5 +1,5 @@
-// Records at the end of a file: whole or not there, on a disk that is full for a while, in a pipe that nobody reads,
-// and in one whose reader is gone.
+// Records at the end of a file: whole or not there, on a disk that is full for a while, in a pipe that is not read, and
+// in one whose reader is gone.
 #include "report/appender.h"
 #include "../base/capture.h"
 #include "base/file.h"

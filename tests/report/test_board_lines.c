@@ -1,4 +1,4 @@
-// Lines of metrics: the fast way and the tree read the same, on what the trainer writes and on what nobody should.
+// Lines of metrics: the fast way and the tree read the same, on what the trainer writes and on malformed lines.
 #include "base/file.h"
 #include "base/memory.h"
 #include "report/board/line_reader.h"

@@ -233,7 +233,7 @@ TEST(growing_shrinking_replaced) {
     EXPECT_OK(file_write_all(path, text.data, text.length));
     board_store_scan(store);
     check_overview(name, 60);
-    // Written anew, shorter; and again, longer, in the same file.
+    // Rewritten, shorter; and again, longer, in the same file.
     buffer_clear(&text);
     add_steps(&text, 1, 9, 6);
     put("metrics.jsonl", "w", text.data);
@@ -252,7 +252,7 @@ TEST(growing_shrinking_replaced) {
     end();
 }
 
-// Somebody writes other lines in the place of those that a zoom reads again: with other tags, in sets that nobody knew.
+// Other lines replace those that a zoom reads again: with other tags, in unknown sets.
 TEST(overwritten_in_place) {
     begin();
     struct buffer text = {0};

@@ -1,4 +1,4 @@
-// The trainer's door: what goes where, that NULL is a report to nobody, and that a broken console ends nothing.
+// The trainer's interface: what goes where, that a NULL report is accepted, and that a broken console ends nothing.
 #include "base/file.h"
 #include "base/log.h"
 #include "report/live.h"

@@ -53,11 +53,9 @@ static int explain_denied(const struct remote_failure *failure, const char *url)
 
 static int explain_s3(const struct remote_failure *failure, const char *url) {
     if (is_code(failure, "NoSuchBucket"))
-        return error_set("cannot %s %s: there is no such bucket; check the name and AWS_ENDPOINT_URL", failure->doing,
-                         url);
+        return error_set("cannot %s %s: no such bucket; check the name and AWS_ENDPOINT_URL", failure->doing, url);
     if (failure->status == 404)
-        return error_set("cannot %s %s: there is no such object; list what is there with `aws s3 ls`", failure->doing,
-                         url);
+        return error_set("cannot %s %s: no such object; list what is there with `aws s3 ls`", failure->doing, url);
     if (failure->status == 403 || failure->status == 401 ||
         is_code(failure, "ExpiredToken ExpiredTokenException TokenRefreshRequired InvalidToken RequestTimeTooSkewed"))
         return explain_denied(failure, url);
@@ -66,7 +64,7 @@ static int explain_s3(const struct remote_failure *failure, const char *url) {
 }
 
 static int explain_web(const struct remote_failure *failure, const char *url) {
-    const char *remedy = failure->status == 404 ? "there is no such file; check the address"
+    const char *remedy = failure->status == 404 ? "no such file; check the address"
                          : failure->status == 401 || failure->status == 403
                              ? "the server refuses access; download it with a program that can log in"
                          : failure->status == 416 ? "the server cannot send this part of it"

@@ -221,8 +221,8 @@ int remote_stream_open(struct remote_stream **opened, const char *url, uint64_t 
     int status = remote_find(&stream->object, url);
     if (status == 0) {
         char *printed = url_printable(url);
-        status = error_set("cannot open %s: there is no such %s; check the address", printed,
-                           url_is_s3(url) ? "object" : "file");
+        status =
+            error_set("cannot open %s: no such %s; check the address", printed, url_is_s3(url) ? "object" : "file");
         free(printed);
     } else if (status > 0) {
         status = start(stream);

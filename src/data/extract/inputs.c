@@ -133,8 +133,8 @@ static int expand_object(struct string_list *files, const char *name, const char
         char *folder = url_join(name, "");
         status = url_is_s3(name) && endings ? add_prefix(files, folder, endings) : 0;
         if (status == 0 && files->count == before)
-            status = error_set("cannot open %s: there is no such %s; check the address", shown,
-                               url_is_s3(name) ? "object" : "file");
+            status =
+                error_set("cannot open %s: no such %s; check the address", shown, url_is_s3(name) ? "object" : "file");
         free(folder);
     }
     free(shown);

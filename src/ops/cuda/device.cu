@@ -256,7 +256,7 @@ static int cuda_check(int index) {
             "cannot use a GPU: this machine shows none; check the driver with nvidia-smi, or use --device cpu");
     if (index < 0 || index >= count)
         return error_set(
-            "there is no GPU %d: this machine shows %d, counted from 0; start fewer ranks on it or look at "
+            "there is no GPU %d: this machine shows %d, numbered from 0; start fewer ranks on it or look at "
             "CUDA_VISIBLE_DEVICES",
             index, count);
     int major = 0, minor = 0;

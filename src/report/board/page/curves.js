@@ -114,7 +114,7 @@ function curvesEmpty() {
     if (!board.isLoaded)
         text = "Reading runs…";
     else if (board.runs.length === 0)
-        text = "There are no runs in this folder yet. A run appears here when train has written its first line.";
+        text = "No runs in this folder yet. A run appears here when train has written its first line.";
     else if (boardShown().length === 0)
         text = "Choose runs in the list to draw their curves.";
     else if (state.tags)

@@ -42,7 +42,7 @@ function viewOf(name, id) {
 }
 
 function noRuns() {
-    return el("p", {class: "empty muted", text: board.isLoaded ? "There are no runs yet." : "Reading runs…"});
+    return el("p", {class: "empty muted", text: board.isLoaded ? "No runs yet." : "Reading runs…"});
 }
 
 function runUpdate() {
