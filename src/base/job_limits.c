@@ -97,19 +97,19 @@ int job_check_ranks(int ranks) {
         if (before < files && setrlimit(RLIMIT_NOFILE, &limit) == 0)
             before = limit.rlim_cur;
         if (before < files)
-            return error_set("this process may open %ju files, and starting %d ranks takes about %ju; raise the limit "
+            return error_set("this process may open %ju files, but starting %d ranks takes about %ju; raise the limit "
                              "(ulimit -n %ju, or the hard limit in /etc/security/limits.conf), or start fewer ranks",
                              (uintmax_t)before, ranks, (uintmax_t)files, (uintmax_t)files);
     }
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < FILE_BYTES)
-        return error_set("this process may write files of %ju bytes, and the shared memory of %d ranks takes %d; raise "
+        return error_set("this process may write files of %ju bytes, but the shared memory of %d ranks takes %d; raise "
                          "the limit (ulimit -f unlimited), or start one rank",
                          (uintmax_t)limit.rlim_cur, ranks, FILE_BYTES);
     int64_t room = job_process_room(&system_files);
     int64_t needed = PROCESSES_BESIDES + PROCESSES_PER_RANK * (int64_t)ranks;
     if (room < needed)
         return error_set("the control group of this job allows %" PRId64
-                         " more processes and threads (pids.max), and %d ranks need at least %" PRId64
+                         " more processes and threads (pids.max), but %d ranks need at least %" PRId64
                          "; raise that limit, or start fewer ranks",
                          room, ranks, needed);
     return 0;

@@ -119,7 +119,7 @@ static int time_matmuls(const struct matmul_options *options, const struct bench
         struct matmul_time result = {0};
         if (!has_sizes(&list[i], devices->dtype) && is_asked)
             return error_set_code(EXIT_CODE_USAGE,
-                                  "in fp8, m, n and k must be multiples of 16, and %s is %" PRId64 " x %" PRId64
+                                  "in fp8, m, n and k must be multiples of 16, but %s is %" PRId64 " x %" PRId64
                                   " x %" PRId64,
                                   list[i].layer, list[i].m, list[i].n, list[i].k);
         if (!has_sizes(&list[i], devices->dtype))

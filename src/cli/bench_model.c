@@ -33,7 +33,7 @@ int bench_model_complete(struct config *config) {
     if (is_batch_given && config->global_batch_size != config->micro_batch_size)
         return error_set_code(EXIT_CODE_USAGE,
                               "--global-batch-size %" PRId64 " is not one micro-batch of %" PRId64
-                              ", and one micro-batch is timed; leave it out or give --micro-batch-size",
+                              ", but one micro-batch is timed; leave it out or give --micro-batch-size",
                               config->global_batch_size, config->micro_batch_size);
     TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
     return config_pad_vocab(config, config->vocab_size);

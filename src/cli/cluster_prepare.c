@@ -365,7 +365,7 @@ static void check_quota(struct cluster_preparation *p, const struct cluster_queu
     if (value && value->type == JSON_NUMBER && value->number < (double)needed)
         fprintf(stderr,
                 "note: queue %s: %" PRId64 " × %s have %" PRId64
-                " vCPUs, and the quota of %s is %.0f. Ask for more: aws "
+                " vCPUs, but the quota of %s is %.0f. Ask for more: aws "
                 "service-quotas request-service-quota-increase --service-code ec2 --quota-code %s --desired-value "
                 "%" PRId64 " --region %s\n",
                 queue->name, queue->most, queue->types[0], needed, quota->name, value->number, code, needed,

@@ -302,7 +302,7 @@ static int check_form(const struct evaluate_options *options) {
     if (options->retrieval && config_form(&options->config) != CONFIG_ICT)
         return error_set_code(
             EXIT_CODE_USAGE,
-            "--retrieval searches the embeddings of --model ict, and this is a --model %s; leave it out",
+            "--retrieval searches the embeddings of --model ict, but this is a --model %s; leave it out",
             options->config.model);
     if (is_decoder || (!options->text && !options->cloze))
         return 0;

@@ -237,7 +237,7 @@ static void tell_stop(const struct slurm_job *job, const struct config *config, 
     }
     int64_t kill_wait = history.last_elapsed_ms > 0 ? slurm_kill_wait(ticket) : 0;
     if (kill_wait > 0 && history.last_elapsed_ms / 1e3 > (double)kill_wait)
-        log_warn("plain `scancel %s` will not save: a step of this run took %.0f s, and this cluster kills ranks after "
+        log_warn("plain `scancel %s` will not save: a step of this run took %.0f s, but this cluster kills ranks after "
                  "%lld s (KillWait)",
                  number, history.last_elapsed_ms / 1e3, (long long)kill_wait);
     metrics_history_free(&history);

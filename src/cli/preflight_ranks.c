@@ -141,10 +141,10 @@ static void judge(struct preflight *flight, enum transport found, enum transport
         preflight_say(flight, found == TRANSPORT_TCP ? VERDICT_NOTE : VERDICT_OK, "transport", "NCCL uses %s",
                       transport_name(found));
     else if (found == TRANSPORT_UNKNOWN)
-        preflight_say(flight, VERDICT_BAD, "transport", "%s is asked for, and NCCL does not say that it uses it",
+        preflight_say(flight, VERDICT_BAD, "transport", "%s is required, but NCCL does not say that it uses it",
                       transport_name(wanted));
     else
-        preflight_say(flight, VERDICT_BAD, "transport", "%s is asked for, and NCCL uses %s%s", transport_name(wanted),
+        preflight_say(flight, VERDICT_BAD, "transport", "%s is required, but NCCL uses %s%s", transport_name(wanted),
                       transport_name(found),
                       wanted == TRANSPORT_EFA ? ": is aws-ofi-nccl's folder in LD_LIBRARY_PATH, and libfabric's?" : "");
 }
@@ -168,7 +168,7 @@ void preflight_transport(struct preflight *flight) {
         if (flight->is_first_here)
             judge(flight, network_of(flight, flight->nccl_log), wanted);
     } else if (wanted != TRANSPORT_UNKNOWN && machines_of(flight->session) > 1 && flight->is_speaker) {
-        preflight_say(flight, VERDICT_BAD, "transport", "%s is asked for, and these ranks talk over %s, not NCCL", name,
+        preflight_say(flight, VERDICT_BAD, "transport", "%s is required, but these ranks talk over %s, not NCCL", name,
                       world_backend(flight->session->world));
     } else if (wanted != TRANSPORT_UNKNOWN && flight->is_speaker) {
         preflight_say(flight, VERDICT_NOTE, "transport",

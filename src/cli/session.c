@@ -237,12 +237,12 @@ static char *find_algorithm_cache(void) {
 static int check_device(const struct device *device, const struct config *config) {
     int most = device->ops->most_head_size;
     if (config->fp8_format && device->ops->is_host_memory)
-        return error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100), and this run "
+        return error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100), but this run "
                          "is on the CPU; leave it out or give --device cuda");
     if (most > 0 && config->kv_channels > most)
         return error_set_code(EXIT_CODE_USAGE,
                               "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / "
-                              "--num-attention-heads), and attention on a GPU takes %d at most; give %" PRId64
+                              "--num-attention-heads), but attention on a GPU takes %d at most; give %" PRId64
                               " or more --num-attention-heads, or --device cpu",
                               config->kv_channels, most,
                               (config->num_attention_heads * config->kv_channels + most - 1) / most);

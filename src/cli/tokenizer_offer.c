@@ -53,7 +53,7 @@ static bool asks(const struct config *config, const char *name) {
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
         return false;
     fprintf(stderr,
-            "%s is text, and no tokenizer is given. Train one of %" PRId64
+            "%s is text, but no tokenizer is given. Train one of %" PRId64
             " tokens on it (--tokenizer-type auto)? [Y/n] ",
             name, config->vocab_size > 0 ? config->vocab_size : USUAL_SIZE);
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y' || answer[0] == '\n');

@@ -24,7 +24,7 @@ static int check_version(const void *table, char *version, size_t size) {
     int major = code / 10000, minor = code / 100 % 100;
     snprintf(version, size, "%d.%d.%d", major, minor, code % 100);
     if (major != NCCL_MAJOR || code < OLDEST)
-        return error_set("is NCCL %s, and NCCL %d.13 or a later %d.x is needed", version, NCCL_MAJOR, NCCL_MAJOR);
+        return error_set("is NCCL %s, but NCCL %d.13 or a later %d.x is needed", version, NCCL_MAJOR, NCCL_MAJOR);
     return 0;
 }
 

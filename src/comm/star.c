@@ -27,7 +27,7 @@ int star_no_socket(const char *name) {
     int why = errno;
     struct rlimit limit = {0};
     if (why == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        return error_set("%s: this process may have %llu files open, and the ranks take more; raise the limit of open "
+        return error_set("%s: this process may have %llu files open, but the ranks take more; raise the limit of open "
                          "files where the job is started (ulimit -Hn; LimitNOFILE= of a service)",
                          name, (unsigned long long)limit.rlim_cur);
     return error_set("%s: no socket to be had: %s", name, strerror(why));

@@ -99,7 +99,7 @@ static void validate_trained_tokenizer(struct config *config, enum config_use us
                              "--merge-file and --tokenizer-model, or name the type of their tokenizer");
     // A dry run without data has mock data in its place; the size is known.
     if (flag_is_given(&config->given, "--mock-data") && config->mock_data)
-        complain(complaints, "--tokenizer-type auto needs text to learn from, and --mock-data has none; give "
+        complain(complaints, "--tokenizer-type auto needs text to learn from, but --mock-data has none; give "
                              "--vocab-size alone");
     if (config_form(config) != CONFIG_GPT)
         complain(complaints,
@@ -196,14 +196,14 @@ static void validate_samples(const struct config *config, struct complaints *com
     }
     if (form != CONFIG_GPT)
         complain(complaints,
-                 "--sample-interval is for models that continue a text (gpt, opt, llama), and this is a --model %s; "
+                 "--sample-interval is for models that continue a text (gpt, opt, llama), but this is a --model %s; "
                  "leave it out",
                  config->model);
     if (config->context_parallel_size > 1)
         complain(complaints, "--sample-interval generates one token at a time, which --context-parallel-size cannot "
                              "split; leave one of them out");
     if (config->pipeline_model_parallel_size > 1 && config_chunks(config) > 1)
-        complain(complaints, "--sample-interval generates with each stage once, and there are virtual stages; leave "
+        complain(complaints, "--sample-interval generates with each stage once, but there are virtual stages; leave "
                              "one of them out");
 }
 

@@ -70,7 +70,7 @@ void validate_family(const struct config *config, struct complaints *complaints)
         if (!flag_is_given(&config->given, flag) || has_flags_of(form, family))
             continue;
         if (!is_chosen)
-            complain(complaints, "%s belongs to %s, and without --model this is a GPT; give %s, or leave %s out", flag,
+            complain(complaints, "%s belongs to %s, but without --model this is a GPT; give %s, or leave %s out", flag,
                      family, family, flag);
         else if (family == t5 || (family == ict && flag_source(&config->given, flag) == FLAG_FROM_COMMAND))
             complain(complaints, "%s belongs to %s; leave it out", flag, family);
@@ -80,7 +80,7 @@ void validate_family(const struct config *config, struct complaints *complaints)
     }
     const char *unusual = is_chosen || is_refused ? NULL : find_unusual(config);
     if (unusual)
-        log_warn_once("%s is usual for a BERT or a T5, and without --model this is a GPT; give --model bert, --model "
+        log_warn_once("%s is usual for a BERT or a T5, but without --model this is a GPT; give --model bert, --model "
                       "t5 or --model gpt",
                       unusual);
 }

@@ -20,7 +20,7 @@ static void validate_sizes(const struct config *config, struct complaints *compl
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].value % FP8_STEP != 0)
             complain(complaints,
-                     "--fp8-format needs multiples of %d, and %s is %" PRId64 "; change it or leave out --fp8-format",
+                     "--fp8-format needs multiples of %d, but %s is %" PRId64 "; change it or leave out --fp8-format",
                      (int)FP8_STEP, sizes[i].name, sizes[i].value);
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
     int64_t ranks = config->context_parallel_size * (config->sequence_parallel ? parts : 1);
@@ -28,7 +28,7 @@ static void validate_sizes(const struct config *config, struct complaints *compl
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
         if (samples * lengths[i] / ranks % FP8_STEP != 0)
             complain(complaints,
-                     "--fp8-format needs multiples of %d, and a micro-batch has %" PRId64
+                     "--fp8-format needs multiples of %d, but a micro-batch has %" PRId64
                      " tokens on a rank; change --seq-length or --micro-batch-size, or leave out --fp8-format",
                      (int)FP8_STEP, samples * lengths[i] / ranks);
 }

@@ -47,7 +47,7 @@ static void validate_positions(struct config *config, struct complaints *complai
     if (is(config->position_embedding_type, "rope") && config->kv_channels > 0 && (rotated < 2 || rotated % 2 != 0))
         complain(complaints,
                  "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
-                 " channels, and rotation needs pairs; give another share",
+                 " channels, but rotation needs pairs; give another share",
                  config->rotary_percent, config->kv_channels, rotated);
     if (config->use_rope_scaling && config->rope_high_freq_factor <= config->rope_low_freq_factor)
         complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");

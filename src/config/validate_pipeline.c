@@ -206,7 +206,7 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
     if (config_form(config) != CONFIG_T5 && config->pipeline_model_parallel_split_rank > 0)
         complain(complaints,
                  "--pipeline-model-parallel-split-rank %" PRId64
-                 " says where a T5's decoder begins, and this model has one stack of layers; leave it out",
+                 " says where a T5's decoder begins, but this model has one stack of layers; leave it out",
                  config->pipeline_model_parallel_split_rank);
     if (config_form(config) == CONFIG_T5)
         validate_split(config, complaints);

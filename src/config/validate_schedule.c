@@ -79,7 +79,7 @@ void validate_batches(struct config *config, enum config_use use, struct complai
     if (use == CONFIG_GENERATE && config->data_parallel_size > 1)
         complain(complaints,
                  "%" PRId64 " ranks would hold the whole model %" PRId64
-                 " times, and text is written by one; start %" PRId64
+                 " times, but text is written by one; start %" PRId64
                  ", or let more ranks share it with --tensor-model-parallel-size",
                  config->world_size, config->data_parallel_size, parts);
     if (config->micro_batch_size == 0) {

@@ -46,7 +46,7 @@ static int find_kind(const struct file_map *map, const char *path, const struct 
                         header[1], (*kind)->version);
     size_t bytes = map->size - HEADER_BYTES;
     if (header[2] < 0 || bytes / (*kind)->token_bytes != (size_t)header[2] || bytes % (*kind)->token_bytes != 0)
-        return bad_data("%s claims %" PRId32 " tokens, and %zu bytes follow; the file is truncated or damaged", path,
+        return bad_data("%s claims %" PRId32 " tokens, but %zu bytes follow; the file is truncated or damaged", path,
                         header[2], bytes);
     return 0;
 }

@@ -71,7 +71,7 @@ head -c "$(stat -c %s "$work/before.yaml")" "$work/llm.yaml" | cmp -s - "$work/b
 for text in "head-subnet: \"$a\"" "subnet: \"$b\"" 'key: "one"' 'fsx-s3: "s3://here-bucket"'; do
     grep -q "^$text" "$work/llm.yaml" && pass || fail "no $text in $(cat "$work/llm.yaml")"
 done
-grep -q "4 × p4d.24xlarge have 384 vCPUs, and the quota of P instances is 96.*--quota-code L-417A185B --desired-value 384" "$work/out" && pass || fail "no word about the quota"
+grep -q "4 × p4d.24xlarge have 384 vCPUs, but the quota of P instances is 96.*--quota-code L-417A185B --desired-value 384" "$work/out" && pass || fail "no word about the quota"
 grep -q "Values=p4d.24xlarge,c5n.18xlarge" "$work/asked" && pass || fail "zones were not asked for all types"
 expect 0 "SubnetId: \"$a\"" "${with[@]}" render --config "$work/llm.yaml"
 cp "$work/llm.yaml" "$work/before.yaml"

@@ -61,7 +61,7 @@ for valid in none_text_document missing_text_document; do
     grep -q "$valid" "$work/out" && ! grep -q "building the sample index" "$work/out" && [ -z "$(ls -A "$work/own" 2>/dev/null)" ] && pass ||
         fail "$valid is found too late"
 done
-expect 215 "none_text_document has no sequences, and the valid split needs some" "${data[@]}" --train-data-path "$work/d_text_document" \
+expect 215 "none_text_document has no sequences, but the valid split needs some" "${data[@]}" --train-data-path "$work/d_text_document" \
     --valid-data-path "$work/none_text_document"
 # So is a split that leaves nothing to train on, before the index of the validation data is built.
 expect 215 "there are no training samples: --split 0,100,0 leaves none for training" "${data[@]}" --data-path "$work/d_text_document" \

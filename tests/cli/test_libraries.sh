@@ -68,12 +68,12 @@ fi
 expect 0 "kernels" env "${old[@]}" "$BEVATRON" version
 is_open_mpi && says 'is "MPICH Version:'
 is_open_mpi && says "which has another ABI than Open MPI"
-has CUDA && says "is cuBLASLt 9.4.5, and this bevatron was built for version"
+has CUDA && says "is cuBLASLt 9.4.5, but this bevatron was built for version"
 has CUDA && says "does not report a version; it is probably the stub for linking in the CUDA toolkit"
-has CUDNN && says "is cuDNN 9.14.0 for CUDA 9, and this bevatron was built for CUDA"
-has MICROHTTPD && says "is version 0.9.70, and 0.9.71 or later is needed"
-has NCCL && says "is NCCL 2.10.3, and NCCL 2.13 or a later 2.x is needed"
-has CURL && says "is libcurl 7.19.7, and 7.42 or later is needed"
+has CUDNN && says "is cuDNN 9.14.0 for CUDA 9, but this bevatron was built for CUDA"
+has MICROHTTPD && says "is version 0.9.70, but 0.9.71 or later is needed"
+has NCCL && says "is NCCL 2.10.3, but NCCL 2.13 or a later 2.x is needed"
+has CURL && says "is libcurl 7.19.7, but 7.42 or later is needed"
 expect 0 "kernels" env "${partial[@]}" "$BEVATRON" version
 is_open_mpi && says "has no symbol MPI_Abort"
 has MICROHTTPD && says "has no symbol MHD_start_daemon"

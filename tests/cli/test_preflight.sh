@@ -37,8 +37,8 @@ if [ ${#unlimited[@]} -gt 0 ]; then
     expect 0 "NCCL uses efa" "${unlimited[@]}" "${flight[@]}" --transport efa --nccl-log "$work/efa.log"
     grep -q "ok .* efa .*4 interfaces" "$work/out" && pass || fail "fi_info was not understood"
 fi
-expect 1 "efa is asked for, and NCCL uses tcp" "${flight[@]}" --transport efa --nccl-log "$work/tcp.log"
-expect 1 "ib is asked for, and NCCL uses efa" "${flight[@]}" --transport ib --nccl-log "$work/efa.log"
+expect 1 "efa is required, but NCCL uses tcp" "${flight[@]}" --transport efa --nccl-log "$work/tcp.log"
+expect 1 "ib is required, but NCCL uses efa" "${flight[@]}" --transport ib --nccl-log "$work/efa.log"
 [ -d /sys/class/infiniband ] || expect 1 "no InfiniBand port is up" "${unlimited[@]}" "${flight[@]}" --transport ib
 expect 1 "whether NCCL takes efa shows on two or more" "${flight[@]}" --transport efa --gpus 1
 expect 0 "NCCL uses tcp" "${flight[@]}" --nccl-log "$work/tcp.log"

@@ -128,7 +128,7 @@ grep -Eq "shrinks.bin was truncated to 100 bytes while it was in use, and byte [
 expect 1 "raise the file size limit (ulimit -f)" bash -c 'ulimit -f 1; exec "$@"' - "$BEVATRON" preprocess --input "$work/text.jsonl" \
     --output-prefix "$work/limited" "${tokenizer[@]}"
 if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then
-    expect 1 "this process may open 32 files, and starting 2 ranks takes about" bash -c 'ulimit -n 32; exec "$@"' - \
+    expect 1 "this process may open 32 files, but starting 2 ranks takes about" bash -c 'ulimit -n 32; exec "$@"' - \
         "${train[@]}" --train-iters 2 --nproc 2 --global-batch-size 2
 fi
 finish

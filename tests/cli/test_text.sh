@@ -39,7 +39,7 @@ typed() { # ANSWER COMMAND…
 }
 if command -v script >/dev/null; then
     asked=("${train[@]}" --data-path "$text" --vocab-size 300 --data-cache-path "$work/asked")
-    expect 2 "books.jsonl is text, and no tokenizer is given. Train one of 300 tokens on it (--tokenizer-type auto)? [Y/n]" typed n "${asked[@]}"
+    expect 2 "books.jsonl is text, but no tokenizer is given. Train one of 300 tokens on it (--tokenizer-type auto)? [Y/n]" typed n "${asked[@]}"
     grep -q "add --tokenizer-type auto" "$work/out" && pass || fail "a refusal does not say what else to do"
     expect 0 "iteration 2/2" typed y "${asked[@]}" --save "$work/asked_run"
     [ -d "$(echo "$work"/asked/tokenizer-*)" ] && pass || fail "no tokenizer was trained"

@@ -202,7 +202,7 @@ TEST(refusals) {
          "--decoder-last-pipeline-num-layers 2",
          "for --decoder-first-pipeline-num-layers, 6, or for --decoder-last-pipeline-num-layers 6", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 2 --pipeline-model-parallel-split-rank 1",
-         "--pipeline-model-parallel-split-rank 1 says where a T5's decoder begins, and this model has one stack", 2},
+         "--pipeline-model-parallel-split-rank 1 says where a T5's decoder begins, but this model has one stack", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
          "--account-for-loss-in-pipeline-split",
          "--num-layers 8 and 2 more for the embedding and the loss cannot be split into 4 pipeline stages", 4},

@@ -232,7 +232,7 @@ TEST(data_without_blocks) {
     sentence_dataset_close(dataset);
     write_sentences(scratch_path("titles"), "1 2 3", 5000);
     options = any_options(true);
-    EXPECT_ERROR(sentence_dataset_build(&options), "has 3 documents, and");
+    EXPECT_ERROR(sentence_dataset_build(&options), "has 3 documents, but");
     struct sample_vocabulary poor = vocabulary;
     poor.cls = -1;
     options = any_options(false);

@@ -17,7 +17,7 @@ static int check_version(const void *table, char *version, size_t size) {
     const struct curl_symbols *candidate = table;
     const curl_version_info_data *found = candidate->curl_version_info(CURLVERSION_FIRST);
     if (found->version_num < OLDEST_VERSION)
-        return error_set("is libcurl %.20s, and 7.42 or later is needed", found->version);
+        return error_set("is libcurl %.20s, but 7.42 or later is needed", found->version);
     snprintf(version, size, "%s", found->version);
     return 0;
 }

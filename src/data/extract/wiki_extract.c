@@ -288,7 +288,7 @@ static int collect_templates(struct extraction *run) {
     for (int64_t i = 0; i < run->files.count; i++)
         if (is_readable_once(run->files.items[i]))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "--templates expand reads the dump twice, and %s can be read only once; name a file",
+                                  "--templates expand reads the dump twice, but %s can be read only once; name a file",
                                   strcmp(run->files.items[i], "-") == 0 ? "standard input" : run->files.items[i]);
     run->store = wiki_store_create();
     progress_begin(&run->progress, "reading templates", "MB", (double)inputs_bytes(&run->files) / 1e6);

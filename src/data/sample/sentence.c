@@ -77,7 +77,7 @@ static int open_titles(struct sentence_dataset *dataset) {
     TRY(index_open(&dataset->titles, options->titles));
     if (dataset->titles->document_count == dataset->reader->document_count)
         return 0;
-    return bad_data("--titles-data-path %s has %" PRId64 " documents, and %s has %" PRId64
+    return bad_data("--titles-data-path %s has %" PRId64 " documents, but %s has %" PRId64
                     "; write both with one `preprocess --json-keys text title`",
                     options->titles, dataset->titles->document_count, options->prefix, dataset->reader->document_count);
 }

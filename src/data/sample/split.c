@@ -84,7 +84,7 @@ int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end
     }
     if (choice->count == 0)
         return bad_data(
-            "%s has no %s, and the %s split needs some; use other data, or do without that split (--eval-iters 0)",
+            "%s has no %s, but the %s split needs some; use other data, or do without that split (--eval-iters 0)",
             choice->prefix, choice->items, split_name(choice->which));
     if (*begin == *end)
         return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64

@@ -39,7 +39,7 @@ int charsmap_read(struct charsmap *map, const void *blob, size_t length, const c
             continue;
         charsmap_free(map);
         return error_set(
-            "%s: one of its normalization rules inserts %zu bytes, and %d are allowed; download the file again", name,
+            "%s: one of its normalization rules inserts %zu bytes, but %d are allowed; download the file again", name,
             run, LONGEST_REPLACEMENT_BYTES);
     }
     return 0;

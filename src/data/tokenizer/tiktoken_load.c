@@ -144,7 +144,7 @@ int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t l
     TRY(json_parse(&root, text, length, name));
     int status;
     if (root->type != JSON_ARRAY || (int64_t)root->count < most)
-        status = error_set("%s: has %zu tokens, and --vocab-size minus the special tokens is %" PRId64
+        status = error_set("%s: has %zu tokens, but --vocab-size minus the special tokens is %" PRId64
                            "; give a --vocab-size that the file has tokens for",
                            name, root->type == JSON_ARRAY ? root->count : 0, most);
     else

@@ -42,7 +42,7 @@ struct tekken {
 
 static int add_named(const struct tekken *tekken, struct tokenizer *tokenizer, const char *name, int64_t id) {
     if (id < 0 || id >= tekken->specials)
-        return error_set("%s: the special token %s has rank %" PRId64 ", and there are only %" PRId64, tekken->path,
+        return error_set("%s: the special token %s has rank %" PRId64 ", but there are only %" PRId64, tekken->path,
                          name, id, tekken->specials);
     TRY(tiktoken_add_special(tokenizer->model, name, (int32_t)id, tekken->path));
     if (strcmp(name, "</s>") == 0)

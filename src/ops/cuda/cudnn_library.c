@@ -57,10 +57,10 @@ static int check_version(const void *table, char *version, size_t size) {
     size_t number = candidate->cudnnGetVersion();
     snprintf(version, size, "%zu.%zu.%zu", number / 10000, number / 100 % 100, number % 100);
     if (number / 10000 != CUDNN_MAJOR)
-        return error_set("is cuDNN %s, and this bevatron was built for version %d", version, CUDNN_MAJOR);
+        return error_set("is cuDNN %s, but this bevatron was built for version %d", version, CUDNN_MAJOR);
     size_t cuda = candidate->cudnnGetCudartVersion ? candidate->cudnnGetCudartVersion() / 1000 : BEVATRON_CUDA_MAJOR;
     if (cuda != BEVATRON_CUDA_MAJOR)
-        return error_set("is cuDNN %s for CUDA %zu, and this bevatron was built for CUDA %d", version, cuda,
+        return error_set("is cuDNN %s for CUDA %zu, but this bevatron was built for CUDA %d", version, cuda,
                          BEVATRON_CUDA_MAJOR);
     return 0;
 }

@@ -263,7 +263,7 @@ static int cuda_check(int index) {
     CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
     CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
     if (major < OLDEST_COMPUTE_CAPABILITY)
-        return error_set("GPU %d has compute capability %d.%d, and %d.0 is needed (A100 or later); use --device cpu",
+        return error_set("GPU %d has compute capability %d.%d, but %d.0 is needed (A100 or later); use --device cpu",
                          index, major, minor, OLDEST_COMPUTE_CAPABILITY);
     return 0;
 }

@@ -54,7 +54,7 @@ static int check_blas(const void *table, char *version, size_t size) {
     size_t number = candidate->cublasLtGetVersion();
     snprintf(version, size, "%zu.%zu.%zu", number / 10000, number / 100 % 100, number % 100);
     if (number / 10000 != CUBLAS_VER_MAJOR)
-        return error_set("is cuBLASLt %s, and this bevatron was built for version %d", version, CUBLAS_VER_MAJOR);
+        return error_set("is cuBLASLt %s, but this bevatron was built for version %d", version, CUBLAS_VER_MAJOR);
     return 0;
 }
 

@@ -17,7 +17,7 @@ static int check_version(const void *table, char *version, size_t size) {
     int major = 0, minor = 0, patch = 0;
     (void)sscanf(text, "%d.%d.%d", &major, &minor, &patch);
     if (major == 0 && (minor < 9 || (minor == 9 && patch < 71)))
-        return error_set("is version %.20s, and 0.9.71 or later is needed", text);
+        return error_set("is version %.20s, but 0.9.71 or later is needed", text);
     snprintf(version, size, "%s", text);
     return 0;
 }
