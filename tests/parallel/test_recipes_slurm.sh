@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The recipes for Slurm, examples/recipes/2-megatron.sh and examples/recipes/4-gpt3-opt.sh, from text to models on a
-# real Slurm cluster on this machine; their full-size commands are only planned. So do 0-ultracluster.sh and
-# 1-gpt2-8b.sh with their steps on the head node.
+# real Slurm cluster on this machine; their full-size commands are only planned. Then the steps of 0-ultracluster.sh and
+# 1-gpt2-8b.sh that run on a head node.
 # label: slow
 # beside: ranks
 # cost: 120
@@ -66,7 +66,9 @@ walk() {
 }
 # The jobs of walk 0 and 1 are submitted, not followed.
 has_ended() { [ -z "$(squeue --noheader --me 2>&1)" ]; }
-if is_part 3 && command -v curl >/dev/null && command -v bzip2 >/dev/null; then
+if is_part 3 && { ! command -v curl || ! command -v bzip2; } >/dev/null; then
+    echo "SKIP walks 0 and 1: no curl or no bzip2"
+elif is_part 3; then
     # What a rehearsal makes is fetched: a small dump, and a vocabulary by the names it has elsewhere.
     bash examples/recipes/0-ultracluster.sh "$work/elsewhere" >"$work/out" 2>&1 && pass || fail "the rehearsal: $(tail -n 20 "$work/out")"
     for file in vocab.json merges.txt; do cp "$work/elsewhere/data/gpt2/gpt2-$file" "$work/elsewhere/$file"; done
