@@ -14,6 +14,15 @@ void ending_print(const struct ending *ending, const char *event) {
     buffer_free(&text);
 }
 
+void ending_answer(const struct ending *ending, const char *doing, int64_t iteration) {
+    if (ending->mesh->rank != 0)
+        return;
+    if (ending->config->save)
+        interrupt_answer(doing, iteration, ", then saving", "quit without saving");
+    else
+        interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
+}
+
 static double minutes_of(const struct ending *ending) {
     return (clock_seconds() - ending->started) / 60;
 }

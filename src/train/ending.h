@@ -26,6 +26,8 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
 // Of a run that was stopped. EXIT_CODE_STOPPED means "run me again", which only makes sense if a checkpoint was saved.
 // Otherwise the exit code is the usual one of a process that was ended by a signal.
 enum exit_code ending_code(const struct ending *ending);
+// What Ctrl-C is answered with from now on, by one rank.
+void ending_answer(const struct ending *ending, const char *doing, int64_t iteration);
 // Megatron's line about an event and its time.
 void ending_print(const struct ending *ending, const char *event);
 

@@ -305,6 +305,8 @@ static int save_start(struct saver *saver, struct progress_state *at) {
 
 int saver_go_back(struct saver *saver, struct progress_state *at, const char *from) {
     saver->iteration = saver->kept_iteration = at->iteration;
+    // It may have been the last save that found a reason.
+    saver->last_time = 0;
     if (!from)
         return saver->config->save ? save_start(saver, at) : 0;
     if (saver->copier && from == saver->config->save)

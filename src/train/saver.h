@@ -49,11 +49,11 @@ int saver_save_last(struct saver *saver, struct progress_state *at);
 int saver_advance(struct saver *saver);
 // Waits for a background save, if there is one, and makes its checkpoint the latest.
 int saver_wait(struct saver *saver);
-// After the run has failed: keeps the checkpoint that was being written if every rank knows of the failure and can
-// help to finish it, and drops it otherwise. The error that is set stays set.
 // The run went back to a checkpoint in this folder, or to its start (NULL), and stands at *at. If it has checkpoints of
 // what it gave up, its start is saved: a restart would take one of them. The copies of --save-to follow.
 int saver_go_back(struct saver *saver, struct progress_state *at, const char *from);
+// After the run has failed: keeps the checkpoint that was being written if every rank knows of the failure and can
+// help to finish it, and drops it otherwise. The error that is set stays set.
 void saver_abandon(struct saver *saver);
 
 // With --save-to: checks the address and starts to copy. Checkpoints that are complete are copied from then on.

@@ -185,16 +185,6 @@ static int set_up(struct trainer *trainer) {
     return saver_start_copies(&trainer->saver);
 }
 
-// What Ctrl-C is answered with from now on, by one rank.
-static void answer_with(const struct trainer *trainer, const char *doing, int64_t iteration) {
-    if (trainer->mesh->rank != 0)
-        return;
-    if (trainer->config->save)
-        interrupt_answer(doing, iteration, ", then saving", "quit without saving");
-    else
-        interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
-}
-
 // Of one rank in an iteration.
 static int64_t count_micro_batches(const struct config *config, int64_t batch_size) {
     return batch_size / (config->micro_batch_size * config->data_parallel_size);
@@ -235,7 +225,7 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     // Counted in full even if it is cut short, so that evaluations after a resume see the samples they would have seen.
     if (split == SPLIT_VALID)
         trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
-    answer_with(trainer, "ending the evaluation at iteration ", trainer->at.iteration);
+    ending_answer(&trainer->ending, "ending the evaluation at iteration ", trainer->at.iteration);
     double started = clock_seconds();
     struct step_losses sum = {0};
     bool is_cut;
@@ -321,7 +311,7 @@ static int queue_iteration(struct trainer *trainer) {
                                        .weight_decay = schedule_weight_decay(config, samples),
                                        .decoupled_lr = schedule_decoupled_lr(config, samples)};
     }
-    answer_with(trainer, "finishing iteration ", ahead.iteration + 1);
+    ending_answer(&trainer->ending, "finishing iteration ", ahead.iteration + 1);
     int64_t micro_batches = count_micro_batches(config, trainer->batch_size);
     struct step_source source =
         first_iteration_count(&trainer->first, datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches));
@@ -432,7 +422,7 @@ static int follow_intervals(struct trainer *trainer) {
     if (is_multiple(at, config->eval_interval))
         TRY(evaluate(trainer, SPLIT_VALID, false));
     if (is_multiple(at, config->sample_interval)) {
-        answer_with(trainer, "finishing the samples of iteration ", at);
+        ending_answer(&trainer->ending, "finishing the samples of iteration ", at);
         sampler_run(trainer->sampler, at, trainer->report);
     }
     if (is_multiple(at, config->save_interval))
@@ -513,16 +503,25 @@ static void note_finished_run(struct trainer *trainer) {
         trainer->saver.iteration = trainer->at.iteration;
 }
 
+// *is_over unless the last save has found replicas that differ, and the run has gone back for it.
+static int run_to_last_save(struct trainer *trainer, enum ending_kind *ending, bool *is_over) {
+    int status = run_iterations(trainer, ending);
+    meter_finish(&trainer->meter);
+    TRY(status);
+    ending_print(&trainer->ending, "after training is done");
+    TRY(take_status(trainer, save(trainer, saver_save_last)));
+    *is_over = !trainer->recovery.is_due;
+    return *is_over ? 0 : go_back(trainer);
+}
+
 static int run_training(struct trainer *trainer, enum exit_code *exit_code) {
     enum ending_kind ending = GO_ON;
     if (!trainer->config->skip_train) {
         note_finished_run(trainer);
         ending_print(&trainer->ending, "before the start of training step");
-        int status = run_iterations(trainer, &ending);
-        meter_finish(&trainer->meter);
-        TRY(status);
-        ending_print(&trainer->ending, "after training is done");
-        TRY(save(trainer, saver_save_last));
+        bool is_over = false;
+        while (!is_over)
+            TRY(run_to_last_save(trainer, &ending, &is_over));
     }
     if (ending == GO_ON) {
         TRY(evaluate(trainer, SPLIT_VALID, true));

@@ -24,6 +24,9 @@ mend() { rm "$work/full"; }
 leftovers() { find "$work/run" "$work/spare" -name '*.tmp.*' 2>/dev/null; }
 last_line() { grep -c "iteration .*lm loss" "$work/out"; }
 is_further() { [ "$(last_line)" -gt "$1" ]; }
+# failed N: so many attempts have failed; how long the run waits for the next depends on how busy the machine is.
+has_failed() { [ "$(grep -c "was not saved" "$work/out")" -ge "$1" ]; }
+failed() { within 900 has_failed "$1" && pass || fail "fewer than $1 saves have failed"; }
 
 # recover FLAGS…: a full disk that empties again.
 recover() {
@@ -32,7 +35,7 @@ recover() {
     await_text "warning: the checkpoint of iteration 2 was not saved: .*No space left on device.*training continues, the next"
     seen=$(last_line)
     within 900 is_further "$seen" && pass || fail "training does not continue ($*)"
-    await_text "checkpoint of iteration [0-9]* was not saved.* next attempt is in 2 s"
+    failed 2
     mend
     await_text "successfully saved checkpoint from iteration"
     kill -TERM "$process"
@@ -69,12 +72,18 @@ fall_back() {
 
 # The last save: tried again for a while, then the run fails and says what is lost; or there is space in time.
 end_badly() {
-    begin model.safe --train-iters 3 --last-save-minutes 0.1 "$@"
-    end_of "$process"
+    local minutes
+    # A busy machine may have time for one attempt only: then the limit is longer.
+    for minutes in 0.02 0.5; do
+        rm -rf "$work/run"
+        begin model.safe --train-iters 3 --last-save-minutes "$minutes" "$@"
+        end_of "$process"
+        has_failed 2 && break
+    done
     [ "$code" = 1 ] && pass || fail "exit code $code instead of 1 ($*)"
     grep -q "error: bevatron: iterations 1 to 3 are not saved (--last-save-minutes): .*No space left on device" "$work/out" && pass ||
         fail "what is not saved is not said ($*)"
-    [ "$(grep -c "was not saved" "$work/out")" -ge 2 ] && pass || fail "the last save is not tried again ($*)"
+    has_failed 2 && pass || fail "the last save is not tried again ($*)"
 }
 end_well() {
     begin model.safe --train-iters 3 "$@"
@@ -87,7 +96,8 @@ end_well() {
 # The marker alone cannot be written: what earlier attempts have completed does not stay.
 mark_nothing() {
     begin /latest_checkpointed --save-interval 2 --train-iters 1000000 "$@"
-    await_text "iter_[0-9]* is complete .*, but not marked as the latest.* next attempt is in 4 s"
+    await_text "iter_[0-9]* is complete .*, but not marked as the latest"
+    failed 3
     [ "$(find "$work/run" -name 'iter_???????' | wc -l)" -le 1 ] && pass || fail "failed saves have left: $(ls "$work/run")"
     mend
     await_text "successfully saved checkpoint from iteration"

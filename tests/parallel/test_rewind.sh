@@ -120,7 +120,9 @@ expect 0 "had the fault; replicas agree now, and the run continues" train --npro
     --save-interval 3 --replay-check 100 "${flip[@]}"
 said "replay of iteration 6: rank 1 ("
 same clean2 replayed 9 "after a replay"
-# Also if it is found by a save before the batch grows, or by one that repeats another that failed.
+# Also if it is found by the last save, by one before the batch grows, or by one that repeats another that failed.
+expect 0 "replay of iteration 5: rank 1 (" train --nproc 2 --train-iters 5 --save "$work/last" --replay-check 100 "${flip[@]}"
+said "successfully saved checkpoint from iteration       5"
 ramp=(--nproc 2 --train-samples 48 --rampup-batch-size 2 2 12)
 expect 0 "" train "${ramp[@]}" --save "$work/clean3"
 expect 0 "replay of iteration 6: rank 1 (" train "${ramp[@]}" --save "$work/ramp" --replay-check 100 "${flip[@]}"
