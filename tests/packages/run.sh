@@ -95,7 +95,9 @@ apt-get install -y -q --no-install-recommends /tmp/package.deb >/tmp/log 2>&1 ||
 echo "  installed: $(dpkg-query -W "$name"), depends on $(dpkg-query -f '${Depends}' -W "$name")"
 cd /root
 bevatron version | sed 's/^/  /' | head -n 4
-# libcurl is recommended, so not here yet: the program says so, and finds it once it is installed.
+# libcurl is recommended, so not here yet, unless the root was used before: the program says so, and finds it once it is
+# installed.
+apt-get purge -y -q libcurl4 libcurl4t64 >/dev/null 2>&1 || apt-get purge -y -q libcurl4 >/dev/null 2>&1 || true
 rc=0
 bevatron extract wiki --input https://127.0.0.1:1/wiki.xml --output wiki.jsonl >/tmp/log 2>&1 || rc=$?
 [ $rc = 1 ] && grep -q 'cannot load libcurl' /tmp/log
