@@ -33,7 +33,7 @@ static atomic_int_fast64_t all_beats, iteration = -1;
 static atomic_bool has_fired;
 static _Thread_local struct watchdog_work *own;
 
-// ---- whoever works ----
+// ---- working threads ----
 
 void watchdog_begin(struct watchdog_work *work, enum watchdog_kind kind, const char *label) {
     *work = (struct watchdog_work){.kind = kind, .label = label, .outer = own, .seen = -1};
@@ -86,7 +86,7 @@ bool watchdog_has_fired(void) {
     return atomic_load(&has_fired);
 }
 
-// ---- the thread that looks ----
+// ---- the thread that watches ----
 
 // "saving the checkpoint after iteration 20", "rank 3 on node7, syncing run/iter_0000020/model.safetensors".
 static void describe(const struct watchdog_work *work, char what[256], char where[768]) {
@@ -141,7 +141,7 @@ static void say(const struct finding *finding) {
              finding->what, finding->waited, finding->flag, finding->where);
 }
 
-// A process that was suspended, or a machine that stood still, has not been waiting.
+// Time in which the process or its machine was suspended does not count as waiting.
 static void *run_watchdog(void *argument) {
     double pause = *(double *)argument, looked = clock_seconds();
     pthread_mutex_lock(&state.lock);

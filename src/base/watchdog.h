@@ -1,8 +1,8 @@
-// Notices work of this process that gets nowhere: a file system that does not answer, a device or a thread that is
-// stuck. Whoever begins work says of which kind it is. Each kind has a limit, and time counts while nothing of the work
-// completes, so slow work that proceeds may take as long as it takes. After a while a line says what the process still
-// does; after the limit the process ends, and with it the run (EXIT_CODE_HANG). Ranks that wait for each other have the
-// deadline of collectives instead (comm/hang.h).
+// Detects work of this process that makes no progress: a file system that does not respond, a device or a thread that
+// is stuck. Code that begins work says of which kind it is. Each kind has a limit, and time counts while nothing of the
+// work completes, so slow work that makes progress may take any time. After a while a line says what the process is
+// still doing; after the limit the process ends, and with it the run (EXIT_CODE_HANG). Ranks that wait for each other
+// have the deadline of collectives instead (comm/hang.h).
 //
 // The thread that looks is the process's, and so is all of this. Without watchdog_open nothing is ever said.
 #ifndef BASE_WATCHDOG_H

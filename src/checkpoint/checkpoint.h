@@ -42,8 +42,8 @@ struct checkpoint_tensor {
     float added;                      // in loading, in fp32, to every element that is read
 };
 
-// What a run remembers of its troubles, so that a resumed one makes the same choices. state.json has only what there
-// is.
+// What a run remembers about NaNs and spikes, so that a resumed one makes the same choices. state.json has only what
+// there is.
 enum { CHECKPOINT_MOST_SPANS = 256, CHECKPOINT_WINDOW = 128 };
 struct checkpoint_past {
     // Iterations that are not trained on, from the first to the last of a span; ascending, with gaps between them.
@@ -72,7 +72,7 @@ struct checkpoint_state {
     double flops_so_far;            // floating-point operations of the run so far
     int64_t fp8_steps;              // that the ranges of fp8 tensors have seen; 0 if there are none
     // How many copies of the parameters were compared just before the save, and were the same; 1 if there was only one.
-    // 0: nobody compared them.
+    // 0: they were not compared.
     int64_t replicas_verified;
     struct checkpoint_past past;
     char *config_json;      // one JSON object (config_to_json), or NULL
@@ -87,7 +87,7 @@ void checkpoint_state_free(struct checkpoint_state *state);  // the strings; saf
 struct checkpoint_file {
     char *role;
     char *path;                 // where it is copied from, or where it was found
-    const struct buffer *held;  // its bytes, borrowed from whoever listed it; NULL: they are read from path
+    const struct buffer *held;  // its bytes, borrowed from the code that listed it; NULL: they are read from path
 };
 struct checkpoint_file_list {
     struct checkpoint_file *items;
@@ -97,7 +97,7 @@ void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *rol
 void checkpoint_file_list_free(struct checkpoint_file_list *list);
 // The files of an iter_… folder.
 int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path);
-// What a run was trained on, see train/identity.h. Whoever takes a checkpoint for a model has no use for it.
+// What a run was trained on, see train/identity.h. Not needed to use a checkpoint as a model.
 #define CHECKPOINT_ROLE_DATA "data"
 void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *role);
 // The path of the file of that role; NULL if there is none.

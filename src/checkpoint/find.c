@@ -233,7 +233,7 @@ static int do_without(const struct checkpoint_find *find, const struct folder_li
 static int choose(const struct checkpoint_find *find, const struct folder_list *list, int64_t *iteration) {
     int64_t wanted = find->step;
     int marker = 1;
-    // A run that goes on removes checkpoints after it has named a newer one: that one is taken then.
+    // A run in progress removes checkpoints after it has named a newer one: then the newer one is used.
     for (int i = 0; i < MOST_TRIES; i++) {
         int64_t change = last_change(find->folder);
         if (find->step < 0)

@@ -329,11 +329,11 @@ int folder_discard(const char *path) {
         free(stranger);
         return -1;
     }
-    // Locked until it has lost its name, so that nobody begins to read it meanwhile.
+    // Locked until it has lost its name, so that no process starts reading it meanwhile.
     int lock = open_manifest(path, O_RDWR);
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
         close(lock);
-        log_info("keeping %s for now: another process is reading it", path);
+        log_info("keeping %s: another process is reading it", path);
         return 1;
     }
     char *aside = file_temporary_name(path);

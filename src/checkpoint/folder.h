@@ -37,11 +37,11 @@ int folder_remove_leftovers(const char *folder);
 // exists at every moment.
 int folder_replace(const char *from, const char *to);
 // Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint. It is
-// an error if it holds files that this program did not write. Returns 1 if another process reads it: it stays.
+// an error if it holds files that this program did not write. Returns 1 if another process is reading it: it stays.
 int folder_discard(const char *path);
-// For those who read a checkpoint while its run goes on: keeps folder_discard from removing it until the descriptor
-// that this returns is closed. -1, without an error, if it is not there or is being removed. On a file system without
-// locks it only says that the checkpoint is there.
+// For reading a checkpoint while its run continues: keeps folder_discard from removing it until the descriptor that
+// this returns is closed. -1, without an error, if it is not there or is being removed. On a file system without locks
+// it only says that the checkpoint is there.
 int folder_hold(const char *path);
 
 #endif

@@ -42,9 +42,9 @@ static void place_slice(unsigned char *whole, const unsigned char *slice, const 
 //
 // The writer's replica is the ranks that share layers with it. Those of them that hold slices of the tensor are its
 // heads: first every other replica sends its pieces to the head that has the same slice, then the heads send whole
-// slices to the writer. Every rank goes through tensors and senders in the same order, so nobody waits in a circle.
-// Who is waited for may be writing what it was given before, which a slow file system can take any time for: so there
-// is no deadline here (comm_patience_begin).
+// slices to the writer. Every rank goes through tensors and senders in the same order, so there is no deadlock. Who is
+// waited for may be writing what it was given before, which a slow file system can take any time for: so there is no
+// deadline here (comm_patience_begin).
 
 struct gather_place {
     int part, replica;

@@ -235,7 +235,7 @@ static int take_tensors(struct gguf_cursor *cursor, struct gguf *file, uint64_t 
     uint64_t begin = count > 0 ? round_up(cursor->at, alignment) : cursor->at;
     uint64_t rest = begin <= cursor->size ? cursor->size - begin : 0;
     if (begin > cursor->size || rest < end || (count > 0 && rest > offset))
-        return error_set("%s: its tensors need %" PRIu64 " bytes, and it has %" PRIu64 "; the file is %s", file->path,
+        return error_set("%s: its tensors need %" PRIu64 " bytes, but it has %" PRIu64 "; the file is %s", file->path,
                          end, rest, rest < end ? "truncated" : "longer than its table says");
     for (size_t i = 0; i < file->tensor_count; i++) {
         file->tensors[i].data = cursor->bytes + begin;

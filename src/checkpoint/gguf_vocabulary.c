@@ -17,7 +17,7 @@ enum { LARGEST_FILE = 1 << 28 };
 int gguf_vocabulary_set(struct gguf_vocabulary *vocabulary, int64_t id, const char *text, size_t length,
                         enum gguf_token_type type) {
     if (id < 0 || id >= vocabulary->size)
-        return error_set("the tokenizer has a token %" PRId64 " \"%.*s\", and the model has only %" PRId64
+        return error_set("the tokenizer has a token %" PRId64 " \"%.*s\", but the model has only %" PRId64
                          " rows: it belongs to another model",
                          id, (int)(length < 60 ? length : 60), text, vocabulary->size);
     struct gguf_token *token = &vocabulary->tokens[id];
@@ -139,7 +139,7 @@ static int check_texts(const struct gguf_vocabulary *vocabulary) {
     int result = 0;
     for (int64_t i = 1; i < vocabulary->size && result == 0; i++)
         if (compare_tokens(&sorted[i - 1], &sorted[i]) == 0)
-            result = error_set("the tokens %td and %td are both \"%.60s\", and llama.cpp needs distinct texts; export "
+            result = error_set("the tokens %td and %td are both \"%.60s\", but llama.cpp needs distinct texts; export "
                                "with --to huggingface instead",
                                sorted[i - 1] - vocabulary->tokens, sorted[i] - vocabulary->tokens, sorted[i]->text);
     free(sorted);
@@ -216,7 +216,7 @@ int gguf_vocabulary_make(struct gguf_vocabulary *vocabulary, const struct model_
     options.merge_file = checkpoint_file_find(&source->files, "merge-file");
     options.model_file = checkpoint_file_find(&source->files, "tokenizer-model");
     if (!options.type || (!options.vocab_file && !options.model_file))
-        return error_set_code(EXIT_CODE_USAGE, "a GGUF file needs the tokenizer, and the input has none; give "
+        return error_set_code(EXIT_CODE_USAGE, "a GGUF file needs the tokenizer, but the input has none; give "
                                                "--tokenizer-type with --vocab-file, --merge-file or --tokenizer-model");
     struct tokenizer *tokenizer;
     TRY(tokenizer_open(&tokenizer, &options));

@@ -160,7 +160,7 @@ static int check_merges(const struct gguf_vocabulary *vocabulary, struct hf *hf)
         return 0;
     const struct hf_string *token = &hf->strings[found];
     return error_set(
-        "%s: \"ignore_merges\" is %s, and llama.cpp's pre-tokenizer %s does the opposite, which gives other "
+        "%s: \"ignore_merges\" is %s, but llama.cpp's pre-tokenizer %s does the opposite, which gives other "
         "ids, e.g. for token %" PRId32 " \"%.*s\"; %s",
         hf->name, ignores ? "true" : "false", vocabulary->pre, found, (int)(token->length < 40 ? token->length : 40),
         token->text, other_way);
@@ -205,7 +205,7 @@ static int from_bytes(struct gguf_vocabulary *vocabulary, struct hf *hf, const s
     if (hf->normalizer_count > 0 && !is_nfc && !trims)
         return refuse(hf, "it normalizes text (normalizer)");
     if (trims)
-        log_warn("llama.cpp keeps spaces at the beginning and the end of a text, and this tokenizer removes them");
+        log_warn("llama.cpp keeps spaces at the beginning and the end of a text, but this tokenizer removes them");
     if (is_nfc)
         log_warn("llama.cpp does not normalize text to NFC, as this tokenizer does; most text is already in NFC");
     if (hf->prefix.length > 0 || hf->suffix.length > 0)

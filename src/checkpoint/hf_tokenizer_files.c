@@ -122,7 +122,7 @@ static bool is_theirs(const struct model_source *source) {
     return source->has_foreign_tokenizer || (has_configuration && is_of_type(source, "HuggingFaceTokenizer"));
 }
 
-// What the file is called there; NULL if nobody has a use for it beside tokenizer.json. To be freed.
+// What the file is called there; NULL if it is not needed beside tokenizer.json. To be freed.
 static char *name_there(const struct model_tokenizer *tokenizer, const struct model_source *source,
                         const struct hf_family *family, const struct checkpoint_file *file) {
     if (hf_surroundings_is_role(file->role))  // written as they are, see hf_surroundings_write

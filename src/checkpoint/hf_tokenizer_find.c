@@ -90,7 +90,7 @@ static void note_beginning(struct model_source *source) {
         if (adds && adds->type == JSON_TRUE)
             buffer_printf(
                 &source->notes,
-                "transformers adds a token before every text (add_bos_token in %s), and GPT2BPETokenizer here does "
+                "transformers adds a token before every text (add_bos_token in %s), but GPT2BPETokenizer here does "
                 "not; save a tokenizer.json there (AutoTokenizer.save_pretrained), which is read with it",
                 path);
     }

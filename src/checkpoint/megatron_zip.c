@@ -62,7 +62,7 @@ bool megatron_zip_is(const char *path) {
             is_there = is_first_rank(zip.entries[i].name, &before);
         torch_zip_free(&zip);
     } else {
-        // What is called so and is damaged is opened all the same, which says what is wrong with it.
+        // A damaged file of that name is opened anyway, which says what is wrong with it.
         size_t length = strlen(path);
         is_there = length > 4 && strcmp(path + length - 4, ".zip") == 0;
     }

@@ -21,7 +21,7 @@ struct owner {
 };
 
 // Reads names and first bytes only. A folder in which the marker names a checkpoint of ours is ours, whatever else is
-// in it. A path that is not a folder belongs to nobody. -1 if the folder cannot be listed.
+// in it. A path that is not a folder has no owner. -1 if the folder cannot be listed.
 int owner_find(struct owner *owner, const char *folder);
 // -1, with a message that ends in the remedy, if the folder holds somebody else's checkpoint.
 int owner_check(struct owner *owner, const char *folder, const char *remedy);

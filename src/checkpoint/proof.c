@@ -82,7 +82,7 @@ static int prove_bytes(const struct manifest_file *file, const char *path, const
 int proof_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
     uint64_t bytes = 0;
     if (!file_exists(path) || file_is_folder(path))
-        return error_set("%s %s, and the manifest lists a file of that name; restore it from a copy", path,
+        return error_set("%s %s, but the manifest lists a file of that name; restore it from a copy", path,
                          file_exists(path) ? "is a folder" : "is missing");
     TRY(file_size(path, &bytes));
     if (bytes != file->bytes)

@@ -90,8 +90,8 @@ static int send_file(const struct remote_copier *copier, const struct opened_che
     return status;
 }
 
-// A removal of this iteration that was interrupted must not be resumed once the files are there again. Who may not
-// remove anything is not asked to.
+// A removal of this iteration that was interrupted must not be resumed once the files are there again. Without
+// permission to remove, nothing is removed.
 static int drop_removal(const struct remote_copier *copier, int64_t iteration) {
     char *url = remote_folder_path(copier->options.url, iteration, deleting_name);
     struct buffer there = {0};
@@ -338,10 +338,10 @@ int remote_copy_check(const struct remote_copy_options *options, int64_t continu
                               ", --save %s only up to iteration %" PRId64
                               "; resume from the copy with --load %s, or give another address",
                               options->url, iteration, options->folder, continued, options->url);
-    // Training must not find out hours later that nothing can be written there.
+    // Training must not learn hours later that nothing can be written there.
     char *probe = url_join(options->url, ".bevatron-probe");
     status = remote_write_all(probe, "", 0, NULL);
-    // Who may not remove anything can keep all checkpoints.
+    // Without permission to remove, all checkpoints are kept.
     if (status == 0 && remote_remove(probe, NULL) < 0 && options->keep_last > 0)
         status = -1;
     free(probe);

@@ -14,12 +14,12 @@ struct remote_copy_options {
     const char *folder;       // of --save
     const char *url;          // of --save-to
     int64_t keep_last;        // as in struct checkpoint_save, of those that are there
-    int64_t retain_interval;  // likewise
+    int64_t retain_interval;  // the same
 };
 
 // Before training: that the address can be used, and that it is this run's. A run must not replace checkpoints that it
 // does not continue; later ones are its own if its folder has them, too: then it went back. `continued` is the
-// iteration of the folder that the run continues, -1 if it starts anew, or REMOTE_COPY_LOADED if it loads from the
+// iteration of the folder that the run continues, -1 if it starts over, or REMOTE_COPY_LOADED if it loads from the
 // address.
 #define REMOTE_COPY_LOADED INT64_MAX
 int remote_copy_check(const struct remote_copy_options *options, int64_t continued);

@@ -106,7 +106,7 @@ static int fetch_files(const struct checkpoint_fetch *fetch, const struct manife
 static int check_room(const struct checkpoint_fetch *fetch, const struct manifest *manifest) {
     uint64_t needed = count_bytes(manifest), room = 0;
     if (file_free_bytes(fetch->folder, &room) == 0 && room < needed)
-        return error_set("%s has room for %.1f GB, and the checkpoint in %s has %.1f GB; give another folder with "
+        return error_set("%s has room for %.1f GB, but the checkpoint in %s has %.1f GB; give another folder with "
                          "--checkpoint-cache-path",
                          fetch->folder, (double)room / 1e9, fetch->url, (double)needed / 1e9);
     error_clear();
@@ -238,7 +238,7 @@ static int bring_cached(const struct checkpoint_fetch *fetch, const struct manif
         status = folder_remove_leftovers(cached->folder);
     if (status == 0)
         status = bring(&inner, manifest, text);
-    // Nobody can have the lock alone now: that takes the folder's lock, too.
+    // No process can have the lock alone now: that takes the folder's lock too.
     if (status == 0 && file_lock_share(&cached->hold, use) < 0)
         status = -1;
     if (status == 0)

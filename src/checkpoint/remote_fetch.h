@@ -6,7 +6,7 @@
 // one:
 //
 //   CACHE/100/                  to load from: iter_0000100 and the marker
-//   CACHE/.bevatron-use-100     locked by every process that uses that folder; whoever removes it needs the lock alone
+//   CACHE/.bevatron-use-100     locked by every process that uses that folder; removing it needs the lock alone
 //   CACHE/.bevatron-fetch       locked by the process that downloads and removes
 #ifndef CHECKPOINT_REMOTE_FETCH_H
 #define CHECKPOINT_REMOTE_FETCH_H
@@ -29,7 +29,7 @@ int checkpoint_fetch(const struct checkpoint_fetch *fetch);
 
 struct checkpoint_cached {
     char *folder;           // to load from, to be freed
-    struct file_lock hold;  // while it is held, nobody removes the folder
+    struct file_lock hold;  // while it is held, the folder is not removed
 };
 // Brings the checkpoint into the cache `folder`, and removes others that no process uses.
 int checkpoint_fetch_cached(const struct checkpoint_fetch *fetch, struct checkpoint_cached *cached);

@@ -57,7 +57,7 @@ static int parse_shape(struct safetensors_tensor *tensor, const struct json *sha
     if (!shape || shape->type != JSON_ARRAY)
         return error_set("has no \"shape\"");
     if (shape->count > TENSOR_MAX_RANK)
-        return error_set("has %zu dimensions, and at most %d are supported", shape->count, TENSOR_MAX_RANK);
+        return error_set("has %zu dimensions, but at most %d are supported", shape->count, TENSOR_MAX_RANK);
     tensor->rank = (int)shape->count;
     tensor->bytes = element_bytes;
     for (int i = 0; i < tensor->rank; i++) {
@@ -204,7 +204,7 @@ static int parse(struct safetensors *file, const unsigned char *bytes, size_t si
     memcpy(&header_bytes, bytes, 8);
     const char *look = looks_like(bytes, size);
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES)
-        return error_set("its header claims %" PRIu64 " bytes, and %d are allowed%s", header_bytes,
+        return error_set("its header claims %" PRIu64 " bytes, but %d are allowed%s", header_bytes,
                          SAFETENSORS_MAX_HEADER_BYTES, *look ? look : "; is it a safetensors file?");
     if (header_bytes > size - 8)
         return error_set("its header claims %" PRIu64

@@ -92,7 +92,7 @@ static int make_header(struct buffer *out, const struct safetensors_layout *layo
         buffer_append_byte(out, ' ');
     uint64_t length = out->length - 8;
     if (length > SAFETENSORS_MAX_HEADER_BYTES)
-        return error_set("%zu tensors make a header of %zu bytes, and the reader takes %d at most; write several files",
+        return error_set("%zu tensors make a header of %zu bytes, but the reader takes %d at most; write several files",
                          layout->count, out->length - 8, SAFETENSORS_MAX_HEADER_BYTES);
     memcpy(out->data, &length, 8);  // little-endian, as everything this program runs on
     ends[0] = 0;

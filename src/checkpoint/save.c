@@ -407,7 +407,7 @@ static int write_empty(const struct checkpoint_job *job) {
     int result = file_write_all(path, "", 0);
     free(path);
     if (result < 0 && !file_is_folder(job->temporary))
-        error_context("--save must be a folder that all nodes share, and here it is not that of rank 0");
+        error_context("--save must be a folder that all nodes share, but here it is not that of rank 0");
     else if (result < 0)
         error_context("cannot save a checkpoint");
     return result;
@@ -464,7 +464,7 @@ static bool has_room_for_copies(const struct checkpoint_job *job) {
             needed += (uint64_t)job->sizes[SHARE_FILES * rank + i];
     bool is_here = needed <= room - room / 10;
     if (!is_here && is_first_here(job))
-        log_warn("--async-save: the copies of this node's ranks need %.3g GB of host memory, and %.3g GB are "
+        log_warn("--async-save: the copies of this node's ranks need %.3g GB of host memory, but %.3g GB are "
                  "available; training waits until the checkpoint of iteration %" PRId64 " is written",
                  (double)needed / 1e9, (double)room / 1e9, job->state.iteration);
     int64_t is_short = !is_here;

@@ -154,7 +154,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     detail->offset = memory_alloc((source->count + 1) * sizeof detail->offset[0]);
     size_t end = place_all(source, header.version == 3 ? DTYPE_F32 : DTYPE_BF16);
     if (end != detail->map.size)
-        return error_set("%s has %zu bytes, and a model with that header has %zu; the file is truncated or damaged",
+        return error_set("%s has %zu bytes, but a model with that header has %zu; the file is truncated or damaged",
                          options->path, detail->map.size, end);
     return 0;
 }

@@ -14,7 +14,7 @@ struct ours_detail {
     char *iteration_path;
     struct weights weights;
     const struct weight **of_tensor;  // one per tensor
-    int hold;                         // keeps a run that goes on from removing the checkpoint; -1 for nothing
+    int hold;                         // keeps a run in progress from removing the checkpoint; -1 for nothing
 };
 
 static bool is_file_in(const char *folder, const char *name) {
@@ -30,7 +30,7 @@ static bool is_folder(const char *path) {
         return true;
     enum { MOST_TRIES = 100 };
     bool is_ours = false, has_changed = true;
-    // A run that goes on may remove all that were listed; then there are newer ones.
+    // A run in progress may remove all that were listed; then there are newer ones.
     for (int tries = 0; tries < MOST_TRIES && has_changed && !is_ours; tries++) {
         struct folder_list list = {0};
         if (!file_is_folder(path) || folder_list_read(&list, path) < 0)

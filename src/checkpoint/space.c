@@ -35,7 +35,7 @@ int space_check(const char *folder, uint64_t bytes, uint64_t available) {
     describe(available, free_space);
     describe(needed - available, missing);
     // What is missing is told by itself: two nearly equal sizes look the same in three digits.
-    return error_set("cannot save a checkpoint to %s: its files need %s plus %s, and %s are free, %s too few; remove "
+    return error_set("cannot save a checkpoint to %s: its files need %s plus %s, but %s are free, %s too few; remove "
                      "old checkpoints (--keep-last does so automatically), or give another --save",
                      folder, files, besides, free_space, missing);
 }
@@ -47,7 +47,7 @@ int space_check_limit(const char *folder, uint64_t bytes) {
     char file[SIZE_BYTES], most[SIZE_BYTES];
     describe(bytes, file);
     describe((uint64_t)limit.rlim_cur, most);
-    return error_set("cannot save a checkpoint to %s: its largest file has %s, and this process may write files of %s; "
+    return error_set("cannot save a checkpoint to %s: its largest file has %s, but this process may write files of %s; "
                      "raise the limit (ulimit -f), or split the checkpoint with --ckpt-writers",
                      folder, file, most);
 }

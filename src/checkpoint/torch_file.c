@@ -67,7 +67,7 @@ static int parse_zip(struct torch_file *file, const unsigned char *bytes, size_t
     if (!entry)
         return error_set("it is a zip archive without data.pkl: torch.save did not write it");
     if (entry->bytes > TORCH_MAX_PICKLE_BYTES)
-        return error_set("its pickle has %zu bytes, and %d are allowed", entry->bytes, TORCH_MAX_PICKLE_BYTES);
+        return error_set("its pickle has %zu bytes, but %d are allowed", entry->bytes, TORCH_MAX_PICKLE_BYTES);
     TRY(torch_zip_check(entry));
     TRY(check_byte_order(&file->zip, entry->name));
     TRY(torch_pickle_parse(&file->pickle, entry->data, entry->bytes));
@@ -119,7 +119,7 @@ static int read_legacy_storages(struct torch_file *file, struct torch_cursor *cu
         size_t bytes = 0, left = cursor->size - cursor->at;
         if (count != storage->count || !size_mul((size_t)count, storage->dtype->bytes, &bytes) || bytes > left)
             return error_set("storage \"%.64s\" claims %" PRId64 " elements, then %" PRId64
-                             ", and %zu bytes follow; the file is truncated or damaged: copy or download it again",
+                             ", but %zu bytes follow; the file is truncated or damaged: copy or download it again",
                              storage->key, storage->count, count, left);
         storage->data = cursor->bytes + cursor->at;
         cursor->at += bytes;

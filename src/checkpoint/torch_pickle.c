@@ -232,7 +232,7 @@ static int check_protocol(struct pickle_machine *m) {
     uint64_t protocol = 0;
     TRY(machine_take_number(m, 1, &protocol));
     return protocol <= MAX_PROTOCOL ? 0
-                                    : error_set("its pickle has protocol %" PRIu64 ", and %d is the newest supported",
+                                    : error_set("its pickle has protocol %" PRIu64 ", but %d is the newest supported",
                                                 protocol, MAX_PROTOCOL);
 }
 

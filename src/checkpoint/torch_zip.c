@@ -145,7 +145,7 @@ static int check_method(const struct archive *archive, const struct zip_record *
         return 0;
     }
     if (archive->may_deflate && method != METHOD_STORED)
-        return error_set("is compressed by method %u, and only deflate is supported; unpack the archive", method);
+        return error_set("is compressed by method %u, but only deflate is supported; unpack the archive", method);
     if (method != 0 || record->compressed != record->bytes)
         return error_set("is compressed (method %u, %" PRIu64 " bytes for %" PRIu64
                          "); torch.save does not compress entries, so it did not write this file",

@@ -178,7 +178,7 @@ static int take_memory(const struct vault *vault, int rank, size_t bytes) {
 int vault_take(const struct vault *vault, struct vault_region *region, const struct vault_request *request) {
     *region = (struct vault_region){0};
     if (request->rank < 0 || request->rank >= vault->ranks)
-        return error_set("the launcher's memory for checkpoints is for %d ranks, and this is rank %d", vault->ranks,
+        return error_set("the launcher's memory for checkpoints is for %d ranks, but this is rank %d", vault->ranks,
                          request->rank);
     if (request->bytes > REGION_BYTES / 4)
         return error_set("a checkpoint of %.0f GB is too large for host memory; leave out --checkpoint-in-memory",

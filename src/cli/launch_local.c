@@ -1,5 +1,5 @@
-// bevatron launch local: ranks on this machine under a supervisor. When they fail, or get nowhere, they are started
-// again from the last checkpoint; restarts.h says how often.
+// bevatron launch local: ranks on this machine under a supervisor. When they fail, or make no progress, they are
+// started again from the last checkpoint; restarts.h says how often.
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -106,7 +106,7 @@ struct supervised {
     struct on_event *on_event;  // NULL for none
 };
 
-// For those who watch the run, where its own ranks cannot say it.
+// For the run's metrics and events, where its own ranks cannot report.
 static void tell_event(const struct supervised *run, const char *name, const struct attempt_end *end, const char *text,
                        bool has_line) {
     struct metrics_event event = {.name = name,
@@ -143,14 +143,14 @@ static void tell_silent_end(const struct supervised *run, const struct attempt_e
         snprintf(text, sizeof text, "the run was ended by signal %d (%s)", number, strsignal(number));
     else
         snprintf(text, sizeof text, "the run ended with code %d; its log says why", end->exit_code);
-    // A rank of several has been spoken for by whoever started it.
+    // One rank of several was already reported by the process that started it.
     if (number == SIGKILL)
         log_error("%s", text);
     tell_event(run, "failed", end, text, has_line);
 }
 
-// Seconds without anything that the run completed. Of the time between two looks only a little counts: a machine that
-// stood still, or a supervisor that was suspended, says nothing about the run.
+// Seconds without anything that the run completed. Of the time between two looks only a little counts: a paused
+// machine, or a supervisor that was suspended, says nothing about the run.
 struct stall {
     int64_t beats;
     double waited, looked;
@@ -176,8 +176,9 @@ static int end_ranks(void) {
             return 0;
         if (waited > 2 * KILL_SECONDS)
             return error_set_code(
-                EXIT_CODE_HANG, "a rank of the failed run does not end, not even by SIGKILL: it waits for the kernel, "
-                                "probably for a file system; look at it with `ps -eo pid,stat,wchan:30,args`");
+                EXIT_CODE_HANG,
+                "a rank of the failed run does not end even after SIGKILL: it is blocked in the kernel, "
+                "probably for a file system; look at it with `ps -eo pid,stat,wchan:30,args`");
         clock_sleep(0.1);
     }
 }
@@ -196,7 +197,7 @@ static void end_stalled(const struct supervised *run, pid_t child, double second
     tell_event(run, "hang", &end, text, false);
     buffer_free(&place);
     free(text);
-    // Whoever started the ranks sees them end and cleans up.
+    // The process that started the ranks sees them end and cleans up.
     if (process_signal_below(child, "/proc/self/exe", SIGKILL) == 0)
         kill(child, SIGKILL);
 }
@@ -273,7 +274,7 @@ static struct newest find_newest(const struct supervised *run) {
 }
 
 // The last iteration before the place where an attempt failed. One that completed none failed right after that of its
-// checkpoint; with those of memory, which may be only one iteration apart, that tells whether it got any further.
+// checkpoint; with those of memory, which may be only one iteration apart, that tells whether it made progress.
 static int64_t place_reached(const struct lifeline_state *state, struct newest checkpoint) {
     return state->iteration < 0 && checkpoint.is_in_memory ? checkpoint.iteration : state->iteration;
 }

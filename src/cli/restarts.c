@@ -88,7 +88,7 @@ static char *describe_restart(const struct restarts *restarts, const struct rest
     if (restarts->continues_stopped && attempt->exit_code == EXIT_CODE_STOPPED)
         return memory_printf("the run was stopped %s; it continues %s", place_of(attempt, where, sizeof where), start);
     if (!attempt->has_started)
-        return memory_printf("the run ended with code %d before its ranks had found each other; starting it again",
+        return memory_printf("the run ended with code %d before its ranks connected; starting it again",
                              attempt->exit_code);
     return memory_printf("the run failed with code %d %s; starting again %s (restart %lld of %lld within %.0f minutes)",
                          attempt->exit_code, place_of(attempt, where, sizeof where), start, (long long)restarts->count,

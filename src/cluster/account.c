@@ -106,7 +106,7 @@ static int no_subnet(const struct account_wish *wish) {
                   "private one, or name a subnet with --subnet",
                   wish->needs_private ? "private, with a route to a NAT gateway, because machines with several network "
                                         "cards get no public address"
-                                      : "one with a way to the internet",
+                                      : "one with a route to the internet",
                   zones.length ? ", in a zone that offers the machines: " : "", buffer_string(&zones));
     buffer_free(&zones);
     return status;
@@ -117,9 +117,10 @@ static int settled(const struct account_subnets *subnets, const char *id, const 
     *chosen = id ? find(subnets, id) : NULL;
     if (!id || *chosen)
         return 0;
-    return error_set("%s %s: this account has no such subnet in this region; correct the line, or remove it and one is "
-                     "found",
-                     flag, id);
+    return error_set(
+        "%s %s: this account has no such subnet in this region; correct the line, or remove it to have one "
+        "found",
+        flag, id);
 }
 
 int account_choose(const struct account_subnets *subnets, const struct account_wish *wish,

@@ -20,20 +20,20 @@ static const struct {
     {"Mounting command failed", "a file system was not mounted: its security group must let the cluster's machines in"},
     {"No space left on device", "a disk is full: give head-disk or compute-disk more GiB"},
     {"Network is unreachable",
-     "a machine has no way out: a private subnet needs a NAT gateway or VPC endpoints for S3, "
+     "a machine cannot reach the internet: a private subnet needs a NAT gateway or VPC endpoints for S3, "
      "DynamoDB, CloudFormation, EC2 and CloudWatch logs"},
     {"Connect timeout on endpoint",
-     "a machine has no way out: a private subnet needs a NAT gateway or VPC endpoints for "
+     "a machine cannot reach the internet: a private subnet needs a NAT gateway or VPC endpoints for "
      "S3, DynamoDB, CloudFormation, EC2 and CloudWatch logs"},
-    {"Temporary failure resolving", "a machine has no way out: a private subnet needs a NAT gateway"},
+    {"Temporary failure resolving", "a machine cannot reach the internet: a private subnet needs a NAT gateway"},
     {"Could not resolve host",
-     "a machine has no way out, or the VPC has DNS switched off: enable DNS hostnames and DNS "
+     "a machine cannot reach the internet, or the VPC has DNS switched off: enable DNS hostnames and DNS "
      "resolution of the VPC"},
     {"wait condition", "the head node did not finish its set-up: cfn-init and chef-client of the head node say why"},
     {"WaitCondition", "the head node did not finish its set-up: cfn-init and chef-client of the head node say why"},
-    {"rotected mode", "machines of a queue failed to start ten times in a row, and the queue is switched off: mend the "
+    {"rotected mode", "machines of a queue failed to start ten times in a row, and the queue is switched off: fix the "
                       "cause, then run `bevatron cluster start`"},
-    {"PROTECTED", "machines of a queue failed to start ten times in a row, and the queue is switched off: mend the "
+    {"PROTECTED", "machines of a queue failed to start ten times in a row, and the queue is switched off: fix the "
                   "cause, then run `bevatron cluster start`"},
     {"bootstrap failure", "a machine of a queue did not finish its set-up: read its cloud-init-output and chef-client"},
     {"did not come up within",
@@ -51,7 +51,7 @@ static const struct {
     {"plugstack", "a plug-in of Slurm was not loaded; `pyxis: true` sets Pyxis up on every machine"},
     {"slurmdbd", "accounting does not work: check the address of accounting, its secret, and that the database's "
                  "security group lets the head node in"},
-    {"AWS::EC2::SecurityGroup", "CloudFormation could not make a security group: the VPC may have no room for more"},
+    {"AWS::EC2::SecurityGroup", "CloudFormation could not create a security group: the VPC may be at its limit"},
 };
 
 const char *boot_hint(const char *line) {

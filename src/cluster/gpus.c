@@ -158,7 +158,7 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
     // Of equal ones the first says it, and others are a fault anyway.
     const char *capability = i == 0 ? old_capability(gpu->name) : NULL;
     if (capability) {
-        snprintf(text, sizeof text, "a %s has compute capability %s, and %d.%d is needed (A100 or later)", gpu->name,
+        snprintf(text, sizeof text, "a %s has compute capability %s, but %d.%d is needed (A100 or later)", gpu->name,
                  capability, MACHINE_OLDEST_CAPABILITY / 10, MACHINE_OLDEST_CAPABILITY % 10);
         count += fault(out, i, text);
     }
@@ -173,7 +173,7 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
         count += fault(out, i, "its clocks are held down by the hardware (heat or power); replace the machine");
     else if (gpu->throttle > 0 && gpu->throttle & THROTTLE_SOFTWARE_THERMAL)
         count += fault(out, i, "its clocks are held down because it is hot");
-    // If only one of several has it off, somebody switched it off.
+    // If only one of several has it off, it was switched off on purpose.
     if (gpu->is_ecc_off && (is_data_centre(gpu->name) || has_any_ecc(gpus)))
         count += fault(out, i, "error correction is off (nvidia-smi --ecc-config=1, then restart)");
     return count;

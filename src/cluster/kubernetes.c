@@ -44,7 +44,7 @@ static void failure_policy(struct yaml *y, const struct kubernetes_pod *pod) {
     yaml_end(y);
 }
 
-// Kubernetes counts restarts over a lifetime and restarts whatever the run gets done. If the run keeps checkpoints,
+// Kubernetes counts restarts over the job's lifetime, whatever progress the run makes. If the run keeps checkpoints,
 // `launch decide` in the first pod decides instead, by the rules of `launch local`, and ends with 217 to give up.
 static bool decides_itself(const struct kubernetes_job *job) {
     return job->save && job->max_restarts > 0;
@@ -58,7 +58,7 @@ static int64_t most_restarts(const struct kubernetes_job *job) {
 static void decide_words(const struct kubernetes_job *job, struct string_list *words) {
     if (!decides_itself(job))
         return;
-    // Another manifest for the same folder starts to count anew.
+    // Another manifest for the same folder starts counting from zero.
     char *state = memory_printf("%s/restarts.json", job->save);
     char *name = memory_printf("%s-%.12s", job->name, job->token ? job->token : "");
     char most[24], window[32];

@@ -369,10 +369,11 @@ void parallelcluster_notes(const struct parallelcluster *cluster, struct buffer 
                           "communicate over TCP. Add efa.\n",
                           queue->name, queue->types[0]);
         if (queue->has_efa && !queue->has_placement_group && !queue->reservation && queue->most > 1)
-            buffer_printf(notes,
-                          "note: queue %s may get nodes far apart; add placement-group, or reservation=cr-… if "
-                          "capacity is reserved.\n",
-                          queue->name);
+            buffer_printf(
+                notes,
+                "note: queue %s may get nodes that are far apart; add placement-group, or reservation=cr-… if "
+                "capacity is reserved.\n",
+                queue->name);
         if (queue->has_placement_group && queue->reservation)
             buffer_printf(notes,
                           "note: queue %s asks for a placement group and for reserved nodes; that works only if the "

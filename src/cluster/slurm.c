@@ -202,21 +202,23 @@ static void ending(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, attempts);
     if (job->chain > 0) {
         buffer_append_string(
-            out, "# USR2 and what no other attempt can mend end the whole chain. Otherwise the next allocation "
-                 "resumes.\n"
-                 "if [ \"$cancelled\" = all ] || { [ \"$verdict\" = end ] && [ \"$code\" != 0 ]; }; then\n"
-                 "    scancel --state=PENDING \"$SLURM_ARRAY_JOB_ID\"\n"
-                 "fi\n"
-                 "[ \"$code\" = 210 ] && exit 0\n"
-                 "exit \"$code\"\n");
+            out,
+            "# USR2, and a failure that no other attempt can cure, end the whole chain. Otherwise the next allocation "
+            "resumes.\n"
+            "if [ \"$cancelled\" = all ] || { [ \"$verdict\" = end ] && [ \"$code\" != 0 ]; }; then\n"
+            "    scancel --state=PENDING \"$SLURM_ARRAY_JOB_ID\"\n"
+            "fi\n"
+            "[ \"$code\" = 210 ] && exit 0\n"
+            "exit \"$code\"\n");
         return;
     }
-    buffer_append_string(out, "# Who cancels a job wants it to end; who requeues it needs no help. Neither is a "
-                              "failure.\n"
-                              "if [ -n \"$cancelled\" ]; then\n"
-                              "    decide --exit-code 210 >/dev/null 2>&1\n"
-                              "    exit \"$code\"\n"
-                              "fi\n");
+    buffer_append_string(out,
+                         "# A cancelled job must end, and one that was requeued by hand needs no help. Neither is a "
+                         "failure.\n"
+                         "if [ -n \"$cancelled\" ]; then\n"
+                         "    decide --exit-code 210 >/dev/null 2>&1\n"
+                         "    exit \"$code\"\n"
+                         "fi\n");
     if (job->max_requeues > 0)
         buffer_append_string(out, "case $verdict in\n"
                                   "here | requeue) scontrol requeue \"$SLURM_JOB_ID\" && sleep 60 ;;\n"
@@ -227,7 +229,8 @@ static void ending(const struct slurm_job *job, struct buffer *out) {
 // Signals of the batch shell. These lines come first: a warning that finds no trap ends the job, and with a short time
 // limit Slurm may warn as soon as the shell runs.
 static const char signals[] =
-    "# Slurm warns this shell (USR1); the ranks are told, save and leave with code 210. scancel (TERM) kills them "
+    "# Slurm warns this shell (USR1); it signals the ranks, which save and exit with code 210. scancel (TERM) kills "
+    "them "
     "after\n"
     "# KillWait; `scancel --batch --signal=USR2 JOB` saves and ends the job, however long that takes.\n"
     "interrupted= cancelled= warned= step=\n"
@@ -246,7 +249,7 @@ static const char attempt[] =
     "    for log in \"$logs\"/rank-*.log; do\n"
     "        [ -f \"$log\" ] && seen[$log]=$(wc -c <\"$log\")\n"
     "    done\n"
-    "    # Ranks of other jobs and of earlier attempts do not know it.\n"
+    "    # Unknown to the ranks of other jobs and of earlier attempts.\n"
     "    BEVATRON_JOB_TOKEN=$(od -An -N16 -tx4 /dev/urandom | tr -d ' \\n')\n"
     "    export BEVATRON_JOB_TOKEN\n"
     "    srun \"${options[@]}\" --open-mode=append --output=\"$logs/rank-%t.log\" \"${command[@]}\" &\n"

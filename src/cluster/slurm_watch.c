@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Slurm's controller serves everybody: after some questions it is asked rarely. The file is read more often.
+// Slurm's controller is shared by all users: after some questions it is asked rarely. The file is read more often.
 static const double FIRST_PAUSE = 1, LONGEST_PAUSE = 10, READ_SECONDS = 0.5, REMIND_SECONDS = 60;
 // A busy controller misses a question now and then; that is not worth a warning.
 static const double SILENT_SECONDS = 30;
@@ -58,7 +58,7 @@ bool slurm_read_state(const char *text, struct slurm_state *state) {
     return true;
 }
 
-// Whether Slurm answered. A job that it has forgotten has ended, nobody knows how.
+// Whether Slurm answered. A job that it has forgotten has ended in an unknown way.
 static bool ask(const char *job, const char *cluster, struct slurm_state *state) {
     char *jobs = memory_printf("--jobs=%s", job), *clusters = cluster ? memory_printf("--clusters=%s", cluster) : NULL;
     const char *const command[] = {

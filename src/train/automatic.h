@@ -1,6 +1,6 @@
-// Flags that a run needs and nobody has given: batch sizes, precision, learning rate and length. They are chosen for
-// the model, the data and the machine, and named in one line of the log. Whoever gives --micro-batch-size, as all
-// scripts for Megatron do, gets the precision and the batch that the flags describe, as before.
+// Flags that a run needs and that were not given: batch sizes, precision, learning rate and length. They are chosen for
+// the model, the data and the machine, and named in one line of the log. With --micro-batch-size, as in all scripts for
+// Megatron, the precision and the batch are those of the flags, as before.
 #ifndef TRAIN_AUTOMATIC_H
 #define TRAIN_AUTOMATIC_H
 

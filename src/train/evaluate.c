@@ -50,7 +50,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     int64_t batches = loader_batch_count(&options);
     if (batches == 0)
         return error_set_code(EXIT_CODE_BAD_DATA,
-                              "%s has %" PRId64 " samples, and a batch of all ranks has %" PRId64
+                              "%s has %" PRId64 " samples, but a batch of all ranks has %" PRId64
                               "; lower --micro-batch-size",
                               source.name, source.count, options.micro_batch_size * options.dp_size);
     TRY(loader_open(&loader, &options));

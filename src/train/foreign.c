@@ -22,7 +22,7 @@ static int check_heads(const struct choices *theirs, const struct choices *ours,
     if (theirs->H == ours->H && theirs->G == ours->G && theirs->D == ours->D)
         return 0;
     return error_set("%s holds another model: %" PRId64 " attention heads in %" PRId64 " groups of %" PRId64
-                     " channels, and the flags say %" PRId64 " in %" PRId64 " of %" PRId64
+                     " channels, but the flags say %" PRId64 " in %" PRId64 " of %" PRId64
                      "; give its values, or --use-checkpoint-args instead",
                      path, theirs->H, theirs->G, theirs->D, ours->H, ours->G, ours->D);
 }

@@ -197,8 +197,7 @@ static int compare_roots(const struct json *now, const struct json *then, const 
     return strcmp(tokenizer, tokenizer_then) == 0
                ? 0
                : error_set_code(EXIT_CODE_BAD_DATA,
-                                "the tokenizer has changed since %s was saved: its tokens or their ids are others",
-                                path);
+                                "the tokenizer has changed since %s was saved: its tokens or their ids differ", path);
 }
 
 int identity_compare(const struct buffer *now, const struct buffer *then, const char *path) {
@@ -228,7 +227,7 @@ int identity_check(const struct identity *identity, const struct config *config,
     if (status == 0)
         return 0;
     if (config->allow_changed_data) {
-        log_warn("%s; resuming nevertheless, as --allow-changed-data says", error_message());
+        log_warn("%s; resuming anyway (--allow-changed-data)", error_message());
         error_clear();
         return 0;
     }

@@ -1,4 +1,4 @@
-// How long a run may take for what completes nothing: the limits of its flags, and the part that it is in. Checkpoints
+// How long a run may go without completing anything: the limits of its flags, and the part that it is in. Checkpoints
 // have limits of their own within these parts, see base/watchdog.h.
 #ifndef TRAIN_LIMITS_H
 #define TRAIN_LIMITS_H

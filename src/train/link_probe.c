@@ -28,7 +28,7 @@ static void transfer(struct group *all, struct tensor x, int peer, bool sends) {
     comm_wait(&request);
 }
 
-// To and fro with one peer; the shortest of some tries, in seconds one way.
+// Back and forth with one peer; the shortest of some tries, in seconds one way.
 static double exchange(struct group *all, struct device *device, struct tensor x, int peer, bool is_first) {
     double least = INFINITY;
     for (int i = 0; i < REPEATS; i++) {

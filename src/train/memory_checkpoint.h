@@ -1,7 +1,7 @@
 // Checkpoints in host memory (--checkpoint-in-memory): every few iterations each rank copies its own state, as it is
 // stored on its device, to memory that a launcher keeps (checkpoint/vault.h). Ranks that are started again after one of
-// them has died resume from there within seconds, with the same bits. Checkpoints on disk stay the last line: for other
-// failures, other layouts of ranks, and machines that are lost.
+// them has died resume from there within seconds, with the same bits. Checkpoints on disk stay the last resort: for
+// other failures, other layouts of ranks, and machines that are lost.
 //
 // All ranks keep the same iterations, and at any moment two ranks are at most one checkpoint apart, because every
 // iteration has a collective of all ranks. So of the two that each of them keeps one is always common to all.

@@ -222,7 +222,7 @@ static int64_t newest_of(const int64_t *claims) {
 }
 
 // Finds who holds a checkpoint of a rank that has none itself, and puts the holder's claims into the rank's row. -1 if
-// nobody does.
+// there is none.
 static int find_holder(const struct memory_copies *copies, int missing, int64_t *row) {
     const struct mesh *mesh = copies->mesh;
     int64_t *claims = memory_alloc(sizeof *claims * VAULT_SLOTS * (size_t)mesh->size), newest = -1;

@@ -41,7 +41,7 @@ void memory_copies_close(struct memory_copies *copies);  // safe on a zeroed one
 
 // Sends the content of this rank's checkpoint of an iteration and keeps those of others. All ranks call.
 void memory_copies_exchange(struct memory_copies *copies, const void *content, int64_t iteration);
-// Ranks that have no checkpoint in their own vault get one from whoever has a copy; then vaults drop what they no
+// Ranks that have no checkpoint in their own vault get one from a rank that has a copy; then vaults drop what they no
 // longer have to keep. Returns how many ranks got one. All ranks call, after memory_copies_open.
 int memory_copies_recover(struct memory_copies *copies, struct vault_region *own);
 // Drops the copies of later iterations that this rank keeps.

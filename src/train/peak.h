@@ -1,4 +1,4 @@
-// What a device can do at most, as its maker says: the number that a run's throughput is compared with (MFU).
+// The peak of a device according to its maker: the number that a run's throughput is compared with (MFU).
 #ifndef TRAIN_PEAK_H
 #define TRAIN_PEAK_H
 

@@ -16,10 +16,10 @@
 // What a rank tells the others, in nanoseconds per step; with timers, those follow.
 enum { WORD_STEP, WORD_WAIT, WORD_DATA, WORD_STALL, WORD_STAGE, WORD_MEMORY, WORD_PROBES, WORD_COUNT };
 
-// Without --log-straggler, a rank is named once it stood out in so many lines in a row, of so many steps each.
+// Without --log-straggler, a rank is named once it stood out in this many lines in a row, of this many steps each.
 enum { LINES_BEFORE_WARNING = 3, STEPS_BEFORE_WARNING = 10 };
 
-// With --log-straggler, links are probed if ranks wait for this share of a step, and not again for so many seconds.
+// With --log-straggler, links are probed if ranks wait for this share of a step, and not again for this many seconds.
 static const double PROBED_SHARE = 0.3, PROBE_SECONDS = 60;
 
 static struct rank_usage usage_now(const struct rank_report *report) {
@@ -41,7 +41,7 @@ void rank_report_open(struct rank_report *report) {
         log_warn("%s; the straggler report stays %s", error_message(), atomic_load(&report->prints) ? "on" : "off");
         error_clear();
     } else {
-        log_info("the straggler report is %s; turn it over with curl 127.0.0.1:%d on %s",
+        log_info("the straggler report is %s; toggle it with curl 127.0.0.1:%d on %s",
                  atomic_load(&report->prints) ? "on" : "off", (int)port, report->host);
     }
 }
@@ -70,8 +70,8 @@ static bool has_own_device(const struct rank_report *report) {
     return !step_device(report->step)->ops->is_host_memory;
 }
 
-// The time in which the host neither waited for anybody nor ran. A host that waits for other ranks runs meanwhile, as
-// far as the others on its machine let it: so this is a lower bound, and close on a rank that hardly waits.
+// The time in which the host neither waited for another rank nor ran. A host that waits for other ranks runs meanwhile,
+// as far as the others on its machine let it: so this is a lower bound, and close on a rank that hardly waits.
 static double find_stall(const struct rank_report *report) {
     double away = has_own_device(report) ? report->awaited_device : report->used.ran + report->used.waited;
     double stall = report->seconds - report->used.data - away;
@@ -207,7 +207,7 @@ static void print_straggler(const struct rank_report *report, const struct rank_
     free(own);
 }
 
-// A rank that stays slow is worth a warning that nobody asked for; one that was slow once is not.
+// A rank that stays slow gets a warning without --log-straggler; one that was slow once does not.
 static void warn_of(struct rank_report *report, const struct straggler *straggler) {
     bool is_same = straggler->rank >= 0 && straggler->rank == report->slow_rank;
     report->slow_seen = is_same ? report->slow_seen + 1 : 1;

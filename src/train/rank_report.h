@@ -38,7 +38,7 @@ struct rank_report {
     bool has_warned;           // of that rank
     double probed;             // when links were last probed; 0: never
     atomic_bool prints;        // the reporting rank prints the lines of --log-straggler
-    struct scrape *port;       // turns `prints` over; NULL for none
+    struct scrape *port;       // toggles `prints`; NULL for none
 };
 
 // Opens the port of --straggler-ctrlr-port if there is to be one. The report stays where it is from now on.
@@ -47,7 +47,7 @@ void rank_report_close(struct rank_report *report);
 
 // No iteration is pending, and the next one begins.
 void rank_report_begin(struct rank_report *report);
-// An iteration has ended that took so many seconds, during the last of which the host waited for its result.
+// An iteration has ended that took this many seconds, during the last of which the host waited for its result.
 void rank_report_end(struct rank_report *report, double seconds, double awaited_device);
 // After a log interval: all ranks call.
 void rank_report_write(struct rank_report *report, int64_t iteration);

@@ -18,8 +18,8 @@
 #include <string.h>
 
 // MOST_NANS: updates in a row that --nan-policy skip leaves out. LEAST_FURTHER: how many iterations a second attempt
-// goes back beyond the first, at least; the number doubles with every attempt. NEAR: trouble so soon after what was
-// skipped is the same trouble.
+// goes back beyond the first, at least; the number doubles with every attempt. NEAR: a problem this soon after what was
+// skipped is the same problem.
 enum { MOST_NANS = 10, LEAST_FURTHER = 8, NEAR = 100, SPIKE_BACK = 100, SPIKE_SKIP = 300, NAN_SKIP = 1 };
 
 static bool goes_back(const char *policy) {
@@ -148,7 +148,7 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
 }
 
 // A loss or gradient that is not finite cannot be trained on. The optimizer makes no update when the gradient is not
-// finite. With the check, the policy counts unless that is how fp16 finds its loss scale; without it, the iteration
+// finite. With the check, the policy counts except while fp16 searches for its loss scale; without it, the iteration
 // counts as skipped.
 static int judge_nan(struct recovery *recovery, const struct step_result *result, int64_t iteration) {
     const struct config *config = recovery->config;

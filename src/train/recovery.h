@@ -4,7 +4,7 @@
 // and the place in the data become those of a verified checkpoint from before the trouble, or of the start of the run;
 // and the iterations around the trouble are skipped from then on. Iterations keep their numbers and their batches, so a
 // run that is told to skip the same ones (--iterations-to-skip) has the same weights to the bit. What is skipped is
-// kept in every checkpoint. If trouble comes again nearby, the run goes back further, a few times.
+// kept in every checkpoint. If a problem recurs nearby, the run goes back further, a few times.
 #ifndef TRAIN_RECOVERY_H
 #define TRAIN_RECOVERY_H
 
@@ -23,7 +23,7 @@ struct recovery {
     bool is_due;               // the run must go back, to a checkpoint of this iteration at most
     int64_t wanted;
     bool is_replay;       // nothing is skipped: the same is computed again, see replay_check.h
-    int attempts;         // how many times the run went back for troubles near each other
+    int attempts;         // how many times the run went back for problems close to each other
     int64_t skipped_end;  // the last iteration that was skipped for them
     const char *from;     // the folder of the checkpoint that the run went back to; NULL for the start of the run
 };

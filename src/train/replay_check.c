@@ -64,7 +64,7 @@ static char *judge(const struct replay_check *replay, const struct mesh *mesh, s
     if (most == 0)
         return memory_string("all ranks computed the same numbers as before: the fault repeats itself");
     if (count > 1)
-        return memory_string("several ranks were equally wrong, so it cannot be told which had the fault");
+        return memory_string("several ranks were equally wrong, so the faulty one is unknown");
     return memory_printf("rank %d (%s) had the fault", worst, group_host(mesh->all, worst));
 }
 

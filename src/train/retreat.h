@@ -7,8 +7,8 @@
 #include "parallel/mesh.h"
 
 // If the error that is set says that replicas differ (EXIT_CODE_CORRUPT), makes the newest verified checkpoint of
-// --save and --save-fallback the latest one, which whoever restarts the run loads. All ranks call, since all of them
-// know. The error stays set.
+// --save and --save-fallback the latest one, which a restart loads. All ranks call, since all of them know. The error
+// stays set.
 void retreat_after(const struct config *config, const struct mesh *mesh);
 
 #endif

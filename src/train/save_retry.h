@@ -1,5 +1,5 @@
 // When a save that failed is tried again: after one second, then after twice as long each time, up to ten minutes. A
-// save that takes long to fail is tried so rarely that training gets most of the time.
+// save that takes long to fail is retried rarely, so that training gets most of the time.
 #ifndef TRAIN_SAVE_RETRY_H
 #define TRAIN_SAVE_RETRY_H
 

@@ -158,7 +158,7 @@ int saver_check(struct saver *saver, struct progress_state *at, bool may_wait) {
     int status = state_check_save(&run);
     if (config->save_fallback && (status == 0 || error_exit_code() == EXIT_CODE_ERROR)) {
         if (status < 0)
-            log_warn_once("%s; checkpoints are written to %s (--save-fallback) until this is mended", error_message(),
+            log_warn_once("%s; checkpoints are written to %s (--save-fallback) until this is fixed", error_message(),
                           config->save_fallback);
         error_clear();
         run.folder = config->save_fallback;

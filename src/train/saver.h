@@ -1,7 +1,7 @@
 // Saves the checkpoints of a run, either while training waits or (--async-save) in the background while it continues.
 // At most one checkpoint is being written at any time. All ranks call every function, except where it says otherwise.
 //
-// A save that fails does not end the run: disks fill up and are emptied again. What it has written is removed, earlier
+// A save that fails does not end the run: full disks get freed again. What it has written is removed, earlier
 // checkpoints stay, and --save-fallback, if given, gets the checkpoint instead. Otherwise training continues, and the
 // save is tried again, with the state of that moment, see save_retry.h. The run ends with the error if that does not
 // help for --save-retry-minutes, or if the last save fails for --last-save-minutes. Every rank knows whether a save

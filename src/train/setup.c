@@ -147,7 +147,7 @@ static void warn_if_scarce(const struct setup *setup, const struct step_room *ro
     struct buffer text = {0};
     append_sharers(room, &text);
     memory_remedies(setup, room->needed.total, room->bytes, &text);
-    log_warn("the step needs %.2f GB, and only %.2f GB of host memory is available%s; the OOM killer may end this run",
+    log_warn("the step needs %.2f GB, but only %.2f GB of host memory is available%s; the OOM killer may end this run",
              (double)needed / GB, (double)room->bytes / GB, buffer_string(&text));
     buffer_free(&text);
 }

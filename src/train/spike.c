@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A standard deviation of the normal distribution is so many median absolute deviations.
+// A standard deviation of the normal distribution in median absolute deviations.
 static const double NORMAL = 1.4826;
 // Less than this never counts as a standard deviation: 1 % of the loss, 5 % of the gradient norm. Without it, a run
-// that has converged would alarm about nothing.
+// that has converged would cause false alarms.
 static const double LEAST_LOSS = 0.01, LEAST_NORM = 0.05;
 
 static int compare(const void *a, const void *b) {

@@ -49,7 +49,7 @@ bool state_is_begun(const struct config *config);
 // model_source_iteration says.
 // state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
-// The same for those who read a checkpoint of a run that may go on and remove it: *hold, a descriptor or -1, keeps it
+// The same for reading a checkpoint of a run in progress, which may remove it: *hold, a descriptor or -1, keeps it
 // until it is closed.
 int state_find_held(const struct config *config, char **path, int64_t *iteration, int *hold);
 // Verifies the checkpoint of this iteration, which state_find_held found. All ranks call, and each checks a share of

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 struct stop_time {
-    double limit_seconds;  // 0 if nobody kills
+    double limit_seconds;  // 0 if there is none
     const char *job;       // the scheduler's number of the job; NULL if there is none
     int64_t steps;         // measured so far; the first one takes longer than all others
-    double fastest;        // of them, in seconds: a step that is slow once is no reason to warn
+    double fastest;        // of them, in seconds: a single slow step is not a reason to warn
     bool is_said;
 };
 

@@ -45,7 +45,7 @@ static int find_names(struct string_list *names, const struct config *config) {
         TRY(add_split(names, config, (enum split)which));
     if (names->count == 0 && config_trains_tokenizer(config))
         return error_set_code(EXIT_CODE_USAGE,
-                              "--tokenizer-type auto learns from text, and the data is tokenized already or missing; "
+                              "--tokenizer-type auto learns from text, but the data is tokenized already or missing; "
                               "give the tokenizer of the dataset, or text as --data-path");
     return 0;
 }
@@ -166,7 +166,7 @@ static int make_from(struct text_data *data, struct config *config, const struct
 static int check_use(const struct config *config, const char *name) {
     if (!config->tokenizer_type)
         return error_set_code(EXIT_CODE_USAGE,
-                              "%s is text, and no tokenizer is given; add --tokenizer-type auto --vocab-size 32000 to "
+                              "%s is text, but no tokenizer is given; add --tokenizer-type auto --vocab-size 32000 to "
                               "train one on it, or give --vocab-file and --merge-file, or --tokenizer-type and "
                               "--tokenizer-model",
                               name);

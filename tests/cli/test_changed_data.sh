@@ -32,7 +32,7 @@ expect 215 "the dataset $work/d_text_document has changed since $work/run/iter_0
 put longer
 expect 215 "bytes and had" "${train[@]}" "${run[@]}" --train-iters 6
 [ "$(cat "$work/run/latest_checkpointed_iteration.txt")" = 4 ] && pass || fail "the refused run saved something"
-expect 0 "resuming nevertheless, as --allow-changed-data says" "${train[@]}" "${run[@]}" --train-iters 6 --allow-changed-data
+expect 0 "resuming anyway (--allow-changed-data)" "${train[@]}" "${run[@]}" --train-iters 6 --allow-changed-data
 # From now on this is the run's data.
 expect 0 "iteration        8/       8" "${train[@]}" "${run[@]}" --train-iters 8
 put a
@@ -51,6 +51,6 @@ expect 0 "iteration        2/       2" "${bert[@]}" --train-iters 2
 expect 0 "iteration        3/       3" "${bert[@]}" --train-iters 3
 vocab 7 9
 expect 215 "the tokenizer has changed since $work/bert/iter_0000003 was saved" "${bert[@]}" --train-iters 4
-expect 0 "resuming nevertheless" "${bert[@]}" --train-iters 4 --allow-changed-data
+expect 0 "resuming anyway" "${bert[@]}" --train-iters 4 --allow-changed-data
 
 finish

@@ -134,7 +134,7 @@ flip 3000 "$work/damaged/iter_0000004/model.safetensors"
 expect 216 "model.safetensors" "$BEVATRON" generate --load "$work/damaged" --prompt x
 expect 216 "model.safetensors" "${train[@]}" --data-path "$prefix" --load "$work/damaged"
 rm "$work/damaged/iter_0000004/model.safetensors"
-expect 216 "model.safetensors is missing, and the manifest lists a file of that name" "$BEVATRON" checkpoint verify "$work/damaged"
+expect 216 "model.safetensors is missing, but the manifest lists a file of that name" "$BEVATRON" checkpoint verify "$work/damaged"
 mkdir "$work/damaged/iter_0000004/model.safetensors"
 expect 216 "model.safetensors is a folder" "$BEVATRON" checkpoint verify "$work/damaged"
 expect 0 "cat" "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3

@@ -67,7 +67,7 @@ said unlike "the run failed with code 134 at iteration 5; starting again from it
 } >"$work/plan"
 job lost --max-requeues 1 "${model[@]}" --train-iters 4 --save "$work/lost"
 ran lost $? 0 4 1
-said lost "the run ended with code 255 before its ranks had found each other; starting it again"
+said lost "the run ended with code 255 before its ranks connected; starting it again"
 
 # The same failure again and again: repeated once here, once in another allocation, then given up.
 for _ in 1 2 3 4; do echo '"$@" --load no-such-folder --exit-on-missing-checkpoint; exit 1'; done >"$work/plan"

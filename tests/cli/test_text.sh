@@ -27,7 +27,7 @@ datasets() { find "$cache" -name data_text_document.bin | wc -l; }
 
 # Without a tokenizer the error says how to get one.
 expect 2 "--tokenizer-type auto --vocab-size 32000" "${train[@]}" --data-path "$text"
-expect 2 "books.jsonl is text, and no tokenizer is given; add --tokenizer-type auto" "${train[@]}" --data-path "$text" --vocab-size 300
+expect 2 "books.jsonl is text, but no tokenizer is given; add --tokenizer-type auto" "${train[@]}" --data-path "$text" --vocab-size 300
 expect 2 "lacks the special tokens" "${train[@]}" --data-path "$text" --model bert "${own[@]}"
 expect 2 "needs --vocab-size 257 or more" "${train[@]}" --data-path "$text" --tokenizer-type auto --vocab-size 100
 

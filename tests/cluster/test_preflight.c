@@ -69,7 +69,7 @@ TEST(error_correction) {
 // GPUs that are not supported, by name.
 TEST(old_gpus) {
     static const char *const cards[][2] = {
-        {"Tesla V100-SXM2-32GB", "a Tesla V100-SXM2-32GB has compute capability 7.0, and 8.0"},
+        {"Tesla V100-SXM2-32GB", "a Tesla V100-SXM2-32GB has compute capability 7.0, but 8.0"},
         {"Tesla T4", "compute capability 7.5"},
         {"NVIDIA GeForce RTX 2080 Ti", "7.5"},
         {"Tesla P100-PCIE-16GB", "6.0"},
