@@ -16,6 +16,7 @@ const struct command_part command_table[] = {
     {"checkpoint", "inspect|verify|convert|reshard: inspects, verifies and converts checkpoints", cmd_checkpoint},
     {"board", "shows the curves of all runs below a folder in a browser (--logdir DIR)", cmd_board},
     {"Machines", NULL, NULL},
+    {"plan", "tells memory, time and cost of a run before it is started", cmd_plan},
     {"launch", "local|slurm|kubernetes: starts a run here or on a cluster, and restarts it when it fails", cmd_launch},
     {"preflight", "checks a machine or an allocation before a run: GPUs, network, disks, data", cmd_preflight},
     {"bench", "collectives|matmul|step: measures collectives, matmuls and training steps", cmd_bench},

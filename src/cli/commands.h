@@ -15,6 +15,7 @@ int cmd_extract(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_launch(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_preflight(int argc, char **argv);
 int cmd_preprocess(int argc, char **argv);
 int cmd_tokenizer(int argc, char **argv);

@@ -78,6 +78,23 @@ int world_libraries(const struct library **list);
 // A world of `size` ranks of which only this one exists: collectives move nothing, are complete at once, and are
 // counted (group_traffic). Host values stay those of this rank.
 int world_open_twin(struct world **world, struct device *device, int rank, int size);
+// What connects the ranks of a world on paper: machines of `node` ranks each, in order of their numbers. If its device
+// tells the time (device_set_rates), collectives then take time too: each begins when the group's last one has ended
+// and the compute stream has come to it, and the stream stands still in a wait until it has ended.
+struct comm_path {
+    double seconds;           // for the smallest message, per step of the algorithm
+    double bytes_per_second;  // that a rank reaches in long messages, each way
+    double half_bytes;        // message length at which it reaches half of that
+};
+struct comm_fabric {
+    int node;                         // ranks per machine
+    struct comm_path inside, across;  // within a machine; between machines, if all its ranks send at the same time
+};
+void world_set_fabric(struct world *world, const struct comm_fabric *fabric);
+// How long a message between two ranks takes, alone.
+double world_message_seconds(const struct world *world, int from, int to, double bytes);
+// How long the compute stream of this rank has stood still in waits for collectives of the group, on paper.
+double group_exposed_seconds(const struct group *group);
 // Finds the place of this rank before a device is chosen; starts MPI if the backend is "mpi". Ranks that meet over TCP
 // know their place already.
 int world_start(const char *backend, struct world_place *place);

@@ -1,27 +1,134 @@
-// Collectives on paper: a world of any size of which only this rank exists. Nothing is moved and no wait takes time;
-// comm.c counts the bytes and messages of each group as in any other world. Host values stay those of this rank;
-// where all are gathered, the others have said the same, if their rows are as long as this one's.
+// Collectives on paper: a world of any size of which only this rank exists. Nothing is moved, and waits take time only
+// on a device that tells it, in a world that knows its fabric; comm.c counts the bytes and messages of each group as in
+// any other world. Host values stay those of this rank; where all are gathered, the others have said the same, if their
+// rows are as long as this one's.
 #include "base/memory.h"
 #include "comm/backend.h"
+#include "ops/device.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-// A request without a handle is complete.
-static void *paper_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
-    (void)group, (void)x, (void)reduction;
-    return NULL;
+struct paper_world {
+    struct world base;
+    bool has_fabric;
+    struct comm_fabric fabric;
+};
+
+struct paper_group {
+    struct group base;
+    int machines,
+        neighbours;     // how many machines its ranks are on, and how many of them are on this rank's; 0: unknown
+    double busy_until;  // its collectives run one after the other
+    double exposed;
+};
+
+// A collective that takes time. A request without a handle is complete.
+struct paper_request {
+    double end;
+};
+
+static const struct paper_world *paper_world_of(const struct world *world) {
+    return (const struct paper_world *)world;
 }
 
-static void *paper_move(struct group *group, const struct tensor *to, const struct tensor *from) {
-    (void)group, (void)to, (void)from;
-    return NULL;
+static int paper_group_create(struct world *world, struct group **group, const int *ranks, int count,
+                              const char *name) {
+    *group = group_new(world, sizeof(struct paper_group), &(struct group_members){ranks, count, name});
+    return 0;
+}
+
+// Ranks of a group that are on the same machine follow each other.
+static void count_machines(struct paper_group *group, int node) {
+    int own = group->base.ranks[group->base.rank] / node, last = -1;
+    for (int i = 0; i < group->base.size; i++) {
+        int machine = group->base.ranks[i] / node;
+        group->machines += machine != last;
+        group->neighbours += machine == own;
+        last = machine;
+    }
+}
+
+// How many times the ranks have to double until there are this many.
+static double doublings(int count) {
+    return ceil(log2(count));
+}
+
+static double reached(const struct comm_path *path, double bytes) {
+    return path->bytes_per_second * bytes / (bytes + path->half_bytes);
+}
+
+// In a ring every byte goes (size - 1) / size times through the narrowest place of each rank, once per pass. Between
+// machines each rank has its own part of the network, and the ranks of the group use theirs together.
+static double ring_seconds(struct paper_group *group, double bytes, double passes) {
+    const struct comm_fabric *fabric = &paper_world_of(group->base.world)->fabric;
+    if (group->machines == 0)
+        count_machines(group, fabric->node);
+    double size = group->base.size, moved = passes * bytes * (size - 1) / size;
+    struct comm_path path = fabric->inside;
+    double start = passes * fabric->inside.seconds * doublings(group->neighbours);
+    if (group->machines > 1) {
+        double share = (double)group->neighbours / fabric->node;
+        path = fabric->across;
+        path.bytes_per_second = fmin(path.bytes_per_second * group->neighbours, fabric->inside.bytes_per_second);
+        path.half_bytes *= share;
+        start += passes * fabric->across.seconds * doublings(group->machines);
+    }
+    return start + (bytes > 0 ? moved / reached(&path, bytes) : 0);
+}
+
+static void *begin(struct group *group, double bytes, double passes) {
+    struct device *device = group->world->device;
+    if (!paper_world_of(group->world)->has_fabric || !device || !device_tells_time(device))
+        return NULL;
+    struct paper_group *paper = (struct paper_group *)group;
+    double start = fmax(paper->busy_until, device_twin_time(device));
+    struct paper_request *request = memory_alloc(sizeof *request);
+    request->end = paper->busy_until = start + ring_seconds(paper, bytes, passes);
+    return request;
+}
+
+// The compute stream stands still until the collective has ended.
+static bool paper_test(struct group *group, void *handle) {
+    struct paper_request *request = handle;
+    struct device *device = group->world->device;
+    double now = device_twin_time(device);
+    if (request->end > now) {
+        ((struct paper_group *)group)->exposed += request->end - now;
+        device_twin_await(device, request->end);
+    }
+    free(request);
+    return true;
+}
+
+static void *paper_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
+    (void)reduction;
+    return begin(group, (double)tensor_bytes(*x), 2);
+}
+
+static void *paper_all_gather(struct group *group, const struct tensor *whole, const struct tensor *part) {
+    (void)part;
+    return begin(group, (double)tensor_bytes(*whole), 1);
+}
+
+static void *paper_reduce_scatter(struct group *group, const struct tensor *part, const struct tensor *whole) {
+    (void)part;
+    return begin(group, (double)tensor_bytes(*whole), 1);
 }
 
 static void *paper_all_to_all(struct group *group, const struct comm_exchange *exchange) {
-    (void)group, (void)exchange;
-    return NULL;
+    size_t in = tensor_bytes(exchange->to), out = tensor_bytes(exchange->from);
+    return begin(group, (double)(in > out ? in : out), 1);
 }
 
+static void *paper_broadcast(struct group *group, const struct tensor *x, int root) {
+    (void)root;
+    return begin(group, (double)tensor_bytes(*x), 1);
+}
+
+// Messages between stages arrive when the other stage has sent them, which a rank alone on paper cannot know: they are
+// there at once, and whoever runs the lists of all stages adds their time (world_message_seconds).
 static void *paper_message(struct group *group, const struct tensor *x, int peer) {
     (void)group, (void)x, (void)peer;
     return NULL;
@@ -54,16 +161,17 @@ static void *paper_host_broadcast_i64(struct group *group, int64_t *values, int 
 
 static const struct collective paper_collective = {
     .name = "paper",
-    .group_create = self_group_create,
+    .group_create = paper_group_create,
     .group_free = group_drop,
     .world_free = self_world_free,
     .all_reduce = paper_all_reduce,
-    .all_gather = paper_move,
-    .reduce_scatter = paper_move,
+    .all_gather = paper_all_gather,
+    .reduce_scatter = paper_reduce_scatter,
     .all_to_all = paper_all_to_all,
-    .broadcast = paper_message,
+    .broadcast = paper_broadcast,
     .send = paper_message,
     .receive = paper_message,
+    .test = paper_test,
     .host_max_i64 = paper_host_max_i64,
     .host_all_gather_i64 = paper_host_all_gather_i64,
     .host_all_gather_rows_i64 = paper_host_all_gather_rows_i64,
@@ -71,8 +179,26 @@ static const struct collective paper_collective = {
 };
 
 void paper_world_open(struct world **world, struct device *device, int rank, int size) {
-    *world = memory_alloc(sizeof **world);
+    *world = memory_alloc(sizeof(struct paper_world));
     (*world)->collective = &paper_collective;
     (*world)->device = device;
     (*world)->place = (struct world_place){.rank = rank, .size = size, .local_rank = 0, .local_size = 1};
+}
+
+void world_set_fabric(struct world *world, const struct comm_fabric *fabric) {
+    CHECK(world->collective == &paper_collective && fabric->node > 0);
+    struct paper_world *paper = (struct paper_world *)world;
+    paper->fabric = *fabric;
+    paper->has_fabric = true;
+}
+
+double world_message_seconds(const struct world *world, int from, int to, double bytes) {
+    const struct comm_fabric *fabric = &paper_world_of(world)->fabric;
+    const struct comm_path *path = from / fabric->node == to / fabric->node ? &fabric->inside : &fabric->across;
+    return path->seconds + bytes / path->bytes_per_second;
+}
+
+double group_exposed_seconds(const struct group *group) {
+    CHECK(group->world->collective == &paper_collective);
+    return ((const struct paper_group *)group)->exposed;
 }

@@ -136,7 +136,26 @@ struct device_totals {
     double matmul_flops, attention_flops, bytes_moved;
     int64_t operations;
     size_t own_bytes;  // of the device behind it
+    double seconds;    // that the operations would take on a device with the rates below; 0 without rates
 };
 struct device_totals device_totals(const struct device *device);
+
+// How fast a device is, for twins that tell the time. Rates are what long operations reach, below the vendor's peaks.
+struct device_rates {
+    double matmul[3];  // FLOP/s in fp32, 16 bits and 8 bits
+    // Work is cut into tiles of `tile` by `tile` results, which the processors take in rounds; in the last round some
+    // of them have none. The inner length at which a product reaches half of its rate: it fills and drains a pipeline.
+    double processors, tile, half_inner;
+    double attention[2];           // FLOP/s, forward and backward, for heads of 128
+    double narrow;                 // the part of them that heads of 64 or less reach
+    double bytes_per_second;       // of operations that only move data
+    double seconds_per_operation;  // at least
+};
+// From now on the twin has a clock, which every operation on its compute stream moves forward.
+void device_set_rates(struct device *twin, const struct device_rates *rates);
+bool device_tells_time(const struct device *twin);
+// The clock, in seconds; and moves it forward to a time, if that is later.
+double device_twin_time(const struct device *twin);
+void device_twin_await(struct device *twin, double seconds);
 
 #endif

@@ -155,6 +155,16 @@ static double *end_of(const struct timed_run *run, enum work work, int stage, st
                       (size_t)stage];
 }
 
+static double item_seconds(const struct schedule_cost *cost, int stage, struct schedule_item item) {
+    return cost->of_item ? cost->of_item(cost->context, stage, item) : cost->seconds[item.work];
+}
+
+static double message_seconds(const struct schedule_cost *cost, int from, int to) {
+    if (from == to)
+        return 0;
+    return cost->of_message ? cost->of_message(cost->context, from, to) : cost->message_seconds;
+}
+
 // When everything that the item waits for has arrived; negative if it has not.
 static double ready_at(const struct timed_run *run, int stage, struct schedule_item item) {
     const struct schedule_shape *shape = &run->schedule->shape;
@@ -164,7 +174,7 @@ static double ready_at(const struct timed_run *run, int stage, struct schedule_i
         double end = *end_of(run, item.work, origin.stage, origin.item);
         if (end < 0)
             return -1;
-        ready = end + (origin.stage == stage ? 0 : run->cost->message_seconds);
+        ready = end + message_seconds(run->cost, origin.stage, stage);
     }
     if (work_is_backward(item.work) || item.work == WORK_BACKWARD_WEIGHT) {
         enum work before = item.work == WORK_BACKWARD_WEIGHT ? WORK_BACKWARD_INPUT : WORK_FORWARD;
@@ -183,7 +193,7 @@ static bool advance(struct timed_run *run, int stage) {
     int before = clock->next;
     for (; clock->next < list->count; clock->next++) {
         struct schedule_item item = list->items[clock->next];
-        double ready = ready_at(run, stage, item), seconds = run->cost->seconds[item.work];
+        double ready = ready_at(run, stage, item), seconds = item_seconds(run->cost, stage, item);
         if (ready < 0)
             break;
         double start = ready > clock->free_at ? ready : clock->free_at;
@@ -233,6 +243,7 @@ int schedule_simulate(const struct schedule *schedule, const struct schedule_cos
     for (int stage = 0; stage < shape->stages; stage++) {
         double idle = result->seconds - run.clocks[stage].busy;
         result->bubble = idle > result->bubble ? idle : result->bubble;
+        result->idle = stage == 0 || idle < result->idle ? idle : result->idle;
     }
     free(run.ends);
     free(run.clocks);

@@ -96,10 +96,15 @@ struct schedule_message schedule_destination(const struct schedule_shape *shape,
 struct schedule_cost {
     double seconds[WORK_COUNT];  // per chunk
     double message_seconds;      // between two stages
+    // Where items of a kind take different times: those of one item, and of a message to it. NULL: as above.
+    double (*of_item)(const void *context, int stage, struct schedule_item item);
+    double (*of_message)(const void *context, int from, int to);
+    const void *context;
 };
 struct schedule_run {
     double seconds;     // until the last item ends
     double bubble;      // the longest idle time of a stage until then
+    double idle;        // the shortest
     int max_in_flight;  // the most forwards of one chunk that a stage holds before their backward is complete
 };
 // Is told when every item begins and ends: for pictures and planners.

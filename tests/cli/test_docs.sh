@@ -57,6 +57,9 @@ prepare_training() {
     bevatron train --model t5 --decoder-seq-length 16 --mock-data --vocab-file "$golden/wordpiece/vocab.txt" --vocab-extra-ids 100 --save t5
 }
 
+prepare_plan() {
+    :
+}
 prepare_models() {
     true
 }
@@ -208,6 +211,7 @@ launch keeper
 launch decide
 launch kubernetes getdata
 preflight
+plan
 bench collectives
 bench matmul
 bench step

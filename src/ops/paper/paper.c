@@ -4,6 +4,7 @@
 #include "ops/instant.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,13 +13,30 @@ struct paper_device {
     uintptr_t next_address;
     const struct device *real;  // whose own memory is counted; NULL for none
     struct device_totals totals;
+    bool has_rates;
+    struct device_rates rates;
+    double now;      // of the compute stream
+    double *stamps;  // the latest `most`; NULL while the clock stands
+    int64_t stamped, most;
 };
 
 static struct paper_device *paper_of(struct device *device) {
     return (struct paper_device *)device;
 }
 
+// An operation takes as long as its arithmetic or as its bytes, whichever takes longer.
+static void spend(struct paper_device *paper, double arithmetic, double bytes) {
+    const struct device_rates *rates = &paper->rates;
+    if (!paper->has_rates)
+        return;
+    double moving = bytes / rates->bytes_per_second, seconds = arithmetic > moving ? arithmetic : moving;
+    seconds = seconds > rates->seconds_per_operation ? seconds : rates->seconds_per_operation;
+    paper->now += seconds;
+    paper->totals.seconds += seconds;
+}
+
 static void paper_close(struct device *device) {
+    free(paper_of(device)->stamps);
     free(device);
 }
 
@@ -82,20 +100,52 @@ static void paper_copy_out(struct device *device, void *to_host, const void *fro
 
 static void paper_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     (void)memory;
-    (void)stream;
     paper_of(device)->totals.bytes_moved += (double)bytes;
+    if (stream == STREAM_COMPUTE)
+        spend(paper_of(device), 0, (double)bytes);
 }
 
-// One operation that touches these tensors, each once; accumulated ones are named twice, being read and written.
-static void count_bytes(struct device *device, const struct tensor *tensors, size_t count) {
+// One operation that touches these tensors, each once; accumulated ones are named twice, being read and written. Its
+// arithmetic takes that many seconds.
+static void count_work(struct device *device, double arithmetic, const struct tensor *tensors, size_t count) {
     struct device_totals *totals = &paper_of(device)->totals;
+    double bytes = 0;
     totals->operations++;
     for (size_t i = 0; i < count; i++)
-        totals->bytes_moved += (double)tensor_bytes(tensors[i]);
+        bytes += (double)tensor_bytes(tensors[i]);
+    totals->bytes_moved += bytes;
+    spend(paper_of(device), arithmetic, bytes);
 }
-#define COUNT_BYTES(device, ...)                                                                                       \
-    count_bytes(device, (const struct tensor[]){__VA_ARGS__},                                                          \
-                sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
+#define COUNT_WORK(device, arithmetic, ...)                                                                            \
+    count_work(device, arithmetic, (const struct tensor[]){__VA_ARGS__},                                               \
+               sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
+#define COUNT_BYTES(device, ...) COUNT_WORK(device, 0, __VA_ARGS__)
+
+static double matmul_rate(const struct device_rates *rates, enum dtype dtype) {
+    return rates->matmul[dtype_is_float8(dtype) ? 2 : dtype == DTYPE_F32 ? 0 : 1];
+}
+
+// Tiles that do not fill the last round leave processors idle, and short inner loops do not fill the pipeline.
+static double matmul_seconds(const struct paper_device *paper, const struct op_matmul *op, double inner) {
+    const struct device_rates *rates = &paper->rates;
+    if (!paper->has_rates)
+        return 0;
+    double rows = (double)op->d.shape[0], columns = (double)tensor_count(op->d) / fmax(rows, 1);
+    double tiles = ceil(rows / rates->tile) * ceil(columns / rates->tile);
+    double area = tiles * rates->tile * rates->tile, rounds = ceil(tiles / rates->processors);
+    // Several rounds overlap: of the last one, half of what is idle is lost.
+    double filled = (tiles / rates->processors + rounds) / 2;
+    double whole = 2 * area * (inner + rates->half_inner) / matmul_rate(rates, op->a.dtype);
+    return whole * filled / (tiles / rates->processors);
+}
+
+static double attention_seconds(const struct paper_device *paper, double flops, int64_t head, bool is_backward) {
+    enum { NARROW = 64 };
+    const struct device_rates *rates = &paper->rates;
+    if (!paper->has_rates)
+        return 0;
+    return flops / (rates->attention[is_backward] * (head <= NARROW ? rates->narrow : 1));
+}
 
 static void paper_matmul(struct device *device, const struct op_matmul *op) {
     double inner = (double)op->a.shape[op->transpose_a ? 0 : 1];
@@ -103,8 +153,8 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
     struct tensor none = {0};
     bool has_bias = op->epilogue == EPILOGUE_BIAS || op->epilogue == EPILOGUE_BIAS_ACTIVATION;
     bool has_aux = op->epilogue == EPILOGUE_BIAS_ACTIVATION || op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
-    COUNT_BYTES(device, op->a, op->b, op->d, op->beta != 0 ? op->d : none, has_bias ? op->bias : none,
-                has_aux ? op->aux : none);
+    COUNT_WORK(device, matmul_seconds(paper_of(device), op, inner), op->a, op->b, op->d, op->beta != 0 ? op->d : none,
+               has_bias ? op->bias : none, has_aux ? op->aux : none);
 }
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
@@ -128,17 +178,21 @@ static double attention_scores(struct tensor q, struct tensor k, bool is_causal,
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
     double matmuls = 2;  // scores, values
-    paper_of(device)->totals.attention_flops +=
+    double flops =
         matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
-    COUNT_BYTES(device, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
+    paper_of(device)->totals.attention_flops += flops;
+    COUNT_WORK(device, attention_seconds(paper_of(device), flops, op->q.shape[3], false), op->out, op->lse, op->q,
+               op->k, op->v, op->mask.relative_bias);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
     double matmuls = 5;  // scores again, dV, dP, dQ, dK
-    paper_of(device)->totals.attention_flops +=
+    double flops =
         matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
-    COUNT_BYTES(device, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
-                op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
+    paper_of(device)->totals.attention_flops += flops;
+    COUNT_WORK(device, attention_seconds(paper_of(device), flops, op->q.shape[3], true), op->dq, op->dk, op->dv,
+               op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v, op->mask.relative_bias, op->drelative_bias,
+               op->drelative_bias);
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
@@ -174,6 +228,55 @@ static void paper_sgd(struct device *device, const struct op_sgd *op) {
     struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
 }
+
+// Stamps for traces of a twin that tells the time.
+static void paper_clock_start(struct device *device, int64_t most) {
+    struct paper_device *paper = paper_of(device);
+    free(paper->stamps);
+    paper->stamps = memory_alloc(sizeof *paper->stamps * (size_t)most);
+    paper->most = most;
+}
+
+static void paper_clock_stop(struct device *device) {
+    struct paper_device *paper = paper_of(device);
+    free(paper->stamps);
+    paper->stamps = NULL;
+}
+
+static int64_t paper_stamp(struct device *device, void *stream) {
+    (void)stream;
+    struct paper_device *paper = paper_of(device);
+    if (!paper->stamps || !paper->has_rates)
+        return 0;
+    paper->stamps[paper->stamped++ % paper->most] = paper->now;
+    return paper->stamped;
+}
+
+static bool paper_read_stamp(struct device *device, int64_t stamp, double *seconds) {
+    const struct paper_device *paper = paper_of(device);
+    if (!paper->stamps || stamp > paper->stamped || stamp <= paper->stamped - paper->most)
+        return false;
+    *seconds = paper->stamps[(stamp - 1) % paper->most];
+    return true;
+}
+
+static void paper_announce(struct device *device, bool is_on) {
+    (void)device, (void)is_on;
+}
+
+static void paper_push_range(const char *name) {
+    (void)name;
+}
+
+static void paper_pop_range(void) {}
+
+static void *paper_native_stream(struct device *device, enum stream stream) {
+    (void)device, (void)stream;
+    return NULL;
+}
+
+static const struct device_clock paper_clock = {paper_clock_start, paper_clock_stop, paper_stamp,    paper_read_stamp,
+                                                paper_announce,    paper_push_range, paper_pop_range};
 
 // The operations that only move bytes.
 #define BYTES_ONLY(name_, ...)                                                                                         \
@@ -234,6 +337,8 @@ static const struct ops paper_ops = {
     .copy_out = paper_copy_out,
     .zero = paper_zero,
     INSTANT_ENTRIES,
+    .native_stream = paper_native_stream,
+    .clock = &paper_clock,
 #define ENTRY_ASKING(name_) .name_ = asking_##name_,
 #define ENTRY(name_) .name_ = paper_##name_,
     ACTIVATION_OPERATIONS(ENTRY_ASKING)
@@ -255,4 +360,25 @@ int paper_open(struct device **device, const struct device *real) {
 struct device_totals device_totals(const struct device *device) {
     CHECK(device->ops == &paper_ops);
     return ((const struct paper_device *)device)->totals;
+}
+
+void device_set_rates(struct device *twin, const struct device_rates *rates) {
+    CHECK(twin->ops == &paper_ops);
+    paper_of(twin)->rates = *rates;
+    paper_of(twin)->has_rates = true;
+}
+
+bool device_tells_time(const struct device *twin) {
+    return twin->ops == &paper_ops && ((const struct paper_device *)twin)->has_rates;
+}
+
+double device_twin_time(const struct device *twin) {
+    CHECK(twin->ops == &paper_ops);
+    return ((const struct paper_device *)twin)->now;
+}
+
+void device_twin_await(struct device *twin, double seconds) {
+    CHECK(twin->ops == &paper_ops);
+    struct paper_device *paper = paper_of(twin);
+    paper->now = paper->now > seconds ? paper->now : seconds;
 }

@@ -1,0 +1,48 @@
+// What a run needs and how long it takes, before it is started: the step is run on paper, on a rank of each kind of
+// stage, by a device and links that tell the time. Then the lists of all stages are run together, so that bubbles come
+// from the schedule itself.
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "config/config.h"
+#include "plan/hardware.h"
+#include "step/step.h"
+
+// What a rank of a stage holds and does.
+struct plan_stage {
+    int stage;
+    int64_t parameters;
+    struct step_memory memory;
+    double compute;                // seconds of a step in which its device computes
+    double tensor, context, data;  // seconds in which it waits for collectives along these axes, and for others
+    double other;
+    double update;  // seconds after the last pass: norm, optimizer, new parameters; waits included
+};
+
+enum { PLAN_MOST_STAGES = 64 };
+
+struct plan {
+    int ranks, nodes, data_parallel;
+    int64_t parameters, micro_batches, global_batch_size;
+    double tokens;  // of a step
+    double flops;   // of a step, as Megatron counts them
+    int stages, measured;
+    struct plan_stage stage[PLAN_MOST_STAGES];  // one for each kind, `measured` of them
+    int fullest;                                // the one whose ranks need most memory
+    double seconds;                             // of a step
+    double bubble;                              // of them, those in which the busiest stage waits for others
+    double peak;                                // FLOP/s of a GPU in the run's precision
+};
+
+struct plan_options {
+    struct config *config;  // validated for this many ranks; its padded vocabulary size is set
+    int ranks;
+    const struct machine *machine;
+};
+int plan_make(struct plan *plan, const struct plan_options *options);
+
+// Seconds of a step by part: those of its slowest kind of stage.
+const struct plan_stage *plan_slowest(const struct plan *plan);
+double plan_mfu(const struct plan *plan);
+
+#endif

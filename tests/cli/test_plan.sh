@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# bevatron plan: memory, time and cost of runs of any size, in a moment; what cannot be is refused with a remedy.
+# cost: 2
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+llama=(--preset llama2-7b --micro-batch-size 1 --bf16 --use-distributed-optimizer)
+expect 0 "fits into the 80 GiB of H100 GPUs" "$BEVATRON" plan "${llama[@]}" --machine p5.48xlarge --nodes 4 \
+    --global-batch-size 512 --recompute-granularity full --tokens 2e12
+grep -qE '^2e[+]12 tokens take [0-9.]+ days without interruptions and cost [$][0-9]+ [(]4 × p5.48xlarge at' "$work/out" &&
+    pass || fail "no days and dollars"
+expect 0 "DOES NOT FIT into the 40 GiB of A100 GPUs" "$BEVATRON" plan "${llama[@]}" --machine p4d.24xlarge --nproc 1 \
+    --global-batch-size 1
+# A trillion parameters on 3,072 GPUs.
+expect 0 '"ranks": 3072' "$BEVATRON" plan --num-layers 128 --hidden-size 25600 --num-attention-heads 160 --seq-length 2048 \
+    --max-position-embeddings 2048 --vocab-size 51200 --mock-data --lr 1e-4 --train-iters 1 --bf16 --micro-batch-size 1 \
+    --global-batch-size 3072 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --nproc 3072 \
+    --recompute-granularity full --machine p4de.24xlarge --json
+grep -q '"parameters": 10[01][0-9]\{10\},' "$work/out" && pass || fail "not a trillion parameters"
+expect 2 "known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
+expect 2 "give --nodes 2" "$BEVATRON" plan "${llama[@]}" --nproc 16 --nodes 1
+expect 2 "--tensor-model-parallel-size" "$BEVATRON" plan --num-layers 2 --hidden-size 56 --num-attention-heads 7 \
+    --seq-length 16 --max-position-embeddings 16 --vocab-size 50 --mock-data --lr 1e-4 --train-iters 1 \
+    --micro-batch-size 1 --tensor-model-parallel-size 2 --nproc 2
+expect 2 "name a machine with GPUs" "$BEVATRON" plan "${llama[@]}" --machine c6i.32xlarge --nproc 1
+finish
