@@ -31,7 +31,7 @@ while read -r from to; do
     case $to in /source/*) mkdir -p "$work/context${to%/*}" && cp -r "$from" "$work/context$to" ;; esac
 done < <(sed -n 's/^COPY \([^-][^ ]*\) \([^ ]*\)$/\1 \2/p' "$images/Dockerfile")
 if command -v cmake >/dev/null; then
-    expect 0 "Configuring done" cmake -S "$work/context/source" -B "$work/context/build" -DBEVATRON_CUDA=OFF
+    expect 0 "Configuring done" cmake -S "$work/context/source" -B "$work/context/build" -DBEVATRON_CUDA=OFF -DCMAKE_SKIP_RPATH=ON
     # It is also enough to install, here with a program and pages that were built elsewhere.
     cp "$BEVATRON" "$work/context/build/bevatron"
     touch "$work/context/build/bevatron.map"
