@@ -160,10 +160,10 @@ static void release(struct file_writer *writer) {
     *writer = (struct file_writer){.descriptor = -1, .written_bytes = writer->written_bytes};
 }
 
-// An error of the disk is reported once, so it must not be lost here. What remains says that the file system or the
-// container does not know the call: then fsync does everything.
-static bool is_of_the_disk(int error) {
-    return error == EIO || error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM;
+// The call is not known to the kernel, the file system or the container: then fsync does everything. Any other error is
+// the disk's, which reports it once, so it must not be lost here.
+static bool is_unknown_call(int error) {
+    return error == ENOSYS || error == EINVAL || error == ESPIPE || error == EPERM || error == EOPNOTSUPP;
 }
 
 int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes) {
@@ -178,7 +178,7 @@ int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes) {
             status = sync_file_range(descriptor, (off_t)at, (off_t)piece_bytes, finish);
         watchdog_beat();
     }
-    if (status < 0 && is_of_the_disk(errno))
+    if (status < 0 && !is_unknown_call(errno))
         return -1;
     return fsync(descriptor);
 }

@@ -135,8 +135,8 @@ struct checkpoint_save {
     int64_t keep_last;
     int64_t retain_interval;
     // NULL, or of the first rank, and living until the save ends: the iteration of a checkpoint that an earlier save of
-    // this run completed and could not make the latest, 0 for none. This save removes it first, so that attempts do not
-    // fill the disk, and sets it if the same happens again.
+    // this run completed and could not make the latest, 0 for none. Once this save is complete it removes that one, so
+    // that attempts do not fill the disk, and sets it if the same happens again.
     int64_t *unmarked;
 };
 

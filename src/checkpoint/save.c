@@ -59,22 +59,6 @@ static int agree(const struct checkpoint_job *job, int status, const char *what)
 
 // ---- the folder ----
 
-// Another save replaces it, unless it has become the latest after all. One of this iteration stays until this save
-// takes its name.
-static void remove_unmarked(const struct checkpoint_job *job) {
-    int64_t *unmarked = job->save.unmarked, latest = 0;
-    if (!unmarked || *unmarked == 0 || *unmarked == job->state.iteration)
-        return;
-    bool is_latest = folder_marker_read(job->save.folder, &latest) == 1 && latest == *unmarked;
-    char *path = checkpoint_path(job->save.folder, *unmarked);
-    if (is_latest || !file_exists(path) || folder_discard(path) == 0)
-        *unmarked = 0;
-    else if (error_exit_code() != EXIT_CODE_OK)
-        log_warn("%s", error_message());
-    free(path);
-    error_clear();
-}
-
 // Makes sure that SAVE can be written to.
 static int prepare(const struct checkpoint_job *job) {
     if (job->rank != 0)
@@ -83,7 +67,6 @@ static int prepare(const struct checkpoint_job *job) {
     folder_restore(job->save.folder);
     if (folder_remove_leftovers(job->save.folder) < 0)
         log_warn("%s", error_message());
-    remove_unmarked(job);
     return 0;
 }
 
@@ -258,6 +241,20 @@ static void remove_old(const struct checkpoint_job *job) {
     error_clear();
 }
 
+// This checkpoint replaces the one that an earlier save completed, unless that has become the latest after all. Not
+// before it has its name: until then the other may be the only one.
+static void remove_unmarked(const struct checkpoint_job *job) {
+    int64_t unmarked = job->save.unmarked ? *job->save.unmarked : 0, latest = 0;
+    if (unmarked == 0 || unmarked == job->state.iteration)
+        return;
+    bool is_latest = folder_marker_read(job->save.folder, &latest) == 1 && latest == unmarked;
+    char *path = checkpoint_path(job->save.folder, unmarked);
+    if (!is_latest && is_ours(path, unmarked) && folder_discard(path) < 0)
+        log_warn("%s", error_message());
+    free(path);
+    error_clear();
+}
+
 // The folder is complete: gives it its name and makes it the latest.
 static int give_name(const struct checkpoint_job *job) {
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
@@ -270,10 +267,13 @@ static int give_name(const struct checkpoint_job *job) {
                           "), but not marked as the latest",
                           path, job->state.iteration);
     }
-    if (job->save.unmarked)
-        *job->save.unmarked = result < 0 && has_name ? job->state.iteration : 0;
+    struct error_note *note = result < 0 ? error_take() : NULL;
+    if (has_name)
+        remove_unmarked(job);
+    if (job->save.unmarked && has_name)
+        *job->save.unmarked = result < 0 ? job->state.iteration : 0;
     free(path);
-    return result;
+    return note ? error_give(note) : result;
 }
 
 // What the first rank does when the shares of all ranks are written.

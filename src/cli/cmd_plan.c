@@ -60,6 +60,8 @@ static int make_plan(struct command_options *options) {
     int ranks = 0;
     if (!machine)
         return -1;
+    if (!hardware_find(machine->gpu))
+        return -1;
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
     TRY(config_apply_preset(config));
@@ -68,7 +70,8 @@ static int make_plan(struct command_options *options) {
     TRY(count_ranks(options, machine, &ranks));
     TRY(config_validate(config, ranks));
     TRY(planned_vocabulary_set(config, &assumed_for));
-    TRY(plan_make(&plan, &(struct plan_options){.config = config, .ranks = ranks, .machine = machine}));
+    TRY(plan_make(&plan, &(struct plan_options){
+                             .config = config, .ranks = ranks, .machine = machine, .nodes = (int)options->nodes}));
     struct buffer out = {0};
     const struct plan_budget budget = {.tokens = options->tokens, .machine = machine};
     if (options->json)

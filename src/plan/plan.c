@@ -30,11 +30,6 @@ struct making {
     struct mesh mesh;     // of rank 0
 };
 
-static int next_batch(void *context, struct batch *batch) {
-    *batch = *(const struct batch *)context;
-    return 0;
-}
-
 static bool is_pass(enum work work) {
     return work >= WORK_FORWARD && work <= WORK_BACKWARD_WEIGHT;
 }
@@ -83,44 +78,60 @@ static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *s
     }
 }
 
+// Micro-batches of zeros. Before each one, what the trace says so far is taken, so that it need not hold a whole step.
+struct blank_batches {
+    struct batch batch;
+    struct device *device;
+    struct stage_costs *costs;
+    struct plan_stage *stage;
+};
+
+static int next_batch(void *context, struct batch *batch) {
+    struct blank_batches *blanks = context;
+    take_items(blanks->device, blanks->costs, blanks->stage);
+    *batch = blanks->batch;
+    return 0;
+}
+
 // A step in the midst of others: the one before it has sent parameters that are still on their way.
-static int run_steps(struct step *step, const struct step_source *source, struct plan_stage *stage,
-                     struct stage_costs *costs) {
-    struct device *device = step_device(step);
-    struct stage_costs ignored = {0};
-    struct plan_stage before = {0};
-    TRY(step_train(step, source, 0, 0));
-    take_items(device, &ignored, &before);
-    double busy = device_totals(device).seconds;
+static int run_steps(struct step *step, struct blank_batches *blanks, int64_t micro_batches) {
+    struct step_source source = {next_batch, blanks, micro_batches};
+    struct stage_costs *costs = blanks->costs, before = {0};
+    struct plan_stage *stage = blanks->stage, unused = {0};
+    blanks->costs = &before;
+    blanks->stage = &unused;
+    TRY(step_train(step, &source, 0, 0));
+    take_items(blanks->device, &before, &unused);
+    blanks->costs = costs;
+    blanks->stage = stage;
+    double busy = device_totals(blanks->device).seconds;
     add_waits(step_mesh(step), -1, stage);
-    TRY(step_train(step, source, 0, 0));
-    take_items(device, costs, stage);
+    TRY(step_train(step, &source, 0, 0));
+    take_items(blanks->device, costs, stage);
     add_waits(step_mesh(step), 1, stage);
-    stage->compute = device_totals(device).seconds - busy;
+    stage->compute = device_totals(blanks->device).seconds - busy;
     return 0;
 }
 
 // A rank of this stage.
 static int run_stage(const struct making *making, const struct setup *setup, struct plan_stage *stage,
                      struct stage_costs *costs) {
+    // Of one micro-batch's passes and of the update: several for every layer and bucket.
+    enum { SPANS = 1 << 19 };
     struct step *step = NULL;
     TRY(setup_step(&step, setup));
     struct batch_form form = setup_options(setup).largest;
-    struct batch batch = {0};
-    batch_allocate(&batch, &form, form.B);
-    // Of a step: passes with their parts, and the updates of buckets, on the host and on the device.
-    enum { PASS_SPANS = 32, OTHER_SPANS = 1 << 17 };
-    size_t passes = (size_t)making->plan->micro_batches * (size_t)config_chunks(setup->config);
-    size_t spans = passes * PASS_SPANS + OTHER_SPANS;
-    device_clock_start(setup->device, (int64_t)spans);
-    trace_open(spans);
-    int status = run_steps(step, &(struct step_source){next_batch, &batch, making->plan->micro_batches}, stage, costs);
+    struct blank_batches blanks = {.device = setup->device, .costs = costs, .stage = stage};
+    batch_allocate(&blanks.batch, &form, form.B);
+    device_clock_start(setup->device, SPANS);
+    trace_open(SPANS);
+    int status = run_steps(step, &blanks, making->plan->micro_batches);
     CHECK(trace_take_lost() == 0);
     stage->memory = *step_memory(step);
     stage->parameters = held_parameters(step_params(step));
     trace_close();
     device_clock_stop(setup->device);
-    batch_free(&batch);
+    batch_free(&blanks.batch);
     step_close(step);
     return status;
 }
@@ -241,7 +252,9 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     making.fabric = hardware_fabric(making.hardware, options->machine);
     int data = making.mesh.length[AXIS_DATA];
     *plan = (struct plan){.ranks = options->ranks,
-                          .nodes = (options->ranks + options->machine->gpus - 1) / options->machine->gpus,
+                          .nodes = options->nodes > 0
+                                       ? options->nodes
+                                       : (options->ranks + options->machine->gpus - 1) / options->machine->gpus,
                           .data_parallel = data,
                           .parameters = census_parameters(config),
                           .global_batch_size = config->global_batch_size,

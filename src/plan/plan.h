@@ -38,6 +38,7 @@ struct plan_options {
     struct config *config;  // validated for this many ranks; its padded vocabulary size is set
     int ranks;
     const struct machine *machine;
+    int nodes;  // 0: as many as the ranks need
 };
 int plan_make(struct plan *plan, const struct plan_options *options);
 

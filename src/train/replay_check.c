@@ -76,9 +76,10 @@ int replay_check_end(struct replay_check *replay, const struct recovery *recover
                      int64_t iteration) {
     if (!replay_check_is_due(replay, iteration))
         return 0;
-    replay->is_on = false;
     char *verdict = judge(replay, recovery->mesh, step);
     int status = step_check_replicas(step);
+    // A second difference ends the run: it must not be replayed again.
+    replay->is_on = status < 0;
     if (status < 0) {
         char *again = memory_string(error_message());
         error_set_code(EXIT_CODE_CORRUPT, "replay of iteration %" PRId64 ": %s. Replicas differ again: %s", iteration,

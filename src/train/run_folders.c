@@ -1,6 +1,7 @@
 // The checkpoints of a run in both of its folders. See run_folders.h.
 #include "train/run_folders.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/owner.h"
 
@@ -43,7 +44,10 @@ int64_t run_folders_latest(const struct config *config) {
 // not the latest either (see owner_find), while without a marker its newest would count.
 static int point_elsewhere(const char *folder, int64_t iteration) {
     struct folder_list list;
-    int64_t before = iteration > 0 ? iteration - 1 : 0;
+    int64_t before = iteration > 0 ? iteration - 1 : 0, named = 0;
+    if (folder_marker_read(folder, &named) == 1 && named < iteration)
+        return 0;
+    error_clear();
     TRY(folder_list_read(&list, folder));
     for (size_t i = 0; i < list.count && list.iterations[i] < iteration; i++)
         before = list.iterations[i];
@@ -57,7 +61,9 @@ int run_folders_point(const struct config *config, const char *chosen, int64_t i
     run_folders_open(folders, config, iteration);
     TRY(folder_marker_write(chosen, iteration));
     for (int i = 0; i < RUN_FOLDERS; i++)
-        if (folders[i].path && strcmp(folders[i].path, chosen) != 0 && checkpoint_exists(folders[i].path))
-            TRY(point_elsewhere(folders[i].path, iteration));
+        if (folders[i].path && strcmp(folders[i].path, chosen) != 0 && checkpoint_exists(folders[i].path) &&
+            point_elsewhere(folders[i].path, iteration) < 0)
+            log_warn("%s; if the run is restarted, it may resume from a later checkpoint there", error_message());
+    error_clear();
     return 0;
 }

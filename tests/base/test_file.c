@@ -495,6 +495,9 @@ TEST(huge_files_are_synced_in_pieces) {
     piece_error = EIO;
     EXPECT_ERROR(file_commit(&writer), "cannot sync");
     EXPECT(!file_exists(path));
+    piece_error = ENODATA;  // a bad sector
+    EXPECT_ERROR(file_write_all(path, "abc", 3), "cannot sync");
+    EXPECT(!file_exists(path));
     // Where the call is not known, fsync does everything.
     piece_error = ENOSYS;
     synced_count = 0;

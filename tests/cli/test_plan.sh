@@ -21,5 +21,9 @@ expect 2 "give --nodes 2" "$BEVATRON" plan "${llama[@]}" --nproc 16 --nodes 1
 expect 2 "--tensor-model-parallel-size" "$BEVATRON" plan --num-layers 2 --hidden-size 56 --num-attention-heads 7 \
     --seq-length 16 --max-position-embeddings 16 --vocab-size 50 --mock-data --lr 1e-4 --train-iters 1 \
     --micro-batch-size 1 --tensor-model-parallel-size 2 --nproc 2
-expect 2 "name a machine with GPUs" "$BEVATRON" plan "${llama[@]}" --machine c6i.32xlarge --nproc 1
+expect 2 "name a machine with GPUs" "$BEVATRON" plan "${llama[@]}" --machine c6i.32xlarge --nproc 8 --nodes 1
+expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
+# Many layers, collectives and micro-batches.
+expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \
+    --sequence-parallel --micro-batch-size 1 --global-batch-size 512 --bf16
 finish

@@ -14,7 +14,8 @@ static struct config config;
 static struct plan plan_of(const char *flags, int ranks, const char *machine) {
     struct plan plan = {0};
     rank_step_parse(&config, flags, ranks);
-    EXPECT_OK(plan_make(&plan, &(struct plan_options){&config, ranks, machine_find(machine)}));
+    EXPECT_OK(
+        plan_make(&plan, &(struct plan_options){.config = &config, .ranks = ranks, .machine = machine_find(machine)}));
     config_free(&config);
     return plan;
 }
@@ -73,7 +74,10 @@ TEST(reports) {
 TEST(machines_without_gpus_are_refused) {
     struct plan plan;
     rank_step_parse(&config, MODEL BATCH "--micro-batch-size 1 --global-batch-size 8", 1);
-    EXPECT_ERROR(plan_make(&plan, &(struct plan_options){&config, 1, machine_find("c6i.32xlarge")}), "--machine");
+    EXPECT_ERROR(
+        plan_make(&plan,
+                  &(struct plan_options){.config = &config, .ranks = 1, .machine = machine_find("c6i.32xlarge")}),
+        "--machine");
     config_free(&config);
 }
 
