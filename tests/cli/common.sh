@@ -7,6 +7,9 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 
+# Open MPI does not start if another mpirun makes or removes the folder they share at the same moment: it stays.
+mkdir -p -m 700 "${TMPDIR:-/tmp}/ompi.$(uname -n | cut -d. -f1).$(id -u)/kept"
+
 # needs_parts NAME…: skips the test if the program was built without one of these parts (as named by `bevatron
 # version`).
 needs_parts() {

@@ -151,6 +151,16 @@ beside marker mark_nothing
 beside marker.async mark_nothing --async-save
 gather
 
+# A checkpoint that is complete but not marked stays until the next one is complete.
+for call in 5 6 7 8 9; do
+    rm -rf "$work/unmarked"
+    expect 137 "" "${train[@]}" --train-iters 100 --save "$work/unmarked" --save-interval 3 --allow-injected-faults \
+        --inject eio:step=3:phase=write:call=$call --inject kill:step=4-90000:phase=write
+    grep -q "iter_0000003 is complete" "$work/out" && break
+done
+grep -q "iter_0000003 is complete" "$work/out" && pass || fail "no marker failed"
+expect 0 "at iteration 3" "${train[@]}" --train-iters 4 --save "$work/unmarked" --load "$work/unmarked"
+
 # A supervisor counts the checkpoints in the fallback.
 expect 0 "starting again from iteration 2 (restart 1 of 3" "$BEVATRON" launch local "${train[@]:2}" --train-iters 5 \
     --save-interval 2 --save "$work/lost" --save-fallback "$work/found" --allow-injected-faults --inject kill:step=4 \

@@ -125,6 +125,9 @@ expect 0 "replay of iteration 5: rank 1 (" train --nproc 2 --train-iters 5 --sav
 said "successfully saved checkpoint from iteration       5"
 ramp=(--nproc 2 --train-samples 48 --rampup-batch-size 2 2 12)
 expect 0 "" train "${ramp[@]}" --save "$work/clean3"
+# One that repeats itself ends the run.
+expect 218 "Replicas differ again" train --nproc 2 --train-iters 5 --save "$work/repeated" --replay-check 100 \
+    --allow-injected-faults --inject flip:rank=1:step=5:times=all
 expect 0 "replay of iteration 6: rank 1 (" train "${ramp[@]}" --save "$work/ramp" --replay-check 100 "${flip[@]}"
 last=$(cat "$work/clean3/latest_checkpointed_iteration.txt")
 same clean3 ramp "$last" "after a replay while the batch grows"
