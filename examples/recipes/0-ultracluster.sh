@@ -3,7 +3,9 @@
 # the other. Without WHERE it rehearses them on this machine: nothing is created in AWS, and the dump is a small one.
 # usage: examples/recipes/0-ultracluster.sh FOLDER                   rehearses
 #        WHERE=account examples/recipes/0-ultracluster.sh FOLDER     steps 1 to 5 on your machine, with your credentials
-#        WHERE=head examples/recipes/0-ultracluster.sh /lustre       steps 6 to 8 on the head node
+#        WHERE=head examples/recipes/0-ultracluster.sh /lustre       steps 6 to 8 on the head node; `bevatron help files`
+#                                                                    prints the folder of examples there
+# Run account again after an error: FOLDER/NAME.yaml with your changes, the key and the bucket are kept.
 # What the environment may say:
 #   BUCKET REGION NAME   of account: a name for the new bucket, the region, the cluster's name
 #   SOURCE               of account: a bevatron.tar that was made elsewhere; default: one of this git checkout
@@ -22,6 +24,7 @@ vocabulary_url=${VOCABULARY:-https://huggingface.co/openai-community/gpt2/resolv
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd) # jobs need whole paths
 short=$folder/$name.yaml
+[ "$where" != rehearsal ] || short=$folder/rehearsal.yaml # made-up values, which must not reach an account
 
 step() { printf '\n== %s\n' "$*"; }
 # Says a command, then runs it.
@@ -32,6 +35,10 @@ run() {
 
 describe() {
     step "1. The cluster, from a configuration of ParallelCluster 2"
+    if [ "$where" = account ] && [ -s "$short" ]; then
+        echo "$short is there already and stays as it is"
+        return
+    fi
     cat >"$folder/old.ini" <<INI
 [aws]
 aws_region_name = $region
@@ -90,7 +97,15 @@ find_source() {
 prepare() {
     step "2. Subnets, key pair, bucket, quotas"
     if [ "$where" = account ]; then
-        run "$bevatron" cluster prepare --config "$short" --create-key "$name" --create-bucket "$BUCKET"
+        # A walk that is run again finds the key and the bucket of the first.
+        local new=()
+        if ! grep -q '^key:' "$short"; then
+            if [ -e ~/.ssh/"$name.pem" ]; then new+=(--key "$name"); else new+=(--create-key "$name"); fi
+        fi
+        if ! grep -qE '^(fsx-s3|bucket):' "$short"; then
+            if aws s3api head-bucket --bucket "$BUCKET" >/dev/null 2>&1; then new+=(--fsx-s3 "s3://$BUCKET"); else new+=(--create-bucket "$BUCKET"); fi
+        fi
+        run "$bevatron" cluster prepare --config "$short" "${new[@]}"
         return
     fi
     # What it finds in an account, by made-up names.
@@ -109,7 +124,7 @@ image() {
         run aws s3 cp "$source" "s3://$BUCKET/bevatron.tar"
         run aws s3 cp "$here/examples/images/node-setup.sh" "s3://$BUCKET/node-setup.sh"
     fi
-    printf 'on-node-configured:\n  - s3://%s/node-setup.sh s3://%s/bevatron.tar /lustre/bevatron\n' "${BUCKET:-my-bucket}" "${BUCKET:-my-bucket}" >>"$short"
+    grep -q '^on-node-configured:' "$short" || printf 'on-node-configured:\n  - s3://%s/node-setup.sh s3://%s/bevatron.tar /lustre/bevatron\n' "${BUCKET:-my-bucket}" "${BUCKET:-my-bucket}" >>"$short"
     run "$bevatron" cluster build-image --image-id "$name-1" --region "$region" --parent ami-0123456789abcdef0 --script s3://my-bucket/image.sh --dry-run
 }
 
@@ -121,7 +136,8 @@ create() {
         run "$bevatron" cluster create --config "$short" --output "$folder/$name.pcluster.yaml" --wait
         step "5. The head node"
         run "$bevatron" cluster status --config "$short"
-        echo "next: $bevatron cluster ssh --config $short --key-file ~/.ssh/$name.pem, and there WHERE=head examples/recipes/0-ultracluster.sh /lustre"
+        echo "next: $bevatron cluster ssh --config $short --key-file ~/.ssh/$name.pem, and there, in the folder of examples that \`bevatron help files\` prints:"
+        echo "    WHERE=head recipes/0-ultracluster.sh /lustre"
     fi
 }
 
@@ -164,9 +180,22 @@ data() {
     run "$bevatron" dataset inspect "$folder/data/my-gpt2_text_document"
 }
 
+# One call per line: bash ignores `set -e` in functions that && or || follow.
 case $where in
-rehearsal) describe && prepare && image && create && data ;;
-account) find_source && describe && prepare && image && create ;;
+rehearsal)
+    describe
+    prepare
+    image
+    create
+    data
+    ;;
+account)
+    find_source
+    describe
+    prepare
+    image
+    create
+    ;;
 head) data ;;
 *) echo "0-ultracluster.sh: WHERE is account or head, or not set" >&2 && exit 2 ;;
 esac

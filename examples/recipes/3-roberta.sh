@@ -3,21 +3,26 @@
 #
 #   examples/recipes/3-roberta.sh STEP…       data cluster network prepare train result, in this order
 #
-# Run it in the source folder, the steps after `cluster` on the head node. Variables of the environment:
+# Run it in a folder of your own, the steps after `cluster` on the head node. Variables of the environment:
 #   LUSTRE=/lustre            the shared file system, with text, data and checkpoints
 #   PARTITION=queue1 NODES=2  where jobs run
 #   MACHINE=p4d.24xlarge      the type of the nodes; empty: their CPUs, with RANKS ranks on each
 #   CONFIG=FILE               the run; default: examples/aws/roberta-large-words-p4d.yaml
 #   FLAGS="--train-iters 9"   flags of train that override those of the file
 #   BUCKET=NAME               the bucket that is linked to LUSTRE, to which `data` copies the text
-#   CREATE=yes                `cluster` creates the cluster, which costs money; otherwise it only shows what it would be
+#   CLUSTER_FILE=FILE         the short file of `cluster`; default: roberta.yaml in this folder. If it does not exist it
+#                             becomes a copy of examples/clusters/p4d-roberta.yaml with BUCKET in it
+#   CREATE=yes                `cluster` completes that file from your account, uploads what machines install, and creates
+#                             the cluster, which costs money; otherwise it only shows what the cluster would be
+#   SOURCE=FILE               of `cluster`: a bevatron.tar that was made elsewhere; default: one of this git checkout
 #   LARGEST=32M               the largest message of `network`
 set -euo pipefail
 export LUSTRE=${LUSTRE:-/lustre}
 bevatron=${BEVATRON:-bevatron}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 text=$LUSTRE/wikitext-103
 data=$LUSTRE/data/wikitext-103
-config=${CONFIG:-examples/aws/roberta-large-words-p4d.yaml}
+config=${CONFIG:-$here/examples/aws/roberta-large-words-p4d.yaml}
 nodes=${NODES:-2}
 machine=${MACHINE-p4d.24xlarge}
 ranks=${RANKS:-8}
@@ -27,16 +32,39 @@ fairseq=(--tokenizer-type FairseqTokenizer --tokenizer-model "$data/dict.txt")
 
 data() {
     if ! [ -s "$text/wiki.train.tokens" ]; then
-        wget -P "$LUSTRE" https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-103-v1.zip
+        wget -P "$LUSTRE" https://wikitext.smerity.com/wikitext-103-v1.zip
         unzip -d "$LUSTRE" "$LUSTRE/wikitext-103-v1.zip"
     fi
     [ -z "${BUCKET:-}" ] || aws s3 cp "$text" "s3://$BUCKET/wikitext-103" --recursive
     wc "$text"/wiki.*.tokens
 }
 
+# Machines install Bevatron when they start: from a tar file of its source, which packages do not bring.
+upload() {
+    local source=${SOURCE:-}
+    if [ -z "$source" ]; then
+        [ -e "$here/.git" ] || { echo "3-roberta.sh: $here is not a git checkout: set SOURCE to a bevatron.tar made in one" >&2 && exit 2; }
+        source=$PWD/bevatron.tar
+        git -C "$here" archive --prefix=bevatron/ --output="$source" HEAD
+    fi
+    aws s3 cp "$source" "s3://$BUCKET/bevatron.tar"
+    aws s3 cp "$here/examples/images/node-setup.sh" "s3://$BUCKET/node-setup.sh"
+}
+
 cluster() {
-    "$bevatron" cluster render --config examples/clusters/p4d-roberta.yaml
-    [ -z "${CREATE:-}" ] || "$bevatron" cluster create --config examples/clusters/p4d-roberta.yaml --wait
+    local file=${CLUSTER_FILE:-roberta.yaml}
+    [ -s "$file" ] || sed "s/my-ml-bucket/${BUCKET:-my-ml-bucket}/g" "$here/examples/clusters/p4d-roberta.yaml" >"$file"
+    if [ -n "${CREATE:-}" ]; then
+        : "${BUCKET:?a bucket of yours, for the text and for what machines install}"
+        if grep -q my-ml-bucket "$file"; then
+            echo "3-roberta.sh: $file names the bucket my-ml-bucket of the example: write $BUCKET there" >&2
+            exit 2
+        fi
+        "$bevatron" cluster prepare --config "$file"
+        upload
+    fi
+    "$bevatron" cluster render --config "$file"
+    [ -z "${CREATE:-}" ] || "$bevatron" cluster create --config "$file" --wait
 }
 
 # The nodes answer, and as fast as they should.

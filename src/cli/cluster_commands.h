@@ -51,6 +51,8 @@ struct cluster_taker {
 int cluster_pages(const struct cluster_options *options, const char *verb, const struct cluster_taker *taker);
 // Writes a configuration to a file of its own: what is there already is replaced only if it is one.
 int cluster_write_file(const char *path, const struct buffer *yaml);
+// Takes the made-up values of an example out of its text and out of the options that were read from it.
+void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text);
 // A string member of an object; "" if there is none.
 const char *cluster_text(const struct json *object, const char *key);
 // Waits until the cluster has left all transitional states, printing its status whenever it changes. Returns -1, with

@@ -514,7 +514,7 @@ static int write_lines(const struct flag_command *command, const struct cluster_
     return 0;
 }
 
-static int prepare(const struct flag_command *command, const struct prepare_options *options, const char *config) {
+static int prepare(const struct flag_command *command, struct prepare_options *options, const char *config) {
     const char *path = config ? config : options->cluster.output;
     struct cluster_preparation p = {.options = options};
     struct prepare_options before;
@@ -526,6 +526,8 @@ static int prepare(const struct flag_command *command, const struct prepare_opti
         return error_set_code(EXIT_CODE_USAGE, "%s already exists; complete it with --config %s", path, path);
     flags_set_defaults(command, &before);
     int status = config ? file_read_all(config, LARGEST_FILE, &text) : 0;
+    if (status == 0 && !is_json(&text))
+        cluster_drop_made_up(&options->cluster, &text);
     if (status == 0 && config)
         status = flags_read_text(command, &before, config, buffer_string(&text), text.length);
     if (status == 0) {

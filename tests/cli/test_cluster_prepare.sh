@@ -79,6 +79,23 @@ expect 0 "already has everything that was found" "${with[@]}" prepare --config "
 expect_same "$work/before.yaml" "$work/llm.yaml" "a second time adds nothing"
 grep -q "create" "$work/asked" && fail "something was created" || pass
 
+# The made-up values of the examples are replaced; what is the user's own stays.
+for example in p4d-ultracluster p4d-roberta; do
+    sed 's/us-east-1/us-west-2/' "examples/clusters/$example.yaml" >"$work/example.yaml"
+    expect 0 "head-subnet: subnet-0123456789abcdef0 is made up by the example and is replaced" "${with[@]}" prepare --config "$work/example.yaml"
+    for text in "head-subnet: \"$a\"" "subnet: \"$b\"" 'key: "one"'; do
+        grep -q "^$text" "$work/example.yaml" && pass || fail "no $text in $(cat "$work/example.yaml")"
+    done
+    expect 0 "SubnetId: \"$a\"" "${with[@]}" render --config "$work/example.yaml"
+    grep -q "InstanceType: \"p4d.24xlarge\"" "$work/out" && pass || fail "the queue of $example is lost"
+done
+printf 'region: us-west-2\nkey: my-key\nsubnet: "%s"  # mine\n' "$b" >"$work/mine.yaml"
+expect 1 "the key pair my-key does not exist" "${with[@]}" prepare --config "$work/mine.yaml"
+grep -qx "key: my-key" "$work/mine.yaml" && pass || fail "a user's value is gone"
+printf 'region: us-west-2\nsubnet: subnet-0123456789abcdef1' >"$work/mine.yaml"
+expect 0 "written to" "${with[@]}" prepare --config "$work/mine.yaml" --subnet "$b"
+grep -q "^subnet: \"$b\"" "$work/mine.yaml" && ! grep -q 0123456789abcdef "$work/mine.yaml" && pass || fail "a flag does not replace a made-up value"
+
 # A new file from flags; a new key and bucket.
 answer create-key-pair '{"KeyMaterial": "-----BEGIN RSA PRIVATE KEY-----\nsecret\n-----END RSA PRIVATE KEY-----"}'
 answer create-bucket '{"Location": "x"}'

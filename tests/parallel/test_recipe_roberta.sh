@@ -16,7 +16,7 @@ eval "$settings"
 trap 'scancel -u "$(id -un)" 2>/dev/null; bash tests/parallel/slurm_cluster.sh down "$work/slurm"; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }' EXIT
 # Both nodes are this host: they must not share memory segments, and waiting ranks must let others run.
 export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
-export LUSTRE=$work/lustre PARTITION=all MACHINE='' RANKS=2 LARGEST=1K
+export CLUSTER_FILE=$work/roberta.yaml LUSTRE=$work/lustre PARTITION=all MACHINE='' RANKS=2 LARGEST=1K
 export FLAGS="--num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 4 --tokens-per-sample 32 --micro-batch-size 2 --global-batch-size 8
     --train-iters 10 --log-interval 5 --eval-interval 5 --eval-iters 1 --save-interval 5 --device cpu --threads 1"
 FLAGS=${FLAGS//$'\n'/ }
