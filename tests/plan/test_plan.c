@@ -49,8 +49,7 @@ TEST(parallelism_costs_what_it_should) {
     EXPECT(data.seconds > alone.seconds && data.seconds < 1.2 * alone.seconds && data.stage[0].data > 0);
     EXPECT(tensor.seconds > alone.seconds / 8 && tensor.seconds < alone.seconds && tensor.stage[0].tensor > 0);
     EXPECT(apart.stage[0].data > 5 * data.stage[0].data);  // 12.5 GB/s between machines, 450 within one
-    EXPECT(data.stage[0].memory.total == alone.stage[0].memory.total ||
-           data.stage[0].memory.total > alone.stage[0].memory.total);
+    EXPECT(data.stage[0].memory.total >= alone.stage[0].memory.total);
     EXPECT(tensor.stage[0].memory.weights * 7 < alone.stage[0].memory.weights);
 }
 
