@@ -188,11 +188,15 @@ TEST(connections) {
         char byte;
         int client = socket(AF_INET, SOCK_STREAM, 0);
         bool is_connected = connect(client, (struct sockaddr *)&address, sizeof address) == 0;
-        ssize_t got = is_connected ? recv(client, &byte, 1, 0) : 1;
+        bool is_known = is_connected && send(client, "c", 1, 0) == 1;
+        ssize_t got = is_known ? recv(client, &byte, 1, 0) : 1;
         _exit(got < 0 && errno == ECONNRESET ? 0 : 1);
     }
     int server = accept(listener, NULL, NULL);
     EXPECT(server >= 0);
+    // accept() may return before the client's connect() does; a reset in between would fail the connect().
+    char byte;
+    EXPECT_INT(recv(server, &byte, 1, 0), 1);
     struct fault fault = fault_of(FAULT_RESET, FAULT_AT_STEP, 0, 0);
     EXPECT_OK(fault_open(&fault, 1, 0, NULL));
     (void)fault_at(FAULT_AT_STEP);
