@@ -49,7 +49,9 @@ static const struct flag own_flags[] = {
     TEXT("--reservation", reservation, NULL, "NAME", "reservation"),
     TEXT("--constraint", constraint, NULL, "LIST", "required features of the machines"),
     TEXT("--job-name", job_name, NULL, "NAME", "name of the job; default: the command's name"),
-    TEXT("--after", after, NULL, "JOB", "start after this job has succeeded, e.g. data preparation before training"),
+    TEXT("--after", after, NULL, "JOB",
+         "start after this job has succeeded, e.g. data preparation before training; if it fails, this one is "
+         "cancelled"),
     SWITCH("--shared", shared, "do not request whole machines"),
     LIST("--sbatch", sbatch, "OPTIONS",
          "any other options of sbatch, e.g. --sbatch \"--mem=0 --exclude=node7\"; options after a last \"--\" are the "
@@ -252,6 +254,16 @@ static void tell_job(const struct slurm_job *job, const char *number, const char
     free(log);
 }
 
+// Jobs that are submitted within a second keep their scripts, too.
+static char *script_path(const struct slurm_job *job, const char *stamp) {
+    char *path = memory_printf("%s/%s-%s.sbatch", job->logs, job->name, stamp);
+    for (int i = 2; file_exists(path); i++) {
+        free(path);
+        path = memory_printf("%s/%s-%s-%d.sbatch", job->logs, job->name, stamp, i);
+    }
+    return path;
+}
+
 static int submit(const struct slurm_options *options, const struct slurm_job *job, const struct config *config,
                   const struct buffer *script) {
     if (options->dry_run) {
@@ -263,7 +275,7 @@ static int submit(const struct slurm_options *options, const struct slurm_job *j
     for (char *c = stamp; *c; c++)
         *c = *c == ' ' || *c == ':' ? '-' : *c;
     stamp[19] = 0;
-    char *path = memory_printf("%s/%s-%s.sbatch", job->logs, job->name, stamp);
+    char *path = script_path(job, stamp);
     struct slurm_ticket ticket = {0};
     int status = file_make_folders(job->logs), exit_code = EXIT_CODE_OK;
     if (status == 0)
@@ -314,6 +326,14 @@ static int write_job(const struct slurm_options *options, struct slurm_job *job,
     return status;
 }
 
+// srun of a cluster without Pyxis ends at once at an option that it does not know.
+static int check_container(const struct slurm_options *options) {
+    if (options->container_image || !(options->container_mounts || options->container_mount_home))
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s needs --container-image: without a container, nothing is mounted",
+                          options->container_mounts ? "--container-mounts" : "--container-mount-home");
+}
+
 static int launch(void *given_options, struct launch_command *command, struct config *config) {
     struct slurm_options *options = given_options;
     const struct machine *machine = NULL;
@@ -321,6 +341,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     bool is_train = strcmp(name, "train") == 0;
     if (options->machine && !(machine = machine_find(options->machine)))
         return -1;
+    TRY(check_container(options));
     int64_t gpus = options->gpus_per_node > 0 ? options->gpus_per_node : machine ? machine->gpus : 0;
     int64_t tasks = options->ntasks_per_node > 0 ? options->ntasks_per_node : has_ranks(command) && gpus > 0 ? gpus : 1;
     char *journal = NULL;

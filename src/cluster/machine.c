@@ -63,12 +63,12 @@ bool machine_has_old_gpus(const struct machine *machine) {
 }
 
 void machine_describe_old_gpus(const struct machine *machine, struct buffer *out) {
-    buffer_printf(
-        out,
-        "the GPUs of a %s (%s, compute capability %d.%d) are too old: they have no bf16, and %d.%d is needed (A100 or "
-        "later); take a p4d.24xlarge or a g5.12xlarge",
-        machine->name, machine->gpu, machine->capability / 10, machine->capability % 10, MACHINE_OLDEST_CAPABILITY / 10,
-        MACHINE_OLDEST_CAPABILITY % 10);
+    buffer_printf(out,
+                  "the GPUs of a %s (%s, compute capability %d.%d) are too old: they lack bf16; bevatron needs compute "
+                  "capability "
+                  "%d.%d (A100 or later); use e.g. a p4d.24xlarge or a g5.12xlarge",
+                  machine->name, machine->gpu, machine->capability / 10, machine->capability % 10,
+                  MACHINE_OLDEST_CAPABILITY / 10, MACHINE_OLDEST_CAPABILITY % 10);
 }
 
 const char *machine_price_note(void) {

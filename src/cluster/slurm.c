@@ -40,6 +40,16 @@ static int check_name(const char *name) {
                                      name);
 }
 
+// Behind the job's number a list of other conditions could follow.
+static int check_dependency(const char *number) {
+    if (*number >= '0' && *number <= '9' && !number[strspn(number, "0123456789_:")])
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "--after \"%s\" is not the number of a job; give what `launch slurm` prints, e.g. 17, or "
+                          "17:18 for two jobs",
+                          number);
+}
+
 static int directives(const struct slurm_job *job, struct buffer *out) {
     TRY(check_name(job->name));
     TRY(directive(out, "job-name", job->name));
@@ -58,6 +68,7 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     if (job->nodes > 1)
         buffer_append_string(out, "#SBATCH --wait-all-nodes=1\n");
     if (job->dependency) {
+        TRY(check_dependency(job->dependency));
         char *after = memory_printf("afterok:%s", job->dependency);
         int status = directive(out, "dependency", after);
         free(after);

@@ -85,6 +85,7 @@ struct follower {
     int64_t link;  // of a chain: whose log is read
     int file;      // -1: there is none yet
     bool has_read;
+    bool has_started;  // it was seen in another state than those of a job that waits, or is cancelled while it does
 };
 
 static int copy_rest(struct follower *follower) {
@@ -146,6 +147,22 @@ static void tell_wait(const struct slurm_state *state, const char *number, char 
     *told_at = clock_seconds();
 }
 
+static void tell_end(const struct follower *follower, const struct slurm_state *state) {
+    bool has_reason = *state->reason && strcmp(state->reason, "None") != 0;
+    log_info("job %s has ended: %s%s%s", follower->number, state->state, has_reason ? ", " : "",
+             has_reason ? state->reason : "");
+    if (follower->has_read)
+        return;
+    if (follower->has_started)
+        log_warn("the job's log cannot be read here; is %s a folder that all machines share?", follower->job->logs);
+    else if (follower->job->dependency && strcmp(state->reason, "DependencyNeverSatisfied") == 0)
+        log_warn("the job did not start, because job %s of --after did not succeed; mend that one, then submit both "
+                 "again",
+                 follower->job->dependency);
+    else
+        log_warn("the job was cancelled before it started");
+}
+
 static int follow(struct follower *follower, const char *last, int *exit_code) {
     struct slurm_state state = {0};
     char told[sizeof state.reason] = "";
@@ -161,8 +178,11 @@ static int follow(struct follower *follower, const char *last, int *exit_code) {
             if (!has_answer && !has_warned && asked_at - answered_at > SILENT_SECONDS)
                 log_warn("Slurm has not answered for %.0f seconds; asking again until it does", asked_at - answered_at);
             has_warned = !has_answer && (has_warned || asked_at - answered_at > SILENT_SECONDS);
-            if (has_answer)
+            if (has_answer) {
                 answered_at = asked_at;
+                follower->has_started = follower->has_started ||
+                                        (strcmp(state.state, "PENDING") != 0 && strcmp(state.state, "CANCELLED") != 0);
+            }
             if (has_answer && may_wait)
                 tell_wait(&state, follower->number, told, &told_at);
         }
@@ -171,9 +191,7 @@ static int follow(struct follower *follower, const char *last, int *exit_code) {
             clock_sleep(READ_SECONDS);
     }
     TRY(copy_new(follower));
-    bool has_reason = *state.reason && strcmp(state.reason, "None") != 0;
-    log_info("job %s has ended: %s%s%s", follower->number, state.state, has_reason ? ", " : "",
-             has_reason ? state.reason : "");
+    tell_end(follower, &state);
     *exit_code = state.exit_code;
     return 0;
 }
@@ -185,8 +203,6 @@ int slurm_watch(const struct slurm_job *job, const struct slurm_ticket *ticket, 
     char *last = job->chain > 0 ? memory_printf("%s_%" PRId64, number, job->chain) : memory_string(number);
     log_info("following the job's log; Ctrl-C stops this, not the job");
     int status = follow(&follower, last, exit_code);
-    if (status == 0 && !follower.has_read)
-        log_warn("the job's log cannot be read here; is %s a folder that all machines share?", job->logs);
     if (follower.file >= 0)
         close(follower.file);
     free(last);

@@ -110,7 +110,7 @@ expect 0 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distr
     --use-distributed-optimizer=false --overlap-grad-reduce=false --overlap-param-gather=false
 for launcher in "slurm" "kubernetes --image i --claim c"; do
     # shellcheck disable=SC2086  # words of a command
-    expect 2 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old: they have no bf16, and 8.0 is needed (A100 or later); take a p4d" \
+    expect 2 "the GPUs of a p3dn.24xlarge (V100, compute capability 7.0) are too old: they lack bf16; bevatron needs compute capability 8.0 (A100 or later); use e.g. a p4d" \
         "$BEVATRON" launch $launcher --dry-run --nodes 2 --machine p3dn.24xlarge --config examples/aws/roberta-large-p4d.yaml
 done
 expect 2 "the GPUs of a p3.16xlarge (V100, compute capability 7.0) are too old" "$BEVATRON" launch slurm --dry-run --machine p3.16xlarge --config examples/aws/roberta-large-p4d.yaml

@@ -79,6 +79,8 @@ expect 2 "there is no command \"preproces\" to launch; did you mean preprocess?"
 expect 2 "there is no command \"frobnicate\" to launch" "$BEVATRON" launch kubernetes --dry-run --image i frobnicate
 expect 2 "a flag overrides the file; write --num_layers=24" "${slurm[@]}" model.num_layers=24
 expect 0 "    --container-mount-home" "${slurm[@]}" --container-image i --container-mount-home "${model[@]}" --train-iters 5
+expect 2 "--container-mount-home needs --container-image" "${slurm[@]}" --container-mount-home "${model[@]}" --train-iters 5
+expect 2 "--container-mounts needs --container-image" "${slurm[@]}" --container-mounts /fsx:/fsx "${model[@]}" --train-iters 5
 
 # Every attempt draws a token of its own for its ranks.
 expect 0 "export BEVATRON_JOB_TOKEN" "${slurm[@]}" "${model[@]}" --train-iters 5
@@ -163,6 +165,21 @@ stand_in "echo 4711"
 rm "$work/logs/train-4711.log"
 states "COMPLETED 0 None"
 expect 0 "the job's log cannot be read here" "${submit[@]}" --watch
+# A job that waits for one that failed is cancelled by Slurm (tests/parallel/test_slurm.sh).
+states "PENDING 0 Dependency" "CANCELLED 0 DependencyNeverSatisfied"
+expect 1 "the job did not start, because job 4710 of --after did not succeed" env PATH="$work/bin:$PATH" "$BEVATRON" launch slurm --logs "$work/logs" \
+    --after 4710 --watch "${model[@]}" --train-iters 5
+has_not "cannot be read here"
+states "PENDING 0 Resources" "CANCELLED 0 None"
+expect 1 "the job was cancelled before it started" "${submit[@]}" --watch
+for after in "" abc 1,afterany:2; do
+    expect 2 "is not the number of a job" "${slurm[@]}" --after="$after" "${model[@]}" --train-iters 5
+done
+expect 0 "#SBATCH --kill-on-invalid-dep=yes" "${slurm[@]}" --after 17:18_1 "${model[@]}" --train-iters 5
+# Two jobs within a second have two scripts.
+rm "$work"/logs/train-*.sbatch
+for _ in 1 2 3; do expect 0 "job 4711" "${submit[@]}"; done
+[ "$(find "$work/logs" -name 'train-*.sbatch' | wc -l)" = 3 ] && pass || fail "a script was written over: $(ls "$work/logs")"
 
 # A resumed run whose steps outlast KillWait is told before it starts how to stop it.
 printf '#!/bin/sh\necho "KillWait                = 30 sec"\n' >"$work/bin/scontrol"

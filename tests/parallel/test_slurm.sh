@@ -193,4 +193,5 @@ number=$(submit "${job[@]}" --after "$prepared" "${model[@]}" --train-iters 5)
 await "$prepared"
 await "$number"
 [ "$(state "$number")" = JobState=CANCELLED ] && pass || fail "training after a failed preparation is $(state "$number")"
+expect 1 "the job did not start, because job $prepared of --after did not succeed" "$BEVATRON" launch slurm "${job[@]}" --after "$prepared" --watch "${model[@]}" --train-iters 5
 finish

@@ -13,14 +13,10 @@
 // Credentials that expire within RENEW_SECONDS are renewed if possible.
 enum { RENEW_SECONDS = 300, CACHE_SLOTS = 4096 };
 
-struct bucket_region {
-    char *bucket, *region;
-    struct bucket_region *next;
-};
-
-struct hidden_address {
-    char *printable, *address;
-    struct hidden_address *next;
+// What is known under a name: the region of a bucket, the address that a printable one stands for.
+struct known_name {
+    char *name, *value;
+    struct known_name *next;
 };
 
 struct cached_object {
@@ -39,10 +35,36 @@ static struct {
     bool has_ca_file;     // it was looked up
     char *ca_file;        // NULL for the system's
     double skew_seconds;  // S3's clock minus ours
-    struct bucket_region *regions;
-    struct hidden_address *hidden;
+    struct known_name *regions, *hidden;
     struct cached_object *objects[CACHE_SLOTS];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct known_name *known_find(struct known_name *list, const char *name) {
+    while (list && strcmp(list->name, name) != 0)
+        list = list->next;
+    return list;
+}
+
+static void known_set(struct known_name **list, const char *name, const char *value) {
+    struct known_name *entry = known_find(*list, name);
+    if (!entry) {
+        entry = memory_alloc(sizeof *entry);
+        *entry = (struct known_name){.name = memory_string(name), .next = *list};
+        *list = entry;
+    }
+    free(entry->value);
+    entry->value = memory_string(value);
+}
+
+static void known_free(struct known_name **list) {
+    while (*list) {
+        struct known_name *entry = *list;
+        *list = entry->next;
+        free(entry->name);
+        free(entry->value);
+        free(entry);
+    }
+}
 
 void remote_set_environment(char *(*get)(const char *name)) {
     state.get = get;
@@ -88,20 +110,8 @@ void remote_forget(void) {
     state.ca_file = NULL;
     state.has_ca_file = false;
     state.skew_seconds = 0;
-    while (state.regions) {
-        struct bucket_region *next = state.regions->next;
-        free(state.regions->bucket);
-        free(state.regions->region);
-        free(state.regions);
-        state.regions = next;
-    }
-    while (state.hidden) {
-        struct hidden_address *next = state.hidden->next;
-        free(state.hidden->printable);
-        free(state.hidden->address);
-        free(state.hidden);
-        state.hidden = next;
-    }
+    known_free(&state.regions);
+    known_free(&state.hidden);
     for (size_t i = 0; i < CACHE_SLOTS; i++)
         while (state.objects[i]) {
             struct cached_object *next = state.objects[i]->next;
@@ -189,10 +199,8 @@ static int make_ready(void) {
 }
 
 static const char *region_of(const char *bucket) {
-    for (const struct bucket_region *known = state.regions; known; known = known->next)
-        if (strcmp(known->bucket, bucket) == 0)
-            return known->region;
-    return state.region ? state.region : "us-east-1";
+    const struct known_name *known = known_find(state.regions, bucket);
+    return known ? known->value : state.region ? state.region : "us-east-1";
 }
 
 int remote_access_take(struct remote_access *access, const char *bucket) {
@@ -239,14 +247,18 @@ void remote_access_free(struct remote_access *access) {
     *access = (struct remote_access){0};
 }
 
+// The caller holds the lock.
+static bool has_other_keys(const char *stale_access_key, const char *stale_token) {
+    const struct aws_credentials *own = &state.credentials;
+    return own->access_key && (strcmp(own->access_key, stale_access_key) != 0 ||
+                               strcmp(own->session_token ? own->session_token : "", stale_token) != 0);
+}
+
 bool remote_renew(const char *stale_access_key, const char *stale_token) {
     pthread_mutex_lock(&state.lock);
-    const struct aws_credentials *own = &state.credentials;
-    bool is_new = own->access_key && (strcmp(own->access_key, stale_access_key) != 0 ||
-                                      strcmp(own->session_token ? own->session_token : "", stale_token) != 0);
-    if (!is_new && own->renews && renew() == 0)
-        is_new = own->access_key && (strcmp(own->access_key, stale_access_key) != 0 ||
-                                     strcmp(own->session_token ? own->session_token : "", stale_token) != 0);
+    bool is_new = has_other_keys(stale_access_key, stale_token);
+    if (!is_new && state.credentials.renews && renew() == 0)
+        is_new = has_other_keys(stale_access_key, stale_token);
     else if (!is_new)
         error_clear();
     pthread_mutex_unlock(&state.lock);
@@ -258,17 +270,8 @@ bool remote_renew(const char *stale_access_key, const char *stale_token) {
 bool remote_learn_region(const char *bucket, const char *region) {
     pthread_mutex_lock(&state.lock);
     bool is_new = strcmp(region_of(bucket), region) != 0;
-    struct bucket_region *known = state.regions;
-    while (known && strcmp(known->bucket, bucket) != 0)
-        known = known->next;
-    if (is_new && known) {
-        free(known->region);
-        known->region = memory_string(region);
-    } else if (is_new) {
-        known = memory_alloc(sizeof *known);
-        *known = (struct bucket_region){memory_string(bucket), memory_string(region), state.regions};
-        state.regions = known;
-    }
+    if (is_new)
+        known_set(&state.regions, bucket, region);
     pthread_mutex_unlock(&state.lock);
     return is_new;
 }
@@ -288,35 +291,20 @@ bool remote_learn_time(double server_seconds) {
 
 // ---- addresses with secrets ----
 
-// The caller holds the lock.
-static struct hidden_address *find_hidden(const char *printable) {
-    struct hidden_address *entry = state.hidden;
-    while (entry && strcmp(entry->printable, printable) != 0)
-        entry = entry->next;
-    return entry;
-}
-
 char *remote_hide(const char *url) {
     char *printable = url_printable(url);
     if (strcmp(printable, url) == 0)
         return printable;
     pthread_mutex_lock(&state.lock);
-    struct hidden_address *entry = find_hidden(printable);
-    if (!entry) {
-        entry = memory_alloc(sizeof *entry);
-        *entry = (struct hidden_address){.printable = memory_string(printable), .next = state.hidden};
-        state.hidden = entry;
-    }
-    free(entry->address);
-    entry->address = memory_string(url);
+    known_set(&state.hidden, printable, url);
     pthread_mutex_unlock(&state.lock);
     return printable;
 }
 
 char *remote_reveal(const char *url) {
     pthread_mutex_lock(&state.lock);
-    const struct hidden_address *entry = find_hidden(url);
-    char *address = memory_string(entry ? entry->address : url);
+    const struct known_name *entry = known_find(state.hidden, url);
+    char *address = memory_string(entry ? entry->value : url);
     pthread_mutex_unlock(&state.lock);
     return address;
 }
