@@ -48,6 +48,7 @@ enum fault_phase {
     FAULT_AT_AGREE,      // collectives of values of the host
     FAULT_AT_OPTIMIZER,  // before an update
     FAULT_AT_WEIGHTS,    // after the update
+    FAULT_AT_RESULTS,    // after that, when the loss is known to the rank
     FAULT_AT_EVALUATE,   // before each iteration of an evaluation
     FAULT_AT_MEMORY,     // in a checkpoint in memory: before, within and after the copy
     FAULT_AT_SAVE,       // before a checkpoint is written

@@ -14,7 +14,8 @@ static const struct {
     [FAULT_STOP] = {"stop", "SIGSTOP: the rank is suspended with all its threads"},
     [FAULT_HANG] = {"hang", "the rank waits forever; its other threads keep running"},
     [FAULT_SLOW] = {"slow", "the rank sleeps for `seconds` (default 0.1)"},
-    [FAULT_NAN] = {"nan", "a gradient (phase gradients, the default) or a weight (phase weights) becomes NaN"},
+    [FAULT_NAN] = {"nan", "a gradient (phase gradients, the default), a weight (weights) or the rank's copy of the "
+                          "loss (results) becomes NaN"},
     [FAULT_FLIP] = {"flip", "a bit of a weight (phase weights, the default) or of a gradient (phase gradients) flips"},
     [FAULT_ENOSPC] = {"enospc", "a write (or rename) of a checkpoint fails: no space left on device"},
     [FAULT_EIO] = {"eio", "a write (or fsync, rename) of a checkpoint fails: input/output error"},
@@ -43,6 +44,7 @@ static const struct {
     [FAULT_AT_AGREE] = {"agree", "when ranks agree on a decision, e.g. whether to stop"},
     [FAULT_AT_OPTIMIZER] = {"optimizer", "before an update of the weights"},
     [FAULT_AT_WEIGHTS] = {"weights", "after the update"},
+    [FAULT_AT_RESULTS] = {"results", "after the update, when the rank knows the loss"},
     [FAULT_AT_EVALUATE] = {"evaluate", "before each batch of an evaluation"},
     [FAULT_AT_MEMORY] = {"memory",
                          "in a checkpoint in memory: before its copy (call=1), within (call=2), after (call=3)"},
@@ -71,6 +73,7 @@ const char *fault_phase_help(enum fault_phase phase) {
 bool fault_fits(enum fault_kind kind, enum fault_phase phase) {
     switch (kind) {
     case FAULT_NAN:
+        return phase == FAULT_AT_GRADIENTS || phase == FAULT_AT_WEIGHTS || phase == FAULT_AT_RESULTS;
     case FAULT_FLIP:
         return phase == FAULT_AT_GRADIENTS || phase == FAULT_AT_WEIGHTS;
     case FAULT_ENOSPC:

@@ -28,20 +28,24 @@ static void make_nan(unsigned char *element, enum dtype dtype) {
     memset(element, 0xFF, dtype_bytes(dtype));
 }
 
-static void spoil(struct step *step, struct tensor flat, struct fault_effect effect) {
+static void spoil_one(struct step *step, struct tensor one, struct fault_effect effect) {
     unsigned char element[8] = {0};
-    const struct param *param = last_param(step);
-    if (!param || (!effect.makes_nan && !effect.flips_bit))
+    if (!effect.makes_nan && !effect.flips_bit)
         return;
-    struct tensor one = tensor_rows(flat, param->offset, 1);
     step_settle(step);
     device_copy_out(step->device, element, one);
     if (effect.flips_bit)
-        flip_bit(element, flat.dtype);
+        flip_bit(element, one.dtype);
     if (effect.makes_nan)
-        make_nan(element, flat.dtype);
+        make_nan(element, one.dtype);
     device_copy_in(step->device, one, element);
     device_synchronize(step->device);
+}
+
+static void spoil(struct step *step, struct tensor flat, struct fault_effect effect) {
+    const struct param *param = last_param(step);
+    if (param)
+        spoil_one(step, tensor_rows(flat, param->offset, 1), effect);
 }
 
 void step_reach_faults(struct step *step, enum work work) {
@@ -50,10 +54,12 @@ void step_reach_faults(struct step *step, enum work work) {
         [WORK_BACKWARD] = FAULT_AT_BACKWARD, [WORK_BACKWARD_INPUT] = FAULT_AT_BACKWARD,
         [WORK_UPDATE] = FAULT_AT_OPTIMIZER,
     };
-    if (work == WORK_REDUCE)
+    if (work == WORK_REDUCE) {
         spoil(step, step->grads, fault_at(FAULT_AT_GRADIENTS));
-    else if (work == WORK_REPORT)
+    } else if (work == WORK_REPORT) {
         spoil(step, step->values, fault_at(FAULT_AT_WEIGHTS));
-    else if (phases[work])
+        spoil_one(step, tensor_rows(step->totals, TOTAL_LOSS, 1), fault_at(FAULT_AT_RESULTS));
+    } else if (phases[work]) {
         (void)fault_at(phases[work]);
+    }
 }

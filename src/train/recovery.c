@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "parallel/replicas.h"
 #include "train/beginning.h"
 #include "train/meter.h"
 #include "train/run_folders.h"
@@ -198,12 +199,39 @@ static int judge_spike(struct recovery *recovery, int64_t iteration, const struc
     return 0;
 }
 
+// All ranks have summed the same numbers. If they are finite on some ranks only, a rank holds something else than the
+// others: it would wait alone in the collectives that follow.
+static int check_same(const struct recovery *recovery, const struct step_result *result, int64_t iteration) {
+    const struct mesh *mesh = recovery->mesh;
+    int64_t own = (isfinite(result->loss) ? 0 : 1) + (isfinite(result->grad_norm) ? 0 : 2), ends[2] = {own, -own};
+    comm_max_i64(mesh->all, ends, 2, "results that are not finite");
+    if (ends[0] == -ends[1])
+        return 0;
+    struct replicas_fault fault = {.element = -1};
+    replicas_blame(mesh, MESH_ALL, mesh->all, own, true, &fault);
+    struct buffer names = {0};
+    replicas_name(&fault, &names);
+    error_set_code(EXIT_CODE_CORRUPT,
+                   "the loss or the gradient norm of iteration %" PRId64
+                   " is finite on some ranks only: %s %s%s; memory, a GPU or a link is faulty there. Resume from the "
+                   "last checkpoint, without that machine if it happens again",
+                   iteration, buffer_string(&names), fault.count == 1 ? "differs" : "differ",
+                   fault.has_majority ? " from the others" : ", and there is no majority");
+    error_mark_shared();
+    buffer_free(&names);
+    return -1;
+}
+
 int recovery_judge(struct recovery *recovery, const struct step_result *result, int64_t iteration) {
     const struct config *config = recovery->config;
+    bool looks_for_spikes = strcmp(config->spike_policy, "none") != 0;
+    if (config->no_check_for_nan_in_loss_and_grad && !looks_for_spikes)
+        return 0;
+    TRY(check_same(recovery, result, iteration));
     if (!meter_result_is_good(result))
         return judge_nan(recovery, result, iteration);
     recovery->lowest_overflows = recovery->nans = 0;
-    if (strcmp(config->spike_policy, "none") == 0)
+    if (!looks_for_spikes)
         return 0;
     struct spike_levels levels = {0};
     int64_t is_spike =

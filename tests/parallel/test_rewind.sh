@@ -84,6 +84,9 @@ expect 213 "at iteration 4; the weights were not changed; first seen in the loss
     --train-iters 6 --allow-injected-faults --inject nan:rank=1:step=3:phase=weights
 expect 213 "at iteration 3; the weights were not changed; first seen in the summed gradients, by all ranks (rank 0 on $(uname -n))" \
     train --nproc 4 --train-iters 6 --allow-injected-faults --inject nan:rank=1:step=3
+# A rank that alone has another result does not wait for the others, which continue: all end, and the rank is named.
+expect 218 "of iteration 3 is finite on some ranks only: rank 2 ($(uname -n)) differs from the others" train --nproc 4 \
+    --train-iters 6 --distributed-timeout-minutes 1 --allow-injected-faults --inject nan:rank=2:step=3:phase=results
 # What does not go away ends the run.
 expect 213 "after going back 2 times" train --train-iters 30 --fp16 --loss-scale 1e30 --save "$work/never" \
     --nan-policy rewind-and-skip --max-rewinds 2
