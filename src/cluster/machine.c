@@ -2,8 +2,10 @@
 #include "cluster/machine.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/nearest.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const struct machine machines[] = {
     // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA
@@ -45,6 +47,20 @@ const struct machine *machine_look_up(const char *name) {
     return NULL;
 }
 
+// The name that comes nearest, or the first machine with GPUs that are called so; NULL if there is none.
+static const char *probably_meant(const char *name) {
+    struct nearest nearest = nearest_begin(name, strlen(name));
+    for (int i = 0; i < MACHINES; i++) {
+        if (machine_has_old_gpus(&machines[i]))
+            continue;
+        // One GPU alone is not what a name of GPUs means.
+        if (machines[i].gpu && machines[i].gpus > 1 && strcasecmp(machines[i].gpu, name) == 0)
+            return machines[i].name;
+        nearest_consider(&nearest, machines[i].name);
+    }
+    return nearest.best;
+}
+
 const struct machine *machine_find(const char *name) {
     const struct machine *found = machine_look_up(name);
     if (found)
@@ -53,7 +69,9 @@ const struct machine *machine_find(const char *name) {
     for (int i = 0; i < MACHINES; i++)
         if (!machine_has_old_gpus(&machines[i]))
             buffer_printf(&known, "%s %s", known.length ? "," : "", machines[i].name);
-    error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; known machines:%s", name, buffer_string(&known));
+    const char *meant = probably_meant(name);
+    error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; %s%s%sknown machines:%s", name,
+                   meant ? "did you mean " : "", meant ? meant : "", meant ? "? " : "", buffer_string(&known));
     buffer_free(&known);
     return NULL;
 }

@@ -24,6 +24,19 @@ const char *divisors(int64_t number, char *text, size_t size) {
     return text;
 }
 
+int64_t nearest_divisor(int64_t number, int64_t wanted) {
+    int64_t best = 1;
+    for (int64_t d = 1; d <= number && d < 2 * wanted; d++)
+        if (number % d == 0 && llabs(d - wanted) < llabs(best - wanted))
+            best = d;
+    return best;
+}
+
+int64_t nearest_multiple(int64_t wanted, int64_t unit) {
+    int64_t below = wanted / unit * unit;
+    return below > 0 && wanted - below < below + unit - wanted ? below : below + unit;
+}
+
 static void validate_precision(struct config *config, struct complaints *complaints) {
     if (config->fp16 && config->bf16)
         complain(complaints, "--fp16 and --bf16 exclude each other; give one");

@@ -8,6 +8,9 @@
 
 // The divisors of a number up to 1024, as far as they fit into the text: "1, 2, 3, 6". Returns the text.
 const char *divisors(int64_t number, char *text, size_t size);
+// The divisor of a number, and the multiple above 0 of a unit, that is nearest to what was asked for.
+int64_t nearest_divisor(int64_t number, int64_t wanted);
+int64_t nearest_multiple(int64_t wanted, int64_t unit);
 
 // Flags that the family of the model does not have, and families that were not said.
 void validate_family(const struct config *config, struct complaints *complaints);

@@ -109,8 +109,9 @@ static void validate_shares(const struct config *config, struct complaints *comp
         if (shared[i].value % parts != 0)
             complain(complaints,
                      "%s %" PRId64 " cannot be shared by --tensor-model-parallel-size %" PRId64
-                     " ranks; sizes that work are %s",
-                     shared[i].name, shared[i].value, parts, divisors(shared[i].value, text, sizeof text));
+                     " ranks; sizes that work are %s; nearest: --tensor-model-parallel-size %" PRId64 " or %s %" PRId64,
+                     shared[i].name, shared[i].value, parts, divisors(shared[i].value, text, sizeof text),
+                     nearest_divisor(shared[i].value, parts), shared[i].name, nearest_multiple(shared[i].value, parts));
 }
 
 static int64_t next_multiple(int64_t value, int64_t unit) {
@@ -245,14 +246,15 @@ void validate_model(struct config *config, struct complaints *complaints) {
     if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
         complain(complaints,
                  "--hidden-size %" PRId64 " is not a multiple of --num-attention-heads %" PRId64
-                 "; change one, or give --kv-channels",
-                 h, heads);
+                 "; nearest: --num-attention-heads %" PRId64 " or --hidden-size %" PRId64 "; or give --kv-channels",
+                 h, heads, nearest_divisor(h, heads), nearest_multiple(h, heads));
     if (config->kv_channels == 0 && heads > 0)
         config->kv_channels = h / heads;
     if (groups > 0 && heads % groups != 0)
         complain(complaints,
-                 "--num-attention-heads %" PRId64 " is not a multiple of --num-query-groups %" PRId64 "; change one",
-                 heads, groups);
+                 "--num-attention-heads %" PRId64 " is not a multiple of --num-query-groups %" PRId64
+                 "; nearest: --num-query-groups %" PRId64,
+                 heads, groups, nearest_divisor(heads, groups));
     warn_of_groups(config);
     if (config->word_embedding_size == h)
         config->word_embedding_size = 0;

@@ -13,10 +13,13 @@ static bool is(const char *text, const char *name) {
 static void validate_even(const char *what, int64_t layers, int64_t stages, struct complaints *complaints) {
     char text[256];
     if (layers < stages || layers % stages != 0)
-        complain(complaints,
-                 "%s, %" PRId64 ", cannot be split into %" PRId64
-                 " pipeline stages; numbers of stages that work are %s",
-                 what, layers, stages, divisors(layers, text, sizeof text));
+        complain(
+            complaints,
+            "%s, %" PRId64 ", cannot be split into %" PRId64
+            " pipeline stages; numbers of stages that work are %s; nearest: --pipeline-model-parallel-size %" PRId64
+            " or %s %" PRId64,
+            what, layers, stages, divisors(layers, text, sizeof text), nearest_divisor(layers, stages), what,
+            nearest_multiple(layers, stages));
 }
 
 // Whether `left` layers go evenly into the stages between the first and the last.

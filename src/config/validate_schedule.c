@@ -74,8 +74,8 @@ void validate_batches(struct config *config, enum config_use use, struct complai
     else
         complain(complaints,
                  "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
-                 "; start a multiple of it",
-                 config->world_size, parts);
+                 "; start %" PRId64 " or a multiple of it",
+                 config->world_size, parts, parts);
     if (use == CONFIG_GENERATE && config->data_parallel_size > 1)
         complain(complaints,
                  "%" PRId64 " ranks would hold the whole model %" PRId64
@@ -96,7 +96,7 @@ void validate_batches(struct config *config, enum config_use use, struct complai
                  " is not a multiple of micro-batch size × data-parallel ranks = %" PRId64 " × %" PRId64
                  "; make it %" PRId64 " or change --micro-batch-size",
                  config->global_batch_size, config->micro_batch_size, config->data_parallel_size,
-                 (config->global_batch_size / unit + 1) * unit);
+                 nearest_multiple(config->global_batch_size, unit));
     else if (use == CONFIG_TRAIN)
         validate_rampup(config, unit, complaints);
 }

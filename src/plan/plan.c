@@ -122,13 +122,17 @@ static int run_stage(const struct making *making, const struct setup *setup, str
     TRY(setup_step(&step, setup));
     struct batch_form form = setup_options(setup).largest;
     struct blank_batches blanks = {.device = setup->device, .costs = costs, .stage = stage};
+    stage->memory = *step_memory(step);
+    stage->parameters = held_parameters(step_params(step));
+    if (making->options->stops_if_too_large && (double)stage->memory.total > plan_room(making->options->machine)) {
+        step_close(step);
+        return 0;
+    }
     batch_allocate(&blanks.batch, &form, form.B);
     device_clock_start(setup->device, SPANS);
     trace_open(SPANS);
     int status = run_steps(step, &blanks, making->plan->micro_batches);
     CHECK(trace_take_lost() == 0);
-    stage->memory = *step_memory(step);
-    stage->parameters = held_parameters(step_params(step));
     trace_close();
     device_clock_stop(setup->device);
     batch_free(&blanks.batch);
@@ -226,9 +230,14 @@ static int make(struct making *making) {
     const struct config *config = making->options->config;
     const struct setup setup = {config, NULL, &making->mesh, STEP_TRAIN};
     struct step_options options = setup_options(&setup);
-    for (int i = 0; i < plan->measured; i++)
+    bool is_too_large = false;
+    for (int i = 0; i < plan->measured && !is_too_large; i++) {
         TRY(measure_stage(making, i));
-    find_fullest(plan);
+        find_fullest(plan);
+        is_too_large = making->options->stops_if_too_large && !plan_fits(plan, making->options->machine);
+    }
+    if (is_too_large)
+        return 0;
     double rows = (double)config->micro_batch_size * (double)config->seq_length / making->mesh.length[AXIS_CONTEXT];
     if (options.splits_rows)
         rows /= making->mesh.length[AXIS_TENSOR];
@@ -270,6 +279,16 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     world_close(making.world);
     free(making.costs);
     return status;
+}
+
+double plan_room(const struct machine *machine) {
+    // What the driver, CUDA's context and its libraries take.
+    const double own_gib = 1;
+    return ((double)machine->gpu_gib - own_gib) * 0x1p30;
+}
+
+bool plan_fits(const struct plan *plan, const struct machine *machine) {
+    return (double)plan->stage[plan->fullest].memory.total <= plan_room(machine);
 }
 
 const struct plan_stage *plan_slowest(const struct plan *plan) {

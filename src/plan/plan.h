@@ -38,9 +38,14 @@ struct plan_options {
     struct config *config;  // validated for this many ranks; its padded vocabulary size is set
     int ranks;
     const struct machine *machine;
-    int nodes;  // 0: as many as the ranks need
+    int nodes;                // 0: as many as the ranks need
+    bool stops_if_too_large;  // a plan that does not fit then has no seconds
 };
 int plan_make(struct plan *plan, const struct plan_options *options);
+
+// The bytes of a GPU that a run can use.
+double plan_room(const struct machine *machine);
+bool plan_fits(const struct plan *plan, const struct machine *machine);
 
 // Seconds of a step by part: those of its slowest kind of stage.
 const struct plan_stage *plan_slowest(const struct plan *plan);

@@ -31,12 +31,6 @@ static double run_dollars(const struct plan *plan, const struct plan_budget *bud
     return run_days(plan, budget) * 24 * plan->nodes * machine_price(budget->machine->name);
 }
 
-static bool fits(const struct plan *plan, const struct machine *machine) {
-    // What the driver, CUDA's context and its libraries take.
-    const double own_gib = 1;
-    return (double)plan->stage[plan->fullest].memory.total <= ((double)machine->gpu_gib - own_gib) * 0x1p30;
-}
-
 static void append_memory(const struct plan *plan, const struct machine *machine, struct buffer *out) {
     for (int i = 0; i < plan->measured; i++) {
         const struct plan_stage *stage = &plan->stage[i];
@@ -48,7 +42,7 @@ static void append_memory(const struct plan *plan, const struct machine *machine
         setup_describe_memory(&stage->memory, out);
         buffer_append_string(out, "\n");
     }
-    buffer_printf(out, "%s the %d GiB of %s GPUs\n", fits(plan, machine) ? "fits into" : "DOES NOT FIT into",
+    buffer_printf(out, "%s the %d GiB of %s GPUs\n", plan_fits(plan, machine) ? "fits into" : "DOES NOT FIT into",
                   machine->gpu_gib, machine->gpu);
 }
 
@@ -154,7 +148,7 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
     json_key(&w, "parameters");
     json_int(&w, plan->parameters);
     json_key(&w, "fits");
-    json_bool(&w, fits(plan, budget->machine));
+    json_bool(&w, plan_fits(plan, budget->machine));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         json_key(&w, numbers[i].name);
         json_double(&w, numbers[i].value);

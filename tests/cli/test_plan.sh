@@ -16,9 +16,10 @@ expect 0 '"ranks": 3072' "$BEVATRON" plan --num-layers 128 --hidden-size 25600 -
     --global-batch-size 3072 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --nproc 3072 \
     --recompute-granularity full --machine p4de.24xlarge --json
 grep -q '"parameters": 10[01][0-9]\{10\},' "$work/out" && pass || fail "not a trillion parameters"
-expect 2 "known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
+expect 2 "did you mean p5.48xlarge? known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
+expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --machine h100
 expect 2 "give --nodes 2" "$BEVATRON" plan "${llama[@]}" --nproc 16 --nodes 1
-expect 2 "--tensor-model-parallel-size" "$BEVATRON" plan --num-layers 2 --hidden-size 56 --num-attention-heads 7 \
+expect 2 "nearest: --tensor-model-parallel-size 1 or --num-attention-heads 8" "$BEVATRON" plan --num-layers 2 --hidden-size 56 --num-attention-heads 7 \
     --seq-length 16 --max-position-embeddings 16 --vocab-size 50 --mock-data --lr 1e-4 --train-iters 1 \
     --micro-batch-size 1 --tensor-model-parallel-size 2 --nproc 2
 expect 2 "name a machine with GPUs" "$BEVATRON" plan "${llama[@]}" --machine c6i.32xlarge --nproc 8 --nodes 1

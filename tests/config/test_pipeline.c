@@ -186,7 +186,9 @@ TEST(refusals) {
         int ranks;
     } bad[] = {
         {"--num-layers 6 --pipeline-model-parallel-size 4",
-         "--num-layers, 6, cannot be split into 4 pipeline stages; numbers of stages that work are 1, 2, 3, 6", 4},
+         "--num-layers, 6, cannot be split into 4 pipeline stages; numbers of stages that work are 1, 2, 3, 6; "
+         "nearest: --pipeline-model-parallel-size 3 or --num-layers 8",
+         4},
         {"--num-layers 2 --pipeline-model-parallel-size 4", "numbers of stages that work are 1, 2", 4},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
          "leaves 4 for 3 stages, which does not work out; numbers that do are, for "
@@ -235,11 +237,13 @@ TEST(refusals) {
          "at stage 2; numbers for --pipeline-model-parallel-size that work are 2, 8, 14",
          4},
         {"--num-layers 8 --pipeline-model-parallel-size 3", "start a multiple of it, 3 or 6", 4},
-        {"--num-layers 8 --pipeline-model-parallel-size 8", "= 8; start a multiple of it", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 8", "= 8; start 8 or a multiple of it", 4},
         {"--num-layers 4 --decoder-num-layers 2 --pipeline-model-parallel-size 2 --model t5 --global-batch-size 4 "
          "--num-layers-per-virtual-pipeline-stage 1",
          "makes 4 chunks of the first stage's layers and 2 of the 2 of stage 1", 2},
         {"--num-layers 8 --tensor-model-parallel-size 3", "ranks; sizes that work are 1, 2", 3},
+        {"--num-layers 8 --tensor-model-parallel-size 3",
+         "nearest: --tensor-model-parallel-size 2 or --num-attention-heads 3", 3},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         EXPECT_ERROR(validate(bad[i].line, bad[i].ranks), bad[i].message);
