@@ -1,8 +1,10 @@
 // bevatron plan: memory, time and cost of a run before it is started.
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
+#include "plan/hardware_file.h"
 #include "plan/report.h"
 #include "train/automatic.h"
 #include "train/dry_run.h"
@@ -14,9 +16,9 @@
 struct command_options {
     struct flag_given given;
     int64_t nproc, nodes;
-    char *machine;
+    char *machine, *hardware;
     double tokens;
-    bool json;
+    bool json, print_hardware;
     struct config config;
 };
 
@@ -27,6 +29,9 @@ enum { MOST_RANKS = 1 << 24, MOST_NODES = 1 << 20 };
 static const struct flag own_flags[] = {
     GROUP("The machines"),
     TEXT("--machine", machine, "p5.48xlarge", "TYPE", "kind of machine, as EC2 names it"),
+    TEXT("--hardware", hardware, NULL, "FILE",
+         "a machine of your own, as --print-hardware writes it; keys that are left out are those of --machine"),
+    SWITCH("--print-hardware", print_hardware, "print the machine as a file for --hardware, and plan nothing"),
     INT("--nproc", nproc, "0", 0, MOST_RANKS, "ranks, one for each GPU; 0: as many as --nodes have"),
     INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
     GROUP("The plan"),
@@ -36,13 +41,14 @@ static const struct flag own_flags[] = {
 
 // One copy of the model if nothing else is said.
 static int count_ranks(const struct command_options *options, const struct machine *machine, int *ranks) {
-    int64_t count = options->nproc > 0 ? options->nproc : options->nodes * machine->gpus;
-    if (options->nproc > 0 && options->nodes > 0 && options->nproc > options->nodes * machine->gpus)
+    int each = hardware_ranks(machine);
+    int64_t count = options->nproc > 0 ? options->nproc : options->nodes * each;
+    if (options->nproc > 0 && options->nodes > 0 && options->nproc > options->nodes * each)
         return error_set_code(EXIT_CODE_USAGE,
-                              "%" PRId64 " ranks need more than the %" PRId64 " GPUs of %" PRId64
-                              " × %s; give --nodes %" PRId64 ", or leave one of the two out",
-                              options->nproc, options->nodes * machine->gpus, options->nodes, machine->name,
-                              (options->nproc + machine->gpus - 1) / machine->gpus);
+                              "%" PRId64 " × %s have room for %" PRId64 " ranks, not %" PRId64 "; give --nodes %" PRId64
+                              ", or leave one of the two out",
+                              options->nodes, machine->name, options->nodes * each, options->nproc,
+                              (options->nproc + each - 1) / each);
     if (count == 0)
         count = config_model_ranks(&options->config);
     if (count > MOST_RANKS)
@@ -51,17 +57,30 @@ static int count_ranks(const struct command_options *options, const struct machi
     return 0;
 }
 
-static int make_plan(struct command_options *options) {
+// The machine of the flags, with what a file says of it.
+static int open_hardware(struct hardware_file *file, const struct command_options *options) {
+    enum { LARGEST_FILE_BYTES = 1 << 20 };
+    const struct machine *known = machine_find(options->machine);
+    struct buffer text = {0};
+    if (!known)
+        return -1;
+    TRY(hardware_file_open(file, known));
+    if (!options->hardware)
+        return 0;
+    int status = file_read_all(options->hardware, LARGEST_FILE_BYTES, &text);
+    if (status == 0)
+        status = hardware_file_read(file, options->hardware, buffer_string(&text), text.length);
+    buffer_free(&text);
+    return status;
+}
+
+static int make_plan(struct command_options *options, const struct hardware_file *file) {
     struct config *config = &options->config;
     struct automatic open;
-    const struct machine *machine = machine_find(options->machine);
+    const struct machine *machine = &file->machine;
     struct plan plan;
     const char *assumed_for;
     int ranks = 0;
-    if (!machine)
-        return -1;
-    if (!hardware_find(machine->gpu))
-        return -1;
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
     TRY(config_apply_preset(config));
@@ -70,8 +89,11 @@ static int make_plan(struct command_options *options) {
     TRY(count_ranks(options, machine, &ranks));
     TRY(config_validate(config, ranks));
     TRY(planned_vocabulary_set(config, &assumed_for));
-    TRY(plan_make(&plan, &(struct plan_options){
-                             .config = config, .ranks = ranks, .machine = machine, .nodes = (int)options->nodes}));
+    TRY(plan_make(&plan, &(struct plan_options){.config = config,
+                                                .ranks = ranks,
+                                                .machine = machine,
+                                                .hardware = &file->hardware,
+                                                .nodes = (int)options->nodes}));
     struct buffer out = {0};
     const struct plan_budget budget = {.tokens = options->tokens, .machine = machine};
     if (options->json)
@@ -83,8 +105,23 @@ static int make_plan(struct command_options *options) {
     return 0;
 }
 
+static void print_hardware(const struct hardware_file *file) {
+    struct buffer out = {0};
+    hardware_file_write(file, &out);
+    fputs(buffer_string(&out), stdout);
+    buffer_free(&out);
+}
+
 static int run_plan(void *given) {
-    return make_plan(given);
+    struct command_options *options = given;
+    struct hardware_file file = {0};
+    int status = open_hardware(&file, options);
+    if (status == 0 && options->print_hardware)
+        print_hardware(&file);
+    else if (status == 0)
+        status = make_plan(options, &file);
+    hardware_file_free(&file);
+    return status;
 }
 
 int cmd_plan(int argc, char **argv) {

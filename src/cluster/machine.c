@@ -1,4 +1,4 @@
-// The table of machines, from EC2's own pages (2026). See machine.h.
+// The table of machines: EC2's from its own pages (2026), NVIDIA's from data sheets. See machine.h.
 #include "cluster/machine.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -7,36 +7,61 @@
 #include <string.h>
 #include <strings.h>
 
+// Prices are from github.com/skypilot-org/skypilot-catalog, which reads EC2's price list, 2026-08-22. p5e and p6e have
+// none on demand: they are sold by capacity block.
 static const struct machine machines[] = {
-    // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA
+    // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA, GPUs joined,
+    // network, dollars an hour
     // Those with GPUs that are too old are here so that they are refused by name, before a job is queued.
-    {"p3.2xlarge", "V100", 70, 1, 16, 8, 61, 10, 0},
-    {"p3.8xlarge", "V100", 70, 4, 16, 32, 244, 10, 0},
-    {"p3.16xlarge", "V100", 70, 8, 16, 64, 488, 25, 0},
-    {"p3dn.24xlarge", "V100", 70, 8, 32, 96, 768, 100, 1},
-    {"g4dn.xlarge", "T4", 75, 1, 16, 4, 16, 25, 0},
-    {"g4dn.2xlarge", "T4", 75, 1, 16, 8, 32, 25, 0},
-    {"g4dn.4xlarge", "T4", 75, 1, 16, 16, 64, 25, 0},
-    {"g4dn.8xlarge", "T4", 75, 1, 16, 32, 128, 50, 1},
-    {"g4dn.12xlarge", "T4", 75, 4, 16, 48, 192, 50, 1},
-    {"g4dn.16xlarge", "T4", 75, 1, 16, 64, 256, 50, 1},
-    {"g4dn.metal", "T4", 75, 8, 16, 96, 384, 100, 1},
-    {"p4d.24xlarge", "A100", 80, 8, 40, 96, 1152, 400, 4},
-    {"p4de.24xlarge", "A100", 80, 8, 80, 96, 1152, 400, 4},
-    {"p5.4xlarge", "H100", 90, 1, 80, 16, 256, 100, 1},
-    {"p5.48xlarge", "H100", 90, 8, 80, 192, 2048, 3200, 32},
-    {"p5e.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 32},
-    {"p5en.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 16},
-    {"p6-b200.48xlarge", "B200", 100, 8, 179, 192, 2048, 3200, 8},
-    {"p6-b300.48xlarge", "B300", 103, 8, 269, 192, 4096, 6400, 16},
+    {"p3.2xlarge", "V100", 70, 1, 16, 8, 61, 10, 0, 1, NETWORK_ETHERNET, 0},
+    {"p3.8xlarge", "V100", 70, 4, 16, 32, 244, 10, 0, 4, NETWORK_ETHERNET, 0},
+    {"p3.16xlarge", "V100", 70, 8, 16, 64, 488, 25, 0, 8, NETWORK_ETHERNET, 0},
+    {"p3dn.24xlarge", "V100", 70, 8, 32, 96, 768, 100, 1, 8, NETWORK_EFA, 31.212},
+    {"g4dn.xlarge", "T4", 75, 1, 16, 4, 16, 25, 0, 1, NETWORK_ETHERNET, 0},
+    {"g4dn.2xlarge", "T4", 75, 1, 16, 8, 32, 25, 0, 1, NETWORK_ETHERNET, 0},
+    {"g4dn.4xlarge", "T4", 75, 1, 16, 16, 64, 25, 0, 1, NETWORK_ETHERNET, 0},
+    {"g4dn.8xlarge", "T4", 75, 1, 16, 32, 128, 50, 1, 1, NETWORK_EFA, 0},
+    {"g4dn.12xlarge", "T4", 75, 4, 16, 48, 192, 50, 1, 4, NETWORK_EFA, 3.912},
+    {"g4dn.16xlarge", "T4", 75, 1, 16, 64, 256, 50, 1, 1, NETWORK_EFA, 0},
+    {"g4dn.metal", "T4", 75, 8, 16, 96, 384, 100, 1, 8, NETWORK_EFA, 7.824},
+    {"p4d.24xlarge", "A100", 80, 8, 40, 96, 1152, 400, 4, 8, NETWORK_EFA, 21.9576},
+    {"p4de.24xlarge", "A100", 80, 8, 80, 96, 1152, 400, 4, 8, NETWORK_EFA, 27.4471},
+    {"p5.4xlarge", "H100", 90, 1, 80, 16, 256, 100, 1, 1, NETWORK_EFA, 6.88},
+    {"p5.48xlarge", "H100", 90, 8, 80, 192, 2048, 3200, 32, 8, NETWORK_EFA, 55.04},
+    {"p5e.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 32, 8, NETWORK_EFA, 0},
+    {"p5en.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 16, 8, NETWORK_EFA, 63.296},
+    {"p6-b200.48xlarge", "B200", 100, 8, 179, 192, 2048, 3200, 8, 8, NETWORK_EFA, 113.933},
+    {"p6-b300.48xlarge", "B300", 103, 8, 269, 192, 4096, 6400, 16, 8, NETWORK_EFA, 142.416},
     // One of the 18 machines of an UltraServer, whose 28.8 Tbit/s are shared out; its processors are arm64.
-    {"p6e-gb200.36xlarge", "GB200", 100, 4, 185, 144, 960, 1600, 4},
-    {"g5.12xlarge", "A10G", 86, 4, 22, 48, 192, 40, 1},
-    {"g5.48xlarge", "A10G", 86, 8, 22, 192, 768, 100, 1},
-    {"g6.48xlarge", "L4", 89, 8, 22, 192, 768, 100, 1},
-    {"g6e.48xlarge", "L40S", 89, 8, 45, 192, 1536, 400, 4},
-    {"c5n.18xlarge", NULL, 0, 0, 0, 72, 192, 100, 1},
-    {"c6i.32xlarge", NULL, 0, 0, 0, 128, 256, 50, 1},
+    {"p6e-gb200.36xlarge", "GB200", 100, 4, 185, 144, 960, 1600, 4, 72, NETWORK_EFA, 0},
+    {"g5.xlarge", "A10G", 86, 1, 22, 4, 16, 10, 0, 1, NETWORK_ETHERNET, 1.006},
+    {"g5.2xlarge", "A10G", 86, 1, 22, 8, 32, 10, 0, 1, NETWORK_ETHERNET, 1.212},
+    {"g5.4xlarge", "A10G", 86, 1, 22, 16, 64, 25, 0, 1, NETWORK_ETHERNET, 1.624},
+    {"g5.8xlarge", "A10G", 86, 1, 22, 32, 128, 25, 1, 1, NETWORK_EFA, 2.448},
+    {"g5.12xlarge", "A10G", 86, 4, 22, 48, 192, 40, 1, 4, NETWORK_EFA, 5.672},
+    {"g5.16xlarge", "A10G", 86, 1, 22, 64, 256, 25, 1, 1, NETWORK_EFA, 4.096},
+    {"g5.24xlarge", "A10G", 86, 4, 22, 96, 384, 50, 1, 4, NETWORK_EFA, 8.144},
+    {"g5.48xlarge", "A10G", 86, 8, 22, 192, 768, 100, 1, 8, NETWORK_EFA, 16.288},
+    {"g6.xlarge", "L4", 89, 1, 22, 4, 16, 10, 0, 1, NETWORK_ETHERNET, 0.8048},
+    {"g6.12xlarge", "L4", 89, 4, 22, 48, 192, 40, 1, 4, NETWORK_EFA, 4.6016},
+    {"g6.24xlarge", "L4", 89, 4, 22, 96, 384, 50, 1, 4, NETWORK_EFA, 6.6752},
+    {"g6.48xlarge", "L4", 89, 8, 22, 192, 768, 100, 1, 8, NETWORK_EFA, 13.3504},
+    {"g6e.xlarge", "L40S", 89, 1, 45, 4, 32, 20, 0, 1, NETWORK_ETHERNET, 1.861},
+    {"g6e.12xlarge", "L40S", 89, 4, 45, 48, 384, 100, 1, 4, NETWORK_EFA, 10.4926},
+    {"g6e.24xlarge", "L40S", 89, 4, 45, 96, 768, 200, 2, 4, NETWORK_EFA, 15.0656},
+    {"g6e.48xlarge", "L40S", 89, 8, 45, 192, 1536, 400, 4, 8, NETWORK_EFA, 30.1312},
+    // CPU nodes.
+    {"c5n.18xlarge", NULL, 0, 0, 0, 72, 192, 100, 1, 1, NETWORK_EFA, 3.888},
+    {"c6i.32xlarge", NULL, 0, 0, 0, 128, 256, 50, 1, 1, NETWORK_EFA, 5.44},
+    {"c7i.48xlarge", NULL, 0, 0, 0, 192, 384, 50, 1, 1, NETWORK_EFA, 8.568},
+    // NVIDIA's own machines, from its data sheets (2020 to 2026); InfiniBand. Of NVL72 racks, one of their 18 machines.
+    {"dgx-a100", "A100", 80, 8, 80, 256, 2048, 1600, 0, 8, NETWORK_INFINIBAND, 0},
+    {"dgx-h100", "H100", 90, 8, 80, 224, 2048, 3200, 0, 8, NETWORK_INFINIBAND, 0},
+    {"dgx-h200", "H200", 90, 8, 141, 224, 2048, 3200, 0, 8, NETWORK_INFINIBAND, 0},
+    {"dgx-b200", "B200", 100, 8, 180, 224, 2048, 3200, 0, 8, NETWORK_INFINIBAND, 0},
+    {"dgx-b300", "B300", 103, 8, 269, 224, 2048, 6400, 0, 8, NETWORK_INFINIBAND, 0},
+    {"dgx-gb200", "GB200", 100, 4, 185, 144, 960, 1600, 0, 72, NETWORK_INFINIBAND, 0},
+    {"dgx-gb300", "GB300", 103, 4, 278, 144, 960, 3200, 0, 72, NETWORK_INFINIBAND, 0},
 };
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -90,24 +115,21 @@ void machine_describe_old_gpus(const struct machine *machine, struct buffer *out
 }
 
 const char *machine_price_note(void) {
-    return "On-demand list prices of us-east-1 (Linux), August 2026. Prices change and differ by region; spot and "
+    return "On-demand list prices of us-east-1 (Linux), 2026-08-22. Prices change and differ by region; spot and "
            "reserved "
            "capacity cost otherwise; storage and traffic are not counted.";
 }
 
-// p5e and p6e have no price on demand: they are sold by capacity block.
+// Of machines without a row above, as head nodes are.
 static const struct {
     const char *name;
     double dollars;
 } prices[] = {
-    {"p3dn.24xlarge", 31.212}, {"p4d.24xlarge", 21.9576}, {"p4de.24xlarge", 27.4471},    {"p5.4xlarge", 6.88},
-    {"p5.48xlarge", 55.04},    {"p5en.48xlarge", 63.296}, {"p6-b200.48xlarge", 113.933}, {"p6-b300.48xlarge", 142.416},
-    {"g5.12xlarge", 5.672},    {"g5.48xlarge", 16.288},   {"g6.48xlarge", 13.3504},      {"g6e.48xlarge", 30.1312},
-    {"c5n.2xlarge", 0.432},    {"c5n.18xlarge", 3.888},   {"c5.xlarge", 0.17},           {"c5.2xlarge", 0.34},
-    {"c5.4xlarge", 0.68},      {"c5.9xlarge", 1.53},      {"c5.18xlarge", 3.06},         {"c5.24xlarge", 4.08},
-    {"c6i.4xlarge", 0.68},     {"c6i.16xlarge", 2.72},    {"c6i.32xlarge", 5.44},        {"m5.xlarge", 0.192},
-    {"m5.2xlarge", 0.384},     {"m5.4xlarge", 0.768},     {"m5.8xlarge", 1.536},         {"m6i.8xlarge", 1.536},
-    {"m6i.32xlarge", 6.144},   {"r5.24xlarge", 6.048},    {"t3.medium", 0.0416},
+    {"c5.xlarge", 0.17},    {"c5.2xlarge", 0.34},   {"c5.4xlarge", 0.68},    {"c5.9xlarge", 1.53},
+    {"c5.18xlarge", 3.06},  {"c5.24xlarge", 4.08},  {"c5n.2xlarge", 0.432},  {"c6i.4xlarge", 0.68},
+    {"c6i.16xlarge", 2.72}, {"m5.xlarge", 0.192},   {"m5.2xlarge", 0.384},   {"m5.4xlarge", 0.768},
+    {"m5.8xlarge", 1.536},  {"m6i.8xlarge", 1.536}, {"m6i.32xlarge", 6.144}, {"r5.24xlarge", 6.048},
+    {"t3.medium", 0.0416},
 };
 
 bool machine_is_known(const char *name) {
@@ -115,6 +137,9 @@ bool machine_is_known(const char *name) {
 }
 
 double machine_price(const char *name) {
+    const struct machine *machine = machine_look_up(name);
+    if (machine)
+        return machine->dollars;
     for (size_t i = 0; i < sizeof prices / sizeof prices[0]; i++)
         if (strcmp(prices[i].name, name) == 0)
             return prices[i].dollars;

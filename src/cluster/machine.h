@@ -9,13 +9,19 @@
 // The oldest GPUs that src/ops/cuda/device.cu takes: 8.0, the A100's.
 enum { MACHINE_OLDEST_CAPABILITY = 80 };
 
+// What connects machines: each has its own latency and overhead.
+enum machine_network { NETWORK_ETHERNET, NETWORK_EFA, NETWORK_INFINIBAND };
+
 struct machine {
     const char *name;  // "p4d.24xlarge"
     const char *gpu;   // NULL if there is none
     int capability;    // compute capability of the GPUs, 80 for 8.0
     int gpus, gpu_gib, cpus, memory_gib;
     int network_gbit;
-    int efa;  // interfaces for Elastic Fabric Adapter
+    int efa;     // interfaces for Elastic Fabric Adapter
+    int joined;  // GPUs that the fast link joins, those of other machines included: 72 of a GB200 NVL72; 1 without GPUs
+    enum machine_network network;
+    double dollars;  // an hour on demand; 0 if none is known
 };
 
 // NULL, after error_set with the names that come near, if there is none of that name.

@@ -1,46 +1,112 @@
-// The table of GPUs. See hardware.h; docs/plan.md says where the constants come from.
+// The table of GPUs. See hardware.h; docs/plan.md says how well its constants predict.
 #include "plan/hardware.h"
 #include "base/error.h"
 
 #include <string.h>
 
-// Those of the H200 are calibrated by seven models (bench/plan_rows.py). The others are estimates: about the H200's
-// part of each vendor's peaks.
+// FLOP/s of matmuls in fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
 #define RATES(f32_, f16_, f8_, processors_, forward_, backward_, bytes_)                                               \
     {                                                                                                                  \
         .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = 128, .half_inner = 96,                       \
         .attention = {forward_, backward_}, .narrow = 0.6, .bytes_per_second = (bytes_), .seconds_per_operation = 3e-6 \
     }
+#define GPU(name_, gib_, bf16_, fp8_, rates_, link_, source_)                                                          \
+    { .gpu = name_, .gib = gib_, .peak = {bf16_, fp8_}, .rates = rates_, .link = link_, .source = source_ }
+#define LINK(...)                                                                                                      \
+    { __VA_ARGS__ }
 
+// Peaks are those of NVIDIA's data sheets, without sparsity. The constants of the H200 were measured; the others are
+// about the same part of their peaks, except where published runs say otherwise.
+#define MEASURED "seven models on an H200, 2026-11-16 (bench/plan_rows.py)"
+#define SHEET(year) "estimate: NVIDIA's data sheet of " year ", and the H200's parts of its peaks"
 static const struct hardware table[] = {
-    {"V100", {125e12, 0}, RATES(14e12, 92e12, 92e12, 80, 50e12, 40e12, 0.78e12), {4e-6, 120e9, 8e6}},
-    {"A100", {312e12, 0}, RATES(18e12, 265e12, 265e12, 108, 190e12, 160e12, 1.7e12), {3e-6, 230e9, 12e6}},
-    {"H100", {989e12, 1979e12}, RATES(52e12, 680e12, 1230e12, 132, 500e12, 390e12, 2.9e12), {2.5e-6, 450e9, 14e6}},
-    {"H200", {989e12, 1979e12}, RATES(52e12, 690e12, 1250e12, 132, 500e12, 390e12, 4.0e12), {2.5e-6, 450e9, 14e6}},
-    {"B200", {2250e12, 4500e12}, RATES(70e12, 1550e12, 2800e12, 148, 1100e12, 860e12, 6.9e12), {2.5e-6, 800e9, 20e6}},
-    {"B300", {2250e12, 4500e12}, RATES(70e12, 1550e12, 2800e12, 148, 1100e12, 860e12, 6.9e12), {2.5e-6, 800e9, 20e6}},
-    {"GB200", {2450e12, 4900e12}, RATES(76e12, 1690e12, 3050e12, 148, 1200e12, 940e12, 6.9e12), {2.5e-6, 800e9, 20e6}},
-    {"A10G", {70e12, 0}, RATES(15e12, 55e12, 55e12, 80, 40e12, 32e12, 0.5e12), {15e-6, 12e9, 4e6}},
-    {"L4", {121e12, 242e12}, RATES(15e12, 60e12, 120e12, 58, 45e12, 36e12, 0.26e12), {15e-6, 12e9, 4e6}},
-    {"L40S", {362e12, 733e12}, RATES(45e12, 180e12, 350e12, 142, 130e12, 100e12, 0.74e12), {15e-6, 24e9, 4e6}},
+    GPU("V100", 0, 125e12, 0, RATES(14e12, 92e12, 92e12, 80, 50e12, 40e12, 0.78e12), LINK(4e-6, 120e9, 8e6),
+        SHEET("2018")),
+    GPU("T4", 0, 65e12, 0, RATES(7e12, 35e12, 35e12, 40, 20e12, 16e12, 0.26e12), LINK(15e-6, 10e9, 4e6), SHEET("2018")),
+    GPU("A100", 40, 312e12, 0, RATES(18e12, 265e12, 265e12, 108, 190e12, 160e12, 1.3e12), LINK(3e-6, 230e9, 12e6),
+        SHEET("2020")),
+    GPU("A100", 0, 312e12, 0, RATES(18e12, 265e12, 265e12, 108, 190e12, 160e12, 1.7e12), LINK(3e-6, 230e9, 12e6),
+        SHEET("2021")),
+    GPU("H100", 0, 989e12, 1979e12, RATES(52e12, 680e12, 1230e12, 132, 500e12, 390e12, 2.9e12),
+        LINK(2.5e-6, 450e9, 14e6), SHEET("2023")),
+    GPU("H200", 0, 989e12, 1979e12, RATES(52e12, 690e12, 1250e12, 132, 500e12, 390e12, 4.0e12),
+        LINK(2.5e-6, 450e9, 14e6), MEASURED),
+    GPU("B200", 0, 2250e12, 4500e12, RATES(70e12, 1550e12, 2800e12, 148, 1100e12, 860e12, 6.9e12),
+        LINK(2.5e-6, 800e9, 20e6), SHEET("2025")),
+    GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1550e12, 2800e12, 148, 1100e12, 860e12, 6.9e12),
+        LINK(2.5e-6, 800e9, 20e6), SHEET("2025")),
+    GPU("GB200", 0, 2500e12, 5000e12, RATES(76e12, 1690e12, 3050e12, 152, 1200e12, 940e12, 6.9e12),
+        LINK(2.5e-6, 800e9, 20e6), SHEET("2025")),
+    GPU("GB300", 0, 2500e12, 5000e12, RATES(76e12, 1690e12, 3050e12, 152, 1200e12, 940e12, 6.9e12),
+        LINK(2.5e-6, 800e9, 20e6), SHEET("2025")),
+    GPU("A10G", 0, 70e12, 0, RATES(15e12, 55e12, 55e12, 80, 40e12, 32e12, 0.5e12), LINK(15e-6, 12e9, 4e6),
+        SHEET("2021")),
+    GPU("L4", 0, 121e12, 242e12, RATES(15e12, 60e12, 120e12, 58, 45e12, 36e12, 0.26e12), LINK(15e-6, 12e9, 4e6),
+        SHEET("2023")),
+    GPU("L40S", 0, 362e12, 733e12, RATES(45e12, 180e12, 350e12, 142, 130e12, 100e12, 0.74e12), LINK(15e-6, 24e9, 4e6),
+        SHEET("2023")),
 };
 
-const struct hardware *hardware_find(const char *gpu) {
-    for (size_t i = 0; gpu && i < sizeof table / sizeof table[0]; i++)
-        if (strcmp(table[i].gpu, gpu) == 0)
-            return &table[i];
-    error_set_code(EXIT_CODE_USAGE,
-                   "the speed of %s is not known; name a machine with GPUs, e.g. --machine "
-                   "p5.48xlarge",
-                   gpu ? gpu : "a machine without GPUs");
-    return NULL;
+// Of one processor as EC2 counts them, half a core with AVX-512; measured with `bench matmul` and `bench step`.
+static const struct hardware processor =
+    GPU("CPU", 0, 90e9, 0, RATES(45e9, 22e9, 22e9, 1, 18e9, 18e9, 2.5e9), LINK(5e-6, 3e9, 1e6),
+        "estimate: Intel Ice Lake, bench matmul and bench step");
+
+static struct hardware processors(int count) {
+    struct hardware all = processor;
+    struct device_rates *rates = &all.rates;
+    all.peak[0] *= count;
+    for (int i = 0; i < 3; i++)
+        rates->matmul[i] *= count;
+    rates->attention[0] *= count;
+    rates->attention[1] *= count;
+    rates->bytes_per_second *= count;
+    rates->narrow = 1;
+    rates->tile = 16;
+    return all;
 }
 
-struct comm_fabric hardware_fabric(const struct hardware *hardware, const struct machine *machine) {
-    // Of the network's bits, this part are of the message; the rest are headers and gaps.
-    const double payload = 0.88;
-    double bytes = (double)machine->network_gbit * 1e9 / 8 * payload / machine->gpus;
-    return (struct comm_fabric){.node = machine->gpus,
-                                .inside = hardware->link,
-                                .across = {.seconds = 18e-6, .bytes_per_second = bytes, .half_bytes = 32e6}};
+// Each kind of network has its latency; of its bits, this part are of the message, the rest are headers and gaps.
+static struct comm_path network_of(const struct machine *machine) {
+    static const struct {
+        double seconds, payload, half_bytes;
+    } kinds[] = {[NETWORK_ETHERNET] = {40e-6, 0.8, 32e6},
+                 [NETWORK_EFA] = {18e-6, 0.88, 32e6},
+                 [NETWORK_INFINIBAND] = {6e-6, 0.9, 16e6}};
+    double bytes = (double)machine->network_gbit * 1e9 / 8 * kinds[machine->network].payload / hardware_ranks(machine);
+    return (struct comm_path){kinds[machine->network].seconds, bytes, kinds[machine->network].half_bytes};
+}
+
+int hardware_of(struct hardware *hardware, const struct machine *machine) {
+    bool is_known = !machine->gpu;
+    if (is_known)
+        *hardware = processors(machine->cpus);
+    for (size_t i = 0; !is_known && i < sizeof table / sizeof table[0]; i++) {
+        is_known = strcmp(table[i].gpu, machine->gpu) == 0 && (table[i].gib == 0 || table[i].gib == machine->gpu_gib);
+        if (is_known)
+            *hardware = table[i];
+    }
+    hardware->network = network_of(machine);
+    if (!is_known)
+        return error_set_code(EXIT_CODE_USAGE, "the speed of %s GPUs is not known; describe them in a --hardware file",
+                              machine->gpu);
+    return 0;
+}
+
+int hardware_ranks(const struct machine *machine) {
+    return machine->gpus > 0 ? machine->gpus : 1;
+}
+
+// Ranks that the fast link joins. Those that need several such domains are spread evenly, as schedulers do that know
+// racks: 256 of domains of 72 are 4 × 64.
+static int joined_ranks(const struct machine *machine, int ranks) {
+    if (ranks <= machine->joined || machine->joined == hardware_ranks(machine))
+        return machine->joined;
+    int domains = (ranks + machine->joined - 1) / machine->joined, each = ranks / domains;
+    return ranks % domains == 0 && each % hardware_ranks(machine) == 0 ? each : machine->joined;
+}
+
+struct comm_fabric hardware_fabric(const struct hardware *hardware, const struct machine *machine, int ranks) {
+    return (struct comm_fabric){
+        .node = joined_ranks(machine, ranks), .inside = hardware->link, .across = hardware->network};
 }

@@ -22,7 +22,7 @@ struct stage_costs {
 struct making {
     struct plan *plan;
     const struct plan_options *options;
-    const struct hardware *hardware;
+    struct hardware hardware;
     struct comm_fabric fabric;
     struct stage_costs *costs;  // one per measured stage
     double message_bytes;
@@ -150,7 +150,7 @@ static int measure_stage(struct making *making, int index) {
     TRY(device_open_twin(&device, NULL));
     int status = mesh_open_twin(&mesh, &world, &place, device);
     if (status == 0) {
-        device_set_rates(device, &making->hardware->rates);
+        device_set_rates(device, &making->hardware.rates);
         world_set_fabric(world, &making->fabric);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
         status = run_stage(making, &setup, stage, &making->costs[index]);
@@ -248,29 +248,28 @@ static int make(struct making *making) {
 int plan_make(struct plan *plan, const struct plan_options *options) {
     struct config *config = options->config;
     struct making making = {.plan = plan, .options = options};
-    making.hardware = hardware_find(options->machine->gpu);
-    if (!making.hardware)
-        return -1;
-    if (config->fp8_format && making.hardware->peak[1] == 0)
+    if (options->hardware)
+        making.hardware = *options->hardware;
+    else
+        TRY(hardware_of(&making.hardware, options->machine));
+    if (config->fp8_format && making.hardware.peak[1] == 0)
         return error_set_code(EXIT_CODE_USAGE, "%s GPUs have no fp8; leave out --fp8-format, or give another --machine",
-                              making.hardware->gpu);
+                              making.hardware.gpu);
     if (config_chunks(config) > MOST_CHUNKS)
         return error_set_code(EXIT_CODE_USAGE, "a plan can have %d virtual stages for each rank, not %lld",
                               (int)MOST_CHUNKS, (long long)config_chunks(config));
     TRY(mesh_place_config(&making.mesh, 0, options->ranks, config));
-    making.fabric = hardware_fabric(making.hardware, options->machine);
-    int data = making.mesh.length[AXIS_DATA];
+    making.fabric = hardware_fabric(&making.hardware, options->machine, options->ranks);
+    int data = making.mesh.length[AXIS_DATA], each = hardware_ranks(options->machine);
     *plan = (struct plan){.ranks = options->ranks,
-                          .nodes = options->nodes > 0
-                                       ? options->nodes
-                                       : (options->ranks + options->machine->gpus - 1) / options->machine->gpus,
+                          .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,
                           .parameters = census_parameters(config),
                           .global_batch_size = config->global_batch_size,
                           .micro_batches = config->global_batch_size / (config->micro_batch_size * data),
                           .tokens = (double)config->global_batch_size * (double)config->seq_length,
                           .stages = making.mesh.length[AXIS_PIPELINE],
-                          .peak = making.hardware->peak[config->fp8_format != NULL]};
+                          .peak = making.hardware.peak[config->fp8_format != NULL]};
     struct census census = census_take(config);
     plan->flops = census_flops(&census, config, config->global_batch_size);
     choose_stages(plan, config_form(config) == CONFIG_T5);
@@ -282,9 +281,9 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
 }
 
 double plan_room(const struct machine *machine) {
-    // What the driver, CUDA's context and its libraries take.
-    const double own_gib = 1;
-    return ((double)machine->gpu_gib - own_gib) * 0x1p30;
+    // What the driver, CUDA's context and its libraries take of a GPU; of a machine's memory, what its system takes.
+    const double own_gib = machine->gpus > 0 ? 1 : 2;
+    return ((double)(machine->gpus > 0 ? machine->gpu_gib : machine->memory_gib) - own_gib) * 0x1p30;
 }
 
 bool plan_fits(const struct plan *plan, const struct machine *machine) {

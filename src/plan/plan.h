@@ -38,8 +38,9 @@ struct plan_options {
     struct config *config;  // validated for this many ranks; its padded vocabulary size is set
     int ranks;
     const struct machine *machine;
-    int nodes;                // 0: as many as the ranks need
-    bool stops_if_too_large;  // a plan that does not fit then has no seconds
+    const struct hardware *hardware;  // NULL: what is known of the machine
+    int nodes;                        // 0: as many as the ranks need
+    bool stops_if_too_large;          // a plan that does not fit then has no seconds
 };
 int plan_make(struct plan *plan, const struct plan_options *options);
 

@@ -28,7 +28,7 @@ static double run_days(const struct plan *plan, const struct plan_budget *budget
 }
 
 static double run_dollars(const struct plan *plan, const struct plan_budget *budget) {
-    return run_days(plan, budget) * 24 * plan->nodes * machine_price(budget->machine->name);
+    return run_days(plan, budget) * 24 * plan->nodes * budget->machine->dollars;
 }
 
 static void append_memory(const struct plan *plan, const struct machine *machine, struct buffer *out) {
@@ -42,8 +42,11 @@ static void append_memory(const struct plan *plan, const struct machine *machine
         setup_describe_memory(&stage->memory, out);
         buffer_append_string(out, "\n");
     }
-    buffer_printf(out, "%s the %d GiB of %s GPUs\n", plan_fits(plan, machine) ? "fits into" : "DOES NOT FIT into",
-                  machine->gpu_gib, machine->gpu);
+    buffer_append_string(out, plan_fits(plan, machine) ? "fits into " : "DOES NOT FIT into ");
+    if (machine->gpus > 0)
+        buffer_printf(out, "the %d GiB of %s GPUs\n", machine->gpu_gib, machine->gpu);
+    else
+        buffer_printf(out, "the %d GiB of a %s\n", machine->memory_gib, machine->name);
 }
 
 static void append_cost(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
@@ -53,7 +56,7 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
     buffer_printf(out, "%.4g tokens take %.1f days without interruptions", budget->tokens, run_days(plan, budget));
     if (dollars > 0)
         buffer_printf(out, " and cost $%.0f (%d × %s at $%.2f an hour)", dollars, plan->nodes, budget->machine->name,
-                      machine_price(budget->machine->name));
+                      budget->machine->dollars);
     buffer_append_string(out, "\n");
     if (dollars > 0)
         buffer_printf(out, "note: %s\n", machine_price_note());
@@ -75,7 +78,7 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
     double rest = plan->seconds - slowest->compute - passes_wait(slowest) - slowest->data - slowest->other;
     append_part(out, "waiting for other stages (bubble)", rest > 1e-9 ? rest : 0, plan);
     append_part(out, "of all, after the last pass", slowest->update, plan);
-    buffer_printf(out, "%.0f tokens/s, %.0f for each GPU; %.1f TFLOP/s of model FLOPs for each GPU, MFU %.1f %%\n",
+    buffer_printf(out, "%.0f tokens/s, %.0f for each rank; %.1f TFLOP/s of model FLOPs for each rank, MFU %.1f %%\n",
                   tokens_per_second(plan), tokens_per_second(plan) / plan->ranks,
                   plan->flops / plan->seconds / plan->ranks / 1e12, 100 * plan_mfu(plan));
     append_cost(plan, budget, out);

@@ -16,13 +16,23 @@ expect 0 '"ranks": 3072' "$BEVATRON" plan --num-layers 128 --hidden-size 25600 -
     --global-batch-size 3072 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --nproc 3072 \
     --recompute-granularity full --machine p4de.24xlarge --json
 grep -q '"parameters": 10[01][0-9]\{10\},' "$work/out" && pass || fail "not a trillion parameters"
+# 128 layers of Llama 3 405B on 16,384.
+expect 0 '"ranks": 16384' "$BEVATRON" plan --preset llama3.1-405b --num-layers 128 --seq-length 8192 --bf16 \
+    --micro-batch-size 1 --global-batch-size 2048 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 \
+    --sequence-parallel --use-distributed-optimizer --nproc 16384 --machine p5.48xlarge --json
 expect 2 "did you mean p5.48xlarge? known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --machine h100
 expect 2 "give --nodes 2" "$BEVATRON" plan "${llama[@]}" --nproc 16 --nodes 1
 expect 2 "nearest: --tensor-model-parallel-size 1 or --num-attention-heads 8" "$BEVATRON" plan --num-layers 2 --hidden-size 56 --num-attention-heads 7 \
     --seq-length 16 --max-position-embeddings 16 --vocab-size 50 --mock-data --lr 1e-4 --train-iters 1 \
     --micro-batch-size 1 --tensor-model-parallel-size 2 --nproc 2
-expect 2 "name a machine with GPUs" "$BEVATRON" plan "${llama[@]}" --machine c6i.32xlarge --nproc 8 --nodes 1
+expect 0 "the 256 GiB of a c6i.32xlarge" "$BEVATRON" plan "${llama[@]}" --machine c6i.32xlarge --nodes 1
+# A machine of one's own: a table as a file, changed.
+expect 0 "matmul-tflops: 690" "$BEVATRON" plan --machine p5en.48xlarge --print-hardware
+sed 's/^gpu-gib: 141 /gpu-gib: 13 /' "$work/out" >"$work/mine.yaml"
+expect 0 "DOES NOT FIT into the 13 GiB of H200 GPUs" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml" --nodes 1
+echo "gpu-gb: 3" >>"$work/mine.yaml"
+expect 2 "mine.yaml:39: unknown flag --gpu-gb; did you mean --gpu-gib?" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
 # Many layers, collectives and micro-batches.
 expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \

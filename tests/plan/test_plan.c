@@ -1,5 +1,6 @@
 // Plans: what must follow from the schedule and from the layout, whatever the constants are; and that the times of a
 // rank alone add up.
+#include "plan/hardware_file.h"
 #include "plan/plan.h"
 #include "plan/report.h"
 #include "step/ranks_step.h"
@@ -70,15 +71,60 @@ TEST(reports) {
     buffer_free(&json);
 }
 
-TEST(machines_without_gpus_are_refused) {
-    struct plan plan;
-    rank_step_parse(&config, MODEL BATCH "--micro-batch-size 1 --global-batch-size 8", 1);
-    EXPECT_ERROR(
-        plan_make(&plan,
-                  &(struct plan_options){.config = &config, .ranks = 1, .machine = machine_find("c6i.32xlarge")}),
-        "--machine");
-    config_free(&config);
+TEST(a_cpu_node_has_one_rank) {
+    struct plan plan =
+        plan_of("--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 32 "
+                "--max-position-embeddings 32 --vocab-size 64 --micro-batch-size 1 --global-batch-size 4",
+                2, "c6i.32xlarge");
+    EXPECT_INT(plan.nodes, 2);
+    EXPECT(plan.seconds > 0 && plan.stage[0].data > 0);
+}
+
+// 72 GPUs are joined over 18 machines; 256 take four racks of 64.
+TEST(nvlink_reaches_over_machines) {
+    struct hardware hardware;
+    EXPECT_OK(hardware_of(&hardware, machine_find("dgx-gb200")));
+    EXPECT_INT(hardware_fabric(&hardware, machine_find("dgx-gb200"), 64).node, 72);
+    EXPECT_INT(hardware_fabric(&hardware, machine_find("dgx-gb200"), 256).node, 64);
+    EXPECT_INT(hardware_fabric(&hardware, machine_find("dgx-gb200"), 73).node, 72);
+    EXPECT_INT(hardware_fabric(&hardware, machine_find("p5.48xlarge"), 256).node, 8);
+    EXPECT_NEAR(hardware.network.bytes_per_second, 0.9 * 50e9, 1);
+}
+
+static void expect_file_error(const char *text, const char *message) {
+    struct hardware_file file;
+    EXPECT_OK(hardware_file_open(&file, machine_find("p5.48xlarge")));
+    EXPECT_ERROR(hardware_file_read(&file, "mine.yaml", text, strlen(text)), message);
+    hardware_file_free(&file);
+}
+
+TEST(hardware_files) {
+    static const char text[] = "# mine\nname: box\ngpu: X1\ngpus: 4\nmatmul-tflops: 123.5\nlink-us: 7\nprice: 3";
+    struct hardware_file file, again;
+    struct buffer out = {0};
+    EXPECT_OK(hardware_file_open(&file, machine_find("p5.48xlarge")));
+    double network = file.hardware.network.bytes_per_second;
+    EXPECT_OK(hardware_file_read(&file, "mine.yaml", text, strlen(text)));
+    EXPECT(file.machine.gpus == 4 && file.machine.gpu_gib == 80 && file.machine.dollars == 3);
+    EXPECT(strcmp(file.machine.gpu, "X1") == 0 && strcmp(file.hardware.gpu, "X1") == 0);
+    EXPECT_NEAR(file.hardware.rates.matmul[1], 123.5e12, 1);
+    EXPECT_NEAR(file.hardware.link.seconds, 7e-6, 1e-15);
+    EXPECT_NEAR(file.hardware.network.bytes_per_second, 2 * network, 1);  // as much for fewer GPUs
+    hardware_file_write(&file, &out);
+    EXPECT_OK(hardware_file_open(&again, machine_find("c6i.32xlarge")));
+    EXPECT_OK(hardware_file_read(&again, "again", buffer_string(&out), out.length));
+    EXPECT(memcmp(&again.hardware.rates, &file.hardware.rates, sizeof file.hardware.rates) == 0);
+    EXPECT(again.hardware.network.bytes_per_second == file.hardware.network.bytes_per_second);
+    EXPECT(again.machine.gpus == 4 && strcmp(again.machine.name, "box") == 0);
+    hardware_file_free(&file);
+    hardware_file_free(&again);
+    buffer_free(&out);
+    expect_file_error("gpus: 8\nmatmul-tflop: 3\n", "mine.yaml:2");
+    expect_file_error("gpus: 8\nmatmul-tflop: 3\n", "matmul-tflops");
+    expect_file_error("\nmatmul-tflops: -3\n", "mine.yaml:2");
+    expect_file_error("network: token-ring\n", "infiniband");
 }
 
 TEST_MAIN(TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule),
-          TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(reports), TEST_CASE(machines_without_gpus_are_refused))
+          TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),
+          TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
