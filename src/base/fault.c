@@ -44,6 +44,12 @@ bool fault_is_on(void) {
     return atomic_load_explicit(&is_on, memory_order_relaxed);
 }
 
+void fault_suspend(bool is_suspended) {
+    pthread_mutex_lock(&table.lock);
+    atomic_store(&is_on, !is_suspended && table.count > 0);
+    pthread_mutex_unlock(&table.lock);
+}
+
 // ---- the record: WALL-SECONDS rank R iteration I fault TEXT ----
 
 // If the line says that this fault fired on this rank, sets the iteration.

@@ -92,6 +92,8 @@ int fault_open(const struct fault *faults, int64_t count, int rank, const char *
 // Warns about faults that have never fired, unless the run has failed.
 void fault_close(bool has_failed);
 bool fault_is_on(void);
+// Whether phases that are reached from now on count: a plan runs a step that no fault is meant for.
+void fault_suspend(bool is_suspended);
 
 void fault_set_iteration(int64_t iteration);  // from now on this one is computed
 void fault_set_save(int64_t iteration);       // from now on the checkpoint of this one is written

@@ -40,7 +40,7 @@ static void print_progress(const struct json *run) {
     double train_iters = number_of(run, "train_iters"), loss = number_of(run, "loss"),
            updated = number_of(run, "updated");
     double validation = number_of(run, "validation"), speed = number_of(run, "tokens_per_second");
-    double iteration = number_of(run, "iteration");
+    double iteration = number_of(run, "iteration"), planned = number_of(run, "planned_tokens_per_second");
     char time[32] = "";
     printf("  iteration %.0f", isfinite(iteration) ? iteration : 0);
     if (train_iters > 0)
@@ -51,6 +51,8 @@ static void print_progress(const struct json *run) {
         printf(", validation %.4f", validation);
     if (speed > 0)
         printf(", %.0f tokens/s", speed);
+    if (speed > 0 && planned > 0)
+        printf(" (planned %.0f)", planned);
     if (updated > 0)
         clock_format(updated, time, sizeof time);
     time[strlen(time) > 19 ? 19 : strlen(time)] = '\0';

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
+#include "cli/planner.h"
 #include "cli/ranks.h"
 #include "cli/remote_load.h"
 #include "cli/session.h"
@@ -32,6 +33,7 @@ struct train_options {
     bool plot;
     bool dry_run;
     int64_t nproc;
+    char *machine;
     struct config config;
     struct automatic open;
 };
@@ -48,6 +50,9 @@ static const struct flag own_flags[] = {
            "nothing"),
     INT("--nproc", nproc, "1", 1, MOST_RANKS,
         "start this many ranks on this machine, up to 1024; with --dry-run, the number of ranks of the planned run"),
+    TEXT("--machine", machine, NULL, "TYPE",
+         "kind of machine, as EC2 names it, whose planned throughput the log compares with the measured one; default: "
+         "found by itself on EC2, and on one machine by its GPUs"),
 };
 
 // With --use-checkpoint-args, model flags that were not given come from the checkpoint.
@@ -142,6 +147,8 @@ static int run_training(struct train_options *options, struct session *session, 
         signal(SIGPIPE, SIG_IGN);
     if (session->place.rank == 0 && !options->dry_run)
         lifeline_attach(getenv(RANKS_LIFELINE));
+    if (options->machine && !machine_find(options->machine))
+        return -1;
     TRY(config_apply_preset(config));
     bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
     if (!options->dry_run || config->use_checkpoint_args)
@@ -184,6 +191,11 @@ static int run_training(struct train_options *options, struct session *session, 
     (void)fault_at(FAULT_AT_RENDEZVOUS);
     if (session_open(session, config) < 0)
         return tell_failed_start(config, session, &job);
+    const struct run_machine machine = {.named = options->machine ? machine_look_up(options->machine)
+                                                 : session->device->ops->is_host_memory ? NULL
+                                                                                        : planner_own_machine(),
+                                        .local_ranks = session->place.local_size};
+    const struct planner planner = planner_open(&machine);
     char *user_cache = session_user_cache("text");
     char *memory_path = ranks_memory_path(getenv(RANKS_MEMORY), getenv("SLURMD_NODENAME"));
     int status = trainer_run(&(struct trainer_options){.config = config,
@@ -196,6 +208,7 @@ static int run_training(struct train_options *options, struct session *session, 
                                                        .loads_copy = loads_copy,
                                                        .memory_path = memory_path,
                                                        .plot = options->plot,
+                                                       .planner = &planner,
                                                        .job = job},
                              exit_code);
     fault_close(status < 0 || *exit_code != EXIT_CODE_OK);

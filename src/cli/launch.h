@@ -47,9 +47,15 @@ struct launch_call {
     int (*launch)(void *options, struct launch_command *command, struct config *config);
 };
 int launch_run(const struct launch_call *call, int argc, char **argv);
-// Refuses GPUs that are too old for the command, and warns if a run does not fit their memory. The machine may be NULL;
-// the config is that of train, otherwise not read.
-int launch_check_machine(const struct machine *machine, const char *command, struct config *config, int64_t ranks);
+// The machines of a job.
+struct launch_place {
+    const struct machine *machine;  // NULL if they are not known, or none of their GPUs is used
+    int64_t ranks;                  // of the whole job
+    bool may_not_fit;               // --allow-out-of-memory: a run that does not fit is only warned about
+};
+// Refuses GPUs that are too old for the command, and runs that do not fit their memory. Tells train on which machines
+// it is. The config is that of train, otherwise not read.
+int launch_check_machine(const struct launch_place *place, struct launch_command *command, struct config *config);
 // Adds the items of --export (NAME=VALUE or NAME, separated by commas, as sbatch takes them) to those of --env, and
 // makes all of them known to the files of --config that are read afterwards.
 int launch_export(const struct string_list *exported, struct string_list *environment);

@@ -22,7 +22,7 @@ struct kubernetes_options {
     int64_t nodes, gpus_per_node, efa_per_node, nproc, max_restarts;
     double restart_window_minutes;
     struct string_list environment, exported, urls, pull_secrets, tolerations, node_selectors, host_paths;
-    bool dry_run, watch, rehearse;
+    bool dry_run, watch, rehearse, may_not_fit;
 };
 
 #define FLAG_STRUCT struct kubernetes_options
@@ -73,6 +73,8 @@ static const struct flag own_flags[] = {
          "forget failures that are older than this, so that a long run is not given up for rare ones"),
     TEXT("--binary", binary, NULL, "PATH",
          "path of bevatron in the image; default: bevatron, or /opt/bevatron/bin/bevatron for an mpijob"),
+    SWITCH("--allow-out-of-memory", may_not_fit,
+           "launch a run whose ranks need more memory than the GPUs of --machine have"),
     SWITCH("--dry-run", dry_run, "print the manifest and apply nothing"),
     SWITCH("--rehearse", rehearse,
            "run the job on CPUs: as many ranks, without requesting GPUs, EFA, huge pages or --machine's nodes"),
@@ -272,7 +274,7 @@ static int send(const struct kubernetes_options *options, struct launch_command 
 
 // Checks the command as it will run in the pods. Returns 0, FLAGS_HELP or -1.
 static int check_command(struct launch_command *command, struct config *config, const struct kubernetes_job *job,
-                         const struct machine *machine) {
+                         const struct machine *machine, bool may_not_fit) {
     char *journal = NULL;  // a pod that is started again continues by itself
     command->is_elsewhere = true;
     TRY(launch_check_name(command, NULL));
@@ -284,7 +286,8 @@ static int check_command(struct launch_command *command, struct config *config, 
         int64_t ranks = job->nodes * job->ranks_per_node;
         TRY(launch_config(config, command, ranks));
         TRY(launch_refuse_memory(config));
-        TRY(launch_check_machine(job->gpus > 0 ? machine : NULL, command->rest[0], config, ranks));
+        TRY(launch_check_machine(&(struct launch_place){job->gpus > 0 ? machine : NULL, ranks, may_not_fit}, command,
+                                 config));
         TRY(launch_resume(command, config));
     }
     return 0;
@@ -331,7 +334,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
         return error_set_code(EXIT_CODE_USAGE, "a job is one pod; leave --nodes at 1");
     TRY(check_cpus(&job, options->rehearse));
     int status = read_pod_file(options->pod_file, &fields);
-    int checked = status == 0 ? check_command(command, config, &job, machine) : status;
+    int checked = status == 0 ? check_command(command, config, &job, machine, options->may_not_fit) : status;
     job.save = is_train && checked == 0 ? config->save : NULL;
     job.fallback = config->save_fallback;
     if (checked == 0)

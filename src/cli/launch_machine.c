@@ -17,30 +17,51 @@ static int refuse_old(const struct machine *machine) {
     return -1;
 }
 
-// Measured on paper. A run that does not fit is only warned about: what the GPU keeps for itself is an estimate. What
-// cannot be measured here, without the tokenizer for instance, may well run there.
-static void warn_of_memory(const struct machine *machine, struct config *config, int64_t ranks) {
-    struct buffer text = {0};
-    double room = ((double)machine->gpu_gib - OWN_GIB) * 0x1p30;
-    if (dry_run_fit(config, (int)ranks, (size_t)room, &text) < 0)
-        error_clear();
-    else if (text.length > 0)
-        log_warn("this run may not fit the GPUs of a %s: %s", machine->name, buffer_string(&text));
-    buffer_free(&text);
+// The first GPUs with fp8 are those of compute capability 8.9.
+static int check_fp8(const struct machine *machine, const struct config *config) {
+    enum { FIRST_WITH_FP8 = 89 };
+    if (!config->fp8_format || machine->capability >= FIRST_WITH_FP8)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "the %s GPUs of a %s have no fp8; leave out --fp8-format, or choose a machine with L4, L40S, "
+                          "H100 or newer GPUs",
+                          machine->gpu, machine->name);
 }
 
-int launch_check_machine(const struct machine *machine, const char *command, struct config *config, int64_t ranks) {
+// Measured on paper. What cannot be measured here, without the tokenizer for instance, may well run there.
+static int check_memory(const struct launch_place *place, struct config *config) {
+    const struct machine *machine = place->machine;
+    struct buffer text = {0};
+    double room = ((double)machine->gpu_gib - OWN_GIB) * 0x1p30;
+    int status = 0;
+    if (dry_run_fit(config, (int)place->ranks, (size_t)room, &text) < 0)
+        error_clear();
+    else if (text.length > 0 && place->may_not_fit)
+        log_warn("this run may not fit the GPUs of a %s: %s", machine->name, buffer_string(&text));
+    else if (text.length > 0)
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "this run does not fit the GPUs of a %s: %s; --allow-out-of-memory launches it anyway",
+                                machine->name, buffer_string(&text));
+    buffer_free(&text);
+    return status;
+}
+
+int launch_check_machine(const struct launch_place *place, struct launch_command *command, struct config *config) {
     static const char *const without_gpus[] = {"preprocess", "extract",    "tokenizer",
                                                "dataset",    "checkpoint", "getdata"};
-    bool is_train = strcmp(command, "train") == 0;
+    const struct machine *machine = place->machine;
+    bool is_train = strcmp(command->rest[0], "train") == 0;
     if (!machine || machine->gpus == 0 || (is_train && strcmp(config->device, "cpu") == 0))
         return 0;
     for (size_t i = 0; i < sizeof without_gpus / sizeof without_gpus[0]; i++)
-        if (strcmp(command, without_gpus[i]) == 0)
+        if (strcmp(command->rest[0], without_gpus[i]) == 0)
             return 0;
     if (machine_has_old_gpus(machine))
         return refuse_old(machine);
-    if (is_train)
-        warn_of_memory(machine, config, ranks);
+    if (!is_train)
+        return 0;
+    TRY(check_fp8(machine, config));
+    TRY(check_memory(place, config));
+    launch_command_add(command, "--machine", machine->name);
     return 0;
 }

@@ -26,7 +26,7 @@ struct slurm_options {
     char *job_name, *partition, *account, *reservation, *qos, *constraint, *time, *after, *logs, *machine;
     char *container_image, *container_mounts, *binary, *mpi;
     struct string_list environment, exported, sbatch;
-    bool shared, dry_run, watch, container_mount_home;
+    bool shared, dry_run, watch, container_mount_home, may_not_fit;
 };
 
 #define FLAG_STRUCT struct slurm_options
@@ -82,6 +82,8 @@ static const struct flag own_flags[] = {
          .repeats_add = true),
     TEXT("--logs", logs, NULL, "FOLDER",
          "folder for the script, the job's output and the ranks' logs; default: ./logs"),
+    SWITCH("--allow-out-of-memory", may_not_fit,
+           "submit a run whose ranks need more memory than the GPUs of --machine have"),
     SWITCH("--dry-run", dry_run, "print the script and submit nothing"),
     SWITCH("--watch", watch, "follow the job's log until the job ends; exit with its code"),
 };
@@ -352,7 +354,8 @@ static int launch(void *given_options, struct launch_command *command, struct co
     int status = is_train ? prepare_train(command, options, options->nodes * tasks, config)
                           : prepare_other(command, options, options->nodes * tasks, &journal);
     if (status == 0)
-        status = launch_check_machine(machine, name, config, options->nodes * tasks);
+        status = launch_check_machine(&(struct launch_place){machine, options->nodes * tasks, options->may_not_fit},
+                                      command, config);
     bool can_continue = config->save || journal;
     launch_export_found(&options->environment);
     if (status == 0)

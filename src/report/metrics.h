@@ -19,12 +19,13 @@ struct metrics {
     double wall_seconds;  // since the epoch, when the line is made
     int64_t iteration, train_iters;
     int64_t consumed_samples;
-    int64_t skipped_samples;         // shown if above 0
-    double elapsed_ms;               // per iteration, without evaluation and saving
-    double tokens_per_second;        // of the whole run; 0 if unknown
-    double teraflops;                // per device; with has_throughput
-    double learning_rate;            // of the next update, as Megatron logs it
-    double decoupled_learning_rate;  // of the input embedding and the output layer; with has_decoupled
+    int64_t skipped_samples;           // shown if above 0
+    double elapsed_ms;                 // per iteration, without evaluation and saving
+    double tokens_per_second;          // of the whole run; 0 if unknown
+    double planned_tokens_per_second;  // what the planner expects of this batch; 0 if unknown
+    double teraflops;                  // per device; with has_throughput
+    double learning_rate;              // of the next update, as Megatron logs it
+    double decoupled_learning_rate;    // of the input embedding and the output layer; with has_decoupled
     int64_t global_batch_size;
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     int loss_count;

@@ -162,6 +162,8 @@ void metrics_file_run(struct metrics_file *file, const struct metrics_start *sta
     file->peak_teraflops = start->peak_teraflops;
     if (start->peak_teraflops > 0)
         key_double(&json, "peak_teraflops", start->peak_teraflops);
+    if (start->planned_seconds > 0)
+        key_double(&json, "planned_ms", start->planned_seconds * 1e3);
     key_string(&json, "job", start->job);
     key_string(&json, "job_log", start->job_log);
     write_config(&json, start->config_json);
@@ -183,6 +185,8 @@ void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     key_int(&json, "global_batch_size", m->global_batch_size);
     key_double(&json, "elapsed_ms", m->elapsed_ms);
     key_double(&json, "tokens_per_second", m->tokens_per_second);
+    if (m->planned_tokens_per_second > 0)
+        key_double(&json, "planned_tokens_per_second", m->planned_tokens_per_second);
     if (m->has_throughput)
         key_double(&json, "teraflops", m->teraflops);
     if (file->peak_teraflops > 0)

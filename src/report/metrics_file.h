@@ -35,6 +35,7 @@ struct metrics_start {
     double tokens_per_sample;  // left out if 0, and so is what follows
     double flops_per_token;    // of the model, forward and backward
     double peak_teraflops;     // that a device can do, as its maker says; left out if 0
+    double planned_seconds;    // of a step; left out if 0
 };
 void metrics_file_run(struct metrics_file *file, const struct metrics_start *start);
 void metrics_file_train(struct metrics_file *file, const struct metrics *metrics);

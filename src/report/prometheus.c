@@ -156,6 +156,9 @@ static void put_metrics(const struct prometheus *p, struct buffer *out) {
     put_one(p, out, "iteration_seconds", "Seconds per iteration, mean over the last log interval.",
             m->elapsed_ms / 1000);
     put_one(p, out, "tokens_per_second", "Tokens per second of the whole run.", m->tokens_per_second);
+    if (m->planned_tokens_per_second > 0)
+        put_one(p, out, "planned_tokens_per_second", "Tokens per second that the planner expects.",
+                m->planned_tokens_per_second);
     if (m->has_throughput)
         put_one(p, out, "teraflops_per_device", "Model TFLOP/s per device.", m->teraflops);
     if (m->has_grad_norm)

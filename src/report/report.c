@@ -252,7 +252,8 @@ void report_run(struct report *report, int64_t iteration, const char *config_jso
                                                                    .ranks = options->ranks,
                                                                    .tokens_per_sample = options->tokens_per_sample,
                                                                    .flops_per_token = options->flops_per_token,
-                                                                   .peak_teraflops = options->peak_teraflops});
+                                                                   .peak_teraflops = options->peak_teraflops,
+                                                                   .planned_seconds = options->planned_seconds});
     if (report->tensorboard && config_json) {
         write_arguments(report->tensorboard, iteration, config_json);
         tensorboard_flush(report->tensorboard);

@@ -38,6 +38,7 @@ struct report_options {
     const char *job, *job_log;  // of the scheduler, for metrics.jsonl; NULL for none; they outlive the report
     int64_t ranks;
     double tokens_per_sample, flops_per_token;  // 0 if unknown
+    double planned_seconds;                     // of a step; 0 if nothing is planned
     struct on_event *on_event;                  // NULL for none; outlives the report
     struct wandb_options wandb;                 // none without a project; its choice is that of TensorBoard
     struct prometheus_options prometheus;       // without what this struct has already

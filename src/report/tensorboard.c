@@ -117,6 +117,9 @@ void tensorboard_train(struct tensorboard *board, const struct metrics *m, const
 void tensorboard_timers(struct tensorboard *board, const struct metrics *m) {
     struct axes axes = {m->iteration, m->consumed_samples};
     both(board, "iteration-time", m->elapsed_ms / 1000, axes);
+    if (m->planned_tokens_per_second > 0)
+        write_scalar(board, "planned-iteration-time",
+                     m->elapsed_ms / 1000 * m->tokens_per_second / m->planned_tokens_per_second, m->iteration);
     if (m->has_throughput)
         write_scalar(board, "throughput", m->teraflops, m->iteration);
 }

@@ -50,6 +50,12 @@ static double device_teraflops(const struct meter *meter, int64_t batch_size, do
     return census_flops(&meter->census, meter->config, batch_size) / (seconds * 1e12 * meter->mesh->size);
 }
 
+static double planned_speed(const struct meter *meter, int64_t batch_size) {
+    const struct planned *planned = meter->planned;
+    bool is_planned = planned && planned->seconds > 0 && batch_size == meter->config->global_batch_size;
+    return is_planned ? planned->tokens / planned->seconds : 0;
+}
+
 static struct metrics make_metrics(const struct meter *meter, const struct meter_reading *reading) {
     const struct config *config = meter->config;
     const struct step_result *result = &reading->result;
@@ -60,6 +66,7 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
                               .elapsed_ms = reading->seconds * 1e3,
                               .tokens_per_second = count_tokens(config, reading) / reading->seconds,
                               .teraflops = device_teraflops(meter, reading->batch_size, reading->seconds),
+                              .planned_tokens_per_second = planned_speed(meter, reading->batch_size),
                               .learning_rate = schedule_lr(config, reading->at.schedule_samples),
                               .decoupled_learning_rate = schedule_decoupled_lr(config, reading->at.schedule_samples),
                               .has_decoupled = config->decoupled_lr > 0,

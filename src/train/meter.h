@@ -6,6 +6,7 @@
 #include "model/census.h"
 #include "report/report.h"
 #include "step/step.h"
+#include "train/planned.h"
 #include "train/state.h"
 
 // What has accumulated since the last log line.
@@ -20,8 +21,9 @@ struct meter {
     struct census census;
     const struct mesh *mesh;
     struct step *step;
-    struct report *report;    // NULL except on the reporting rank
-    int64_t first_iteration;  // of this start; it always gets a log line
+    struct report *report;          // NULL except on the reporting rank
+    const struct planned *planned;  // may be empty
+    int64_t first_iteration;        // of this start; it always gets a log line
     struct meter_interval interval;
     struct metrics rest;  // of the last iteration; with has_rest, that is if it got no log line
     bool has_rest;

@@ -28,14 +28,24 @@ static bool has_words(const char *name, const char *words) {
     return false;
 }
 
-double peak_find(const char *name, enum dtype dtype) {
-    // A slice of a GPU has a part of its peak.
-    if (has_words(name, "MIG"))
-        return 0;
+// -1 if there is none. A slice of a GPU has a part of its peak.
+static int find_row(const char *name) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (has_words(name, rows[i].name))
-            return dtype == DTYPE_BF16 ? rows[i].bf16 : dtype == DTYPE_F16 ? rows[i].fp16 : 0;
-    return 0;
+        if (has_words(name, rows[i].name) && !has_words(name, "MIG"))
+            return (int)i;
+    return -1;
+}
+
+double peak_find(const char *name, enum dtype dtype) {
+    int row = find_row(name);
+    if (row < 0)
+        return 0;
+    return dtype == DTYPE_BF16 ? rows[row].bf16 : dtype == DTYPE_F16 ? rows[row].fp16 : 0;
+}
+
+const char *peak_name(const char *name) {
+    int row = find_row(name);
+    return row < 0 ? NULL : rows[row].name;
 }
 
 double peak_teraflops(const struct device *device, enum dtype dtype) {

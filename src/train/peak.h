@@ -9,4 +9,7 @@ double peak_teraflops(const struct device *device, enum dtype dtype);
 // The same by the device's name.
 double peak_find(const char *name, enum dtype dtype);
 
+// The part of the name that says which GPU it is, "H200" of "NVIDIA H200"; NULL if it is not in the table.
+const char *peak_name(const char *name);
+
 #endif

@@ -14,7 +14,22 @@
 #include <string.h>
 
 // What a rank tells the others, in nanoseconds per step; with timers, those follow.
-enum { WORD_STEP, WORD_WAIT, WORD_DATA, WORD_STALL, WORD_STAGE, WORD_MEMORY, WORD_PROBES, WORD_COUNT };
+enum {
+    WORD_STEP,
+    WORD_WAIT,
+    WORD_DATA,
+    WORD_STALL,
+    WORD_STAGE,
+    WORD_MEMORY,
+    WORD_PROBES,
+    WORD_WARM_STEP,
+    WORD_WARM_WAIT,
+    WORD_WARM_DATA,
+    WORD_COUNT
+};
+
+// The first iterations choose algorithms and record graphs. After them, this many are compared with the plan.
+enum { ITERATIONS_UNTIL_WARM = 5, WARM_ITERATIONS = 10 };
 
 // Without --log-straggler, a rank is named once it stood out in this many lines in a row, of this many steps each.
 enum { LINES_BEFORE_WARNING = 3, STEPS_BEFORE_WARNING = 10 };
@@ -57,13 +72,20 @@ void rank_report_begin(struct rank_report *report) {
 
 void rank_report_end(struct rank_report *report, double seconds, double awaited_device) {
     struct rank_usage now = usage_now(report);
-    report->used.waited += now.waited - report->last.waited;
-    report->used.data += now.data - report->last.data;
+    double waited = now.waited - report->last.waited, data = now.data - report->last.data;
+    report->used.waited += waited;
+    report->used.data += data;
     report->used.ran += now.ran - report->last.ran;
     report->last = now;
     report->seconds += seconds;
     report->awaited_device += awaited_device;
     report->steps++;
+    if (++report->iterations <= ITERATIONS_UNTIL_WARM)
+        return;
+    report->warm.seconds += seconds;
+    report->warm.waited += waited;
+    report->warm.data += data;
+    report->warm.steps++;
 }
 
 static bool has_own_device(const struct rank_report *report) {
@@ -86,6 +108,15 @@ static double find_wait(const struct rank_report *report) {
         wait = report->device_waited / (double)report->traced * (double)report->steps;
     wait = wait < most ? wait : most;
     return wait > 0 ? wait : 0;
+}
+
+// The same of a warm step. What the device waits for is known from the iterations with a trace.
+static double find_warm_wait(const struct rank_report *report) {
+    const struct rank_warm *warm = &report->warm;
+    bool is_traced = report->traced > 0 && device_has_clock(step_device(report->step));
+    double wait = is_traced ? report->device_waited / (double)report->traced : warm->waited / (double)warm->steps;
+    double most = (warm->seconds - warm->data) / (double)warm->steps;
+    return wait < most ? wait : most;
 }
 
 static int64_t find_memory(const struct rank_report *report) {
@@ -113,6 +144,11 @@ static int64_t *gather_words(const struct rank_report *report) {
     own[WORD_MEMORY] = find_memory(report);
     own[WORD_PROBES] =
         atomic_load(&report->prints) && (report->probed <= 0 || clock_seconds() - report->probed > PROBE_SECONDS);
+    if (report->warm.steps > 0) {
+        own[WORD_WARM_STEP] = (int64_t)(report->warm.seconds * 1e9 / (double)report->warm.steps);
+        own[WORD_WARM_WAIT] = (int64_t)(find_warm_wait(report) * 1e9);
+        own[WORD_WARM_DATA] = (int64_t)(report->warm.data * 1e9 / (double)report->warm.steps);
+    }
     for (int i = WORD_COUNT; i < words; i++)
         own[i] = (int64_t)(report->timers.seconds[i - WORD_COUNT] * 1e9 / traced);
     comm_all_gather_i64(report->mesh->all, table, words, "times of ranks");
@@ -268,6 +304,27 @@ static void probe_links(struct rank_report *report, bool is_due, const struct ra
     free(links);
 }
 
+// Once, when enough iterations of this start are warm.
+static void compare_with_plan(struct rank_report *report, const int64_t *table, int64_t iteration) {
+    int size = report->mesh->size, words = count_words(report);
+    if (report->planned.seconds <= 0 || report->warm.steps < WARM_ITERATIONS)
+        return;
+    struct measured measured = {.iteration = iteration};
+    for (int i = 0; i < size; i++) {
+        const int64_t *row = table + (size_t)i * (size_t)words;
+        measured.seconds += (double)row[WORD_WARM_STEP] * 1e-9 / size;
+        measured.waits += (double)row[WORD_WARM_WAIT] * 1e-9 / size;
+        measured.data += (double)row[WORD_WARM_DATA] * 1e-9 / size;
+    }
+    struct buffer text = {0}, line = {0};
+    planned_describe(&report->planned, &measured, &text);
+    planned_write_line(&report->planned, &measured, &line);
+    log_info("%s", buffer_string(&text));
+    report_line(report->report, &line);
+    buffer_free(&text);
+    report->planned.seconds = 0;
+}
+
 void rank_report_write(struct rank_report *report, int64_t iteration) {
     if (report->steps == 0)
         return;
@@ -285,6 +342,7 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
         if (atomic_load(&report->prints))
             print_straggler(report, times, iteration, &straggler);
         warn_of(report, &straggler);
+        compare_with_plan(report, table, iteration);
     }
     free(times);
     free(table);

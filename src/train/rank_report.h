@@ -11,6 +11,7 @@
 #include "report/report.h"
 #include "report/scrape.h"
 #include "step/step.h"
+#include "train/planned.h"
 #include "train/timers.h"
 
 // What this rank has used so far, in seconds.
@@ -18,6 +19,12 @@ struct rank_usage {
     double waited;  // of the host, for other ranks
     double data;
     double ran;  // of the main thread
+};
+
+// Sums over the iterations since the run is warm, which lines do not cut.
+struct rank_warm {
+    double seconds, waited, data;
+    int64_t steps;
 };
 
 struct rank_report {
@@ -36,9 +43,12 @@ struct rank_report {
     struct timers timers;      // of traced iterations
     int slow_rank, slow_seen;  // who stood out in the last line, and in how many lines in a row
     bool has_warned;           // of that rank
-    double probed;             // when links were last probed; 0: never
-    atomic_bool prints;        // the reporting rank prints the lines of --log-straggler
-    struct scrape *port;       // toggles `prints`; NULL for none
+    struct planned planned;    // on the reporting rank: what is still to be compared, once the run is warm
+    int64_t iterations;        // since the report was opened
+    struct rank_warm warm;
+    double probed;        // when links were last probed; 0: never
+    atomic_bool prints;   // the reporting rank prints the lines of --log-straggler
+    struct scrape *port;  // toggles `prints`; NULL for none
 };
 
 // Opens the port of --straggler-ctrlr-port if there is to be one. The report stays where it is from now on.

@@ -33,6 +33,7 @@ void tracing_open(struct tracing *tracing, const struct tracing_options *options
                                           .mesh = options->mesh,
                                           .step = options->step,
                                           .report = options->report,
+                                          .planned = options->planned,
                                           .slow_rank = -1},
                                 .file = {.descriptor = -1},
                                 .capacity = FIRST_SPANS};

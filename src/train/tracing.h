@@ -28,6 +28,7 @@ struct tracing_options {
     const struct mesh *mesh;
     struct step *step;
     struct report *report;
+    struct planned planned;  // what the run is compared with; empty for nothing
 };
 void tracing_open(struct tracing *tracing, const struct tracing_options *options);
 // Whether no later iteration may be queued before all results up to this iteration are known.

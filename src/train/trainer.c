@@ -39,8 +39,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct trainer {
     struct config *config;
@@ -130,6 +128,7 @@ static int set_up(struct trainer *trainer) {
                                                  .mesh = trainer->mesh,
                                                  .texts = &trainer->texts},
                          trainer->options->dumps_arguments));
+    planned_make(trainer->options->planner, config, trainer->device, trainer->mesh, &trainer->watching.planned);
     log_info("> learning rate decay style: %s", config->lr_decay_style);
     struct phase *phase = phase_begin("preparing the model and its memory");
     int status = setup_step(&trainer->step, &(struct setup){config, trainer->device, trainer->mesh, STEP_TRAIN});
@@ -170,6 +169,7 @@ static int set_up(struct trainer *trainer) {
                                     .mesh = trainer->mesh,
                                     .step = trainer->step,
                                     .report = trainer->report,
+                                    .planned = &trainer->watching.planned,
                                     .first_iteration = trainer->at.iteration + 1};
     meter_name_losses(&trainer->meter);
     trainer->recovery = (struct recovery){.config = config,
@@ -179,7 +179,8 @@ static int set_up(struct trainer *trainer) {
                                           .identity = &trainer->identity,
                                           .begins_at_zero = trainer->at.iteration == 0};
     TRY(recovery_open(&trainer->recovery, trainer->device->ops->is_host_memory));
-    tracing_open(&trainer->tracing, &(struct tracing_options){config, trainer->mesh, trainer->step, trainer->report});
+    tracing_open(&trainer->tracing, &(struct tracing_options){config, trainer->mesh, trainer->step, trainer->report,
+                                                              trainer->watching.planned});
     trainer->stop_time =
         (struct stop_time){.limit_seconds = trainer->job.kill_wait_seconds, .job = trainer->job.number};
     return saver_start_copies(&trainer->saver);

@@ -77,6 +77,7 @@ int watching_open_report(struct watching *watching, const struct step *step, int
                                              .ranks = watching->options->mesh->size,
                                              .tokens_per_sample = tokens,
                                              .flops_per_token = census_flops(&census, config, 1) / tokens,
+                                             .planned_seconds = watching->planned.seconds,
                                              .on_event = watching->on_event,
                                              .wandb = wandb_options(watching),
                                              .prometheus = {.textfile = config->prometheus_textfile,

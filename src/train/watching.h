@@ -12,7 +12,8 @@ struct watching {
     struct report *report;  // NULL on other ranks and before watching_open_report
     struct on_event *on_event;
     struct farewell farewell;
-    char *wandb_folder;  // if no flag names it
+    struct planned planned;  // on the first rank; set before watching_open_report
+    char *wandb_folder;      // if no flag names it
 };
 
 // What the run is called where it is watched: the folder of --save, or what stands in for it; NULL if there is nothing.

@@ -66,6 +66,20 @@ TEST(place) {
     fault_close(false);
 }
 
+// What a plan does on paper is not what a fault is meant for, and counts for none.
+TEST(suspended) {
+    struct fault fault = fault_of(FAULT_EIO, FAULT_AT_FORWARD, 0, 0);
+    fault_set_iteration(0);
+    EXPECT_OK(fault_open(&fault, 1, 0, NULL));
+    fault_suspend(true);
+    EXPECT(!fails(FAULT_AT_FORWARD));
+    fault_suspend(false);
+    EXPECT(fails(FAULT_AT_FORWARD));
+    fault_close(true);
+    fault_suspend(false);
+    EXPECT(!fault_is_on());
+}
+
 TEST(anywhere) {
     log_set_level(LOG_ERROR);
     struct fault fault = fault_of(FAULT_FLIP, FAULT_AT_WEIGHTS, 1, INT64_MAX);
@@ -222,5 +236,5 @@ TEST(never_reached) {
     EXPECT(strstr(capture.text, "the injected fault kill:send did not fire"));
 }
 
-TEST_MAIN(TEST_CASE(off), TEST_CASE(place), TEST_CASE(anywhere), TEST_CASE(restarts), TEST_CASE(signals),
-          TEST_CASE(time_passes), TEST_CASE(connections), TEST_CASE(never_reached))
+TEST_MAIN(TEST_CASE(off), TEST_CASE(place), TEST_CASE(suspended), TEST_CASE(anywhere), TEST_CASE(restarts),
+          TEST_CASE(signals), TEST_CASE(time_passes), TEST_CASE(connections), TEST_CASE(never_reached))

@@ -102,11 +102,20 @@ parameters=$((12 * layers * width * width + 13 * layers * width + (51200 + 2048)
 grep -qx "number of parameters: $parameters" "$work/out" && pass || fail "not $parameters parameters"
 expect 2 "--hidden-size 8192 is not a multiple of --num-attention-heads 48" "$BEVATRON" "${recipe[@]}" --num-layers 64 --hidden-size 8192 --num-attention-heads 48
 
-# A run that does not fit is reported before its job waits in a queue, with flags that would help; so are GPUs that are
-# too old.
+# A run that does not fit is refused before its job waits in a queue, with flags that would help; so are GPUs that are
+# too old, or have no fp8.
 seven=(launch slurm --dry-run --nodes 2 --config examples/aws/llama2-7b.yaml)
-expect 0 "may not fit the GPUs of a p4d.24xlarge: a rank needs 57.98 GB and has 41.88 GB; it would fit with " "$BEVATRON" "${seven[@]}" --machine p4d.24xlarge
-expect 0 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distributed-optimizer" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge \
+for launcher in "slurm" "kubernetes --image i --claim c"; do
+    # shellcheck disable=SC2086  # words of a command
+    expect 2 "does not fit the GPUs of a p4d.24xlarge: a rank needs 57.98 GB and has 41.88 GB; it would fit with " "$BEVATRON" launch $launcher --dry-run \
+        --nodes 2 --machine p4d.24xlarge --config examples/aws/llama2-7b.yaml
+    # shellcheck disable=SC2086  # words of a command
+    expect 0 "may not fit the GPUs of a p4d.24xlarge" "$BEVATRON" launch $launcher --dry-run --allow-out-of-memory \
+        --nodes 2 --machine p4d.24xlarge --config examples/aws/llama2-7b.yaml
+done
+expect 2 "A100 GPUs of a p4de.24xlarge have no fp8; leave out --fp8-format" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge --fp16=false --bf16 --fp8-format hybrid
+expect 0 " --machine p4de.24xlarge" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge
+expect 2 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distributed-optimizer" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge \
     --use-distributed-optimizer=false --overlap-grad-reduce=false --overlap-param-gather=false
 for launcher in "slurm" "kubernetes --image i --claim c"; do
     # shellcheck disable=SC2086  # words of a command

@@ -37,4 +37,19 @@ expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 
 # Many layers, collectives and micro-batches.
 expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \
     --sequence-parallel --micro-batch-size 1 --global-batch-size 512 --bf16
+
+# Measured beside planned, once a run is warm; nothing is said without a machine that is known.
+small=(--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --vocab-size 50
+    --mock-data --lr 1e-3 --train-iters 20 --micro-batch-size 2 --global-batch-size 4 --log-interval 10 --eval-iters 0)
+compared="measured at iteration 20: [0-9]+ tokens/s, planned for p5.48xlarge: [0-9]+ [(][-+][0-9.]+ %[)]; a step takes"
+expect 0 "measured at iteration 20" "$BEVATRON" train "${small[@]}" --machine p5.48xlarge --save "$work/compared"
+grep -qE "$compared.*computing.*most of the difference: " "$work/out" && pass || fail "no comparison in the log"
+grep -qE "^ iteration .*planned" "$work/out" && fail "Megatron's line has changed" || pass
+metrics=$work/compared/metrics.jsonl
+grep -q '"kind":"run".*"planned_ms":' "$metrics" && grep -q '"kind":"train".*"planned_tokens_per_second":' "$metrics" &&
+    grep -q '"event":"planned"' "$metrics" && pass || fail "no plan in metrics.jsonl"
+expect 0 "tokens/s (planned " "$BEVATRON" board --text --logdir "$work/compared"
+expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}"
+grep -q planned "$work/out" && fail "a plan for an unknown machine" || pass
+expect 2 "known machines" "$BEVATRON" train "${small[@]}" --machine p9.48xlarge
 finish

@@ -56,7 +56,8 @@ static void run_once(const char *flags, const struct delays *delays) {
     if (ranks.place.rank == 0)
         EXPECT_OK(report_open(&report, &(struct report_options){.metrics_path = path, .no_live_view = true}));
     rank_step_open(&r, &ranks, flags);
-    tracing_open(&tracing, &(struct tracing_options){&r.config, step_mesh(r.step), r.step, report});
+    tracing_open(&tracing, &(struct tracing_options){
+                               .config = &r.config, .mesh = step_mesh(r.step), .step = r.step, .report = report});
     run_steps(&tracing, &r, delays);
     tracing_close(&tracing, false);
     rank_step_close(&r);

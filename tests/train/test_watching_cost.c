@@ -67,7 +67,8 @@ static double cost_of_watching(const struct report_options *options) {
                    "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --vocab-size 48 "
                    "--max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 1 --log-interval 1 ");
     EXPECT_OK(report_open(&report, options));
-    tracing_open(&tracing, &(struct tracing_options){&r.config, step_mesh(r.step), r.step, report});
+    tracing_open(&tracing, &(struct tracing_options){
+                               .config = &r.config, .mesh = step_mesh(r.step), .step = r.step, .report = report});
     // The best of some tries: a neighbour that empties the caches is not what is measured.
     double best = INFINITY;
     for (int tries = 0; tries < 5; tries++) {

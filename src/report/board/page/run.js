@@ -78,6 +78,14 @@ function runHead(run) {
             stateAnchor({view: "compare"}, {text: "Compare drawn runs"}))];
 }
 
+// What the planner expects, and by how much the run differs from it.
+function runPlanned(run) {
+    const share = 100 * (run.tokens_per_second / run.planned_tokens_per_second - 1);
+    const sign = share < 0 ? "−" : "+";
+    return formatCount(run.planned_tokens_per_second) +
+        (Number.isFinite(share) ? ` (${sign}${Math.abs(share).toFixed(1)} %)` : "");
+}
+
 function runFacts(run) {
     const steps = run.train_iters > 0 ? `${formatCount(run.iteration)} of ${formatCount(run.train_iters)}`
         : formatCount(run.iteration);
@@ -85,6 +93,7 @@ function runFacts(run) {
     const rows = [["Iteration", steps], ["Loss", formatNumber(run.loss)],
         ["Validation loss", formatNumber(run.validation)],
         ["Tokens per second", run.tokens_per_second ? formatCount(run.tokens_per_second) : MISSING],
+        ...(run.planned_tokens_per_second ? [["Planned", runPlanned(run)]] : []),
         ...(run.mfu ? [["MFU", `${(100 * run.mfu).toFixed(1)} %`]] : []),
         ["Time left", run.state === "live" ? formatDuration(run.eta_seconds) : MISSING],
         ["Started", formatClock(run.started)], ["Last line", updated],

@@ -1,0 +1,73 @@
+// Plans a run at its start. See planner.h.
+#include "cli/planner.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "plan/plan.h"
+#include "train/peak.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// Machines of EC2's Nitro system say what they are.
+static const char PRODUCT_NAME[] = "/sys/devices/virtual/dmi/id/product_name";
+
+const struct machine *planner_own_machine(void) {
+    char name[64] = "";
+    FILE *file = fopen(PRODUCT_NAME, "re");
+    if (!file)
+        return NULL;
+    if (!fgets(name, sizeof name, file))
+        name[0] = '\0';
+    fclose(file);
+    name[strcspn(name, "\n")] = '\0';
+    return machine_look_up(name);
+}
+
+// The GPUs of this machine by the driver's name; how machines are connected is not known then.
+static bool find_by_gpu(const struct device *device, int ranks, int local_ranks, struct machine *found) {
+    char text[128];
+    if (device->ops->is_host_memory || local_ranks < ranks)
+        return false;
+    device_describe(device, text, sizeof text);
+    *found = (struct machine){.name = peak_name(text), .gpu = peak_name(text), .gpus = local_ranks};
+    return found->gpu != NULL;
+}
+
+// On paper, a step reaches the phases of a real one. Faults are for the real one, messages too.
+static int plan_hushed(struct plan *plan, const struct plan_options *options) {
+    log_hush(true);
+    fault_suspend(true);
+    int status = plan_make(plan, options);
+    fault_suspend(false);
+    log_hush(false);
+    return status;
+}
+
+static void plan_run(const struct planner *planner, const struct config *config, const struct device *device,
+                     struct planned *planned) {
+    const struct run_machine *at = planner->context;
+    struct machine found;
+    const struct machine *machine = at->named;
+    int ranks = (int)config->world_size;
+    if (!machine && find_by_gpu(device, ranks, at->local_ranks, &found))
+        machine = &found;
+    if (!machine)
+        return;
+    struct config copy;
+    struct plan plan;
+    config_copy(&copy, config);
+    if (plan_hushed(&plan, &(struct plan_options){.config = &copy, .ranks = ranks, .machine = machine}) == 0) {
+        *planned =
+            (struct planned){.seconds = plan.seconds, .tokens = plan.tokens, .compute = plan_slowest(&plan)->compute};
+        snprintf(planned->machine, sizeof planned->machine, "%s", machine->name);
+    }
+    // Not all machines and layouts can be planned; the run goes on without.
+    error_clear();
+    config_free(&copy);
+}
+
+struct planner planner_open(const struct run_machine *machine) {
+    return (struct planner){.plan = plan_run, .context = machine};
+}
