@@ -2,10 +2,8 @@
 #include "cli/tokenizer_offer.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/sample/blend_index.h"
-#include "data/text_cache.h"
-#include "train/data_paths.h"
 #include "train/state.h"
+#include "train/text_data.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,24 +11,6 @@
 #include <unistd.h>
 
 enum { USUAL_SIZE = 32000 };  // as config_validate has it
-
-// The first name of data that is text, to be freed; NULL if there is none. Errors in the names are reported later.
-static char *find_text(const struct config *config) {
-    char *name = NULL;
-    for (int which = 0; which < SPLIT_COUNT && !config->mock_data; which++) {
-        struct data_paths paths = {0};
-        struct blend_list list = {0};
-        if (data_paths_find(&paths, config, (enum split)which) == 0 && paths.items.count > 0)
-            (void)blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
-        for (int64_t i = 0; i < list.count && !name; i++)
-            if (text_source_exists(list.prefixes[i]))
-                name = memory_string(list.prefixes[i]);
-        blend_list_free(&list);
-        data_paths_free(&paths);
-        error_clear();
-    }
-    return name;
-}
 
 static bool has_tokenizer(const struct config *config) {
     return config->tokenizer_type || config->vocab_file || config->merge_file || config->tokenizer_model;
@@ -61,16 +41,23 @@ static bool asks(const struct config *config, const char *name) {
 
 int tokenizer_offer(const struct config *config, bool may_ask) {
     struct config trial;
+    struct string_list texts = {0};
     config_copy(&trial, config);
     bool is_wanted = false;
     int status = config_apply_preset(&trial);
-    char *name =
-        status == 0 && !has_tokenizer(&trial) && !trial.use_checkpoint_args && config_form(&trial) == CONFIG_GPT
-            ? find_text(&trial)
-            : NULL;
-    if (name)
-        is_wanted = has_saved(&trial) || (may_ask && asks(config, name));
-    free(name);
+    if (status == 0 && !has_tokenizer(&trial) && !trial.use_checkpoint_args) {
+        status = text_data_find(&texts, &trial);
+        // Ranks on other machines may not have the data that rank 0 reads.
+        if (status < 0 && !may_ask) {
+            error_clear();
+            status = 0;
+        }
+        if (status == 0 && texts.count > 0 && config_form(&trial) == CONFIG_GPT) {
+            is_wanted = has_saved(&trial) || (may_ask && asks(config, texts.items[0]));
+            status = is_wanted ? 0 : text_data_refuse(texts.items[0]);
+        }
+    }
+    string_list_free(&texts);
     config_free(&trial);
     return status < 0 ? -1 : is_wanted;
 }

@@ -6,7 +6,7 @@
 
 // Whether the run needs --tokenizer-type auto: its data is text, the flags and the preset name no tokenizer, and either
 // the checkpoint that it resumes has one, which `auto` takes, or the person says yes. Asks only if `may_ask` and stdin
-// and stderr are a terminal; otherwise the run itself will say which flags to add. 1, 0, or -1 on error.
+// and stderr are a terminal. 1, 0, or -1 on error: the answer is no, or the data does not exist.
 int tokenizer_offer(const struct config *config, bool may_ask);
 
 #endif

@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/remote/url.h"
+#include "data/index/files.h"
 #include "data/sample/blend_index.h"
 #include "data/text_cache.h"
 #include "data/tokenizer/from_config.h"
@@ -30,22 +32,29 @@ static int add_split(struct string_list *names, const struct config *config, enu
     int status = data_paths_find(&paths, config, which);
     if (status == 0 && paths.items.count > 0)
         status = blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
-    for (int64_t i = 0; status == 0 && i < list.count; i++)
-        if (text_source_exists(list.prefixes[i]) && find_name(names, list.prefixes[i]) == names->count)
-            string_list_add(names, list.prefixes[i]);
+    for (int64_t i = 0; status == 0 && i < list.count; i++) {
+        const char *name = list.prefixes[i];
+        if (!text_source_exists(name))
+            status = url_is_remote(name) ? 0 : index_files_find(name);
+        else if (find_name(names, name) == names->count)
+            string_list_add(names, name);
+    }
     blend_list_free(&list);
     data_paths_free(&paths);
     return status;
 }
 
-static int find_names(struct string_list *names, const struct config *config) {
-    if (config->mock_data)
-        return 0;
-    for (int which = 0; which < SPLIT_COUNT; which++)
+int text_data_find(struct string_list *names, const struct config *config) {
+    for (int which = 0; which < SPLIT_COUNT && !config->mock_data; which++)
         TRY(add_split(names, config, (enum split)which));
+    return 0;
+}
+
+static int find_names(struct string_list *names, const struct config *config) {
+    TRY(text_data_find(names, config));
     if (names->count == 0 && config_trains_tokenizer(config))
         return error_set_code(EXIT_CODE_USAGE,
-                              "--tokenizer-type auto learns from text, but the data is tokenized already or missing; "
+                              "--tokenizer-type auto learns from text, but the data is tokenized already; "
                               "give the tokenizer of the dataset, or text as --data-path");
     return 0;
 }
@@ -163,13 +172,17 @@ static int make_from(struct text_data *data, struct config *config, const struct
     return status;
 }
 
+int text_data_refuse(const char *name) {
+    return error_set_code(EXIT_CODE_USAGE,
+                          "%s is text, but no tokenizer is given; add --tokenizer-type auto --vocab-size 32000 to "
+                          "train one on it, or give --vocab-file and --merge-file, or --tokenizer-type and "
+                          "--tokenizer-model",
+                          name);
+}
+
 static int check_use(const struct config *config, const char *name) {
     if (!config->tokenizer_type)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "%s is text, but no tokenizer is given; add --tokenizer-type auto --vocab-size 32000 to "
-                              "train one on it, or give --vocab-file and --merge-file, or --tokenizer-type and "
-                              "--tokenizer-model",
-                              name);
+        return text_data_refuse(name);
     if (corpus_kind_of(config) == CORPUS_ROBERTA)
         return error_set_code(EXIT_CODE_USAGE,
                               "%s is text, and --sample-break-mode reads datasets of lines; make one with `bevatron "

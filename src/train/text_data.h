@@ -18,6 +18,10 @@ struct text_data_options {
     const char *user_cache;  // where the cache is if the text's own folder cannot be written; NULL for nowhere
 };
 
+// The names of data that are text, each once. -1 if one of the names is neither text nor a dataset on this machine.
+int text_data_find(struct string_list *names, const struct config *config);
+// The error of a text without a tokenizer: -1.
+int text_data_refuse(const char *name);
 // All ranks call. Does nothing if the flags name no text.
 int text_data_open(struct text_data *data, const struct text_data_options *options);
 void text_data_close(struct text_data *data);  // safe on a zeroed one

@@ -26,10 +26,28 @@ cache=$work/data/.bevatron-cache
 datasets() { find "$cache" -name data_text_document.bin | wc -l; }
 
 # Without a tokenizer the error says how to get one.
-expect 2 "--tokenizer-type auto --vocab-size 32000" "${train[@]}" --data-path "$text"
+expect 2 "books.jsonl is text, but no tokenizer is given; add --tokenizer-type auto --vocab-size 32000" "${train[@]}" --data-path "$text"
 expect 2 "books.jsonl is text, but no tokenizer is given; add --tokenizer-type auto" "${train[@]}" --data-path "$text" --vocab-size 300
 expect 2 "lacks the special tokens" "${train[@]}" --data-path "$text" --model bert "${own[@]}"
 expect 2 "needs --vocab-size 257 or more" "${train[@]}" --data-path "$text" --tokenizer-type auto --vocab-size 100
+
+# Data that does not exist is named, with and without a tokenizer.
+mkdir "$work/cut"
+touch "$work/cut/half.bin" "$work/cut/other.idx"
+for tokenizer in "" "${own[*]}" "--tokenizer-type NullTokenizer --vocab-size 300"; do
+    # shellcheck disable=SC2086  # words
+    missing() { expect 1 "$1" "${train[@]}" $tokenizer --data-path "${@:2}"; }
+    missing "$work/books.jsonl does not exist; check the path" "$work/books.jsonl"
+    missing "$work/gone.txt.zst does not exist; check the path" "$work/gone.txt.zst"
+    missing "the folder $work/boks/ does not exist; check the path" "$work/boks/"
+    missing "no file matches $work/data/*.txt; check the path" "$work/data/*.txt"
+    missing "cannot open dataset $work/boks: $work/boks.idx does not exist; check the path" "$work/boks"
+    missing "cannot open dataset $work/cut/half: $work/cut/half.idx does not exist, but $work/cut/half.bin does" "$work/cut/half"
+    missing "cannot open dataset $work/cut/other: $work/cut/other.bin does not exist, but $work/cut/other.idx does" "$work/cut/other"
+    missing "did you mean $work/cut/half?" "$work/cut/half.bin"
+    missing "$work/gone.jsonl does not exist; check the path" 0.5 "$text" 0.5 "$work/gone.jsonl"
+done
+[ -d "$cache" ] && fail "text was tokenized before the names were checked" || pass
 
 # A person at a terminal is asked, and the answer holds for all ranks. (script has a terminal to offer.)
 typed() { # ANSWER COMMAND…

@@ -2,6 +2,8 @@
 #include "data/index/files.h"
 
 #include "data/extract/content.h"
+#include "data/extract/inputs.h"
+#include "data/extract/text_format.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "data/index/index.h"
@@ -39,23 +41,52 @@ static char *find_near(const char *prefix) {
     return found;
 }
 
-static int refuse_missing(const char *prefix, const char *path) {
+static bool has_file(const char *prefix, const char *extension) {
+    char *path = memory_printf("%s.%s", prefix, extension);
+    bool exists = file_exists(path);
+    free(path);
+    return exists;
+}
+
+// What is wrong with a name that looks like a text, a folder or a pattern rather than a dataset; 0 if it does not.
+static int refuse_text(const char *name) {
+    bool is_text = inputs_are_wanted(name, text_format_endings);
+    if (is_text && file_exists(name))
+        return error_set("%s is text, not a dataset; `bevatron preprocess` makes one, whose name is then "
+                         "PREFIX_text_document",
+                         name);
+    if (strpbrk(name, "*?["))
+        return error_set("no file matches %s; check the path, and that a shell did not change the pattern", name);
+    bool is_folder = *name && name[strlen(name) - 1] == '/';
+    return is_text || (is_folder && !file_exists(name))
+               ? error_set("%s%s does not exist; check the path", is_folder ? "the folder " : "", name)
+               : 0;
+}
+
+static int refuse_missing(const char *prefix) {
     TRY(content_check_prefix(prefix));
-    static const char *const of_text[] = {".jsonl", ".json", ".ndjson", ".txt", ".gz", ".zst", ".xz", ".bz2"};
+    bool has_index = has_file(prefix, "idx"), has_tokens = has_file(prefix, "bin");
+    if (has_index || has_tokens)
+        return error_set("cannot open dataset %s: %s.%s does not exist, but %s.%s does; copy both files, or make them "
+                         "again with `bevatron preprocess`",
+                         prefix, prefix, has_index ? "bin" : "idx", prefix, has_index ? "idx" : "bin");
     char *near = find_near(prefix);
-    const char *end = strrchr(prefix, '.'), *remedy = "give the path of the pair of files without .bin or .idx";
-    for (size_t i = 0; end && i < sizeof of_text / sizeof of_text[0]; i++)
-        if (strcmp(end, of_text[i]) == 0 && file_exists(prefix))
-            remedy = "text becomes a dataset with `bevatron preprocess`, and its name is then PREFIX_text_document";
-    int result = error_set("cannot open dataset %s: %s does not exist; %s%s%s", prefix, path,
-                           near ? "did you mean " : remedy, near ? near : "", near ? "?" : "");
+    int result = near ? 0 : refuse_text(prefix);
+    if (result == 0)
+        result = error_set("cannot open dataset %s: %s.idx does not exist; %s%s%s", prefix, prefix,
+                           near ? "did you mean " : "check the path, and give it without .bin or .idx",
+                           near ? near : "", near ? "?" : "");
     free(near);
     return result;
 }
 
+int index_files_find(const char *prefix) {
+    return has_file(prefix, "idx") && has_file(prefix, "bin") ? 0 : refuse_missing(prefix);
+}
+
 static int map_file(struct file_map *map, const char *prefix, const char *extension) {
     char *path = memory_printf("%s.%s", prefix, extension);
-    int result = file_exists(path) ? file_map_open(map, path) : refuse_missing(prefix, path);
+    int result = file_map_open(map, path);
     free(path);
     return result;
 }
@@ -76,7 +107,8 @@ int index_files_check_output(const char *prefix) {
 
 int index_files_map(struct index_files *files, const char *prefix) {
     *files = (struct index_files){.prefix = memory_string(prefix), .is_mapped = true};
-    if (map_file(&files->index, prefix, "idx") == 0 && map_file(&files->tokens, prefix, "bin") == 0)
+    if (index_files_find(prefix) == 0 && map_file(&files->index, prefix, "idx") == 0 &&
+        map_file(&files->tokens, prefix, "bin") == 0)
         return 0;
     index_files_close(files);
     return -1;
