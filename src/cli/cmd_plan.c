@@ -17,7 +17,7 @@ struct command_options {
     struct flag_given given;
     int64_t nproc, nodes;
     char *machine, *hardware;
-    double tokens;
+    double tokens, save_bandwidth, failures_per_day, restart_minutes;
     bool json, print_hardware;
     struct config config;
 };
@@ -36,6 +36,12 @@ static const struct flag own_flags[] = {
     INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
     GROUP("The plan"),
     REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, for its days and dollars; 0 for none"),
+    REAL("--save-bandwidth", save_bandwidth, "0", 0, 1e9,
+         "GB/s at which the file system takes checkpoints from all machines together; 0: 1 GB/s from each"),
+    REAL("--failures-per-day", failures_per_day, INTERRUPTIONS_FAILURES_PER_DAY, 0, 1e6,
+         "failures a day of 8 GPUs, or of a machine without GPUs, that end the run"),
+    REAL("--restart-minutes", restart_minutes, "5", 0, 1e6,
+         "from a failure to the next step, without the time to read the checkpoint"),
     SWITCH("--json", json, "print JSON"),
 };
 
@@ -95,7 +101,12 @@ static int make_plan(struct command_options *options, const struct hardware_file
                                                 .hardware = &file->hardware,
                                                 .nodes = (int)options->nodes}));
     struct buffer out = {0};
-    const struct plan_budget budget = {.tokens = options->tokens, .machine = machine};
+    const struct plan_budget budget = {.tokens = options->tokens,
+                                       .machine = machine,
+                                       .rates = {.bytes_per_second = options->save_bandwidth * 1e9,
+                                                 .failures_per_day = options->failures_per_day,
+                                                 .is_default = !flag_is_given(&options->given, "--failures-per-day"),
+                                                 .restart_seconds = options->restart_minutes * 60}};
     if (options->json)
         plan_write_json(&plan, &budget, &out);
     else

@@ -104,12 +104,14 @@ static int run_steps(struct step *step, struct blank_batches *blanks, int64_t mi
     take_items(blanks->device, &before, &unused);
     blanks->costs = costs;
     blanks->stage = stage;
-    double busy = device_totals(blanks->device).seconds;
+    struct device_totals first = device_totals(blanks->device);
     add_waits(step_mesh(step), -1, stage);
     TRY(step_train(step, &source, 0, 0));
     take_items(blanks->device, costs, stage);
     add_waits(step_mesh(step), 1, stage);
-    stage->compute = device_totals(blanks->device).seconds - busy;
+    struct device_totals totals = device_totals(blanks->device);
+    stage->compute = totals.seconds - first.seconds;
+    stage->flops = totals.matmul_flops - first.matmul_flops + totals.attention_flops - first.attention_flops;
     return 0;
 }
 
@@ -210,13 +212,29 @@ static int run_lists(struct making *making, const struct step_options *options) 
     shape.micro_batches = (int)plan->micro_batches;
     struct schedule_run run;
     TRY(schedule_build(&schedule, &shape));
-    int status = schedule_simulate(
-        &schedule, &(struct schedule_cost){.of_item = cost_of_item, .of_message = cost_of_message, .context = making},
-        &run, NULL);
-    schedule_free(&schedule);
+    struct schedule_cost cost = {.of_item = cost_of_item, .of_message = cost_of_message, .context = making};
+    int status = schedule_simulate(&schedule, &cost, &run, NULL);
     plan->seconds = run.seconds;
     plan->bubble = run.idle;
+    // The same with messages that take no time.
+    cost.of_message = NULL;
+    if (status == 0)
+        status = schedule_simulate(&schedule, &cost, &run, NULL);
+    plan->messages = plan->seconds - run.seconds;
+    schedule_free(&schedule);
     return status;
+}
+
+static void add_executed(struct plan *plan) {
+    for (int i = 0; i < plan->stages; i++)
+        plan->executed += plan->stage[measured_as(plan, i)].flops * (plan->ranks / plan->stages);
+}
+
+// Weights; for the optimizer, masters in fp32 of those in 16 bits and its moments.
+static double checkpoint_bytes(const struct config *config) {
+    double weight = config->bf16 || config->fp16 ? 2 : 4, moments = strcmp(config->optimizer, "sgd") == 0 ? 1 : 2;
+    double optimizer = 4 * moments + (weight < 4 ? 4 : 0);
+    return (double)census_parameters(config) * (weight + (config->no_save_optim ? 0 : optimizer));
 }
 
 static void find_fullest(struct plan *plan) {
@@ -242,6 +260,7 @@ static int make(struct making *making) {
     if (options.splits_rows)
         rows /= making->mesh.length[AXIS_TENSOR];
     making->message_bytes = rows * (double)config->hidden_size * (double)dtype_bytes(options.dtype);
+    add_executed(plan);
     return run_lists(making, &options);
 }
 
@@ -269,6 +288,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                           .micro_batches = config->global_batch_size / (config->micro_batch_size * data),
                           .tokens = (double)config->global_batch_size * (double)config->seq_length,
                           .stages = making.mesh.length[AXIS_PIPELINE],
+                          .checkpoint_bytes = checkpoint_bytes(config),
                           .peak = making.hardware.peak[config->fp8_format != NULL]};
     struct census census = census_take(config);
     plan->flops = census_flops(&census, config, config->global_batch_size);
@@ -298,6 +318,10 @@ const struct plan_stage *plan_slowest(const struct plan *plan) {
             slowest = stage;
     }
     return slowest;
+}
+
+double plan_hfu(const struct plan *plan) {
+    return plan->executed / plan->seconds / plan->ranks / plan->peak;
 }
 
 double plan_mfu(const struct plan *plan) {

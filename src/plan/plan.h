@@ -16,6 +16,7 @@ struct plan_stage {
     double compute;                // seconds of a step in which its device computes
     double tensor, context, data;  // seconds in which it waits for collectives along these axes, and for others
     double other;
+    double flops;   // that its device executes in a step: matmuls and attention, with those that are repeated
     double update;  // seconds after the last pass: norm, optimizer, new parameters; waits included
 };
 
@@ -31,7 +32,10 @@ struct plan {
     int fullest;                                // the one whose ranks need most memory
     double seconds;                             // of a step
     double bubble;                              // of them, those in which the busiest stage waits for others
+    double messages;                            // of these, those that messages between stages take
     double peak;                                // FLOP/s of a GPU in the run's precision
+    double executed;                            // FLOPs of a step that the devices of all ranks execute
+    double checkpoint_bytes;                    // of weights and optimizer
 };
 
 struct plan_options {
@@ -50,6 +54,9 @@ bool plan_fits(const struct plan *plan, const struct machine *machine);
 
 // Seconds of a step by part: those of its slowest kind of stage.
 const struct plan_stage *plan_slowest(const struct plan *plan);
+// FLOPs of the model, as Megatron counts them, of the peak; and those that devices execute: with what is computed again
+// for lack of memory and within attention's backward pass, without what causal attention leaves out.
 double plan_mfu(const struct plan *plan);
+double plan_hfu(const struct plan *plan);
 
 #endif

@@ -4,19 +4,16 @@
 #include "train/setup.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
 static double part(double seconds, const struct plan *plan) {
     return 100 * seconds / plan->seconds;
 }
 
 static void append_part(struct buffer *out, const char *name, double seconds, const struct plan *plan) {
-    if (seconds > 0)
+    if (seconds > 1e-9)
         buffer_printf(out, "  %-34s %10.1f ms %6.1f %%\n", name, seconds * 1e3, part(seconds, plan));
-}
-
-// The waits of a rank at its collectives, without those after the last pass.
-static double passes_wait(const struct plan_stage *stage) {
-    return stage->tensor + stage->context;
 }
 
 static double tokens_per_second(const struct plan *plan) {
@@ -27,8 +24,14 @@ static double run_days(const struct plan *plan, const struct plan_budget *budget
     return budget->tokens / tokens_per_second(plan) / 86400;
 }
 
+// With saves and failures; 0 if they leave no time for training.
+static double whole_days(const struct plan *plan, const struct plan_budget *budget) {
+    double effective = plan_interruptions(plan, budget->machine, &budget->rates).effective;
+    return effective > 0 ? run_days(plan, budget) / effective : 0;
+}
+
 static double run_dollars(const struct plan *plan, const struct plan_budget *budget) {
-    return run_days(plan, budget) * 24 * plan->nodes * budget->machine->dollars;
+    return whole_days(plan, budget) * 24 * plan->nodes * budget->machine->dollars;
 }
 
 static void append_memory(const struct plan *plan, const struct machine *machine, struct buffer *out) {
@@ -53,13 +56,73 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
     if (budget->tokens <= 0)
         return;
     double dollars = run_dollars(plan, budget);
+    double days = whole_days(plan, budget);
     buffer_printf(out, "%.4g tokens take %.1f days without interruptions", budget->tokens, run_days(plan, budget));
+    if (days > 0)
+        buffer_printf(out, ", %.1f with saves and failures", days);
     if (dollars > 0)
-        buffer_printf(out, " and cost $%.0f (%d × %s at $%.2f an hour)", dollars, plan->nodes, budget->machine->name,
+        buffer_printf(out, "; these cost $%.0f (%d × %s at $%.2f an hour)", dollars, plan->nodes, budget->machine->name,
                       budget->machine->dollars);
     buffer_append_string(out, "\n");
     if (dollars > 0)
         buffer_printf(out, "note: %s\n", machine_price_note());
+}
+
+// The parts of a step, as the slowest stage spends it. They add up to the step.
+enum { STEP_PARTS = 7 };
+struct step_part {
+    const char *key, *name;
+    double seconds;
+};
+
+static void list_parts(const struct plan *plan, struct step_part parts[STEP_PARTS]) {
+    const struct plan_stage *slowest = plan_slowest(plan);
+    double rest =
+        plan->seconds - slowest->compute - slowest->tensor - slowest->context - slowest->data - slowest->other;
+    double messages = fmax(0, fmin(plan->messages, rest));
+    const struct step_part found[STEP_PARTS] = {
+        {"compute", "computing", slowest->compute},
+        {"tensor", "waiting for tensor parallelism", slowest->tensor},
+        {"context", "waiting for context parallelism", slowest->context},
+        {"data", "waiting for data parallelism", slowest->data},
+        {"other", "waiting for other collectives", slowest->other},
+        {"messages", "waiting for messages of stages", messages},
+        {"bubble", "waiting for other stages (bubble)", rest - messages},
+    };
+    memcpy(parts, found, sizeof found);
+}
+
+static void append_duration(struct buffer *out, double seconds) {
+    if (seconds < 120)
+        buffer_printf(out, "%.1f s", seconds);
+    else if (seconds < 2 * 3600)
+        buffer_printf(out, "%.1f min", seconds / 60);
+    else if (seconds < 2 * 86400)
+        buffer_printf(out, "%.1f h", seconds / 3600);
+    else
+        buffer_printf(out, "%.1f days", seconds / 86400);
+}
+
+static void append_interruptions(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
+    struct interruptions found = plan_interruptions(plan, budget->machine, &budget->rates);
+    buffer_printf(out, "a checkpoint has %.1f GB and takes ", plan->checkpoint_bytes / 1e9);
+    append_duration(out, found.save_seconds);
+    buffer_printf(out, " at %.1f GB/s%s\n", found.bytes_per_second / 1e9,
+                  budget->rates.bytes_per_second > 0 ? "" : ", assumed: 1 GB/s for each machine (--save-bandwidth)");
+    if (found.failures_per_day <= 0)
+        return;
+    buffer_append_string(out, "a failure is expected every ");
+    append_duration(out, 86400 / found.failures_per_day);
+    buffer_printf(out, " (%.3g a day for %s%s)\n", budget->rates.failures_per_day,
+                  budget->machine->gpus > 0 ? "8 GPUs" : "a machine",
+                  budget->rates.is_default ? ", " INTERRUPTIONS_SOURCE : "");
+    buffer_append_string(out, "save every ");
+    append_duration(out, found.interval);
+    buffer_printf(out,
+                  ", %.0f steps: the time between saves that loses least (Young and Daly); then %.1f %% of the time is "
+                  "effective training, with restarts of %.3g min\n",
+                  fmax(1, round(found.interval / plan->seconds)), 100 * found.effective,
+                  budget->rates.restart_seconds / 60);
 }
 
 void plan_describe(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
@@ -70,17 +133,19 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
     buffer_printf(out, "number of parameters: %" PRId64 "\n", plan->parameters);
     append_memory(plan, budget->machine, out);
     buffer_printf(out, "a step of %.0f tokens takes %.1f ms:\n", plan->tokens, plan->seconds * 1e3);
-    append_part(out, "computing", slowest->compute, plan);
-    append_part(out, "waiting for tensor parallelism", slowest->tensor, plan);
-    append_part(out, "waiting for context parallelism", slowest->context, plan);
-    append_part(out, "waiting for data parallelism", slowest->data, plan);
-    append_part(out, "waiting for other collectives", slowest->other, plan);
-    double rest = plan->seconds - slowest->compute - passes_wait(slowest) - slowest->data - slowest->other;
-    append_part(out, "waiting for other stages (bubble)", rest > 1e-9 ? rest : 0, plan);
+    struct step_part parts[STEP_PARTS];
+    list_parts(plan, parts);
+    for (int i = 0; i < STEP_PARTS; i++)
+        append_part(out, parts[i].name, parts[i].seconds, plan);
     append_part(out, "of all, after the last pass", slowest->update, plan);
     buffer_printf(out, "%.0f tokens/s, %.0f for each rank; %.1f TFLOP/s of model FLOPs for each rank, MFU %.1f %%\n",
                   tokens_per_second(plan), tokens_per_second(plan) / plan->ranks,
                   plan->flops / plan->seconds / plan->ranks / 1e12, 100 * plan_mfu(plan));
+    buffer_printf(out,
+                  "HFU %.1f %%: FLOPs that the devices execute, those computed twice included; MFU: the model's, as "
+                  "Megatron counts them; both of %.0f TFLOP/s\n",
+                  100 * plan_hfu(plan), plan->peak / 1e12);
+    append_interruptions(plan, budget, out);
     append_cost(plan, budget, out);
 }
 
@@ -124,8 +189,21 @@ static void write_stage(struct json_writer *w, const struct plan_stage *stage) {
     json_end_object(w);
 }
 
+static void write_parts(struct json_writer *w, const struct plan *plan) {
+    struct step_part parts[STEP_PARTS];
+    list_parts(plan, parts);
+    json_key(w, "step_parts_seconds");
+    json_begin_object(w);
+    for (int i = 0; i < STEP_PARTS; i++) {
+        json_key(w, parts[i].key);
+        json_double(w, parts[i].seconds);
+    }
+    json_end_object(w);
+}
+
 void plan_write_json(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
     struct json_writer w = {.out = out, .indent = 2};
+    const struct interruptions found = plan_interruptions(plan, budget->machine, &budget->rates);
     const struct {
         const char *name;
         double value;
@@ -136,6 +214,14 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
         {"bubble_seconds", plan->bubble},
         {"tokens_per_second", tokens_per_second(plan)},
         {"mfu", plan_mfu(plan)},
+        {"hfu", plan_hfu(plan)},
+        {"executed_flops_per_step", plan->executed},
+        {"checkpoint_bytes", plan->checkpoint_bytes},
+        {"save_bytes_per_second", found.bytes_per_second},
+        {"save_seconds", found.save_seconds},
+        {"failures_per_day", found.failures_per_day},
+        {"save_interval_seconds", found.interval},
+        {"effective_time", found.effective},
     };
     json_begin_object(&w);
     json_key(&w, "machine");
@@ -159,9 +245,12 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
     if (budget->tokens > 0) {
         json_key(&w, "days");
         json_double(&w, run_days(plan, budget));
+        json_key(&w, "days_with_interruptions");
+        json_double(&w, whole_days(plan, budget));
         json_key(&w, "dollars");
         json_double(&w, run_dollars(plan, budget));
     }
+    write_parts(&w, plan);
     json_key(&w, "stages");
     json_begin_array(&w);
     for (int i = 0; i < plan->measured; i++)

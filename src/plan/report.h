@@ -2,12 +2,13 @@
 #ifndef PLAN_REPORT_H
 #define PLAN_REPORT_H
 
-#include "plan/plan.h"
+#include "plan/interruptions.h"
 
 // What a whole run takes.
 struct plan_budget {
     double tokens;  // 0: no budget
     const struct machine *machine;
+    struct interruption_rates rates;
 };
 void plan_describe(const struct plan *plan, const struct plan_budget *budget, struct buffer *out);
 void plan_write_json(const struct plan *plan, const struct plan_budget *budget, struct buffer *out);

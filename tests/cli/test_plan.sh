@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # bevatron plan: memory, time and cost of runs of any size, in a moment; what cannot be is refused with a remedy.
-# cost: 2
+# cost: 4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 llama=(--preset llama2-7b --micro-batch-size 1 --bf16 --use-distributed-optimizer)
 expect 0 "fits into the 80 GiB of H100 GPUs" "$BEVATRON" plan "${llama[@]}" --machine p5.48xlarge --nodes 4 \
     --global-batch-size 512 --recompute-granularity full --tokens 2e12
-grep -qE '^2e[+]12 tokens take [0-9.]+ days without interruptions and cost [$][0-9]+ [(]4 × p5.48xlarge at' "$work/out" &&
+grep -qE '^2e[+]12 tokens take [0-9.]+ days without interruptions, [0-9.]+ with saves and failures; these cost [$][0-9]+ [(]4 × p5.48xlarge at' "$work/out" &&
     pass || fail "no days and dollars"
 expect 0 "DOES NOT FIT into the 40 GiB of A100 GPUs" "$BEVATRON" plan "${llama[@]}" --machine p4d.24xlarge --nproc 1 \
     --global-batch-size 1
@@ -49,6 +49,10 @@ metrics=$work/compared/metrics.jsonl
 grep -q '"kind":"run".*"planned_ms":' "$metrics" && grep -q '"kind":"train".*"planned_tokens_per_second":' "$metrics" &&
     grep -q '"event":"planned"' "$metrics" && pass || fail "no plan in metrics.jsonl"
 expect 0 "tokens/s (planned " "$BEVATRON" board --text --logdir "$work/compared"
+# The checkpoint is as large as planned, but for names and shapes.
+planned=$("$BEVATRON" plan "${small[@]}" --nproc 1 --json 2>/dev/null | sed -n 's/^  "checkpoint_bytes": \([0-9]*\).*/\1/p')
+saved=$(du -bc "$work"/compared/iter_*/*.safetensors | tail -1 | cut -f1)
+[ "$saved" -ge "${planned:-0}" ] && [ "$saved" -lt $((planned * 11 / 10)) ] && pass || fail "a checkpoint of $saved bytes, planned $planned"
 expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}"
 grep -q planned "$work/out" && fail "a plan for an unknown machine" || pass
 expect 2 "known machines" "$BEVATRON" train "${small[@]}" --machine p9.48xlarge
