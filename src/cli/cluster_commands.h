@@ -53,6 +53,8 @@ int cluster_pages(const struct cluster_options *options, const char *verb, const
 int cluster_write_file(const char *path, const struct buffer *yaml);
 // Takes the made-up values of an example out of its text and out of the options that were read from it.
 void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text);
+// Whether the bucket of an example is left, which only the user can replace: machines install from it.
+bool cluster_has_made_up_bucket(const struct cluster_options *cluster);
 // A string member of an object; "" if there is none.
 const char *cluster_text(const struct json *object, const char *key);
 // Waits until the cluster has left all transitional states, printing its status whenever it changes. Returns -1, with

@@ -420,6 +420,8 @@ static int find_all(struct cluster_preparation *p) {
     TRY(find_subnets(p));
     TRY(find_key(p));
     TRY(find_bucket(p));
+    if (cluster_has_made_up_bucket(&p->options->cluster))
+        lacks(p, "a bucket of yours: write its name in place of the example's my-ml-bucket, everywhere in the file");
     check_quotas(p);
     return 0;
 }

@@ -34,6 +34,27 @@ static const char *get(struct ini_conversion *c, const char *kind, const char *n
     return NULL;
 }
 
+// Begins a note about the line of a key that get() has found.
+static void note_line(struct ini_conversion *c, const char *kind, const char *name, const char *key) {
+    for (size_t i = 0; i < c->document->count; i++) {
+        const struct ini_entry *entry = &c->document->entries[i];
+        if (strcmp(entry->kind, kind) != 0 || strcmp(entry->name, name) != 0 || strcmp(entry->key, key) != 0)
+            continue;
+        buffer_printf(c->notes, "note: %s:%lld: %s %s", c->path, (long long)entry->line, key, entry->value);
+        return;
+    }
+}
+
+// A number of machines that a cluster began with, but did not keep.
+static void note_first(struct ini_conversion *c, const char *kind, const char *name, const char *key) {
+    const char *first = get(c, kind, name, key);
+    if (!first || strcmp(first, "0") == 0)
+        return;
+    note_line(c, kind, name, key);
+    buffer_printf(c->notes, " was left out: machines start when jobs need them; give the queue %s-MOST to keep %s.\n",
+                  first, first);
+}
+
 // The names of a list that is separated by commas. NULL is an empty one.
 static void split_list(const char *list, struct string_list *names) {
     while (list && *list) {
@@ -103,6 +124,7 @@ static void convert_resource(struct ini_conversion *c, const char *queue, const 
                                most ? most : "10", words);
     item(c, text);
     free(text);
+    note_first(c, "compute_resource", resource, "initial_count");
 }
 
 // One queue of the short file for each kind of machine: here a queue has one number of machines.
@@ -136,6 +158,8 @@ static void convert_plain_queue(struct ini_conversion *c, const char *cluster) {
     char *text = memory_printf("compute %s %s-%s%s", type ? type : "c5.xlarge", is_kept && first ? first : "0",
                                most ? most : "10", buffer_string(&words));
     item(c, text);
+    if (!is_kept)
+        note_first(c, "cluster", cluster, "initial_queue_size");
     free(text);
     buffer_free(&words);
 }
@@ -179,6 +203,28 @@ static void convert_mount(struct ini_conversion *c, const char *kind, const char
     free(whole);
 }
 
+// Volumes are gp3 now, whatever they were; its limits are those of parallelcluster_check.c.
+static void convert_speed(struct ini_conversion *c, const char *ebs) {
+    const char *type = get(c, "ebs", ebs, "volume_type"), *iops = get(c, "ebs", ebs, "volume_iops");
+    const char *size = get(c, "ebs", ebs, "volume_size");
+    long wanted = iops ? strtol(iops, NULL, 10) : 0, most = 16000;
+    if (size && strtol(size, NULL, 10) * 500 < most)
+        most = strtol(size, NULL, 10) * 500;
+    bool is_kept = wanted >= 3000 && wanted <= most;
+    line(c, "apps-iops", is_kept ? iops : NULL);
+    copy(c, "ebs", ebs, "volume_throughput", "apps-throughput");
+    if (type && strcmp(type, "gp3") != 0) {
+        note_line(c, "ebs", ebs, "volume_type");
+        buffer_printf(c->notes, " is gp3 now%s%s%s.\n", is_kept ? ", with its " : "", is_kept ? iops : "",
+                      is_kept ? " IOPS" : "");
+    }
+    if (iops && !is_kept) {
+        note_line(c, "ebs", ebs, "volume_iops");
+        buffer_printf(c->notes, " was left out: a gp3 volume %s.\n",
+                      wanted < 3000 ? "has at least 3000" : "of this size has fewer; give a larger apps-size");
+    }
+}
+
 static void convert_storage(struct ini_conversion *c, const char *cluster) {
     const char *fsx = get(c, "cluster", cluster, "fsx_settings");
     struct string_list volumes = {0};
@@ -191,9 +237,7 @@ static void convert_storage(struct ini_conversion *c, const char *cluster) {
     }
     convert_mount(c, "ebs", volumes.items[0]);
     copy(c, "ebs", volumes.items[0], "volume_size", "apps-size");
-    copy(c, "ebs", volumes.items[0], "volume_iops", "apps-iops");
-    copy(c, "ebs", volumes.items[0], "volume_throughput", "apps-throughput");
-    get(c, "ebs", volumes.items[0], "volume_type");
+    convert_speed(c, volumes.items[0]);
     if (volumes.count > 1)
         buffer_printf(c->notes, "note: only one EBS volume is shared (apps); %s and those after it were left out.\n",
                       volumes.items[1]);
@@ -271,11 +315,9 @@ static void convert_lists(struct ini_conversion *c, const char *cluster) {
 
 // Keys that mean nothing any more, or that were read for their sections only.
 static bool is_idle(const struct ini_entry *entry) {
-    static const char *const keys[] = {"vpc_id",           "update_check",     "sanity_check",
-                                       "cluster_template", "config_version",   "use_public_ips",
-                                       "ssh_from",         "vpc_settings",     "scaling_settings",
-                                       "scheduler",        "enable_efa_gdr",   "master_root_volume_type",
-                                       "initial_count",    "aws_access_key_id"};
+    static const char *const keys[] = {"vpc_id",           "update_check",   "sanity_check",   "cluster_template",
+                                       "config_version",   "use_public_ips", "ssh_from",       "vpc_settings",
+                                       "scaling_settings", "scheduler",      "enable_efa_gdr", "aws_access_key_id"};
     if (strcmp(entry->kind, "aliases") == 0 || strcmp(entry->kind, "global") == 0)
         return true;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)

@@ -80,15 +80,24 @@ expect_same "$work/before.yaml" "$work/llm.yaml" "a second time adds nothing"
 grep -q "create" "$work/asked" && fail "something was created" || pass
 
 # The made-up values of the examples are replaced; what is the user's own stays.
-for example in p4d-ultracluster p4d-roberta; do
-    sed 's/us-east-1/us-west-2/' "examples/clusters/$example.yaml" >"$work/example.yaml"
+answer describe-instance-type-offerings '{"InstanceTypeOfferings": [{"InstanceType": "p4d.24xlarge", "Location": "us-west-2a"},
+ {"InstanceType": "p4de.24xlarge", "Location": "us-west-2a"}, {"InstanceType": "c5n.18xlarge", "Location": "us-west-2a"}]}'
+for example in p4d-ultracluster p4d-roberta p4de-nemo; do
+    sed 's/us-east-1/us-west-2/; s/my-ml-bucket/of-mine/g' "examples/clusters/$example.yaml" >"$work/example.yaml"
     expect 0 "head-subnet: subnet-0123456789abcdef0 is made up by the example and is replaced" "${with[@]}" prepare --config "$work/example.yaml"
     for text in "head-subnet: \"$a\"" "subnet: \"$b\"" 'key: "one"'; do
         grep -q "^$text" "$work/example.yaml" && pass || fail "no $text in $(cat "$work/example.yaml")"
     done
+    [ $example = p4d-roberta ] || grep -q "custom-ami: ami-0123456789abcdef0 is made up by the example and is removed" "$work/out" && pass || fail "a made-up image"
+    [ $example != p4de-nemo ] || grep -q "queue compute-gpu: reservation=cr-0123456789abcdef0 is made up by the example and is removed" "$work/out" && pass || fail "a made-up reservation"
+    grep -q "0123456789abcdef" "$work/example.yaml" && fail "made-up values are left: $(cat "$work/example.yaml")" || pass
     expect 0 "SubnetId: \"$a\"" "${with[@]}" render --config "$work/example.yaml"
-    grep -q "InstanceType: \"p4d.24xlarge\"" "$work/out" && pass || fail "the queue of $example is lost"
+    grep -qE "InstanceType: \"p4de?.24xlarge\"" "$work/out" && pass || fail "the queue of $example is lost"
 done
+grep -qx "  - compute-gpu p4de.24xlarge 4-4 efa exclusive gpu-health-check" "$work/example.yaml" && pass || fail "more than a word of the queue is gone"
+# Its bucket is the user's to name: machines install from there.
+sed 's/us-east-1/us-west-2/' examples/clusters/p4d-roberta.yaml >"$work/example.yaml"
+for _ in 1 2; do expect 1 "still missing: a bucket of yours: write its name in place of the example's my-ml-bucket" "${with[@]}" prepare --config "$work/example.yaml"; done
 printf 'region: us-west-2\nkey: my-key\nsubnet: "%s"  # mine\n' "$b" >"$work/mine.yaml"
 expect 1 "the key pair my-key does not exist" "${with[@]}" prepare --config "$work/mine.yaml"
 grep -qx "key: my-key" "$work/mine.yaml" && pass || fail "a user's value is gone"

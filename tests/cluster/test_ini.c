@@ -10,68 +10,72 @@ static void convert(const char *text, struct buffer *out, struct buffer *notes) 
     ini_free(&document);
 }
 
+static const char two_queues[] = "[global]\n"
+                                 "cluster_template = two\n"
+                                 "update_check = true\n"
+                                 "[aws]\n"
+                                 "aws_region_name = us-west-2\n"
+                                 "[cluster other]\n"
+                                 "key_name = wrong\n"
+                                 "[cluster two]\n"
+                                 "key_name = my-key   # a comment\n"
+                                 "base_os = alinux2\n"
+                                 "scheduler = slurm\n"
+                                 "master_instance_type: c5.4xlarge\n"
+                                 "vpc_settings = v\n"
+                                 "scaling_settings = quick\n"
+                                 "queue_settings = gpu,\n"
+                                 "    cpu\n"
+                                 "custom_ami = <Your AMI>\n"
+                                 "s3_read_write_resource = arn:aws:s3:::my-bucket*\n"
+                                 "additional_iam_policies = arn:aws:iam::aws:policy/A, arn:aws:iam::aws:policy/B\n"
+                                 "post_install = s3://my-bucket/x.sh\n"
+                                 "post_install_args = one two\n"
+                                 "tags = {\"team\": \"nlp\"}\n"
+                                 "fsx_settings = f\n"
+                                 "ebs_settings = e\n"
+                                 "dcv_settings = d\n"
+                                 "; another comment\n"
+                                 "[vpc v]\n"
+                                 "vpc_id = vpc-1\n"
+                                 "master_subnet_id = subnet-a\n"
+                                 "compute_subnet_id = subnet-b\n"
+                                 "[scaling quick]\n"
+                                 "scaledown_idletime = 120\n"
+                                 "[queue gpu]\n"
+                                 "compute_resource_settings = p4\n"
+                                 "enable_efa = true\n"
+                                 "placement_group = DYNAMIC\n"
+                                 "disable_hyperthreading = true\n"
+                                 "[queue cpu]\n"
+                                 "compute_resource_settings = big, small\n"
+                                 "compute_type = spot\n"
+                                 "[compute_resource p4]\n"
+                                 "instance_type = p4d.24xlarge\n"
+                                 "max_count = 16\n"
+                                 "[compute_resource big]\n"
+                                 "instance_type = c5n.18xlarge\n"
+                                 "min_count = 1\n"
+                                 "max_count = 4\n"
+                                 "initial_count = 2\n"
+                                 "[compute_resource small]\n"
+                                 "instance_type = c5.xlarge\n"
+                                 "initial_count = 0\n"
+                                 "[fsx f]\n"
+                                 "shared_dir = /lustre\n"
+                                 "storage_capacity = 1200\n"
+                                 "deployment_type = SCRATCH_2\n"
+                                 "import_path = s3://my-bucket\n"
+                                 "export_path = s3://my-bucket\n"
+                                 "[ebs e]\n"
+                                 "shared_dir = shared\n"
+                                 "volume_size = 200\n"
+                                 "volume_type = io1\n"
+                                 "volume_iops = 4000\n";
+
 TEST(a_cluster_of_two_queues) {
-    static const char text[] = "[global]\n"
-                               "cluster_template = two\n"
-                               "update_check = true\n"
-                               "[aws]\n"
-                               "aws_region_name = us-west-2\n"
-                               "[cluster other]\n"
-                               "key_name = wrong\n"
-                               "[cluster two]\n"
-                               "key_name = my-key   # a comment\n"
-                               "base_os = alinux2\n"
-                               "scheduler = slurm\n"
-                               "master_instance_type: c5.4xlarge\n"
-                               "vpc_settings = v\n"
-                               "scaling_settings = quick\n"
-                               "queue_settings = gpu,\n"
-                               "    cpu\n"
-                               "custom_ami = <Your AMI>\n"
-                               "s3_read_write_resource = arn:aws:s3:::my-bucket*\n"
-                               "additional_iam_policies = arn:aws:iam::aws:policy/A, arn:aws:iam::aws:policy/B\n"
-                               "post_install = s3://my-bucket/x.sh\n"
-                               "post_install_args = one two\n"
-                               "tags = {\"team\": \"nlp\"}\n"
-                               "fsx_settings = f\n"
-                               "ebs_settings = e\n"
-                               "dcv_settings = d\n"
-                               "; another comment\n"
-                               "[vpc v]\n"
-                               "vpc_id = vpc-1\n"
-                               "master_subnet_id = subnet-a\n"
-                               "compute_subnet_id = subnet-b\n"
-                               "[scaling quick]\n"
-                               "scaledown_idletime = 120\n"
-                               "[queue gpu]\n"
-                               "compute_resource_settings = p4\n"
-                               "enable_efa = true\n"
-                               "placement_group = DYNAMIC\n"
-                               "disable_hyperthreading = true\n"
-                               "[queue cpu]\n"
-                               "compute_resource_settings = big, small\n"
-                               "compute_type = spot\n"
-                               "[compute_resource p4]\n"
-                               "instance_type = p4d.24xlarge\n"
-                               "max_count = 16\n"
-                               "[compute_resource big]\n"
-                               "instance_type = c5n.18xlarge\n"
-                               "min_count = 1\n"
-                               "max_count = 4\n"
-                               "[compute_resource small]\n"
-                               "instance_type = c5.xlarge\n"
-                               "[fsx f]\n"
-                               "shared_dir = /lustre\n"
-                               "storage_capacity = 1200\n"
-                               "deployment_type = SCRATCH_2\n"
-                               "import_path = s3://my-bucket\n"
-                               "export_path = s3://my-bucket\n"
-                               "[ebs e]\n"
-                               "shared_dir = shared\n"
-                               "volume_size = 200\n"
-                               "volume_iops = 4000\n";
     struct buffer out = {0}, notes = {0};
-    convert(text, &out, &notes);
+    convert(two_queues, &out, &notes);
     EXPECT_STRING(buffer_string(&out), "name: \"two\"\n"
                                        "region: \"us-west-2\"\n"
                                        "os: \"alinux2023\"\n"
@@ -100,12 +104,17 @@ TEST(a_cluster_of_two_queues) {
                                        "tag:\n"
                                        "  - \"team=nlp\"\n");
     static const char *const said[] = {
-        "no longer offers alinux2", "x.ini:17: custom_ami has no value yet", "queue cpu had several kinds",
-        "dcv_settings of [cluster two] has no counterpart", "key_name of [cluster other] has no counterpart"};
+        "no longer offers alinux2",
+        "x.ini:17: custom_ami has no value yet",
+        "queue cpu had several kinds",
+        ": initial_count 2 was left out: machines start when jobs need them; give the queue 2-MOST to keep 2.\n",
+        ": volume_type io1 is gp3 now, with its 4000 IOPS.\n",
+        "dcv_settings of [cluster two] has no counterpart",
+        "key_name of [cluster other] has no counterpart"};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         if (!strstr(buffer_string(&notes), said[i]))
             test_fail("no \"%s\" in the notes: %s", said[i], buffer_string(&notes));
-    EXPECT(strstr(buffer_string(&notes), "vpc_id") == NULL);
+    EXPECT(strstr(buffer_string(&notes), "vpc_id") == NULL && strstr(buffer_string(&notes), "initial_count 0") == NULL);
     buffer_free(&out);
     buffer_free(&notes);
 }
@@ -124,8 +133,37 @@ TEST(a_cluster_of_before_queues) {
     convert(text, &out, &notes);
     EXPECT(strstr(buffer_string(&out), "  - \"compute c5n.18xlarge 2-8 efa placement-group=near spot\"\n") != NULL);
     EXPECT(strstr(buffer_string(&notes), "the scheduler was sge") != NULL);
+    EXPECT(strstr(buffer_string(&notes), "initial_queue_size") == NULL);
     buffer_free(&out);
     buffer_free(&notes);
+}
+
+// What a gp3 volume and a queue do not have is named, so that the short file can be rendered.
+TEST(numbers_that_do_not_fit) {
+    static const struct {
+        const char *text, *lacks, *said;
+    } cases[] = {
+        {"[cluster a]\nebs_settings = e\n[ebs e]\nvolume_type = io2\nvolume_size = 20\nvolume_iops = 100\n",
+         "apps-iops", "note: x.ini:6: volume_iops 100 was left out: a gp3 volume has at least 3000.\n"},
+        {"[cluster a]\nebs_settings = e\n[ebs e]\nvolume_type = io1\nvolume_size = 20\nvolume_iops = 12000\n",
+         "apps-iops",
+         "note: x.ini:6: volume_iops 12000 was left out: a gp3 volume of this size has fewer; give a larger "
+         "apps-size.\n"},
+        {"[cluster a]\nebs_settings = e\n[ebs e]\nvolume_type = gp2\n", "apps-iops",
+         "note: x.ini:4: volume_type gp2 is gp3 now.\n"},
+        {"[cluster a]\ninitial_queue_size = 3\nmax_queue_size = 8\n", " 3-8",
+         "note: x.ini:2: initial_queue_size 3 was left out"},
+        {"[cluster a]\nmaster_root_volume_type = io1\n", "io1",
+         "master_root_volume_type of [cluster a] has no counterpart"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buffer out = {0}, notes = {0};
+        convert(cases[i].text, &out, &notes);
+        if (strstr(buffer_string(&out), cases[i].lacks) || !strstr(buffer_string(&notes), cases[i].said))
+            test_fail("no \"%s\" in the notes: %s", cases[i].said, buffer_string(&notes));
+        buffer_free(&out);
+        buffer_free(&notes);
+    }
 }
 
 static void expect_refused(const char *text, size_t length, const char *message) {
@@ -152,4 +190,5 @@ TEST(what_is_not_an_ini_file) {
     buffer_free(&notes);
 }
 
-TEST_MAIN(TEST_CASE(a_cluster_of_two_queues), TEST_CASE(a_cluster_of_before_queues), TEST_CASE(what_is_not_an_ini_file))
+TEST_MAIN(TEST_CASE(a_cluster_of_two_queues), TEST_CASE(a_cluster_of_before_queues), TEST_CASE(what_is_not_an_ini_file),
+          TEST_CASE(numbers_that_do_not_fit))
