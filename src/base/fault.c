@@ -115,7 +115,8 @@ int fault_open(const struct fault *faults, int64_t count, int rank, const char *
     pthread_mutex_lock(&table.lock);
     table.rank = rank;
     table.record = memory_string(record);
-    table.iteration = table.save = 0;
+    table.iteration = 0;
+    table.save = -1;
     table.items = memory_alloc(sizeof *table.items * (size_t)count);
     for (int64_t i = 0; i < count; i++) {
         if (faults[i].rank >= 0 && faults[i].rank != rank)
@@ -257,7 +258,7 @@ struct fault_effect fault_reach(enum fault_phase phase) {
     pthread_mutex_lock(&table.lock);
     int64_t iteration = phase >= FAULT_AT_SAVE ? table.save : table.iteration;
     // Other files are written before the first save.
-    int64_t count = phase >= FAULT_AT_SAVE && table.save == 0 ? 0 : table.count;
+    int64_t count = phase >= FAULT_AT_SAVE && table.save < 0 ? 0 : table.count;
     for (int64_t i = 0; i < count; i++) {
         bool is_first = false;
         if (table.items[i].fault.phase != phase || !is_due(&table.items[i], iteration, &is_first))
@@ -271,11 +272,11 @@ struct fault_effect fault_reach(enum fault_phase phase) {
         // It may not return soon, and other threads have their own phases. Should the process end here, its last words
         // name this phase, not the work that it had begun before.
         pthread_mutex_unlock(&table.lock);
-        const char *before = whereabouts_set_phase(fault_phase_name(phase));
+        const char *name = fault_phase_name(phase), *before = whereabouts_set_phase(name);
         if (phase == FAULT_AT_STEP)
             whereabouts_set_iteration(iteration);
         act(&fault, &effect);
-        whereabouts_set_phase(before);
+        whereabouts_change_phase(name, before);
         pthread_mutex_lock(&table.lock);
         // The table may have been closed meanwhile.
         count = count < table.count ? count : table.count;

@@ -21,6 +21,10 @@ const char *whereabouts_set_phase(const char *label) {
     return atomic_exchange_explicit(&own_phase, label, memory_order_relaxed);
 }
 
+void whereabouts_change_phase(const char *from, const char *label) {
+    atomic_compare_exchange_strong(&own_phase, &from, label);
+}
+
 int64_t whereabouts_iteration(void) {
     return atomic_load_explicit(&own_iteration, memory_order_relaxed);
 }

@@ -11,6 +11,9 @@ void whereabouts_set_rank(int rank);                // only if there are several
 void whereabouts_set_iteration(int64_t iteration);  // the one that is computed from now on, from 1; -1 for none
 // The label must live until the next one is set, e.g. "forward"; NULL for nothing. Returns the one before.
 const char *whereabouts_set_phase(const char *label);
+// Sets it if it is still `from`. A thread that is not the one that computes sets the phase back this way: the other one
+// may be elsewhere by then.
+void whereabouts_change_phase(const char *from, const char *label);
 
 int64_t whereabouts_iteration(void);
 const char *whereabouts_phase(void);  // "" for nothing

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,6 +24,7 @@ struct vault_head {
     uint64_t magic;
     int64_t ranks;
     uint64_t id;
+    int64_t generation;
 };
 
 // sequence: 0 while the slot is empty or being written; rises with every checkpoint of the region.
@@ -75,6 +77,16 @@ uint64_t vault_id(const struct vault *vault) {
     return vault->id;
 }
 
+int64_t vault_generation(const struct vault *vault) {
+    struct vault_head head = {0};
+    return pread(vault->file, &head, sizeof head, 0) == (ssize_t)sizeof head ? head.generation : 0;
+}
+
+void vault_set_generation(const struct vault *vault, int64_t generation) {
+    const off_t at = offsetof(struct vault_head, generation);
+    CHECK(pwrite(vault->file, &generation, sizeof generation, at) == (ssize_t)sizeof generation);
+}
+
 const char *vault_path(const struct vault *vault) {
     return vault->path;
 }
@@ -112,7 +124,7 @@ static void free_range(const struct vault *vault, off_t first, off_t end) {
         CHECK(errno == EINTR);
 }
 
-void vault_clear(struct vault *vault) {
+void vault_clear(const struct vault *vault) {
     free_range(vault, region_at(0), region_at(vault->ranks));
 }
 

@@ -30,14 +30,17 @@ struct vault *vault_create(int ranks);  // NULL after error_set
 const char *vault_path(const struct vault *vault);
 // The newest iteration that all ranks say they have, -1 if there is none. Contents are not verified.
 int64_t vault_newest(const struct vault *vault);
-void vault_clear(struct vault *vault);  // frees its memory; while no rank has it open
-void vault_close(struct vault *vault);  // either side; NULL is fine
+void vault_clear(const struct vault *vault);  // frees its memory; while no rank has mapped a region
+void vault_close(struct vault *vault);        // either side; NULL is fine
 
 // ---- A rank's side ----
 
 int vault_open(struct vault **vault, const char *path);
 // A random number that no other vault has.
 uint64_t vault_id(const struct vault *vault);
+// A number that the ranks keep in it, 0 at first.
+int64_t vault_generation(const struct vault *vault);
+void vault_set_generation(const struct vault *vault, int64_t generation);
 
 struct vault_region {
     struct vault_page *page;

@@ -92,6 +92,8 @@ static pid_t start_train(char *const *words) {
 struct attempt_end {
     int exit_code, passed_on;  // passed_on: the last signal, 0 for none
     struct lifeline_state state;
+    bool is_memory_ahead;  // the attempt starts from iterations that are in host memory only
+    int held;              // a signal that waits until they can be saved, 0 for none
 };
 
 // A run under its supervisor.
@@ -213,9 +215,29 @@ static bool has_resumed(const struct supervised *run, double failed_at) {
     return true;
 }
 
+// The signal to pass on now, given the one that has just come, 0 for none. A signal cuts a start short, which would
+// lose iterations that are in host memory only: the first one waits until the run can save them.
+static int hold_signal(const struct supervised *run, struct attempt_end *end, int number) {
+    bool can_save = lifeline_look(run->lifeline).iteration >= 0;
+    if (number != 0 && number != SIGCHLD && end->is_memory_ahead && !can_save && end->held == 0) {
+        log_info("%s: the run stops once it has saved the iterations that are in host memory only", strsignal(number));
+        end->held = number;
+        return 0;
+    }
+    if (end->held == 0 || !can_save)
+        return number;
+    number = end->held;
+    end->held = 0;
+    return number;
+}
+
 // Runs `train` to its end and passes signals on to it. The attempt before it failed at that time, 0 for none.
 static int run_once(const struct supervised *run, double failed_at, struct attempt_end *end) {
-    if ((end->passed_on = signal_before()) != 0) {
+    end->passed_on = 0;
+    int early = signal_before();
+    if (early != 0 && end->is_memory_ahead)
+        end->held = early;
+    else if ((end->passed_on = early) != 0) {
         end->exit_code = end->exit_code == EXIT_CODE_OK ? 128 + end->passed_on : end->exit_code;
         return 0;
     }
@@ -253,6 +275,7 @@ static int run_once(const struct supervised *run, double failed_at, struct attem
             end_stalled(run, child, stall.waited);
             stalled = clock_seconds();
         }
+        number = hold_signal(run, end, number);
         if (number == SIGCHLD || number == 0)
             continue;
         end->passed_on = number;
@@ -302,6 +325,7 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
         struct newest before = find_newest(run);
         // Memory that was emptied and filled again is not progress.
         best = run->vault && best > before.iteration ? best : before.iteration;
+        end.is_memory_ahead = before.is_in_memory;
         TRY(run_once(run, failed_at, &end));
         *exit_code = end.exit_code;
         struct newest after = find_newest(run);
@@ -312,7 +336,8 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
                                            .has_new_checkpoint = after.iteration > best,
                                            .cannot_save = end.state.cannot_save,
                                            .now = clock_seconds()};
-        enum restarts_decision decision = end.passed_on ? RESTARTS_NEVER : restarts_decide(restarts, &attempt, &delay);
+        bool is_stopped = end.passed_on || end.held;
+        enum restarts_decision decision = is_stopped ? RESTARTS_NEVER : restarts_decide(restarts, &attempt, &delay);
         attempt.reached = end.state.iteration;
         if (decision == RESTARTS_AGAIN && run->vault && !restarts_trust_memory(restarts, &attempt))
             vault_clear(run->vault);
@@ -330,7 +355,8 @@ static int watch(const struct supervised *run, struct restarts *restarts, int *e
             *exit_code = restarts_exit_code(decision, end.exit_code);
             return 0;
         }
-        if (wait_for_signal(delay))
+        end.held = wait_for_signal(delay);
+        if (end.held && !after.is_in_memory)
             return 0;
     }
 }

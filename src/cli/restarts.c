@@ -75,7 +75,7 @@ enum restarts_decision restarts_decide(struct restarts *restarts, const struct r
 
 // "at iteration 12", "before its first iteration".
 static const char *place_of(const struct restarts_attempt *attempt, char *text, size_t size) {
-    snprintf(text, size, "at iteration %lld", (long long)attempt->reached + 1);
+    snprintf(text, size, "at iteration %llu", (unsigned long long)attempt->reached + 1);
     return attempt->reached >= 0 ? text : "before its first iteration";
 }
 
@@ -145,7 +145,9 @@ int64_t restarts_checkpoint(const char *save, const char *fallback) {
 bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt) {
     int code = attempt->exit_code;
     bool is_lost = code == EXIT_CODE_PEER_LOST || code == EXIT_CODE_HANG || (code > 128 && code < 128 + NSIG);
+    bool is_first = restarts->at_one_place <= 1;
     if (is_lost)
-        return restarts->at_one_place <= 1;
-    return (attempt->reached < 0 || attempt->cannot_save) && code != EXIT_CODE_CORRUPT;
+        return is_first;
+    bool failed_to_start = attempt->reached < 0 && (is_first || !attempt->has_started);
+    return (failed_to_start || attempt->cannot_save) && code != EXIT_CODE_CORRUPT;
 }

@@ -54,7 +54,7 @@ char *restarts_describe(const struct restarts *restarts, enum restarts_decision 
 // Whether the next attempt may resume from checkpoints in memory: processes were lost, and the attempt before did not
 // fail at the same place. If the run has found something wrong with itself, what it computed last may be the reason,
 // unless it could not save, or completed no iteration: then it failed to start, and memory has what was computed
-// before.
+// before. If it fails to start again, what it takes from memory may be the reason, and the last attempt does without.
 bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt);
 // The exit code of a run that is not started again.
 int restarts_exit_code(enum restarts_decision decision, int exit_code);

@@ -65,6 +65,28 @@ static bool is_same_node(const struct memory_copies *copies, int a, int b) {
     return number_of(copies, a, COPY_VAULT) == number_of(copies, b, COPY_VAULT);
 }
 
+static bool is_first_of_node(const struct memory_copies *copies) {
+    for (int rank = 0; rank < copies->mesh->rank; rank++)
+        if (is_same_node(copies, rank, copies->mesh->rank))
+            return false;
+    return true;
+}
+
+// Every start raises the generation of its vaults by two, in two steps with a barrier between them. So vaults of one
+// start are at most one step apart, wherever it was cut short, and a vault that missed a start lags by two.
+static void drop_stale(const struct memory_copies *copies) {
+    const struct mesh *mesh = copies->mesh;
+    int64_t newest = 0, own = number_of(copies, mesh->rank, COPY_GENERATION);
+    for (int rank = 0; rank < mesh->size; rank++)
+        if (number_of(copies, rank, COPY_GENERATION) > newest)
+            newest = number_of(copies, rank, COPY_GENERATION);
+    if (newest - own >= 2 && is_first_of_node(copies))
+        vault_clear(copies->vault);
+    vault_set_generation(copies->vault, newest + 1);
+    comm_barrier(mesh->all, "memory for checkpoints");
+    vault_set_generation(copies->vault, newest + 2);
+}
+
 void memory_copies_meet(struct memory_copies *copies, const struct mesh *mesh, const struct vault *vault,
                         const struct vault_request *request) {
     size_t ranks = (size_t)mesh->size;
@@ -75,6 +97,7 @@ void memory_copies_meet(struct memory_copies *copies, const struct mesh *mesh, c
                                      .kept = memory_alloc(sizeof *copies->kept * ranks)};
     int64_t *own = copies->numbers + COPY_NUMBERS * mesh->rank, *vaults = memory_alloc(sizeof *vaults * ranks);
     own[COPY_VAULT] = vault ? (int64_t)vault_id(vault) : 0;
+    own[COPY_GENERATION] = vault ? vault_generation(vault) : 0;
     own[COPY_BYTES] = (int64_t)request->bytes;
     own[COPY_FINGERPRINT] = (int64_t)request->fingerprint;
     comm_all_gather_i64(mesh->all, copies->numbers, COPY_NUMBERS, "memory for checkpoints");
@@ -85,6 +108,8 @@ void memory_copies_meet(struct memory_copies *copies, const struct mesh *mesh, c
         if (copies->keepers[rank] == mesh->rank)
             copies->kept[copies->kept_count++] = rank;
     free(vaults);
+    if (vault)
+        drop_stale(copies);
 }
 
 size_t memory_copies_needed(const struct memory_copies *copies) {
@@ -276,9 +301,8 @@ static int fetch(const struct memory_copies *copies, struct vault_region *own, i
 // The first rank of a node frees what neither its ranks nor those whose copies they keep need.
 static void drop_others(const struct memory_copies *copies) {
     int self = copies->mesh->rank;
-    for (int rank = 0; rank < self; rank++)
-        if (is_same_node(copies, rank, self))
-            return;
+    if (!is_first_of_node(copies))
+        return;
     for (int rank = 0; rank < copies->mesh->size; rank++)
         if (!is_same_node(copies, rank, self) && !is_same_node(copies, copies->keepers[rank], self))
             vault_free_region(copies->vault, rank);

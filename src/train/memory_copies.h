@@ -11,8 +11,8 @@
 #include "ops/device.h"
 #include "parallel/mesh.h"
 
-// What every rank tells the others: which vault it has, and its request.
-enum { COPY_VAULT, COPY_BYTES, COPY_FINGERPRINT, COPY_NUMBERS };
+// What every rank tells the others: which vault it has, the generation of that, and its request.
+enum { COPY_VAULT, COPY_GENERATION, COPY_BYTES, COPY_FINGERPRINT, COPY_NUMBERS };
 
 struct memory_copies {
     const struct mesh *mesh;
@@ -31,7 +31,9 @@ struct memory_copies {
 // there is one node. Returns the number of nodes.
 int memory_copies_assign(const int64_t *vaults, int ranks, int *keepers);
 
-// Lets the ranks tell each other their requests. All ranks call.
+// Lets the ranks tell each other their requests. A vault that took no part in the last start, e.g. of a node that comes
+// back, is emptied: what it holds may have the number of an iteration that was computed again since, after other
+// batches. All ranks call, before any of them takes a region.
 void memory_copies_meet(struct memory_copies *copies, const struct mesh *mesh, const struct vault *vault,
                         const struct vault_request *request);
 // How many bytes of host memory this rank must still take for the checkpoints of others.

@@ -170,8 +170,18 @@ int saver_check(struct saver *saver, struct progress_state *at, bool may_wait) {
     return schedule_retry(saver, at->iteration);
 }
 
+// A restart takes the latest checkpoint of both folders, which may be one that the run gave up.
+static void move_markers(struct saver *saver) {
+    if (saver->mesh->rank == 0 && run_folders_point(saver->config, saver->folder, saver->iteration) < 0)
+        log_warn("%s; if the run is restarted, it may resume from a checkpoint that it gave up", error_message());
+    error_clear();
+    saver->is_unmarked = false;
+}
+
 // The checkpoint of saver->iteration is complete.
 static void take_success(struct saver *saver) {
+    if (saver->is_unmarked)
+        move_markers(saver);
     saver->kept_iteration = saver->iteration;
     saver->is_failing = saver->is_fallback_next = false;
     saver->retry = (struct save_retry){0};
@@ -295,12 +305,21 @@ static int save_start(struct saver *saver, struct progress_state *at) {
     if (!decide(saver, saver->mesh->rank == 0 && run_folders_latest(saver->config) > 0, "checkpoints of the run"))
         return 0;
     saver->iteration = -1;
+    saver->is_unmarked = true;
     TRY(save_somewhere(saver, at));
-    TRY(saver_wait(saver));
-    int status = 0;
-    if (saver->mesh->rank == 0 && saver->iteration == at->iteration)
-        status = run_folders_point(saver->config, saver->folder, at->iteration);
-    return comm_agree(saver->mesh->all, status, "checkpoint to go back to");
+    return saver_wait(saver);
+}
+
+// The run went back to a checkpoint in the fallback: the copies are those of --save, whose marker names one before.
+static void offer_earlier(struct saver *saver) {
+    int64_t iteration;
+    char *path = NULL;
+    if (folder_marker_read(saver->config->save, &iteration) > 0)
+        path = checkpoint_path(saver->config->save, iteration);
+    if (path && file_exists(path))
+        remote_copier_offer(saver->copier, iteration);
+    free(path);
+    error_clear();
 }
 
 int saver_go_back(struct saver *saver, struct progress_state *at, const char *from) {
@@ -309,8 +328,11 @@ int saver_go_back(struct saver *saver, struct progress_state *at, const char *fr
     saver->last_time = 0;
     if (!from)
         return saver->config->save ? save_start(saver, at) : 0;
+    saver->is_unmarked = false;
     if (saver->copier && from == saver->config->save)
         remote_copier_offer(saver->copier, at->iteration);
+    else if (saver->copier)
+        offer_earlier(saver);
     return 0;
 }
 

@@ -28,6 +28,7 @@ struct saver {
     double started, seconds;     // when the last checkpoint was begun, and how long the last complete one took
     int64_t unmarked[2];         // in --save and --save-fallback, see struct checkpoint_save
     bool is_failing;             // the last save failed
+    bool is_unmarked;            // the run went back to its start, and markers still name what it gave up
     bool is_fallback_next;       // it was one to --save, and the fallback has not been tried since
     struct save_retry retry;     // by the clock of each rank; that of the first counts
     double last_time;            // when the last save of the run was first tried; 0: not yet

@@ -3,12 +3,14 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/whereabouts.h"
 #include "capture.h"
 #include "test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -140,6 +142,34 @@ TEST(restarts) {
     unlink(path);
 }
 
+static void *reach_fsync(void *unused) {
+    (void)fault_at(FAULT_AT_FSYNC);
+    return unused;
+}
+
+// A thread that was held up does not set back the phase of the one that computes.
+TEST(the_phase_of_another_thread_stays) {
+    log_set_level(LOG_ERROR);
+    struct fault fault = fault_of(FAULT_SLOW, FAULT_AT_FSYNC, 1, INT64_MAX);
+    bool has_met = false;
+    for (fault.seconds = 0.1; !has_met; fault.seconds *= 2) {
+        pthread_t thread;
+        EXPECT_OK(fault_open(&fault, 1, 0, NULL));
+        fault_set_save(1);
+        whereabouts_set_phase("backward");
+        EXPECT_INT(pthread_create(&thread, NULL, reach_fsync, NULL), 0);
+        double end = clock_seconds() + fault.seconds / 2;
+        while (strcmp(whereabouts_phase(), "fsync") != 0 && clock_seconds() < end)
+            clock_sleep(0.001);
+        has_met = strcmp(whereabouts_phase(), "fsync") == 0 && clock_seconds() < end;
+        whereabouts_set_phase("forward");
+        pthread_join(thread, NULL);
+        EXPECT(!has_met || strcmp(whereabouts_phase(), "forward") == 0);
+        fault_close(true);
+    }
+    whereabouts_set_phase(NULL);
+}
+
 // How a process ends that reaches the phase: its wait status.
 static int status_after(enum fault_kind kind) {
     fflush(stdout);
@@ -237,4 +267,5 @@ TEST(never_reached) {
 }
 
 TEST_MAIN(TEST_CASE(off), TEST_CASE(place), TEST_CASE(suspended), TEST_CASE(anywhere), TEST_CASE(restarts),
-          TEST_CASE(signals), TEST_CASE(time_passes), TEST_CASE(connections), TEST_CASE(never_reached))
+          TEST_CASE(the_phase_of_another_thread_stays), TEST_CASE(signals), TEST_CASE(time_passes),
+          TEST_CASE(connections), TEST_CASE(never_reached))

@@ -69,6 +69,13 @@ expect 0 "nothing is left to train" "${train[@]}" --save "$work/run" --load "$wo
 printf 6 >"$work/run/latest_checkpointed_iteration.txt"
 expect 0 "copied the checkpoint of iteration 8" "${train[@]}" --save "$work/run" --load "$work/run" --save-to s3://bucket/run --keep-last 2
 [ "$(last "$work/out")" = "$reference" ] && pass || fail "another loss after going back"
+# A run that went back to a checkpoint in the fallback: what it gave up is not the latest copy.
+spare=(--save "$work/back" --save-fallback "$work/spare" --save-to s3://bucket/back --save-interval 4 --allow-injected-faults)
+expect 0 "copied the checkpoint of iteration 2" "${train[@]}" "${spare[@]}" --exit-interval 2
+expect 210 "copied the checkpoint of iteration 6" "${train[@]}" "${spare[@]}" --load "$work/back" --inject enospc:step=4 --inject term:step=6
+expect 0 "went back to iteration 4; iterations 5 to 7 are skipped" "${train[@]}" "${spare[@]}" --load "$work/back" \
+    --nan-policy rewind-and-skip --rewind-iterations 2 --inject nan:step=7 --inject enospc:step=8
+[ "$(cat "$root/bucket/back/latest_checkpointed_iteration.txt")" = 2 ] && pass || fail "the latest copy is one that was given up"
 AWS_ACCESS_KEY_ID=AKIDOTHER expect 1 "--save-to: cannot read s3://bucket/" "${train[@]}" --save "$work/new" --save-to s3://bucket/new
 expect 2 "--save-to needs --save" "${train[@]}" --save-to s3://bucket/new
 expect 2 "give a folder, and the address with --save-to" "${train[@]}" --save s3://bucket/new

@@ -149,6 +149,11 @@ TEST(messages_name_the_place) {
     text = restarts_describe(&restarts, RESTARTS_AGAIN, &attempt, 10);
     EXPECT(strstr(text, "at iteration 12; starting again from iteration 10") != NULL);
     free(text);
+    // Nothing that a process reports makes it overflow.
+    struct restarts_attempt furthest = killed(INT64_MAX, false, 0);
+    text = restarts_describe(&restarts, RESTARTS_AGAIN, &furthest, INT64_MAX);
+    EXPECT(strstr(text, "at iteration 9223372036854775808") != NULL);
+    free(text);
     restarts.at_one_place = 3;
     text = restarts_describe(&restarts, RESTARTS_STUCK, &attempt, 10);
     EXPECT_STRING(text, "the run failed 3 times at iteration 12 without a new checkpoint, with code 137; giving up");
@@ -259,21 +264,23 @@ TEST(memory_is_kept_if_it_cannot_be_the_reason) {
         int exit_code;
         int64_t reached;
         int at_one_place;
-        bool is_trusted;
+        bool has_started, is_trusted;
     } rows[] = {
-        {EXIT_CODE_PEER_LOST, 5, 1, true},
-        {EXIT_CODE_PEER_LOST, 5, 2, false},
-        {EXIT_CODE_PEER_LOST, -1, 1, true},
-        {EXIT_CODE_PEER_LOST, -1, 2, false},
-        {EXIT_CODE_ERROR, 5, 1, false},
-        // It failed to start, e.g. at a full disk.
-        {EXIT_CODE_ERROR, -1, 1, true},
-        {EXIT_CODE_ERROR, -1, 2, true},
-        {EXIT_CODE_CORRUPT, -1, 1, false},
+        {EXIT_CODE_PEER_LOST, 5, 1, true, true},
+        {EXIT_CODE_PEER_LOST, 5, 2, true, false},
+        {EXIT_CODE_PEER_LOST, -1, 1, true, true},
+        {EXIT_CODE_PEER_LOST, -1, 2, true, false},
+        {EXIT_CODE_ERROR, 5, 1, true, false},
+        // It failed to start, e.g. since a file was missing; if that repeats, the last attempt does without memory.
+        {EXIT_CODE_ERROR, -1, 1, true, true},
+        {EXIT_CODE_ERROR, -1, 2, true, false},
+        {EXIT_CODE_ERROR, -1, 2, false, true},
+        {EXIT_CODE_CORRUPT, -1, 1, true, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct restarts restarts = {.at_one_place = rows[i].at_one_place};
-        struct restarts_attempt attempt = {.exit_code = rows[i].exit_code, .reached = rows[i].reached};
+        struct restarts_attempt attempt = {
+            .exit_code = rows[i].exit_code, .reached = rows[i].reached, .has_started = rows[i].has_started};
         EXPECT(restarts_trust_memory(&restarts, &attempt) == rows[i].is_trusted);
         attempt.cannot_save = true;
         EXPECT(rows[i].exit_code != EXIT_CODE_ERROR || restarts_trust_memory(&restarts, &attempt));

@@ -61,6 +61,23 @@ disk() {
         fail "memory is not given up for the disk"
 }
 beside disk disk
+# A signal while the supervisor waits before an attempt, or while that starts, does not lose what is in memory only.
+signal_between() {
+    : >"$work/log"
+    "$BEVATRON" launch local -n 1 "${model[@]}" --allow-injected-faults --checkpoint-in-memory --checkpoint-in-memory-interval 4 \
+        --save "$work/between" --save-interval 100 --inject kill:step=6:phase=step --inject kill:step=7:phase=step \
+        --inject slow:step=8-20:seconds=2 >"$work/log" 2>&1 &
+    local process=$!
+    within 900 waits_again || fail "no third attempt"
+    kill -TERM "$process"
+    end_of "$process"
+    [ "$code" = 210 ] && [ -n "$(ls -d "$work"/between/iter_* 2>/dev/null)" ] && pass || {
+        fail "the signal lost what was in memory, exit code $code"
+        cat "$work/log"
+    }
+}
+waits_again() { [ "$(grep -c "starting again from iteration 4 in host memory" "$work/log")" -ge 2 ]; }
+beside between signal_between
 gather
 [ -z "$(ls -A "$TMPDIR" | grep -v "^bevatron-mpi-")" ] && pass || fail "files are left in TMPDIR: $(ls -A "$TMPDIR")"
 

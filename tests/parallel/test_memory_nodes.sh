@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checkpoints in memory on two nodes, which are two keepers of this machine with two ranks each: when all processes of a
 # node are killed, keeper included, its ranks get their state from the other node, to the bit; also if that node has
-# other ranks by then, and if copies were on their way.
+# other ranks by then, if copies were on their way, and if a node comes back with what it had before.
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -46,23 +46,23 @@ expect 0 "" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --sa
 keep a
 keep b
 
-# The second node is lost while copies are exchanged, and comes back empty.
+# The second node is lost while copies are exchanged; a spare node takes its place.
 attempt a b &
 run=$!
-end_at 1 "2 3" b
+end_at 1 "2 3" ""
 grep -q "has a copy on another of the 2 nodes" "$work/out" && pass || fail "copies are not told"
-keep b
-# The first node is lost while it copies to memory; its ranks move to the second one, whose ranks move to a spare node.
-attempt a b &
+keep c
+# The first node is lost while it copies to memory; its ranks move to the spare one, whose ranks move to the node that
+# was lost first. Its keeper still has older iterations, which no other rank has.
+attempt a c &
 run=$!
 end_at 2 "0 1" a
 grep -q "2 ranks got their checkpoints from copies on other nodes" "$work/out" && pass || fail "no copies were used"
-keep c
 # One rank is lost: nothing has to be sent.
-attempt b c &
+attempt c b &
 run=$!
 end_at 3 3 ""
-attempt b c
+attempt c b
 [ $? = 0 ] && pass || fail "the last attempt failed"
 [ "$(grep -c "got their checkpoints from copies" "$work/out")" = 2 ] && pass || fail "copies were not used twice"
 [ "$(grep "successfully loaded checkpoint from host memory" "$work/out" | grep -oE "iteration [0-9]+" | tr -dc '0-9\n' |
