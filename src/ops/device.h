@@ -150,6 +150,7 @@ struct device_rates {
     double narrow;                 // the part of them that heads of 64 or less reach
     double bytes_per_second;       // of operations that only move data
     double seconds_per_operation;  // at least
+    double memory_bytes;           // that are free for a step; 0: unknown, or the host's
 };
 // From now on the twin has a clock, which every operation on its compute stream moves forward.
 void device_set_rates(struct device *twin, const struct device_rates *rates);

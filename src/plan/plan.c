@@ -152,7 +152,9 @@ static int measure_stage(struct making *making, int index) {
     TRY(device_open_twin(&device, NULL));
     int status = mesh_open_twin(&mesh, &world, &place, device);
     if (status == 0) {
-        device_set_rates(device, &making->hardware.rates);
+        struct device_rates rates = making->hardware.rates;
+        rates.memory_bytes = making->options->machine->gpus > 0 ? plan_room(making->options->machine) : 0;
+        device_set_rates(device, &rates);
         world_set_fabric(world, &making->fabric);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
         status = run_stage(making, &setup, stage, &making->costs[index]);

@@ -54,6 +54,15 @@ TEST(parallelism_costs_what_it_should) {
     EXPECT(tensor.stage[0].memory.weights * 7 < alone.stage[0].memory.weights);
 }
 
+// Where there is room, results of norms and activations are kept, as in a run; where not, computed again.
+TEST(keeps_what_fits) {
+#define KEEPS MODEL "--max-position-embeddings 2048 --bf16 --micro-batch-size 8 --global-batch-size 8"
+    struct plan large = plan_of(KEEPS, 1, "p5en.48xlarge"), small = plan_of(KEEPS, 1, "p4d.24xlarge");
+    EXPECT(large.stage[0].memory.activations > small.stage[0].memory.activations);
+    EXPECT(large.stage[0].memory.weights == small.stage[0].memory.weights);
+    EXPECT(plan_fits(&large, machine_find("p5en.48xlarge")) && !plan_fits(&large, machine_find("p4d.24xlarge")));
+}
+
 // The lessons of the papers: recomputing everything executes 4/3 of the model's FLOPs, and about as much is lost.
 TEST(executed_flops_and_parts) {
 #define LARGE MODEL "--max-position-embeddings 2048 --bf16 --micro-batch-size 1 --global-batch-size 16 "
@@ -179,7 +188,7 @@ TEST(hardware_files) {
     expect_file_error("network: token-ring\n", "infiniband");
 }
 
-TEST_MAIN(TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule),
+TEST_MAIN(TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(nvlink_reaches_over_machines),
           TEST_CASE(hardware_files))
