@@ -2,21 +2,24 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "plan/hardware_file.h"
 #include "plan/report.h"
+#include "plan/timeline.h"
 #include "train/automatic.h"
 #include "train/dry_run.h"
 #include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct command_options {
     struct flag_given given;
     int64_t nproc, nodes;
-    char *machine, *hardware;
+    char *machine, *hardware, *timeline, *trace;
     double tokens, save_bandwidth, failures_per_day, restart_minutes;
     bool json, print_hardware;
     struct config config;
@@ -42,6 +45,8 @@ static const struct flag own_flags[] = {
          "failures a day of 8 GPUs, or of a machine without GPUs, that end the run"),
     REAL("--restart-minutes", restart_minutes, "5", 0, 1e6,
          "from a failure to the next step, without the time to read the checkpoint"),
+    TEXT("--timeline", timeline, NULL, "FILE.svg", "draw what every stage does in a step"),
+    TEXT("--trace", trace, NULL, "FILE.json", "write the same as a trace for https://ui.perfetto.dev"),
     SWITCH("--json", json, "print JSON"),
 };
 
@@ -80,6 +85,25 @@ static int open_hardware(struct hardware_file *file, const struct command_option
     return status;
 }
 
+static int write_timeline(const struct command_options *options, const struct timeline *timeline,
+                          const struct plan *plan, const char *machine) {
+    struct buffer picture = {0}, trace = {0};
+    int status = 0;
+    if (options->timeline) {
+        char *name = memory_printf("%d × %s", plan->nodes, machine);
+        timeline_draw(timeline, plan, name, &picture);
+        status = file_write_all(options->timeline, picture.data, picture.length);
+        free(name);
+    }
+    if (options->trace && status == 0) {
+        timeline_trace(timeline, plan, machine, &trace);
+        status = file_write_all(options->trace, trace.data, trace.length);
+    }
+    buffer_free(&picture);
+    buffer_free(&trace);
+    return status;
+}
+
 static int make_plan(struct command_options *options, const struct hardware_file *file) {
     struct config *config = &options->config;
     struct automatic open;
@@ -95,11 +119,18 @@ static int make_plan(struct command_options *options, const struct hardware_file
     TRY(count_ranks(options, machine, &ranks));
     TRY(config_validate(config, ranks));
     TRY(planned_vocabulary_set(config, &assumed_for));
-    TRY(plan_make(&plan, &(struct plan_options){.config = config,
-                                                .ranks = ranks,
-                                                .machine = machine,
-                                                .hardware = &file->hardware,
-                                                .nodes = (int)options->nodes}));
+    struct timeline timeline;
+    const struct schedule_watcher watcher = timeline_watcher(&timeline);
+    int status = plan_make(&plan, &(struct plan_options){.config = config,
+                                                         .ranks = ranks,
+                                                         .machine = machine,
+                                                         .hardware = &file->hardware,
+                                                         .nodes = (int)options->nodes,
+                                                         .watcher = &watcher});
+    if (status == 0)
+        status = write_timeline(options, &timeline, &plan, machine->name);
+    timeline_free(&timeline);
+    TRY(status);
     struct buffer out = {0};
     const struct plan_budget budget = {.tokens = options->tokens,
                                        .machine = machine,

@@ -177,6 +177,7 @@ static void choose_stages(struct plan *plan, bool are_different) {
         plan->stage[i].stage = takes_all || i < 2 ? i : plan->stages - 1;
 }
 
+// Stages that were not measured are like the second.
 static int measured_as(const struct plan *plan, int stage) {
     for (int i = 0; i < plan->measured; i++)
         if (plan->stage[i].stage == stage)
@@ -215,7 +216,7 @@ static int run_lists(struct making *making, const struct step_options *options) 
     struct schedule_run run;
     TRY(schedule_build(&schedule, &shape));
     struct schedule_cost cost = {.of_item = cost_of_item, .of_message = cost_of_message, .context = making};
-    int status = schedule_simulate(&schedule, &cost, &run, NULL);
+    int status = schedule_simulate(&schedule, &cost, &run, making->options->watcher);
     plan->seconds = run.seconds;
     plan->bubble = run.idle;
     // The same with messages that take no time.
@@ -310,6 +311,10 @@ double plan_room(const struct machine *machine) {
 
 bool plan_fits(const struct plan *plan, const struct machine *machine) {
     return (double)plan->stage[plan->fullest].memory.total <= plan_room(machine);
+}
+
+const struct plan_stage *plan_stage_of(const struct plan *plan, int stage) {
+    return &plan->stage[measured_as(plan, stage)];
 }
 
 const struct plan_stage *plan_slowest(const struct plan *plan) {

@@ -5,6 +5,7 @@
 #define PLAN_PLAN_H
 
 #include "config/config.h"
+#include "parallel/schedule.h"
 #include "plan/hardware.h"
 #include "step/step.h"
 
@@ -42,9 +43,10 @@ struct plan_options {
     struct config *config;  // validated for this many ranks; its padded vocabulary size is set
     int ranks;
     const struct machine *machine;
-    const struct hardware *hardware;  // NULL: what is known of the machine
-    int nodes;                        // 0: as many as the ranks need
-    bool stops_if_too_large;          // a plan that does not fit then has no seconds
+    const struct hardware *hardware;         // NULL: what is known of the machine
+    int nodes;                               // 0: as many as the ranks need
+    bool stops_if_too_large;                 // a plan that does not fit then has no seconds
+    const struct schedule_watcher *watcher;  // is told all that the stages do in a step; NULL for none
 };
 int plan_make(struct plan *plan, const struct plan_options *options);
 
@@ -52,6 +54,8 @@ int plan_make(struct plan *plan, const struct plan_options *options);
 double plan_room(const struct machine *machine);
 bool plan_fits(const struct plan *plan, const struct machine *machine);
 
+// The kind that a stage is of.
+const struct plan_stage *plan_stage_of(const struct plan *plan, int stage);
 // Seconds of a step by part: those of its slowest kind of stage.
 const struct plan_stage *plan_slowest(const struct plan *plan);
 // FLOPs of the model, as Megatron counts them, of the peak; and those that devices execute: with what is computed again

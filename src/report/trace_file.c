@@ -183,6 +183,8 @@ static void write_clock(struct trace_file *file, double at, double offset, doubl
 
 static void write_out(struct trace_file *file) {
     size_t done = 0;
+    if (file->is_text)
+        return;
     while (!file->has_failed && done < file->text.length) {
         ssize_t count = write(file->descriptor, file->text.data + done, file->text.length - done);
         if (count < 0 && errno == EINTR)
@@ -202,17 +204,11 @@ char *trace_file_path(const char *folder, int rank) {
     return memory_printf("%s/trace-rank-%d.json", folder, rank);
 }
 
-int trace_file_open(struct trace_file *file, const char *folder, const struct trace_place *place) {
-    *file = (struct trace_file){.descriptor = -1, .rank = place->rank, .origin = place->origin};
-    TRY(file_make_folders(folder));
-    char *path = trace_file_path(folder, place->rank);
-    file->descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file->descriptor < 0) {
-        error_set("cannot write the profile %s: %s; give another folder with --profile-dir", path, strerror(errno));
-        free(path);
-        return -1;
-    }
-    file->path = path;
+static bool is_open(const struct trace_file *file) {
+    return file->path || file->is_text;
+}
+
+static void begin(struct trace_file *file, const struct trace_place *place) {
     buffer_append_string(&file->text, "[\n");
     char *name =
         memory_printf("rank %d on %s%s%s", place->rank, place->host, place->layout[0] ? ": " : "", place->layout);
@@ -225,11 +221,30 @@ int trace_file_open(struct trace_file *file, const char *folder, const struct tr
         name_thread(file, TRACK_DEVICE, "device: compute stream");
     write_clock(file, place->origin, place->clock_offset, place->clock_error);
     write_out(file);
+}
+
+void trace_file_open_text(struct trace_file *file, const struct trace_place *place) {
+    *file = (struct trace_file){.descriptor = -1, .is_text = true, .rank = place->rank, .origin = place->origin};
+    begin(file, place);
+}
+
+int trace_file_open(struct trace_file *file, const char *folder, const struct trace_place *place) {
+    *file = (struct trace_file){.descriptor = -1, .rank = place->rank, .origin = place->origin};
+    TRY(file_make_folders(folder));
+    char *path = trace_file_path(folder, place->rank);
+    file->descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file->descriptor < 0) {
+        error_set("cannot write the profile %s: %s; give another folder with --profile-dir", path, strerror(errno));
+        free(path);
+        return -1;
+    }
+    file->path = path;
+    begin(file, place);
     return 0;
 }
 
 void trace_file_add(struct trace_file *file, const struct trace_event *event) {
-    if (!file->path)
+    if (!is_open(file))
         return;
     if (file->count == file->capacity) {
         file->capacity = file->capacity > 0 ? 2 * file->capacity : 4096;
@@ -249,7 +264,7 @@ static int compare_events(const void *a, const void *b) {
 }
 
 void trace_file_flush(struct trace_file *file) {
-    if (!file->path)
+    if (!is_open(file))
         return;
     if (file->count > 0)
         qsort(file->events, file->count, sizeof *file->events, compare_events);
@@ -262,7 +277,7 @@ void trace_file_flush(struct trace_file *file) {
 }
 
 void trace_file_clock(struct trace_file *file, double at, double clock_offset, double clock_error) {
-    if (!file->path)
+    if (!is_open(file))
         return;
     write_clock(file, at, clock_offset, clock_error);
     write_out(file);

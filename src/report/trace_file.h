@@ -21,8 +21,9 @@ struct trace_lane {
 };
 
 struct trace_file {
-    int descriptor;  // -1 if closed
+    int descriptor;  // -1 if closed, or without a file
     char *path;
+    bool is_text;  // there is no file: what would be in it is in `text`
     int rank;
     double origin;               // of the times, on this rank's clock
     struct trace_event *events;  // of the iteration that is being written
@@ -32,7 +33,7 @@ struct trace_file {
     double device_end;   // of the last item on the device; 0 for none
     bool has_failed;     // reported once and never retried: a full disk must not end a run
     int64_t lost;        // spans for which there was no room
-    struct buffer text;  // to be written
+    struct buffer text;  // to be written; lines that end in commas, the first one the beginning of an array
 };
 
 // Where the rank of a file is, for people; text is borrowed.
@@ -46,6 +47,8 @@ struct trace_place {
 
 char *trace_file_path(const char *folder, int rank);  // to be freed
 int trace_file_open(struct trace_file *file, const char *folder, const struct trace_place *place);
+// The same without a file, for a trace that is made and not measured.
+void trace_file_open_text(struct trace_file *file, const struct trace_place *place);
 // Adds a span; its times are clock_seconds of this rank. Nothing is written before trace_file_flush.
 void trace_file_add(struct trace_file *file, const struct trace_event *event);
 void trace_file_flush(struct trace_file *file);

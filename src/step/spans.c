@@ -35,7 +35,7 @@ void span_end(const struct step *step, struct step_span span, const struct trace
     device_pop_range(step->device);
 }
 
-static const char *item_name(enum work work) {
+const char *span_item_name(enum work work) {
     static const char *const names[WORK_COUNT] = {
         [WORK_PREPARE] = "prepare",
         [WORK_LOAD] = "load inputs",
@@ -56,8 +56,8 @@ static const char *item_name(enum work work) {
 }
 
 struct step_span span_begin_item(const struct step *step, struct schedule_item item) {
-    whereabouts_set_phase(item_name(item.work));
-    return span_begin(step, item_name(item.work));
+    whereabouts_set_phase(span_item_name(item.work));
+    return span_begin(step, span_item_name(item.work));
 }
 
 void span_end_item(const struct step *step, struct step_span span, struct schedule_item item) {
@@ -65,7 +65,7 @@ void span_end_item(const struct step *step, struct step_span span, struct schedu
         return;
     bool is_pass = item.work >= WORK_FORWARD && item.work <= WORK_BACKWARD_WEIGHT;
     span_end(step, span,
-             &(struct trace_event){.name = item_name(item.work),
+             &(struct trace_event){.name = span_item_name(item.work),
                                    .micro_batch = is_pass || item.work == WORK_LOAD ? item.micro_batch : -1,
                                    .chunk = is_pass ? item.chunk : -1,
                                    .kind = item.work == WORK_LOAD ? TRACE_DATA : TRACE_COMPUTE,

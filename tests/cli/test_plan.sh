@@ -37,6 +37,10 @@ expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 
 # Many layers, collectives and micro-batches.
 expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \
     --sequence-parallel --micro-batch-size 1 --global-batch-size 512 --bf16
+expect 0 "takes" "$BEVATRON" plan --preset llama2-7b --nproc 8 --pipeline-model-parallel-size 4 --micro-batch-size 1 \
+    --global-batch-size 16 --bf16 --timeline "$work/step.svg" --trace "$work/step.json"
+grep -q '<g id="stage-3"' "$work/step.svg" && grep -q '"name":"backward"' "$work/step.json" && pass || fail "no timeline"
+expect 1 "nowhere/step.svg" "$BEVATRON" plan "${llama[@]}" --nproc 8 --timeline "$work/nowhere/step.svg"
 
 # Measured beside planned, once a run is warm; nothing is said without a machine that is known.
 small=(--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --vocab-size 50
