@@ -2,7 +2,8 @@
 # Makes a machine of a cluster ready: for ParallelCluster's OnNodeConfigured, for cluster build-image, or by hand. No
 # container, no conda. Builds bevatron from a tar file of its source into PREFIX and tells shells and Slurm where it is.
 # Where PREFIX is on a file system that all machines share, the first one builds; the others install the libraries that
-# it needs to start. A build without CUDA is replaced by the first machine that has CUDA.
+# it needs to start. A build without CUDA is replaced by the first machine that has CUDA, and so is one without NCCL by
+# the first that has it.
 # usage: node-setup.sh SOURCE [PREFIX]      SOURCE: s3://…, https://… or a file; PREFIX: /opt/bevatron by default
 set -euo pipefail
 if [ $# -lt 1 ]; then
@@ -66,6 +67,7 @@ compilers() {
 }
 
 has_toolkit() { command -v nvcc >/dev/null; }
+has_nccl() { has_toolkit && [ -n "$(find /usr/include "${NODE_SETUP_CUDA:-/usr/local/cuda}/include" -maxdepth 1 -name nccl.h 2>/dev/null)" ]; }
 has_gpus() { nvidia-smi -L >/dev/null 2>&1; }
 starts() { "$prefix/bin/bevatron" version >"$scratch/version" 2>&1; }
 
@@ -94,12 +96,16 @@ run this first on a machine that has it and shares $prefix" >&2
     modern_cmake
     mkdir "$scratch/source"
     tar -xf "$scratch/source.tar" -C "$scratch/source" --strip-components=1
-    # Where there is CUDA there must be NCCL: without it a machine comes up and its GPUs cannot work with another's.
-    if ! cmake -S "$scratch/source" -B "$scratch/build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=$cuda \
-        -DBEVATRON_NCCL=$cuda -DBEVATRON_MPI=ON; then
-        say "the build lacks what is named above; NCCL comes from NVIDIA's package source (libnccl-dev, libnccl-devel): add \
-that source to the image, or a script before this one" >&2
-        exit 1
+    # Without NCCL the machine must come up all the same: a head node needs none.
+    local settings=(-DCMAKE_BUILD_TYPE=Release "-DBEVATRON_CUDA=$cuda" -DBEVATRON_MPI=ON) kind=cpu
+    [ $cuda = OFF ] || kind=cuda
+    if ! cmake -S "$scratch/source" -B "$scratch/build" "${settings[@]}" -DBEVATRON_NCCL=$cuda; then
+        rm -rf "$scratch/build"
+        if [ $cuda = OFF ] || ! cmake -S "$scratch/source" -B "$scratch/build" "${settings[@]}" -DBEVATRON_NCCL=OFF; then
+            say "the build lacks what is named above: install it in the image, or by a script before this one" >&2
+            exit 1
+        fi
+        kind="cuda-without-nccl"
     fi
     cmake --build "$scratch/build" --target bevatron help_pages --parallel "$(nproc)"
     # Programs that run keep their file: a new one takes its name.
@@ -107,16 +113,28 @@ that source to the image, or a script before this one" >&2
     cmake --install "$scratch/build" --prefix "$prefix/.new" --strip
     cp -a --remove-destination "$prefix/.new/." "$prefix/"
     rm -rf "$prefix/.new"
-    if [ $cuda = ON ]; then echo "$digest cuda"; else echo "$digest cpu"; fi >"$prefix/.source"
+    echo "$digest $kind" >"$prefix/.source"
 }
 
-# Whether the build that is there is one of this source, and has CUDA if this machine does.
+# Whether the build that is there is one of this source, and has CUDA and NCCL if this machine does.
 is_built() {
     local from="" kind=""
     read -r from kind 2>/dev/null <"$prefix/.source" || true
     [ "$from" = "$digest" ] || return 1
-    [ "$kind" = cuda ] && return
-    ! has_toolkit && ! has_gpus && [ "$kind" = cpu ]
+    case $kind in
+    cuda) ;;
+    cuda-without-nccl) ! has_nccl ;;
+    cpu) ! has_toolkit && ! has_gpus ;;
+    *) return 1 ;;
+    esac
+}
+
+# Ranks on GPUs find each other by NCCL.
+warn_without_nccl() {
+    grep -qs " cuda-without-nccl$" "$prefix/.source" || return 0
+    say "WARNING: built without NCCL, so a job can use one GPU only. Add NVIDIA's package source to the image \
+(https://docs.nvidia.com/deeplearning/nccl/install-guide), install libnccl-dev (Amazon Linux, RHEL: libnccl-devel), and \
+run this again: it then builds with NCCL" >&2
 }
 
 # For shells on the machine and for Slurm's jobs. Networks need memory that stays where it is.
@@ -151,4 +169,5 @@ if ! starts; then
     exit 1
 fi
 cat "$scratch/version"
+warn_without_nccl
 say "done"

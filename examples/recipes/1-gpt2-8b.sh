@@ -3,7 +3,8 @@
 # rehearses them on this machine: the job is printed, the memory is computed on paper, and a model with the same flags but
 # few layers is trained on the dataset that 0-ultracluster.sh made.
 # usage: examples/recipes/1-gpt2-8b.sh FOLDER                   rehearses; FOLDER as given to 0-ultracluster.sh
-#        WHERE=head examples/recipes/1-gpt2-8b.sh /lustre       on the head node
+#        WHERE=head examples/recipes/1-gpt2-8b.sh /lustre       on the head node; `bevatron help files` prints the folder
+#                                                               of examples there
 # What the environment may say:
 #   NODES=16 PARTITION=gpu    where the job runs
 #   MACHINE=p4d.24xlarge      the type of the nodes; empty: their CPUs, with RANKS ranks on each

@@ -11,23 +11,9 @@
 #   SCALE     small (default), or full: the flag sets of examples/aws, for p4d and p4de machines
 #   TEXT      JSON Lines, plain or compressed: files, patterns, https:// or s3://, separated by spaces; default: the
 #             pages of docs
-set -euo pipefail
-here=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:?FOLDER, one that all machines share}
-shift
-steps=" ${*:-1 2 3 4 5 6 7 8 9} "
-program=${BEVATRON:-bevatron}
-scale=${SCALE:-small}
-read -ra cluster <<<"${CLUSTER:---nodes 2 --ntasks-per-node 2 --shared}"
-mkdir -p "$folder"
-cd "$folder"
-
-# Commands of one process take no nodes and ranks.
-read -ra single <<<"$(sed -E 's/--(nodes|ntasks-per-node)[ =][0-9]+//g' <<<"${cluster[*]}")"
-step() {
-    [[ $steps == *" $1 "* ]] || return 1
-    echo "== $1. $2"
-}
+all_steps="1 2 3 4 5 6 7 8 9"
+# shellcheck source=examples/recipes/slurm-walk.sh
+. "$(dirname "$0")/slurm-walk.sh"
 job() { "$program" launch slurm "${cluster[@]}" --watch "$@"; }
 task() { "$program" launch slurm "${single[@]}" --watch "$@"; }
 
@@ -39,6 +25,7 @@ if [ "$scale" = full ]; then
     llama=(--config "$here/examples/aws/llama2-7b.yaml")
     vocabulary=32000
     machine=(--machine "$(sed -nE 's/.*--machine[ =]([^ ]+).*/\1/p' <<<"${cluster[*]}")")
+    [ -n "${machine[1]}" ] || stop "SCALE=full needs a --machine in CLUSTER, e.g. CLUSTER=\"--nodes 2 --machine p4de.24xlarge\""
     most=(--max-bytes 1073741824)
 else
     tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --threads 1 --micro-batch-size 1 --log-interval 2
@@ -59,9 +46,7 @@ words=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$PWD/words.txt")
 if step 1 "text"; then
     # The real thing: TEXT='https://…/oscar.jsonl.xz' or a pattern of files; .xz, .zst, .gz and .bz2 are read as they are.
     if [ -z "${TEXT-}" ]; then
-        pages=$("$program" help files | sed -n 's/^docs //p')
-        awk 'NF { gsub(/[\\"\t]/, ""); text = text " " $0 } NR % 4 == 0 && text { print "{\"text\": \"" text "\"}"; text = "" }' \
-            "$pages"/*.md >text.jsonl
+        pages >text.jsonl
         xz -kf text.jsonl
     fi
     ls -l text.jsonl* 2>/dev/null || echo "text: $TEXT"
@@ -83,7 +68,7 @@ if step 2 "tokenizers"; then
     if ! [ -s words.txt ]; then
         task tokenizer dictionary --input "${text[@]}" --output "$PWD/words.dict"
         { printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' && most_common 29995 <words.dict; } >words.txt.new
-        [ "$(wc -l <words.txt.new)" -gt 5 ] || { echo "2-megatron.sh: the text has no words for words.txt: ${text[*]}" >&2 && exit 1; }
+        [ "$(wc -l <words.txt.new)" -gt 5 ] || stop "the text has no words for words.txt: ${text[*]}"
         mv words.txt.new words.txt
     fi
 fi

@@ -11,29 +11,13 @@
 #   SCALE     small (default), or full: the flag sets of examples/aws, for p4de machines
 #   SHARDS    .jsonl.zst files: a pattern, https:// or s3://; default: the pages of docs in four shards
 #   IMAGE     a container image for Pyxis; default: none
-set -euo pipefail
-here=$(cd "$(dirname "$0")/../.." && pwd)
-folder=${1:?FOLDER, one that all machines share}
-shift
-steps=" ${*:-1 2 3 4 5 6 7} "
-program=${BEVATRON:-bevatron}
-scale=${SCALE:-small}
-read -ra cluster <<<"${CLUSTER:---nodes 2 --ntasks-per-node 2 --shared}"
-mkdir -p "$folder"
-cd "$folder"
-
-[ -z "${IMAGE-}" ] || cluster+=(--container-image "$IMAGE" --container-mounts "$PWD:$PWD" --container-mount-home)
-# Commands of one process take no nodes and ranks.
-read -ra single <<<"$(sed -E 's/--(nodes|ntasks-per-node)[ =][0-9]+//g' <<<"${cluster[*]}")"
-step() {
-    [[ $steps == *" $1 "* ]] || return 1
-    echo "== $1. $2"
-}
+all_steps="1 2 3 4 5 6 7"
+# shellcheck source=examples/recipes/slurm-walk.sh
+. "$(dirname "$0")/slurm-walk.sh"
+container=()
+[ -z "${IMAGE-}" ] || container=(--container-image "$IMAGE" --container-mounts "$PWD:$PWD" --container-mount-home)
+cluster+=("${container[@]}") single+=("${container[@]}")
 submit() { "$program" launch slurm "${cluster[@]}" "$@"; }
-has_ended() {
-    local answer
-    answer=$(squeue --noheader --jobs="$1" 2>&1) && [ -z "$answer" ] || [[ $answer == *"Invalid job id"* ]]
-}
 
 bpe=(--vocab-file "$PWD/bpe-vocab.json" --merge-file "$PWD/bpe-merges.txt")
 data=(--data-path "$PWD/pile_text_document" --tokenizer-type GPT2BPETokenizer "${bpe[@]}")
@@ -51,30 +35,35 @@ else
     opt=(--preset opt-125m "${small[@]}" --train-iters 6 --save-interval 2)
     vocabulary=600
 fi
-# A size of GPT-3: its file, which says how many ranks it is for, or in a rehearsal what makes it small.
+# ranks_of FILE: how many ranks the file of a size is for.
+ranks_of() {
+    local ranks
+    ranks=$(sed -n 's/^# ranks: //p' "$1") && [ "${ranks:-0}" -gt 0 ] || stop "$1 does not say \"# ranks: N\""
+    echo "$ranks"
+}
+# size NAME: sets flags to the file of a size of GPT-3, or in a rehearsal to what makes it small.
 size() {
-    local file=$here/examples/aws/nemo-gpt3-$1.yaml
+    local file=$here/examples/aws/nemo-gpt3-$1.yaml ranks
     if [ "$scale" = full ]; then
-        printf '%s\n' --nodes $(($(sed -n 's/^# ranks: //p' "$file") / 8)) --config "$file" --mock-data=false
+        ranks=$(ranks_of "$file")
+        flags=(--nodes $((ranks / 8)) --config "$file" --mock-data=false)
     else
-        printf '%s\n' --preset "gpt3-$1" "${small[@]}" --tensor-model-parallel-size 2 --train-iters 100000 --exit-interval 4
+        flags=(--preset "gpt3-$1" "${small[@]}" --tensor-model-parallel-size 2 --train-iters 100000 --exit-interval 4)
     fi
 }
 
 if step 1 "what fits: memory of each size, without a GPU"; then
     for file in "$here"/examples/aws/nemo-gpt3-*.yaml; do
-        ranks=$(sed -n 's/^# ranks: //p' "$file")
-        echo "$(basename "$file" .yaml), $ranks ranks: $("$program" train --dry-run --device cuda --nproc "$ranks" --config "$file" 2>/dev/null |
-            grep -m 1 -E "^(memory of a rank|ranks of stage)")"
+        ranks=$(ranks_of "$file")
+        plan=$("$program" train --dry-run --device cuda --nproc "$ranks" --config "$file" 2>&1) || stop "$file: $(sed -n '/^error:/,$p' <<<"$plan")"
+        memory=$(grep -m 1 -E "^(memory of a rank|ranks of stage)" <<<"$plan") || stop "$file: the plan has no memory"
+        echo "$(basename "$file" .yaml), $ranks ranks: $memory"
     done
 fi
 
 if step 2 "shards"; then
     if [ -z "${SHARDS-}" ]; then
-        pages=$("$program" help files | sed -n 's/^docs //p')
-        awk -v shards=4 'NF { gsub(/[\\"\t]/, ""); text = text " " $0 }
-            NR % 4 == 0 && text { print "{\"text\": \"" text "\"}" >("shard-" n++ % shards ".jsonl"); text = "" }' \
-            "$pages"/*.md
+        pages | awk '{ print >("shard-" NR % 4 ".jsonl") }'
         zstd -q -f --rm shard-*.jsonl
     fi
     ls -l shard-*.zst 2>/dev/null || echo "shards: $SHARDS"
@@ -89,22 +78,32 @@ fi
 
 if step 4 "GPT-3: one line for each size"; then
     for name in "${sizes[@]}"; do
-        mapfile -t flags < <(size "$name")
+        size "$name"
         submit "${watch[@]}" --job-name "gpt3-$name" "${flags[@]}" "${data[@]}" --save "$PWD/gpt3-$name" --save-interval 1000
     done
 fi
 
 if step 5 "stop a run, and resume it"; then
-    mapfile -t flags < <(size "${sizes[0]}")
+    run=gpt3-${sizes[0]}
+    marker=$run/latest_checkpointed_iteration.txt
+    [ -s "$marker" ] || stop "$PWD/$run has no checkpoint to resume from yet: take step 4, and this step when $marker exists"
+    running=$(squeue --me --noheader --name "$run" --format %i)
+    [ -z "$running" ] || stop "job $running still trains $run: wait until it has ended, or stop it with scancel --batch --signal=USR2 $running"
+    before=$(cat "$marker")
+    size "${sizes[0]}"
     [ "$scale" = full ] || flags+=(--exit-interval 100000)
-    line=(--job-name "gpt3-${sizes[0]}" "${flags[@]}" "${data[@]}" --save "$PWD/gpt3-${sizes[0]}" --save-interval 100000)
-    number=$(submit "${line[@]}")
-    before=$(cat "gpt3-${sizes[0]}/latest_checkpointed_iteration.txt")
-    until grep -qsE "iteration +[0-9]+/" "logs/$number/rank-0.log"; do sleep 1; done
+    number=$(submit --job-name "$run" "${flags[@]}" "${data[@]}" --save "$PWD/$run" --save-interval 100000)
+    log=logs/$run-$number.log
+    until grep -qsE "iteration +[0-9]+/" "logs/$number/rank-0.log"; do
+        ! has_ended "$number" || stop "job $number has ended without an iteration; its log, $PWD/$log, ends with: $(tail -n 3 "$log")"
+        sleep 1
+    done
     scancel --batch --signal=USR2 "$number" # saves first, however long it takes
     until has_ended "$number"; do sleep 1; done
-    echo "stopped after a checkpoint: iteration $before, then $(cat "gpt3-${sizes[0]}/latest_checkpointed_iteration.txt")"
-    tail -n 1 "logs/gpt3-${sizes[0]}-$number.log"
+    after=$(cat "$marker")
+    [ "$after" -gt "$before" ] || stop "job $number has saved nothing after iteration $before; its log, $PWD/$log, ends with: $(tail -n 3 "$log")"
+    echo "stopped after a checkpoint: iteration $before, then $after"
+    tail -n 1 "$log"
 fi
 
 if step 6 "OPT, in three allocations of a chain"; then

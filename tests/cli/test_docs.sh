@@ -169,6 +169,8 @@ done
 
 # Everything that looks like one of our commands is checked.
 pages=(README.md CONTRIBUTING.md docs/*.md docs/internals/*.md)
+# These have blocks that need no mark; flags, links and paths are checked.
+example_pages=(examples/*/*.md)
 for page in "${pages[@]}"; do unmarked "$page"; done >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "blocks that do not say whether they are run (tests/cli/docs.sh)"
 
@@ -239,10 +241,10 @@ zstd: --long
 OTHERS
 "$BEVATRON" help >>"$work/help"
 words "$work/help" "$work/others" docs/flags.md bench/*.c bench/*.py >"$work/known"
-# The page about other programs also has their flags: those that the program answers with its own.
+# The pages about other programs also have their flags: docs/migrating.md those that the program answers with its own.
 { cat "$work/known"; words src/config/flags_synonyms.c; } | sort -u >"$work/answered"
 {
-    words $(printf '%s\n' "${pages[@]}" | grep -vx docs/migrating.md) | comm -23 - "$work/known"
+    words $(printf '%s\n' "${pages[@]}" "${example_pages[@]}" | grep -vxE "docs/migrating.md|examples/aws/README.md") | comm -23 - "$work/known"
     words docs/migrating.md | comm -23 - "$work/answered"
 } >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "flags that do not exist"
@@ -250,7 +252,7 @@ cp "$work/bare" "$work/out"
 [ ! -s "$work/out" ] && pass || fail "commands whose --help has no example"
 
 # Links within the repository, and the headings they lead to, as GitHub names them.
-for page in "${pages[@]}" CHANGELOG.md bench/*.md examples/*/README.md; do
+for page in "${pages[@]}" CHANGELOG.md bench/*.md "${example_pages[@]}"; do
     grep -oE '\]\([^)]+\)' "$page" | sed 's/^](//; s/)$//' | grep -vE '^(https?|mailto):' | while read -r link; do
         target=$(dirname "$page")/${link%%#*}
         [ "${link%%#*}" = "" ] && target=$page
@@ -270,7 +272,7 @@ done >"$work/out"
 grep -ohE -- '-DBEVATRON_[A-Z_]+|`BEVATRON_[A-Z0-9_]+`' "${pages[@]}" | tr -d '`' | sed 's/^-D//' | sort -u | while read -r option; do
     grep -qrE "$option|bevatron_feature\(${option#BEVATRON_}|\b${option#BEVATRON_}\b" CMakeLists.txt cmake || grep -qr "$option" tests bench src || echo "$option"
 done >>"$work/out"
-grep -ohE '\b(src|tests|bench|tools|examples|cmake)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "${pages[@]}" | sort -u | while read -r path; do
+grep -ohE '\b(src|tests|bench|tools|examples|cmake)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "${pages[@]}" "${example_pages[@]}" | sort -u | while read -r path; do
     [[ -e $path || $path == *[/_]x.c ]] || compgen -G "$path*" >/dev/null || echo "$path"
 done >>"$work/out"
 for folder in src/*/; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The images: scripts that the shell accepts, a Dockerfile that refers to existing files and steps, a build context that
-# is enough to configure, and node-setup.sh and enroot.sh run with stand-ins.
+# is enough to configure, and node-setup.sh and enroot.sh run with stand-ins. The Dockerfile and its steps are read, not
+# run: they need NVIDIA's and AWS's servers.
 . tests/cli/common.sh || exit
 images=examples/images
 # goes_well COMMAND…: must exit with code 0, with any output.
@@ -47,6 +48,9 @@ awk '/^FROM/ { stages++ } END { exit stages != 2 }' "$images/Dockerfile" && pass
 for variable in $(grep -o '\${[A-Z_]*:-' "$images/steps.sh" | tr -d '${:-' | sort -u); do
     grep -q "^ARG $variable=" "$images/Dockerfile" && pass || fail "steps.sh reads $variable, which the Dockerfile does not declare"
 done
+
+# Of rehearse.sh only the beginning: the rest takes root, debootstrap, buildah and CUDA.
+expect 1 "rehearse.sh: no CUDA in $work/none; set CUDA to its folder" env CUDA="$work/none" "$images/rehearse.sh"
 
 # node-setup.sh with stand-ins: the first machine builds, the second finds it done, and another source is rebuilt.
 mkdir "$work/bin" "$work/bevatron"
@@ -120,16 +124,30 @@ grep -q "^cmake --build" "$work/did" && pass || fail "another source was not bui
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/aws"
 "${setup[@]}" s3://bucket/none.tar "$work/opt" >"$work/out" 2>&1 && fail "no source, and no word" || pass
 expect 2 "no SOURCE" "${setup[@]}"
-# CUDA without NCCL is an error; nvcc's compiler is among the packages.
+# nvcc's compiler is among the packages. CUDA without NCCL is built and said, and built again once NCCL is there.
 grep -q "^apt-get install .* g++ " "$work/did" && pass || fail "no g++ for nvcc"
 printf '#!/bin/sh\n' >"$work/bin/nvcc"
 cp "$work/bin/cmake" "$work/bin/cmake.good"
-printf '#!/bin/sh\necho "cmake $*" >>%s/did\n[ "$1" != -S ] || exit 1\necho "cmake version 3.28.3"\n' "$work" >"$work/bin/cmake"
+cat >"$work/bin/cmake" <<STANDIN
+#!/bin/sh
+case \$* in *-DBEVATRON_NCCL=ON*) [ -e $work/none/include/nccl.h ] || { echo "cmake \$*" >>$work/did; exit 1; } ;; esac
+[ ! -e $work/nothing ] || [ "\$1" != -S ] || exit 1
+exec $work/bin/cmake.good "\$@"
+STANDIN
 chmod +x "$work/bin/nvcc"
 echo third >"$work/bevatron/file"
 tar -cf "$work/source.tar" -C "$work" bevatron
-expect 1 "NCCL comes from NVIDIA's package source" "${setup[@]}" "$work/source.tar" "$work/opt"
-grep -q -- "-DBEVATRON_CUDA=ON -DBEVATRON_NCCL=ON" "$work/did" && pass || fail "NCCL is not asked for"
+touch "$work/nothing"
+expect 1 "the build lacks what is named above" "${setup[@]}" "$work/source.tar" "$work/opt"
+rm "$work/nothing" "$work/did"
+expect 0 "WARNING: built without NCCL, so a job can use one GPU only. Add NVIDIA's package source" "${setup[@]}" "$work/source.tar" "$work/opt"
+grep -q -- "-DBEVATRON_CUDA=ON .*-DBEVATRON_NCCL=ON" "$work/did" && grep -q -- "-DBEVATRON_CUDA=ON .*-DBEVATRON_NCCL=OFF" "$work/did" && pass || fail "NCCL: $(cat "$work/did")"
+expect 0 "installed in $work/opt already" "${setup[@]}" "$work/source.tar" "$work/opt"
+grep -q "WARNING: built without NCCL" "$work/out" && pass || fail "the second machine says nothing"
+mkdir -p "$work/none/include" && touch "$work/none/include/nccl.h"
+expect 0 "done" "${setup[@]}" "$work/source.tar" "$work/opt"
+grep -q "already\|WARNING" "$work/out" && fail "not built again with NCCL" || pass
+grep -q " cuda$" "$work/opt/.source" && pass || fail "$(cat "$work/opt/.source")"
 mv "$work/bin/cmake.good" "$work/bin/cmake"
 # The script of a machine image: no arguments, nothing downloaded.
 expect 2 "usage" "$images/image-script.sh"

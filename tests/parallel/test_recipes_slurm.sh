@@ -50,10 +50,33 @@ if is_part 2; then
     at opt/opt 6
     SCALE=full IMAGE=/fsx/image CLUSTER="--dry-run --nodes 2 --machine p4de.24xlarge" \
         bash examples/recipes/4-gpt3-opt.sh "$work/full" 4 6 >"$work/planned" 2>&1 && pass || fail "not in full: $(grep error "$work/planned")"
+    [ "$(grep -c -- "--container-image=/fsx/image" "$work/planned")" = 6 ] && pass || fail "not all jobs are in the container"
     has "nemo-gpt3-175b, [0-9]+ ranks: (memory|ranks of stage)" && has "log: $work/opt/logs/gpt3-126m-[0-9]+.log"
     [ "$(grep -c 'has ended: COMPLETED' "$work/out")" = 3 ] && pass || fail "not three followed jobs completed"
     has "stopped after a checkpoint: iteration 4, then ([5-9]|[0-9]{2,})" && has "ended with code 210"
     has "Slurm jobs [0-9]+_1, [0-9]+_2, [0-9]+_3; log $work/opt/logs/opt-"
+    # What fails ends the walk: nothing to resume, a job that still runs, one that ends without an iteration.
+    stops() { # TEXT SCRIPT ARGUMENT…
+        bash "${@:2}" >"$work/out" 2>&1 && fail "the walk does not stop: $*" || has "$1"
+    }
+    SCALE=full stops "$work/new/gpt3-126m has no checkpoint to resume from yet: take step 4" examples/recipes/4-gpt3-opt.sh "$work/new" 5
+    [ ! -e "$work/new/logs" ] && pass || fail "a job was submitted"
+    mkdir "$work/new/gpt3-126m" && echo 4 >"$work/new/gpt3-126m/latest_checkpointed_iteration.txt"
+    held=$(sbatch --parsable --hold --job-name gpt3-126m --wrap true)
+    stops "job $held still trains gpt3-126m: wait until it has ended, or stop it with scancel --batch --signal=USR2 $held" examples/recipes/4-gpt3-opt.sh "$work/new" 5
+    scancel "$held"
+    CLUSTER="--nodes 1 --ntasks-per-node 2 --shared --max-requeues 0" \
+        stops "has ended without an iteration; its log, $work/new/logs/gpt3-126m-[0-9]+.log, ends with:" examples/recipes/4-gpt3-opt.sh "$work/new" 5
+    # A size whose file is missing, does not say how many ranks it is for, or cannot be planned.
+    mkdir -p "$work/tree/examples/aws" && cp -r examples/recipes "$work/tree/examples"
+    sizes=(env SCALE=full CLUSTER="--dry-run --nodes 2 --machine p4de.24xlarge" bash "$work/tree/examples/recipes/4-gpt3-opt.sh" "$work/new")
+    "${sizes[@]}" 4 >"$work/out" 2>&1 && fail "without files" || has "nemo-gpt3-126m.yaml: No such file"
+    "${sizes[@]}" 1 >"$work/out" 2>&1 && fail "without files" || has "No such file"
+    echo "num-layers: 2" >"$work/tree/examples/aws/nemo-gpt3-126m.yaml"
+    "${sizes[@]}" 4 >"$work/out" 2>&1 && fail "without ranks" || has 'nemo-gpt3-126m.yaml does not say "# ranks: N"'
+    printf '# ranks: 8\nhidden-size: 63\n' >"$work/tree/examples/aws/nemo-gpt3-126m.yaml"
+    "${sizes[@]}" 1 >"$work/out" 2>&1 && fail "a plan that failed" || has "4-gpt3-opt.sh: .*nemo-gpt3-126m.yaml: error: bevatron: "
+    SCALE=full CLUSTER="--nodes 2" stops "SCALE=full needs a --machine in CLUSTER" examples/recipes/2-megatron.sh "$work/new" 4
 fi
 
 # walk SCRIPT…: the second time if the first does not end: on a busy machine srun may lose the start of MPI's ranks.
