@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
+#include "cli/plan_search.h"
 #include "config/flag_rows.h"
 #include "plan/hardware_file.h"
 #include "plan/report.h"
@@ -15,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct command_options {
     struct flag_given given;
@@ -22,6 +24,9 @@ struct command_options {
     char *machine, *hardware, *timeline, *trace;
     double tokens, save_bandwidth, failures_per_day, restart_minutes;
     bool json, print_hardware;
+    bool search;
+    int64_t gpus;
+    char *rank_by, *write;
     struct config config;
 };
 
@@ -37,6 +42,13 @@ static const struct flag own_flags[] = {
     SWITCH("--print-hardware", print_hardware, "print the machine as a file for --hardware, and plan nothing"),
     INT("--nproc", nproc, "0", 0, MOST_RANKS, "ranks, one for each GPU; 0: as many as --nodes have"),
     INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
+    INT("--gpus", gpus, NULL, 0, MOST_RANKS, "the same as --nproc"),
+    GROUP("A search for the best layout"),
+    SWITCH(
+        "--search", search,
+        "propose layouts for --gpus: parallelism, micro-batch, recompute and precision, as far as no flag fixes them"),
+    CHOICE("--rank-by", rank_by, "time", ONE_OF("time", "cost"), "with --search: the shortest step or the cheapest"),
+    TEXT("--write", write, NULL, "FILE", "with --search: write the best layout's flags for train --config"),
     GROUP("The plan"),
     REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, for its days and dollars; 0 for none"),
     REAL("--save-bandwidth", save_bandwidth, "0", 0, 1e9,
@@ -69,18 +81,18 @@ static int count_ranks(const struct command_options *options, const struct machi
 }
 
 // The machine of the flags, with what a file says of it.
-static int open_hardware(struct hardware_file *file, const struct command_options *options) {
+static int open_hardware(struct hardware_file *file, const char *machine, const char *path) {
     enum { LARGEST_FILE_BYTES = 1 << 20 };
-    const struct machine *known = machine_find(options->machine);
+    const struct machine *known = machine_find(machine);
     struct buffer text = {0};
     if (!known)
         return -1;
     TRY(hardware_file_open(file, known));
-    if (!options->hardware)
+    if (!path)
         return 0;
-    int status = file_read_all(options->hardware, LARGEST_FILE_BYTES, &text);
+    int status = file_read_all(path, LARGEST_FILE_BYTES, &text);
     if (status == 0)
-        status = hardware_file_read(file, options->hardware, buffer_string(&text), text.length);
+        status = hardware_file_read(file, path, buffer_string(&text), text.length);
     buffer_free(&text);
     return status;
 }
@@ -104,18 +116,52 @@ static int write_timeline(const struct command_options *options, const struct ti
     return status;
 }
 
+static int complete(struct config *config) {
+    struct automatic open;
+    TRY(config_apply_preset(config));
+    TRY(dry_run_complete(config));
+    return automatic_begin(&open, config);
+}
+
+static int search_layouts(struct command_options *options) {
+    struct plan_search search = {.base = &options->config,
+                                 .gpus = options->nproc,
+                                 .nodes = options->nodes,
+                                 .by_cost = strcmp(options->rank_by, "cost") == 0,
+                                 .is_json = options->json,
+                                 .tokens = options->tokens,
+                                 .write = options->write};
+    struct hardware_file files[SEARCH_MOST_MACHINES] = {0};
+    int status = complete(&options->config);
+    char *names = memory_string(options->machine), *rest = names, *name;
+    while (status == 0 && (name = strsep(&rest, ",")) != NULL) {
+        struct hardware_file *file = &files[search.machine_count];
+        if (search.machine_count == SEARCH_MOST_MACHINES)
+            status = error_set_code(EXIT_CODE_USAGE, "--machine names more than %d machines", SEARCH_MOST_MACHINES);
+        else
+            status = open_hardware(file, name, options->hardware);
+        if (status == 0) {
+            search.machines[search.machine_count] = &file->machine;
+            search.hardware[search.machine_count++] = &file->hardware;
+        }
+    }
+    if (status == 0)
+        status = plan_search_run(&search);
+    for (int i = 0; i < SEARCH_MOST_MACHINES; i++)
+        hardware_file_free(&files[i]);
+    free(names);
+    return status;
+}
+
 static int make_plan(struct command_options *options, const struct hardware_file *file) {
     struct config *config = &options->config;
-    struct automatic open;
     const struct machine *machine = &file->machine;
     struct plan plan;
     const char *assumed_for;
     int ranks = 0;
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
-    TRY(config_apply_preset(config));
-    TRY(dry_run_complete(config));
-    TRY(automatic_begin(&open, config));
+    TRY(complete(config));
     TRY(count_ranks(options, machine, &ranks));
     TRY(config_validate(config, ranks));
     TRY(planned_vocabulary_set(config, &assumed_for));
@@ -157,7 +203,15 @@ static void print_hardware(const struct hardware_file *file) {
 static int run_plan(void *given) {
     struct command_options *options = given;
     struct hardware_file file = {0};
-    int status = open_hardware(&file, options);
+    if (flag_is_given(&options->given, "--gpus")) {
+        if (options->gpus == 0)
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "--gpus 0 leaves nothing to train on; nearest: --gpus 1, or --gpus 8 for a machine");
+        options->nproc = options->gpus;
+    }
+    if (options->search)
+        return search_layouts(options);
+    int status = open_hardware(&file, options->machine, options->hardware);
     if (status == 0 && options->print_hardware)
         print_hardware(&file);
     else if (status == 0)
@@ -179,7 +233,8 @@ int cmd_plan(int argc, char **argv) {
         .argument_remedy = config_argument_remedy,
         .epilogue = "Example:\n"
                     "  bevatron plan --preset llama2-7b --machine p5.48xlarge --nodes 4 --micro-batch-size 1 \\\n"
-                    "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2e12\n",
+                    "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2e12\n"
+                    "  bevatron plan --search --preset llama2-70b --global-batch-size 512 --gpus 64 --write run.yaml\n",
     };
     struct command_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_plan}, argc, argv);

@@ -1,0 +1,23 @@
+// Child processes that share the numbers 0…count-1 among them, for work that keeps state of the process. Each task
+// writes its result into memory that the parent sees, too.
+#ifndef BASE_CREW_H
+#define BASE_CREW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct crew_work {
+    int count;
+    size_t result_bytes;  // of one task
+    // Runs in a child. The result is zeroed before.
+    void (*task)(void *context, int index, void *result);
+    // Runs in the parent, now and then, with the number of tasks that have ended; may be NULL.
+    void (*watch)(void *context, int done);
+    void *context;
+};
+// Results, count × result_bytes, to be freed with crew_free; NULL after error_set if a child could not be started or
+// died. With one child or one task all is done in this process.
+void *crew_run(const struct crew_work *work, int children);
+void crew_free(void *results, const struct crew_work *work);
+
+#endif

@@ -1,0 +1,87 @@
+// bevatron plan --search. See plan_search.h.
+#include "cli/plan_search.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/progress.h"
+#include "plan/search_report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void show_progress(void *context, int planned, int listed) {
+    struct progress *progress = context;
+    (void)listed;
+    progress_update(progress, planned, NULL);
+}
+
+// About four million tokens, as many as large models train with.
+static int64_t usual_batch(const struct config *base) {
+    int64_t tokens = base->seq_length > 0 ? base->seq_length : base->max_position_embeddings, batch = 1;
+    while (tokens > 0 && batch * tokens < 4000000)
+        batch *= 2;
+    return batch;
+}
+
+static int search_and_print(const struct plan_search *options, const struct search_options *what) {
+    struct layout_search search;
+    struct buffer out = {0}, file = {0};
+    int status = search_open(&search, what);
+    progress_end(what->context, NULL);
+    if (status == 0 && options->is_json)
+        search_write_json(&search, options->tokens, &out);
+    else if (status == 0)
+        search_describe(&search, options->tokens, &out);
+    if (status == 0 && options->write) {
+        search_write_config(&search, &file);
+        status = file_write_all(options->write, file.data, file.length);
+    }
+    fputs(buffer_string(&out), stdout);
+    if (status == 0 && options->write)
+        log_info("wrote the flags of 1 to %s; start it with: bevatron train --config %s", options->write,
+                 options->write);
+    buffer_free(&out);
+    buffer_free(&file);
+    search_close(&search);
+    return status;
+}
+
+static int check_machines(const struct search_options *what) {
+    for (int i = 0; i < what->machine_count; i++) {
+        const struct machine *machine = what->machines[i];
+        int each = hardware_ranks(machine), nodes = (what->gpus + each - 1) / each;
+        if (what->by_cost && machine->dollars == 0)
+            return error_set_code(EXIT_CODE_USAGE, "the price of a %s is not known; leave it out of --machine",
+                                  machine->name);
+        if (what->gpus > each && what->gpus % each != 0)
+            log_warn("%d GPUs leave some of %d × %s idle; nearest: --gpus %d", what->gpus, nodes, machine->name,
+                     (what->gpus + each / 2) / each * each);
+    }
+    return 0;
+}
+
+int plan_search_run(const struct plan_search *options) {
+    struct progress progress;
+    int each = hardware_ranks(options->machines[0]);
+    struct search_options what = {.base = options->base,
+                                  .machine_count = options->machine_count,
+                                  .gpus = (int)(options->gpus > 0    ? options->gpus
+                                                : options->nodes > 0 ? options->nodes * each
+                                                                     : each),
+                                  .by_cost = options->by_cost,
+                                  .children = pool_available_processors(),
+                                  .watch = show_progress,
+                                  .context = &progress};
+    memcpy(what.machines, options->machines, sizeof what.machines);
+    memcpy(what.hardware, options->hardware, sizeof what.hardware);
+    TRY(check_machines(&what));
+    if (options->base->global_batch_size == 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--search needs --global-batch-size, the samples of an update; %" PRId64
+                              " are about four million tokens",
+                              usual_batch(options->base));
+    progress_begin(&progress, "searching layouts", "plans", 0);
+    return search_and_print(options, &what);
+}

@@ -1,0 +1,19 @@
+// bevatron plan --search.
+#ifndef CLI_PLAN_SEARCH_H
+#define CLI_PLAN_SEARCH_H
+
+#include "plan/search.h"
+
+struct plan_search {
+    const struct config *base;  // presets applied, complete but for the layout
+    const struct machine *machines[SEARCH_MOST_MACHINES];
+    const struct hardware *hardware[SEARCH_MOST_MACHINES];
+    int machine_count;
+    int64_t gpus, nodes;  // one of them; both 0: one machine
+    bool by_cost, is_json;
+    double tokens;
+    const char *write;  // a file for the best layout, or NULL
+};
+int plan_search_run(const struct plan_search *options);
+
+#endif

@@ -1,0 +1,121 @@
+// Formulas in place of a step on paper. They need not be exact, but must order layouts about as plans do. See
+// estimate.h; the counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
+#include "plan/estimate.h"
+
+#include <math.h>
+
+void estimator_open(struct estimator *estimator, const struct layout_space *space) {
+    estimator->space = space;
+    estimator->census = census_take(space->model);
+    estimator->parameters = (double)census_parameters(space->model);
+}
+
+// One collective over `ranks` neighbours in the order of ranks, of which a rank holds or gets `bytes`.
+static double ring_seconds(const struct comm_fabric *fabric, double ranks, double stride, double bytes) {
+    if (ranks <= 1)
+        return 0;
+    bool is_inside = ranks * stride <= fabric->node;
+    const struct comm_path *path = is_inside ? &fabric->inside : &fabric->across;
+    double speed = path->bytes_per_second;
+    if (!is_inside)  // those of a machine share its links
+        speed = fmin(speed * fmax(1, fabric->node / stride), fabric->inside.bytes_per_second);
+    double moved = bytes * (ranks - 1) / ranks;
+    return path->seconds * log2(ranks) + (moved + path->half_bytes) / speed;
+}
+
+// Seconds of parts of a micro-batch on a rank of a stage in the middle.
+struct pass_estimate {
+    double matmul, attention, bytes, tensor, context;
+};
+
+static double layer_share(const struct plan_layout *layout) {
+    return (double)layout->tensor * layout->pipeline;
+}
+
+static struct pass_estimate forward_pass(const struct estimator *estimator, const struct plan_layout *layout) {
+    const struct layout_space *space = estimator->space;
+    const struct config *model = space->model;
+    const struct device_rates *rates = &space->hardware->rates;
+    double length = (double)model->seq_length, hidden = (double)model->hidden_size;
+    double tokens = (double)layout->micro_batch * length / layout->context;
+    double layers = (double)config_layers(model) / layout->pipeline;
+    double matrices = estimator->census.encoder + estimator->census.decoder;
+    double channels =
+        estimator->census.encoder_channels + estimator->census.channels + estimator->census.cross_channels;
+    int dtype = layout->precision == LAYOUT_FP8 ? 2 : layout->precision == LAYOUT_FP32 ? 0 : 1;
+    double inner = hidden / layout->tensor;
+    double wide = hidden / (layout->splits_rows ? layout->tensor : 1);
+    double row_bytes = tokens * hidden * 2;
+    // Small matmuls leave processors idle in their last round.
+    double tiles = ceil(tokens / rates->tile) * ceil(inner / rates->tile);
+    double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
+    double keys = (double)config_query_groups(model) * (double)model->kv_channels / layout->tensor;
+    return (struct pass_estimate){
+        .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
+                  (0.5 + 0.5 * filled),
+        .attention = (config_form(model) == CONFIG_GPT ? 2 : 4) * tokens * length * channels / layer_share(layout) /
+                     rates->attention[0],
+        .bytes = layers * (tokens * (20 * wide + 6 * (double)model->ffn_hidden_size / layout->tensor) * 2 /
+                               rates->bytes_per_second +
+                           12 * rates->seconds_per_operation),
+        .tensor = layers * 4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes),
+        .context = layers * 0.5 *
+                   ring_seconds(&space->fabric, layout->context, layout->tensor, tokens * keys * 4 * layout->context),
+    };
+}
+
+static double share_again(const struct estimator *estimator, const struct plan_layout *layout) {
+    if (layout->recompute != LAYOUT_BLOCK)
+        return layout->recompute == LAYOUT_FULL;
+    double layers = (double)config_layers(estimator->space->model) / layout->pipeline / layout->chunks;
+    return (double)layout->recomputed_layers / layers;
+}
+
+// The head, where it is not weighed against layers: all stages wait for the last.
+static double head_seconds(const struct estimator *estimator, const struct plan_layout *layout, double layer_seconds) {
+    const struct layout_space *space = estimator->space;
+    double tokens = (double)layout->micro_batch * (double)space->model->seq_length / layout->context;
+    double head = 6 * estimator->census.head * tokens / layout->tensor / space->hardware->rates.matmul[1];
+    return layout->ends & 2 ? fmax(0, head - layer_seconds) : head;
+}
+
+static double update_seconds(const struct estimator *estimator, const struct plan_layout *layout) {
+    const struct layout_space *space = estimator->space;
+    double held = estimator->parameters / layer_share(layout), replicas = (double)layout->data * layout->context;
+    bool is_sharded = layout->optimizer != LAYOUT_WHOLE;
+    double reduce = ring_seconds(&space->fabric, replicas, layout->tensor, held * (is_sharded ? 6 : 8));
+    double adam = 30 * held / (is_sharded ? replicas : 1) / space->hardware->rates.bytes_per_second;
+    return reduce * (layout->optimizer == LAYOUT_OVERLAPPED ? 0.15 : 1) + adam;
+}
+
+double estimate_seconds(const struct estimator *estimator, const struct plan_layout *layout) {
+    const struct layout_space *space = estimator->space;
+    struct pass_estimate pass = forward_pass(estimator, layout);
+    double compute = pass.matmul + pass.attention + pass.bytes, again = share_again(estimator, layout);
+    double backward_attention =
+        2.5 * pass.attention * space->hardware->rates.attention[0] / space->hardware->rates.attention[1];
+    double forward = compute + pass.tensor + pass.context;
+    double both = forward + 2 * (pass.matmul + pass.bytes + pass.context) + backward_attention + pass.tensor +
+                  again * forward + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
+    double layers = (double)config_layers(space->model) / layout->pipeline;
+    both += head_seconds(estimator, layout, both / layers);
+    double count = (double)space->model->global_batch_size / (double)(layout->micro_batch * layout->data);
+    double chunks = layout->is_zero_bubble ? 2 : layout->chunks;
+    double stages = layout->pipeline, message = 0;
+    if (stages > 1) {
+        double bytes = (double)layout->micro_batch * (double)space->model->seq_length / layout->context *
+                       (double)space->model->hidden_size * 2 / (layout->splits_rows ? layout->tensor : 1);
+        bool is_inside = space->gpus <= space->fabric.node;
+        const struct comm_path *path = is_inside ? &space->fabric.inside : &space->fabric.across;
+        message = path->seconds + bytes / path->bytes_per_second;
+    }
+    double bubble = (stages - 1) * (both / chunks + 2 * message);
+    return count * (both + 0.3 * layout->chunks * message) + bubble + update_seconds(estimator, layout);
+}
+
+double estimate_state_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
+    double held = estimator->parameters / layer_share(layout);
+    double replicas = layout->optimizer == LAYOUT_WHOLE ? 1 : (double)layout->data * layout->context;
+    double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
+    return held * (weights + 4 + (layout->precision == LAYOUT_FP32 ? 8 : 10) / replicas);
+}

@@ -1,0 +1,82 @@
+// A layout: how the ranks of a run share a model and its batch. A space is all layouts that rules allow for a model, a
+// batch and a number of GPUs. Flags that the user gave are the same in all of them.
+#ifndef PLAN_LAYOUT_H
+#define PLAN_LAYOUT_H
+
+#include "config/config.h"
+#include "plan/hardware.h"
+
+enum layout_recompute { LAYOUT_KEEP, LAYOUT_SELECTIVE, LAYOUT_BLOCK, LAYOUT_FULL };
+enum layout_optimizer { LAYOUT_WHOLE, LAYOUT_SHARDED, LAYOUT_OVERLAPPED };
+enum layout_precision { LAYOUT_FP32, LAYOUT_BF16, LAYOUT_FP16, LAYOUT_FP8 };
+
+struct plan_layout {
+    int tensor, context, pipeline, data;
+    int chunks;           // of layers on a rank, 1: no virtual stages
+    bool is_zero_bubble;  // else 1F1B or, with chunks, interleaved
+    int ends;             // bit 0: the embedding counts as a layer of the first stage; bit 1: the loss of the last
+    int64_t micro_batch;
+    enum layout_recompute recompute;
+    int64_t recomputed_layers;  // of a chunk, with LAYOUT_BLOCK
+    bool splits_rows;           // sequence parallelism
+    enum layout_optimizer optimizer;
+    enum layout_precision precision;
+};
+
+// What is searched. A flag of the user's fixes it.
+enum layout_choice {
+    CHOICE_TENSOR,
+    CHOICE_CONTEXT,
+    CHOICE_PIPELINE,
+    CHOICE_CHUNKS,
+    CHOICE_ENDS,
+    CHOICE_MICRO_BATCH,
+    CHOICE_RECOMPUTE,
+    CHOICE_ROWS,
+    CHOICE_OPTIMIZER,
+    CHOICE_PRECISION,
+    CHOICE_COUNT,
+};
+
+struct layout_space {
+    const struct config *base;   // the user's, presets applied
+    const struct config *model;  // the same, validated for one copy of the model; its padded vocabulary size is set
+    const struct machine *machine;
+    const struct hardware *hardware;
+    struct comm_fabric fabric;
+    int gpus;
+    bool is_fixed[CHOICE_COUNT];
+    struct plan_layout given;  // what is fixed
+};
+
+void layout_space_open(struct layout_space *space, const struct config *base);
+// Calls `take` with every layout that the rules allow. The rules, all of them: sizes divide; tensor parallelism stays
+// inside the NVLink domain; context-parallel ranks keep 2048 tokens or more; micro-batches are powers of two of up to
+// 64k tokens; full micro-batch groups for virtual stages; sequence parallelism and an optimizer that is sharded and
+// overlapped wherever they are possible (layout_neighbours has the others).
+typedef void layout_taker(void *context, const struct plan_layout *layout);
+void layout_list(const struct layout_space *space, layout_taker *take, void *context);
+// Layouts that differ from one in one choice, fixed choices and all rules of sizes respected.
+void layout_neighbours(const struct layout_space *space, const struct plan_layout *layout, layout_taker *take,
+                       void *context);
+bool layout_is_same(const struct plan_layout *a, const struct plan_layout *b);
+// Whether a layout that does not fit shows that another does not: it is the same but for smaller batches or more
+// recompute.
+bool layout_needs_less(const struct plan_layout *a, const struct plan_layout *b);
+
+// The flags of a layout, without those that are fixed.
+struct layout_flag {
+    const char *name;
+    char value[24];  // "" for a switch
+};
+enum { LAYOUT_MOST_FLAGS = 24 };
+int layout_flags(const struct layout_space *space, const struct plan_layout *layout, struct layout_flag *flags);
+void layout_append_flags(const struct layout_space *space, const struct plan_layout *layout, struct buffer *out);
+// A copy of the base with these flags, to be freed in every case; -1 if it is not valid for so many ranks.
+int layout_configure(const struct layout_space *space, const struct plan_layout *layout, struct config *config);
+
+const char *layout_recompute_name(enum layout_recompute recompute);
+const char *layout_optimizer_name(enum layout_optimizer optimizer);
+const char *layout_precision_name(enum layout_precision precision);
+
+#endif

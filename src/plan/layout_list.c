@@ -1,0 +1,323 @@
+// Lists the layouts that the rules of layout.h allow. Each function takes one choice and passes on to the next; what it
+// cannot decide is left to config_validate, which every layout that is planned passes.
+#include "plan/layout.h"
+
+#include <string.h>
+
+enum { LEAST_TOKENS = 2048, MOST_TOKENS = 65536, MOST_CHUNKS = 32, MOST_MICRO_BATCH = 64, FP8_STEP = 16 };
+
+struct layout_listing {
+    const struct layout_space *space;
+    layout_taker *take;
+    void *context;
+};
+
+static bool divides(int64_t part, int64_t whole) {
+    return part > 0 && whole % part == 0;
+}
+
+// ---- what is possible ----
+
+static bool allows_tensor(const struct layout_space *space, int tensor) {
+    const struct config *model = space->model;
+    return divides(tensor, space->gpus) && tensor <= space->fabric.node &&
+           divides(tensor, model->num_attention_heads) && divides(tensor, config_query_groups(model)) &&
+           divides(tensor, model->ffn_hidden_size);
+}
+
+static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {
+    int64_t tokens = space->model->seq_length;
+    return divides((int64_t)layout->tensor * context, space->gpus) &&
+           (context == 1 || (config_form(space->model) == CONFIG_GPT && divides(2 * context, tokens) &&
+                             tokens / context >= LEAST_TOKENS));
+}
+
+// The layers of a stage, ends that count as layers included; 0 if they do not divide.
+static int64_t stage_places(const struct layout_space *space, int pipeline, int ends) {
+    int64_t places = config_layers(space->model) + (ends & 1) + (ends >> 1);
+    return divides(pipeline, places) ? places / pipeline : 0;
+}
+
+static bool allows_pipeline(const struct layout_space *space, const struct plan_layout *layout, int pipeline,
+                            int ends) {
+    if (!divides((int64_t)layout->tensor * layout->context * pipeline, space->gpus))
+        return false;
+    if (pipeline == 1)
+        return ends == 0 || space->is_fixed[CHOICE_ENDS];
+    if (space->is_fixed[CHOICE_ENDS])
+        return true;
+    // A stage needs a layer beside an end that counts as one.
+    return config_form(space->model) != CONFIG_T5 && stage_places(space, pipeline, ends) > (ends != 0);
+}
+
+static int64_t micro_batches(const struct layout_space *space, const struct plan_layout *layout) {
+    return space->model->global_batch_size / (layout->micro_batch * layout->data);
+}
+
+static bool allows_chunks(const struct layout_space *space, const struct plan_layout *layout, int chunks) {
+    if (chunks == 1)
+        return true;
+    int64_t places = stage_places(space, layout->pipeline, layout->ends);
+    return layout->pipeline > 1 && chunks <= MOST_CHUNKS && divides(chunks, places) &&
+           micro_batches(space, layout) % layout->pipeline == 0 && !layout->is_zero_bubble;
+}
+
+static bool allows_micro_batch(const struct layout_space *space, const struct plan_layout *layout,
+                               int64_t micro_batch) {
+    int64_t tokens = micro_batch * space->model->seq_length / layout->context;
+    bool is_even = !layout->splits_rows || divides(layout->tensor, tokens);
+    return is_even && divides(micro_batch * layout->data, space->model->global_batch_size) &&
+           (micro_batch == 1 || tokens <= MOST_TOKENS);
+}
+
+static bool allows_precision(const struct layout_space *space, const struct plan_layout *layout,
+                             enum layout_precision precision) {
+    const struct config *model = space->model;
+    if (precision != LAYOUT_FP8)
+        return precision == (space->machine->gpus == 0              ? LAYOUT_FP32
+                             : machine_has_old_gpus(space->machine) ? LAYOUT_FP16
+                                                                    : LAYOUT_BF16);
+    int64_t parts = layout->tensor, keys = config_query_groups(model) * model->kv_channels;
+    int64_t heads = model->num_attention_heads * model->kv_channels;
+    int64_t rows = layout->micro_batch * model->seq_length / layout->context / (layout->splits_rows ? parts : 1);
+    return space->hardware->peak[1] > 0 && divides(FP8_STEP, model->hidden_size) && divides(FP8_STEP, heads / parts) &&
+           divides(FP8_STEP, (heads + 2 * keys) / parts) && divides(FP8_STEP, model->ffn_hidden_size / parts) &&
+           divides(FP8_STEP, rows);
+}
+
+// ---- one choice after the other ----
+
+static void list_precisions(const struct layout_listing *listing, struct plan_layout layout) {
+    const struct layout_space *space = listing->space;
+    static const enum layout_precision precisions[] = {LAYOUT_FP32, LAYOUT_BF16, LAYOUT_FP16, LAYOUT_FP8};
+    if (space->is_fixed[CHOICE_PRECISION]) {
+        listing->take(listing->context, &layout);
+        return;
+    }
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
+        layout.precision = precisions[i];
+        if (allows_precision(space, &layout, layout.precision))
+            listing->take(listing->context, &layout);
+    }
+}
+
+static void list_recompute(const struct layout_listing *listing, struct plan_layout layout) {
+    if (listing->space->is_fixed[CHOICE_RECOMPUTE]) {
+        list_precisions(listing, layout);
+        return;
+    }
+    const enum layout_recompute whole[] = {LAYOUT_KEEP, LAYOUT_SELECTIVE, LAYOUT_FULL};
+    for (int i = 0; i < 3; i++) {
+        layout.recompute = whole[i];
+        list_precisions(listing, layout);
+    }
+    // A quarter, half and three quarters of the layers, where there are so many.
+    int64_t layers = config_layers(listing->space->model) / layout.pipeline / layout.chunks, before = 0;
+    layout.recompute = LAYOUT_BLOCK;
+    for (int quarter = 1; quarter <= 3; quarter++) {
+        layout.recomputed_layers = (layers * quarter + 3) / 4;
+        if (layout.recomputed_layers > before && layout.recomputed_layers < layers)
+            list_precisions(listing, layout);
+        before = layout.recomputed_layers;
+    }
+}
+
+static void list_chunks(const struct layout_listing *listing, struct plan_layout layout) {
+    const struct layout_space *space = listing->space;
+    int64_t together = space->base->num_layers_per_virtual_pipeline_stage;
+    if (space->is_fixed[CHOICE_CHUNKS]) {
+        if (together > 0)
+            layout.chunks = (int)(stage_places(space, layout.pipeline, layout.ends) / together);
+        if (layout.chunks >= 1 && (layout.chunks == 1 || layout.pipeline > 1))
+            list_recompute(listing, layout);
+        return;
+    }
+    for (layout.chunks = 1; layout.chunks <= MOST_CHUNKS; layout.chunks++)
+        if (allows_chunks(space, &layout, layout.chunks))
+            list_recompute(listing, layout);
+    layout.chunks = 1;
+    layout.is_zero_bubble = true;
+    if (layout.pipeline > 1)
+        list_recompute(listing, layout);
+}
+
+static void list_micro_batches(const struct layout_listing *listing, struct plan_layout layout) {
+    const struct layout_space *space = listing->space;
+    if (space->is_fixed[CHOICE_MICRO_BATCH]) {
+        if (allows_micro_batch(space, &layout, layout.micro_batch))
+            list_chunks(listing, layout);
+        return;
+    }
+    for (layout.micro_batch = 1; layout.micro_batch <= MOST_MICRO_BATCH; layout.micro_batch *= 2)
+        if (allows_micro_batch(space, &layout, layout.micro_batch))
+            list_chunks(listing, layout);
+}
+
+// What follows from the mesh.
+static void list_mesh(const struct layout_listing *listing, struct plan_layout layout) {
+    const struct layout_space *space = listing->space;
+    layout.data = space->gpus / (layout.tensor * layout.context * layout.pipeline);
+    if (!space->is_fixed[CHOICE_ROWS])
+        layout.splits_rows = layout.tensor > 1;
+    if (!space->is_fixed[CHOICE_OPTIMIZER])
+        layout.optimizer = layout.data * layout.context > 1 ? LAYOUT_OVERLAPPED : LAYOUT_WHOLE;
+    list_micro_batches(listing, layout);
+}
+
+static void list_pipelines(const struct layout_listing *listing, struct plan_layout layout) {
+    const struct layout_space *space = listing->space;
+    int64_t most = config_layers(space->model) + 2;
+    int first = space->is_fixed[CHOICE_PIPELINE] ? layout.pipeline : 1;
+    int last = space->is_fixed[CHOICE_PIPELINE] ? layout.pipeline : most < space->gpus ? (int)most : space->gpus;
+    for (layout.pipeline = first; layout.pipeline <= last; layout.pipeline++) {
+        int given = space->given.ends;
+        bool is_fixed = space->is_fixed[CHOICE_ENDS];
+        for (layout.ends = is_fixed ? given : 0; layout.ends <= (is_fixed ? given : 3); layout.ends++)
+            if (allows_pipeline(space, &layout, layout.pipeline, layout.ends))
+                list_mesh(listing, layout);
+    }
+}
+
+static void list_contexts(const struct layout_listing *listing, struct plan_layout layout) {
+    const struct layout_space *space = listing->space;
+    if (space->is_fixed[CHOICE_CONTEXT]) {
+        list_pipelines(listing, layout);
+        return;
+    }
+    for (layout.context = 1; layout.context <= space->gpus; layout.context *= 2)
+        if (allows_context(space, &layout, layout.context))
+            list_pipelines(listing, layout);
+}
+
+void layout_list(const struct layout_space *space, layout_taker *take, void *context) {
+    const struct layout_listing listing = {space, take, context};
+    struct plan_layout layout = space->given;
+    if (!space->is_fixed[CHOICE_RECOMPUTE])
+        layout.recompute = LAYOUT_KEEP;
+    layout.recomputed_layers = 0;
+    if (space->is_fixed[CHOICE_TENSOR]) {
+        list_contexts(&listing, layout);
+        return;
+    }
+    for (layout.tensor = 1; layout.tensor <= space->fabric.node; layout.tensor++)
+        if (allows_tensor(space, layout.tensor))
+            list_contexts(&listing, layout);
+}
+
+// ---- neighbours ----
+
+// Takes a layout whose mesh or batch was changed, if it is possible.
+static void take_changed(const struct layout_listing *listing, struct plan_layout layout, enum layout_choice choice) {
+    const struct layout_space *space = listing->space;
+    if (space->is_fixed[choice] || layout.tensor < 1 || layout.context < 1 || layout.pipeline < 1 ||
+        layout.micro_batch < 1 || (choice == CHOICE_TENSOR && !allows_tensor(space, layout.tensor)) ||
+        !allows_context(space, &layout, layout.context) ||
+        !allows_pipeline(space, &layout, layout.pipeline, layout.ends))
+        return;
+    layout.data = space->gpus / (layout.tensor * layout.context * layout.pipeline);
+    if (layout.tensor == 1 && !space->is_fixed[CHOICE_ROWS])
+        layout.splits_rows = false;
+    else if (choice == CHOICE_TENSOR && !space->is_fixed[CHOICE_ROWS])
+        layout.splits_rows = true;
+    if (layout.data * layout.context == 1 && !space->is_fixed[CHOICE_OPTIMIZER])
+        layout.optimizer = LAYOUT_WHOLE;
+    if (!allows_micro_batch(space, &layout, layout.micro_batch))
+        return;
+    // Virtual stages that the new mesh cannot have become as many as it can.
+    while (layout.chunks > 1 && !space->is_fixed[CHOICE_CHUNKS] && !allows_chunks(space, &layout, layout.chunks))
+        layout.chunks--;
+    if (layout.precision == LAYOUT_FP8 && !space->is_fixed[CHOICE_PRECISION] &&
+        !allows_precision(space, &layout, LAYOUT_FP8))
+        return;
+    listing->take(listing->context, &layout);
+}
+
+static void change_mesh(const struct layout_listing *listing, const struct plan_layout *layout) {
+    static const struct {
+        enum layout_choice choice;
+        int tensor, context, pipeline, micro_batch;  // doubled, or with -1 halved
+    } changes[] = {
+        {CHOICE_TENSOR, 1, 0, 0, 0},       {CHOICE_TENSOR, -1, 0, 0, 0},   {CHOICE_TENSOR, 1, 0, -1, 0},
+        {CHOICE_TENSOR, -1, 0, 1, 0},      {CHOICE_CONTEXT, 0, 1, 0, 0},   {CHOICE_CONTEXT, 0, -1, 0, 0},
+        {CHOICE_PIPELINE, 0, 0, 1, 0},     {CHOICE_PIPELINE, 0, 0, -1, 0}, {CHOICE_MICRO_BATCH, 0, 0, 0, 1},
+        {CHOICE_MICRO_BATCH, 0, 0, 0, -1},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        const int steps[] = {changes[i].tensor, changes[i].context, changes[i].pipeline, changes[i].micro_batch};
+        struct plan_layout changed = *layout;
+        int64_t sizes[] = {changed.tensor, changed.context, changed.pipeline, changed.micro_batch};
+        bool is_whole = true;
+        for (int k = 0; k < 4; k++) {
+            is_whole = is_whole && (steps[k] >= 0 || sizes[k] % 2 == 0);
+            sizes[k] = steps[k] > 0 ? sizes[k] * 2 : steps[k] < 0 ? sizes[k] / 2 : sizes[k];
+        }
+        changed.tensor = (int)sizes[0];
+        changed.context = (int)sizes[1];
+        changed.pipeline = (int)sizes[2];
+        changed.micro_batch = sizes[3];
+        if (changed.pipeline == 1) {
+            changed.chunks = 1;
+            changed.is_zero_bubble = false;
+            changed.ends = listing->space->is_fixed[CHOICE_ENDS] ? changed.ends : 0;
+        }
+        bool pipeline_is_fixed = steps[2] != 0 && listing->space->is_fixed[CHOICE_PIPELINE];
+        if (is_whole && !pipeline_is_fixed)
+            take_changed(listing, changed, changes[i].choice);
+    }
+}
+
+static void change_schedule(const struct layout_listing *listing, const struct plan_layout *layout) {
+    struct plan_layout changed = *layout;
+    if (layout->pipeline == 1)
+        return;
+    changed.is_zero_bubble = false;
+    for (changed.chunks = 1; changed.chunks <= MOST_CHUNKS; changed.chunks++)
+        if (allows_chunks(listing->space, &changed, changed.chunks) &&
+            (changed.chunks != layout->chunks || layout->is_zero_bubble))
+            take_changed(listing, changed, CHOICE_CHUNKS);
+    changed = *layout;
+    changed.chunks = 1;
+    changed.is_zero_bubble = true;
+    if (!layout->is_zero_bubble)
+        take_changed(listing, changed, CHOICE_CHUNKS);
+    for (int ends = 0; ends <= 3; ends++) {
+        changed = *layout;
+        changed.ends = ends;
+        if (ends != layout->ends && allows_chunks(listing->space, &changed, changed.chunks))
+            take_changed(listing, changed, CHOICE_ENDS);
+    }
+}
+
+static void change_rest(const struct layout_listing *listing, const struct plan_layout *layout) {
+    struct plan_layout changed = *layout;
+    for (int recompute = LAYOUT_KEEP; recompute <= LAYOUT_FULL; recompute++) {
+        changed.recompute = (enum layout_recompute)recompute;
+        changed.recomputed_layers = 0;
+        if (recompute != LAYOUT_BLOCK && changed.recompute != layout->recompute)
+            take_changed(listing, changed, CHOICE_RECOMPUTE);
+    }
+    changed = *layout;
+    changed.splits_rows = !layout->splits_rows;
+    if (layout->tensor > 1)
+        take_changed(listing, changed, CHOICE_ROWS);
+    changed = *layout;
+    for (int optimizer = LAYOUT_WHOLE; optimizer <= LAYOUT_OVERLAPPED; optimizer++) {
+        changed.optimizer = (enum layout_optimizer)optimizer;
+        if (changed.optimizer != layout->optimizer && layout->data * layout->context > 1)
+            take_changed(listing, changed, CHOICE_OPTIMIZER);
+    }
+    changed = *layout;
+    for (int precision = LAYOUT_FP32; precision <= LAYOUT_FP8; precision++) {
+        changed.precision = (enum layout_precision)precision;
+        if (changed.precision != layout->precision && allows_precision(listing->space, &changed, changed.precision))
+            take_changed(listing, changed, CHOICE_PRECISION);
+    }
+}
+
+void layout_neighbours(const struct layout_space *space, const struct plan_layout *layout, layout_taker *take,
+                       void *context) {
+    const struct layout_listing listing = {space, take, context};
+    change_mesh(&listing, layout);
+    change_schedule(&listing, layout);
+    change_rest(&listing, layout);
+}

@@ -1,0 +1,357 @@
+// The search over layouts. See search.h.
+//
+// Layouts are planned in batches of a fixed size, in processes of their own, so that the result is the same for any
+// number of processors. A group is what one GPU and precision can do: groups are searched beside each other, because
+// fp8 alone would otherwise hide all that bf16 can do.
+#include "plan/search.h"
+#include "base/crew.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/planned_vocabulary.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 32, PRECISIONS = 4, GROUPS = SEARCH_MOST_MACHINES * PRECISIONS, ROUNDS = 4 };
+// Layouts whose estimate is above the best one's by more than this are not planned. Plans take 0.90 to 1.07 of their
+// estimates (7B on 32 and 405B on 16,384 H100s, 2026-11-17).
+static const double promising = 1.18;
+// What a layout must save for each axis of model parallelism that it needs: plans are not more precise, and fewer axes
+// are easier to run.
+static const double handicap = 0.01;
+// Plans that a search makes, counted as those of 1500 layers and micro-batches: about 30 s of a processor.
+static const double most_work = 700;
+
+static int group_of(const struct search_item *item) {
+    return item->machine * PRECISIONS + (int)item->layout.precision;
+}
+
+const struct machine *search_machine(const struct layout_search *search, const struct search_item *item) {
+    return search->options.machines[item->machine];
+}
+
+// Dollars of a second, or 1 if seconds are ranked.
+static double price_of(const struct layout_search *search, int machine) {
+    const struct machine *kind = search->options.machines[machine];
+    int each = hardware_ranks(kind), nodes = (search->options.gpus + each - 1) / each;
+    return search->options.by_cost ? nodes * kind->dollars / 3600 : 1;
+}
+
+double search_value(const struct layout_search *search, const struct search_item *item) {
+    return item->plan->seconds * price_of(search, item->machine);
+}
+
+int search_find(const struct layout_search *search, const struct plan_layout *layout, int machine) {
+    for (int i = 0; i < search->count; i++)
+        if (search->items[i].machine == machine && layout_is_same(&search->items[i].layout, layout))
+            return i;
+    return -1;
+}
+
+int search_count(const struct layout_search *search, enum search_outcome outcome) {
+    int count = 0;
+    for (int i = 0; i < search->count; i++)
+        count += search->items[i].outcome == outcome;
+    return count;
+}
+
+static double ranked_value(const struct layout_search *search, const struct search_item *item) {
+    const struct plan_layout *layout = &item->layout;
+    return search_value(search, item) *
+           (1 + handicap * ((layout->tensor > 1) + (layout->context > 1) + (layout->pipeline > 1)));
+}
+
+// ---- the list ----
+
+struct adding {
+    struct layout_search *search;
+    int machine;
+    bool is_neighbour;  // it may be listed already, and is planned even if that is hopeless
+};
+
+static void add_layout(void *context, const struct plan_layout *layout) {
+    const struct adding *adding = context;
+    struct layout_search *search = adding->search;
+    const struct estimator *estimator = &search->estimators[adding->machine];
+    double bytes = estimate_state_bytes(estimator, layout);
+    // Stages may hold less than their share.
+    if (!adding->is_neighbour && 0.85 * bytes > plan_room(search->options.machines[adding->machine])) {
+        search->hopeless++;
+        search->least_bytes = search->least_bytes == 0 ? bytes : fmin(search->least_bytes, bytes);
+        return;
+    }
+    if (adding->is_neighbour && search_find(search, layout, adding->machine) >= 0)
+        return;
+    if (search->count == search->capacity) {
+        search->capacity = search->capacity ? 2 * search->capacity : 1024;
+        search->items = memory_realloc(search->items, sizeof *search->items * (size_t)search->capacity);
+    }
+    search->items[search->count++] =
+        (struct search_item){.layout = *layout,
+                             .machine = adding->machine,
+                             .estimate = estimate_seconds(estimator, layout) * price_of(search, adding->machine)};
+}
+
+static int compare_estimates(const void *a, const void *b) {
+    const struct search_item *x = a, *y = b;
+    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
+}
+
+// ---- plans ----
+
+struct planning {
+    struct layout_search *search;
+    const int *items;
+    int planned;  // before this batch
+};
+
+struct plan_result {
+    enum search_outcome outcome;
+    struct plan plan;
+};
+
+static void plan_item(void *context, int index, void *result) {
+    const struct planning *planning = context;
+    const struct layout_search *search = planning->search;
+    const struct search_item *item = &search->items[planning->items[index]];
+    const struct machine *machine = search_machine(search, item);
+    struct plan_result *planned = result;
+    struct config config;
+    planned->outcome = SEARCH_INVALID;
+    if (layout_configure(&search->spaces[item->machine], &item->layout, &config) == 0 &&
+        plan_make(&planned->plan, &(struct plan_options){.config = &config,
+                                                         .ranks = search->options.gpus,
+                                                         .machine = machine,
+                                                         .hardware = search->options.hardware[item->machine],
+                                                         .stops_if_too_large = true}) == 0)
+        planned->outcome = plan_fits(&planned->plan, machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
+    error_clear();
+    config_free(&config);
+}
+
+static void watch_plans(void *context, int done) {
+    const struct planning *planning = context;
+    const struct search_options *options = &planning->search->options;
+    if (options->watch)
+        options->watch(options->context, planning->planned + done, planning->search->count);
+}
+
+static double work_of(const struct layout_search *search, const struct search_item *item) {
+    const struct plan_layout *layout = &item->layout;
+    double layers = (double)config_layers(&search->model) / layout->pipeline;
+    double batches = (double)search->model.global_batch_size / (double)(layout->micro_batch * layout->data);
+    return 1 + layers * batches * fmin(3, layout->pipeline) / 1500;
+}
+
+static int plan_items(struct layout_search *search, const int *items, int count) {
+    struct planning planning = {search, items, search->count - search_count(search, SEARCH_NEW)};
+    struct crew_work work = {count, sizeof(struct plan_result), plan_item, watch_plans, &planning};
+    struct plan_result *results = crew_run(&work, search->options.children);
+    if (!results)
+        return -1;
+    for (int i = 0; i < count; i++) {
+        struct search_item *item = &search->items[items[i]];
+        item->outcome = results[i].outcome;
+        search->work -= item->outcome == SEARCH_PLANNED ? work_of(search, item) : 0.3;
+        if (item->outcome == SEARCH_INVALID)
+            continue;
+        item->plan = memory_alloc(sizeof *item->plan);
+        *item->plan = results[i].plan;
+        double bytes = (double)item->plan->stage[item->plan->fullest].memory.total;
+        search->least_bytes = search->least_bytes == 0 ? bytes : fmin(search->least_bytes, bytes);
+    }
+    crew_free(results, &work);
+    return 0;
+}
+
+static int best_of_group(const struct layout_search *search, int group) {
+    int best = -1;
+    for (int i = 0; i < search->count; i++) {
+        const struct search_item *item = &search->items[i];
+        if (item->outcome == SEARCH_PLANNED && group_of(item) == group &&
+            (best < 0 || ranked_value(search, item) < ranked_value(search, &search->items[best])))
+            best = i;
+    }
+    return best;
+}
+
+// A layout that is known to be too large, although it needs less.
+static bool is_surely_too_large(const struct layout_search *search, const struct search_item *item) {
+    for (int i = 0; i < search->count; i++) {
+        const struct search_item *other = &search->items[i];
+        if (other->outcome == SEARCH_TOO_LARGE && other->machine == item->machine &&
+            layout_needs_less(&other->layout, &item->layout))
+            return true;
+    }
+    return false;
+}
+
+// Plans the list, the best estimates first.
+static int plan_list(struct layout_search *search) {
+    int items[BATCH], count;
+    do {
+        double limits[GROUPS];
+        for (int group = 0; group < GROUPS; group++) {
+            int best = best_of_group(search, group);
+            limits[group] = best < 0 ? INFINITY : promising * search->items[best].estimate;
+        }
+        count = 0;
+        for (int i = 0; i < search->count && count < BATCH; i++) {
+            const struct search_item *item = &search->items[i];
+            if (item->outcome == SEARCH_NEW && item->estimate <= limits[group_of(item)] &&
+                !is_surely_too_large(search, item))
+                items[count++] = i;
+        }
+        if (count > 0)
+            TRY(plan_items(search, items, count));
+    } while (count > 0 && search->work > 0);
+    return 0;
+}
+
+enum { MOST_NEIGHBOURS = 128 };
+struct neighbourhood {
+    struct adding adding;
+    int items[MOST_NEIGHBOURS];  // those that are new
+    int count;
+};
+
+static void add_neighbour(void *context, const struct plan_layout *layout) {
+    struct neighbourhood *hood = context;
+    struct layout_search *search = hood->adding.search;
+    add_layout(&hood->adding, layout);
+    int item = search_find(search, layout, hood->adding.machine);
+    if (search->items[item].outcome == SEARCH_NEW && hood->count < MOST_NEIGHBOURS)
+        hood->items[hood->count++] = item;
+}
+
+// Plans what differs from the best of each group in one choice, until nothing better is found.
+static int plan_neighbours(struct layout_search *search) {
+    for (int group = 0; group < GROUPS; group++) {
+        int best, before = -1;
+        for (int round = 0; round < ROUNDS; round++) {
+            best = best_of_group(search, group);
+            if (best < 0 || best == before)
+                break;
+            struct neighbourhood hood = {.adding = {search, search->items[best].machine, true}};
+            const struct plan_layout layout = search->items[best].layout;
+            layout_neighbours(&search->spaces[hood.adding.machine], &layout, add_neighbour, &hood);
+            if (hood.count > 0)
+                TRY(plan_items(search, hood.items, hood.count));
+            before = best;
+        }
+    }
+    return 0;
+}
+
+// ---- proposals ----
+
+// Layouts of one family differ only in batches, recompute and schedule: the best stands for all.
+static bool is_same_family(const struct search_item *a, const struct search_item *b) {
+    return group_of(a) == group_of(b) && a->layout.tensor == b->layout.tensor &&
+           a->layout.context == b->layout.context && a->layout.pipeline == b->layout.pipeline;
+}
+
+static bool is_proposed(const struct layout_search *search, const struct search_item *item) {
+    for (int i = 0; i < search->proposal_count; i++)
+        if (is_same_family(&search->items[search->proposals[i]], item))
+            return true;
+    return false;
+}
+
+static void propose_next(struct layout_search *search) {
+    int best = -1;
+    for (int i = 0; i < search->count; i++) {
+        const struct search_item *item = &search->items[i];
+        if (item->outcome == SEARCH_PLANNED && !is_proposed(search, item) &&
+            (best < 0 || ranked_value(search, item) < ranked_value(search, &search->items[best])))
+            best = i;
+    }
+    if (best >= 0)
+        search->proposals[search->proposal_count++] = best;
+}
+
+// The best families, and the best of every group.
+static void propose(struct layout_search *search) {
+    for (int i = 0; i < SEARCH_PROPOSALS; i++)
+        propose_next(search);
+    for (int group = 0; group < GROUPS && search->proposal_count < SEARCH_MOST_PROPOSALS; group++) {
+        int best = best_of_group(search, group);
+        if (best >= 0 && !is_proposed(search, &search->items[best]))
+            search->proposals[search->proposal_count++] = best;
+    }
+}
+
+// ---- the search ----
+
+// The model, validated as if one copy of it were all.
+static int open_model(struct layout_search *search) {
+    const struct config *base = search->options.base;
+    struct config *model = &search->model;
+    const char *assumed_for;
+    config_copy(model, base);
+    if (base->pipeline_model_parallel_size == 1) {
+        model->num_virtual_stages_per_pipeline_rank = model->num_layers_per_virtual_pipeline_stage = 0;
+        model->decoder_first_pipeline_num_layers = model->decoder_last_pipeline_num_layers = 0;
+        model->account_for_embedding_in_pipeline_split = model->account_for_loss_in_pipeline_split = false;
+    }
+    int64_t ranks = config_model_ranks(model);
+    int gpus = search->options.gpus;
+    TRY(config_validate(model, gpus % ranks == 0 ? (int)ranks : gpus));
+    return planned_vocabulary_set(model, &assumed_for);
+}
+
+static int refuse_nothing(const struct layout_search *search) {
+    const struct config *model = &search->model;
+    const struct machine *machine = search->options.machines[0];
+    int gpus = search->options.gpus;
+    if (search->count + search->hopeless == 0)
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "no layout divides --global-batch-size %" PRId64 ", %" PRId64 " layers and %" PRId64
+            " heads among %d GPUs; nearest: --global-batch-size %" PRId64 " or --gpus %d",
+            model->global_batch_size, config_layers(model), model->num_attention_heads, gpus,
+            (model->global_batch_size + gpus / 2) / gpus > 0 ? (model->global_batch_size + gpus / 2) / gpus * gpus
+                                                             : gpus,
+            gpus > hardware_ranks(machine) ? gpus / hardware_ranks(machine) * hardware_ranks(machine) : 1);
+    // All ranks hold equal parts of what is split.
+    double times = search->least_bytes / plan_room(machine);
+    return error_set_code(EXIT_CODE_USAGE,
+                          "no layout fits: the smallest needs %.1f GB on a rank, %.1f GB more than %s GPUs have; take "
+                          "--gpus %.0f or more, or a --machine with more memory",
+                          search->least_bytes / 1e9, (search->least_bytes - plan_room(machine)) / 1e9, machine->gpu,
+                          gpus * exp2(ceil(log2(fmax(times, 1.01)))));
+}
+
+int search_open(struct layout_search *search, const struct search_options *options) {
+    *search = (struct layout_search){.options = *options, .work = most_work * options->machine_count};
+    TRY(open_model(search));
+    for (int i = 0; i < options->machine_count; i++) {
+        struct layout_space *space = &search->spaces[i];
+        const struct hardware *hardware = options->hardware[i];
+        *space = (struct layout_space){.model = &search->model,
+                                       .machine = options->machines[i],
+                                       .hardware = hardware,
+                                       .fabric = hardware_fabric(hardware, options->machines[i], options->gpus),
+                                       .gpus = options->gpus};
+        layout_space_open(space, options->base);
+        estimator_open(&search->estimators[i], space);
+        layout_list(space, add_layout, &(struct adding){search, i, false});
+    }
+    if (search->count > 0)
+        qsort(search->items, (size_t)search->count, sizeof *search->items, compare_estimates);
+    TRY(plan_list(search));
+    TRY(plan_neighbours(search));
+    propose(search);
+    return search->proposal_count > 0 ? 0 : refuse_nothing(search);
+}
+
+void search_close(struct layout_search *search) {
+    for (int i = 0; i < search->count; i++)
+        free(search->items[i].plan);
+    free(search->items);
+    config_free(&search->model);
+    *search = (struct layout_search){0};
+}

@@ -1,0 +1,57 @@
+// Finds the layouts with which a run is fastest or cheapest. Layouts that the rules of layout.h allow are put in the
+// order of an estimate; the promising ones are planned, those near the best are planned too, and the plans decide.
+#ifndef PLAN_SEARCH_H
+#define PLAN_SEARCH_H
+
+#include "plan/estimate.h"
+#include "plan/plan.h"
+
+enum { SEARCH_MOST_MACHINES = 8, SEARCH_PROPOSALS = 5, SEARCH_MOST_PROPOSALS = 12 };
+
+struct search_options {
+    const struct config *base;  // the user's flags, presets applied, with a global batch size
+    const struct machine *machines[SEARCH_MOST_MACHINES];
+    const struct hardware *hardware[SEARCH_MOST_MACHINES];
+    int machine_count;
+    int gpus;
+    bool by_cost;
+    int children;  // processes that plan; the result does not depend on it
+    void (*watch)(void *context, int planned, int listed);
+    void *context;
+};
+
+enum search_outcome { SEARCH_NEW, SEARCH_PLANNED, SEARCH_TOO_LARGE, SEARCH_INVALID };
+
+struct search_item {
+    struct plan_layout layout;
+    int machine;      // of the options
+    double estimate;  // seconds or dollars
+    enum search_outcome outcome;
+    struct plan *plan;  // NULL if it is new or invalid; without seconds if it is too large
+};
+
+struct layout_search {
+    struct search_options options;
+    struct config model;
+    struct layout_space spaces[SEARCH_MOST_MACHINES];
+    struct estimator estimators[SEARCH_MOST_MACHINES];
+    struct search_item *items;
+    int count, capacity;
+    int hopeless;        // layouts whose weights and optimizer states alone are too large, which are not listed
+    double least_bytes;  // the least that any layout needs, as far as it is known
+    double work;         // that is left
+    int proposals[SEARCH_MOST_PROPOSALS], proposal_count;  // items, the best first
+};
+
+// -1 if the flags contradict each other or no layout fits; search_close must follow in every case.
+int search_open(struct layout_search *search, const struct search_options *options);
+void search_close(struct layout_search *search);
+
+// What a plan is ranked by: seconds, or dollars of a step.
+double search_value(const struct layout_search *search, const struct search_item *item);
+const struct machine *search_machine(const struct layout_search *search, const struct search_item *item);
+// The item with a layout; -1 if it is not listed.
+int search_find(const struct layout_search *search, const struct plan_layout *layout, int machine);
+int search_count(const struct layout_search *search, enum search_outcome outcome);
+
+#endif

@@ -1,0 +1,310 @@
+// Tables, sentences, JSON and a file of flags. See search_report.h.
+#include "plan/search_report.h"
+#include "base/json.h"
+#include "plan/search_why.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ALTERNATIVES = 32 };
+
+static const struct search_item *proposal(const struct layout_search *search, int i) {
+    return &search->items[search->proposals[i]];
+}
+
+static double days_of(const struct search_item *item, double tokens) {
+    return tokens / (item->plan->tokens / item->plan->seconds) / 86400;
+}
+
+static double dollars_of(const struct layout_search *search, const struct search_item *item, double tokens) {
+    return days_of(item, tokens) * 24 * item->plan->nodes * search_machine(search, item)->dollars;
+}
+
+static double fullest_bytes(const struct search_item *item) {
+    return (double)item->plan->stage[item->plan->fullest].memory.total;
+}
+
+// Why proposal i is good: what it saves against the next, or, of the last, what it lacks.
+static void append_why(const struct layout_search *search, int i, struct buffer *out) {
+    char name[16];
+    int next = i + 1 < search->proposal_count ? i + 1 : 0;
+    snprintf(name, sizeof name, "%d", next + 1);
+    if (search->proposal_count == 1)
+        buffer_append_string(out, "the only mesh that was found to fit");
+    else if (next > 0)
+        search_why_better(search, proposal(search, i), proposal(search, next), name, out);
+    else {
+        buffer_append_string(out, "against 1: ");
+        search_why_worse(search, proposal(search, i), proposal(search, 0), out);
+    }
+}
+
+// ---- text ----
+
+static void append_heading(const struct layout_search *search, struct buffer *out) {
+    const struct config *model = &search->model;
+    const struct machine *first = search->options.machines[0];
+    int too_large = search_count(search, SEARCH_TOO_LARGE), planned = search_count(search, SEARCH_PLANNED);
+    buffer_printf(out, "%.4g parameters, %" PRId64 " samples of %" PRId64 " tokens a step, on %d GPU%s",
+                  search->estimators[0].parameters, model->global_batch_size, model->seq_length, search->options.gpus,
+                  search->options.gpus == 1 ? "" : "s");
+    if (search->options.machine_count == 1)
+        buffer_printf(out, " of %d × %s", proposal(search, 0)->plan->nodes, first->name);
+    buffer_printf(out, "\n%d layouts keep the rules; of these %d were planned, and %d of them fit. ", search->count,
+                  planned + too_large, planned);
+    buffer_printf(out, "%d more were left out: their weights and optimizer states alone are too large.\n",
+                  search->hopeless);
+    buffer_printf(
+        out,
+        "Rules: sizes divide; TP stays inside the NVLink domain (%d GPUs); a context-parallel rank keeps 2048 "
+        "tokens; flags that were given stay.\n\n",
+        search->spaces[0].fabric.node);
+}
+
+static void append_row(const struct layout_search *search, int i, double tokens, struct buffer *out) {
+    const struct search_item *item = proposal(search, i);
+    const struct plan_layout *layout = &item->layout;
+    char chunks[16], recompute[24];
+    snprintf(chunks, sizeof chunks, layout->is_zero_bubble ? "zb" : "%d", layout->chunks);
+    snprintf(recompute, sizeof recompute, layout->recompute == LAYOUT_BLOCK ? "%s %" PRId64 : "%s",
+             layout_recompute_name(layout->recompute), layout->recomputed_layers);
+    buffer_printf(out, "%2d %10.1f %5.1f %6.1f %4d %3d %3d %3s %5d %4" PRId64 "  %-9s  %-19s  %-4s", i + 1,
+                  item->plan->seconds * 1e3, 100 * plan_mfu(item->plan), fullest_bytes(item) / 1e9, layout->tensor,
+                  layout->context, layout->pipeline, chunks, layout->data, layout->micro_batch, recompute,
+                  layout_optimizer_name(layout->optimizer), layout_precision_name(layout->precision));
+    if (search->options.machine_count > 1)
+        buffer_printf(out, "  %-18s", search_machine(search, item)->name);
+    if (tokens > 0)
+        buffer_printf(out, " %7.1f", days_of(item, tokens));
+    if (tokens > 0 && dollars_of(search, item, tokens) > 0)
+        buffer_printf(out, " %12.0f", dollars_of(search, item, tokens));
+    else if (search->options.by_cost)
+        buffer_printf(out, " %12.4f", search_value(search, item));
+    buffer_append_string(out, "\n");
+}
+
+static void append_table(const struct layout_search *search, double tokens, struct buffer *out) {
+    buffer_append_string(out, " #    step ms MFU %     GB   TP  CP  PP  VP    DP  MBS  recompute  optimizer            "
+                              "in  ");
+    if (search->options.machine_count > 1)
+        buffer_append_string(out, "  machine           ");
+    if (tokens > 0)
+        buffer_append_string(out, "    days      dollars");
+    else if (search->options.by_cost)
+        buffer_append_string(out, " dollars/step");
+    buffer_append_string(out, "\n");
+    for (int i = 0; i < search->proposal_count; i++)
+        append_row(search, i, tokens, out);
+    buffer_append_string(out, "\n");
+}
+
+static void append_proposals(const struct layout_search *search, struct buffer *out) {
+    for (int i = 0; i < search->proposal_count; i++) {
+        const struct search_item *item = proposal(search, i);
+        buffer_printf(out, "%d. ", i + 1);
+        append_why(search, i, out);
+        buffer_append_string(out, "\n   ");
+        if (search->options.machine_count > 1)
+            buffer_printf(out, "--machine %s ", search_machine(search, item)->name);
+        layout_append_flags(&search->spaces[item->machine], &item->layout, out);
+        buffer_append_string(out, "\n");
+    }
+}
+
+// Data parallelism alone, which everybody tries first, is often not even listed.
+static void append_plain_data(const struct layout_search *search, struct buffer *out) {
+    const struct search_item *best = proposal(search, 0);
+    const struct layout_space *space = &search->spaces[best->machine];
+    struct plan_layout plain = best->layout;
+    if (plain.tensor * plain.context * plain.pipeline == 1 || space->is_fixed[CHOICE_TENSOR] ||
+        space->is_fixed[CHOICE_PIPELINE] || space->is_fixed[CHOICE_CONTEXT])
+        return;
+    plain.tensor = plain.context = plain.pipeline = 1;
+    plain.data = search->options.gpus;
+    plain.optimizer = LAYOUT_OVERLAPPED;
+    double bytes = estimate_state_bytes(&search->estimators[best->machine], &plain);
+    if (bytes > plan_room(search_machine(search, best)))
+        buffer_printf(out,
+                      "   data parallelism alone: does not fit: weights, gradients and a sharded optimizer take %.1f "
+                      "GB of a rank, %.1f GB too much\n",
+                      bytes / 1e9, (bytes - plan_room(search_machine(search, best))) / 1e9);
+}
+
+static void append_alternatives(const struct layout_search *search, struct buffer *out) {
+    const struct search_item *best = proposal(search, 0);
+    int items[ALTERNATIVES], count = search_alternatives(search, items, ALTERNATIVES);
+    if (count > 0)
+        buffer_append_string(out, "\n1 with one change:\n");
+    for (int i = 0; i < count; i++) {
+        const struct search_item *item = &search->items[items[i]];
+        buffer_append_string(out, "   ");
+        search_difference(&best->layout, &item->layout, out);
+        buffer_append_string(out, ": ");
+        search_why_worse(search, item, best, out);
+        buffer_append_string(out, "\n");
+    }
+    append_plain_data(search, out);
+}
+
+void search_describe(const struct layout_search *search, double tokens, struct buffer *out) {
+    append_heading(search, out);
+    append_table(search, tokens, out);
+    append_proposals(search, out);
+    append_alternatives(search, out);
+    if (tokens > 0 || search->options.by_cost)
+        buffer_printf(out, "note: %s\n", machine_price_note());
+}
+
+// ---- JSON ----
+
+static void write_number(struct json_writer *w, const char *name, double value) {
+    json_key(w, name);
+    json_double(w, value);
+}
+
+static void write_int(struct json_writer *w, const char *name, int64_t value) {
+    json_key(w, name);
+    json_int(w, value);
+}
+
+static void write_text(struct json_writer *w, const char *name, struct buffer *text) {
+    json_key(w, name);
+    json_cstring(w, buffer_string(text));
+    buffer_free(text);
+}
+
+static void write_layout(struct json_writer *w, const struct layout_search *search, const struct search_item *item) {
+    const struct plan_layout *layout = &item->layout;
+    struct buffer flags = {0};
+    json_key(w, "machine");
+    json_cstring(w, search_machine(search, item)->name);
+    write_int(w, "tensor", layout->tensor);
+    write_int(w, "context", layout->context);
+    write_int(w, "pipeline", layout->pipeline);
+    write_int(w, "virtual_stages", layout->chunks);
+    write_int(w, "data", layout->data);
+    write_int(w, "micro_batch_size", layout->micro_batch);
+    json_key(w, "zero_bubble");
+    json_bool(w, layout->is_zero_bubble);
+    json_key(w, "recompute");
+    json_cstring(w, layout_recompute_name(layout->recompute));
+    json_key(w, "sequence_parallel");
+    json_bool(w, layout->splits_rows);
+    json_key(w, "optimizer");
+    json_cstring(w, layout_optimizer_name(layout->optimizer));
+    json_key(w, "precision");
+    json_cstring(w, layout_precision_name(layout->precision));
+    layout_append_flags(&search->spaces[item->machine], layout, &flags);
+    write_text(w, "flags", &flags);
+    write_number(w, "memory_bytes", fullest_bytes(item));
+    write_int(w, "fullest_stage", item->plan->stage[item->plan->fullest].stage);
+    json_key(w, "fits");
+    json_bool(w, item->outcome == SEARCH_PLANNED);
+    if (item->outcome == SEARCH_PLANNED) {
+        write_number(w, "step_seconds", item->plan->seconds);
+        write_number(w, "mfu", plan_mfu(item->plan));
+    }
+}
+
+static void write_proposals(struct json_writer *w, const struct layout_search *search, double tokens) {
+    json_key(w, "proposals");
+    json_begin_array(w);
+    for (int i = 0; i < search->proposal_count; i++) {
+        const struct search_item *item = proposal(search, i);
+        struct buffer why = {0};
+        json_begin_object(w);
+        write_layout(w, search, item);
+        if (tokens > 0) {
+            write_number(w, "days", days_of(item, tokens));
+            write_number(w, "dollars", dollars_of(search, item, tokens));
+        }
+        append_why(search, i, &why);
+        write_text(w, "why", &why);
+        json_end_object(w);
+    }
+    json_end_array(w);
+}
+
+static void write_alternatives(struct json_writer *w, const struct layout_search *search) {
+    const struct search_item *best = proposal(search, 0);
+    int items[ALTERNATIVES], count = search_alternatives(search, items, ALTERNATIVES);
+    json_key(w, "alternatives");
+    json_begin_array(w);
+    for (int i = 0; i < count; i++) {
+        const struct search_item *item = &search->items[items[i]];
+        struct buffer change = {0}, why = {0};
+        json_begin_object(w);
+        search_difference(&best->layout, &item->layout, &change);
+        write_text(w, "change", &change);
+        write_layout(w, search, item);
+        search_why_worse(search, item, best, &why);
+        write_text(w, "why", &why);
+        json_end_object(w);
+    }
+    json_end_array(w);
+}
+
+void search_write_json(const struct layout_search *search, double tokens, struct buffer *out) {
+    struct json_writer w = {.out = out, .indent = 2};
+    json_begin_object(&w);
+    write_int(&w, "gpus", search->options.gpus);
+    json_key(&w, "ranked_by");
+    json_cstring(&w, search->options.by_cost ? "cost" : "time");
+    write_int(&w, "listed", search->count);
+    write_int(&w, "planned", search_count(search, SEARCH_PLANNED));
+    write_int(&w, "too_large", search_count(search, SEARCH_TOO_LARGE));
+    write_int(&w, "hopeless", search->hopeless);
+    write_proposals(&w, search, tokens);
+    write_alternatives(&w, search);
+    json_end_object(&w);
+    buffer_append_string(out, "\n");
+}
+
+// ---- a file of flags ----
+
+// In quotes that keep everything as it stands.
+static void append_quoted(const char *text, struct buffer *out) {
+    buffer_append_string(out, "'");
+    for (; *text; text++)
+        buffer_printf(out, *text == '\'' ? "''" : "%c", *text);
+    buffer_append_string(out, "'");
+}
+
+static void append_value(const struct flag *flag, const struct config *config, struct buffer *out) {
+    const void *slot = (const char *)config + flag->offset;
+    if (flag->type == FLAG_STRING_LIST) {
+        const struct string_list *list = slot;
+        buffer_append_string(out, "[");
+        for (int64_t i = 0; i < list->count; i++) {
+            buffer_append_string(out, i ? ", " : "");
+            append_quoted(list->items[i], out);
+        }
+        buffer_append_string(out, "]");
+    } else if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE) {
+        append_quoted(*(char *const *)slot, out);
+    } else {
+        flag_format(flag, config, out);
+    }
+}
+
+void search_write_config(const struct layout_search *search, struct buffer *out) {
+    const struct search_item *best = proposal(search, 0);
+    const struct config *base = search->options.base;
+    struct flag_table table = config_flag_table(0);
+    struct layout_flag flags[LAYOUT_MOST_FLAGS];
+    buffer_printf(out, "# %d GPUs of %d × %s; planned: %.1f ms a step, %.1f GB of a rank, MFU %.1f %%\n",
+                  search->options.gpus, best->plan->nodes, search_machine(search, best)->name,
+                  best->plan->seconds * 1e3, fullest_bytes(best) / 1e9, 100 * plan_mfu(best->plan));
+    for (size_t i = 0; i < table.count; i++) {
+        const struct flag *flag = &table.flags[i];
+        if (flag->type == FLAG_GROUP || !flag_is_given(&base->given, flag->name))
+            continue;
+        buffer_printf(out, "%s: ", flag->name + 2);
+        append_value(flag, base, out);
+        buffer_append_string(out, "\n");
+    }
+    int count = layout_flags(&search->spaces[best->machine], &best->layout, flags);
+    for (int i = 0; i < count; i++)
+        buffer_printf(out, "%s: %s\n", flags[i].name + 2, flags[i].value[0] ? flags[i].value : "true");
+}

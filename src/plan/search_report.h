@@ -1,0 +1,12 @@
+// What a search found, for people and for programs.
+#ifndef PLAN_SEARCH_REPORT_H
+#define PLAN_SEARCH_REPORT_H
+
+#include "plan/search.h"
+
+void search_describe(const struct layout_search *search, double tokens, struct buffer *out);
+void search_write_json(const struct layout_search *search, double tokens, struct buffer *out);
+// The best layout as a file for --config: the user's flags and those that were found.
+void search_write_config(const struct layout_search *search, struct buffer *out);
+
+#endif

@@ -1,0 +1,20 @@
+// Sentences that say why one plan is better than another. Internal to this folder.
+#ifndef PLAN_SEARCH_WHY_H
+#define PLAN_SEARCH_WHY_H
+
+#include "plan/search.h"
+
+// "3.9 % faster than NAME: 150 ms less waiting for tensor parallelism"
+void search_why_better(const struct layout_search *search, const struct search_item *better,
+                       const struct search_item *worse, const char *name, struct buffer *out);
+// "+3.9 %: 150 ms more waiting for tensor parallelism", or by how much it does not fit.
+void search_why_worse(const struct layout_search *search, const struct search_item *worse,
+                      const struct search_item *best, struct buffer *out);
+// "TP 4, DP 8": what is otherwise in b.
+void search_difference(const struct plan_layout *a, const struct plan_layout *b, struct buffer *out);
+
+// The obvious alternatives to the best layout: up to `most` items that differ from it in one choice, the best first,
+// those that do not fit last. Returns their number.
+int search_alternatives(const struct layout_search *search, int *items, int most);
+
+#endif

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# bevatron plan --search: proposals with reasons, a file that train takes, and the nearest value for what cannot be.
+# cost: 6
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+
+# A large model on few GPUs, with little to search.
+large=(--preset llama2-70b --global-batch-size 32 --bf16 --micro-batch-size 1 --recompute-granularity selective)
+expect 0 "1 with one change:" "$BEVATRON" plan --search "${large[@]}" --gpus 32 --machine p5.48xlarge --tokens 2e12
+grep -q '^ 1 .* selective .* bf16 ' "$work/out" && grep -q -- '^   --tensor-model-parallel-size .*--use-distributed-optimizer' "$work/out" &&
+    pass || fail "no proposal with its flags"
+grep -qE '^1\. [0-9.]+ % faster than 2: [0-9.]+ m?s less ' "$work/out" && pass || fail "no reason"
+grep -qE 'does not fit: a rank of stage [0-9]+ needs [0-9.]+ GB, [0-9.]+ GB too much' "$work/out" && pass || fail "nothing is too large"
+grep -q 'data parallelism alone: does not fit' "$work/out" && pass || fail "data parallelism alone is not refused"
+expect 2 "no layout fits: the smallest needs" "$BEVATRON" plan --search "${large[@]}" --gpus 8 --machine p4d.24xlarge
+expect 0 '"ranked_by": "cost"' "$BEVATRON" plan --search "${large[@]}" --num-layers 16 --tensor-model-parallel-size 8 --gpus 32 --rank-by cost \
+    --machine p5.48xlarge,p4de.24xlarge --json
+grep -q '"machine": "p4de.24xlarge"' "$work/out" && grep -q '"machine": "p5.48xlarge"' "$work/out" && pass || fail "a machine is missing"
+
+# What it writes, train takes.
+tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 128
+    --mock-data --lr 1e-3 --train-iters 2 --global-batch-size 4 --eval-iters 0 --log-interval 1 --sample-prompt "it's" "a, b")
+expect 0 "wrote the flags of 1 to" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1 --write "$work/run.yaml"
+expect 0 "iteration        2/       2" "$BEVATRON" train --config "$work/run.yaml" --device cpu
+expect 0 "1 × p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --tensor-model-parallel-size 2 --gpus 2 --write "$work/run.yaml"
+expect 0 "iteration        2/       2" "$BEVATRON" train --nproc 2 --config "$work/run.yaml" --device cpu
+
+# Nonsense.
+expect 2 "nearest: --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 0
+expect 2 "nearest: --gpus 1" "$BEVATRON" plan "${tiny[@]}" --gpus 0
+expect 2 "nearest: --global-batch-size 7 or --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 7
+expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --machine p5.48xlarg,p4d.24xlarge
+expect 2 "nearest: --pipeline-model-parallel-size 2 or --num-layers 3" "$BEVATRON" plan --search "${tiny[@]}" --gpus 3 \
+    --pipeline-model-parallel-size 3
+expect 2 "--search needs --global-batch-size, the samples of an update; 1024 are" "$BEVATRON" plan --search --preset llama2-7b --gpus 8
+finish

@@ -1,0 +1,157 @@
+// Searches: the best of all layouts is found without planning all of them, flags that are given stay, and what does not
+// fit or divide is told.
+#include "plan/search_report.h"
+#include "plan/search_why.h"
+#include "base/memory.h"
+#include "test.h"
+#include "train/automatic.h"
+#include "words.h"
+
+#include <stdlib.h>
+
+#define MODEL "--num-layers 4 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 50304 "
+#define BATCH "--max-position-embeddings 2048 --global-batch-size 8 "
+
+static struct config config;
+static struct hardware hardware;
+
+static struct search_options options_of(const char *flags, int gpus, const char *machine) {
+    char *line = memory_printf("train --mock-data --train-iters 1 --tokenizer-type NullTokenizer %s", flags);
+    struct string_list words = {0};
+    struct automatic open;
+    split_words(&words, line);
+    EXPECT_OK(config_parse(&config, (int)words.count, words.items));
+    EXPECT_OK(automatic_begin(&open, &config));
+    string_list_free(&words);
+    free(line);
+    struct search_options options = {
+        .base = &config, .machines = {machine_find(machine)}, .machine_count = 1, .gpus = gpus, .children = 1};
+    EXPECT_OK(hardware_of(&hardware, options.machines[0]));
+    options.hardware[0] = &hardware;
+    return options;
+}
+
+static double plan_seconds(const struct layout_search *search, const struct search_item *item) {
+    struct plan plan = {0};
+    struct config made;
+    EXPECT_OK(layout_configure(&search->spaces[0], &item->layout, &made));
+    EXPECT_OK(plan_make(&plan, &(struct plan_options){.config = &made,
+                                                      .ranks = search->options.gpus,
+                                                      .machine = search->options.machines[0],
+                                                      .stops_if_too_large = true}));
+    config_free(&made);
+    return plan.seconds;
+}
+
+// Every layout that the rules allow is valid, and none is better than the one that was found.
+TEST(the_best_is_found) {
+    struct layout_search search;
+    struct search_options options = options_of(MODEL BATCH "--bf16", 4, "p5.48xlarge");
+    EXPECT_OK(search_open(&search, &options));
+    const struct search_item *best = &search.items[search.proposals[0]];
+    EXPECT_INT(search_count(&search, SEARCH_INVALID), 0);
+    EXPECT(search_count(&search, SEARCH_NEW) > search.count / 4);
+    int better = 0;
+    for (int i = 0; i < search.count; i++)
+        if (search.items[i].outcome == SEARCH_NEW) {
+            double seconds = plan_seconds(&search, &search.items[i]);
+            better += seconds > 0 && seconds < 0.99 * best->plan->seconds;
+        }
+    EXPECT_INT(better, 0);
+    // Small models need no model parallelism.
+    EXPECT_INT(best->layout.data, 4);
+    search_close(&search);
+    config_free(&config);
+}
+
+TEST(flags_that_are_given_stay) {
+    struct layout_search search;
+    struct search_options options = options_of(MODEL BATCH "--fp16 --tensor-model-parallel-size 2 --micro-batch-size 2 "
+                                                           "--recompute-granularity full",
+                                               4, "p5.48xlarge");
+    options.children = 2;
+    EXPECT_OK(search_open(&search, &options));
+    for (int i = 0; i < search.count; i++) {
+        const struct plan_layout *layout = &search.items[i].layout;
+        EXPECT(layout->tensor == 2 && layout->micro_batch == 2 && layout->recompute == LAYOUT_FULL &&
+               layout->precision == LAYOUT_FP16);
+    }
+    struct buffer flags = {0};
+    layout_append_flags(&search.spaces[0], &search.items[search.proposals[0]].layout, &flags);
+    EXPECT(strstr(buffer_string(&flags), "--tensor") == NULL && strstr(buffer_string(&flags), "--micro") == NULL);
+    EXPECT(strstr(buffer_string(&flags), "--sequence-parallel") != NULL);
+    buffer_free(&flags);
+    search_close(&search);
+    config_free(&config);
+}
+
+static void find_zero_bubble(void *context, const struct plan_layout *layout) {
+    *(bool *)context = *(bool *)context || layout->is_zero_bubble;
+}
+
+// 6 layers and the ends are 8 places, which 4 stages divide; heads and the NVLink domain bound TP.
+TEST(rules) {
+    struct layout_search search;
+    struct search_options options =
+        options_of("--num-layers 6 --hidden-size 1536 --num-attention-heads 12 --seq-length "
+                   "4096 --vocab-size 50304 --max-position-embeddings 4096 --bf16 "
+                   "--global-batch-size 16",
+                   16, "p4d.24xlarge");
+    EXPECT_OK(search_open(&search, &options));
+    bool weighs = false, has_zero_bubble = false;
+    for (int i = 0; i < search.count; i++) {
+        const struct plan_layout *layout = &search.items[i].layout;
+        EXPECT_INT(layout->tensor * layout->context * layout->pipeline * layout->data, 16);
+        EXPECT(12 % layout->tensor == 0 && layout->tensor <= 8 && layout->context <= 2 && layout->pipeline != 16);
+        EXPECT((6 + (layout->ends & 1) + (layout->ends >> 1)) % layout->pipeline == 0);
+        weighs = weighs || (layout->pipeline == 4 && layout->ends == 3);
+    }
+    EXPECT(weighs);
+    layout_list(&search.spaces[0], find_zero_bubble, &has_zero_bubble);
+    EXPECT(has_zero_bubble);
+    search_close(&search);
+    config_free(&config);
+}
+
+TEST(what_cannot_be_is_refused_with_the_nearest_that_can) {
+    struct layout_search search;
+    struct search_options options = options_of(MODEL BATCH "--bf16", 7, "p5.48xlarge");
+    EXPECT_ERROR(search_open(&search, &options), "nearest: --global-batch-size 7 or --gpus 1");
+    search_close(&search);
+    config_free(&config);
+    options = options_of(MODEL BATCH "--bf16 --tensor-model-parallel-size 2 --num-attention-heads 7 --hidden-size 1792",
+                         8, "p5.48xlarge");
+    EXPECT_ERROR(search_open(&search, &options), "nearest: --tensor-model-parallel-size 1 or --num-attention-heads 8");
+    search_close(&search);
+    config_free(&config);
+    options = options_of("--preset gpt3-175b --vocab-size 50257 --bf16 --global-batch-size 8", 8, "p4d.24xlarge");
+    EXPECT_ERROR(search_open(&search, &options), "no layout fits: the smallest needs");
+    search_close(&search);
+    config_free(&config);
+}
+
+TEST(reports) {
+    struct layout_search search;
+    struct search_options options = options_of(MODEL BATCH, 2, "p5.48xlarge");
+    struct buffer text = {0}, json = {0}, file = {0};
+    EXPECT_OK(search_open(&search, &options));
+    search_describe(&search, 1e9, &text);
+    search_write_json(&search, 1e9, &json);
+    search_write_config(&search, &file);
+    // Precision was not given: fp8 is faster, and bf16 is proposed beside it.
+    EXPECT(strstr(buffer_string(&text), "fp8") && strstr(buffer_string(&text), "bf16") &&
+           strstr(buffer_string(&text), "1 with one change:") && strstr(buffer_string(&text), "full recompute: +"));
+    struct json *root = NULL;
+    EXPECT_OK(json_parse(&root, buffer_string(&json), json.length, "search"));
+    EXPECT(json_member(root, "proposals") && json_member(root, "alternatives"));
+    json_free(root);
+    EXPECT(strstr(buffer_string(&file), "num-layers: 4\n") && strstr(buffer_string(&file), "micro-batch-size: "));
+    buffer_free(&text);
+    buffer_free(&json);
+    buffer_free(&file);
+    search_close(&search);
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules),
+          TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
