@@ -12,6 +12,7 @@
 #include "ops/device.h"
 #include "tensor/half.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,24 @@ static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds =
 // A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking.
 enum { TESTS_PER_LOCK = 64 };
 
+// MPI takes memory for many calls. It has no code of its own for what it cannot get, but leaves errno.
+static void end_failed(const char *call, int status) {
+    int name = (int)strcspn(call, "(");
+    if (errno == ENOMEM)
+        die_code(EXIT_CODE_OUT_OF_MEMORY,
+                 "%.*s has no memory (MPI error %d); raise the limit of this process (ulimit -v), end what else uses "
+                 "memory here, or use fewer ranks on this machine",
+                 name, call, status);
+    die_code(EXIT_CODE_PEER_LOST, "%.*s failed with MPI error %d", name, call, status);
+}
+
 // A call of a function of the library.
 #define CHECK_MPI(call)                                                                                                \
     do {                                                                                                               \
+        errno = 0;                                                                                                     \
         int status_ = mpi()->call;                                                                                     \
         if (status_ != MPI_SUCCESS)                                                                                    \
-            die_code(EXIT_CODE_PEER_LOST, "%s failed with MPI error %d", #call, status_);                              \
+            end_failed(#call, status_);                                                                                \
     } while (0)
 
 // Starts a piece of a request; the communicator and the piece are the function's last arguments.
