@@ -9,6 +9,7 @@
 #                        (part of make test if Slurm is installed and you are root)
 #   make test-faults     injects every fault of docs/reliability.md into runs of four ranks, and writes its table: half an hour
 #                        (ROWS="1 8" measures these rows)
+#   make test-syscalls   kills ranks at every system call of a save that changes a file: 20 minutes; STRIDE=7 for a sample
 #   make soak            trains with SOAK_FAULTS seeded faults on each of two layouts: about 10 s per fault
 #   make test-threads    runs the unit tests that use threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
@@ -53,7 +54,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS) $(if $(3),--target $(3))
 endef
 
-.PHONY: all release asan demo pictures board-pictures test test-board test-slurm test-faults soak test-threads test-layouts test-peers bench check format fuzz install package dist test-packages clean setup-build setup-test setup-fuzz setup-board
+.PHONY: all release asan demo pictures board-pictures test test-board test-slurm test-faults test-syscalls soak test-threads test-layouts test-peers bench check format fuzz install package dist test-packages clean setup-build setup-test setup-fuzz setup-board
 
 all:
 	$(call build,build/release,,bevatron)
@@ -102,6 +103,9 @@ test-slurm: setup-test release
 
 test-faults: setup-test release
 	@BEVATRON=build/release/bevatron bash tests/faults/run.sh build/faults $(ROWS)
+
+test-syscalls: setup-test release
+	@BEVATRON=build/release/bevatron bash tests/faults/syscalls.sh build/syscalls
 
 SOAK_FAULTS ?= 100
 SOAK_SEED ?= 1

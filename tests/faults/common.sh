@@ -47,9 +47,9 @@ back_after() {
         if (/"kind":"train"/ && is_new && !done) { printf "%.1f", t - from; done = 1 } }' "$1/metrics.jsonl" 2>/dev/null
 }
 
-# run_to_end COMMAND…: with a limit; sets $code and $ended, output in $work/log.
+# run_to_end COMMAND…: with a limit of $limit_s seconds, 90 by default; sets $code and $ended, output in $work/log.
 run_to_end() {
-    timeout -k 5 90 "$@" >"$work/log" 2>&1 </dev/null
+    timeout -k 5 "${limit_s:-90}" "$@" >"$work/log" 2>&1 </dev/null
     code=$?
     ended=$(now)
 }
@@ -102,7 +102,7 @@ checks() {
 # tests ROW CASE REGEX: tests of the suite.
 tests() {
     local row=$1 case=$2 result=pass
-    ctest --test-dir "$(dirname "$BEVATRON")" -R "$3" --output-on-failure >"$work/log" 2>&1 || result=fail
+    ctest --test-dir "${BEVATRON_TESTS:-$(dirname "$BEVATRON")}" -R "$3" --output-on-failure >"$work/log" 2>&1 || result=fail
     grep -q "No tests were found" "$work/log" && result=fail
     note=$(grep -aE "tests passed|tests failed" "$work/log" | head -n 1)
     [ "$result" = pass ] && grep -qE "\*\*\*Skipped" "$work/log" && ! grep -q " Passed " "$work/log" && result="not run"

@@ -28,15 +28,15 @@ file_size_limit() {
 }
 
 row_8() {
-    checks 8 "no space for one write of rank 0, then space again" continues --inject enospc:rank=0:step=6
-    checks 8 "no space for one write of rank 3, then space again" continues --inject enospc:rank=3:step=6
+    checks 8 "one write of rank 0 fails (ENOSPC)" continues --inject enospc:rank=0:step=6
+    checks 8 "one write of rank 3 fails (ENOSPC)" continues --inject enospc:rank=3:step=6
     checks 8 "one fsync fails (EIO)" continues --inject eio:rank=0:step=6:phase=fsync
     checks 8 "one rename fails (EIO)" continues --inject eio:rank=0:step=6:phase=rename
     checks 8 "one write fails with --async-save" continues --async-save --inject enospc:rank=0:step=6
-    survives 8 "no space for one write, supervised" --inject enospc:rank=0:step=6
-    checks 8 "the disk stays full: the old checkpoint stays" disk_stays_full
+    survives 8 "one write fails (ENOSPC), supervised" --inject enospc:rank=0:step=6
+    checks 8 "the disk stays full: the last checkpoint is kept" disk_stays_full
     checks 8 "a file size limit (prlimit)" file_size_limit
-    tests 8 "real full disks" '^(parallel/faults|checkpoint/(faults|space))$'
+    tests 8 "full disks (small tmpfs)" '^(parallel/faults|checkpoint/(faults|space))$'
 }
 
 # killed_in_save PHASE CALL RANK: then the run resumes and ends with the right weights.
@@ -114,7 +114,7 @@ row_10() {
     checks 10 "a missing file" spoiled 'rm "$file"'
     checks 10 "two files swapped" spoiled 'mv "$file" "$file.x"; mv "$other" "$file"; mv "$file.x" "$other"'
     checks 10 "a file of another iteration" spoiled 'cp "$work/plain/iter_0000006/$(basename "$file")" "$file"'
-    checks 10 "four ranks use the checkpoint before it" falls_back
+    checks 10 "four ranks fall back to the checkpoint before it" falls_back
 }
 
 # marker TEXT: four ranks resume from the newest checkpoint, whatever the marker says.
@@ -167,21 +167,21 @@ modes() {
     (umask 000 && exec "${train[@]}" --save "$work/run") >"$work/log" 2>&1
     code=$?
     note=$(find "$work/run" ! -type l -perm -o+w | head -n 1)
-    note=${note:+$note can be written by anybody}
+    note=${note:+$note is world-writable}
     [ "$code" = 0 ] && [ -z "$note" ]
 }
 # A link where a file belongs must not lead out of the folder.
 link_at() {
     rm -rf "$work/run"
     mkdir -p "$work/run"
-    echo "somebody else's" >"$work/victim"
+    echo "not ours" >"$work/victim"
     ln -s "$work/victim" "$work/run/$1"
     run_to_end "${train[@]}" --save "$work/run"
     note=$(grep -aE "link" "$work/log" | head -n 1)
-    [ "$(cat "$work/victim")" = "somebody else's" ]
+    [ "$(cat "$work/victim")" = "not ours" ]
 }
 row_26() {
-    checks 26 "umask 000: nothing is writable for everybody" modes
+    checks 26 "umask 000: no file is world-writable" modes
     checks 26 "a symbolic link as marker is not followed" link_at latest_checkpointed_iteration.txt
     checks 26 "a symbolic link as metrics.jsonl is not followed" link_at metrics.jsonl
     tests 26 "two runs on one folder" '^checkpoint/owner$'

@@ -12,7 +12,7 @@ row_1() {
     survives 1 "rank 0 killed while it renames a checkpoint" --inject kill:rank=0:step=6:phase=rename
     survives 1 "rank 1 crashes (SIGSEGV)" --inject segv:rank=1:step=8:phase=backward
     survives 1 "rank 1 aborts" --inject abort:rank=1:step=8:phase=forward
-    ends 1 "a killed rank, without a supervisor" "211 137" 5 "injecting" --inject kill:rank=1:step=8:phase=backward
+    ends 1 "a rank killed, unsupervised" "211 137" 5 "injecting" --inject kill:rank=1:step=8:phase=backward
 }
 
 is_training() { grep -aq "iteration        [3-9]/" "$work/log"; }

@@ -36,10 +36,10 @@ no_board() {
     [ "$code" = 0 ] && same_weights "$work/run"
 }
 row_23() {
-    checks 23 "stdout and stderr are full (/dev/full)" full_output
-    checks 23 "the reader of a pipe goes away" closed_pipe
+    checks 23 "stdout and stderr cannot be written (/dev/full)" full_output
+    checks 23 "the reader closes the pipe" closed_pipe
     checks 23 "--tensorboard-dir cannot be created" no_board
-    tests 23 "nobody reads the pipe" '^parallel/pipes'
+    tests 23 "a pipe without a reader" '^parallel/pipes'
 }
 
 few_files() {

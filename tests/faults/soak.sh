@@ -15,9 +15,11 @@ echo "layout,seed,faults,fired,restarts,iterations,seconds,effective,loop_restar
 # More iterations than faults, so that most of them are alone in a save interval.
 iterations=$((faults * 5 > 100 ? faults * 5 : 100))
 soak=("${model[@]}" --train-iters "$iterations" --save-interval 5 --keep-last 3 --hidden-size 64 --seq-length 64
-    --distributed-timeout-minutes 0.1 --inject-seed "$seed" --inject-count "$faults")
+    --inject-seed "$seed" --inject-count "$faults")
+# The deadlines of hangs; a busy machine needs more.
+minutes=${SOAK_DEADLINE_MINUTES:-0.1}
 # shellcheck disable=SC2207
-soak+=($(limit --save-timeout-minutes 0.1))
+deadlines=(--distributed-timeout-minutes "$minutes" $(limit --save-timeout-minutes "$minutes"))
 last=iter_$(printf %07d "$iterations")
 
 count_shm() { find /dev/shm -maxdepth 1 2>/dev/null | wc -l; }
@@ -66,7 +68,7 @@ supervise() {
     local before
     before=$(grep -c . "$work/run/injected-faults.txt" 2>/dev/null)
     (
-        "$BEVATRON" launch local -n "$ranks" --max-restarts 1000 --progress-timeout-minutes 0.5 "${soak[@]}" "$@" --save "$work/run" \
+        "$BEVATRON" launch local -n "$ranks" --max-restarts 1000 --progress-timeout-minutes 0.5 "${soak[@]}" "${deadlines[@]}" "$@" --save "$work/run" \
             >>"$folder/log" 2>&1 </dev/null &
         watch_supervisor $! &
         wait %1
@@ -102,7 +104,7 @@ soak_layout() {
     [ "$result" != pass ] || [ "$given_up" = 0 ] || result="pass; given up $given_up times after three faults at one iteration"
     local own_seconds=$seconds
     seconds=0
-    [ "${SOAK_LOOP:-yes}" = no ] || timed loop "${soak[@]}" "$@" --save "$work/loop"
+    [ "${SOAK_LOOP:-yes}" = no ] || timed loop "${soak[@]}" "${deadlines[@]}" "$@" --save "$work/loop"
     echo "$name,$seed,$faults,$fired,$restarts,$iterations,$own_seconds,$(share "$plain" "$own_seconds"),$(cat "$folder/tries" 2>/dev/null),$seconds,$(share "$plain" "$seconds"),$result" >>"$results"
     local in_loop=", $seconds s in a loop"
     [ "$seconds" != 0 ] || in_loop=
