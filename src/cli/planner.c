@@ -25,14 +25,22 @@ const struct machine *planner_own_machine(void) {
     return machine_look_up(name);
 }
 
-// The GPUs of this machine by the driver's name; how machines are connected is not known then.
+// The GPUs of this machine by the driver's name; how machines are connected is not known then. A GPU of 40 GiB says
+// that it has 39.
 static bool find_by_gpu(const struct device *device, int ranks, int local_ranks, struct machine *found) {
     char text[128];
+    int gib = 0;
     if (device->ops->is_host_memory || local_ranks < ranks)
         return false;
     device_describe(device, text, sizeof text);
-    *found = (struct machine){.name = peak_name(text), .gpu = peak_name(text), .gpus = local_ranks};
-    return found->gpu != NULL;
+    const char *memory = strstr(text, " GiB");
+    while (memory && memory > text && memory[-1] >= '0' && memory[-1] <= '9')
+        memory--;
+    if (!memory || sscanf(memory, "%d GiB", &gib) != 1)
+        return false;
+    const char *name = peak_name(text);
+    *found = (struct machine){.name = name, .gpu = name, .gpus = local_ranks, .gpu_gib = gib == 39 ? 40 : gib};
+    return name != NULL;
 }
 
 // On paper, a step reaches the phases of a real one. Faults are for the real one, messages too.

@@ -224,8 +224,8 @@ def test_live(browser, bevatron, folder):
     browser.evaluate("stateChange({shown: null})")
     place = os.path.join(folder, "really", "training")
     with open(os.path.join(folder, "train.log"), "w") as log:
-        train = subprocess.Popen([bevatron, "train", *MODEL, "--train-iters", "1000000", "--save", place], stdout=log,
-                                 stderr=subprocess.STDOUT)
+        train = subprocess.Popen([bevatron, "train", *MODEL, "--train-iters", "1000000", "--save", place, "--machine",
+                                  "p5.48xlarge"], stdout=log, stderr=subprocess.STDOUT)
     try:
         name = "board.runs.find((run) => run.name.includes('training'))"
         browser.wait(f"{name} && boardShown().includes({name}.id)", "the new run in the list")
@@ -233,6 +233,15 @@ def test_live(browser, bevatron, folder):
         series = f"{CHART}.series.find((series) => series.id === {name}.id)?.curve"
         first = browser.wait(f"{series}?.count > 0 && {series}.x[{series}.count - 1]", "its curve")
         browser.wait(f"{series}.x[{series}.count - 1] > {first}", "its curve has grown")
+        speed = "curves.charts.get('tokens per second')"
+        browser.evaluate(f"{speed}.element.scrollIntoView()")
+        browser.wait(f"{speed}.series.find((series) => series.id === {name}.id)?.planned > 1000 && "
+                     f"{speed}.note.textContent.includes('planned')", "the planned speed beside the measured one")
+        check(browser.evaluate("!curves.charts.has('planned tokens per second')"), "one chart of speeds")
+        browser.wait(f"boardDetails({name}.id, () => null).value?.events.some(({{event}}) => event === 'planned')",
+                     "the comparison among the events")
+        check(browser.evaluate("!curves.marks.some(({event}) => event === 'planned')"), "no mark of the comparison")
+        check(browser.evaluate(f"runFacts({name}).textContent.includes('Planned')"), "the planned speed on the page")
     finally:
         train.send_signal(signal.SIGTERM)
         train.wait(LIMIT)

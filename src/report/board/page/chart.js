@@ -70,8 +70,13 @@ class Chart {
         const low = isLogX ? Math.max(domain[0], domain[1] / 1e6, 1e-9) : domain[0];
         const high = Math.max(domain[1], isLogX ? low * 1.001 : low + 1e-9);
         const bounds = {low: Infinity, high: -Infinity};
-        for (const {curve} of this.series)
+        for (const {curve, planned} of this.series) {
             curveBounds(curve, ...curveSpan(curve, low, high), isLog, clip, bounds);
+            if (planned && bounds.low <= bounds.high) {
+                bounds.low = Math.min(bounds.low, planned);
+                bounds.high = Math.max(bounds.high, planned);
+            }
+        }
         const [bottom, top] = chartPad(bounds, isLog);
         this.view = {plot, mode, halfLife: smoothingHalfLife(smooth, high - low),
             many: this.series.length >= CHART_MANY, xScale: scaleMake(low, high, plot.left, plot.right, isLogX),
@@ -93,8 +98,11 @@ class Chart {
         context.rect(plot.left - 3, plot.top - 3, plot.right - plot.left + 6, plot.bottom - plot.top + 6);
         context.clip();
         context.lineJoin = "bevel";  // cheaper than "round", and thin lines look the same
-        for (const series of this.series)
+        for (const series of this.series) {
             traceCurve(context, series, this.view);
+            if (series.planned)
+                tracePlanned(context, series, this.view);
+        }
         context.restore();
         traceMarks(context, this.marks, this.view, colours);
         this.drawOverlay();

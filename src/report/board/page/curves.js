@@ -61,7 +61,7 @@ const curvesLoadSoon = debounce(120, () => curvesRefreshAll());
 function curvesTags() {
     const words = state.tags.toLowerCase().split(/\s+/).filter(Boolean);
     const tags = new Set(boardShown().flatMap((id) => board.byId.get(id).tags));
-    return [...tags].filter((tag) => words.every((word) => tag.toLowerCase().includes(word)));
+    return [...tags].filter((tag) => !tagIsPlanned(tag) && words.every((word) => tag.toLowerCase().includes(word)));
 }
 
 function curvesChart(tag) {
@@ -138,14 +138,17 @@ function curvesExtent() {
 // Hands a chart its curves and settings, and has it drawn.
 function curvesShow(chart) {
     chart.series = loadIds(chart).map((id) => ({id, name: board.byId.get(id).name, colour: colourOf(id),
-        dash: dashOf(id), curve: loadBest(chart, id)})).filter((series) => series.curve !== null);
+        dash: dashOf(id), curve: loadBest(chart, id), planned: tagPlanned(chart.tag, board.byId.get(id))}))
+        .filter((series) => series.curve !== null);
     chart.marks = curves.marks;
     chart.message = chart.error || (chart.loading ? "loading…" : "");
     if (loadIds(chart).length === 0)
         chart.message = `no drawn run with this curve knows its ${state.x === "flops" ? "FLOPs" : state.x}`;
     const domain = state.from !== null ? [state.from, state.to] : curves.extent ?? [0, 1];
     const isReduced = chart.series.some((series) => !series.curve.isExact);
-    chart.note.textContent = chart.series.length > 0 && isReduced ? "min–max band" : "";
+    const notes = [...(chart.series.length > 0 && isReduced ? ["min–max band"] : []),
+        ...(chart.series.some((series) => series.planned) ? ["dotted: planned"] : [])];
+    chart.note.textContent = notes.join(", ");
     chart.setView({mode: state.x, domain, isLog: stateIsLog(chart.tag), isLogX: state.logX, smooth: state.smooth,
         clip: state.clip});
     curvesSchedule();
@@ -230,7 +233,9 @@ function curvesMarks() {
     if (state.view === "curves" && state.marks && shown.length <= BOARD_MARKED_RUNS)
         for (const id of shown) {
             const {value} = boardDetails(id, curvesMarks);
-            const events = (value ? boardEvents(value) : []).map((event) => ({event: event.event,
+            // That a run was compared with its plan is no trouble of it.
+            const told = (value ? boardEvents(value) : []).filter(({event}) => event !== "planned");
+            const events = told.map((event) => ({event: event.event,
                 text: event.text ?? "", x: boardEventX(id, event, curvesMarks)}));
             // A run with --spike-policy reports its spikes itself.
             const isReported = events.some(({event}) => event === "spike");

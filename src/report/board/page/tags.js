@@ -32,12 +32,20 @@ function tagsGrouped(tags) {
     const groups = new Map();
     for (const tag of tags)
         groups.set(tagGroup(tag), [...(groups.get(tagGroup(tag)) ?? []), tag]);
-    const first = ["lm loss", "lm loss validation", "tokens per second", "planned tokens per second",
-        "learning rate", "grad norm"];
+    const first = ["lm loss", "lm loss validation", "tokens per second", "learning rate", "grad norm"];
     const rank = (tag) => (first.includes(tag) ? first.indexOf(tag) : first.length);
     for (const list of groups.values())
         list.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", {numeric: true}));
     return [...groups].sort((a, b) => tagGroupRank(a[0]) - tagGroupRank(b[0]) || a[0].localeCompare(b[0]));
+}
+
+// The speed that a run was planned for is drawn beside the one that was measured, not in a chart of its own.
+function tagIsPlanned(tag) {
+    return tag === "planned tokens per second";
+}
+
+function tagPlanned(tag, run) {
+    return tag === "tokens per second" ? run.planned_tokens_per_second ?? null : null;
 }
 
 function tagIsBytes(tag) {

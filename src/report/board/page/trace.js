@@ -76,6 +76,20 @@ function traceDots(context, xs, ys, begin, end, xScale, yScale) {
     context.fill();
 }
 
+// What a run was planned for: a dotted line over the whole width.
+function tracePlanned(context, series, view) {
+    const {plot, yScale} = view;
+    const y = Math.round(yScale.to(series.planned)) + 0.5;
+    context.strokeStyle = series.colour;
+    context.lineWidth = 1.5;
+    context.setLineDash([1.5, 3]);
+    context.beginPath();
+    context.moveTo(plot.left, y);
+    context.lineTo(plot.right, y);
+    context.stroke();
+    context.setLineDash([]);
+}
+
 // One run's curve: the band and the raw values, faint where a smoothed curve lies over them. `many` leaves the band and
 // the raw values out: under dozens of curves they are a grey haze.
 function traceCurve(context, series, view) {
