@@ -25,22 +25,26 @@ const struct machine *planner_own_machine(void) {
     return machine_look_up(name);
 }
 
-// The GPUs of this machine by the driver's name; how machines are connected is not known then. A GPU of 40 GiB says
-// that it has 39.
+// A GPU of 40 GiB says that it has 39.
+bool planner_machine_of(const char *description, int ranks, struct machine *found) {
+    int gib = 0;
+    const char *memory = strstr(description, " GiB"), *name = peak_name(description);
+    while (memory && memory > description && memory[-1] >= '0' && memory[-1] <= '9')
+        memory--;
+    if (!name || !memory || sscanf(memory, "%d GiB", &gib) != 1)
+        return false;
+    *found =
+        (struct machine){.name = name, .gpu = name, .gpus = ranks, .gpu_gib = gib == 39 ? 40 : gib, .joined = ranks};
+    return true;
+}
+
+// How machines are connected is not known then.
 static bool find_by_gpu(const struct device *device, int ranks, int local_ranks, struct machine *found) {
     char text[128];
-    int gib = 0;
     if (device->ops->is_host_memory || local_ranks < ranks)
         return false;
     device_describe(device, text, sizeof text);
-    const char *memory = strstr(text, " GiB");
-    while (memory && memory > text && memory[-1] >= '0' && memory[-1] <= '9')
-        memory--;
-    if (!memory || sscanf(memory, "%d GiB", &gib) != 1)
-        return false;
-    const char *name = peak_name(text);
-    *found = (struct machine){.name = name, .gpu = name, .gpus = local_ranks, .gpu_gib = gib == 39 ? 40 : gib};
-    return name != NULL;
+    return planner_machine_of(text, ranks, found);
 }
 
 // On paper, a step reaches the phases of a real one. Faults are for the real one, messages too.

@@ -14,6 +14,9 @@ struct run_machine {
 
 // The machine that the firmware names, as EC2's does; NULL if it names none that is known.
 const struct machine *planner_own_machine(void);
+// A machine with this many GPUs of one kind, by how a device describes itself ("GPU 0: NVIDIA H200, 140 GiB, …"); false
+// if that is not known. Its network is not.
+bool planner_machine_of(const char *description, int ranks, struct machine *found);
 // `machine` must stay as long as the planner.
 struct planner planner_open(const struct run_machine *machine);
 

@@ -9,10 +9,11 @@
 static const char *const part_names[PART_COUNT] = {"computing", "waiting for other ranks", "waiting for data"};
 static const char *const part_keys[PART_COUNT] = {"compute_ms", "wait_ms", "data_ms"};
 
-// A batch that still grows has no one plan.
+// A batch that still grows has no one plan, and a plan gives every rank a device of its own.
 void planned_make(const struct planner *planner, const struct config *config, const struct device *device,
                   const struct mesh *mesh, struct planned *planned) {
-    if (planner && mesh->rank == 0 && !config->skip_train && config->rampup_start == 0)
+    if (planner && mesh->rank == 0 && !config->skip_train && config->rampup_start == 0 &&
+        group_device_sharers(mesh->all) == 1)
         planner->plan(planner, config, device, planned);
 }
 
