@@ -21,7 +21,7 @@
 
 struct slurm_options {
     struct flag_given given;
-    int64_t nodes, ntasks_per_node, gpus_per_node, cpus_per_task, signal_seconds, max_requeues, array_chain;
+    int64_t nodes, spares, ntasks_per_node, gpus_per_node, cpus_per_task, signal_seconds, max_requeues, array_chain;
     double restart_window_minutes;
     char *job_name, *partition, *account, *reservation, *qos, *constraint, *time, *after, *logs, *machine;
     char *container_image, *container_mounts, *binary, *mpi;
@@ -36,6 +36,9 @@ static const char *const mpi_choices[] = {"auto", "pmix", "none", NULL};
 static const struct flag own_flags[] = {
     GROUP("The job"),
     INT("--nodes", nodes, "1", 1, 1e6, "machines"),
+    INT("--spares", spares, "0", 0, 1e6,
+        "request N more machines; if one is lost, a spare takes its place in the same allocation, and the run resumes "
+        "from host memory; needs --checkpoint-in-memory"),
     INT("--ntasks-per-node", ntasks_per_node, NULL, 0, 1024,
         "ranks per machine; default: the number of GPUs, otherwise 1"),
     INT("--gpus-per-node", gpus_per_node, NULL, 0, 1024,
@@ -181,6 +184,9 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
             "--array-chain needs --save: each allocation resumes from the checkpoint of the one before");
     if (!config->save && options->time)
         log_warn("--save is not given, so nothing is kept at the time limit");
+    if (options->spares > 0 && !config->checkpoint_in_memory)
+        return error_set_code(EXIT_CODE_USAGE, "--spares needs --checkpoint-in-memory: a spare machine gets the state "
+                                               "of the lost one from the memory of another");
     TRY(launch_resume(command, config));
     return fit_warning(options);
 }
@@ -373,6 +379,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
                             .time = options->time,
                             .dependency = options->after,
                             .nodes = options->nodes,
+                            .spares = is_train ? options->spares : 0,
                             .tasks_per_node = tasks,
                             .gpus_per_node = gpus,
                             .has_no_gres = has_no_gres(options),

@@ -59,14 +59,17 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     TRY(directive(out, "reservation", job->reservation));
     TRY(directive(out, "constraint", job->constraint));
     TRY(directive(out, "time", job->time));
-    directive_number(out, "nodes", job->nodes);
+    directive_number(out, "nodes", job->nodes + job->spares);
     directive_number(out, "ntasks-per-node", job->tasks_per_node);
     directive_number(out, "cpus-per-task", job->cpus_per_task);
     directive_number(out, "gpus-per-node", job->has_no_gres ? 0 : job->gpus_per_node);
     if (job->is_exclusive)
         buffer_append_string(out, "#SBATCH --exclusive\n");
-    if (job->nodes > 1)
+    if (job->nodes + job->spares > 1)
         buffer_append_string(out, "#SBATCH --wait-all-nodes=1\n");
+    // The job outlives the loss of a machine.
+    if (job->spares > 0)
+        buffer_append_string(out, "#SBATCH --no-kill\n");
     if (job->dependency) {
         TRY(check_dependency(job->dependency));
         char *after = memory_printf("afterok:%s", job->dependency);
@@ -186,31 +189,74 @@ static void decision(const struct slurm_job *job, struct buffer *out) {
                   job->max_requeues > 0 ? job->max_requeues : 1, job->window_minutes);
 }
 
+// The functions `choose` and `has_lost`: which machines the ranks are started on. Slurm may notice a lost machine only
+// minutes later, so after a failure each of them must answer.
+static const char machines[] =
+    "# The ranks run on the first machines of the job that work; the others are spares. After a failure each must "
+    "answer.\n"
+    "failed= all=(\"${options[@]}\")\n"
+    "answers() {\n"
+    "    [ -z \"$failed\" ] || timeout 30 srun --mpi=none --overlap --nodes=1 --ntasks=1 --nodelist=\"$1\" "
+    "--output=none \\\n        true 2>/dev/null && echo \"$1\"\n"
+    "}\n"
+    "usable() {\n"
+    "    local machine states alive\n"
+    "    states=\" $(sinfo -h -N -n \"$SLURM_JOB_NODELIST\" -o %N:%t | tr '\\n' ' ')\"\n"
+    "    alive=\" $(for machine in $(scontrol show hostnames \"$SLURM_JOB_NODELIST\"); do\n"
+    "        [[ $states =~ \" $machine:\"(alloc|mix|idle|comp)\" \" ]] && answers \"$machine\" &\n"
+    "    done | tr '\\n' ' ')\"\n"
+    "    for machine in $(scontrol show hostnames \"$SLURM_JOB_NODELIST\"); do\n"
+    "        [[ $alive == *\" $machine \"* ]] && echo \"$machine\"\n"
+    "    done | head -n \"$needed\" | paste -sd, -\n"
+    "}\n"
+    "choose() {\n"
+    "    chosen=$(usable)\n"
+    "    options=(\"${all[@]}\" --nodes=\"$needed\" --ntasks=\"$tasks\" --nodelist=\"$chosen\")\n"
+    "    echo \"bevatron: the ranks run on $chosen of $SLURM_JOB_NODELIST\"\n"
+    "}\n"
+    "has_lost() {\n"
+    "    failed=1\n"
+    "    [ \"$(usable)\" != \"$chosen\" ]\n"
+    "}\n\n";
+
+static void spares(const struct slurm_job *job, struct buffer *out) {
+    buffer_printf(out, "needed=%" PRId64 " tasks=%" PRId64 "\n", job->nodes, job->nodes * job->tasks_per_node);
+    buffer_append_string(out, machines);
+}
+
 // Attempts in this allocation: another one follows if nothing was computed, since going back to the queue, or spending
 // one of a chain, would cost more. An attempt that was told to stop is the last one here.
-static const char attempts[] =
+static const char attempts_begin[] =
     "# An attempt that was lost before its first iteration is repeated here: nothing was done, so nothing is lost.\n"
     "while :; do\n"
     "    verdict=end answer=217 code=217\n"
-    "    decide || [ $? != 217 ] || break\n"
-    "    attempt\n"
-    "    verdict= answer=$code\n"
-    "    [ -n \"$cancelled\" ] && break\n"
-    "    answer=$(decide --exit-code \"$code\")\n"
-    "    verdict=${answer% *} answer=${answer#* }\n"
-    "    [ \"$verdict\" = here ] && [ -z \"$warned\" ] || break\n"
-    "    sleep \"$answer\" &\n"
-    "    wait $!\n"
-    "    [ -z \"$warned\" ] || break\n"
-    "done\n"
-    "[ \"$verdict\" = end ] && code=$answer\n\n";
+    "    decide || [ $? != 217 ] || break\n";
+// A lost machine counts as a lost rank, whatever srun makes of it.
+static const char attempt_with_spares[] = "    choose\n"
+                                          "    attempt\n"
+                                          "    case $code in\n"
+                                          "    0 | 210 | 213 | 218) ;;\n"
+                                          "    *) has_lost && code=211 ;;\n"
+                                          "    esac\n";
+static const char attempts_end[] = "    verdict= answer=$code\n"
+                                   "    [ -n \"$cancelled\" ] && break\n"
+                                   "    answer=$(decide --exit-code \"$code\")\n"
+                                   "    verdict=${answer% *} answer=${answer#* }\n"
+                                   "    [ \"$verdict\" = here ] && [ -z \"$warned\" ] || break\n"
+                                   "    sleep \"$answer\" &\n"
+                                   "    wait $!\n"
+                                   "    [ -z \"$warned\" ] || break\n"
+                                   "done\n"
+                                   "[ \"$verdict\" = end ] && code=$answer\n\n";
 
 static void ending(const struct slurm_job *job, struct buffer *out) {
     if (!may_restart(job)) {
         buffer_append_string(out, "attempt\nexit \"$code\"\n");
         return;
     }
-    buffer_append_string(out, attempts);
+    buffer_append_string(out, attempts_begin);
+    buffer_append_string(out, job->spares > 0 ? attempt_with_spares : "    attempt\n");
+    buffer_append_string(out, attempts_end);
     if (job->chain > 0) {
         buffer_append_string(
             out,
@@ -306,12 +352,13 @@ static void keepers(const struct slurm_job *job, struct buffer *out) {
                               "export BEVATRON_MEMORY=${TMPDIR:-/tmp}/bevatron-memory-$SLURM_JOB_ID-%N\n");
     buffer_printf(
         out,
-        "srun --mpi=none --overlap%s --nodes=%" PRId64 " --ntasks=%" PRId64 " --ntasks-per-node=1 "
+        "srun --mpi=none --overlap%s%s --nodes=%" PRId64 " --ntasks=%" PRId64 " --ntasks-per-node=1 "
         "--cpus-per-task=1 \\\n    --open-mode=append --output=\"$logs/keepers.log\" \"${command[0]}\" launch "
         "keeper --ranks %" PRId64 " --link \"$BEVATRON_MEMORY\" &\n"
         "keepers=$!\n"
         "trap 'kill \"$keepers\" 2>/dev/null' EXIT\n\n",
-        job->gpus_per_node > 0 ? " --gres=none" : "", job->nodes, job->nodes, job->nodes * job->tasks_per_node);
+        job->gpus_per_node > 0 ? " --gres=none" : "", job->spares > 0 ? " --no-kill --kill-on-bad-exit=0 --wait=0" : "",
+        job->nodes + job->spares, job->nodes + job->spares, job->nodes * job->tasks_per_node);
 }
 
 // The running part: one step and its end.
@@ -327,6 +374,8 @@ static void body(const struct slurm_job *job, struct buffer *out) {
         decision(job, out);
     if (job->keeps_memory)
         keepers(job, out);
+    if (job->spares > 0)
+        spares(job, out);
     buffer_append_string(out, attempt);
     ending(job, out);
 }

@@ -18,6 +18,7 @@ struct slurm_job {
     const char *dependency;  // job number that must have ended well; NULL: none
     const char *logs;        // folder of the job's output and the ranks' logs
     int64_t nodes, tasks_per_node;
+    int64_t spares;           // further machines, which take the place of lost ones; only if it keeps_memory
     int64_t gpus_per_node;    // that the ranks of a machine use
     bool has_no_gres;         // Slurm is not asked for them: whole machines, whose GPUs it does not count
     int64_t cpus_per_task;    // 0: Slurm's default

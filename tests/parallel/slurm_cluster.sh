@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A Slurm cluster on this machine, for tests: slurm_cluster.sh up FOLDER | down FOLDER.
-# The two nodes are two slurmd of the same host with their own port and folders; munge, its key and all state are in
+# A Slurm cluster on this machine, for tests: slurm_cluster.sh up FOLDER [NODES] | down FOLDER.
+# The nodes, two by default, are slurmd of the same host with their own port and folders; munge, its key and all state are in
 # FOLDER.
 # `up` prints the variables to set.
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
 action=$1
 folder=$2
+nodes=${3:-2}
 
 # Daemons take a while to end, and write into the folder until then; after a minute they are killed.
 stop() {
@@ -37,10 +38,11 @@ me=$(id -un)
 host=$(hostname -s)
 # Free ports, below the ephemeral ones.
 base=$((10000 + $$ % 4000 * 5))
-while grep -Eqi ":($(printf '%04X|%04X|%04X' $base $((base + 1)) $((base + 2)))) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+while grep -Eqi ":($(printf '%04X|%04X|%04X|%04X' $base $((base + 1)) $((base + 2)) $((base + 3)))) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
     base=$((10000 + (base - 10000 + 5) % 20000))
 done
-mkdir -p "$folder"/munge "$folder"/state "$folder"/spool "$folder"/tmp/n1 "$folder"/tmp/n2 "$folder"/log
+mkdir -p "$folder"/munge "$folder"/state "$folder"/spool "$folder"/log
+for ((n = 1; n <= nodes; n++)); do mkdir -p "$folder/tmp/n$n"; done
 chmod 755 "$folder" "$folder/munge"
 head -c 1024 /dev/urandom >"$folder/munge/key"
 chmod 600 "$folder/munge/key"
@@ -77,15 +79,15 @@ BatchStartTimeout=120
 JobRequeue=1
 MaxArraySize=100
 ReturnToService=2
-NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 1)) CPUs=4 RealMemory=1000 State=UNKNOWN
-NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 2)) CPUs=4 RealMemory=1000 State=UNKNOWN
-PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 EOF
+for ((n = 1; n <= nodes; n++)); do
+    echo "NodeName=n$n NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + n)) CPUs=4 RealMemory=1000 State=UNKNOWN"
+done >>"$folder/slurm.conf"
 printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' >"$folder/cgroup.conf"
 export SLURM_CONF=$folder/slurm.conf
 slurmctld -f "$SLURM_CONF"
-slurmd -N n1 -f "$SLURM_CONF"
-slurmd -N n2 -f "$SLURM_CONF"
+for ((n = 1; n <= nodes; n++)); do slurmd -N "n$n" -f "$SLURM_CONF"; done
 for _ in $(seq 2000); do
     [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
     sleep 0.1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # launch slurm with --checkpoint-in-memory against a real Slurm cluster on this machine, two nodes with two tasks each:
 # ranks that are killed are started again in the same allocation, resume from memory, of which every node has copies for
-# the other, and end with the weights of a job that was not disturbed.
+# the other, and end with the weights of a job that was not disturbed. With --spares the same holds for a lost node.
 # label: slow
 # beside: ranks
 # cost: 20
@@ -12,7 +12,7 @@ if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
     exit 77
 fi
 $BEVATRON version | grep -q "MPI.*yes" || { echo "SKIP a build without MPI"; exit 77; }
-settings=$(bash tests/parallel/slurm_cluster.sh up "$work/slurm") || { echo "FAIL no cluster"; exit 1; }
+settings=$(bash tests/parallel/slurm_cluster.sh up "$work/slurm" 3) || { echo "FAIL no cluster"; exit 1; }
 eval "$settings"
 trap 'scancel -u "$(id -un)" 2>/dev/null; bash tests/parallel/slurm_cluster.sh down "$work/slurm"; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }' EXIT
 
@@ -43,6 +43,27 @@ grep -q "has a copy on another of the 2 nodes" "$work/out" && pass || fail "ther
 for file in "$work"/whole/iter_0000020/*.safetensors; do
     expect_same "$file" "$work/run/iter_0000020/${file##*/}" "weights"
 done
+
+# A node is lost: the spare one takes its place.
+expect 2 "--spares needs --checkpoint-in-memory" "$BEVATRON" launch slurm "${job[@]}" --spares 1 --dry-run
+lost=$(submit lost --spares 1 --checkpoint-in-memory --allow-injected-faults --inject stop:rank=3:step=9:phase=backward)
+stands_still() { grep -qs "injecting the fault stop" "$work/logs-lost/$lost"/rank-*.log; }
+within 900 stands_still || fail "the job with a spare node does not train"
+node=$(grep -ho "the ranks run on [^ ]*" "$work"/logs-lost/*-"$lost".log | head -n 1 | sed 's/.*,//')
+[ "$node" = n2 ] && pass || fail "the second node is \"$node\""
+scontrol update nodename=n2 state=down reason=test
+within 900 has_ended "$lost" || fail "job $lost does not end: $(squeue -j "$lost" 2>&1 | tail -n 1)"
+cat "$work"/logs-lost/*-"$lost".log >"$work/out"
+[ "$(state "$lost")" = JobState=COMPLETED ] && pass || { fail "job $lost: $(state "$lost")"; tail -n 30 "$work/out"; }
+scontrol show job "$lost" | grep -q "Restarts=0" && pass || fail "the job with a spare node was put back in the queue"
+grep -q "the ranks run on n1,n3 of" "$work/out" && pass || fail "the spare node is not used"
+grep -q "2 ranks got their checkpoints from copies on other nodes" "$work/logs-lost/$lost/rank-0.log" && pass || fail "no copies were used"
+grep -q "loaded checkpoint from host memory at iteration 8" "$work/logs-lost/$lost/rank-0.log" && pass ||
+    fail "the job with a spare node did not resume from memory"
+for file in "$work"/whole/iter_0000020/*.safetensors; do
+    expect_same "$file" "$work/lost/iter_0000020/${file##*/}" "weights after the loss of a node"
+done
+
 keeps_none() { ! pgrep -f "launch keeper .*bevatron-memory-$run" >/dev/null; }
 within 900 keeps_none && pass || fail "keepers are left behind"
 finish
