@@ -1,38 +1,74 @@
 #!/usr/bin/env python3
 """Compares `bevatron plan` with step times that were measured or published.
 
-usage: bench/plan_rows.py BEVATRON [ROWS.csv]
+usage: bench/plan_rows.py BEVATRON [--markdown] [--source TEXT] [ROWS.csv…]
 
-Without a file it plans the seven models of bench/RESULTS.md on one H200. With one it plans the rows of published runs
-(columns as in the header below) whose layout is stated. Prints predicted and measured seconds, and the error of each row
-in percent.
+Without a file it plans the seven models of bench/RESULTS.md on one H200. With files it plans the rows of published runs:
+parameters and FLOPs where the architecture is stated, time and memory where layout and machine are stated, too. Prints
+every row, then errors by source; --markdown prints the latter as in docs/plan.md. --source takes the rows whose source
+contains TEXT.
 """
+import collections
+import concurrent.futures
 import csv
 import json
+import re
 import subprocess
 import sys
+import tempfile
 
-# name, flags, micro-batch, measured tokens/s on one H200 in bf16 (bench/RESULTS.md, 2026-11-16)
+# name, layers, hidden size, heads, length, micro-batch, vocabulary, FFN of a Llama, measured tokens/s and GB on one
+# H200 in bf16 and fp8 (bench/RESULTS.md, 2026-11-16)
 OURS = [
-    ("gpt2-124M", 12, 768, 12, 1024, 64, 50304, "", 596085),
-    ("gpt2-1558M", 48, 1600, 25, 1024, 16, 50304, "", 51953),
-    ("gpt3-1.3B", 24, 2048, 16, 2048, 16, 50304, "", 67403),
-    ("megatron-1.7B", 24, 2304, 24, 2048, 12, 51200, "", 52198),
-    ("megatron-3.6B", 30, 3072, 32, 2048, 4, 51200, "", 23907),
-    ("llama-1.3B", 24, 2048, 16, 4096, 8, 32000, "llama 5632", 61508),
-    ("llama7B-8layers", 8, 4096, 32, 4096, 4, 32000, "llama 11008", 51518),
+    ("gpt2-124M", 12, 768, 12, 1024, 64, 50304, "", (596085, 684471), (29.1, 25.9)),
+    ("gpt2-1558M", 48, 1600, 25, 1024, 16, 50304, "", (51953, 69556), (62.4, 57.9)),
+    ("gpt3-1.3B", 24, 2048, 16, 2048, 16, 50304, "", (67403, 93414), (74.0, 67.2)),
+    ("megatron-1.7B", 24, 2304, 24, 2048, 12, 51200, "", (52198, 73798), (69.3, 64.9)),
+    ("megatron-3.6B", 30, 3072, 32, 2048, 4, 51200, "", (23907, 33536), (73.6, 76.8)),
+    ("llama-1.3B", 24, 2048, 16, 4096, 8, 32000, "5632", (61508, 84143), (73.4, 69.0)),
+    ("llama7B-8layers", 8, 4096, 32, 4096, 4, 32000, "11008", (51518, 75051), (46.6, 48.0)),
 ]
 LLAMA = ("--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights "
          "--disable-bias-linear --ffn-hidden-size ")
-MACHINES = {"A100-80": "p4de.24xlarge", "A100": "p4de.24xlarge", "H100": "p5.48xlarge"}
+# Published architectures: layers, hidden size, heads, KV heads, FFN, vocabulary.
+LLAMAS = {
+    "LLAMA3_8B": (32, 4096, 32, 8, 14336, 128256),
+    "LLAMA3_70B": (80, 8192, 64, 8, 28672, 128256),
+    "LLAMA3.1_405B": (126, 16384, 128, 8, 53248, 128256),
+    # SimuMax pads the 405B model for its runs: configs/models/llama3-405b_padding_128.json
+    "llama3_405b_padded": (128, 16384, 128, 16, 53248, 128256),
+}
+# MPT's: layers, hidden size, heads (llm-foundry scripts/train/yamls/pretrain); vocabulary 50368, tied.
+MPTS = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40),
+        "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
+SOURCES = {"narayanan_t1": "Narayanan 2021, table 1", "megatron2020": "Megatron-LM 2020, A100-40",
+           "korthikanti_t5": "Korthikanti 2022, table 5", "mcore_r0.8": "Megatron-Core r0.8",
+           "megascale_t2_megatron": "MegaScale 2024", "megascale_t2_megascale": "MegaScale 2024"}
+MACHINES = {"A100-80": "dgx-a100", "A100": "p4d.24xlarge", "H100": "dgx-h100", "DGX-H100": "dgx-h100",
+            "H100-80GB": "dgx-h100", "H200": "dgx-h200", "B200": "dgx-b200", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300",
+            "DGX-GB200": "dgx-gb200", "DGX-GB300": "dgx-gb300", "p6-b300": "p6-b300.48xlarge"}
+# Python programs launch kernels one by one: SimuMax measured 30 µs for each on a B200
+# (MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json, 2026-05).
+PYTHON = tempfile.NamedTemporaryFile("w", suffix=".yaml")
+PYTHON.write("launch-us: 30\n")
+PYTHON.flush()
+# Sharded parameters are not a layout of this program. Such rows are planned with a distributed optimizer, as if their
+# traffic were hidden, and counted apart.
+FSDP = ", FSDP"
+ASSUMED = ", micro-batch 1 assumed"
+# Rows that contradict themselves.
+DOUBTFUL = {
+    "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": "4 stages with 8 micro-batches and no virtual stages idle for 27 % of a "
+                                              "step; yet it is faster than 26.02 with 5 of them",
+}
+FP8 = "--fp8-format hybrid "
 
 
 def plan(program, flags):
-    result = subprocess.run([program, "plan", "--json", "--bf16", "--mock-data", "--lr", "1e-4", "--train-iters", "1",
-                             "--attention-dropout", "0", "--hidden-dropout", "0"] + flags.split(),
-                            capture_output=True, text=True)
+    common = "plan --json --mock-data --lr 1e-4 --train-iters 1 "
+    result = subprocess.run([program] + (common + flags).split(), capture_output=True, text=True)
     if result.returncode:
-        return None, result.stderr.strip().splitlines()[-1]
+        return None, result.stderr.strip().splitlines()[-1].replace("error: bevatron: ", "")
     return json.loads(result.stdout), ""
 
 
@@ -41,49 +77,310 @@ def shape(layers, hidden, heads, seq, vocab):
             f"--max-position-embeddings {seq} --vocab-size {vocab} --make-vocab-size-divisible-by 1 ")
 
 
-def show(name, predicted, measured, why=""):
-    if predicted is None:
-        print(f"{name:38} not planned: {why}")
-    else:
-        print(f"{name:38} {predicted:9.3f} s  {measured:9.3f} s  {100 * (predicted / measured - 1):+6.1f} %")
+def llama(layers, hidden, heads, groups, ffn, vocab, seq):
+    return (shape(layers, hidden, heads, seq, vocab) + LLAMA +
+            f"{ffn} --group-query-attention --num-query-groups {groups} --attention-dropout 0 --hidden-dropout 0 ")
+
+
+class Row:
+    """A published run: `flags` say its model, `layout` how it ran; `skipped` says why it has no time."""
+
+    def __init__(self, source, name):
+        self.source, self.name = source, name
+        self.flags = self.layout = self.skipped = ""
+        self.seconds = self.gib = self.parameters = self.flops = None
+        self.machine, self.gbs, self.gpus = "dgx-h100", 1, 1
+        self.found = None
+        self.master_ranks = self.layer_bytes = 0  # of Megatron's own memory
+
+    def planned_gib(self):
+        """Of the fullest rank. Megatron keeps masters whole, 2 bytes more than the halves here, and Transformer Engine a
+        weight gradient that stays zero for each shape of weight."""
+        fullest = max(self.found["stages"], key=lambda s: s["memory_bytes"]["total"])
+        own = 2 * fullest["parameters"] / self.master_ranks + self.layer_bytes if self.master_ranks else 0
+        return (fullest["memory_bytes"]["total"] + own) / 2**30
+
+    def plan(self, program):
+        if not self.flags:
+            return self
+        layout = self.layout
+        if self.skipped:
+            layout = f"--nproc 1 --micro-batch-size 1 --global-batch-size {self.gbs} --bf16 "
+        self.found, why = plan(program, self.flags + layout + f" --machine {self.machine}")
+        if why:
+            self.skipped = why
+        return self
+
+
+def layout_of(row, machine, gpus):
+    tp, pp, cp, vp = (row.get(k) or "1" for k in ("tp", "pp", "cp", "vpp" if "vpp" in row else "vp"))
+    flags = f"--nproc {gpus} --tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} "
+    if cp not in ("1", "-"):
+        flags += f"--context-parallel-size {cp} "
+    if vp not in ("", "1", "-", "n/a") and pp != "1":
+        flags += f"--num-virtual-stages-per-pipeline-rank {vp} "
+    return flags
+
+
+# Parameters as Narayanan et al. 2021 count them, with the last norm. Their FLOPs without recompute; of attention's
+# scores, the half that a causal mask leaves, as Megatron-LM counts since 2025.
+def gpt_counts(row):
+    h, l, s, b, v = (int(row[k]) for k in ("hidden", "layers", "seq", "gbs", "vocab"))
+    return 12 * l * h * h + 13 * l * h + (v + s) * h + 2 * h, 72 * b * s * l * h * h * (
+        1 + s / (12 * h) + v / (12 * l * h))
+
+
+def assume_small_batches(row, given):
+    """Megatron's table of 2024 states neither micro-batch nor recompute: 1, and none."""
+    row.source += ASSUMED
+    row.layout = layout_of(given, row.machine, row.gpus) + (
+        f"--bf16 --use-distributed-optimizer --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather "
+        f"--attention-dropout 0 --hidden-dropout 0 --micro-batch-size 1 --global-batch-size {row.gbs} ")
+    if given["tp"] != "1":
+        row.layout += "--sequence-parallel "
+    return row
+
+
+def old_row(given):
+    row = Row(SOURCES[given["source"]], f"{given['model']} {given['gpus']}")
+    row.machine, row.gbs, row.gpus = MACHINES[given["gpu"]], int(given["gbs"]), int(given["gpus"])
+    row.seconds = float(given["t_iter_s"])
+    if not given["vocab"]:
+        row.skipped = "vocabulary and micro-batch not stated"
+        return row
+    row.flags = shape(given["layers"], given["hidden"], given["heads"], given["seq"], given["vocab"])
+    row.parameters, row.flops = gpt_counts(given)
+    if given["source"].startswith("mcore"):
+        row.flags += "--untie-embeddings-and-output-weights "
+        row.parameters += int(given["vocab"]) * int(given["hidden"])
+    if not given["mbs"]:
+        return assume_small_batches(row, given)
+    # Their attention wrote its scores to memory; the network is that of Selene.
+    row.layout = layout_of(given, row.machine, row.gpus) + (
+        f"--hardware {PYTHON.name} --fp16 --attention-backend unfused --attention-dropout 0.1 --hidden-dropout 0.1 "
+        f"--micro-batch-size {given['mbs']} --global-batch-size {given['gbs']} ")
+    if given["recompute"] == "full":
+        row.layout += "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+    elif given["recompute"].startswith("selective"):
+        row.layout += "--recompute-granularity selective "
+    if given["recompute"].endswith("+sp"):
+        row.layout += "--sequence-parallel "
+    return row
+
+
+def first(text):
+    """The first of "664 (622)": the row's own precision, where a second one is in parentheses."""
+    return text.split(" (")[0]
+
+
+def simumax_row(given):
+    """Names say the model: llama3_70b_l12_tp1_pp2_dp4_mbc32_cef."""
+    row = Row("SimuMax B200", given["model"].removesuffix("_cef"))
+    row.seconds, row.gib = float(given["step_s"]), float(given["mem_gib"])
+    row.gpus, row.machine = 8, "dgx-b200"
+    if not given["model"].startswith("llama"):
+        row.skipped = "MoE with MLA"
+        return row
+    layers = int(re.search(r"_l(\d+)_", given["model"]).group(1))
+    batches = int(re.search(r"mbc(\d+)", given["model"]).group(1))
+    dp = int(re.search(r"dp(\d+)", given["model"]).group(1))
+    kind = LLAMAS["LLAMA3_70B" if "70b" in given["model"] else "llama3_405b_padded"]
+    row.gbs = batches * dp
+    row.master_ranks = dp * int(given["cp"])
+    row.layer_bytes = 2 * (llama_parameters(1, *kind[1:]) - llama_parameters(0, *kind[1:])) / int(given["tp"])
+    row.flags = llama(layers, *kind[1:], given["seq"])
+    row.layout = layout_of(given, row.machine, 8) + (
+        f"--hardware {PYTHON.name} --bf16 --use-distributed-optimizer "
+        f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
+    if given["tp"] != "1":
+        row.layout += "--sequence-parallel "
+    return row
+
+
+def precision_of(text):
+    text = first(text)
+    if text in ("BF16", "amp_bf16"):
+        return "--bf16 "
+    return "--bf16 " + FP8 if text in ("FP8", "FP8-CS", "MXFP8", "FP8-MX", "amp_fp8", "FP8-tensorwise") else None
+
+
+def llama_row(given, source):
+    row = Row(source, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]), given["release"]]))
+    name = given["model"].removesuffix(" 2-node").upper().replace("LLAMA3 ", "LLAMA3_")
+    name = name.replace("LLAMA3.1_8B", "LLAMA3_8B").replace("LLAMA3.1_70B", "LLAMA3_70B")
+    row.gpus, row.machine = int(given["gpus"]), MACHINES.get(given["system"], "dgx-h100")
+    row.gbs = int(given["gbs"]) if given["gbs"] else 0
+    kind = LLAMAS[name]
+    row.flags = llama(*kind, given["seq"])
+    row.parameters = llama_parameters(*kind)
+    for key in ("tp", "pp", "cp", "vp", "fsdp"):
+        given[key] = first(given[key])
+    if given["kind"] != "Pre-Training":
+        row.skipped = "fine-tuning"
+    elif given["system"] not in MACHINES:
+        row.skipped = "power-limited GPUs without constants"
+    elif precision_of(given["precision"]) is None:
+        row.skipped = "NVFP4"
+    elif not row.gbs:
+        row.skipped = "global batch not stated"
+    if given["fsdp"] not in ("", "0", "-"):
+        row.source += FSDP
+    if row.skipped:
+        row.gbs = row.gbs or 1
+        return row
+    row.layout = layout_of(given, row.machine, row.gpus) + precision_of(given["precision"]) + (
+        f"--use-distributed-optimizer --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather "
+        f"--micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+    if given["tp"] != "1":
+        row.layout += "--sequence-parallel "
+    row.seconds = row.gbs * int(given["seq"]) / float(first(given["tokens_s_gpu"])) / row.gpus
+    if kind[0] % int(given["pp"]) or (given["vp"].isdigit() and kind[0] % (int(given["pp"]) * int(given["vp"]))):
+        row.layout += "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+    return row
+
+
+def llama_parameters(layers, hidden, heads, groups, ffn, vocab):
+    head = hidden // heads
+    layer = 2 * hidden * hidden + 2 * hidden * groups * head + 3 * hidden * ffn + 2 * hidden
+    return layers * layer + 2 * vocab * hidden + hidden
+
+
+def mpt_row(given):
+    size, count = re.match(r"MPT-(\w+) \((\d+) params\)", given["model"]).groups()
+    row = Row("llm-foundry H100" + FSDP,
+              f"MPT-{size} {given['gpus']} seq {given['seq']} mbs {given['mbs']} {given['precision']}")
+    layers, hidden, heads = MPTS[size]
+    row.gpus, row.gbs, row.parameters = int(given["gpus"]), int(given["gbs"]), int(count)
+    row.flags = shape(layers, hidden, heads, given["seq"], 50368) + (
+        "--attention-dropout 0 --hidden-dropout 0 ")
+    row.seconds = row.gbs * int(given["seq"]) / float(given["tokens_s_gpu"]) / row.gpus
+    row.layout = f"--hardware {PYTHON.name} --nproc {row.gpus} {precision_of(given['precision'])} " + (
+        "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather "
+        f"--micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+    if "ckpt True" in given["note"]:
+        row.layout += "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+    return row
+
+
+def new_row(given):
+    source, model = given["source"], given["model"]
+    if "SimuMax" in source:
+        return simumax_row(given)
+    if model.startswith("MPT"):
+        return mpt_row(given)
+    if model.upper().startswith("LLAMA"):
+        return llama_row(given, {"MooreThreads": "", "NVIDIA-NeMo/Megatron-Bridge": "Megatron-Bridge",
+                                 "NVIDIA-NeMo/Automodel": "Automodel", "pytorch/torchtitan": "torchtitan"}[
+                                     source.split(" ")[0]])
+    row = Row(source.split(" ")[0].split("/")[1], model + " " + given["gpus"])
+    found = re.match(r"GPT-[\d.]+B \(heads (\d+) hidden (\d+) layers (\d+)\)", model)
+    if not found:
+        row.skipped = "MoE, MLA or Mamba"
+        return row
+    heads, hidden, layers = found.groups()
+    row.gbs = int(given["gbs"])
+    row.flags = shape(layers, hidden, heads, given["seq"], 131072) + "--untie-embeddings-and-output-weights "
+    row.parameters, row.flops = gpt_counts(
+        {"hidden": hidden, "layers": layers, "seq": given["seq"], "gbs": given["gbs"], "vocab": 131072})
+    row.parameters += 131072 * int(hidden)
+    row.gpus = int(given["gpus"])
+    full = row.flops + 72 * row.gbs * int(given["seq"])**2 * int(layers) * int(hidden) / 12
+    row.seconds = full / float(given["tflops_gpu"]) / 1e12 / row.gpus  # it counts all scores
+    return assume_small_batches(row, given)
+
+
+def percent(planned, measured):
+    return 100 * (planned / measured - 1)
+
+
+def error(row):
+    return percent(row.found["step_seconds"], row.seconds)
+
+
+def describe(row):
+    text = f"{row.source[:24]:24} {row.name[:52]:52}"
+    if row.found and row.parameters:
+        text += f" params {percent(row.found['parameters'], row.parameters):+6.2f} %"
+    if row.found and row.flops:
+        text += f" flops {percent(row.found['model_flops_per_step'], row.flops):+6.2f} %"
+    if row.skipped:
+        return text + f"  no time: {row.skipped}"
+    if row.gib:
+        planned = row.planned_gib()
+        text += f" {planned:7.2f} GiB {row.gib:7.2f} {percent(planned, row.gib):+6.1f} %"
+    return text + f" {row.found['step_seconds']:9.3f} s {row.seconds:9.3f} s {error(row):+6.1f} %"
 
 
 def own(program):
-    for name, layers, hidden, heads, seq, batch, vocab, kind, speed in OURS:
-        flags = shape(layers, hidden, heads, seq, vocab)
-        if kind:
-            flags += LLAMA + kind.split()[1]
-        found, why = plan(program, flags + f" --micro-batch-size {batch} --global-batch-size {batch} --nproc 1 "
-                                           "--machine p5en.48xlarge")
-        show(name, found and found["step_seconds"], batch * seq / speed, why)
+    rows = [(kind, *model) for kind in (0, 1) for model in OURS]
+    for kind, name, layers, hidden, heads, seq, batch, vocab, ffn, speeds, gigabytes in rows:
+        row = Row("H200, this program", name + (" fp8" if kind else ""))
+        row.flags = shape(layers, hidden, heads, seq, vocab) + (LLAMA + ffn if ffn else "") + (
+            " --attention-dropout 0 --hidden-dropout 0 ")
+        row.layout = f"--bf16 {FP8 if kind else ''}--micro-batch-size {batch} --global-batch-size {batch} --nproc 1 "
+        row.machine, row.seconds, row.gib = "p5en.48xlarge", batch * seq / speeds[kind], gigabytes[kind] * 1e9 / 2**30
+        print(describe(row.plan(program)))
 
 
-def published(program, path):
-    for row in csv.DictReader(open(path, newline="")):
-        name = f"{row['source']} {row['model']} {row['gpus']}"
-        if not row["mbs"] or not row["vocab"]:
-            show(name, None, 0, "its micro-batch or vocabulary is not stated")
-            continue
-        flags = shape(row["layers"], row["hidden"], row["heads"], row["seq"], row["vocab"])
-        flags += (f"--micro-batch-size {row['mbs']} --global-batch-size {row['gbs']} --nproc {row['gpus']} "
-                  f"--tensor-model-parallel-size {row['tp']} --pipeline-model-parallel-size {row['pp']} "
-                  f"--machine {MACHINES[row['gpu']]} ")
-        if row["vpp"] not in ("", "1"):
-            flags += f"--num-virtual-stages-per-pipeline-rank {row['vpp']} "
-        if row["recompute"] == "full":
-            flags += "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
-        elif row["recompute"].startswith("selective"):
-            flags += "--recompute-granularity selective "
-        if row["recompute"].endswith("+sp"):
-            flags += "--sequence-parallel "
-        found, why = plan(program, flags)
-        show(name, found and found["step_seconds"], float(row["t_iter_s"]), why)
+def show_group(line, name, rows):
+    errors = sorted(error(r) for r in rows if not r.skipped)
+    good = sum(abs(e) <= 10 for e in errors)
+    if errors:
+        print(line.format(name, len(rows), len(errors), f"{good} ({100 * good / len(errors):.0f} %)",
+                          f"{errors[0]:+.1f} … {errors[-1]:+.1f} %", f"{sum(errors) / len(errors):+.1f} %"))
+    else:
+        print(line.format(name, len(rows), 0, "–", "–", "–"))
+
+
+def summary(rows, markdown):
+    line = "| {} | {} | {} | {} | {} | {} |" if markdown else "{:42} {:>5} {:>6} {:>12} {:>20} {:>9}"
+    print(line.format("source", "rows", "timed", "within 10 %", "smallest … largest", "mean"))
+    if markdown:
+        print("|---|---:|---:|---:|---:|---:|")
+    sources = list(dict.fromkeys(r.source for r in rows))
+    for source in sorted(sources, key=lambda s: s.endswith(FSDP)):
+        show_group(line, source, [r for r in rows if r.source == source])
+    show_group(line, "all with a stated layout of this program", [r for r in rows if not r.source.endswith((FSDP, ASSUMED))])
+    exact = [r for r in rows if r.found and r.parameters]
+    equal = sum(round(r.parameters) == r.found["parameters"] for r in exact)
+    counted = [percent(r.found["model_flops_per_step"], r.flops) for r in exact if r.flops]
+    print(f"\nParameters are equal in {equal} of {len(exact)} rows, FLOPs within 0.1 % in "
+          f"{sum(abs(e) < 0.1 for e in counted)} of {len(counted)}.\n")
+    memory = sorted(percent(r.planned_gib(), r.gib) for r in rows if r.gib and not r.skipped)
+    if memory:
+        print(f"Memory of {len(memory)} rows is {memory[0]:+.1f} … {memory[-1]:+.1f} % off the published one, "
+              f"{sum(abs(e) <= 3 for e in memory)} of them within 3 %.\n")
+    for why, count in collections.Counter(r.skipped for r in rows if r.skipped).most_common():
+        print(f"- {count} rows have no time: {why}.")
+    for row in rows:
+        if row.name in DOUBTFUL and not row.skipped:
+            print(f"- doubtful: {row.source} {row.name}, {error(row):+.1f} %: {DOUBTFUL[row.name]}.")
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--markdown"]
+    only = ""
+    if "--source" in arguments:
+        i = arguments.index("--source")
+        only = arguments[i + 1]
+        del arguments[i:i + 2]
+    if not arguments:
+        sys.exit(__doc__)
+    if len(arguments) == 1:
+        return own(arguments[0])
+    rows = []
+    for path in arguments[1:]:
+        with open(path, newline="") as file:
+            rows += [old_row(r) if "t_iter_s" in r else new_row(r) for r in csv.DictReader(file)]
+    rows = [r for r in rows if only in r.source]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        rows = list(pool.map(lambda r: r.plan(arguments[0]), rows))
+    if "--markdown" not in sys.argv:
+        for row in rows:
+            print(describe(row))
+        print()
+    summary(rows, "--markdown" in sys.argv)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        published(sys.argv[1], sys.argv[2])
-    elif len(sys.argv) == 2:
-        own(sys.argv[1])
-    else:
-        sys.exit(__doc__)
+    main()

@@ -23,7 +23,7 @@ struct command_options {
     int64_t nproc, nodes;
     char *machine, *hardware, *timeline, *trace;
     double tokens, save_bandwidth, failures_per_day, restart_minutes;
-    bool json, print_hardware;
+    bool json, print_hardware, tp_comm_overlap;
     bool search;
     int64_t gpus;
     char *rank_by, *write;
@@ -43,6 +43,8 @@ static const struct flag own_flags[] = {
     INT("--nproc", nproc, "0", 0, MOST_RANKS, "ranks, one for each GPU; 0: as many as --nodes have"),
     INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
     INT("--gpus", gpus, NULL, 0, MOST_RANKS, "the same as --nproc"),
+    SWITCH("--tp-comm-overlap", tp_comm_overlap,
+           "plan for a program whose matmuls hide tensor-parallel communication, as Transformer Engine's do"),
     GROUP("A search for the best layout"),
     SWITCH(
         "--search", search,
@@ -172,6 +174,7 @@ static int make_plan(struct command_options *options, const struct hardware_file
                                                          .machine = machine,
                                                          .hardware = &file->hardware,
                                                          .nodes = (int)options->nodes,
+                                                         .hides_tensor = options->tp_comm_overlap,
                                                          .watcher = &watcher});
     if (status == 0)
         status = write_timeline(options, &timeline, &plan, machine->name);

@@ -22,6 +22,7 @@ struct paper_group {
         neighbours;     // how many machines its ranks are on, and how many of them are on this rank's; 0: unknown
     double busy_until;  // its collectives run one after the other
     double exposed;
+    double hidden;  // part of its time
 };
 
 // A collective that takes time. A request without a handle is complete.
@@ -85,7 +86,7 @@ static void *begin(struct group *group, double bytes, double passes) {
     struct paper_group *paper = (struct paper_group *)group;
     double start = fmax(paper->busy_until, device_twin_time(device));
     struct paper_request *request = memory_alloc(sizeof *request);
-    request->end = paper->busy_until = start + ring_seconds(paper, bytes, passes);
+    request->end = paper->busy_until = start + ring_seconds(paper, bytes, passes) * (1 - paper->hidden);
     return request;
 }
 
@@ -196,6 +197,11 @@ double world_message_seconds(const struct world *world, int from, int to, double
     const struct comm_fabric *fabric = &paper_world_of(world)->fabric;
     const struct comm_path *path = from / fabric->node == to / fabric->node ? &fabric->inside : &fabric->across;
     return path->seconds + bytes / path->bytes_per_second;
+}
+
+void group_set_hidden(struct group *group, double part) {
+    CHECK(group->world->collective == &paper_collective && part >= 0 && part < 1);
+    ((struct paper_group *)group)->hidden = part;
 }
 
 double group_exposed_seconds(const struct group *group) {

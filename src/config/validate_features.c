@@ -11,7 +11,7 @@ static const struct {
     const char *note;
 } without_effect[] = {
     {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
-    {"--attention-backend", "has no effect: bevatron picks the kernel"},
+    {"--attention-backend", "has no effect on training: bevatron picks the kernel"},
     {"--log-progress", "has no effect yet: metrics.jsonl has what progress.txt would say"},
     {"--log-memory-to-tensorboard", "has no effect yet"},
     {"--exit-signal-handler", "is always on: SIGTERM, SIGINT and SIGUSR1 end the run after a checkpoint"},

@@ -151,6 +151,10 @@ struct device_rates {
     double bytes_per_second;       // of operations that only move data
     double seconds_per_operation;  // at least
     double memory_bytes;           // that are free for a step; 0: unknown, or the host's
+    double launch_seconds;         // added to every operation; 0 where launches are hidden, as those of CUDA graphs
+    // Attention as before FlashAttention: two matmuls of all scores, which are written to memory, normalized there and
+    // read again.
+    bool writes_scores;
 };
 // From now on the twin has a clock, which every operation on its compute stream moves forward.
 void device_set_rates(struct device *twin, const struct device_rates *rates);

@@ -42,6 +42,8 @@ static const struct flag rows[] = {
     RATE("--narrow-heads", rates.narrow, "part of them that heads of 64 or less reach"),
     RATE("--memory-gigabytes", rates.bytes_per_second, "GB/s of operations that only move data"),
     MAYBE("--operation-us", rates.seconds_per_operation, "shortest operation, in microseconds"),
+    MAYBE("--launch-us", rates.launch_seconds,
+          "added to every operation; 0 with CUDA graphs, 30 for PyTorch without them"),
     GROUP("Links"),
     MAYBE("--link-us", link.seconds, "latency between joined GPUs for each step of an algorithm, in microseconds"),
     RATE("--link-gigabytes", link.bytes_per_second, "GB/s each way that a GPU reaches in long messages"),

@@ -156,6 +156,9 @@ static int measure_stage(struct making *making, int index) {
         rates.memory_bytes = making->options->machine->gpus > 0 ? plan_room(making->options->machine) : 0;
         device_set_rates(device, &rates);
         world_set_fabric(world, &making->fabric);
+        // The first tiles cannot be sent before they are computed.
+        if (making->options->hides_tensor)
+            group_set_hidden(mesh.group[AXIS_TENSOR], 1 - 1.0 / mesh.length[AXIS_TENSOR]);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
         status = run_stage(making, &setup, stage, &making->costs[index]);
     }
@@ -281,6 +284,8 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
         return error_set_code(EXIT_CODE_USAGE, "a plan can have %d virtual stages for each rank, not %lld",
                               (int)MOST_CHUNKS, (long long)config_chunks(config));
     TRY(mesh_place_config(&making.mesh, 0, options->ranks, config));
+    const char *attention = config->attention_backend;
+    making.hardware.rates.writes_scores = attention && (!strcmp(attention, "unfused") || !strcmp(attention, "local"));
     making.fabric = hardware_fabric(&making.hardware, options->machine, options->ranks);
     int data = making.mesh.length[AXIS_DATA], each = hardware_ranks(options->machine);
     *plan = (struct plan){.ranks = options->ranks,

@@ -45,6 +45,7 @@ struct plan_options {
     const struct machine *machine;
     const struct hardware *hardware;         // NULL: what is known of the machine
     int nodes;                               // 0: as many as the ranks need
+    bool hides_tensor;                       // matmuls hide the collectives of tensor parallelism, as in other programs
     bool stops_if_too_large;                 // a plan that does not fit then has no seconds
     const struct schedule_watcher *watcher;  // is told all that the stages do in a step; NULL for none
 };

@@ -32,7 +32,7 @@ expect 0 "matmul-tflops: 690" "$BEVATRON" plan --machine p5en.48xlarge --print-h
 sed 's/^gpu-gib: 141 /gpu-gib: 13 /' "$work/out" >"$work/mine.yaml"
 expect 0 "DOES NOT FIT into the 13 GiB of H200 GPUs" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml" --nodes 1
 echo "gpu-gb: 3" >>"$work/mine.yaml"
-expect 2 "mine.yaml:39: unknown flag --gpu-gb; did you mean --gpu-gib?" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml"
+expect 2 "mine.yaml:40: unknown flag --gpu-gb; did you mean --gpu-gib?" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
 # Many layers, collectives and micro-batches.
 expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \

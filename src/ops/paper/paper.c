@@ -30,7 +30,7 @@ static void spend(struct paper_device *paper, double arithmetic, double bytes) {
     if (!paper->has_rates)
         return;
     double moving = bytes / rates->bytes_per_second, seconds = arithmetic > moving ? arithmetic : moving;
-    seconds = seconds > rates->seconds_per_operation ? seconds : rates->seconds_per_operation;
+    seconds = (seconds > rates->seconds_per_operation ? seconds : rates->seconds_per_operation) + rates->launch_seconds;
     paper->now += seconds;
     paper->totals.seconds += seconds;
 }
@@ -175,13 +175,27 @@ static double attention_scores(struct tensor q, struct tensor k, bool is_causal,
     return (double)q.shape[0] * (double)q.shape[2] * seen;
 }
 
+// Times of attention that writes its scores: `passes` times they are read or written, in 16 bits, and every matmul is
+// over all of them. Dropout reads and writes them once more, and its mask.
+static double written_scores_seconds(const struct paper_device *paper, struct tensor q, struct tensor k, double passes,
+                                     double matmuls) {
+    const struct device_rates *rates = &paper->rates;
+    double scores = attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
+    double flops = 2 * scores * ((double)q.shape[3] + rates->half_inner);
+    return passes * width * scores / rates->bytes_per_second + matmuls * flops / matmul_rate(rates, q.dtype);
+}
+
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
     double matmuls = 2;  // scores, values
     double flops =
         matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
     paper_of(device)->totals.attention_flops += flops;
-    COUNT_WORK(device, attention_seconds(paper_of(device), flops, op->q.shape[3], false), op->out, op->lse, op->q,
-               op->k, op->v, op->mask.relative_bias);
+    const struct paper_device *paper = paper_of(device);
+    double seconds = attention_seconds(paper, flops, op->q.shape[3], false);
+    // Scores out; softmax in and out; values in.
+    if (paper->has_rates && paper->rates.writes_scores)
+        seconds = written_scores_seconds(paper, op->q, op->k, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
+    COUNT_WORK(device, seconds, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
@@ -189,9 +203,13 @@ static void paper_attention_backward(struct device *device, const struct op_atte
     double flops =
         matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
     paper_of(device)->totals.attention_flops += flops;
-    COUNT_WORK(device, attention_seconds(paper_of(device), flops, op->q.shape[3], true), op->dq, op->dk, op->dv,
-               op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v, op->mask.relative_bias, op->drelative_bias,
-               op->drelative_bias);
+    const struct paper_device *paper = paper_of(device);
+    double seconds = attention_seconds(paper, flops, op->q.shape[3], true);
+    // dV reads them, dP writes them; softmax reads two and writes one; dQ and dK read them. None is computed again.
+    if (paper->has_rates && paper->rates.writes_scores)
+        seconds = written_scores_seconds(paper, op->q, op->k, op->dropout.rate > 0 ? 9.5 : 7, matmuls - 1);
+    COUNT_WORK(device, seconds, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
+               op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
