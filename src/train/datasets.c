@@ -250,6 +250,15 @@ int datasets_open_epoch(struct datasets *datasets, const struct datasets_options
     return -1;
 }
 
+// Only a blend without weights has fewer samples than it was asked for.
+static void warn_short(const struct datasets *datasets, const struct datasets_options *from, int64_t needed) {
+    const struct sample_source *source = &datasets->sources[SPLIT_TRAIN];
+    if (from->mesh->rank == 0 && source->count > 0 && source->count < needed)
+        log_warn("the run needs %" PRId64 " samples, but the %s has %" PRId64
+                 ": it will stop with an error there; give the datasets of --data-path weights, so that they repeat",
+                 needed, source->name, source->count);
+}
+
 int datasets_open(struct datasets *datasets, const struct datasets_options *from) {
     const struct config *config = from->config;
     const struct tokenizer *tokenizer = from->tokenizer;
@@ -268,6 +277,7 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
         datasets_close(datasets);
         return -1;
     }
+    warn_short(datasets, from, counts[SPLIT_TRAIN]);
     return 0;
 }
 

@@ -69,6 +69,18 @@ if command -v script >/dev/null; then
     expect 0 "iteration        3/" "${asked[@]}" --train-iters 3 --load "$work/asked_run" --override-opt_param-scheduler
 fi
 
+# Several texts without weights: an evaluation of more samples than they have repeats them, and a run that is longer
+# than the texts is told so when it starts.
+mkdir "$work/several"
+words 1 60 | as_json >"$work/several/a.jsonl"
+words 3 60 | as_json >"$work/several/b.jsonl"
+several=("$BEVATRON" train "${size[@]}" --micro-batch-size 2 --lr 1e-3 --split 80,10,10 "${own[@]}" --data-path "$work/several/a.jsonl" "$work/several/b.jsonl")
+expect 0 "validation loss at iteration 2 on test set" "${several[@]}" --train-iters 2 --eval-iters 100
+grep -q "samples, but the" "$work/out" && fail "a short run is said to be too long" || pass
+expect 1 "is exhausted" "${several[@]}" --train-iters 1000 --eval-iters 1 --log-interval 1000
+grep -Eq "warning: the run needs 2000 samples, but the train split of a blend of 2 datasets has [0-9]+: it will stop with an error there; give the datasets" "$work/out" &&
+    pass || fail "not told at the start"
+
 # The first run tokenizes; the dataset is what tokenizer train and preprocess make.
 expect 0 "tokenized $text: 400 documents" "${train[@]}" --data-path "$text" "${own[@]}"
 losses "$work/out" >"$work/first"

@@ -160,6 +160,26 @@ static struct blend_options small(struct sample_source *sources, double *weights
         .sources = sources, .count = 2, .weights = weights, .size = 100, .cache_folder = scratch_path("cache")};
 }
 
+TEST(an_evaluation_without_weights_repeats) {
+    const struct blend_line line = {.count = 2, .values = {3, 2}};
+    struct sample_source sources[2];
+    make_sources(sources, &line, true);
+    for (int which = 0; which < SPLIT_COUNT; which++) {
+        struct blend_options options = {.sources = sources, .count = 2, .size = 12, .which = (enum split)which};
+        struct blend *blend;
+        EXPECT_OK(blend_open(&blend, &options));
+        struct sample_source source = blend_source(blend);
+        EXPECT_INT(source.count, which == SPLIT_TRAIN ? 5 : 12);
+        for (int64_t i = 5; i < source.count; i++) {
+            int32_t first[2], again[2];
+            EXPECT_OK(source.read(source.context, i % 5, first));
+            EXPECT_OK(source.read(source.context, i, again));
+            EXPECT(first[0] == again[0] && first[1] == again[1]);
+        }
+        blend_close(blend);
+    }
+}
+
 TEST(the_cache_gives_the_same_and_is_not_trusted) {
     scratch_open();
     log_set_level(LOG_ERROR);
@@ -218,4 +238,5 @@ TEST(a_dataset_that_is_too_small_is_named) {
 }
 
 TEST_MAIN(TEST_CASE(orders_equal_the_golden_ones), TEST_CASE(words_of_data_path), TEST_CASE(a_missing_weight_is_named),
-          TEST_CASE(the_cache_gives_the_same_and_is_not_trusted), TEST_CASE(a_dataset_that_is_too_small_is_named))
+          TEST_CASE(an_evaluation_without_weights_repeats), TEST_CASE(the_cache_gives_the_same_and_is_not_trusted),
+          TEST_CASE(a_dataset_that_is_too_small_is_named))

@@ -18,6 +18,7 @@ enum { ARRAY_DATASETS, ARRAY_NUMBERS, ARRAY_COUNT };
 struct blend {
     struct sample_source *sources;  // (count)
     int64_t count, size;
+    int64_t asked;  // samples that can be read: more than size if the blend repeats
     char *name;
     struct blend_index made;         // in memory
     struct npy mapped[ARRAY_COUNT];  // or in files
@@ -185,6 +186,8 @@ int blend_open(struct blend **out, const struct blend_options *options) {
     struct blend *blend = memory_alloc(sizeof *blend);
     blend->count = options->count;
     blend->size = size_of(options);
+    bool repeats = options->which != SPLIT_TRAIN && blend->size > 0 && options->size > blend->size;
+    blend->asked = repeats ? options->size : blend->size;
     blend->name =
         memory_printf("%s split of a blend of %" PRId64 " datasets", split_name(options->which), options->count);
     blend->sources = memory_alloc((size_t)options->count * sizeof *blend->sources);
@@ -224,9 +227,9 @@ void blend_close(struct blend *blend) {
 }
 
 void blend_sample(const struct blend *blend, int64_t i, int64_t *dataset, int64_t *number) {
-    CHECK(i >= 0 && i < blend->size);
-    *dataset = blend->index.datasets[i];
-    *number = blend->index.numbers[i];
+    CHECK(i >= 0 && i < blend->asked);
+    *dataset = blend->index.datasets[i % blend->size];
+    *number = blend->index.numbers[i % blend->size];
 }
 
 static int read_blend(void *context, int64_t sample, int32_t *tokens) {
@@ -247,7 +250,7 @@ struct sample_source blend_source(struct blend *blend) {
     const struct sample_source *first = &blend->sources[0];
     return (struct sample_source){.context = blend,
                                   .name = blend->name,
-                                  .count = blend->size,
+                                  .count = blend->asked,
                                   .seq_length = first->seq_length,
                                   .read = first->read ? read_blend : NULL,
                                   .form = first->form,
