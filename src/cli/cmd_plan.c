@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
-#include "cli/plan_search.h"
+#include "cli/plan_budget.h"
 #include "config/flag_rows.h"
 #include "plan/hardware_file.h"
 #include "plan/report.h"
@@ -26,7 +26,7 @@ struct command_options {
     bool json, print_hardware, tp_comm_overlap;
     bool search;
     int64_t gpus;
-    char *rank_by, *write;
+    char *rank_by, *write, *budget;
     struct config config;
 };
 
@@ -51,6 +51,8 @@ static const struct flag own_flags[] = {
         "propose layouts for --gpus: parallelism, micro-batch, recompute and precision, as far as no flag fixes them"),
     CHOICE("--rank-by", rank_by, "time", ONE_OF("time", "cost"), "with --search: the shortest step or the cheapest"),
     TEXT("--write", write, NULL, "FILE", "with --search: write the best layout's flags for train --config"),
+    TEXT("--budget", budget, NULL, "FLOP",
+         "choose the model and its tokens for so much compute, e.g. 1e22FLOP, and search its layout"),
     GROUP("The plan"),
     REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, for its days and dollars; 0 for none"),
     REAL("--save-bandwidth", save_bandwidth, "0", 0, 1e9,
@@ -134,7 +136,12 @@ static int search_layouts(struct command_options *options) {
                                  .tokens = options->tokens,
                                  .write = options->write};
     struct hardware_file files[SEARCH_MOST_MACHINES] = {0};
-    int status = complete(&options->config);
+    struct plan_budget_choice choice = {0};
+    int status = options->budget ? plan_budget_choose(&options->config, options->budget, &choice) : 0;
+    char *family = memory_string(options->config.model);
+    search.family = family;
+    if (status == 0)
+        status = complete(&options->config);
     char *names = memory_string(options->machine), *rest = names, *name;
     while (status == 0 && (name = strsep(&rest, ",")) != NULL) {
         struct hardware_file *file = &files[search.machine_count];
@@ -148,10 +155,11 @@ static int search_layouts(struct command_options *options) {
         }
     }
     if (status == 0)
-        status = plan_search_run(&search);
+        status = options->budget ? plan_budget_run(&search, &choice) : plan_search_run(&search);
     for (int i = 0; i < SEARCH_MOST_MACHINES; i++)
         hardware_file_free(&files[i]);
     free(names);
+    free(family);
     return status;
 }
 
@@ -212,7 +220,7 @@ static int run_plan(void *given) {
                                   "--gpus 0 leaves nothing to train on; nearest: --gpus 1, or --gpus 8 for a machine");
         options->nproc = options->gpus;
     }
-    if (options->search)
+    if (options->search || options->budget)
         return search_layouts(options);
     int status = open_hardware(&file, options->machine, options->hardware);
     if (status == 0 && options->print_hardware)
@@ -237,7 +245,8 @@ int cmd_plan(int argc, char **argv) {
         .epilogue = "Example:\n"
                     "  bevatron plan --preset llama2-7b --machine p5.48xlarge --nodes 4 --micro-batch-size 1 \\\n"
                     "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2e12\n"
-                    "  bevatron plan --search --preset llama2-70b --global-batch-size 512 --gpus 64 --write run.yaml\n",
+                    "  bevatron plan --search --preset llama2-70b --global-batch-size 512 --gpus 64 --write run.yaml\n"
+                    "  bevatron plan --budget 1e22FLOP --machine p5.48xlarge\n",
     };
     struct command_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_plan}, argc, argv);

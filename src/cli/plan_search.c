@@ -25,29 +25,6 @@ static int64_t usual_batch(const struct config *base) {
     return batch;
 }
 
-static int search_and_print(const struct plan_search *options, const struct search_options *what) {
-    struct layout_search search;
-    struct buffer out = {0}, file = {0};
-    int status = search_open(&search, what);
-    progress_end(what->context, NULL);
-    if (status == 0 && options->is_json)
-        search_write_json(&search, options->tokens, &out);
-    else if (status == 0)
-        search_describe(&search, options->tokens, &out);
-    if (status == 0 && options->write) {
-        search_write_config(&search, &file);
-        status = file_write_all(options->write, file.data, file.length);
-    }
-    fputs(buffer_string(&out), stdout);
-    if (status == 0 && options->write)
-        log_info("wrote the flags of 1 to %s; start it with: bevatron train --config %s", options->write,
-                 options->write);
-    buffer_free(&out);
-    buffer_free(&file);
-    search_close(&search);
-    return status;
-}
-
 static int check_machines(const struct search_options *what) {
     for (int i = 0; i < what->machine_count; i++) {
         const struct machine *machine = what->machines[i];
@@ -62,10 +39,11 @@ static int check_machines(const struct search_options *what) {
     return 0;
 }
 
-int plan_search_run(const struct plan_search *options) {
+int plan_search_open(const struct plan_search *options, struct layout_search *search) {
     struct progress progress;
     int each = hardware_ranks(options->machines[0]);
     struct search_options what = {.base = options->base,
+                                  .family = options->family,
                                   .machine_count = options->machine_count,
                                   .gpus = (int)(options->gpus > 0    ? options->gpus
                                                 : options->nodes > 0 ? options->nodes * each
@@ -76,6 +54,7 @@ int plan_search_run(const struct plan_search *options) {
                                   .context = &progress};
     memcpy(what.machines, options->machines, sizeof what.machines);
     memcpy(what.hardware, options->hardware, sizeof what.hardware);
+    *search = (struct layout_search){0};
     TRY(check_machines(&what));
     if (options->base->global_batch_size == 0)
         return error_set_code(EXIT_CODE_USAGE,
@@ -83,5 +62,37 @@ int plan_search_run(const struct plan_search *options) {
                               " are about four million tokens",
                               usual_batch(options->base));
     progress_begin(&progress, "searching layouts", "plans", 0);
-    return search_and_print(options, &what);
+    int status = search_open(search, &what);
+    search->options.watch = NULL;  // what it writes to ends here
+    progress_end(&progress, NULL);
+    return status;
+}
+
+int plan_search_write(const struct plan_search *options, const struct layout_search *search) {
+    struct buffer file = {0};
+    if (!options->write)
+        return 0;
+    search_write_config(search, &file);
+    int status = file_write_all(options->write, file.data, file.length);
+    buffer_free(&file);
+    if (status == 0)
+        log_info("wrote the flags of the best layout to %s; start it with: bevatron train --config %s", options->write,
+                 options->write);
+    return status;
+}
+
+int plan_search_run(const struct plan_search *options) {
+    struct layout_search search;
+    struct buffer out = {0};
+    int status = plan_search_open(options, &search);
+    if (status == 0 && options->is_json)
+        search_write_json(&search, options->tokens, &out);
+    else if (status == 0)
+        search_describe(&search, options->tokens, &out);
+    fputs(buffer_string(&out), stdout);
+    if (status == 0)
+        status = plan_search_write(options, &search);
+    buffer_free(&out);
+    search_close(&search);
+    return status;
 }

@@ -6,6 +6,7 @@
 
 struct plan_search {
     const struct config *base;  // presets applied, complete but for the layout
+    const char *family;         // --model as it was given
     const struct machine *machines[SEARCH_MOST_MACHINES];
     const struct hardware *hardware[SEARCH_MOST_MACHINES];
     int machine_count;
@@ -15,5 +16,9 @@ struct plan_search {
     const char *write;  // a file for the best layout, or NULL
 };
 int plan_search_run(const struct plan_search *options);
+
+// The parts. Shows progress; layout_search is to be closed in every case.
+int plan_search_open(const struct plan_search *options, struct layout_search *search);
+int plan_search_write(const struct plan_search *options, const struct layout_search *search);
 
 #endif

@@ -10,6 +10,7 @@ enum { SEARCH_MOST_MACHINES = 8, SEARCH_PROPOSALS = 5, SEARCH_MOST_PROPOSALS = 1
 
 struct search_options {
     const struct config *base;  // the user's flags, presets applied, with a global batch size
+    const char *family;         // --model as it was given, which presets replace
     const struct machine *machines[SEARCH_MOST_MACHINES];
     const struct hardware *hardware[SEARCH_MOST_MACHINES];
     int machine_count;

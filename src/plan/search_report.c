@@ -207,23 +207,19 @@ static void write_layout(struct json_writer *w, const struct layout_search *sear
     }
 }
 
-static void write_proposals(struct json_writer *w, const struct layout_search *search, double tokens) {
-    json_key(w, "proposals");
-    json_begin_array(w);
-    for (int i = 0; i < search->proposal_count; i++) {
-        const struct search_item *item = proposal(search, i);
-        struct buffer why = {0};
-        json_begin_object(w);
-        write_layout(w, search, item);
-        if (tokens > 0) {
-            write_number(w, "days", days_of(item, tokens));
-            write_number(w, "dollars", dollars_of(search, item, tokens));
-        }
-        append_why(search, i, &why);
-        write_text(w, "why", &why);
-        json_end_object(w);
+void search_write_proposal(const struct layout_search *search, int i, double tokens, struct json_writer *w) {
+    const struct search_item *item = proposal(search, i);
+    struct buffer why = {0};
+    json_begin_object(w);
+    write_layout(w, search, item);
+    write_int(w, "nodes", item->plan->nodes);
+    if (tokens > 0) {
+        write_number(w, "days", days_of(item, tokens));
+        write_number(w, "dollars", dollars_of(search, item, tokens));
     }
-    json_end_array(w);
+    append_why(search, i, &why);
+    write_text(w, "why", &why);
+    json_end_object(w);
 }
 
 static void write_alternatives(struct json_writer *w, const struct layout_search *search) {
@@ -255,7 +251,11 @@ void search_write_json(const struct layout_search *search, double tokens, struct
     write_int(&w, "planned", search_count(search, SEARCH_PLANNED));
     write_int(&w, "too_large", search_count(search, SEARCH_TOO_LARGE));
     write_int(&w, "hopeless", search->hopeless);
-    write_proposals(&w, search, tokens);
+    json_key(&w, "proposals");
+    json_begin_array(&w);
+    for (int i = 0; i < search->proposal_count; i++)
+        search_write_proposal(search, i, tokens, &w);
+    json_end_array(&w);
     write_alternatives(&w, search);
     json_end_object(&w);
     buffer_append_string(out, "\n");
@@ -301,7 +301,10 @@ void search_write_config(const struct layout_search *search, struct buffer *out)
         if (flag->type == FLAG_GROUP || !flag_is_given(&base->given, flag->name))
             continue;
         buffer_printf(out, "%s: ", flag->name + 2);
-        append_value(flag, base, out);
+        if (strcmp(flag->name, "--model") == 0 && search->options.family)
+            append_quoted(search->options.family, out);
+        else
+            append_value(flag, base, out);
         buffer_append_string(out, "\n");
     }
     int count = layout_flags(&search->spaces[best->machine], &best->layout, flags);

@@ -6,6 +6,8 @@
 
 void search_describe(const struct layout_search *search, double tokens, struct buffer *out);
 void search_write_json(const struct layout_search *search, double tokens, struct buffer *out);
+// An object about proposal i.
+void search_write_proposal(const struct layout_search *search, int i, double tokens, struct json_writer *w);
 // The best layout as a file for --config: the user's flags and those that were found.
 void search_write_config(const struct layout_search *search, struct buffer *out);
 

@@ -20,10 +20,19 @@ grep -q '"machine": "p4de.24xlarge"' "$work/out" && grep -q '"machine": "p5.48xl
 # What it writes, train takes.
 tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 128
     --mock-data --lr 1e-3 --train-iters 2 --global-batch-size 4 --eval-iters 0 --log-interval 1 --sample-prompt "it's" "a, b")
-expect 0 "wrote the flags of 1 to" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1 --write "$work/run.yaml"
+expect 0 "wrote the flags of the best layout to" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1 --write "$work/run.yaml"
 expect 0 "iteration        2/       2" "$BEVATRON" train --config "$work/run.yaml" --device cpu
 expect 0 "1 × p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --tensor-model-parallel-size 2 --gpus 2 --write "$work/run.yaml"
 expect 0 "iteration        2/       2" "$BEVATRON" train --nproc 2 --config "$work/run.yaml" --device cpu
+
+# A model for an amount of compute; its file is a run.
+expect 0 "6 N D = budget" "$BEVATRON" plan --budget 2e17FLOP --gpus 8 --write "$work/run.yaml"
+grep -qE '^  optimal +3.* 2[0-9]\.' "$work/out" && grep -qE 'tokens take [0-9.]+ days .* and cost [$]' "$work/out" && pass || fail "no size, days or dollars"
+grep -q "^model: 'llama'" "$work/run.yaml" && pass || fail "the family is lost"
+expect 0 "number of parameters: 3" "$BEVATRON" train --config "$work/run.yaml" --mock-data --dry-run --nproc 8
+expect 0 '"law": "Hoffmann et al. 2022' "$BEVATRON" plan --budget 2e17FLOP --gpus 8 --json
+expect 2 "leave out --num-layers" "$BEVATRON" plan --budget 2e17FLOP --num-layers 3
+expect 2 "give e.g. 1e22FLOP" "$BEVATRON" plan --budget much
 
 # Nonsense.
 expect 2 "nearest: --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 0

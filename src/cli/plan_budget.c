@@ -1,0 +1,207 @@
+// Compute-optimal models. See plan_budget.h.
+#include "cli/plan_budget.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "plan/budget.h"
+#include "plan/search_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { USUAL_VOCABULARY = 32000, USUAL_LENGTH = 4096, SHORT_LENGTH = 2048, USUAL_DAYS = 30 };
+static const double short_parameters = 1e9, usual_mfu = 0.4;
+
+static int give(struct config *config, const char *flag, const char *value) {
+    struct flag_table table = config_flag_table(0);
+    return flag_is_given(&config->given, flag) ? 0 : flag_set(&table, config, flag, value, FLAG_FROM_COMMAND);
+}
+
+static int give_number(struct config *config, const char *flag, int64_t value) {
+    char *text = memory_printf("%" PRId64, value);
+    int status = give(config, flag, text);
+    free(text);
+    return status;
+}
+
+static int give_shape(struct config *config, const struct budget_size *size) {
+    struct budget_shape shape = budget_shape(size->parameters, (double)config->vocab_size);
+    TRY(give_number(config, "--num-layers", shape.layers));
+    TRY(give_number(config, "--hidden-size", shape.hidden));
+    TRY(give_number(config, "--num-attention-heads", shape.heads));
+    TRY(give_number(config, "--ffn-hidden-size", shape.ffn));
+    if (shape.groups == shape.heads)
+        return 0;
+    TRY(give(config, "--group-query-attention", "true"));
+    return give_number(config, "--num-query-groups", shape.groups);
+}
+
+int plan_budget_choose(struct config *config, const char *budget, struct plan_budget_choice *choice) {
+    static const char *const sizes[] = {"--preset", "--num-layers", "--hidden-size", "--num-attention-heads",
+                                        "--ffn-hidden-size"};
+    TRY(budget_read(budget, &choice->flops));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (flag_is_given(&config->given, sizes[i]))
+            return error_set_code(EXIT_CODE_USAGE, "--budget chooses the size of the model; leave out %s", sizes[i]);
+    struct budget_size size = budget_size(choice->flops, 1);
+    bool is_short = size.parameters < short_parameters;
+    TRY(give(config, "--model", "llama"));
+    TRY(give_number(config, "--vocab-size", USUAL_VOCABULARY));
+    TRY(give_number(config, "--seq-length", is_short ? SHORT_LENGTH : USUAL_LENGTH));
+    TRY(give_number(config, "--max-position-embeddings", config->seq_length));
+    TRY(give_shape(config, &size));
+    TRY(give_number(config, "--global-batch-size", budget_batch(choice->flops, config->seq_length)));
+    double steps = size.tokens / ((double)config->global_batch_size * (double)config->seq_length);
+    if (config->train_iters == 0 && config->train_samples == 0)
+        TRY(give_number(config, "--train-iters", (int64_t)ceil(steps)));
+    if (!flag_is_given(&config->given, "--fp16") && !flag_is_given(&config->given, "--fp8-format"))
+        TRY(give(config, "--bf16", "true"));
+    if (config->data_path.count == 0 && config->train_data_path.count == 0) {
+        struct flag_table table = config_flag_table(0);
+        TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
+    }
+    return 0;
+}
+
+// Machines, a power of two of them, on which the run takes a month at most.
+static int64_t choose_nodes(const struct plan_search *options, const struct plan_budget_choice *choice) {
+    double speed = usual_mfu * options->hardware[0]->peak[0] * hardware_ranks(options->machines[0]);
+    double nodes = choice->flops / speed / (USUAL_DAYS * 86400.0);
+    return nodes > 1 ? (int64_t)exp2(ceil(log2(nodes))) : 1;
+}
+
+static void append_sizes(const struct plan_budget_choice *choice, struct buffer *out) {
+    static const struct {
+        double factor;
+        const char *name;
+    } rows[] = {{0.5, "half"}, {1, "optimal"}, {2, "double"}};
+    const struct budget_law *law = &budget_law;
+    buffer_printf(out, "budget: %.4g FLOP\n", choice->flops);
+    buffer_printf(out, "law: loss = %g + %g / N^%g + %g / D^%g, N parameters, D tokens, 6 N D = budget\n", law->e,
+                  law->a, law->alpha, law->b, law->beta);
+    buffer_printf(out, "     (%s)\n\n", law->source);
+    buffer_append_string(out, "  size      parameters      tokens  tokens/parameter   loss\n");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct budget_size size = budget_size(choice->flops, rows[i].factor);
+        buffer_printf(out, "  %-9s %10.3g  %10.3g  %16.1f  %.3f\n", rows[i].name, size.parameters, size.tokens,
+                      size.tokens / size.parameters, size.loss);
+    }
+}
+
+static double run_tokens(const struct config *config) {
+    double samples = config->train_samples > 0 ? (double)config->train_samples
+                                               : (double)config->train_iters * (double)config->global_batch_size;
+    return samples * (double)config->seq_length;
+}
+
+static void append_model(const struct layout_search *search, struct buffer *out) {
+    const struct config *config = search->options.base;
+    buffer_printf(out,
+                  "\nthe optimal size as a model of %.4g parameters: %" PRId64 " layers, hidden size %" PRId64
+                  ", %" PRId64 " heads, ffn %" PRId64 "\n",
+                  search->estimators[0].parameters, config->num_layers, config->hidden_size,
+                  config->num_attention_heads, search->model.ffn_hidden_size);
+    buffer_printf(out,
+                  "   --model %s --num-layers %" PRId64 " --hidden-size %" PRId64 " --num-attention-heads %" PRId64,
+                  search->options.family, config->num_layers, config->hidden_size, config->num_attention_heads);
+    buffer_printf(out, " --ffn-hidden-size %" PRId64, search->model.ffn_hidden_size);
+    if (config->group_query_attention)
+        buffer_printf(out, " --group-query-attention --num-query-groups %" PRId64, config->num_query_groups);
+    buffer_printf(out,
+                  " --seq-length %" PRId64 " --vocab-size %" PRId64 " --global-batch-size %" PRId64
+                  " --train-iters %" PRId64 "\n",
+                  config->seq_length, config->vocab_size, config->global_batch_size, config->train_iters);
+}
+
+static void append_run(const struct layout_search *search, struct buffer *out) {
+    const struct search_item *best = &search->items[search->proposals[0]];
+    const struct machine *machine = search_machine(search, best);
+    double tokens = run_tokens(search->options.base);
+    double days = tokens / best->plan->tokens * best->plan->seconds / 86400;
+    double dollars = days * 24 * best->plan->nodes * machine->dollars;
+    buffer_printf(out, "\n%.4g tokens take %.1f days without interruptions on %d × %s (%d GPUs, MFU %.1f %%)", tokens,
+                  days, best->plan->nodes, machine->name, search->options.gpus, 100 * plan_mfu(best->plan));
+    if (dollars > 0)
+        buffer_printf(out, " and cost $%.0f", dollars);
+    buffer_append_string(out, ", with the best layout:\n   ");
+    layout_append_flags(&search->spaces[best->machine], &best->layout, out);
+    buffer_append_string(out, "\n");
+    if (dollars > 0)
+        buffer_printf(out, "note: %s\n", machine_price_note());
+}
+
+static void write_size(struct json_writer *w, const struct plan_budget_choice *choice, double factor) {
+    struct budget_size size = budget_size(choice->flops, factor);
+    json_begin_object(w);
+    json_key(w, "factor");
+    json_double(w, factor);
+    json_key(w, "parameters");
+    json_double(w, size.parameters);
+    json_key(w, "tokens");
+    json_double(w, size.tokens);
+    json_key(w, "loss");
+    json_double(w, size.loss);
+    json_end_object(w);
+}
+
+static void write_json(const struct layout_search *search, const struct plan_budget_choice *choice,
+                       struct buffer *out) {
+    struct json_writer w = {.out = out, .indent = 2};
+    const struct config *config = search->options.base;
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        {"parameters", (int64_t)search->estimators[0].parameters},
+        {"num_layers", config->num_layers},
+        {"hidden_size", config->hidden_size},
+        {"num_attention_heads", config->num_attention_heads},
+        {"num_query_groups", config_query_groups(config)},
+        {"ffn_hidden_size", search->model.ffn_hidden_size},
+        {"seq_length", config->seq_length},
+        {"global_batch_size", config->global_batch_size},
+        {"train_iters", config->train_iters},
+        {"gpus", search->options.gpus},
+    };
+    json_begin_object(&w);
+    json_key(&w, "budget_flops");
+    json_double(&w, choice->flops);
+    json_key(&w, "law");
+    json_cstring(&w, budget_law.source);
+    json_key(&w, "sizes");
+    json_begin_array(&w);
+    for (double factor = 0.5; factor <= 2; factor *= 2)
+        write_size(&w, choice, factor);
+    json_end_array(&w);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        json_key(&w, numbers[i].name);
+        json_int(&w, numbers[i].value);
+    }
+    json_key(&w, "run");
+    search_write_proposal(search, 0, run_tokens(config), &w);
+    json_end_object(&w);
+    buffer_append_string(out, "\n");
+}
+
+int plan_budget_run(struct plan_search *options, struct plan_budget_choice *choice) {
+    struct layout_search search;
+    struct buffer out = {0};
+    if (options->gpus == 0 && options->nodes == 0)
+        options->nodes = choose_nodes(options, choice);
+    int status = plan_search_open(options, &search);
+    if (status == 0 && options->is_json) {
+        write_json(&search, choice, &out);
+    } else if (status == 0) {
+        append_sizes(choice, &out);
+        append_model(&search, &out);
+        append_run(&search, &out);
+    }
+    fputs(buffer_string(&out), stdout);
+    if (status == 0)
+        status = plan_search_write(options, &search);
+    buffer_free(&out);
+    search_close(&search);
+    return status;
+}

@@ -1,0 +1,18 @@
+// bevatron plan --budget: the model and the number of tokens that make the best of an amount of compute, and what that
+// takes on a machine.
+#ifndef CLI_PLAN_BUDGET_H
+#define CLI_PLAN_BUDGET_H
+
+#include "cli/plan_search.h"
+
+// Before presets are applied: chooses the model and its batch, as far as no flag does, and sets them in the config as
+// if the user had given them.
+struct plan_budget_choice {
+    double flops;
+    int64_t gpus;  // 0 until they are chosen
+};
+int plan_budget_choose(struct config *config, const char *budget, struct plan_budget_choice *choice);
+// Searches a layout, and prints.
+int plan_budget_run(struct plan_search *options, struct plan_budget_choice *choice);
+
+#endif
