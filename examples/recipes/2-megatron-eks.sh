@@ -8,6 +8,7 @@
 # say:
 #   BEVATRON  the program; default: bevatron
 #   APPLY     yes: push, apply and follow; default: print
+#   WATCH     no: with APPLY=yes, do not follow the jobs; each step then needs the one before it to have ended
 #   ACCOUNT   AWS account of the registry; REGION: its region, and that of the file system
 #   FSX_ID    an FSx file system. With APPLY=yes these three and URLS are required; what is printed has examples.
 #   MACHINE   instance type of the nodes; default: p4de.24xlarge. NODES: how many; default: 2
@@ -19,6 +20,7 @@ program=${BEVATRON:-bevatron}
 if [ "${APPLY-}" = yes ]; then
     : "${ACCOUNT:?the AWS account of the registry}" "${REGION:?the region}" "${FSX_ID:?the FSx file system}" "${URLS:?what to fetch}"
     push=() volume=(--apply) launch=(--watch)
+    [ "${WATCH-yes}" = yes ] || launch=()
 else
     push=(--print) volume=(--dns-name fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com --mount-name abcd1234) launch=(--dry-run)
 fi

@@ -65,6 +65,21 @@ if command -v kubectl >/dev/null; then
         expect 0 "persistentvolumeclaim/fsx-claim created" volume --fsx-id fs-0123456789abcdef0 --dns-name d --mount-name m
         expect 0 "storageclass.storage.k8s.io/new created" volume --claim new --subnet subnet-0123456789abcdef0 --security-group sg-0123456789abcdef0
         kill "$server"
+        # The walk for EKS, to a server with the operator of PyTorchJobs; aws, which needs an account, by a stand-in.
+        : >"$work/port" && : >"$work/given.jsonl"
+        python3 tests/golden/kubernetes_server.py "$work/given.jsonl" operator >"$work/port" 2>"$work/server.log" &
+        server=$!
+        within 900 [ -s "$work/port" ]
+        to_server "http://127.0.0.1:$(cat "$work/port")" >"$work/kubeconfig"
+        mkdir "$work/bin"
+        printf '#!/bin/sh\necho %s\n' "'{\"FileSystems\": [{\"DNSName\": \"fs.example\", \"LustreConfiguration\": {\"MountName\": \"m\"}}]}'" >"$work/bin/aws"
+        chmod +x "$work/bin/aws"
+        expect 0 "pytorchjob.kubeflow.org/llama2 created" env PATH="$work/bin:$PATH" KUBECONFIG="$work/kubeconfig" HOME="$work" BEVATRON="$BEVATRON" APPLY=yes WATCH=no \
+            ACCOUNT=123456789012 REGION=us-west-2 FSX_ID=fs-0123456789abcdef1 URLS="https://a/x.jsonl.xz https://a/vocab.json https://a/merges.txt" \
+            examples/recipes/2-megatron-eks.sh b c d e f
+        kinds=$(grep -oE '"kind": "(PersistentVolume|PersistentVolumeClaim|Job|PyTorchJob)", "metadata"' "$work/given.jsonl" | cut -d'"' -f4 | sort | uniq -c | tr -s ' \n' ' ')
+        [ "$kinds" = " 2 Job 1 PersistentVolume 1 PersistentVolumeClaim 2 PyTorchJob " ] && pass || fail "the server got$kinds: $(cut -c1-200 "$work/given.jsonl")"
+        kill "$server"
     else
         echo "SKIP kubectl with a server: no python3"
     fi

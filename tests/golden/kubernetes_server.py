@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """As much of a Kubernetes API server as `kubectl apply` needs: discovery of Jobs, Services and a few others, objects
-that do not exist yet, and objects that are created. usage: kubernetes_server.py FILE; each object is appended to FILE
-as a line of JSON. Prints its port and serves until it is killed. Shapes as in the API conventions of Kubernetes (v1.20
+that do not exist yet, and objects that are created. usage: kubernetes_server.py FILE [operator]; each object is
+appended to FILE as a line of JSON. With "operator" there are PyTorchJobs, too. Prints its port and serves until it is
+killed. Shapes as in the API conventions of Kubernetes (v1.20
 to v1.34).
 """
 
@@ -15,6 +16,8 @@ RESOURCES = {
     "/apis/batch/v1": [("jobs", "Job")],
     "/apis/storage.k8s.io/v1": [("storageclasses", "StorageClass")],
 }
+if "operator" in sys.argv[2:]:
+    RESOURCES["/apis/kubeflow.org/v1"] = [("pytorchjobs", "PyTorchJob")]
 # These belong to the cluster, the others to a namespace.
 OF_CLUSTER = {"persistentvolumes", "storageclasses"}
 
@@ -25,7 +28,7 @@ def discovery(path):
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "/apis":
         groups = []
-        for name in ("batch", "storage.k8s.io"):
+        for name in [path.split("/")[2] for path in RESOURCES if path.startswith("/apis/")]:
             version = {"groupVersion": name + "/v1", "version": "v1"}
             groups.append({"name": name, "versions": [version], "preferredVersion": version})
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
