@@ -24,8 +24,10 @@ enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 // calls for a while and then sleeps for longer than that, so that it never takes more than a third of a core.
 static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
 
-// A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking.
+// A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking. MPI may
+// give the core away each time it is asked: where others want it, once is enough, or a hang would be noticed late.
 enum { TESTS_PER_LOCK = 64 };
+static const double TESTS_SECONDS = 200e-6;
 
 // MPI takes memory for many calls. It has no code of its own for what it cannot get, but leaves errno.
 static void end_failed(const char *call, int status) {
@@ -415,8 +417,9 @@ static bool mpi_test(struct group *group, void *handle) {
     struct mpi_world *w = (struct mpi_world *)group->world;
     struct mpi_request *request = handle;
     lock(group);
-    bool done = false;
-    for (int i = 0; i < TESTS_PER_LOCK && !done; i++)
+    bool done = is_done(request);
+    double begin = done ? 0 : clock_seconds();
+    for (int i = 1; i < TESTS_PER_LOCK && !done && (i == 1 || clock_seconds() - begin < TESTS_SECONDS); i++)
         done = is_done(request);
     if (done)
         stop_flying(w, request);
