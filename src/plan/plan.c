@@ -300,6 +300,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                           .peak = making.hardware.peak[config->fp8_format != NULL]};
     struct census census = census_take(config);
     plan->flops = census_flops(&census, config, config->global_batch_size);
+    control_plan(&making.mesh, plan->control);
     choose_stages(plan, config_form(config) == CONFIG_T5);
     making.costs = memory_alloc(sizeof *making.costs * (size_t)plan->measured);
     int status = make(&making);

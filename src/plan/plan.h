@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "parallel/schedule.h"
+#include "plan/control.h"
 #include "plan/hardware.h"
 #include "step/step.h"
 
@@ -37,6 +38,7 @@ struct plan {
     double peak;                                // FLOP/s of a GPU in the run's precision
     double executed;                            // FLOPs of a step that the devices of all ranks execute
     double checkpoint_bytes;                    // of weights and optimizer
+    struct control_cost control[CONTROL_PHASES];
 };
 
 struct plan_options {

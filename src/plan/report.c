@@ -125,6 +125,34 @@ static void append_interruptions(const struct plan *plan, const struct plan_budg
                   budget->rates.restart_seconds / 60);
 }
 
+// Worth a line where many ranks meet.
+static void append_control(const struct plan *plan, struct buffer *out) {
+    enum { MANY_RANKS = 512 };
+    const struct control_cost *log = &plan->control[CONTROL_LOG], *save = &plan->control[CONTROL_SAVE];
+    if (plan->ranks < MANY_RANKS)
+        return;
+    buffer_printf(
+        out,
+        "rank 0 works %.2f s until all ranks have met and formed their groups, %.2f s for a log line (%.2f GB "
+        "to all ranks) and %.2f s for the tables of a save (%.2f GB)\n",
+        control_start_seconds(plan->control), log->seconds, log->bytes / 1e9, save->seconds, save->bytes / 1e9);
+}
+
+static void write_control(struct json_writer *w, const struct plan *plan) {
+    json_key(w, "control");
+    json_begin_object(w);
+    for (int i = 0; i < CONTROL_PHASES; i++) {
+        json_key(w, control_names[i]);
+        json_begin_object(w);
+        json_key(w, "seconds");
+        json_double(w, plan->control[i].seconds);
+        json_key(w, "bytes");
+        json_double(w, plan->control[i].bytes);
+        json_end_object(w);
+    }
+    json_end_object(w);
+}
+
 void plan_describe(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
     const struct plan_stage *slowest = plan_slowest(plan);
     buffer_printf(out, "%d ranks on %d × %s: %d data-parallel replicas of %d stages, %" PRId64 " micro-batches each\n",
@@ -145,6 +173,7 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
                   "HFU %.1f %%: FLOPs that the devices execute, those computed twice included; MFU: the model's, as "
                   "Megatron counts them; both of %.0f TFLOP/s\n",
                   100 * plan_hfu(plan), plan->peak / 1e12);
+    append_control(plan, out);
     append_interruptions(plan, budget, out);
     append_cost(plan, budget, out);
 }
@@ -251,6 +280,7 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
         json_double(&w, run_dollars(plan, budget));
     }
     write_parts(&w, plan);
+    write_control(&w, plan);
     json_key(&w, "stages");
     json_begin_array(&w);
     for (int i = 0; i < plan->measured; i++)

@@ -14,19 +14,9 @@
 #include <string.h>
 
 // What a rank tells the others, in nanoseconds per step; with timers, those follow.
-enum {
-    WORD_STEP,
-    WORD_WAIT,
-    WORD_DATA,
-    WORD_STALL,
-    WORD_STAGE,
-    WORD_MEMORY,
-    WORD_PROBES,
-    WORD_WARM_STEP,
-    WORD_WARM_WAIT,
-    WORD_WARM_DATA,
-    WORD_COUNT
-};
+enum { WORD_STEP, WORD_WAIT, WORD_DATA, WORD_STALL, WORD_STAGE, WORD_MEMORY, WORD_PROBES, WORD_COUNT };
+// And once, at the end, for the comparison with the plan.
+enum { WARM_STEP, WARM_WAIT, WARM_DATA, WARM_WORDS };
 
 // The first iterations choose algorithms and record graphs. After them, this many are compared with the plan.
 enum { ITERATIONS_UNTIL_WARM = 5, WARM_ITERATIONS = 10 };
@@ -126,8 +116,18 @@ static int64_t find_memory(const struct rank_report *report) {
     return (int64_t)memory_resident();
 }
 
-static int count_words(const struct rank_report *report) {
+// Where the words of the warm steps begin.
+static int warm_words(const struct rank_report *report) {
     return WORD_COUNT + (report->config->timing_log_level > 0 ? TIMER_COUNT : 0);
+}
+
+// Whether this line is the first with enough warm iterations. All ranks count the same.
+static bool compares(const struct rank_report *report) {
+    return !report->is_compared && report->warm.steps >= WARM_ITERATIONS;
+}
+
+static int count_words(const struct rank_report *report) {
+    return warm_words(report) + (compares(report) ? WARM_WORDS : 0);
 }
 
 // (ranks, words): what every rank says, to be freed.
@@ -144,12 +144,13 @@ static int64_t *gather_words(const struct rank_report *report) {
     own[WORD_MEMORY] = find_memory(report);
     own[WORD_PROBES] =
         atomic_load(&report->prints) && (report->probed <= 0 || clock_seconds() - report->probed > PROBE_SECONDS);
-    if (report->warm.steps > 0) {
-        own[WORD_WARM_STEP] = (int64_t)(report->warm.seconds * 1e9 / (double)report->warm.steps);
-        own[WORD_WARM_WAIT] = (int64_t)(find_warm_wait(report) * 1e9);
-        own[WORD_WARM_DATA] = (int64_t)(report->warm.data * 1e9 / (double)report->warm.steps);
+    if (compares(report)) {
+        int64_t *warm = own + warm_words(report);
+        warm[WARM_STEP] = (int64_t)(report->warm.seconds * 1e9 / (double)report->warm.steps);
+        warm[WARM_WAIT] = (int64_t)(find_warm_wait(report) * 1e9);
+        warm[WARM_DATA] = (int64_t)(report->warm.data * 1e9 / (double)report->warm.steps);
     }
-    for (int i = WORD_COUNT; i < words; i++)
+    for (int i = WORD_COUNT; i < warm_words(report); i++)
         own[i] = (int64_t)(report->timers.seconds[i - WORD_COUNT] * 1e9 / traced);
     comm_all_gather_i64(report->mesh->all, table, words, "times of ranks");
     return table;
@@ -304,17 +305,16 @@ static void probe_links(struct rank_report *report, bool is_due, const struct ra
     free(links);
 }
 
-// Once, when enough iterations of this start are warm.
-static void compare_with_plan(struct rank_report *report, const int64_t *table, int64_t iteration) {
+static void compare_with_plan(const struct rank_report *report, const int64_t *table, int64_t iteration) {
     int size = report->mesh->size, words = count_words(report);
-    if (report->planned.seconds <= 0 || report->warm.steps < WARM_ITERATIONS)
+    if (report->planned.seconds <= 0 || !compares(report))
         return;
     struct measured measured = {.iteration = iteration};
     for (int i = 0; i < size; i++) {
-        const int64_t *row = table + (size_t)i * (size_t)words;
-        measured.seconds += (double)row[WORD_WARM_STEP] * 1e-9 / size;
-        measured.waits += (double)row[WORD_WARM_WAIT] * 1e-9 / size;
-        measured.data += (double)row[WORD_WARM_DATA] * 1e-9 / size;
+        const int64_t *row = table + (size_t)i * (size_t)words + warm_words(report);
+        measured.seconds += (double)row[WARM_STEP] * 1e-9 / size;
+        measured.waits += (double)row[WARM_WAIT] * 1e-9 / size;
+        measured.data += (double)row[WARM_DATA] * 1e-9 / size;
     }
     struct buffer text = {0}, line = {0};
     planned_describe(&report->planned, &measured, &text);
@@ -322,7 +322,6 @@ static void compare_with_plan(struct rank_report *report, const int64_t *table, 
     log_info("%s", buffer_string(&text));
     report_line(report->report, &line);
     buffer_free(&text);
-    report->planned.seconds = 0;
 }
 
 void rank_report_write(struct rank_report *report, int64_t iteration) {
@@ -336,7 +335,7 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
     struct straggler straggler = stragglers_find(times, size);
     probe_links(report, table[WORD_PROBES], times, &straggler);
     if (report->report) {
-        if (words > WORD_COUNT)
+        if (report->config->timing_log_level > 0)
             print_timers(report, table, iteration);
         write_line(report, table, iteration, &straggler);
         if (atomic_load(&report->prints))
@@ -346,6 +345,7 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
     }
     free(times);
     free(table);
+    report->is_compared = report->is_compared || compares(report);
     report->used = (struct rank_usage){0};
     report->seconds = report->awaited_device = report->device_waited = 0;
     report->steps = report->traced = 0;

@@ -43,7 +43,8 @@ struct rank_report {
     struct timers timers;      // of traced iterations
     int slow_rank, slow_seen;  // who stood out in the last line, and in how many lines in a row
     bool has_warned;           // of that rank
-    struct planned planned;    // on the reporting rank: what is still to be compared, once the run is warm
+    struct planned planned;    // on the reporting rank: what is compared once the run is warm; may be empty
+    bool is_compared;          // or would be, if there were a plan
     int64_t iterations;        // since the report was opened
     struct rank_warm warm;
     double probed;        // when links were last probed; 0: never
