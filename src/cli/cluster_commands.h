@@ -51,6 +51,8 @@ struct cluster_taker {
 int cluster_pages(const struct cluster_options *options, const char *verb, const struct cluster_taker *taker);
 // Writes a configuration to a file of its own: what is there already is replaced only if it is one.
 int cluster_write_file(const char *path, const struct buffer *yaml);
+// Says that a subnet is one of an example, which no account has.
+void cluster_note_made_up(const struct cluster_options *cluster, struct buffer *notes);
 // Takes the made-up values of an example out of its text and out of the options that were read from it.
 void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text);
 // Whether the bucket of an example is left, which only the user can replace: machines install from it.

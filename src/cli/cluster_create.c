@@ -145,6 +145,7 @@ static int write_configuration(const struct cluster_options *options, struct buf
     if (status == 0)
         status = parallelcluster_yaml(&cluster, yaml, &notes);
     if (status == 0) {
+        cluster_note_made_up(options, &notes);
         parallelcluster_cost(&cluster, &cost);
         fprintf(stderr, "%s%s", buffer_string(&notes), buffer_string(&cost));
     }

@@ -78,6 +78,18 @@ bool cluster_has_made_up_bucket(const struct cluster_options *cluster) {
     return has;
 }
 
+void cluster_note_made_up(const struct cluster_options *cluster, struct buffer *notes) {
+    const char *const subnets[] = {cluster->head_subnet, cluster->subnet};
+    for (size_t i = 0; i < sizeof subnets / sizeof *subnets; i++)
+        if (is_made_up_id(subnets[i])) {
+            buffer_printf(notes,
+                          "note: %s is made up, as in the examples; `bevatron cluster prepare --config FILE` puts the "
+                          "subnets, the key and the bucket of your account into a copy of the file.\n",
+                          subnets[i]);
+            return;
+        }
+}
+
 void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text) {
     const struct {
         const char *flag;

@@ -84,6 +84,7 @@ answer describe-instance-type-offerings '{"InstanceTypeOfferings": [{"InstanceTy
  {"InstanceType": "p4de.24xlarge", "Location": "us-west-2a"}, {"InstanceType": "c5n.18xlarge", "Location": "us-west-2a"}]}'
 for example in p4d-ultracluster p4d-roberta p4de-nemo; do
     sed 's/us-east-1/us-west-2/; s/my-ml-bucket/of-mine/g' "examples/clusters/$example.yaml" >"$work/example.yaml"
+    expect 0 "note: subnet-0123456789abcdef0 is made up, as in the examples; \`bevatron cluster prepare" "${with[@]}" render --config "$work/example.yaml"
     expect 0 "head-subnet: subnet-0123456789abcdef0 is made up by the example and is replaced" "${with[@]}" prepare --config "$work/example.yaml"
     for text in "head-subnet: \"$a\"" "subnet: \"$b\"" 'key: "one"'; do
         grep -q "^$text" "$work/example.yaml" && pass || fail "no $text in $(cat "$work/example.yaml")"
@@ -92,6 +93,7 @@ for example in p4d-ultracluster p4d-roberta p4de-nemo; do
     [ $example != p4de-nemo ] || grep -q "queue compute-gpu: reservation=cr-0123456789abcdef0 is made up by the example and is removed" "$work/out" && pass || fail "a made-up reservation"
     grep -q "0123456789abcdef" "$work/example.yaml" && fail "made-up values are left: $(cat "$work/example.yaml")" || pass
     expect 0 "SubnetId: \"$a\"" "${with[@]}" render --config "$work/example.yaml"
+    grep -q "made up" "$work/out" && fail "made-up values are left" || pass
     grep -qE "InstanceType: \"p4de?.24xlarge\"" "$work/out" && pass || fail "the queue of $example is lost"
 done
 grep -qx "  - compute-gpu p4de.24xlarge 4-4 efa exclusive gpu-health-check" "$work/example.yaml" && pass || fail "more than a word of the queue is gone"
