@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -87,12 +88,29 @@ static pid_t process_of(const char *path) {
     return (pid_t)strtol(number, NULL, 10);
 }
 
+// A zombie writes nothing more, and may stay: not every first process of a container asks how orphans ended.
+static bool has_ended(pid_t process) {
+    char path[48], text[512];
+    if (kill(process, 0) < 0)
+        return errno == ESRCH;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    // "PID (NAME) STATE …"; the name may hold anything.
+    const char *name_end = strrchr(text, ')');
+    return name_end && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
+}
+
 enum file_temporary_owner file_temporary_owner(const char *path) {
     struct stat status;
     pid_t process = process_of(path);
     if (process > 0 && process == getpid())
         return FILE_TEMPORARY_OWN;
-    if (process > 0 && kill(process, 0) < 0 && errno == ESRCH)
+    if (process > 0 && has_ended(process))
         return FILE_TEMPORARY_DEAD;
     // Nobody else's processes can be asked for; but no write of one file lasts a day.
     if (lstat(path, &status) == 0 && status.st_mtime < time(NULL) - DAY_SECONDS)

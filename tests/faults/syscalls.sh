@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# syscalls.sh FOLDER: kills one rank at every system call of a save that changes a file, on one and on two ranks, with and
-# without --async-save. After each kill one process must load the checkpoint before or the new one, train, and save, and
+# syscalls.sh FOLDER [RANKS:RANK…]: kills one rank at every system call of a save that changes a file, on one and on two
+# ranks, with and without --async-save. After each kill one process must load the checkpoint before or the new one, train, and save, and
 # nothing may be left of the broken save. Writes FOLDER/syscalls.csv; STRIDE=7 takes every seventh call only.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 folder=${1:?folder}
+shift
 BEVATRON=$(realpath "${BEVATRON:-build/release/bevatron}")
 killer=$(dirname "$BEVATRON")/tests/kill_at_call
 [ -x "$killer" ] || { echo "test-syscalls: $killer is not built"; exit 1; }
@@ -79,10 +80,9 @@ for ranks in 1 2; do
         { echo "test-syscalls: the first run fails"; tail -n 5 "$work/log"; exit 1; }
     mv "$work/run" "$work/base-$ranks"
 done
-every_call 1 0 plain
-every_call 1 0 async --async-save
-for rank in 0 1; do
-    every_call 2 "$rank" plain
-    every_call 2 "$rank" async --async-save
+[ $# -gt 0 ] || set -- 1:0 2:0 2:1
+for place; do
+    every_call "${place%:*}" "${place#*:}" plain
+    every_call "${place%:*}" "${place#*:}" async --async-save
 done
 [ "$failures" = 0 ]

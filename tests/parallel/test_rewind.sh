@@ -72,6 +72,10 @@ expect 137 "went back to iteration 0; iterations 1 to 4 are skipped" train --tra
 expect 0 "loading checkpoint from $work/zero at iteration 0" train --train-iters 12 --save "$work/zero" --load "$work/zero"
 expect 0 "" train --train-iters 12 --save "$work/told_start" --iterations-to-skip 1-4
 same told_start zero 12 "resumed at the start"
+# A start that no folder takes does not end the run, which saves later.
+expect 0 "the checkpoint of iteration 0 was not saved" train --train-iters 12 --save "$work/full" --save-interval 3 "${rewind[@]}" \
+    --rewind-iterations 4 --inject nan:step=4 --inject enospc:step=0:times=all
+same told_start full 12 "after a start that could not be saved"
 # Without a checkpoint the run starts over; a second NaN nearby makes it go back further.
 expect 0 "went back to iteration 0; iterations 2 to 2 are skipped (attempt 1 of 3)" train --train-iters 12 --save "$work/start" \
     --nan-policy rewind-and-skip --allow-injected-faults --inject nan:step=2 --inject nan:step=3
