@@ -1,6 +1,6 @@
 // What ranks that meet over TCP say to each other besides tensors, by way of rank 0, and how long that takes it: at the
-// start, at every log line and at every save. Tables with a row of each rank go to all of them, so their bytes grow with
-// the square of the ranks; this is where it shows.
+// start, at every log line and at every save. Tables with a row of each rank go to all of them, so their bytes grow
+// with the square of the ranks; this is where it shows.
 #ifndef PLAN_CONTROL_H
 #define PLAN_CONTROL_H
 
