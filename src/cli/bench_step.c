@@ -3,6 +3,7 @@
 // mean, and peak memory, as one line of JSON; on a GPU also where the time goes, beside the least it could be.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
@@ -219,17 +220,41 @@ static int print_pairs(struct bench_step_options *options, struct step *step, co
     return status;
 }
 
+// The model and its layout, as flags of train: with them plan --calibrate plans the same step.
+static void append_flags(const struct config *config, struct buffer *out) {
+    static const char *const others[] = {"--preset", "--device", "--threads", "--cpu-kernels"};
+    const struct flag_given *given = &config->given;
+    struct json_writer w = {.out = out};
+    json_begin_object(&w);
+    for (size_t i = 0; i < given->count; i++) {
+        bool is_told = given->source[i] != FLAG_FROM_DEFAULT && given->flags[i].type != FLAG_GROUP;
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+            is_told = is_told && strcmp(given->flags[i].name, others[k]) != 0;
+        if (!is_told)
+            continue;
+        struct buffer value = {0};
+        flag_format(&given->flags[i], config, &value);
+        json_key(&w, given->flags[i].name + 2);
+        json_cstring(&w, buffer_string(&value));
+        buffer_free(&value);
+    }
+    json_end_object(&w);
+}
+
 static void print_times(const struct bench_step_options *options, const struct step *step, const struct times *times,
                         double tokens) {
     struct rusage usage;
+    struct buffer flags = {0};
+    append_flags(&options->config, &flags);
     getrusage(RUSAGE_SELF, &usage);
     size_t device_bytes =
         step_memory(step)->total + step_memory(step)->device_own + step_device(step)->ops->standing_bytes;
     printf("{\"name\": \"bevatron\", \"step_s\": %.5f, \"median_s\": %.5f, "
            "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, "
-           "\"loss\": %.5f",
+           "\"flags\": %s, \"loss\": %.5f",
            times->mean, times->between[options->steps / 2], tokens / times->mean, (double)usage.ru_maxrss / 1024,
-           (double)device_bytes / 1e9, times->first, times->loss);
+           (double)device_bytes / 1e9, times->first, buffer_string(&flags), times->loss);
+    buffer_free(&flags);
     if (times->energy)
         printf(", \"joules_per_token\": %.6f, \"watts\": %.0f", times->joules / (tokens * (double)options->steps),
                times->joules / (times->mean * (double)options->steps));

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/plan_budget.h"
+#include "cli/plan_calibrate.h"
 #include "config/flag_rows.h"
 #include "plan/hardware_file.h"
 #include "plan/report.h"
@@ -21,6 +22,7 @@
 struct command_options {
     struct flag_given given;
     int64_t nproc, nodes;
+    struct string_list calibrate;
     char *machine, *hardware, *timeline, *trace;
     double tokens, save_bandwidth, failures_per_day, restart_minutes;
     bool json, print_hardware, tp_comm_overlap;
@@ -39,6 +41,9 @@ static const struct flag own_flags[] = {
     TEXT("--machine", machine, "p5.48xlarge", "TYPE", "kind of machine, as EC2 names it"),
     TEXT("--hardware", hardware, NULL, "FILE",
          "a machine of your own, as --print-hardware writes it; keys that are left out are those of --machine"),
+    LIST("--calibrate", calibrate, "FILE…",
+         "print the machine with the speeds that bench matmul --json, bench collectives --json and bench step measured "
+         "on it, as a file for --hardware"),
     SWITCH("--print-hardware", print_hardware, "print the machine as a file for --hardware, and plan nothing"),
     INT("--nproc", nproc, "0", 0, MOST_RANKS, "ranks, one for each GPU; 0: as many as --nodes have"),
     INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
@@ -223,7 +228,9 @@ static int run_plan(void *given) {
     if (options->search || options->budget)
         return search_layouts(options);
     int status = open_hardware(&file, options->machine, options->hardware);
-    if (status == 0 && options->print_hardware)
+    if (status == 0 && options->calibrate.count > 0)
+        status = plan_calibrate(&file, &options->calibrate);
+    if (status == 0 && (options->print_hardware || options->calibrate.count > 0))
         print_hardware(&file);
     else if (status == 0)
         status = make_plan(options, &file);

@@ -156,6 +156,9 @@ struct device_rates {
     // read again.
     bool writes_scores;
 };
+// How long the arithmetic of a matmul takes: `rows` by `columns` results, each a sum of `inner` products.
+double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, double rows, double columns,
+                           double inner);
 // From now on the twin has a clock, which every operation on its compute stream moves forward.
 void device_set_rates(struct device *twin, const struct device_rates *rates);
 bool device_tells_time(const struct device *twin);

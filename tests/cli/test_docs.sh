@@ -22,6 +22,8 @@ train* | "launch local") set -- "$@" --num-layers 2 --hidden-size 32 --ffn-hidde
     --save-interval 2 --device cpu --threads 1 $warmup ;;
 generate*) set -- "$@" --max-new-tokens 8 --device cpu ;;
 evaluate*) set -- "$@" --device cpu ;;
+"bench matmul" | "bench step") set -- "$@" --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 \
+    --micro-batch-size 2 --vocab-size 256 --device cpu --threads 1 ;;
 bench*) set -- "$@" --max-bytes 65536 ;;
 launch*) set -- "$1" "$2" --dry-run "${@:3}" ;;
 esac

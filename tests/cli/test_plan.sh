@@ -33,6 +33,28 @@ sed 's/^gpu-gib: 141 /gpu-gib: 13 /' "$work/out" >"$work/mine.yaml"
 expect 0 "DOES NOT FIT into the 13 GiB of H200 GPUs" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml" --nodes 1
 echo "gpu-gb: 3" >>"$work/mine.yaml"
 expect 2 "mine.yaml:40: unknown flag --gpu-gb; did you mean --gpu-gib?" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml"
+# Speeds that were measured: a plan of the step that was timed says what it took.
+tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 --vocab-size 256)
+"$BEVATRON" bench matmul --device cpu --threads 1 "${tiny[@]}" --dtype fp32 --rounds 1 --json >"$work/matmul.json"
+"$BEVATRON" bench step --device cpu --threads 1 "${tiny[@]}" --steps 2 >"$work/step.json"
+printf '%s\n' '{"operation": "all_reduce", "ranks": 2, "bytes": 1024, "us": 20}' \
+    '{"operation": "all_reduce", "ranks": 2, "bytes": 1048576, "us": 1020}' >"$work/collectives.json"
+"$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/collectives.json" "$work/step.json" \
+    >"$work/mine.yaml" 2>"$work/found"
+grep -q '^network-gigabytes: 1.04' "$work/mine.yaml" && pass || fail "not 512 KiB in 500 µs: $(cat "$work/mine.yaml")"
+grep -q "^source: 'measured: 15 matmuls, 2 collectives, 1 steps" "$work/mine.yaml" && pass || fail "no source of the speeds"
+grep -q '^1 steps: .* planned [+-]0.0 %' "$work/found" && pass || fail "not fitted: $(cat "$work/found")"
+measured=$(grep -o '"step_s": [0-9.]*' "$work/step.json")
+expect 0 '"step_seconds"' "$BEVATRON" plan "${tiny[@]}" --max-position-embeddings 1024 --make-vocab-size-divisible-by 128 \
+    --hidden-dropout 0 --attention-dropout 0 --mock-data --lr 1e-4 --train-iters 1 --global-batch-size 2 --nproc 1 \
+    --hardware "$work/mine.yaml" --json
+planned=$(grep -o '"step_seconds": [0-9.e-]*' "$work/out")
+awk -v a="${measured#*: }" -v b="${planned#*: }" 'BEGIN { exit !(b > 0.98 * a && b < 1.02 * a) }' && pass ||
+    fail "planned $planned, measured $measured"
+echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1024}' >"$work/collectives.json"
+expect 1 'collectives.json:1: the key "us" is missing' "$BEVATRON" plan --calibrate "$work/collectives.json"
+echo 'nothing' >"$work/collectives.json"
+expect 2 "found no results of bench matmul" "$BEVATRON" plan --calibrate "$work/collectives.json"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
 # Many layers, collectives and micro-batches.
 expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \

@@ -125,17 +125,19 @@ static double matmul_rate(const struct device_rates *rates, enum dtype dtype) {
 }
 
 // Tiles that do not fill the last round leave processors idle, and short inner loops do not fill the pipeline.
-static double matmul_seconds(const struct paper_device *paper, const struct op_matmul *op, double inner) {
-    const struct device_rates *rates = &paper->rates;
-    if (!paper->has_rates)
-        return 0;
-    double rows = (double)op->d.shape[0], columns = (double)tensor_count(op->d) / fmax(rows, 1);
+double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, double rows, double columns,
+                           double inner) {
     double tiles = ceil(rows / rates->tile) * ceil(columns / rates->tile);
     double area = tiles * rates->tile * rates->tile, rounds = ceil(tiles / rates->processors);
     // Several rounds overlap: of the last one, half of what is idle is lost.
     double filled = (tiles / rates->processors + rounds) / 2;
-    double whole = 2 * area * (inner + rates->half_inner) / matmul_rate(rates, op->a.dtype);
+    double whole = 2 * area * (inner + rates->half_inner) / matmul_rate(rates, dtype);
     return whole * filled / (tiles / rates->processors);
+}
+
+static double matmul_seconds(const struct paper_device *paper, const struct op_matmul *op, double inner) {
+    double rows = (double)op->d.shape[0], columns = (double)tensor_count(op->d) / fmax(rows, 1);
+    return paper->has_rates ? device_rates_matmul(&paper->rates, op->a.dtype, rows, columns, inner) : 0;
 }
 
 static double attention_seconds(const struct paper_device *paper, double flops, int64_t head, bool is_backward) {

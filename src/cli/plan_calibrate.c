@@ -1,0 +1,134 @@
+// Reads what the bench commands print, a JSON object per line, for plan --calibrate.
+#include "cli/plan_calibrate.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/bench_model.h"
+#include "plan/calibrate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int get_positive(const struct json *line, const char *key, double *value) {
+    TRY(json_get_double(line, key, value));
+    if (!(*value > 0))
+        return error_set_code(EXIT_CODE_USAGE, "\"%s\" is %g, but must be more than 0", key, *value);
+    return 0;
+}
+
+// {"layer": …, "m": 512, "n": 768, "k": 256, "times": 2, "dtype": "fp32", "ms": 1.2}
+static int read_matmul(const struct json *line, struct calibration *calibration) {
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } dtypes[] = {{"fp32", DTYPE_F32}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_F16}, {"fp8", DTYPE_E4M3}};
+    struct matmul_sample sample = {0};
+    const char *dtype;
+    double ms;
+    TRY(json_get_string(line, "dtype", &dtype));
+    TRY(get_positive(line, "m", &sample.m));
+    TRY(get_positive(line, "n", &sample.n));
+    TRY(get_positive(line, "k", &sample.k));
+    TRY(get_positive(line, "times", &sample.times));
+    TRY(get_positive(line, "ms", &ms));
+    sample.seconds = ms / 1e3;
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(dtypes[i].name, dtype) != 0)
+            continue;
+        sample.dtype = dtypes[i].dtype;
+        calibration_add_matmul(calibration, &sample);
+    }
+    return 0;
+}
+
+// {"operation": "all_reduce", "ranks": 2, "bytes": 1024, "us": 2.78, …}
+static int read_message(const struct json *line, const char *operation, struct calibration *calibration) {
+    double ranks, us;
+    struct message_sample sample = {.passes = strcmp(operation, "all_reduce") == 0 ? 2 : 1};
+    TRY(get_positive(line, "ranks", &ranks));
+    TRY(get_positive(line, "bytes", &sample.bytes));
+    TRY(get_positive(line, "us", &us));
+    if (ranks < 2 || ranks > 1 << 24 || strcmp(operation, "sendrecv") == 0)
+        return 0;
+    sample.ranks = (int)ranks;
+    sample.seconds = us / 1e6;
+    calibration_add_message(calibration, &sample);
+    return 0;
+}
+
+// {"name": "bevatron", "step_s": 0.25, …, "flags": {"num-layers": "2", …}}
+static int read_step(const struct json *line, struct calibration *calibration) {
+    const struct json *flags = json_member(line, "flags");
+    struct step_sample sample = {0};
+    struct buffer text = {0};
+    struct json_writer w = {.out = &text};
+    if (!flags)
+        return error_set_code(EXIT_CODE_USAGE, "found no \"flags\", which say what was timed; run bench step again");
+    TRY(get_positive(line, "step_s", &sample.seconds));
+    json_value(&w, flags);
+    config_defaults(&sample.config);
+    int status = flags_read_text(config_command(), &sample.config, "flags", buffer_string(&text), text.length);
+    if (status == 0)
+        status = bench_model_complete(&sample.config);
+    if (status == 0)
+        calibration_add_step(calibration, &sample);
+    else
+        config_free(&sample.config);
+    buffer_free(&text);
+    return status;
+}
+
+static int read_line(const char *text, size_t length, struct calibration *calibration) {
+    struct json *line = NULL;
+    const char *operation = NULL;
+    TRY(json_parse(&line, text, length, "the line"));
+    int status;
+    if (json_member(line, "operation") && json_get_string(line, "operation", &operation) == 0)
+        status = read_message(line, operation, calibration);
+    else if (json_member(line, "step_s"))
+        status = read_step(line, calibration);
+    else if (json_member(line, "dtype"))
+        status = read_matmul(line, calibration);
+    else
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "is not a line of bench matmul --json, bench collectives --json or bench step");
+    json_free(line);
+    return status;
+}
+
+static int read_results(const char *name, struct calibration *calibration) {
+    enum { LARGEST_FILE_BYTES = 1 << 26 };
+    struct buffer text = {0};
+    int status = file_read_all(name, LARGEST_FILE_BYTES, &text);
+    int number = 0;
+    for (const char *p = status == 0 ? buffer_string(&text) : ""; *p && status == 0;) {
+        size_t length = strcspn(p, "\n");
+        number++;
+        // Benchmarks print notes and tables beside their results.
+        if (*p == '{' && read_line(p, length, calibration) < 0)
+            status = error_context("%s:%d", name, number);
+        p += length + (p[length] == '\n');
+    }
+    buffer_free(&text);
+    return status;
+}
+
+int plan_calibrate(struct hardware_file *file, const struct string_list *names) {
+    struct calibration calibration = {0};
+    struct buffer found = {0};
+    int status = 0;
+    for (int64_t i = 0; i < names->count && status == 0; i++)
+        status = read_results(names->items[i], &calibration);
+    if (status == 0 && calibration.matmul_count + calibration.message_count + calibration.step_count == 0)
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "%s: found no results of bench matmul --json, bench collectives --json "
+                                "or bench step",
+                                names->items[0]);
+    if (status == 0)
+        status = calibration_apply(&calibration, file, &found);
+    if (status == 0)
+        fputs(buffer_string(&found), stderr);
+    buffer_free(&found);
+    calibration_free(&calibration);
+    return status;
+}

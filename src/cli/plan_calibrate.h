@@ -1,0 +1,11 @@
+// bevatron plan --calibrate.
+#ifndef CLI_PLAN_CALIBRATE_H
+#define CLI_PLAN_CALIBRATE_H
+
+#include "plan/hardware_file.h"
+
+// Sets the speeds of the machine from files with the JSON of bench matmul, bench collectives and bench step; says on
+// stderr what it found.
+int plan_calibrate(struct hardware_file *file, const struct string_list *names);
+
+#endif
