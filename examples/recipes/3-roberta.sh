@@ -86,13 +86,11 @@ prepare() {
     "$bevatron" dataset verify "$data/train" "$data/valid" "$data/test"
 }
 
-# Submits the job and waits until it has ended.
+# Submits the job and follows its log until it has ended. If it failed, so does this.
 train() {
-    local where=(--nodes "$nodes" --partition "$partition" --logs "$LUSTRE/logs") number
+    local where=(--nodes "$nodes" --partition "$partition" --logs "$LUSTRE/logs")
     if [ -n "$machine" ]; then where+=(--machine "$machine"); else where+=(--ntasks-per-node "$ranks"); fi
-    number=$("$bevatron" launch slurm "${where[@]}" --export "LUSTRE=$LUSTRE" --config "$config" "${flags[@]}")
-    srun --partition "$partition" --dependency "afterany:$number" --nodes 1 --ntasks 1 true
-    tail -n 20 "$LUSTRE"/logs/*-"$number"*.log
+    "$bevatron" launch slurm "${where[@]}" --watch --export "LUSTRE=$LUSTRE" --config "$config" "${flags[@]}"
 }
 
 result() {

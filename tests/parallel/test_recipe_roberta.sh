@@ -43,4 +43,7 @@ grep -q "\"<mask>\": *$symbols" "$LUSTRE/roberta/tokenizer.json" && pass || fail
 # The job resumes where it stopped when it gets more iterations.
 expect 0 '"num_updates": "15"' env FLAGS="$FLAGS --train-iters 15" "${walk[@]}" train
 grep -q '"num_updates": "5"' "$work/out" && fail "the second job started over" || pass
+# A job that fails ends the walk with its code.
+rm -r "$LUSTRE"/checkpoints/iter_*
+expect 216 "has ended: FAILED" env FLAGS="$FLAGS --train-iters 20" "${walk[@]}" train result
 finish
