@@ -12,6 +12,7 @@
 #include "cluster/slurm.h"
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
+#include "train/text_data.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -172,6 +173,18 @@ static int fit_warning(struct slurm_options *options) {
     return 0;
 }
 
+// A misspelled path is told before the job waits in a queue. It is no error: only the job's machines need the data, and
+// a job that this one waits for may make it.
+static void warn_missing(const struct slurm_options *options, const struct config *config) {
+    struct string_list texts = {0};
+    if (options->dry_run || options->after || options->container_image)
+        return;
+    if (text_data_find(&texts, config) < 0)
+        log_warn("on this machine: %s; the job will fail if its machines lack it, too", error_message());
+    error_clear();
+    string_list_free(&texts);
+}
+
 // What stops a run from being launched, and what makes it go on by itself later.
 static int prepare_train(struct launch_command *command, struct slurm_options *options, int64_t ranks,
                          struct config *config) {
@@ -187,6 +200,7 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
     if (options->spares > 0 && !config->checkpoint_in_memory)
         return error_set_code(EXIT_CODE_USAGE, "--spares needs --checkpoint-in-memory: a spare machine gets the state "
                                                "of the lost one from the memory of another");
+    warn_missing(options, config);
     TRY(launch_resume(command, config));
     return fit_warning(options);
 }

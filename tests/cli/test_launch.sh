@@ -137,6 +137,12 @@ grep -qE "^--parsable $work/logs/train-.*\.sbatch$" "$work/arguments" && pass ||
 grep -qxF "log: $work/logs/train-4711.log" "$work/out" && pass || fail "the log's path was not printed"
 head -n 1 "$work"/logs/train-*.sbatch | grep -q '^#!/bin/bash$' && pass || fail "the script was not kept"
 [ "$(stat -c %a "$work"/logs/train-*.sbatch | sort -u)" = 600 ] && pass || fail "others can read the script, which has the values of --export"
+# Data that does not exist here is told before the job is queued, unless another job may make it.
+lacking=(--data-path "$work/none.jsonl" --tokenizer-type auto --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --micro-batch-size 1 --lr 1e-3 --train-iters 5)
+expect 0 "warning: on this machine: $work/none.jsonl does not exist; check the path; the job will fail if its machines lack it, too" "${submit[@]:0:7}" "${lacking[@]}"
+grep -q "job 4711" "$work/out" && pass || fail "the job was not submitted"
+expect 0 "job 4711" "${submit[@]:0:7}" --after 4710 "${lacking[@]}"
+has_not "does not exist"
 # --watch waits in the queue, copies the log as it grows, and has the job's exit code. squeue's answers are recorded.
 states() { printf '%s\n' "$@" >"$work/states"; }
 printf '#!/bin/sh\necho "$@" >%s/asked\nsed -i -e "1w %s/state" -e "\$!{1d}" %s/states; cat %s/state\n' "$work" "$work" "$work" "$work" >"$work/bin/squeue"
