@@ -4,6 +4,7 @@
 // is told to end kills its ranks before they can save, and has a code of its own.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/job_limits.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -159,30 +160,31 @@ static void await_ranks(pid_t mpirun, int nproc, int number) {
     }
 }
 
-// A file that ranks touch once they have found each other. Its time is set back before; NULL if there can be none.
+// A file that ranks make read-only once they have found each other; NULL if there can be none. A launcher that is
+// killed leaves it, and the next one removes it.
 static char *make_mark(void) {
     const char *folder = environment("TMPDIR");
-    char *path = memory_printf("%s/bevatron-ranks-XXXXXX", folder && *folder ? folder : "/tmp");
-    int file = mkstemp(path);
-    bool is_made = file >= 0 && futimens(file, (struct timespec[2]){{0}, {0}}) == 0;
-    if (file >= 0)
+    char *stem = memory_printf("%s/bevatron-ranks", folder && *folder ? folder : "/tmp");
+    file_sweep(stem);
+    char *path = file_temporary_name(stem);
+    free(stem);
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file >= 0) {
         close(file);
-    if (is_made)
         return path;
-    if (file >= 0)
-        unlink(path);
+    }
     free(path);
     return NULL;
 }
 
 static bool is_touched(const char *mark) {
     struct stat status;
-    return stat(mark, &status) < 0 || status.st_mtim.tv_sec != 0;
+    return stat(mark, &status) < 0 || !(status.st_mode & S_IWUSR);
 }
 
 void ranks_touch_mark(const char *mark) {
-    if (mark && utimensat(AT_FDCWD, mark, NULL, 0) < 0)
-        log_debug("cannot touch %s: %s", mark, strerror(errno));
+    if (mark && chmod(mark, S_IRUSR) < 0)
+        log_debug("cannot change the mode of %s: %s", mark, strerror(errno));
 }
 
 static void name_terminal(void) {

@@ -45,6 +45,8 @@ expect 0 "removed what mpirun (process $mpirun) left when it was killed: 2 share
 for path in $segments "$session"; do [ ! -e "$path" ] && pass || fail "$path is still there"; done
 for path in $kept "$other"; do [ -e "$path" ] && pass || fail "$path was removed"; done
 rm -f "$other"
+# The file by which its ranks were known to have connected, too.
+[ "$(ls "$TMPDIR" | grep -c "^bevatron-ranks")" = 1 ] && pass || fail "not the file of one run: $(ls "$TMPDIR")"
 kill -CONT "${stopped[@]}"
 kill "$going"
 wait "$going"
