@@ -66,6 +66,13 @@ static double ranked_value(const struct layout_search *search, const struct sear
            (1 + handicap * ((layout->tensor > 1) + (layout->context > 1) + (layout->pipeline > 1)));
 }
 
+double search_room(const struct layout_search *search, int machine) {
+    // NCCL's buffers of four or five communicators: 1 to 2.5 GB.
+    const double buffers = 0.03;
+    double room = plan_room(search->options.machines[machine]);
+    return search->options.gpus > 1 ? (1 - buffers) * room : room;
+}
+
 // ---- the list ----
 
 struct adding {
@@ -78,9 +85,8 @@ static void add_layout(void *context, const struct plan_layout *layout) {
     const struct adding *adding = context;
     struct layout_search *search = adding->search;
     const struct estimator *estimator = &search->estimators[adding->machine];
-    double bytes = estimate_state_bytes(estimator, layout);
-    // Stages may hold less than their share.
-    if (!adding->is_neighbour && 0.85 * bytes > plan_room(search->options.machines[adding->machine])) {
+    double bytes = estimate_least_bytes(estimator, layout);
+    if (!adding->is_neighbour && bytes > search_room(search, adding->machine)) {
         search->hopeless++;
         search->least_bytes = search->least_bytes == 0 ? bytes : fmin(search->least_bytes, bytes);
         return;
@@ -116,6 +122,10 @@ struct plan_result {
     struct plan plan;
 };
 
+static double fullest_bytes(const struct plan *plan) {
+    return (double)plan->stage[plan->fullest].memory.total;
+}
+
 static void plan_item(void *context, int index, void *result) {
     const struct planning *planning = context;
     const struct layout_search *search = planning->search;
@@ -131,7 +141,8 @@ static void plan_item(void *context, int index, void *result) {
                                                     .machine = machine,
                                                     .hardware = search->options.hardware[item->machine],
                                                     .stops_if_too_large = true}) == 0)
-        planned->outcome = plan_fits(&planned->plan, machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
+        planned->outcome =
+            fullest_bytes(&planned->plan) <= search_room(search, item->machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
     error_clear();
     config_free(&config);
 }
@@ -166,7 +177,7 @@ static int plan_items(struct layout_search *search, const int *items, int count,
         if (!item->plan)
             item->plan = memory_alloc(sizeof *item->plan);
         *item->plan = results[i].plan;
-        double bytes = (double)item->plan->stage[item->plan->fullest].memory.total;
+        double bytes = fullest_bytes(item->plan);
         search->least_bytes = search->least_bytes == 0 ? bytes : fmin(search->least_bytes, bytes);
     }
     crew_free(results, &work);
@@ -342,11 +353,11 @@ static int refuse_nothing(const struct layout_search *search) {
                                                              : gpus,
             gpus > hardware_ranks(machine) ? gpus / hardware_ranks(machine) * hardware_ranks(machine) : 1);
     // All ranks hold equal parts of what is split.
-    double times = search->least_bytes / plan_room(machine);
+    double times = search->least_bytes / search_room(search, 0);
     return error_set_code(EXIT_CODE_USAGE,
                           "no layout fits: the smallest needs %.1f GB on a rank, %.1f GB more than %s GPUs have; take "
-                          "--gpus %.0f or more, or a --machine with more memory",
-                          search->least_bytes / 1e9, (search->least_bytes - plan_room(machine)) / 1e9, machine->gpu,
+                          "about --gpus %.0f, or a --machine with more memory",
+                          search->least_bytes / 1e9, (search->least_bytes - search_room(search, 0)) / 1e9, machine->gpu,
                           gpus * exp2(ceil(log2(fmax(times, 1.01)))));
 }
 

@@ -38,7 +38,7 @@ struct layout_search {
     struct estimator estimators[SEARCH_MOST_MACHINES];
     struct search_item *items;
     int count, capacity;
-    int hopeless;        // layouts whose weights and optimizer states alone are too large, which are not listed
+    int hopeless;        // layouts that a formula shows to be too large, which are not listed
     double least_bytes;  // the least that any layout needs, as far as it is known
     double work;         // that is left
     int proposals[SEARCH_MOST_PROPOSALS], proposal_count;  // items, the best first
@@ -51,6 +51,8 @@ void search_close(struct layout_search *search);
 // What a plan is ranked by: seconds, or dollars of a step.
 double search_value(const struct layout_search *search, const struct search_item *item);
 const struct machine *search_machine(const struct layout_search *search, const struct search_item *item);
+// The bytes of a GPU that a proposal may take: less than a plan may, because communicators have buffers.
+double search_room(const struct layout_search *search, int machine);
 // The item with a layout; -1 if it is not listed.
 int search_find(const struct layout_search *search, const struct plan_layout *layout, int machine);
 int search_count(const struct layout_search *search, enum search_outcome outcome);

@@ -53,8 +53,7 @@ static void append_heading(const struct layout_search *search, struct buffer *ou
         buffer_printf(out, " of %d × %s", proposal(search, 0)->plan->nodes, first->name);
     buffer_printf(out, "\n%d layouts keep the rules; of these %d were planned, and %d of them fit. ", search->count,
                   planned + too_large, planned);
-    buffer_printf(out, "%d more were left out: their weights and optimizer states alone are too large.\n",
-                  search->hopeless);
+    buffer_printf(out, "%d more are too large by a formula and were not planned.\n", search->hopeless);
     buffer_printf(
         out,
         "Rules: sizes divide; TP stays inside the NVLink domain (%d GPUs); a context-parallel rank keeps 2048 "
@@ -124,11 +123,11 @@ static void append_plain_data(const struct layout_search *search, struct buffer 
     plain.data = search->options.gpus;
     plain.optimizer = LAYOUT_OVERLAPPED;
     double bytes = estimate_state_bytes(&search->estimators[best->machine], &plain);
-    if (bytes > plan_room(search_machine(search, best)))
+    if (bytes > search_room(search, best->machine))
         buffer_printf(out,
                       "   data parallelism alone: does not fit: weights, gradients and a sharded optimizer take %.1f "
                       "GB of a rank, %.1f GB too much\n",
-                      bytes / 1e9, (bytes - plan_room(search_machine(search, best))) / 1e9);
+                      bytes / 1e9, (bytes - search_room(search, best->machine)) / 1e9);
 }
 
 static void append_alternatives(const struct layout_search *search, struct buffer *out) {
@@ -144,6 +143,11 @@ static void append_alternatives(const struct layout_search *search, struct buffe
         search_why_worse(search, item, best, out);
         buffer_append_string(out, "\n");
     }
+    int wider = 2 * best->layout.tensor;
+    if (count > 0 && wider > search->spaces[best->machine].fabric.node && wider <= search->options.gpus &&
+        !search->spaces[best->machine].is_fixed[CHOICE_TENSOR])
+        buffer_printf(out, "   TP %d: not tried, because NVLink joins %d GPUs\n", wider,
+                      search->spaces[best->machine].fabric.node);
     append_plain_data(search, out);
 }
 

@@ -94,7 +94,7 @@ void search_why_worse(const struct layout_search *search, const struct search_it
         const struct plan_stage *stage = &worse->plan->stage[worse->plan->fullest];
         double bytes = (double)stage->memory.total;
         buffer_printf(out, "does not fit: a rank of stage %d needs %.1f GB, %.1f GB too much (activations %.1f GB)",
-                      stage->stage, bytes / 1e9, (bytes - plan_room(search_machine(search, worse))) / 1e9,
+                      stage->stage, bytes / 1e9, (bytes - search_room(search, worse->machine)) / 1e9,
                       (double)stage->memory.activations / 1e9);
         return;
     }

@@ -31,6 +31,12 @@ static struct search_options options_of(const char *flags, int gpus, const char 
     return options;
 }
 
+// What a formula says that a layout needs at least, it needs.
+static void check_least(const struct layout_search *search, const struct search_item *item, const struct plan *plan) {
+    double bytes = (double)plan->stage[plan->fullest].memory.total;
+    EXPECT(estimate_least_bytes(&search->estimators[0], &item->layout) < bytes);
+}
+
 static double plan_seconds(const struct layout_search *search, const struct search_item *item) {
     struct plan plan = {0};
     struct config made;
@@ -40,6 +46,7 @@ static double plan_seconds(const struct layout_search *search, const struct sear
                                                       .machine = search->options.machines[0],
                                                       .stops_if_too_large = true}));
     config_free(&made);
+    check_least(search, item, &plan);
     return plan.seconds;
 }
 
@@ -58,6 +65,9 @@ TEST(the_best_is_found) {
             better += seconds > 0 && seconds < 0.99 * best->plan->seconds;
         }
     EXPECT_INT(better, 0);
+    for (int i = 0; i < search.count; i++)
+        if (search.items[i].outcome == SEARCH_PLANNED)
+            check_least(&search, &search.items[i], search.items[i].plan);
     // Small models need no model parallelism.
     EXPECT_INT(best->layout.data, 4);
     search_close(&search);
