@@ -6,10 +6,10 @@
 
 enum { FEWEST = 4 };
 
-// Of the shorter of two steps: twice as many as fill the pipeline, in whole groups. Zero-bubble schedules put off
-// gradients of weights, and are full later.
+// Of the shorter of two steps: as many as fill the pipeline, in whole groups. Zero-bubble schedules put off gradients
+// of weights, and are full later. Memory is that of the longer one: interleaved schedules begin with two groups.
 static int64_t short_batches(int64_t stages, bool is_zero_bubble) {
-    return (is_zero_bubble ? 4 : 2) * (stages > FEWEST / 2 ? stages : FEWEST / 2);
+    return (is_zero_bubble ? 2 : 1) * (stages > FEWEST ? stages : FEWEST / stages * stages);
 }
 
 static bool is_long(int64_t micro_batches, int64_t shorter) {
@@ -33,6 +33,7 @@ static void extend_stage(struct plan_stage *stage, const struct plan_stage *furt
     extend(&stage->other, further->other, factor);
     extend(&stage->flops, further->flops, factor);
     extend(&stage->update, further->update, factor);
+    stage->memory = further->memory;
 }
 
 // Goes on from a step, and one with twice as many micro-batches, to one with `count`.
@@ -46,6 +47,7 @@ static void extend_plan(struct plan *plan, const struct plan *further, int64_t c
     extend(&plan->executed, further->executed, factor);
     extend(&plan->tokens, further->tokens, factor);
     extend(&plan->flops, further->flops, factor);
+    plan->fullest = further->fullest;
     plan->global_batch_size = plan->global_batch_size / plan->micro_batches * count;
     plan->micro_batches = count;
 }
@@ -73,6 +75,10 @@ int plan_make_brief(struct plan *plan, const struct plan_options *options) {
     if (plan->seconds == 0)  // it is too large
         return 0;
     TRY(plan_batches(&further, options, 2 * shorter));
+    if (further.seconds == 0) {
+        *plan = further;
+        return 0;
+    }
     extend_plan(plan, &further, count);
     return 0;
 }

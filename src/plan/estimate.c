@@ -123,14 +123,14 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
     // Of a layer and token, in units of the hidden size. Plans find 21 to 24 if everything is kept.
-    const double kept = 14, without_attention = 11, inputs = 1.5;
+    const double kept = 17.5, without_attention = 14, inputs = 1.7;
     double all = layout->recompute == LAYOUT_KEEP ? kept : without_attention, again = share_again(estimator, layout);
     double bytes = all * (1 - again) + inputs * again;
     double tokens = (double)layout->micro_batch * (double)model->seq_length / layout->context;
     double count = (double)(model->global_batch_size / (layout->micro_batch * layout->data)), stages = layout->pipeline;
     double flying = fmin(count, layout->chunks > 1 ? stages + (stages - 1) / layout->chunks : stages);
     double layers = floor((double)config_layers(model) / stages);
-    // Stages may hold less than their share.
-    return 0.85 * estimate_state_bytes(estimator, layout) +
+    // The fullest rank has no less than its share.
+    return 0.98 * estimate_state_bytes(estimator, layout) +
            bytes * flying * layers * tokens * (double)model->hidden_size / layout->tensor;
 }

@@ -15,7 +15,7 @@ void estimator_open(struct estimator *estimator, const struct layout_space *spac
 double estimate_seconds(const struct estimator *estimator, const struct plan_layout *layout);
 // Weights, gradients and optimizer state of an average rank.
 double estimate_state_bytes(const struct estimator *estimator, const struct plan_layout *layout);
-// These and activations, a third less than plans find: what the fullest rank needs at least.
+// These and activations, a fifth less than plans find: what the fullest rank needs at least.
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout);
 
 #endif

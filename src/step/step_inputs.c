@@ -83,7 +83,7 @@ static void put(const struct staging *staging, enum batch_field field) {
                                              rule->element_bytes});
 }
 
-// The column of the whole array from which element n of this rank's part comes.
+// The column of the whole array from which element n of this rank's part comes. Elements of a strip follow each other.
 static int64_t column_of(const struct staging *staging, int64_t n, int64_t columns) {
     const struct mesh *mesh = &staging->step->mesh;
     int64_t length = columns / context_all_strips(mesh);
@@ -100,8 +100,12 @@ static void put_positions(const struct staging *staging, enum batch_field field,
         return;
     }
     int32_t *positions = staging->own.fields[field];
-    for (int64_t n = 0; n < count; n++)
-        positions[n] = (int32_t)(first_position + column_of(staging, n, columns));
+    int64_t length = columns / context_all_strips(&staging->step->mesh);
+    for (int64_t n = 0; n < count; n += length) {
+        int64_t first = first_position + column_of(staging, n, columns);
+        for (int64_t i = 0; i < length; i++)
+            positions[n + i] = (int32_t)(first + i);
+    }
 }
 
 // Dropout masks are keyed by the token's place in the run: its sample number, which of the sample's texts it is in if
@@ -111,9 +115,11 @@ static void put_row_ids(const struct staging *staging, enum batch_field field, i
     int64_t count = batch_elements(&staging->part, field), *row_ids = staging->own.fields[field];
     int64_t length = columns / context_all_strips(&staging->step->mesh);
     int64_t texts = batch->context_tokens ? TEXT_COUNT : 1, text = field == BATCH_CONTEXT_ROW_IDS;
-    for (int64_t n = 0; n < count; n++) {
+    for (int64_t n = 0; n < count; n += length) {
         int64_t b = n / length % batch->B, sample = batch->samples ? batch->samples[b] : b;
-        row_ids[n] = (sample * texts + text) * columns + column_of(staging, n, columns);
+        int64_t first = (sample * texts + text) * columns + column_of(staging, n, columns);
+        for (int64_t i = 0; i < length; i++)
+            row_ids[n + i] = first + i;
     }
 }
 

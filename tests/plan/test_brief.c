@@ -34,19 +34,19 @@ TEST(short_steps_stand_for_long_ones) {
     compare(MODEL BATCH, 1, 1e-6);
     compare(MODEL BATCH "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer "
                         "--overlap-grad-reduce --overlap-param-gather",
-            4, 2e-3);
-    compare(MODEL BATCH "--pipeline-model-parallel-size 4", 8, 2e-3);
+            4, 5e-3);
+    compare(MODEL BATCH "--pipeline-model-parallel-size 4", 8, 5e-3);
     compare(MODEL BATCH "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
                         "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather",
-            8, 2e-3);
-    compare(MODEL BATCH "--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble", 4, 2e-3);
+            8, 5e-3);
+    compare(MODEL BATCH "--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble", 4, 5e-3);
 }
 
 TEST(how_many_are_run) {
     EXPECT_INT(plan_brief_batches(16, 1, false), 16);
     EXPECT_INT(plan_brief_batches(17, 1, false), 12);
-    EXPECT_INT(plan_brief_batches(512, 8, false), 48);
-    EXPECT_INT(plan_brief_batches(512, 8, true), 96);
+    EXPECT_INT(plan_brief_batches(512, 8, false), 24);
+    EXPECT_INT(plan_brief_batches(512, 8, true), 48);
 }
 
 TEST_MAIN(TEST_CASE(short_steps_stand_for_long_ones), TEST_CASE(how_many_are_run))
