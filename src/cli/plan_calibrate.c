@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+// Sizes and times that a benchmark can have, so that what is computed from them is finite.
 static int get_positive(const struct json *line, const char *key, double *value) {
+    const double least = 1e-9, most = 1e15;
     TRY(json_get_double(line, key, value));
-    if (!(*value > 0))
-        return error_set_code(EXIT_CODE_USAGE, "\"%s\" is %g, but must be more than 0", key, *value);
+    if (!(*value >= least && *value <= most))
+        return error_set_code(EXIT_CODE_USAGE, "\"%s\" is %g; it must be from %g to %g", key, *value, least, most);
     return 0;
 }
 

@@ -53,6 +53,8 @@ awk -v a="${measured#*: }" -v b="${planned#*: }" 'BEGIN { exit !(b > 0.98 * a &&
     fail "planned $planned, measured $measured"
 echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1024}' >"$work/collectives.json"
 expect 1 'collectives.json:1: the key "us" is missing' "$BEVATRON" plan --calibrate "$work/collectives.json"
+echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1e308, "us": 1}' >"$work/collectives.json"
+expect 2 'collectives.json:1: "bytes" is 1e+308; it must be from' "$BEVATRON" plan --calibrate "$work/collectives.json"
 echo 'nothing' >"$work/collectives.json"
 expect 2 "found no results of bench matmul" "$BEVATRON" plan --calibrate "$work/collectives.json"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
