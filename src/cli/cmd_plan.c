@@ -216,9 +216,24 @@ static void print_hardware(const struct hardware_file *file) {
     buffer_free(&out);
 }
 
+// Flags that only a search reads.
+static int check_flags(const struct command_options *options) {
+    static const char *const of_search[] = {"--rank-by", "--write"};
+    if (options->search || options->budget)
+        return 0;
+    for (size_t i = 0; i < sizeof of_search / sizeof of_search[0]; i++)
+        if (flag_is_given(&options->given, of_search[i]))
+            return error_set_code(EXIT_CODE_USAGE, "%s needs --search or --budget; give one with it", of_search[i]);
+    if (strchr(options->machine, ','))
+        return error_set_code(EXIT_CODE_USAGE, "--machine %s names several machines, which --search compares; name one",
+                              options->machine);
+    return 0;
+}
+
 static int run_plan(void *given) {
     struct command_options *options = given;
     struct hardware_file file = {0};
+    TRY(check_flags(options));
     if (flag_is_given(&options->given, "--gpus")) {
         if (options->gpus == 0)
             return error_set_code(EXIT_CODE_USAGE,

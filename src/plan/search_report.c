@@ -254,7 +254,7 @@ void search_write_json(const struct layout_search *search, double tokens, struct
     write_int(&w, "listed", search->count);
     write_int(&w, "planned", search_count(search, SEARCH_PLANNED));
     write_int(&w, "too_large", search_count(search, SEARCH_TOO_LARGE));
-    write_int(&w, "hopeless", search->hopeless);
+    write_int(&w, "too_large_by_formula", search->hopeless);
     json_key(&w, "proposals");
     json_begin_array(&w);
     for (int i = 0; i < search->proposal_count; i++)

@@ -41,5 +41,7 @@ expect 2 "nearest: --global-batch-size 7 or --gpus 1" "$BEVATRON" plan --search 
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --machine p5.48xlarg,p4d.24xlarge
 expect 2 "nearest: --pipeline-model-parallel-size 2 or --num-layers 3" "$BEVATRON" plan --search "${tiny[@]}" --gpus 3 \
     --pipeline-model-parallel-size 3
+expect 2 "--write needs --search or --budget" "$BEVATRON" plan "${tiny[@]}" --write "$work/run.yaml"
+expect 2 "names several machines, which --search compares" "$BEVATRON" plan "${tiny[@]}" --machine p5.48xlarge,p4d.24xlarge
 expect 2 "--search needs --global-batch-size, the samples of an update; 1024 are" "$BEVATRON" plan --search --preset llama2-7b --gpus 8
 finish
