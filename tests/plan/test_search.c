@@ -1,5 +1,6 @@
 // Searches: the best of all layouts is found without planning all of them, flags that are given stay, and what does not
 // fit or divide is told.
+// cost: 3
 #include "plan/search_report.h"
 #include "plan/search_why.h"
 #include "base/memory.h"
@@ -59,8 +60,9 @@ TEST(the_best_is_found) {
     EXPECT_INT(search_count(&search, SEARCH_INVALID), 0);
     EXPECT(search_count(&search, SEARCH_NEW) > search.count / 4);
     int better = 0;
+    // Of those that were not planned, every fourth.
     for (int i = 0; i < search.count; i++)
-        if (search.items[i].outcome == SEARCH_NEW) {
+        if (search.items[i].outcome == SEARCH_NEW && i % 4 == 0) {
             double seconds = plan_seconds(&search, &search.items[i]);
             better += seconds > 0 && seconds < 0.99 * best->plan->seconds;
         }
