@@ -146,6 +146,8 @@ struct device_rates {
     // Work is cut into tiles of `tile` by `tile` results, which the processors take in rounds; in the last round some
     // of them have none. The inner length at which a product reaches half of its rate: it fills and drains a pipeline.
     double processors, tile, half_inner;
+    // The part of the rate in 16 and 8 bits that matmuls reach whose rows are not multiples of 16 bytes; 0: all of it.
+    double unaligned;
     double attention[2];           // FLOP/s, forward and backward, for heads of 128
     double narrow;                 // the part of them that heads of 64 or less reach
     double bytes_per_second;       // of operations that only move data

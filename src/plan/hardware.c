@@ -7,7 +7,7 @@
 // FLOP/s of matmuls in fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
 #define RATES(f32_, f16_, f8_, processors_, forward_, backward_, bytes_)                                               \
     {                                                                                                                  \
-        .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = 128, .half_inner = 96,                       \
+        .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = 128, .half_inner = 96, .unaligned = 0.18,    \
         .attention = {forward_, backward_}, .narrow = 0.6, .bytes_per_second = (bytes_), .seconds_per_operation = 3e-6 \
     }
 #define GPU(name_, gib_, bf16_, fp8_, rates_, link_, source_)                                                          \
@@ -66,6 +66,7 @@ static struct hardware processors(int count) {
     rates->attention[1] *= count;
     rates->bytes_per_second *= count;
     rates->narrow = 1;
+    rates->unaligned = 0;
     rates->tile = 16;
     return all;
 }

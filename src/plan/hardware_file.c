@@ -37,6 +37,9 @@ static const struct flag rows[] = {
     RATE("--processors", rates.processors, "tiles of results that are computed at the same time"),
     RATE("--tile", rates.tile, "rows and columns of a tile"),
     MAYBE("--half-inner", rates.half_inner, "length of the sum at which a matmul reaches half of its rate"),
+    MAYBE(
+        "--unaligned-rows", rates.unaligned,
+        "part of the rate in 16 and 8 bits that matmuls reach whose rows are not multiples of 16 bytes; 0: all of it"),
     RATE("--attention-forward-tflops", rates.attention[0], "TFLOP/s of attention, for heads of 128"),
     RATE("--attention-backward-tflops", rates.attention[1], "the same in the backward pass"),
     RATE("--narrow-heads", rates.narrow, "part of them that heads of 64 or less reach"),

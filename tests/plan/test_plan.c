@@ -130,6 +130,16 @@ TEST(interruptions) {
     EXPECT_NEAR(plan_interruptions(&plan, &machine, &rates).bytes_per_second, 2048e9, 1);
 }
 
+// Measured on an H200 (2026-11-17): 108 ms with 50,304 rows of the vocabulary, 217 with one more; 459 and 605 ms of the
+// model with 1.3e9 parameters.
+TEST(rows_that_are_not_aligned) {
+#define SMALL "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --bf16 "
+#define VOCABULARY "--max-position-embeddings 1024 --make-vocab-size-divisible-by 1 --micro-batch-size 64 "
+    struct plan even = plan_of(SMALL VOCABULARY "--global-batch-size 64 --vocab-size 50304", 1, "p5en.48xlarge");
+    struct plan odd = plan_of(SMALL VOCABULARY "--global-batch-size 64 --vocab-size 50305", 1, "p5en.48xlarge");
+    EXPECT(odd.seconds / even.seconds > 1.75 && odd.seconds / even.seconds < 2.25);
+}
+
 // What rank 0 sends grows with the square of the ranks, what it receives with the ranks.
 TEST(many_ranks_meet) {
     struct config few_config, many_config;
@@ -242,5 +252,6 @@ TEST(hardware_files) {
 
 TEST_MAIN(TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
-          TEST_CASE(many_ranks_meet), TEST_CASE(other_programs), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),
-          TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
+          TEST_CASE(rows_that_are_not_aligned), TEST_CASE(many_ranks_meet), TEST_CASE(other_programs),
+          TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(nvlink_reaches_over_machines),
+          TEST_CASE(hardware_files))

@@ -135,9 +135,20 @@ double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, d
     return whole * filled / (tiles / rates->processors);
 }
 
+// Whether tensor cores read and write the rows of a matrix at once: 16 bytes at a time.
+static bool is_aligned(struct tensor x) {
+    enum { ALIGNMENT_BYTES = 16 };
+    return (size_t)x.shape[1] * dtype_bytes(x.dtype) % ALIGNMENT_BYTES == 0;
+}
+
 static double matmul_seconds(const struct paper_device *paper, const struct op_matmul *op, double inner) {
+    const struct device_rates *rates = &paper->rates;
     double rows = (double)op->d.shape[0], columns = (double)tensor_count(op->d) / fmax(rows, 1);
-    return paper->has_rates ? device_rates_matmul(&paper->rates, op->a.dtype, rows, columns, inner) : 0;
+    if (!paper->has_rates)
+        return 0;
+    bool is_slow = rates->unaligned > 0 && op->a.dtype != DTYPE_F32 &&
+                   !(is_aligned(op->a) && is_aligned(op->b) && is_aligned(op->d));
+    return device_rates_matmul(rates, op->a.dtype, rows, columns, inner) / (is_slow ? rates->unaligned : 1);
 }
 
 static double attention_seconds(const struct paper_device *paper, double flops, int64_t head, bool is_backward) {
