@@ -101,7 +101,7 @@ struct config {
     bool calculate_per_token_loss;
 
     // Optimizer.
-    char *optimizer;  // "adam" | "sgd"
+    char *optimizer;  // "adam" | "sgd" | "muon"
     double lr;
     double min_lr;
     double decoupled_lr;      // of the input embedding and the output layer; 0: as the others
@@ -128,6 +128,16 @@ struct config {
     double adam_beta2;
     double adam_eps;
     double sgd_momentum;
+    double muon_momentum;
+    bool muon_nesterov;
+    char *muon_scale_mode;        // "spectral" | "unit_rms_norm" | "shape_scaling"
+    char *muon_coefficient_type;  // "quintic" | "simple" | "polar_express" | "deepseekv4"
+    int64_t muon_num_ns_steps;
+    double muon_extra_scale_factor;
+    bool muon_no_split_qkv;
+    char *muon_fp32_matmul_prec;  // "low" | "medium" | "high"
+    char *muon_tp_mode;           // "duplicated"; the result is the same on every layout
+    char *muon_scalar_optimizer;  // "adam"
 
     // Precision.
     bool fp16;

@@ -151,10 +151,7 @@ const char flags_refused[] =
     "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int --no-rope-freq= "
     "--quick-geglu "
     // Regularisation and optimizer hyper-parameters.
-    "--apply-wd-to-qk-layernorm --muon-momentum=0.9 --muon-no-split-qkv --muon-nesterov "
-    "--muon-scale-mode=spectral --muon-fp32-matmul-prec=medium --muon-coefficient-type=quintic "
-    "--muon-num-ns-steps=5 --muon-tp-mode=duplicated --muon-use-syrk --muon-extra-scale-factor=1.0 "
-    "--muon-scalar-optimizer=adam --lion-beta1=0.95 --lion-beta2=0.98 --no-weight-decay-cond-type= "
+    "--apply-wd-to-qk-layernorm --muon-use-syrk --lion-beta1=0.95 --lion-beta2=0.98 --no-weight-decay-cond-type= "
     // Profiling + training loop + fusions.
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "

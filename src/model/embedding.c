@@ -38,10 +38,12 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
     if (types > 0)
         embedding->types = param_add(params, "embedding.tokentype_embeddings.weight", shard_whole(2, types, C),
                                      INIT_NORMAL, deviation);
-    if (embedding->positions)
-        embedding->positions->sums_gradient = choices->splits_rows;
-    if (embedding->types)
-        embedding->types->sums_gradient = choices->splits_rows;
+    struct param *tables[] = {embedding->positions, embedding->types};
+    for (int i = 0; i < 2; i++)
+        if (tables[i]) {
+            tables[i]->is_table = true;
+            tables[i]->sums_gradient = choices->splits_rows;
+        }
     if (embedding->has_norm)
         norm_build(&embedding->norm, params, "embedding.layernorm", &choices->norm);
 }

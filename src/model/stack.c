@@ -12,6 +12,7 @@ static void add_table(struct stack *stack, struct param_list *params, char *name
     stack->relative[stack->tables++] =
         param_obtain(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
                      INIT_NORMAL, choices->standard_deviation);
+    stack->relative[stack->tables - 1]->is_table = true;
     free(name);
 }
 

@@ -175,6 +175,39 @@ static bool is_float(enum dtype dtype) {
     return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
 }
 
+void op_momentum(struct device *device, const struct op_momentum *op) {
+    const char *name = "op_momentum";
+    int64_t count = tensor_count(op->m);
+    check_flat(name, "m", op->m, count);
+    check_flat(name, "grad", op->grad, count);
+    check_flat(name, "y", op->y, count);
+    check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
+    check_apart(name, "y", op->y, "m", op->m);
+    check_apart(name, "y", op->y, "grad", op->grad);
+    check_rule(name, op->momentum >= 0 && op->momentum < 1, "momentum must be at least 0 and below 1");
+    device->ops->momentum(device, op);
+}
+
+void op_normalize(struct device *device, const struct op_normalize *op) {
+    const char *name = "op_normalize";
+    int64_t count = tensor_count(op->x);
+    check_flat(name, "x", op->x, count);
+    check_tensor(name, "y", op->y, check_1d(op->y.dtype, count));
+    check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
+    check_rule(name, is_float(op->y.dtype), "y must be of a float dtype");
+    check_rule(name, op->least > 0, "least must be above 0");
+    check_apart(name, "y", op->y, "x", op->x);
+    device->ops->normalize(device, op);
+}
+
+void op_follow(struct device *device, const struct op_follow *op) {
+    check_update(
+        device, "op_follow",
+        &(struct op_sgd){
+            .master = op->master, .copy = op->copy, .grad = op->x, .m = op->x, .scale = op->scale, .rate = op->rate});
+    device->ops->follow(device, op);
+}
+
 void op_copy(struct device *device, const struct op_copy *op) {
     const char *name = "op_copy";
     struct tensor expected = op->src;

@@ -396,7 +396,7 @@ struct loss_scale_rule {
 // row of `rates` whose RATE_SKIPPED equals `skipped`; then, if the norm is not finite, `skipped` is incremented.
 enum {
     RATE_SKIPPED,    // the number of skipped steps that this row is for
-    RATE_OWN,        // the first of the optimizer's own numbers, see op_adam and op_sgd
+    RATE_OWN,        // the first of the optimizer's own numbers, see op_adam, op_sgd and op_follow
     RATE_GROUP = 4,  // length
     // A group of parameters has them twice: for most of them, and for those that have a learning rate of their own.
     RATE_LENGTH = 2 * RATE_GROUP
@@ -444,6 +444,39 @@ struct op_sgd {
     struct tensor scale;         // (1) fp32
     struct tensor rate;          // (RATE_GROUP) fp32
     float momentum;
+    bool is_decayed;
+};
+
+// Muon's elementwise parts; between them matmuls make the matrix nearly orthogonal, see optim/muon.c. If scale is not
+// finite, m and master stay as they were.
+// Over a flat range: g = grad * scale; m = momentum * m + (1 - momentum) * g; y = m, or with is_nesterov the same step
+// once more, momentum * m + (1 - momentum) * g.
+struct op_momentum {
+    struct tensor y;        // (n) fp32 out
+    struct tensor m, grad;  // (n) fp32
+    struct tensor scale;    // (1) fp32
+    float momentum;
+    bool is_nesterov;
+};
+// y = x / sqrt(sum_squares), or x / least if the root is smaller.
+struct op_normalize {
+    struct tensor y;            // (n) out, in any float dtype of matmuls
+    struct tensor x;            // (n) fp32
+    struct tensor sum_squares;  // (1) fp32
+    float least;
+};
+// Over a flat range: master -= rate[FOLLOW_STEP] * factor * x + rate[FOLLOW_DECAY] * master, without the last term
+// unless is_decayed. The rest is as in op_adam.
+enum {
+    FOLLOW_STEP = RATE_OWN,  // lr
+    FOLLOW_DECAY             // lr * weight decay
+};
+struct op_follow {
+    struct tensor master, copy;  // (n), as in op_adam
+    struct tensor x;             // (n) fp32
+    struct tensor scale;         // (1) fp32
+    struct tensor rate;          // (RATE_GROUP) fp32
+    float factor;
     bool is_decayed;
 };
 
@@ -506,6 +539,9 @@ struct op_scale {
     X(clip_scale)                                                                                                      \
     X(adam)                                                                                                            \
     X(sgd)                                                                                                             \
+    X(momentum)                                                                                                        \
+    X(normalize)                                                                                                       \
+    X(follow)                                                                                                          \
     X(split)                                                                                                           \
     X(merge)                                                                                                           \
     X(copy)                                                                                                            \

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd};
+static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd, &optimizer_muon};
 
 const struct optimizer_rule *optimizer_find(const char *name) {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
@@ -112,6 +112,8 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
         .rate = tensor_rows(update->rate, optimizer->group * RATE_LENGTH + (stretch->is_decoupled ? RATE_GROUP : 0),
                             RATE_GROUP),
         .matrix = stretch->matrix,
+        .slices = mesh_group(update->mesh, update->params->groups[optimizer->group].slices),
+        .scratch = update->scratch,
         .is_decayed = stretch->is_decayed};
     for (int i = 0; i < optimizer->state_count; i++)
         run.states[i] = tensor_rows(optimizer->states[i].tensor, piece.local_offset, piece.count);

@@ -27,10 +27,11 @@ struct update {
     struct device *device;
     const struct mesh *mesh;
     const struct param_list *params;
-    struct tensor values;  // (n): the parameters, flat
-    struct tensor grads;   // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
-    struct tensor scale;   // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
-    struct tensor rate;    // (groups * RATE_LENGTH) fp32, see updates.h
+    struct tensor values;   // (n): the parameters, flat
+    struct tensor grads;    // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
+    struct tensor scale;    // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
+    struct tensor rate;     // (groups * RATE_LENGTH) fp32, see updates.h
+    struct arena *scratch;  // for rules that take matrices
 };
 
 // Parameters that are updated alike and lie together in the flat buffers and in this rank's own.
@@ -43,6 +44,8 @@ struct optimizer_run {
     struct tensor scale;                          // (1) fp32
     struct tensor rate;                           // (RATE_GROUP) fp32
     const struct param *matrix;                   // with takes_matrices: whose slice this is, else NULL
+    struct group *slices;                         // ranks that hold the other slices
+    struct arena *scratch;                        // memory for as long as the update of a run takes
     bool is_decayed;
 };
 
@@ -50,11 +53,12 @@ struct optimizer_rule {
     const char *name;                           // --optimizer
     const char *states[OPTIMIZER_MOST_STATES];  // names in a checkpoint, in front of a parameter's; NULL for none
     bool takes_matrices;                        // a run is this rank's slice of one parameter; needs keeps_whole
+    bool leaves_rest;                           // embeddings and vectors, to --muon-scalar-optimizer
     // Sets how far update number t goes, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
     void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
     void (*apply)(const struct config *config, const struct optimizer_run *run);
 };
-extern const struct optimizer_rule optimizer_adam, optimizer_sgd;
+extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_muon;
 // The rule of that name; every name that --optimizer accepts has one.
 const struct optimizer_rule *optimizer_find(const char *name);
 

@@ -27,6 +27,7 @@ struct param {
     double standard_deviation;  // for INIT_NORMAL
     bool has_decay;             // true for matrices and embeddings, false for biases and norms
     bool is_vocabulary;         // a row for each word: it may have a learning rate of its own
+    bool is_table;              // of rows that are looked up or added: positions, types, relative positions
     bool is_gain;               // of a norm
     bool is_centered;           // a gain that is kept as its distance from 1
     bool sums_gradient;         // held whole, but each rank that shares layers computes only part of its gradient

@@ -27,12 +27,29 @@ const struct optimizer_rule *step_rule(const struct step *step, int group) {
     return own ? optimizer_find(own) : step->options.optimizer.rule;
 }
 
+// Matrices between activations, for optimizers that take nothing else. The gradient of a table is that of rows of it.
+static bool is_matrix(const struct param *param) {
+    return param->shard.rank == 2 && !param->is_vocabulary && !param->is_table;
+}
+
+static void leave_rest(struct step *step) {
+    struct param_group matrices = step->params.groups[0];
+    matrices.name = "matrices";
+    int group = param_list_group(&step->params, &matrices);
+    step->params.groups[0].optimizer = step->options.optimizer.config->muon_scalar_optimizer;
+    for (int i = 0; i < step->params.count; i++)
+        if (step->params.items[i]->group == 0 && is_matrix(step->params.items[i]))
+            step->params.items[i]->group = group;
+}
+
 void step_divide_optimizer(struct step *step) {
     const struct step_options *options = &step->options;
     const struct mesh *mesh = &step->mesh;
     bool is_training = step->mode == STEP_TRAIN, is_divided = is_training && options->divides_optimizer;
     struct division divisions[PARAM_MOST_GROUPS];
     struct pieces pieces[PARAM_MOST_GROUPS];
+    if (is_training && options->optimizer.rule->leaves_rest)
+        leave_rest(step);
     param_list_layout(&step->params);
     for (int i = 0; i < step->params.group_count; i++) {
         const struct param_group *group = &step->params.groups[i];
@@ -175,7 +192,8 @@ void step_clip(struct step *step) {
 }
 
 void step_update(struct step *step, int64_t n) {
-    const struct update update = update_of(step);
+    struct update update = update_of(step);
+    update.scratch = &step->scratch;
     struct piece bucket = {.count = step->params.total};
     if (step->options.schedule.buckets > 0)
         bucket = reducer_needed(&step->reducer, n);

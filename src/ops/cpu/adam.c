@@ -4,10 +4,11 @@
 #include "ops/cpu/convert.h"
 #include "tensor/half.h"
 #include <math.h>
+#include <string.h>
 
 // A range of elements, and how they are updated.
 struct update_range {
-    float *master, *m, *v;  // (n); v only of Adam
+    float *master, *m, *v;  // (n); v only of Adam, m not of op_follow
     const float *grad;      // (n)
     float scale, decay, step_size;
     float beta1, beta2, epsilon, correction;  // of Adam, see ADAM_CORRECTION
@@ -40,6 +41,16 @@ CPU_CLONES static void sgd_update(const struct update_range *r, int64_t count) {
         m[i] = momentum * m[i] + (grad[i] * scale + decay * master[i]);
         master[i] -= step_size * m[i];
     }
+}
+
+// grad is the direction.
+CPU_CLONES static void follow_update(const struct update_range *r, int64_t count) {
+    float *restrict master = r->master;
+    const float *restrict x = r->grad;
+    float decay = r->decay, step_size = r->step_size;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        master[i] = master[i] - decay * master[i] - step_size * x[i];
 }
 
 CPU_CLONES static void split_range(uint16_t *restrict value, int16_t *restrict rest, const float *restrict x,
@@ -77,7 +88,7 @@ static void update_halves(const struct update_job *job, struct update_range r, i
         merge_range(master, value + i, rest + i, length);
         job->update(&r, length);
         split_range(value + i, rest + i, master, length);
-        r.m += length;
+        r.m += r.m ? length : 0;
         r.v += r.v ? length : 0;
         r.grad += length;
     }
@@ -88,7 +99,7 @@ static void update_task(void *context, int64_t index, int thread) {
     const struct update_job *job = context;
     struct cpu_range range = cpu_piece(tensor_count(job->master), CPU_FLAT_CHUNK, index);
     struct update_range r = job->range;
-    r.m += range.first;
+    r.m += r.m ? range.first : 0;
     r.v += r.v ? range.first : 0;
     r.grad += range.first;
     if (job->master.dtype == DTYPE_I16) {
@@ -136,6 +147,65 @@ void cpu_sgd(struct device *device, const struct op_sgd *op) {
                                                       .momentum = op->momentum,
                                                       .decay = op->is_decayed ? rate[SGD_DECAY] : 0,
                                                       .step_size = rate[SGD_STEP]}});
+}
+
+void cpu_follow(struct device *device, const struct op_follow *op) {
+    const float *rate = op->rate.data;
+    run_update(device, &(struct update_job){.update = follow_update,
+                                            .master = op->master,
+                                            .copy = op->copy,
+                                            .range = {.grad = op->x.data,
+                                                      .scale = *(const float *)op->scale.data,
+                                                      .decay = op->is_decayed ? rate[FOLLOW_DECAY] : 0,
+                                                      .step_size = rate[FOLLOW_STEP] * op->factor}});
+}
+
+CPU_CLONES static void momentum_range(const struct op_momentum *op, float scale, int64_t first, int64_t count) {
+    float *restrict m = (float *)op->m.data + first, *restrict y = (float *)op->y.data + first;
+    const float *restrict grad = (const float *)op->grad.data + first;
+    float momentum = op->momentum, rest = 1.0f - momentum, again = op->is_nesterov ? momentum : 1.0f;
+    float once = op->is_nesterov ? rest : 0.0f;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        float g = grad[i] * scale;
+        m[i] = momentum * m[i] + rest * g;
+        y[i] = again * m[i] + once * g;
+    }
+}
+
+static void momentum_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_momentum *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->m), CPU_FLAT_CHUNK, index);
+    float scale = *(const float *)op->scale.data;
+    if (isfinite(scale))
+        momentum_range(op, scale, range.first, range.end - range.first);
+    else
+        memset((float *)op->y.data + range.first, 0, sizeof(float) * (size_t)(range.end - range.first));
+}
+
+void cpu_momentum(struct device *device, const struct op_momentum *op) {
+    cpu_run(device, cpu_pieces(tensor_count(op->m), CPU_FLAT_CHUNK), momentum_task, op);
+}
+
+static void normalize_task(void *context, int64_t index, int thread) {
+    enum { PIECE = 1024 };
+    (void)thread;
+    const struct op_normalize *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
+    float norm = sqrtf(*(const float *)op->sum_squares.data), piece[PIECE];
+    float factor = 1.0f / (norm > op->least ? norm : op->least);
+    for (int64_t i = range.first; i < range.end; i += PIECE) {
+        int64_t count = range.end - i < PIECE ? range.end - i : PIECE;
+        for (int64_t n = 0; n < count; n++)
+            piece[n] = ((const float *)op->x.data)[i + n] * factor;
+        cpu_convert((unsigned char *)op->y.data + (size_t)i * dtype_bytes(op->y.dtype), op->y.dtype, piece, DTYPE_F32,
+                    count);
+    }
+}
+
+void cpu_normalize(struct device *device, const struct op_normalize *op) {
+    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), normalize_task, op);
 }
 
 static void split_task(void *context, int64_t index, int thread) {

@@ -215,6 +215,111 @@ extern "C" void cuda_sgd(struct device *device, const struct op_sgd *op) {
     LAUNCH_UPDATE(cuda, sgd_kernel, args, op->master, op->copy);
 }
 
+struct follow_args {
+    const float *x;      // (count)
+    const float *scale;  // (1)
+    const float *rate;   // (RATE_GROUP)
+    int64_t count;
+    float factor;
+    bool is_decayed;
+};
+
+template <typename M> static __global__ void follow_kernel(struct follow_args args, M where) {
+    float rate = args.rate[FOLLOW_STEP] * args.factor, decay = args.is_decayed ? args.rate[FOLLOW_DECAY] : 0.0f;
+    if (!isfinite(*args.scale))
+        return;
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float x[4], master[4];
+        load4(x, args.x, i, args.count);
+        load4(master, where, i, args.count);
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            master[n] = master[n] - decay * master[n] - rate * x[n];
+        store4(where, i, args.count, master);
+    }
+}
+
+extern "C" void cuda_follow(struct device *device, const struct op_follow *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct follow_args args = {};
+    args.x = (const float *)op->x.data;
+    args.scale = (const float *)op->scale.data;
+    args.rate = (const float *)op->rate.data;
+    args.count = tensor_count(op->master);
+    args.factor = op->factor;
+    args.is_decayed = op->is_decayed;
+    LAUNCH_UPDATE(cuda, follow_kernel, args, op->master, op->copy);
+}
+
+struct momentum_args {
+    float *y, *m;        // (count)
+    const float *grad;   // (count)
+    const float *scale;  // (1)
+    int64_t count;
+    float momentum;
+    bool is_nesterov;
+};
+
+static __global__ void momentum_kernel(struct momentum_args args) {
+    float scale = *args.scale, momentum = args.momentum, rest = 1.0f - momentum;
+    float again = args.is_nesterov ? momentum : 1.0f, once = args.is_nesterov ? rest : 0.0f;
+    bool is_made = isfinite(scale);
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float grad[4], m[4], y[4];
+        load4(grad, args.grad, i, args.count);
+        load4(m, args.m, i, args.count);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            float g = grad[n] * scale;
+            m[n] = is_made ? momentum * m[n] + rest * g : m[n];
+            y[n] = is_made ? again * m[n] + once * g : 0.0f;
+        }
+        store4(args.m, i, args.count, m);
+        store4(args.y, i, args.count, y);
+    }
+}
+
+extern "C" void cuda_momentum(struct device *device, const struct op_momentum *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct momentum_args args = {};
+    args.y = (float *)op->y.data;
+    args.m = (float *)op->m.data;
+    args.grad = (const float *)op->grad.data;
+    args.scale = (const float *)op->scale.data;
+    args.count = tensor_count(op->m);
+    args.momentum = op->momentum;
+    args.is_nesterov = op->is_nesterov;
+    if (args.count > 0)
+        LAUNCH(cuda, momentum_kernel, flat_blocks(divide_up(args.count, 4)), FLAT_THREADS, 0, args);
+}
+
+template <typename T>
+static __global__ void normalize_kernel(T *y, const float *x, const float *sum_squares, float least, int64_t count) {
+    float factor = 1.0f / fmaxf(sqrtf(*sum_squares), least);
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
+        float values[4];
+        load4(values, x, i, count);
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            values[n] *= factor;
+        store4(y, i, count, values);
+    }
+}
+
+extern "C" void cuda_normalize(struct device *device, const struct op_normalize *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t count = tensor_count(op->x);
+    if (count == 0)
+        return;
+    WITH_TYPE(op->y.dtype, T, {
+        LAUNCH(cuda, normalize_kernel<T>, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, (T *)op->y.data,
+               (const float *)op->x.data, (const float *)op->sum_squares.data, op->least, count);
+    });
+}
+
 // From fp32 to halves and back: each side is a pointer to floats or halves.
 template <typename To, typename From> static __global__ void convert_kernel(To to, From from, int64_t count) {
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;

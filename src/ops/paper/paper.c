@@ -259,6 +259,19 @@ static void paper_sgd(struct device *device, const struct op_sgd *op) {
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
 }
 
+static void paper_momentum(struct device *device, const struct op_momentum *op) {
+    COUNT_BYTES(device, op->y, op->m, op->m, op->grad, op->scale);
+}
+
+static void paper_normalize(struct device *device, const struct op_normalize *op) {
+    COUNT_BYTES(device, op->y, op->x, op->sum_squares);
+}
+
+static void paper_follow(struct device *device, const struct op_follow *op) {
+    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
+    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->x, op->scale, op->rate);
+}
+
 // Stamps for traces of a twin that tells the time.
 static void paper_clock_start(struct device *device, int64_t most) {
     struct paper_device *paper = paper_of(device);

@@ -1,0 +1,181 @@
+// Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
+// iteration sees the whole matrix on every layout: ranks that hold slices of it gather them first, so the result does
+// not depend on tensor parallelism. The queries', keys' and values' rows of a packed projection are matrices of their
+// own. Everything that is not a matrix between activations has another optimizer, --muon-scalar-optimizer.
+#include "optim/optimizer.h"
+#include "base/error.h"
+#include "ops/device.h"
+
+#include <math.h>
+#include <string.h>
+
+// A step makes a X + b (X X') X + c (X X')^2 X of X.
+struct polynomial {
+    float a, b, c;
+};
+
+static const struct polynomial quintic[] = {{4.0848f, -6.8946f, 2.9270f},
+                                            {3.9505f, -6.3029f, 2.6377f},
+                                            {3.7418f, -5.5913f, 2.3037f},
+                                            {2.8769f, -3.1427f, 1.2046f},
+                                            {2.8366f, -3.0525f, 1.2012f}};
+static const struct polynomial simple[] = {{3.4445f, -4.7750f, 2.0315f}};
+// Of the paper of that name (2025), for singular values from 1e-3 to 1; all but the last allow for values of 1.01.
+static const struct polynomial polar_express[] = {
+    {8.205160f, -22.901935f, 16.460725f}, {4.066395f, -2.861155f, 0.518400f},
+    {3.909595f, -2.823352f, 0.525037f},   {3.285564f, -2.415302f, 0.485294f},
+    {2.277873f, -1.619822f, 0.398481f},   {1.872576f, -1.230704f, 0.358517f},
+    {1.856437f, -1.213239f, 0.356800f},   {1.875f, -1.25f, 0.375f}};
+static const struct polynomial deepseekv4[] = {{3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
+                                               {3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
+                                               {3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
+                                               {3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
+                                               {2.0f, -1.5f, 0.5f},          {2.0f, -1.5f, 0.5f}};
+
+#define ROW(name_, repeats_)                                                                                           \
+    { #name_, name_, sizeof name_ / sizeof name_[0], repeats_ }
+static const struct coefficients {
+    const char *name;  // --muon-coefficient-type
+    const struct polynomial *steps;
+    size_t count;
+    bool repeats_last;  // after the last step; otherwise they begin again
+} table[] = {ROW(quintic, false), ROW(simple, false), ROW(polar_express, true), ROW(deepseekv4, true)};
+
+static struct polynomial polynomial_of(const struct config *config, size_t step) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (strcmp(table[i].name, config->muon_coefficient_type) == 0) {
+            size_t last = table[i].count - 1;
+            return table[i].steps[step <= last ? step : table[i].repeats_last ? last : step % table[i].count];
+        }
+    die("no coefficients are called %s", config->muon_coefficient_type);
+}
+
+static void muon_begin(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]) {
+    (void)config;
+    (void)t;
+    rate[FOLLOW_STEP] = (float)lr;
+    rate[FOLLOW_DECAY] = (float)(lr * weight_decay);
+}
+
+static void multiply(struct device *device, struct op_matmul op) {
+    op.is_uneven = true;  // ranks that split the optimizer have other matrices
+    op_matmul(device, &op);
+}
+
+// Makes x (M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or in x. The Gram
+// matrix G is that of the shorter side, and its polynomial p = b G + c G^2 is symmetric.
+static struct tensor orthogonalize(const struct config *config, const struct optimizer_run *run, struct tensor x) {
+    bool is_wide = x.shape[0] <= x.shape[1];
+    int64_t side = is_wide ? x.shape[0] : x.shape[1];
+    struct tensor next = arena_2d(run->scratch, x.dtype, x.shape[0], x.shape[1]);
+    struct tensor gram = arena_2d(run->scratch, x.dtype, side, side), p = arena_2d(run->scratch, x.dtype, side, side);
+    for (int64_t i = 0; i < config->muon_num_ns_steps; i++) {
+        struct polynomial step = polynomial_of(config, (size_t)i);
+        multiply(
+            run->device,
+            (struct op_matmul){.a = x, .b = x, .d = gram, .transpose_a = !is_wide, .transpose_b = is_wide, .alpha = 1});
+        op_copy(run->device, &(struct op_copy){.dst = p, .src = gram});
+        multiply(run->device, (struct op_matmul){.a = gram, .b = gram, .d = p, .alpha = step.c, .beta = step.b});
+        op_copy(run->device, &(struct op_copy){.dst = next, .src = x});
+        multiply(run->device,
+                 (struct op_matmul){.a = is_wide ? p : x, .b = is_wide ? x : p, .d = next, .alpha = 1, .beta = step.a});
+        struct tensor before = x;
+        x = next;
+        next = before;
+    }
+    return x;
+}
+
+// How far an orthogonal update of a whole matrix goes.
+static double scale_of(const struct config *config, int64_t rows, int64_t columns) {
+    double out = (double)rows, in = (double)columns;
+    if (strcmp(config->muon_scale_mode, "shape_scaling") == 0)
+        return sqrt(fmax(1, out / in));
+    return strcmp(config->muon_scale_mode, "unit_rms_norm") == 0 ? sqrt(out / in) : sqrt(fmax(out, in));
+}
+
+// Rows of this rank's slice that belong to a matrix of their own: all, or a segment.
+struct part {
+    int64_t first, rows;
+};
+
+// The part of the slice of rank `rank` in the gathered ones, (rows, columns).
+static struct tensor slice_part(const struct optimizer_run *run, struct tensor gathered, int rank, struct part part) {
+    const struct shard *shard = &run->matrix->shard;
+    int64_t count = shard_local_count(shard), columns = shard_local_size(shard, 1);
+    struct tensor slice = tensor_rows(gathered, rank * count + part.first * columns, part.rows * columns);
+    return tensor_reshape_2d(slice, part.rows, columns);
+}
+
+// Where the part of a rank's slice lies in the whole matrix.
+static struct tensor place_of(const struct shard *shard, struct tensor whole, int rank, struct part part) {
+    int64_t columns = shard_local_size(shard, 1);
+    return shard->dimension == 0 ? tensor_slice(whole, 0, rank * part.rows, part.rows)
+                                 : tensor_slice(whole, 1, rank * columns, columns);
+}
+
+static void update_part(const struct config *config, const struct optimizer_run *run, struct tensor gathered,
+                        struct part part) {
+    const struct shard *shard = &run->matrix->shard;
+    struct device *device = run->device;
+    size_t mark = arena_mark(run->scratch);
+    int parts = shard->parts;
+    int64_t columns = shard_local_size(shard, 1), first = part.first * columns, count = part.rows * columns;
+    int64_t M = shard->dimension == 0 ? part.rows * parts : part.rows, N = shard->global[1];
+    enum dtype dtype = strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
+    struct tensor whole = parts > 1 ? arena_2d(run->scratch, DTYPE_F32, M, N) : slice_part(run, gathered, 0, part);
+    for (int i = 0; i < parts && parts > 1; i++)
+        op_copy(device,
+                &(struct op_copy){.dst = place_of(shard, whole, i, part), .src = slice_part(run, gathered, i, part)});
+    struct tensor squares = arena_1d(run->scratch, DTYPE_F32, 1), x = arena_2d(run->scratch, dtype, M, N);
+    device_zero(device, squares);
+    op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
+    op_normalize(device, &(struct op_normalize){
+                             .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = 1e-15f});
+    x = orthogonalize(config, run, x);
+    // This rank's own, in fp32, where its momentum was.
+    struct tensor own = slice_part(run, gathered, shard->part, part);
+    op_copy(device, &(struct op_copy){.dst = own, .src = place_of(shard, x, shard->part, part)});
+    op_follow(device, &(struct op_follow){.master = tensor_rows(run->master, first, count),
+                                          .copy = run->copy.data ? tensor_rows(run->copy, first, count) : run->copy,
+                                          .x = tensor_flat(own),
+                                          .scale = run->scale,
+                                          .rate = run->rate,
+                                          .factor = (float)(scale_of(config, M, N) * config->muon_extra_scale_factor),
+                                          .is_decayed = run->is_decayed});
+    arena_release(run->scratch, mark);
+}
+
+static void muon_apply(const struct config *config, const struct optimizer_run *run) {
+    const struct shard *shard = &run->matrix->shard;
+    int64_t count = shard_local_count(shard);
+    size_t mark = arena_mark(run->scratch);
+    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * shard->parts);
+    struct tensor own = tensor_rows(gathered, count * shard->part, count);
+    op_momentum(run->device, &(struct op_momentum){.y = own,
+                                                   .m = run->states[0],
+                                                   .grad = run->grad,
+                                                   .scale = run->scale,
+                                                   .momentum = (float)config->muon_momentum,
+                                                   .is_nesterov = config->muon_nesterov});
+    if (shard->parts > 1) {
+        struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
+        comm_wait(&request);
+    }
+    bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
+    struct part part = {.rows = shard_local_size(shard, 0)};
+    for (int i = 0; i < (is_split ? shard->segment_count : 1); i++) {
+        if (is_split)
+            part.rows = shard->segments[i] / shard->parts;
+        update_part(config, run, gathered, part);
+        part.first += part.rows;
+    }
+    arena_release(run->scratch, mark);
+}
+
+const struct optimizer_rule optimizer_muon = {.name = "muon",
+                                              .states = {"momentum_buffer"},
+                                              .takes_matrices = true,
+                                              .leaves_rest = true,
+                                              .begin = muon_begin,
+                                              .apply = muon_apply};

@@ -1,0 +1,317 @@
+// Muon beside a loop in double, for every mode, with masters in fp32 and in halves; and beside torch.optim.Muon, whose
+// matrices in golden/muon.txt have gone through 20 updates.
+#include "optim/updates.h"
+
+#include "base/memory.h"
+#include "ops/device.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEMORY_BYTES = 1 << 20, UPDATES = 20 };
+static _Alignas(256) unsigned char memory[MEMORY_BYTES], scratch_memory[MEMORY_BYTES];
+
+struct muon_lab {
+    struct device *device;
+    struct world *world;
+    struct mesh mesh;
+    struct arena arena, scratch;
+    struct config config;
+    struct param_list params;
+    struct updates updates;
+    struct update update;
+    struct pace pace;
+};
+
+static double weight_of(int64_t n) {
+    return (double)(float)sin((double)n);
+}
+
+static double gradient_of(int64_t n, int t) {
+    return (double)(float)cos(0.37 * (double)(n * n) + 7 * t);
+}
+
+static void open_lab(struct muon_lab *lab, const struct config *config, struct shard shard, enum dtype dtype) {
+    *lab = (struct muon_lab){.config = *config, .pace = {.lr = 0.02, .weight_decay = 0.1}};
+    arena_init(&lab->arena, "muon", memory, sizeof memory);
+    arena_init(&lab->scratch, "scratch", scratch_memory, sizeof scratch_memory);
+    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 1}));
+    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
+    EXPECT_OK(mesh_place(&lab->mesh, 0, 1, NULL));
+    EXPECT_OK(mesh_connect(&lab->mesh, lab->world));
+    lab->config.clip_grad = 0;
+    (void)param_add(&lab->params, "matrix", shard, INIT_ZERO, 0);
+    struct pieces pieces;
+    pieces_divide(&lab->params, &(struct division){.parts = 1, .bucket = 64, .keeps_whole = true}, &pieces);
+    lab->update = (struct update){.device = lab->device,
+                                  .mesh = &lab->mesh,
+                                  .params = &lab->params,
+                                  .values = arena_1d(&lab->arena, dtype, lab->params.total),
+                                  .grads = arena_1d(&lab->arena, DTYPE_F32, lab->params.total),
+                                  .scratch = &lab->scratch};
+    param_list_bind(&lab->params, lab->update.values, lab->update.grads);
+    updates_build(&lab->updates, &lab->arena,
+                  &(struct optimizer_options){.rule = optimizer_find("muon"),
+                                              .config = &lab->config,
+                                              .lr_multiplier = 1,
+                                              .pieces = pieces,
+                                              .dtype = dtype},
+                  1);
+    updates_reset(&lab->updates, lab->device);
+    device_zero(lab->device, lab->update.values);
+    device_zero(lab->device, lab->update.grads);
+    bool is_mixed = updates_have_masters(&lab->updates);
+    float *weights = is_mixed ? lab->params.items[0]->grad.data : lab->params.items[0]->value.data;
+    for (int64_t n = 0; n < shard_global_count(&shard); n++)
+        weights[n] = (float)weight_of(n);
+    if (is_mixed)
+        updates_take_weights(&lab->updates, &lab->update);
+}
+
+static void close_lab(struct muon_lab *lab) {
+    param_list_free(&lab->params);
+    world_close(lab->world);
+    device_close(lab->device);
+}
+
+// The weights after all updates, in fp32; lives until the lab is closed.
+static const float *run_updates(struct muon_lab *lab) {
+    float *grad = lab->params.items[0]->grad.data, rates[UPDATES_MOST_RATES * RATE_LENGTH];
+    for (int t = 1; t <= UPDATES; t++) {
+        for (int64_t n = 0; n < tensor_count(lab->params.items[0]->grad); n++)
+            grad[n] = (float)gradient_of(n, t);
+        updates_make_rates(&lab->updates, &lab->pace, 1, rates);
+        device_copy_in(lab->device, lab->updates.rates, rates);
+        updates_begin(&lab->updates, &lab->update);
+        updates_apply(&lab->updates, &lab->update, 0, lab->params.total);
+        updates_count(&lab->updates);
+    }
+    EXPECT_INT(lab->scratch.used, 0);
+    struct tensor masters[PARAM_MOST_GROUPS];
+    if (!updates_have_masters(&lab->updates))
+        return lab->params.items[0]->value.data;
+    updates_open_masters(&lab->updates, &lab->update, masters);
+    return masters[0].data;
+}
+
+// ---- in double ----
+
+// d (M, N) = a X + p X, where p = b G + c G G, G = X X'.
+static void naive_step(const double *x, double *d, int M, int N, const double coefficients[3]) {
+    double *gram = memory_alloc(sizeof(double) * (size_t)(M * M)), *p = memory_alloc(sizeof(double) * (size_t)(M * M));
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < M; j++)
+            for (int k = 0; k < N; k++)
+                gram[i * M + j] += x[i * N + k] * x[j * N + k];
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < M; j++) {
+            double sum = 0;
+            for (int k = 0; k < M; k++)
+                sum += gram[i * M + k] * gram[k * M + j];
+            p[i * M + j] = coefficients[1] * gram[i * M + j] + coefficients[2] * sum;
+        }
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            double sum = coefficients[0] * x[i * N + j];
+            for (int k = 0; k < M; k++)
+                sum += p[i * M + k] * x[k * N + j];
+            d[i * N + j] = sum;
+        }
+    free(gram);
+    free(p);
+}
+
+struct naive {
+    int rows, columns, first;  // of the matrix; where its rows begin
+    int steps;
+    const double (*coefficients)[3];  // one for each step
+    double momentum, scale;
+    bool is_nesterov;
+};
+
+// All updates of rows that are a matrix of their own, from weights w on.
+static void naive_updates(const struct naive *naive, double *w) {
+    int M = naive->rows, N = naive->columns, first = naive->first * N;
+    double *m = memory_alloc(sizeof(double) * (size_t)(M * N)), *x = memory_alloc(sizeof(double) * (size_t)(M * N));
+    double *next = memory_alloc(sizeof(double) * (size_t)(M * N));
+    for (int t = 1; t <= UPDATES; t++) {
+        double squares = 0;
+        for (int n = 0; n < M * N; n++) {
+            double g = gradient_of(first + n, t), mu = naive->momentum;
+            m[n] = mu * m[n] + (1 - mu) * g;
+            x[n] = naive->is_nesterov ? mu * m[n] + (1 - mu) * g : m[n];
+            squares += x[n] * x[n];
+        }
+        for (int n = 0; n < M * N; n++)
+            x[n] /= sqrt(squares);
+        for (int i = 0; i < naive->steps; i++) {
+            naive_step(x, next, M, N, naive->coefficients[i]);
+            memcpy(x, next, sizeof(double) * (size_t)(M * N));
+        }
+        for (int n = 0; n < M * N; n++)
+            w[first + n] -= 0.02 * 0.1 * w[first + n] + 0.02 * naive->scale * x[n];
+    }
+    free(m);
+    free(x);
+    free(next);
+}
+
+static const double QUINTIC[][3] = {{4.0848, -6.8946, 2.9270},
+                                    {3.9505, -6.3029, 2.6377},
+                                    {3.7418, -5.5913, 2.3037},
+                                    {2.8769, -3.1427, 1.2046},
+                                    {2.8366, -3.0525, 1.2012}};
+static const double SIMPLE[][3] = {{3.4445, -4.7750, 2.0315}, {3.4445, -4.7750, 2.0315}, {3.4445, -4.7750, 2.0315}};
+
+static struct config make_config(const char *mode, const char *type, int64_t steps, bool is_nesterov) {
+    struct config config;
+    config_defaults(&config);
+    free(config.muon_scale_mode);
+    free(config.muon_coefficient_type);
+    free(config.muon_fp32_matmul_prec);
+    config.muon_scale_mode = memory_string(mode);
+    config.muon_coefficient_type = memory_string(type);
+    config.muon_fp32_matmul_prec = memory_string("high");
+    config.muon_num_ns_steps = steps;
+    config.muon_nesterov = is_nesterov;
+    return config;
+}
+
+static void expect_naive(const struct config *config, struct shard shard, const struct naive *parts, int count) {
+    int64_t elements = shard_global_count(&shard);
+    double *w = memory_alloc(sizeof *w * (size_t)elements);
+    for (int64_t n = 0; n < elements; n++)
+        w[n] = weight_of(n);
+    for (int i = 0; i < count; i++)
+        naive_updates(&parts[i], w);
+    for (int mixed = 0; mixed < 2; mixed++) {
+        struct muon_lab lab;
+        open_lab(&lab, config, shard, mixed ? DTYPE_BF16 : DTYPE_F32);
+        const float *found = run_updates(&lab);
+        double worst = 0;
+        for (int64_t n = 0; n < elements; n++)
+            worst = fmax(worst, fabs((double)found[n] - w[n]));
+        EXPECT(worst < 2e-5);
+        close_lab(&lab);
+    }
+    free(w);
+}
+
+TEST(modes_beside_a_loop_in_double) {
+    struct config config = make_config("spectral", "quintic", 5, false);
+    struct naive naive = {9, 13, 0, 5, QUINTIC, 0.9, sqrt(13), false};
+    expect_naive(&config, shard_whole(2, 9, 13), &naive, 1);
+    config_free(&config);
+    config = make_config("unit_rms_norm", "simple", 3, true);
+    config.muon_extra_scale_factor = 0.2;
+    naive = (struct naive){8, 8, 0, 3, SIMPLE, 0.9, 0.2, true};
+    expect_naive(&config, shard_whole(2, 8, 8), &naive, 1);
+    config_free(&config);
+}
+
+// The Gram matrix is then that of the columns, with the same result.
+TEST(tall_matrices) {
+    struct config config = make_config("shape_scaling", "quintic", 5, true);
+    struct naive naive = {21, 4, 0, 5, QUINTIC, 0.9, sqrt(21.0 / 4), true};
+    expect_naive(&config, shard_whole(2, 21, 4), &naive, 1);
+    config_free(&config);
+}
+
+TEST(queries_keys_and_values_are_matrices_of_their_own) {
+    struct shard packed = shard_whole(2, 12, 10);
+    packed.segment_count = 3;
+    memcpy(packed.segments, (int64_t[]){6, 3, 3}, sizeof packed.segments);
+    struct config config = make_config("spectral", "quintic", 5, true);
+    struct naive parts[] = {{6, 10, 0, 5, QUINTIC, 0.9, sqrt(10), true},
+                            {3, 10, 6, 5, QUINTIC, 0.9, sqrt(10), true},
+                            {3, 10, 9, 5, QUINTIC, 0.9, sqrt(10), true}};
+    expect_naive(&config, packed, parts, 3);
+    config.muon_no_split_qkv = true;
+    struct naive one = {12, 10, 0, 5, QUINTIC, 0.9, sqrt(12), true};
+    expect_naive(&config, packed, &one, 1);
+    config_free(&config);
+}
+
+// Every set of coefficients brings singular values of 0.02 to 1 near 1.
+TEST(coefficients_make_matrices_orthogonal) {
+    static const struct {
+        const char *type;
+        int64_t steps;
+        double bound;
+    } rows[] = {{"quintic", 5, 0.35}, {"simple", 5, 0.35}, {"polar_express", 8, 0.01}, {"deepseekv4", 10, 0.05}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config config = make_config("unit_rms_norm", rows[i].type, rows[i].steps, false);
+        struct muon_lab lab;
+        open_lab(&lab, &config, shard_whole(2, 2, 2), DTYPE_F32);
+        lab.pace = (struct pace){.lr = 1};
+        float *weights = lab.params.items[0]->value.data, *grad = lab.params.items[0]->grad.data;
+        memset(weights, 0, 4 * sizeof *weights);
+        memcpy(grad, (float[]){1, 0, 0, 0.03f}, 4 * sizeof *grad);
+        float rates[UPDATES_MOST_RATES * RATE_LENGTH];
+        updates_make_rates(&lab.updates, &lab.pace, 1, rates);
+        device_copy_in(lab.device, lab.updates.rates, rates);
+        updates_begin(&lab.updates, &lab.update);
+        updates_apply(&lab.updates, &lab.update, 0, lab.params.total);
+        EXPECT(fabs((double)weights[0] + 1) < rows[i].bound && fabs((double)weights[3] + 1) < rows[i].bound);
+        EXPECT(weights[1] == 0 && weights[2] == 0);
+        close_lab(&lab);
+        config_free(&config);
+    }
+}
+
+// An update that is skipped changes neither weights nor momentum.
+TEST(skipped_updates_change_nothing) {
+    struct config config = make_config("spectral", "quintic", 5, false);
+    struct muon_lab lab;
+    open_lab(&lab, &config, shard_whole(2, 9, 13), DTYPE_F32);
+    float *grad = lab.params.items[0]->grad.data, *weights = lab.params.items[0]->value.data;
+    const float *m = lab.updates.optimizers[0].states[0].tensor.data;
+    grad[5] = NAN;
+    float rates[UPDATES_MOST_RATES * RATE_LENGTH];
+    updates_make_rates(&lab.updates, &lab.pace, 1, rates);
+    device_copy_in(lab.device, lab.updates.rates, rates);
+    updates_begin(&lab.updates, &lab.update);
+    updates_apply(&lab.updates, &lab.update, 0, lab.params.total);
+    for (int64_t n = 0; n < 9 * 13; n++)
+        EXPECT(m[n] == 0 && weights[n] == (float)weight_of(n));
+    close_lab(&lab);
+    config_free(&config);
+}
+
+// In bf16 the order of sums shows in the last place of a matrix: of 20 updates, each about lr long, a part remains.
+TEST(twenty_updates_beside_torch) {
+    FILE *file = fopen("tests/golden/muon.txt", "r");
+    EXPECT(file);
+    int rows, columns, cases = 0;
+    char mode[32];
+    while (fscanf(file, " case %d %d %31s", &rows, &columns, mode) == 3) {
+        struct config config = make_config(mode, "simple", 5, true);
+        free(config.muon_fp32_matmul_prec);
+        config.muon_fp32_matmul_prec = memory_string("medium");
+        config.muon_momentum = 0.95;
+        config.muon_extra_scale_factor = strcmp(mode, "spectral") == 0 ? 0.2 : 1;
+        struct muon_lab lab;
+        open_lab(&lab, &config, shard_whole(2, rows, columns), DTYPE_F32);
+        const float *found = run_updates(&lab);
+        double differences = 0, travels = 0;
+        for (int64_t n = 0; n < (int64_t)rows * columns; n++) {
+            double expected = 0;
+            EXPECT_INT(fscanf(file, "%lf", &expected), 1);
+            differences += pow((double)found[n] - expected, 2);
+            travels += pow(weight_of(n) - expected, 2);
+        }
+        EXPECT(sqrt(differences / travels) < 0.01);
+        close_lab(&lab);
+        config_free(&config);
+        cases++;
+    }
+    fclose(file);
+    EXPECT_INT(cases, 8);
+}
+
+TEST_MAIN(TEST_CASE(modes_beside_a_loop_in_double), TEST_CASE(tall_matrices),
+          TEST_CASE(queries_keys_and_values_are_matrices_of_their_own),
+          TEST_CASE(coefficients_make_matrices_orthogonal), TEST_CASE(skipped_updates_change_nothing),
+          TEST_CASE(twenty_updates_beside_torch))
