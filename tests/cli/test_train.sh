@@ -63,6 +63,19 @@ grep -aq '"momentum_buffer.decoder.final_layernorm.weight"' "$work/sgd/iter_0000
 expect 1 "optimizer is sgd there and adam here" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --optimizer adam --load "$work/sgd"
 expect 0 "iteration        1/       1" "$BEVATRON" train "${model[@]}" --train-iters 1 --lr-warmup-iters 0 --load "$work/sgd" --finetune
 
+# With Muon for matrices and Adam for the rest.
+muon=(--optimizer muon --muon-nesterov --muon-extra-scale-factor 0.2 --bf16 --lr 1e-2 --train-iters 6 --threads 1 --save-interval 3)
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${muon[@]}" --save "$work/muon"
+expect 0 "exiting program" "$BEVATRON" train "${model[@]}" "${muon[@]}" --save "$work/muon2" --exit-interval 3
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${muon[@]}" --load "$work/muon2" --save "$work/muon2"
+expect_same_state "$work/muon/iter_0000006" "$work/muon2/iter_0000006" "stop and resume with Muon"
+for name in momentum_buffer.decoder.layers.0.mlp.linear_fc1.weight exp_avg_sq.embedding.word_embeddings.weight \
+    exp_avg.embedding.position_embeddings.weight exp_avg.decoder.final_layernorm.weight; do
+    grep -aq "\"$name\"" "$work/muon/iter_0000006/optimizer.safetensors" && pass || fail "Muon's state lacks $name"
+done
+expect 2 "--optimizer muon does not work with --fp16" "$BEVATRON" train "${model[@]}" "${muon[@]:0:4}" --fp16
+expect 2 "must be one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cans
+
 # In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
 [ -f "$work/many/iter_0000015/model-00005-of-00005.safetensors" ] && pass || fail "five files"

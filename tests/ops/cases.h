@@ -63,6 +63,7 @@
     X(adam)                                                                                                            \
     X(adam_halves)                                                                                                     \
     X(sgd)                                                                                                             \
+    X(muon)                                                                                                            \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \
     X(scale)

@@ -1,4 +1,4 @@
-// Cases of updates: Adam and SGD over flat ranges, with masters in fp32 and in halves, and conversions between the two.
+// Cases of updates: Adam, SGD and Muon over flat ranges, with masters in fp32 and in halves, and conversions between the two.
 #ifndef TESTS_OPS_CASES_UPDATES_H
 #define TESTS_OPS_CASES_UPDATES_H
 
@@ -132,6 +132,70 @@ static inline void case_sgd(struct lab *lab) {
     lab->tolerance = 0x1p-7;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         check_sgd(lab, counts[i], i == 4 ? INFINITY : 0.5, true, true);
+    lab->dtype = dtype;
+    lab->tolerance = tolerance;
+}
+
+// Momentum, its norm, and the step along a direction, which are the parts of Muon that are not matmuls.
+static inline void check_muon(struct lab *lab, int64_t count, double scale, bool has_halves, bool is_nesterov) {
+    struct adam_setup s;
+    adam_setup(lab, &s, count, scale, has_halves);
+    lab_write(lab, s.rate.t, (double[RATE_GROUP]){[FOLLOW_STEP] = s.lr, [FOLLOW_DECAY] = s.lr * s.weight_decay});
+    struct sample y = lab_fp32_1d(lab, count, 1), unit = lab_1d(lab, count, 1), squares = lab_fp32_1d(lab, 1, 1);
+    double sum = 0, zero = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double g = s.grad.x[i] * scale;
+        s.m.x[i] = isfinite(scale) ? 0.75 * s.m.x[i] + 0.25 * g : s.m.x[i];
+        y.x[i] = !isfinite(scale) ? 0 : is_nesterov ? 0.75 * s.m.x[i] + 0.25 * g : s.m.x[i];
+        sum += y.x[i] * y.x[i];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        unit.x[i] = y.x[i] / fmax(sqrt(sum), 1e-3);
+        s.master.x[i] -= isfinite(scale) ? s.lr * 3 * y.x[i] + s.lr * s.weight_decay * s.master.x[i] : 0;
+    }
+    struct tensor master = s.op.master;
+    if (has_halves) {
+        master = arena_1d(&lab->arena, DTYPE_I16, count);
+        op_split(lab->device, &(struct op_split){.value = s.op.copy, .rest = master, .x = s.op.master});
+    }
+    lab_write(lab, squares.t, &zero);
+    op_momentum(lab->device, &(struct op_momentum){.y = y.t,
+                                                   .m = s.op.m,
+                                                   .grad = s.op.grad,
+                                                   .scale = s.op.scale,
+                                                   .momentum = 0.75f,
+                                                   .is_nesterov = is_nesterov});
+    op_sum_squares(lab->device, &(struct op_sum_squares){.out = squares.t, .x = y.t});
+    op_normalize(lab->device, &(struct op_normalize){.y = unit.t, .x = y.t, .sum_squares = squares.t, .least = 1e-3f});
+    op_follow(lab->device, &(struct op_follow){.master = master,
+                                               .copy = s.op.copy,
+                                               .x = y.t,
+                                               .scale = s.op.scale,
+                                               .rate = s.op.rate,
+                                               .factor = 3,
+                                               .is_decayed = true});
+    if (has_halves)
+        op_merge(lab->device, &(struct op_merge){.x = s.op.master, .value = s.op.copy, .rest = master});
+    double coarse = lab->tolerance;
+    lab_expect(lab, unit.t, unit.x);
+    lab->tolerance = 1e-5;
+    lab_expect(lab, s.op.m, s.m.x);
+    lab_expect(lab, y.t, y.x);
+    lab_expect(lab, s.op.master, s.master.x);
+    lab->tolerance = coarse;
+    lab_clear(lab);
+}
+
+static inline void case_muon(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_muon(lab, counts[i], i == 3 ? NAN : 0.5, false, i % 2 == 0);
+    enum dtype dtype = lab->dtype;
+    double tolerance = lab->tolerance;
+    lab->dtype = DTYPE_BF16;
+    lab->tolerance = 0x1p-7;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_muon(lab, counts[i], i == 4 ? INFINITY : 0.5, true, i % 2 == 1);
     lab->dtype = dtype;
     lab->tolerance = tolerance;
 }

@@ -38,6 +38,19 @@ rm -rf "$work/gpt.saved"
 run_first gpt
 same gpt "dp=3" "${overlapped[@]}" --log-num-zeros-in-grad
 
+# Muon takes whole matrices, wherever their slices are.
+plain=("${plain[@]/--adam-eps/--muon-fp32-matmul-prec high --adam-eps}")
+read -ra plain <<<"${plain[*]} --global-batch-size 8 --micro-batch-size 1 --optimizer muon --muon-extra-scale-factor 0.2"
+training=("${plain[@]}")
+for family in gpt llama; do
+    rm -rf "$work/$family.saved"
+    run_first $family
+    same $family "dp=2 tp=2 sp=yes" "${overlapped[@]}" --check-replicas 3
+    same $family "tp=2 pp=2"
+done
+same gpt "tp=4"
+same gpt "dp=3" "${divided[@]}" --global-batch-size 8
+
 # half PRECISION FLAGS…: losses of 20 iterations go to $work/half.
 half() {
     expect 0 "iteration       20/" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${plain[@]}" --num-layers 4 \
