@@ -4,7 +4,7 @@ attention, fused AdamW, gradients clipped. With --floor also the least a step ca
 alone, as PyTorch runs them in short bursts, and the bytes that must move at the speed of a copy; with --load the same once
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
-usage: torch_step.py [--floor] [--load] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS] [--energy]
+usage: torch_step.py [--floor] [--load] [--muon] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS] [--energy]
                      NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
@@ -123,13 +123,23 @@ class Energy:
         return None
 
 
+def make_optimizers(model, muon):
+    matrices = [p for name, p in model.named_parameters() if muon and p.ndim == 2 and name.startswith("blocks.")]
+    assert bool(matrices) == muon
+    others = [p for p in model.parameters() if all(p is not m for m in matrices)]
+    optimizers = [torch.optim.AdamW(others, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)]
+    if muon:
+        optimizers.append(torch.optim.Muon(matrices, lr=1e-4, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"))
+    return optimizers
+
+
 def time_step(shape, steps, energy):
     torch.manual_seed(0)
     # Weights are drawn where they will be used: the CPU would take a minute for some billions.
     with torch.device("cuda"):
         model = Model(shape)
     torch.cuda.reset_peak_memory_stats()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    optimizers = make_optimizers(model, shape.muon)
     compiled = torch.compile(model)
     tokens = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
     labels = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
@@ -139,8 +149,9 @@ def time_step(shape, steps, energy):
             loss = compiled(tokens, labels)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         return loss
 
     start = time.time()
@@ -263,6 +274,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--load", action="store_true", help="the floor's parts for two seconds each")
+    parser.add_argument("--muon", action="store_true", help="torch.optim.Muon for the matrices of the blocks")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--dropout", type=float, default=0.0, metavar="RATE", help="of the stream and of attention")
     parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")
