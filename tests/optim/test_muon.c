@@ -302,7 +302,6 @@ TEST(twenty_updates_beside_torch) {
             differences += pow((double)found[n] - expected, 2);
             travels += pow(weight_of(n) - expected, 2);
         }
-        printf("%d %d %s %.4f\n", rows, columns, mode, sqrt(differences / travels));
         EXPECT(sqrt(differences / travels) < 0.03);
         close_lab(&lab);
         config_free(&config);

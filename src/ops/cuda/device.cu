@@ -168,6 +168,7 @@ static const struct ops cuda_ops = {
     .standing_bytes = (size_t)BLAS_WORKSPACE_BYTES + SCRATCH_BYTES,
     .close = cuda_close,
     .supports = cuda_supports,
+    .is_fast = nullptr,
     .describe = cuda_describe,
     .alloc = cuda_alloc,
     .free = cuda_free,
