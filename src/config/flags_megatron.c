@@ -304,7 +304,7 @@ const char flags_refused[] =
     "--retro-num-retrieved-chunks=2 --retro-return-doc-ids --retro-attention-gate=1 "
     "--retro-no-verify-neighbor-count --retriever-seq-length=256 --report-topk-accuracies=* --faiss-use-gpu "
     "--img-dim=224 --embedding-weights-in-fp32 --fp8-e4m3 --hybrid-attention-ratio=0.0 --hybrid-mlp-ratio=0.0 "
-    "--moe-extended-tp --moe-token-dropping --moe-use-legacy-grouped-gemm --muon-use-nesterov "
+    "--moe-extended-tp --moe-token-dropping --moe-use-legacy-grouped-gemm "
     "--renormalize-blend-weights --tiktoken-special-tokens=* --load-model-opt-format "
     "--keep-fp8-transpose-cache-when-using-custom-fsdp --langrl-external-server "
     "--langrl-inference-server-conversation-template= --langrl-inference-server-type= "

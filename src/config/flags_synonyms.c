@@ -97,7 +97,6 @@ const struct flag_synonym flags_synonyms[] = {
     {"--wd --l2 --weight-decay-rate", "--weight-decay", NULL},
     {"--optim --optimizer-name --optimizer-type", "--optimizer", "adam, whose weight decay is decoupled as AdamW's"},
     {"--momentum", "--sgd-momentum", NULL},
-    {"--muon-use-nesterov", "--muon-nesterov", NULL},
     {"--reset-optimizer --reset-lr-scheduler", "--no-load-optim", "or --finetune, which starts at iteration 0"},
     // Precision and speed.
     {"--dtype --torch-dtype --param-dtype --precision --mixed-precision --amp --use-amp", "--bf16 or --fp16",

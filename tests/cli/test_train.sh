@@ -73,8 +73,8 @@ for name in momentum_buffer.decoder.layers.0.mlp.linear_fc1.weight exp_avg_sq.em
     exp_avg.embedding.position_embeddings.weight exp_avg.decoder.final_layernorm.weight; do
     grep -aq "\"$name\"" "$work/muon/iter_0000006/optimizer.safetensors" && pass || fail "Muon's state lacks $name"
 done
-expect 2 "--optimizer muon does not work with --fp16" "$BEVATRON" train "${model[@]}" "${muon[@]:0:4}" --fp16
-expect 2 "must be one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cans
+expect 2 "--optimizer muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer muon --fp16
+expect 2 "takes one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cans
 
 # In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5

@@ -206,6 +206,12 @@ static void run_optimizer(struct lab *lab) {
                                            .is_decayed = true});
     op_sgd(lab->device,
            &(struct op_sgd){.master = master, .grad = grad, .m = m, .scale = scale, .rate = rate, .momentum = 0.9f});
+    struct tensor along = arena_1d(&lab->arena, DTYPE_F32, tensor_count(master));
+    op_momentum(lab->device, &(struct op_momentum){.y = along, .grad = grad, .m = m, .scale = scale, .momentum = 0.9f});
+    op_normalize(lab->device, &(struct op_normalize){.y = copy, .x = along, .sum_squares = squares, .least = 1e-3f});
+    op_follow(lab->device,
+              &(struct op_follow){
+                  .master = master, .x = along, .scale = scale, .rate = rate, .factor = 2, .is_decayed = true});
     op_digest(lab->device, &(struct op_digest){.out = arena_1d(&lab->arena, DTYPE_I64, 1), .x = master, .seed = 1});
     op_copy(lab->device, &(struct op_copy){.dst = copy, .src = master});
     op_scale(lab->device, &(struct op_scale){.x = copy, .factor = 0.7f});
