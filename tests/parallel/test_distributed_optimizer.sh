@@ -39,8 +39,9 @@ run_first gpt
 same gpt "dp=3" "${overlapped[@]}" --log-num-zeros-in-grad
 
 # Muon takes whole matrices, wherever their slices are.
-plain=("${plain[@]/--adam-eps/--muon-fp32-matmul-prec high --adam-eps}")
-read -ra plain <<<"${plain[*]} --global-batch-size 8 --micro-batch-size 1 --optimizer muon --muon-extra-scale-factor 0.2"
+adam=("${plain[@]}")
+plain+=(--global-batch-size 8 --micro-batch-size 1 --optimizer muon --muon-extra-scale-factor 0.2
+    --muon-fp32-matmul-prec high)
 training=("${plain[@]}")
 for family in gpt llama; do
     rm -rf "$work/$family.saved"
@@ -49,7 +50,7 @@ for family in gpt llama; do
     same $family "tp=2 pp=2"
 done
 same gpt "tp=4"
-same gpt "dp=3" "${divided[@]}" --global-batch-size 8
+plain=("${adam[@]}")
 
 # half PRECISION FLAGS…: losses of 20 iterations go to $work/half.
 half() {
