@@ -7,6 +7,7 @@
 #include "config/flags.h"
 #include "config/config.h"
 #include "config/flag_rows.h"
+#include "config/flags_optimizers.h"
 #include <string.h>
 
 #define FLAG_STRUCT struct config
@@ -160,9 +161,7 @@ static const struct flag rows[] = {
 
     GROUP("Optimizer and schedules"),
     CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd", "muon"),
-           "optimizer: AdamW; SGD with momentum, whose weight decay is added to the gradient; or Muon for the matrices "
-           "between activations, with AdamW for the rest",
-           ADVANCED),
+           "optimizer: AdamW, SGD with momentum, or Muon with AdamW for what is not a matrix", ADVANCED),
     REAL("--lr", lr, NULL, 0, 1e6, "peak learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "minimum learning rate after warmup"),
     REAL("--decoupled-lr", decoupled_lr, NULL, 0, 1e6,
@@ -202,30 +201,9 @@ static const struct flag rows[] = {
     REAL("--adam-beta2", adam_beta2, "0.999", 0, 1, "Adam: decay of the second moment", .bounds = FLAG_BELOW_MAXIMUM),
     REAL("--adam-eps", adam_eps, "1e-8", 0, 1, "Adam: epsilon added to the root of the second moment",
          .bounds = FLAG_ABOVE_MINIMUM),
-    REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1, "momentum of --optimizer sgd", .bounds = FLAG_BELOW_MAXIMUM,
-         ADVANCED),
-    REAL("--muon-momentum", muon_momentum, "0.9", 0, 1, "Muon: momentum", .bounds = FLAG_BELOW_MAXIMUM, ADVANCED),
-    SWITCH("--muon-nesterov", muon_nesterov, "Muon: Nesterov momentum", ADVANCED),
-    CHOICE("--muon-scale-mode", muon_scale_mode, "spectral", ONE_OF("spectral", "unit_rms_norm", "shape_scaling"),
-           "Muon: how far an update of an m x n matrix goes: the root of max(m, n), of m/n, or of max(1, m/n)",
-           ADVANCED),
-    REAL("--muon-extra-scale-factor", muon_extra_scale_factor, "1.0", 0, 1000,
-         "Muon: factor of every update; 0.2 with spectral gives updates as large as AdamW's",
-         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    CHOICE("--muon-coefficient-type", muon_coefficient_type, "quintic",
-           ONE_OF("quintic", "simple", "polar_express", "deepseekv4"), "Muon: polynomials of the Newton-Schulz steps",
-           ADVANCED),
-    INT("--muon-num-ns-steps", muon_num_ns_steps, "5", 1, 100, "Muon: Newton-Schulz steps", ADVANCED),
-    SWITCH("--muon-no-split-qkv", muon_no_split_qkv,
-           "Muon: queries, keys and values of a layer are one matrix, not three", ADVANCED),
-    CHOICE("--muon-fp32-matmul-prec", muon_fp32_matmul_prec, "medium", ONE_OF("low", "medium", "high"),
-           "Muon: Newton-Schulz steps in bf16 (low, medium) or fp32 (high)", ADVANCED),
-    CHOICE("--muon-tp-mode", muon_tp_mode, "duplicated", ONE_OF("duplicated"),
-           "Muon: tensor-parallel ranks gather each matrix, so that the result is the same on every layout", ADVANCED),
-    CHOICE("--muon-scalar-optimizer", muon_scalar_optimizer, "adam", ONE_OF("adam"),
-           "Muon: optimizer of embeddings, the output layer, biases and norms", ADVANCED),
+    OPTIMIZER_ROWS
 
-    GROUP("Precision"),
+        GROUP("Precision"),
     SWITCH("--bf16", bf16, "bf16 parameters and activations, fp32 master weights"),
     SWITCH("--fp16", fp16, "fp16 parameters and activations with loss scaling"),
     SWITCH("--tf32", tf32, "GPU: fp32 matmuls may use TF32", ADVANCED),

@@ -18,6 +18,7 @@
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
+#include "ops/ops_updates.h"
 #include "tensor/tensor.h"
 
 struct device;
@@ -391,16 +392,8 @@ struct loss_scale_rule {
     int64_t window, hysteresis;
     float least;
 };
-// How far an update goes depends on how many updates were made before it. The host does not know that number while
-// steps are still pending, so it sends one row of rates for every possible number of skipped steps. `rate` becomes the
-// row of `rates` whose RATE_SKIPPED equals `skipped`; then, if the norm is not finite, `skipped` is incremented.
-enum {
-    RATE_SKIPPED,    // the number of skipped steps that this row is for
-    RATE_OWN,        // the first of the optimizer's own numbers, see op_adam, op_sgd and op_follow
-    RATE_GROUP = 4,  // length
-    // A group of parameters has them twice: for most of them, and for those that have a learning rate of their own.
-    RATE_LENGTH = 2 * RATE_GROUP
-};
+// `rate` becomes the row of `rates` whose RATE_SKIPPED equals `skipped`; then, if the norm is not finite, `skipped` is
+// incremented.
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;
@@ -409,88 +402,6 @@ struct op_clip_scale {
     struct tensor rate;     // (n) fp32 out; or none, and then the next two are none too
     struct tensor rates;    // (R, n) fp32
     struct tensor skipped;  // (1) fp32, updated
-};
-
-// Adam with decoupled weight decay over a flat range: g = grad * scale; m and v follow g and g^2 with beta1 and beta2;
-// then master -= rate[ADAM_STEP] * m / (sqrt(v * rate[ADAM_CORRECTION]) + epsilon) + rate[ADAM_DECAY] * master, without
-// the last term unless is_decayed; copy = master in its dtype. If scale is not finite, everything stays as it was. With
-// a copy in bf16, the master may be stored as what the copy lacks of it, see op_split; both are then read and written.
-enum {
-    ADAM_STEP = RATE_OWN,  // lr / (1 - beta1^t), for update number t, counted from 1
-    ADAM_CORRECTION,       // 1 / (1 - beta2^t)
-    ADAM_DECAY             // lr * weight decay
-};
-struct op_adam {
-    struct tensor master;  // (n) fp32, or int16 with a copy in bf16
-    struct tensor copy;    // (n) in the parameter dtype; none if parameters are fp32 (then master is the parameter)
-    struct tensor grad;    // (n) fp32
-    struct tensor m, v;    // (n) fp32
-    struct tensor scale;   // (1) fp32
-    struct tensor rate;    // (RATE_GROUP) fp32
-    float beta1, beta2, epsilon;
-    bool is_decayed;
-};
-
-// Stochastic gradient descent with momentum and weight decay as PyTorch's SGD has it, over a flat range: m = momentum *
-// m + grad * scale + rate[SGD_DECAY] * master, without the last term unless is_decayed; master -= rate[SGD_STEP] * m.
-// The rest is as in op_adam.
-enum {
-    SGD_STEP = RATE_OWN,  // lr
-    SGD_DECAY             // weight decay
-};
-struct op_sgd {
-    struct tensor master, copy;  // (n), as in op_adam
-    struct tensor grad, m;       // (n) fp32
-    struct tensor scale;         // (1) fp32
-    struct tensor rate;          // (RATE_GROUP) fp32
-    float momentum;
-    bool is_decayed;
-};
-
-// Muon's elementwise parts; between them matmuls make the matrix nearly orthogonal, see optim/muon.c. If scale is not
-// finite, m and master stay as they were.
-// Over a flat range: g = grad * scale; m = momentum * m + (1 - momentum) * g; y = m, or with is_nesterov the same step
-// once more, momentum * m + (1 - momentum) * g.
-struct op_momentum {
-    struct tensor y;        // (n) fp32 out
-    struct tensor m, grad;  // (n) fp32
-    struct tensor scale;    // (1) fp32
-    float momentum;
-    bool is_nesterov;
-};
-// y = x / sqrt(sum_squares), or x / least if the root is smaller.
-struct op_normalize {
-    struct tensor y;            // (n) out, in any float dtype of matmuls
-    struct tensor x;            // (n) fp32
-    struct tensor sum_squares;  // (1) fp32
-    float least;
-};
-// Over a flat range: master -= rate[FOLLOW_STEP] * factor * x + rate[FOLLOW_DECAY] * master, without the last term
-// unless is_decayed. The rest is as in op_adam.
-enum {
-    FOLLOW_STEP = RATE_OWN,  // lr
-    FOLLOW_DECAY             // lr * weight decay
-};
-struct op_follow {
-    struct tensor master, copy;  // (n), as in op_adam
-    struct tensor x;             // (n) fp32
-    struct tensor scale;         // (1) fp32
-    struct tensor rate;          // (RATE_GROUP) fp32
-    float factor;
-    bool is_decayed;
-};
-
-// Splits an fp32 into the nearest bf16 and a rest of 16 bits, and joins them again. The result equals the original,
-// except for a tie that was rounded towards zero, which comes back one last place nearer to zero; see half.h.
-struct op_split {
-    struct tensor value;  // (n) bf16 out
-    struct tensor rest;   // (n) int16 out
-    struct tensor x;      // (n) fp32
-};
-struct op_merge {
-    struct tensor x;      // (n) fp32 out
-    struct tensor value;  // (n) bf16
-    struct tensor rest;   // (n) int16
 };
 
 // dst = src, of any strides and the same shape, in the same or another floating-point dtype.

@@ -95,12 +95,13 @@ static double scale_of(const struct config *config, int64_t rows, int64_t column
 }
 
 // Rows of this rank's slice that belong to a matrix of their own: all, or a segment.
-struct part {
+struct matrix_part {
     int64_t first, rows;
 };
 
 // The part of the slice of rank `rank` in the gathered ones, (rows, columns).
-static struct tensor slice_part(const struct optimizer_run *run, struct tensor gathered, int rank, struct part part) {
+static struct tensor slice_part(const struct optimizer_run *run, struct tensor gathered, int rank,
+                                struct matrix_part part) {
     const struct shard *shard = &run->matrix->shard;
     int64_t count = shard_local_count(shard), columns = shard_local_size(shard, 1);
     struct tensor slice = tensor_rows(gathered, rank * count + part.first * columns, part.rows * columns);
@@ -108,14 +109,14 @@ static struct tensor slice_part(const struct optimizer_run *run, struct tensor g
 }
 
 // Where the part of a rank's slice lies in the whole matrix.
-static struct tensor place_of(const struct shard *shard, struct tensor whole, int rank, struct part part) {
+static struct tensor place_of(const struct shard *shard, struct tensor whole, int rank, struct matrix_part part) {
     int64_t columns = shard_local_size(shard, 1);
     return shard->dimension == 0 ? tensor_slice(whole, 0, rank * part.rows, part.rows)
                                  : tensor_slice(whole, 1, rank * columns, columns);
 }
 
 static void update_part(const struct config *config, const struct optimizer_run *run, struct tensor gathered,
-                        struct part part) {
+                        struct matrix_part part) {
     const struct shard *shard = &run->matrix->shard;
     struct device *device = run->device;
     size_t mark = arena_mark(run->scratch);
@@ -163,7 +164,7 @@ static void muon_apply(const struct config *config, const struct optimizer_run *
         comm_wait(&request);
     }
     bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
-    struct part part = {.rows = shard_local_size(shard, 0)};
+    struct matrix_part part = {.rows = shard_local_size(shard, 0)};
     for (int i = 0; i < (is_split ? shard->segment_count : 1); i++) {
         if (is_split)
             part.rows = shard->segments[i] / shard->parts;

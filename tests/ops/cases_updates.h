@@ -1,4 +1,5 @@
-// Cases of updates: Adam, SGD and Muon over flat ranges, with masters in fp32 and in halves, and conversions between the two.
+// Cases of updates: Adam, SGD and Muon over flat ranges, with masters in fp32 and in halves, and conversions between
+// the two.
 #ifndef TESTS_OPS_CASES_UPDATES_H
 #define TESTS_OPS_CASES_UPDATES_H
 

@@ -123,7 +123,7 @@ static void naive_step(const double *x, double *d, int M, int N, const double co
     free(p);
 }
 
-struct naive {
+struct naive_muon {
     int rows, columns, first;  // of the matrix; where its rows begin
     int steps;
     const double (*coefficients)[3];  // one for each step
@@ -132,7 +132,7 @@ struct naive {
 };
 
 // All updates of rows that are a matrix of their own, from weights w on.
-static void naive_updates(const struct naive *naive, double *w) {
+static void naive_updates(const struct naive_muon *naive, double *w) {
     int M = naive->rows, N = naive->columns, first = naive->first * N;
     double *m = memory_alloc(sizeof(double) * (size_t)(M * N)), *x = memory_alloc(sizeof(double) * (size_t)(M * N));
     double *next = memory_alloc(sizeof(double) * (size_t)(M * N));
@@ -179,7 +179,7 @@ static struct config make_config(const char *mode, const char *type, int64_t ste
     return config;
 }
 
-static void expect_naive(const struct config *config, struct shard shard, const struct naive *parts, int count) {
+static void expect_naive(const struct config *config, struct shard shard, const struct naive_muon *parts, int count) {
     int64_t elements = shard_global_count(&shard);
     double *w = memory_alloc(sizeof *w * (size_t)elements);
     for (int64_t n = 0; n < elements; n++)
@@ -201,12 +201,12 @@ static void expect_naive(const struct config *config, struct shard shard, const 
 
 TEST(modes_beside_a_loop_in_double) {
     struct config config = make_config("spectral", "quintic", 5, false);
-    struct naive naive = {9, 13, 0, 5, QUINTIC, 0.9, sqrt(13), false};
+    struct naive_muon naive = {9, 13, 0, 5, QUINTIC, 0.9, sqrt(13), false};
     expect_naive(&config, shard_whole(2, 9, 13), &naive, 1);
     config_free(&config);
     config = make_config("unit_rms_norm", "simple", 3, true);
     config.muon_extra_scale_factor = 0.2;
-    naive = (struct naive){8, 8, 0, 3, SIMPLE, 0.9, 0.2, true};
+    naive = (struct naive_muon){8, 8, 0, 3, SIMPLE, 0.9, 0.2, true};
     expect_naive(&config, shard_whole(2, 8, 8), &naive, 1);
     config_free(&config);
 }
@@ -214,7 +214,7 @@ TEST(modes_beside_a_loop_in_double) {
 // The Gram matrix is then that of the columns, with the same result.
 TEST(tall_matrices) {
     struct config config = make_config("shape_scaling", "quintic", 5, true);
-    struct naive naive = {21, 4, 0, 5, QUINTIC, 0.9, sqrt(21.0 / 4), true};
+    struct naive_muon naive = {21, 4, 0, 5, QUINTIC, 0.9, sqrt(21.0 / 4), true};
     expect_naive(&config, shard_whole(2, 21, 4), &naive, 1);
     config_free(&config);
 }
@@ -224,12 +224,12 @@ TEST(queries_keys_and_values_are_matrices_of_their_own) {
     packed.segment_count = 3;
     memcpy(packed.segments, (int64_t[]){6, 3, 3}, sizeof packed.segments);
     struct config config = make_config("spectral", "quintic", 5, true);
-    struct naive parts[] = {{6, 10, 0, 5, QUINTIC, 0.9, sqrt(10), true},
-                            {3, 10, 6, 5, QUINTIC, 0.9, sqrt(10), true},
-                            {3, 10, 9, 5, QUINTIC, 0.9, sqrt(10), true}};
+    struct naive_muon parts[] = {{6, 10, 0, 5, QUINTIC, 0.9, sqrt(10), true},
+                                 {3, 10, 6, 5, QUINTIC, 0.9, sqrt(10), true},
+                                 {3, 10, 9, 5, QUINTIC, 0.9, sqrt(10), true}};
     expect_naive(&config, packed, parts, 3);
     config.muon_no_split_qkv = true;
-    struct naive one = {12, 10, 0, 5, QUINTIC, 0.9, sqrt(12), true};
+    struct naive_muon one = {12, 10, 0, 5, QUINTIC, 0.9, sqrt(12), true};
     expect_naive(&config, packed, &one, 1);
     config_free(&config);
 }

@@ -1,0 +1,31 @@
+// The rows of SGD's and Muon's flags, a part of the table in flags.c. Names and defaults are Megatron-LM's.
+#ifndef CONFIG_FLAGS_OPTIMIZERS_H
+#define CONFIG_FLAGS_OPTIMIZERS_H
+
+#define OPTIMIZER_ROWS                                                                                                 \
+    REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                                  \
+         "momentum of --optimizer sgd, whose weight decay is added to the gradient", .bounds = FLAG_BELOW_MAXIMUM,     \
+         ADVANCED),                                                                                                    \
+        REAL("--muon-momentum", muon_momentum, "0.9", 0, 1, "Muon: momentum", .bounds = FLAG_BELOW_MAXIMUM, ADVANCED), \
+        SWITCH("--muon-nesterov", muon_nesterov, "Muon: Nesterov momentum", ADVANCED),                                 \
+        CHOICE("--muon-scale-mode", muon_scale_mode, "spectral", ONE_OF("spectral", "unit_rms_norm", "shape_scaling"), \
+               "Muon: how far an update of an m x n matrix goes: the root of max(m, n), of m/n, or of max(1, m/n)",    \
+               ADVANCED),                                                                                              \
+        REAL("--muon-extra-scale-factor", muon_extra_scale_factor, "1.0", 0, 1000,                                     \
+             "Muon: factor of every update; 0.2 with spectral gives updates as large as AdamW's",                      \
+             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
+        CHOICE("--muon-coefficient-type", muon_coefficient_type, "quintic",                                            \
+               ONE_OF("quintic", "simple", "polar_express", "deepseekv4"),                                             \
+               "Muon: polynomials of the Newton-Schulz steps", ADVANCED),                                              \
+        INT("--muon-num-ns-steps", muon_num_ns_steps, "5", 1, 100, "Muon: Newton-Schulz steps", ADVANCED),             \
+        SWITCH("--muon-no-split-qkv", muon_no_split_qkv,                                                               \
+               "Muon: queries, keys and values of a layer are one matrix, not three", ADVANCED),                       \
+        CHOICE("--muon-fp32-matmul-prec", muon_fp32_matmul_prec, "medium", ONE_OF("low", "medium", "high"),            \
+               "Muon: Newton-Schulz steps in bf16 (low, medium) or fp32 (high)", ADVANCED),                            \
+        CHOICE("--muon-tp-mode", muon_tp_mode, "duplicated", ONE_OF("duplicated"),                                     \
+               "Muon: tensor-parallel ranks gather each matrix, so that the result is the same on every layout",       \
+               ADVANCED),                                                                                              \
+        CHOICE("--muon-scalar-optimizer", muon_scalar_optimizer, "adam", ONE_OF("adam"),                               \
+               "Muon: optimizer of embeddings, the output layer, biases and norms", ADVANCED),
+
+#endif
