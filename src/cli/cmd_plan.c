@@ -34,7 +34,7 @@ struct command_options {
 
 #define FLAG_STRUCT struct command_options
 
-enum { MOST_RANKS = 1 << 24, MOST_NODES = 1 << 20 };
+enum { MOST_RANKS = PLAN_MOST_RANKS, MOST_NODES = 1 << 20 };
 
 static const struct flag own_flags[] = {
     GROUP("The machines"),
@@ -147,6 +147,8 @@ static int search_layouts(struct command_options *options) {
     search.family = family;
     if (status == 0)
         status = complete(&options->config);
+    if (status == 0 && options->budget)
+        status = plan_budget_set_length(&options->config, &choice);
     char *names = memory_string(options->machine), *rest = names, *name;
     while (status == 0 && (name = strsep(&rest, ",")) != NULL) {
         struct hardware_file *file = &files[search.machine_count];

@@ -3,8 +3,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "model/census.h"
 #include "plan/budget.h"
 #include "plan/search_report.h"
+#include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +14,7 @@
 #include <stdlib.h>
 
 enum { USUAL_VOCABULARY = 32000, USUAL_LENGTH = 4096, SHORT_LENGTH = 2048, USUAL_DAYS = 30 };
-static const double short_parameters = 1e9, usual_mfu = 0.4;
+static const double short_parameters = 1e9, usual_mfu = 0.4, shape_tolerance = 0.1;
 
 static int give(struct config *config, const char *flag, const char *value) {
     struct flag_table table = config_flag_table(0);
@@ -53,9 +55,10 @@ int plan_budget_choose(struct config *config, const char *budget, struct plan_bu
     TRY(give_number(config, "--max-position-embeddings", config->seq_length));
     TRY(give_shape(config, &size));
     TRY(give_number(config, "--global-batch-size", budget_batch(choice->flops, config->seq_length)));
-    double steps = size.tokens / ((double)config->global_batch_size * (double)config->seq_length);
-    if (config->train_iters == 0 && config->train_samples == 0)
-        TRY(give_number(config, "--train-iters", (int64_t)ceil(steps)));
+    choice->optimal = size.parameters;
+    choice->chooses_length = config->train_iters == 0 && config->train_samples == 0;
+    if (choice->chooses_length)
+        TRY(give_number(config, "--train-iters", 1));  // until the parameters are counted
     if (!flag_is_given(&config->given, "--fp16") && !flag_is_given(&config->given, "--fp8-format"))
         TRY(give(config, "--bf16", "true"));
     if (config->data_path.count == 0 && config->train_data_path.count == 0) {
@@ -65,11 +68,38 @@ int plan_budget_choose(struct config *config, const char *budget, struct plan_bu
     return 0;
 }
 
+int plan_budget_set_length(struct config *config, const struct plan_budget_choice *choice) {
+    struct flag_table table = config_flag_table(0);
+    struct config model;
+    const char *assumed_for;
+    if (!choice->chooses_length)
+        return 0;
+    config_copy(&model, config);
+    int status = config_validate(&model, (int)config_model_ranks(&model));
+    if (status == 0)
+        status = planned_vocabulary_set(&model, &assumed_for);
+    if (status == 0) {
+        double tokens = choice->flops / 6 / (double)census_parameters(&model);
+        double steps = tokens / ((double)model.global_batch_size * (double)model.seq_length);
+        char *text = memory_printf("%.0f", fmax(1, round(steps)));
+        status = flag_set(&table, config, "--train-iters", text, FLAG_FROM_COMMAND);
+        free(text);
+    }
+    config_free(&model);
+    return status;
+}
+
 // Machines, a power of two of them, on which the run takes a month at most.
-static int64_t choose_nodes(const struct plan_search *options, const struct plan_budget_choice *choice) {
-    double speed = usual_mfu * options->hardware[0]->peak[0] * hardware_ranks(options->machines[0]);
-    double nodes = choice->flops / speed / (USUAL_DAYS * 86400.0);
-    return nodes > 1 ? (int64_t)exp2(ceil(log2(nodes))) : 1;
+static int choose_nodes(struct plan_search *options, const struct plan_budget_choice *choice) {
+    double each = hardware_ranks(options->machines[0]), speed = usual_mfu * options->hardware[0]->peak[0] * each;
+    double nodes = exp2(ceil(log2(fmax(1, choice->flops / speed / (USUAL_DAYS * 86400.0)))));
+    if (!(nodes * each <= PLAN_MOST_RANKS))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%.4g FLOP in %d days take %.2g × %s, and a plan has %d ranks at most; give --gpus, a "
+                              "smaller --budget or a faster --machine",
+                              choice->flops, USUAL_DAYS, nodes, options->machines[0]->name, PLAN_MOST_RANKS);
+    options->nodes = (int64_t)nodes;
+    return 0;
 }
 
 static void append_sizes(const struct plan_budget_choice *choice, struct buffer *out) {
@@ -88,6 +118,8 @@ static void append_sizes(const struct plan_budget_choice *choice, struct buffer 
         buffer_printf(out, "  %-9s %10.3g  %10.3g  %16.1f  %.3f\n", rows[i].name, size.parameters, size.tokens,
                       size.tokens / size.parameters, size.loss);
     }
+    if (budget_extrapolates(choice->flops))
+        buffer_printf(out, "note: %s; for this budget it is an extrapolation\n", budget_law.range);
 }
 
 static double run_tokens(const struct config *config) {
@@ -96,11 +128,32 @@ static double run_tokens(const struct config *config) {
     return samples * (double)config->seq_length;
 }
 
+// Tiny budgets: the embeddings alone are larger than the optimal model.
+static void append_distance(const struct layout_search *search, const struct plan_budget_choice *choice,
+                            struct buffer *out) {
+    double parameters = search->estimators[0].parameters, ratio = parameters / choice->optimal;
+    if (fabs(ratio - 1) <= shape_tolerance)
+        return;
+    buffer_printf(out, "note: this shape has %.2f times the optimal parameters", ratio);
+    if (choice->chooses_length)
+        buffer_append_string(out, "; its tokens are those that the budget leaves it");
+    buffer_append_string(out, "\n");
+}
+
+static void append_precision(const struct config *config, struct buffer *out) {
+    if (config->bf16)
+        buffer_append_string(out, " --bf16");
+    if (config->fp16)
+        buffer_append_string(out, " --fp16");
+    if (config->fp8_format)
+        buffer_printf(out, " --fp8-format %s", config->fp8_format);
+}
+
 static void append_model(const struct layout_search *search, struct buffer *out) {
     const struct config *config = search->options.base;
     buffer_printf(out,
-                  "\nthe optimal size as a model of %.4g parameters: %" PRId64 " layers, hidden size %" PRId64
-                  ", %" PRId64 " heads, ffn %" PRId64 "\n",
+                  "\nthe nearest model has %.4g parameters: %" PRId64 " layers, hidden size %" PRId64 ", %" PRId64
+                  " heads, ffn %" PRId64 "\n",
                   search->estimators[0].parameters, config->num_layers, config->hidden_size,
                   config->num_attention_heads, search->model.ffn_hidden_size);
     buffer_printf(out,
@@ -110,9 +163,12 @@ static void append_model(const struct layout_search *search, struct buffer *out)
     if (config->group_query_attention)
         buffer_printf(out, " --group-query-attention --num-query-groups %" PRId64, config->num_query_groups);
     buffer_printf(out,
-                  " --seq-length %" PRId64 " --vocab-size %" PRId64 " --global-batch-size %" PRId64
-                  " --train-iters %" PRId64 "\n",
-                  config->seq_length, config->vocab_size, config->global_batch_size, config->train_iters);
+                  " --seq-length %" PRId64 " --max-position-embeddings %" PRId64 " --vocab-size %" PRId64
+                  " --global-batch-size %" PRId64 " --train-iters %" PRId64,
+                  config->seq_length, config->max_position_embeddings, config->vocab_size, config->global_batch_size,
+                  config->train_iters);
+    append_precision(config, out);
+    buffer_append_string(out, "\n");
 }
 
 static void append_run(const struct layout_search *search, struct buffer *out) {
@@ -170,6 +226,8 @@ static void write_json(const struct layout_search *search, const struct plan_bud
     json_double(&w, choice->flops);
     json_key(&w, "law");
     json_cstring(&w, budget_law.source);
+    json_key(&w, "extrapolates");
+    json_bool(&w, budget_extrapolates(choice->flops));
     json_key(&w, "sizes");
     json_begin_array(&w);
     for (double factor = 0.5; factor <= 2; factor *= 2)
@@ -189,13 +247,14 @@ int plan_budget_run(struct plan_search *options, struct plan_budget_choice *choi
     struct layout_search search;
     struct buffer out = {0};
     if (options->gpus == 0 && options->nodes == 0)
-        options->nodes = choose_nodes(options, choice);
+        TRY(choose_nodes(options, choice));
     int status = plan_search_open(options, &search);
     if (status == 0 && options->is_json) {
         write_json(&search, choice, &out);
     } else if (status == 0) {
         append_sizes(choice, &out);
         append_model(&search, &out);
+        append_distance(&search, choice, &out);
         append_run(&search, &out);
     }
     fputs(buffer_string(&out), stdout);

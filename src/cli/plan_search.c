@@ -41,13 +41,12 @@ static int check_machines(const struct search_options *what) {
 
 int plan_search_open(const struct plan_search *options, struct layout_search *search) {
     struct progress progress;
-    int each = hardware_ranks(options->machines[0]);
+    int64_t each = hardware_ranks(options->machines[0]);
+    int64_t gpus = options->gpus > 0 ? options->gpus : options->nodes > 0 ? options->nodes * each : each;
     struct search_options what = {.base = options->base,
                                   .family = options->family,
                                   .machine_count = options->machine_count,
-                                  .gpus = (int)(options->gpus > 0    ? options->gpus
-                                                : options->nodes > 0 ? options->nodes * each
-                                                                     : each),
+                                  .gpus = (int)gpus,
                                   .by_cost = options->by_cost,
                                   .children = pool_available_processors(),
                                   .watch = show_progress,
@@ -55,6 +54,9 @@ int plan_search_open(const struct plan_search *options, struct layout_search *se
     memcpy(what.machines, options->machines, sizeof what.machines);
     memcpy(what.hardware, options->hardware, sizeof what.hardware);
     *search = (struct layout_search){0};
+    if (gpus > PLAN_MOST_RANKS)
+        return error_set_code(EXIT_CODE_USAGE, "%" PRId64 " ranks are more than %d; give fewer --nodes", gpus,
+                              PLAN_MOST_RANKS);
     TRY(check_machines(&what));
     if (options->base->global_batch_size == 0)
         return error_set_code(EXIT_CODE_USAGE,

@@ -4,6 +4,8 @@
 
 #include "plan/search.h"
 
+enum { PLAN_MOST_RANKS = 1 << 24 };
+
 struct plan_search {
     const struct config *base;  // presets applied, complete but for the layout
     const char *family;         // --model as it was given

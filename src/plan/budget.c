@@ -14,7 +14,12 @@ const struct budget_law budget_law = {
     .b = 2085.43,
     .beta = 0.3658,
     .source = "Hoffmann et al. 2022, arXiv 2203.15556, with the constants of Besiroglu et al. 2024, arXiv 2404.10102",
+    .range = "the law was fitted to runs of about 6e18 to 3e21 FLOP",
 };
+
+bool budget_extrapolates(double flops) {
+    return flops < 1e18 || flops > 1e22;
+}
 
 int budget_read(const char *text, double *flops) {
     static const char prefixes[] = "kMGTPEZY";
@@ -31,7 +36,8 @@ int budget_read(const char *text, double *flops) {
         return error_set_code(EXIT_CODE_USAGE, "--budget %s is not an amount of compute; give e.g. 1e22FLOP", text);
     if (*flops < 1e15 || *flops > 1e30)
         return error_set_code(EXIT_CODE_USAGE,
-                              "--budget %s is outside the range that the law was fitted for; nearest: --budget %s",
+                              "--budget %s is outside of 1e15 to 1e30 FLOP, and below 1e18 or above 1e22 the law is "
+                              "an extrapolation; nearest: --budget %s",
                               text, *flops < 1e15 ? "1e15FLOP" : "1e30FLOP");
     return 0;
 }

@@ -9,9 +9,12 @@
 struct budget_law {
     double e, a, alpha, b, beta;
     const char *source;
+    const char *range;  // of the runs that it was fitted to
 };
 extern const struct budget_law budget_law;
 
+// Whether the runs that the law was fitted to had much less or much more compute.
+bool budget_extrapolates(double flops);
 // Reads "1e22", "1e22FLOP" or "10ZFLOP"; -1 after error_set.
 int budget_read(const char *text, double *flops);
 

@@ -31,6 +31,15 @@ grep -qE '^  optimal +3.* 2[0-9]\.' "$work/out" && grep -qE 'tokens take [0-9.]+
 grep -q "^model: 'llama'" "$work/run.yaml" && pass || fail "the family is lost"
 expect 0 "number of parameters: 3" "$BEVATRON" train --config "$work/run.yaml" --mock-data --dry-run --nproc 8
 expect 0 '"law": "Hoffmann et al. 2022' "$BEVATRON" plan --budget 2e17FLOP --gpus 8 --json
+grep -q '"extrapolates": true' "$work/out" && pass || fail "the law is not said to be an extrapolation"
+# Tokens are those of the model that is chosen, here 8.5 times the optimal size; the precision is among its flags.
+expect 0 "note: this shape has 8.48 times the optimal parameters" "$BEVATRON" plan --budget 1e15FLOP --gpus 8 --micro-batch-size 2
+grep -q "^8.421e+06 tokens take" "$work/out" && pass || fail "not 1e15 / 6 / 1.979e7 tokens"
+grep -q -- "^   --model llama .* --train-iters 257 --bf16$" "$work/out" && pass || fail "flags without a precision"
+grep -q "fitted to runs of about 6e18 to 3e21 FLOP" "$work/out" && pass || fail "no range of the law"
+for machine in c6i.32xlarge g4dn.xlarge; do
+    expect 2 "× $machine, and a plan has 16777216 ranks at most; give --gpus" "$BEVATRON" plan --budget 1e30FLOP --machine $machine
+done
 expect 2 "leave out --num-layers" "$BEVATRON" plan --budget 2e17FLOP --num-layers 3
 expect 2 "give e.g. 1e22FLOP" "$BEVATRON" plan --budget much
 

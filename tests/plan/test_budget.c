@@ -45,6 +45,8 @@ TEST(texts) {
     EXPECT_ERROR(budget_read("a lot", &flops), "give e.g. 1e22FLOP");
     EXPECT_ERROR(budget_read("5 dollars", &flops), "give e.g. 1e22FLOP");
     EXPECT_ERROR(budget_read("1000FLOP", &flops), "nearest: --budget 1e15FLOP");
+    EXPECT_ERROR(budget_read("1e31", &flops), "the law is an extrapolation; nearest: --budget 1e30FLOP");
+    EXPECT(budget_extrapolates(1e17) && !budget_extrapolates(1e20) && budget_extrapolates(1e23));
     EXPECT_ERROR(budget_read("", &flops), "give e.g. 1e22FLOP");
 }
 
