@@ -24,10 +24,10 @@ static double run_days(const struct plan *plan, const struct plan_budget *budget
     return budget->tokens / tokens_per_second(plan) / 86400;
 }
 
-// With saves and failures; 0 if they leave no time for training.
+// With saves and failures; infinite if they leave no time for training.
 static double whole_days(const struct plan *plan, const struct plan_budget *budget) {
     double effective = plan_interruptions(plan, budget->machine, &budget->rates).effective;
-    return effective > 0 ? run_days(plan, budget) / effective : 0;
+    return effective > 0 ? run_days(plan, budget) / effective : INFINITY;
 }
 
 static double run_dollars(const struct plan *plan, const struct plan_budget *budget) {
@@ -58,13 +58,16 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
     double dollars = run_dollars(plan, budget);
     double days = whole_days(plan, budget);
     buffer_printf(out, "%.4g tokens take %.1f days without interruptions", budget->tokens, run_days(plan, budget));
-    if (days > 0)
+    if (isfinite(days))
         buffer_printf(out, ", %.1f with saves and failures", days);
-    if (dollars > 0)
+    else
+        buffer_append_string(out, "; the run never finishes at this rate of failures");
+    bool is_priced = isfinite(dollars) && dollars > 0;
+    if (is_priced)
         buffer_printf(out, "; these cost $%.0f (%d × %s at $%.2f an hour)", dollars, plan->nodes, budget->machine->name,
                       budget->machine->dollars);
     buffer_append_string(out, "\n");
-    if (dollars > 0)
+    if (is_priced)
         buffer_printf(out, "note: %s\n", machine_price_note());
 }
 
@@ -153,11 +156,16 @@ static void write_control(struct json_writer *w, const struct plan *plan) {
     json_end_object(w);
 }
 
+static const char *plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
 void plan_describe(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
     const struct plan_stage *slowest = plan_slowest(plan);
-    buffer_printf(out, "%d ranks on %d × %s: %d data-parallel replicas of %d stages, %" PRId64 " micro-batches each\n",
-                  plan->ranks, plan->nodes, budget->machine->name, plan->data_parallel, plan->stages,
-                  plan->micro_batches);
+    buffer_printf(out, "%d rank%s on %d × %s: %d data-parallel replica%s of %d stage%s, %" PRId64 " micro-batch%s%s\n",
+                  plan->ranks, plural(plan->ranks), plan->nodes, budget->machine->name, plan->data_parallel,
+                  plural(plan->data_parallel), plan->stages, plural(plan->stages), plan->micro_batches,
+                  plan->micro_batches == 1 ? "" : "es", plan->data_parallel == 1 ? "" : " each");
     buffer_printf(out, "number of parameters: %" PRId64 "\n", plan->parameters);
     append_memory(plan, budget->machine, out);
     buffer_printf(out, "a step of %.0f tokens takes %.1f ms:\n", plan->tokens, plan->seconds * 1e3);

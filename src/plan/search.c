@@ -339,6 +339,24 @@ static int open_model(struct layout_search *search) {
     return planned_vocabulary_set(model, &assumed_for);
 }
 
+static int refuse_size(const struct layout_search *search) {
+    const struct machine *machine = search->options.machines[0];
+    double room = search_room(search, 0), most_gpus = 1 << 24;
+    // All ranks hold equal parts of what is split.
+    double gpus = room > 0 ? search->options.gpus * exp2(ceil(log2(fmax(search->least_bytes / room, 1.01)))) : INFINITY;
+    struct buffer more = {0};
+    if (gpus <= most_gpus)
+        buffer_printf(&more, "about --gpus %.0f, or ", gpus);
+    error_set_code(EXIT_CODE_USAGE,
+                   "no layout fits: the smallest needs %.1f GB on a rank, %.1f GB more than %s %s; take %sa --machine "
+                   "with more memory",
+                   search->least_bytes / 1e9, (search->least_bytes - room) / 1e9,
+                   machine->gpus > 0 ? machine->gpu : machine->name, machine->gpus > 0 ? "GPUs have" : "machines have",
+                   buffer_string(&more));
+    buffer_free(&more);
+    return -1;
+}
+
 static int refuse_nothing(const struct layout_search *search) {
     const struct config *model = &search->model;
     const struct machine *machine = search->options.machines[0];
@@ -352,13 +370,7 @@ static int refuse_nothing(const struct layout_search *search) {
             (model->global_batch_size + gpus / 2) / gpus > 0 ? (model->global_batch_size + gpus / 2) / gpus * gpus
                                                              : gpus,
             gpus > hardware_ranks(machine) ? gpus / hardware_ranks(machine) * hardware_ranks(machine) : 1);
-    // All ranks hold equal parts of what is split.
-    double times = search->least_bytes / search_room(search, 0);
-    return error_set_code(EXIT_CODE_USAGE,
-                          "no layout fits: the smallest needs %.1f GB on a rank, %.1f GB more than %s GPUs have; take "
-                          "about --gpus %.0f, or a --machine with more memory",
-                          search->least_bytes / 1e9, (search->least_bytes - search_room(search, 0)) / 1e9, machine->gpu,
-                          gpus * exp2(ceil(log2(fmax(times, 1.01)))));
+    return refuse_size(search);
 }
 
 int search_open(struct layout_search *search, const struct search_options *options) {

@@ -58,6 +58,12 @@ expect 2 'collectives.json:1: "bytes" is 1e+308; it must be from' "$BEVATRON" pl
 echo 'nothing' >"$work/collectives.json"
 expect 2 "found no results of bench matmul" "$BEVATRON" plan --calibrate "$work/collectives.json"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
+expect 0 "1 rank on 1 × p5.48xlarge: 1 data-parallel replica of 1 stage, 1 micro-batch" "$BEVATRON" plan "${llama[@]}" --nproc 1 --global-batch-size 1
+# Failures that leave no time for training.
+never=(--nproc 8 --tokens 1e9 --failures-per-day 1e6)
+expect 0 "days without interruptions; the run never finishes at this rate of failures" "$BEVATRON" plan "${llama[@]}" "${never[@]}"
+expect 0 '"days_with_interruptions": null' "$BEVATRON" plan "${llama[@]}" "${never[@]}" --json
+grep -q '"dollars": null' "$work/out" && pass || fail "dollars of a run without an end"
 # Many layers, collectives and micro-batches.
 expect 0 "waiting for tensor parallelism" "$BEVATRON" plan --preset llama2-70b --nodes 1 --tensor-model-parallel-size 8 \
     --sequence-parallel --micro-batch-size 1 --global-batch-size 512 --bf16
