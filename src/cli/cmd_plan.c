@@ -47,7 +47,7 @@ static const struct flag own_flags[] = {
     SWITCH("--print-hardware", print_hardware, "print the machine as a file for --hardware, and plan nothing"),
     INT("--nproc", nproc, "0", 0, MOST_RANKS, "ranks, one for each GPU; 0: as many as --nodes have"),
     INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
-    INT("--gpus", gpus, NULL, 0, MOST_RANKS, "the same as --nproc"),
+    INT("--gpus", gpus, NULL, 1, MOST_RANKS, "the same as --nproc"),
     SWITCH("--tp-comm-overlap", tp_comm_overlap,
            "plan for a program whose matmuls hide tensor-parallel communication, as Transformer Engine's do"),
     GROUP("A search for the best layout"),
@@ -218,11 +218,40 @@ static void print_hardware(const struct hardware_file *file) {
     buffer_free(&out);
 }
 
-// Flags that only a search reads.
+// Numbers of ranks that contradict each other.
+static int check_ranks(const struct command_options *options) {
+    bool searches = options->search || options->budget;
+    const char *name = flag_is_given(&options->given, "--gpus") ? "--gpus" : "--nproc";
+    if (flag_is_given(&options->given, "--gpus") && options->nproc > 0 && options->nproc != options->gpus)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--gpus %" PRId64 " and --nproc %" PRId64 " mean the same; leave one of them out",
+                              options->gpus, options->nproc);
+    if (options->nodes > 0 && (options->gpus > 0 || (searches && options->nproc > 0)))
+        return error_set_code(EXIT_CODE_USAGE, "%s and --nodes both say how many GPUs are used; leave one of them out",
+                              name);
+    return 0;
+}
+
+// Flags that a search has no use for.
+static int check_search_flags(const struct command_options *options) {
+    static const char *const of_plan[] = {"--timeline",        "--trace",          "--calibrate",
+                                          "--print-hardware",  "--save-bandwidth", "--failures-per-day",
+                                          "--restart-minutes", "--tp-comm-overlap"};
+    const char *name = options->budget ? "--budget" : "--search";
+    for (size_t i = 0; i < sizeof of_plan / sizeof of_plan[0]; i++)
+        if (flag_is_given(&options->given, of_plan[i]))
+            return error_set_code(EXIT_CODE_USAGE, "%s does not use %s; give it to a plan of the layout that is found",
+                                  name, of_plan[i]);
+    if (options->budget && flag_is_given(&options->given, "--tokens"))
+        return error_set_code(EXIT_CODE_USAGE, "--budget chooses the number of tokens; leave out --tokens");
+    return 0;
+}
+
 static int check_flags(const struct command_options *options) {
     static const char *const of_search[] = {"--rank-by", "--write"};
+    TRY(check_ranks(options));
     if (options->search || options->budget)
-        return 0;
+        return check_search_flags(options);
     for (size_t i = 0; i < sizeof of_search / sizeof of_search[0]; i++)
         if (flag_is_given(&options->given, of_search[i]))
             return error_set_code(EXIT_CODE_USAGE, "%s needs --search or --budget; give one with it", of_search[i]);
@@ -236,12 +265,8 @@ static int run_plan(void *given) {
     struct command_options *options = given;
     struct hardware_file file = {0};
     TRY(check_flags(options));
-    if (flag_is_given(&options->given, "--gpus")) {
-        if (options->gpus == 0)
-            return error_set_code(EXIT_CODE_USAGE,
-                                  "--gpus 0 leaves nothing to train on; nearest: --gpus 1, or --gpus 8 for a machine");
+    if (flag_is_given(&options->given, "--gpus"))
         options->nproc = options->gpus;
-    }
     if (options->search || options->budget)
         return search_layouts(options);
     int status = open_hardware(&file, options->machine, options->hardware);

@@ -70,6 +70,16 @@ int plan_search_open(const struct plan_search *options, struct layout_search *se
     return status;
 }
 
+// Whether a file of the flags that were given says what to train on.
+static bool names_data(const struct config *base) {
+    static const char *const flags[] = {"--data-path", "--train-data-path", "--data-args-path",
+                                        "--per-split-data-args-path", "--mock-data"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (flag_is_given(&base->given, flags[i]))
+            return true;
+    return false;
+}
+
 int plan_search_write(const struct plan_search *options, const struct layout_search *search) {
     struct buffer file = {0};
     if (!options->write)
@@ -78,8 +88,8 @@ int plan_search_write(const struct plan_search *options, const struct layout_sea
     int status = file_write_all(options->write, file.data, file.length);
     buffer_free(&file);
     if (status == 0)
-        log_info("wrote the flags of the best layout to %s; start it with: bevatron train --config %s", options->write,
-                 options->write);
+        log_info("wrote the flags of the best layout to %s; start it with: bevatron train --config %s%s",
+                 options->write, options->write, names_data(options->base) ? "" : "; add --data-path");
     return status;
 }
 

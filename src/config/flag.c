@@ -75,23 +75,31 @@ static bool in_range(const struct flag *flag, double value) {
     return !((flag->bounds & FLAG_BELOW_MAXIMUM) && value == flag->maximum);
 }
 
-static int refuse_number(const struct flag *flag, const char *text) {
-    struct buffer range = {0};
+// `nearest` is the value that the flag could have instead; NULL if none is close or it is one that bounds leave out.
+static int refuse_number(const struct flag *flag, const char *text, const double *nearest) {
+    struct buffer range = {0}, remedy = {0};
     flag_format_range(flag, &range);
+    if (nearest && !flag->bounds) {
+        buffer_printf(&remedy, "; nearest: %s ", flag->name);
+        flag_format_double(*nearest, &remedy);
+    }
     const char *kind = flag->is_size            ? "a number of bytes, with K, M, G or T for powers of 1024"
                        : flag->type == FLAG_INT ? "a whole number"
                                                 : "a number";
-    error_set_code(EXIT_CODE_USAGE, "%s takes %s%s%s, not \"%s\"", flag->name, kind, range.length ? ", " : "",
-                   buffer_string(&range), text);
+    error_set_code(EXIT_CODE_USAGE, "%s takes %s%s%s, not \"%s\"%s", flag->name, kind, range.length ? ", " : "",
+                   buffer_string(&range), text, buffer_string(&remedy));
     buffer_free(&range);
+    buffer_free(&remedy);
     return -1;
 }
 
 static int set_int(const struct flag *flag, int64_t *value, const char *text) {
     int64_t number;
     bool is_number = flag->is_size ? number_read_size(text, &number) : number_read_int(text, &number);
-    if (!is_number || !in_range(flag, (double)number))
-        return refuse_number(flag, text);
+    if (!is_number)
+        return refuse_number(flag, text, NULL);
+    if (!in_range(flag, (double)number))
+        return refuse_number(flag, text, (double)number < flag->minimum ? &flag->minimum : &flag->maximum);
     *value = number;
     return 0;
 }
@@ -99,7 +107,7 @@ static int set_int(const struct flag *flag, int64_t *value, const char *text) {
 static int set_double(const struct flag *flag, double *value, const char *text) {
     double number;
     if (!number_read_double(text, &number) || !in_range(flag, number))
-        return refuse_number(flag, text);
+        return refuse_number(flag, text, NULL);
     *value = number;
     return 0;
 }

@@ -30,6 +30,7 @@ expect 0 "iteration        2/       2" "$BEVATRON" train --nproc 2 --config "$wo
 
 # A model for an amount of compute; its file is a run.
 expect 0 "6 N D = budget" "$BEVATRON" plan --budget 2e17FLOP --gpus 8 --write "$work/run.yaml"
+grep -qE 'start it with: bevatron train --config [^ ]*/run.yaml; add --data-path' "$work/out" && pass || fail "a run without data"
 grep -qE '^  optimal +3.* 2[0-9]\.' "$work/out" && grep -qE 'tokens take [0-9.]+ days .* and cost [$]' "$work/out" && pass || fail "no size, days or dollars"
 grep -q "^model: 'llama'" "$work/run.yaml" && pass || fail "the family is lost"
 expect 0 "number of parameters: 3" "$BEVATRON" train --config "$work/run.yaml" --mock-data --dry-run --nproc 8
@@ -53,6 +54,17 @@ expect 2 "nearest: --global-batch-size 7 or --gpus 1" "$BEVATRON" plan --search 
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --machine p5.48xlarg,p4d.24xlarge
 expect 2 "nearest: --pipeline-model-parallel-size 2 or --num-layers 3" "$BEVATRON" plan --search "${tiny[@]}" --gpus 3 \
     --pipeline-model-parallel-size 3
+expect 2 '--gpus takes a whole number, from 1 to 16777216, not "-1"; nearest: --gpus 1' "$BEVATRON" plan "${tiny[@]}" --gpus -1
+# Flags without an effect.
+expect 2 "--search does not use --timeline; give it to a plan" "$BEVATRON" plan --search "${tiny[@]}" --timeline "$work/step.svg"
+expect 2 "--budget does not use --trace" "$BEVATRON" plan --budget 2e17FLOP --trace "$work/step.json"
+expect 2 "--budget does not use --print-hardware" "$BEVATRON" plan --budget 2e17FLOP --print-hardware
+expect 2 "--search does not use --failures-per-day" "$BEVATRON" plan --search "${tiny[@]}" --failures-per-day 1
+expect 2 "--search does not use --tp-comm-overlap" "$BEVATRON" plan --search "${tiny[@]}" --tp-comm-overlap
+expect 2 "--budget chooses the number of tokens; leave out --tokens" "$BEVATRON" plan --budget 2e17FLOP --tokens 1e9
+expect 2 "--gpus 8 and --nproc 4 mean the same" "$BEVATRON" plan "${tiny[@]}" --gpus 8 --nproc 4
+expect 2 "--gpus and --nodes both say how many GPUs are used" "$BEVATRON" plan "${tiny[@]}" --gpus 8 --nodes 1
+expect 2 "--nproc and --nodes both say how many GPUs are used" "$BEVATRON" plan --search "${tiny[@]}" --nproc 8 --nodes 1
 expect 2 "--write needs --search or --budget" "$BEVATRON" plan "${tiny[@]}" --write "$work/run.yaml"
 expect 2 "names several machines, which --search compares" "$BEVATRON" plan "${tiny[@]}" --machine p5.48xlarge,p4d.24xlarge
 expect 2 "--search needs --global-batch-size, the samples of an update; 1024 are" "$BEVATRON" plan --search --preset llama2-7b --gpus 8

@@ -183,7 +183,7 @@ TEST(switches_with_values) {
 
 TEST(malformed) {
     static const char *const bad[][2] = {
-        {"--count 11", "--count takes a whole number, from 1 to 10, not \"11\""},
+        {"--count 11", "--count takes a whole number, from 1 to 10, not \"11\"; nearest: --count 10"},
         {"--count 0", "\"0\""},
         {"--count 1e1", "\"1e1\""},
         {"--count 5x", "\"5x\""},
