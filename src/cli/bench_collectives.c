@@ -69,7 +69,14 @@ struct collective_trial {
     struct tensor whole, part;  // (n * ranks) fp32; (n) fp32, a slice of its own
     int64_t count;              // elements of the larger side
     int64_t *rows;              // (ranks): elements that all_to_all sends to each rank
+    int hosts;
 };
+
+// With equally many ranks on each.
+static int hosts_of(const struct world_place *place) {
+    int local = place->local_size > 0 ? place->local_size : 1;
+    return (place->size + local - 1) / local;
+}
 
 // What rank r gives at element i: small whole numbers, whose sums are exact.
 static float given(int rank, int64_t i) {
@@ -205,9 +212,9 @@ static void print_row(const struct collective_trial *trial, const struct collect
     double algorithm = (double)bytes / seconds * 1e-9;
     double bus = algorithm * bus_factor(trial->operation, group_size(trial->group));
     if (options->json)
-        printf("{\"operation\": \"%s\", \"ranks\": %d, \"bytes\": %" PRId64
+        printf("{\"operation\": \"%s\", \"ranks\": %d, \"hosts\": %d, \"bytes\": %" PRId64
                ", \"us\": %.2f, \"algbw\": %.3f, \"busbw\": %.3f, \"wrong\": %" PRId64 "}\n",
-               name, group_size(trial->group), bytes, seconds * 1e6, algorithm, bus, wrong);
+               name, group_size(trial->group), trial->hosts, bytes, seconds * 1e6, algorithm, bus, wrong);
     else
         printf("%-14s %12" PRId64 " %12" PRId64 " %10s %10.1f %9.2f %9.2f %8" PRId64 "\n", name, bytes, trial->count,
                "float", seconds * 1e6, algorithm, bus, wrong);
@@ -260,7 +267,7 @@ static int run_collectives(const struct collectives_options *options, struct ses
         return error_set_code(EXIT_CODE_USAGE, "collectives need at least two ranks; use --nproc N, mpirun or srun");
     TRY(check_sizes(options));
     int64_t most = options->max_bytes / (int64_t)sizeof(float) + size;
-    struct collective_trial trial = {.device = session->device, .group = all};
+    struct collective_trial trial = {.device = session->device, .group = all, .hosts = hosts_of(&session->place)};
     void *memory[2] = {device_alloc(session->device, sizeof(float) * (size_t)most),
                        device_alloc(session->device, sizeof(float) * (size_t)most)};
     if (!memory[0] || !memory[1])

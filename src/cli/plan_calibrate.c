@@ -43,16 +43,19 @@ static int read_matmul(const struct json *line, struct calibration *calibration)
     return 0;
 }
 
-// {"operation": "all_reduce", "ranks": 2, "bytes": 1024, "us": 2.78, …}
+// {"operation": "all_reduce", "ranks": 2, "hosts": 1, "bytes": 1024, "us": 2.78, …}
 static int read_message(const struct json *line, const char *operation, struct calibration *calibration) {
-    double ranks, us;
+    double ranks, us, hosts = 0;
     struct message_sample sample = {.passes = strcmp(operation, "all_reduce") == 0 ? 2 : 1};
     TRY(get_positive(line, "ranks", &ranks));
     TRY(get_positive(line, "bytes", &sample.bytes));
     TRY(get_positive(line, "us", &us));
-    if (ranks < 2 || ranks > 1 << 24 || strcmp(operation, "sendrecv") == 0)
+    if (json_member(line, "hosts"))
+        TRY(get_positive(line, "hosts", &hosts));
+    if (ranks < 2 || ranks > 1 << 24 || hosts > ranks || strcmp(operation, "sendrecv") == 0)
         return 0;
     sample.ranks = (int)ranks;
+    sample.hosts = (int)hosts;
     sample.seconds = us / 1e6;
     calibration_add_message(calibration, &sample);
     return 0;

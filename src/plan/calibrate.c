@@ -123,18 +123,25 @@ static bool fit_path(const struct message_line *line, double share, struct comm_
     return true;
 }
 
+// Ranks of one host say nothing about the network, however many they are.
+static bool is_across(const struct message_sample *sample, const struct machine *machine) {
+    return sample->hosts != 1 && sample->ranks > machine->joined;
+}
+
 static void fit_messages(const struct calibration *calibration, struct hardware_file *file, struct buffer *out) {
     struct message_line lines[2] = {0};  // inside, across
     for (int i = 0; i < calibration->message_count; i++) {
         const struct message_sample *sample = &calibration->messages[i];
-        add_to_line(&lines[sample->ranks > file->machine.joined], sample);
+        add_to_line(&lines[is_across(sample, &file->machine)], sample);
     }
     if (fit_path(&lines[0], 1, &file->hardware.link))
-        buffer_printf(out, "%d collectives of joined ranks: %.4g GB/s, %.3g µs\n", lines[0].count,
+        buffer_printf(out, "%d collectives inside a machine: %.4g GB/s, %.3g µs\n", lines[0].count,
                       file->hardware.link.bytes_per_second / 1e9, file->hardware.link.seconds * 1e6);
     if (fit_path(&lines[1], hardware_ranks(&file->machine), &file->hardware.network))
         buffer_printf(out, "%d collectives between machines: %.4g GB/s for each rank, %.3g µs\n", lines[1].count,
                       file->hardware.network.bytes_per_second / 1e9, file->hardware.network.seconds * 1e6);
+    else if (lines[1].count == 0)
+        buffer_append_string(out, "the network between machines was not measured; run bench collectives on several\n");
 }
 
 // The mean deviation of planned steps, in the logarithm.

@@ -14,6 +14,7 @@ struct matmul_sample {
 // A collective of `bytes`, which an algorithm moves `passes` times: 2 for an all-reduce, 1 for others.
 struct message_sample {
     int ranks;
+    int hosts;  // that they ran on; 0 if it is not known
     double passes, bytes, seconds;
 };
 // A step of one rank and one micro-batch.

@@ -37,8 +37,8 @@ expect 2 "mine.yaml:$(wc -l <"$work/mine.yaml"): unknown flag --gpu-gb; did you 
 tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 --vocab-size 256)
 "$BEVATRON" bench matmul --device cpu --threads 1 "${tiny[@]}" --dtype fp32 --rounds 1 --json >"$work/matmul.json"
 "$BEVATRON" bench step --device cpu --threads 1 "${tiny[@]}" --steps 2 >"$work/step.json"
-printf '%s\n' '{"operation": "all_reduce", "ranks": 2, "bytes": 1024, "us": 20}' \
-    '{"operation": "all_reduce", "ranks": 2, "bytes": 1048576, "us": 1020}' >"$work/collectives.json"
+printf '%s\n' '{"operation": "all_reduce", "ranks": 2, "hosts": 2, "bytes": 1024, "us": 20}' \
+    '{"operation": "all_reduce", "ranks": 2, "hosts": 2, "bytes": 1048576, "us": 1020}' >"$work/collectives.json"
 "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/collectives.json" "$work/step.json" \
     >"$work/mine.yaml" 2>"$work/found"
 grep -q '^network-gigabytes: 1.04' "$work/mine.yaml" && pass || fail "not 512 KiB in 500 µs: $(cat "$work/mine.yaml")"
@@ -51,6 +51,8 @@ expect 0 '"step_seconds"' "$BEVATRON" plan "${tiny[@]}" --max-position-embedding
 planned=$(grep -o '"step_seconds": [0-9.e-]*' "$work/out")
 awk -v a="${measured#*: }" -v b="${planned#*: }" 'BEGIN { exit !(b > 0.98 * a && b < 1.02 * a) }' && pass ||
     fail "planned $planned, measured $measured"
+sed -i 's/"hosts": 2/"hosts": 1/' "$work/collectives.json"
+expect 0 "the network between machines was not measured" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/collectives.json"
 echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1024}' >"$work/collectives.json"
 expect 1 'collectives.json:1: the key "us" is missing' "$BEVATRON" plan --calibrate "$work/collectives.json"
 echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1e308, "us": 1}' >"$work/collectives.json"

@@ -62,6 +62,28 @@ TEST(collectives) {
     buffer_free(&out);
 }
 
+// Processes of one host measure memory, which is not the network of the machine.
+TEST(one_host) {
+    struct hardware_file file;
+    struct calibration samples = {0};
+    struct buffer out = {0};
+    open_machine(&file, "c6i.32xlarge");
+    struct comm_path network = file.hardware.network;
+    for (double bytes = 1024; bytes < 1e9; bytes *= 8)
+        calibration_add_message(
+            &samples,
+            &(struct message_sample){
+                .ranks = 2, .hosts = 1, .passes = 2, .bytes = bytes, .seconds = 2 * (1e-6 + bytes / 2 / 5e9)});
+    EXPECT_OK(calibration_apply(&samples, &file, &out));
+    EXPECT_NEAR(file.hardware.network.bytes_per_second, network.bytes_per_second, 0);
+    EXPECT_NEAR(file.hardware.network.seconds, network.seconds, 0);
+    EXPECT_NEAR(file.hardware.link.bytes_per_second, 5e9, 1e6);
+    EXPECT(strstr(buffer_string(&out), "the network between machines was not measured"));
+    calibration_free(&samples);
+    hardware_file_free(&file);
+    buffer_free(&out);
+}
+
 static struct step_sample step_of(const struct hardware_file *file, double factor) {
     struct step_sample sample = {0};
     struct plan plan;
@@ -100,4 +122,4 @@ TEST(steps) {
     buffer_free(&out);
 }
 
-TEST_MAIN(TEST_CASE(matmuls), TEST_CASE(collectives), TEST_CASE(steps))
+TEST_MAIN(TEST_CASE(matmuls), TEST_CASE(collectives), TEST_CASE(one_host), TEST_CASE(steps))
