@@ -147,8 +147,6 @@ static int search_layouts(struct command_options *options) {
     search.family = family;
     if (status == 0)
         status = complete(&options->config);
-    if (status == 0 && options->budget)
-        status = plan_budget_set_length(&options->config, &choice);
     char *names = memory_string(options->machine), *rest = names, *name;
     while (status == 0 && (name = strsep(&rest, ",")) != NULL) {
         struct hardware_file *file = &files[search.machine_count];

@@ -3,10 +3,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "model/census.h"
 #include "plan/budget.h"
 #include "plan/search_report.h"
-#include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -40,6 +38,17 @@ static int give_shape(struct config *config, const struct budget_size *size) {
     return give_number(config, "--num-query-groups", shape.groups);
 }
 
+// As many iterations as the budget leaves a model of so many parameters.
+static int give_length(const struct plan_budget_choice *choice, double parameters) {
+    struct flag_table table = config_flag_table(0);
+    struct config *config = choice->config;
+    double batch = (double)config->global_batch_size * (double)config->seq_length;
+    char *text = memory_printf("%.0f", fmax(1, round(choice->flops / 6 / parameters / batch)));
+    int status = flag_set(&table, config, "--train-iters", text, FLAG_FROM_COMMAND);
+    free(text);
+    return status;
+}
+
 int plan_budget_choose(struct config *config, const char *budget, struct plan_budget_choice *choice) {
     static const char *const sizes[] = {"--preset", "--num-layers", "--hidden-size", "--num-attention-heads",
                                         "--ffn-hidden-size"};
@@ -55,10 +64,11 @@ int plan_budget_choose(struct config *config, const char *budget, struct plan_bu
     TRY(give_number(config, "--max-position-embeddings", config->seq_length));
     TRY(give_shape(config, &size));
     TRY(give_number(config, "--global-batch-size", budget_batch(choice->flops, config->seq_length)));
+    choice->config = config;
     choice->optimal = size.parameters;
     choice->chooses_length = config->train_iters == 0 && config->train_samples == 0;
     if (choice->chooses_length)
-        TRY(give_number(config, "--train-iters", 1));  // until the parameters are counted
+        TRY(give_length(choice, size.parameters));  // until the parameters are counted
     if (!flag_is_given(&config->given, "--fp16") && !flag_is_given(&config->given, "--fp8-format"))
         TRY(give(config, "--bf16", "true"));
     if (config->data_path.count == 0 && config->train_data_path.count == 0) {
@@ -66,27 +76,6 @@ int plan_budget_choose(struct config *config, const char *budget, struct plan_bu
         TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
     }
     return 0;
-}
-
-int plan_budget_set_length(struct config *config, const struct plan_budget_choice *choice) {
-    struct flag_table table = config_flag_table(0);
-    struct config model;
-    const char *assumed_for;
-    if (!choice->chooses_length)
-        return 0;
-    config_copy(&model, config);
-    int status = config_validate(&model, (int)config_model_ranks(&model));
-    if (status == 0)
-        status = planned_vocabulary_set(&model, &assumed_for);
-    if (status == 0) {
-        double tokens = choice->flops / 6 / (double)census_parameters(&model);
-        double steps = tokens / ((double)model.global_batch_size * (double)model.seq_length);
-        char *text = memory_printf("%.0f", fmax(1, round(steps)));
-        status = flag_set(&table, config, "--train-iters", text, FLAG_FROM_COMMAND);
-        free(text);
-    }
-    config_free(&model);
-    return status;
 }
 
 // Machines, a power of two of them, on which the run takes a month at most.
@@ -249,6 +238,9 @@ int plan_budget_run(struct plan_search *options, struct plan_budget_choice *choi
     if (options->gpus == 0 && options->nodes == 0)
         TRY(choose_nodes(options, choice));
     int status = plan_search_open(options, &search);
+    // Layouts do not depend on it.
+    if (status == 0 && choice->chooses_length)
+        status = give_length(choice, search.estimators[0].parameters);
     if (status == 0 && options->is_json) {
         write_json(&search, choice, &out);
     } else if (status == 0) {

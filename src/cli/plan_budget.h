@@ -8,14 +8,13 @@
 // Before presets are applied: chooses the model and its batch, as far as no flag does, and sets them in the config as
 // if the user had given them.
 struct plan_budget_choice {
+    struct config *config;
     double flops;
     double optimal;       // parameters by the law, which a shape does not have exactly
     bool chooses_length;  // no flag says how long to train
 };
 int plan_budget_choose(struct config *config, const char *budget, struct plan_budget_choice *choice);
-// Once the config is complete: as many iterations as the parameters of the chosen shape leave of the budget.
-int plan_budget_set_length(struct config *config, const struct plan_budget_choice *choice);
-// Searches a layout, and prints.
+// Searches a layout, sets the iterations that the budget leaves the model, and prints.
 int plan_budget_run(struct plan_search *options, struct plan_budget_choice *choice);
 
 #endif

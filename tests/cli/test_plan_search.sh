@@ -37,7 +37,8 @@ expect 0 "number of parameters: 3" "$BEVATRON" train --config "$work/run.yaml" -
 expect 0 '"law": "Hoffmann et al. 2022' "$BEVATRON" plan --budget 2e17FLOP --gpus 8 --json
 grep -q '"extrapolates": true' "$work/out" && pass || fail "the law is not said to be an extrapolation"
 # Tokens are those of the model that is chosen, here 8.5 times the optimal size; the precision is among its flags.
-expect 0 "note: this shape has 8.48 times the optimal parameters" "$BEVATRON" plan --budget 1e15FLOP --gpus 8 --micro-batch-size 2
+expect 0 "note: this shape has 8.48 times the optimal parameters" "$BEVATRON" plan --budget 1e15FLOP --gpus 8 --micro-batch-size 2 \
+    --lr 1e-3 --lr-warmup-iters 100 --num-virtual-stages-per-pipeline-rank 2
 grep -q "^8.421e+06 tokens take" "$work/out" && pass || fail "not 1e15 / 6 / 1.979e7 tokens"
 grep -q -- "^   --model llama .* --train-iters 257 --bf16$" "$work/out" && pass || fail "flags without a precision"
 grep -q "fitted to runs of about 6e18 to 3e21 FLOP" "$work/out" && pass || fail "no range of the law"
