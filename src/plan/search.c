@@ -357,19 +357,32 @@ static int refuse_size(const struct layout_search *search) {
     return -1;
 }
 
+// Whole machines, or else as many GPUs as data parallelism alone divides the batch among.
+static int nearest_gpus(const struct layout_search *search) {
+    int gpus = search->options.gpus, each = hardware_ranks(search->options.machines[0]);
+    int64_t part = gpus, rest = search->model.global_batch_size;
+    if (gpus > each && gpus % each != 0)
+        return gpus / each * each;
+    while (rest != 0) {
+        int64_t next = part % rest;
+        part = rest;
+        rest = next;
+    }
+    return (int)part;
+}
+
 static int refuse_nothing(const struct layout_search *search) {
     const struct config *model = &search->model;
-    const struct machine *machine = search->options.machines[0];
     int gpus = search->options.gpus;
     if (search->count + search->hopeless == 0)
-        return error_set_code(
-            EXIT_CODE_USAGE,
-            "no layout divides --global-batch-size %" PRId64 ", %" PRId64 " layers and %" PRId64
-            " heads among %d GPUs; nearest: --global-batch-size %" PRId64 " or --gpus %d",
-            model->global_batch_size, config_layers(model), model->num_attention_heads, gpus,
-            (model->global_batch_size + gpus / 2) / gpus > 0 ? (model->global_batch_size + gpus / 2) / gpus * gpus
-                                                             : gpus,
-            gpus > hardware_ranks(machine) ? gpus / hardware_ranks(machine) * hardware_ranks(machine) : 1);
+        return error_set_code(EXIT_CODE_USAGE,
+                              "no layout divides --global-batch-size %" PRId64 ", %" PRId64 " layers and %" PRId64
+                              " heads among %d GPUs; nearest: --global-batch-size %" PRId64 " or --gpus %d",
+                              model->global_batch_size, config_layers(model), model->num_attention_heads, gpus,
+                              (model->global_batch_size + gpus / 2) / gpus > 0
+                                  ? (model->global_batch_size + gpus / 2) / gpus * gpus
+                                  : gpus,
+                              nearest_gpus(search));
     return refuse_size(search);
 }
 

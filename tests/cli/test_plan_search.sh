@@ -52,6 +52,7 @@ expect 2 "give e.g. 1e22FLOP" "$BEVATRON" plan --budget much
 expect 2 "nearest: --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 0
 expect 2 "nearest: --gpus 1" "$BEVATRON" plan "${tiny[@]}" --gpus 0
 expect 2 "nearest: --global-batch-size 7 or --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 7
+expect 2 "or --gpus 4" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1024
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --machine p5.48xlarg,p4d.24xlarge
 expect 2 "nearest: --pipeline-model-parallel-size 2 or --num-layers 3" "$BEVATRON" plan --search "${tiny[@]}" --gpus 3 \
     --pipeline-model-parallel-size 3
