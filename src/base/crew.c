@@ -54,9 +54,10 @@ static int await_children(const struct crew_work *work, struct crew_board *board
     while (left > 0) {
         for (int i = 0; i < count; i++) {
             int status = 0;
-            if (children[i] == 0 || waitpid(children[i], &status, WNOHANG) == 0)
+            pid_t ended = children[i] == 0 ? 0 : waitpid(children[i], &status, WNOHANG);
+            if (ended == 0 || (ended < 0 && errno == EINTR))
                 continue;
-            failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+            failed += ended > 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0);
             children[i] = 0;
             left--;
         }
@@ -65,7 +66,8 @@ static int await_children(const struct crew_work *work, struct crew_board *board
         if (left > 0)
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
-    return failed;
+    // Where SIGCHLD is ignored, nothing is told of how a child ended, but what it left undone shows.
+    return failed == 0 && atomic_load(&board->done) < work->count ? 1 : failed;
 }
 
 static int share_tasks(const struct crew_work *work, struct crew_board *board, int children) {

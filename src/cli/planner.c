@@ -4,7 +4,8 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "plan/plan.h"
+#include "base/whereabouts.h"
+#include "plan/brief.h"
 #include "train/peak.h"
 
 #include <stdio.h>
@@ -49,12 +50,31 @@ static bool find_by_gpu(const struct device *device, int ranks, int local_ranks,
 
 // On paper, a step reaches the phases of a real one. Faults are for the real one, messages too.
 static int plan_hushed(struct plan *plan, const struct plan_options *options) {
+    const char *label = whereabouts_set_phase("planning");
     log_hush(true);
     fault_suspend(true);
-    int status = plan_make(plan, options);
+    int status = plan_make_brief(plan, options);
     fault_suspend(false);
     log_hush(false);
+    whereabouts_set_phase(label);
     return status;
+}
+
+// A start must not wait for its plan: 20,000 passes of a layer take a second or two.
+static bool is_quick(const struct config *config) {
+    const int64_t most_passes = 20000;
+    int64_t stages = config->pipeline_model_parallel_size;
+    int64_t count = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    bool has_groups = config->microbatch_group_size_per_virtual_pipeline_stage > stages;
+    int64_t planned = has_groups ? count : plan_brief_batches(count, stages, true);
+    return planned * config_layers(config) <= most_passes;
+}
+
+// Whether the ranks sit on machines as the plan lays them out: all of a machine's GPUs, or a part of one machine's.
+static bool is_as_planned(const struct machine *machine, const struct device *device, int ranks, int local_ranks) {
+    if (device->ops->is_host_memory != (machine->gpus == 0))
+        return false;
+    return ranks <= local_ranks || local_ranks == hardware_ranks(machine);
 }
 
 static void plan_run(const struct planner *planner, const struct config *config, const struct device *device,
@@ -65,7 +85,7 @@ static void plan_run(const struct planner *planner, const struct config *config,
     int ranks = (int)config->world_size;
     if (!machine && find_by_gpu(device, ranks, at->local_ranks, &found))
         machine = &found;
-    if (!machine)
+    if (!machine || !is_as_planned(machine, device, ranks, at->local_ranks) || !is_quick(config))
         return;
     struct config copy;
     struct plan plan;

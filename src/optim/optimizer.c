@@ -14,6 +14,13 @@ const struct optimizer_rule *optimizer_find(const char *name) {
     die("no optimizer is called %s", name);
 }
 
+int optimizer_state_count(const struct optimizer_rule *rule) {
+    int count = 0;
+    while (count < OPTIMIZER_MOST_STATES && rule->states[count])
+        count++;
+    return count;
+}
+
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options) {
     const struct optimizer_rule *rule = options->rule;
     *optimizer = (struct optimizer){.rule = rule,
@@ -24,11 +31,10 @@ void optimizer_build(struct optimizer *optimizer, struct arena *arena, const str
     int64_t count = pieces_local_count(&options->pieces);
     if (options->dtype != DTYPE_F32)
         optimizer->master = arena_1d(arena, options->dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32, count);
-    while (optimizer->state_count < OPTIMIZER_MOST_STATES && rule->states[optimizer->state_count]) {
-        struct optimizer_state *state = &optimizer->states[optimizer->state_count];
-        *state = (struct optimizer_state){.name = rule->states[optimizer->state_count++],
-                                          .tensor = arena_1d(arena, DTYPE_F32, count)};
-    }
+    optimizer->state_count = optimizer_state_count(rule);
+    for (int i = 0; i < optimizer->state_count; i++)
+        optimizer->states[i] =
+            (struct optimizer_state){.name = rule->states[i], .tensor = arena_1d(arena, DTYPE_F32, count)};
 }
 
 void optimizer_reset(struct optimizer *optimizer, struct device *device) {

@@ -61,6 +61,7 @@ struct optimizer_rule {
 extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_muon;
 // The rule of that name; every name that --optimizer accepts has one.
 const struct optimizer_rule *optimizer_find(const char *name);
+int optimizer_state_count(const struct optimizer_rule *rule);
 
 struct optimizer_state {
     const char *name;

@@ -1,6 +1,7 @@
 // Formulas in place of a step on paper. They need not be exact, but must order layouts about as plans do. See
 // estimate.h; the counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
 #include "plan/estimate.h"
+#include "optim/optimizer.h"
 
 #include <math.h>
 
@@ -117,7 +118,8 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
     double held = estimator->parameters / layer_share(layout);
     double replicas = layout->optimizer == LAYOUT_WHOLE ? 1 : (double)layout->data * layout->context;
     double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
-    return held * (weights + 4 + (layout->precision == LAYOUT_FP32 ? 8 : 10) / replicas);
+    double states = 4 * optimizer_state_count(optimizer_find(estimator->space->model->optimizer));
+    return held * (weights + 4 + (states + (layout->precision == LAYOUT_FP32 ? 0 : 2)) / replicas);
 }
 
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {

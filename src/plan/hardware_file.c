@@ -11,7 +11,7 @@
 #define FLAG_STRUCT struct hardware_file
 
 #define MOST 1e9
-#define RATE(flag, member, ...) REAL(flag, hardware.member, NULL, 0, MOST, __VA_ARGS__, .bounds = FLAG_ABOVE_MINIMUM)
+#define RATE(flag, member, ...) REAL(flag, hardware.member, NULL, 1e-6, MOST, __VA_ARGS__)
 #define MAYBE(flag, member, ...) REAL(flag, hardware.member, NULL, 0, MOST, __VA_ARGS__)
 
 static const struct flag rows[] = {
@@ -152,8 +152,8 @@ int hardware_file_read(struct hardware_file *file, const char *name, const char 
     take_units(file);
     if (status < 0)
         return -1;
-    if (file->gpus > 0 && file->gpu_gib == 0)
-        return error_set_code(EXIT_CODE_USAGE, "%s: gpus without gpu-gib; say how much memory a GPU has", name);
+    if (file->gpus > 0 && file->gpu_gib < 2)
+        return error_set_code(EXIT_CODE_USAGE, "%s: gpus need at least 2 GiB of memory each; give gpu-gib", name);
     take_machine(file);
     // Another network without its speed for each GPU.
     if (is_same && (gbit != file->network_gbit || gpus != file->gpus))

@@ -131,10 +131,11 @@ static int run_stage(const struct making *making, const struct setup *setup, str
         return 0;
     }
     batch_allocate(&blanks.batch, &form, form.B);
-    device_clock_start(setup->device, SPANS);
+    device_clock_start(setup->device, 2 * SPANS);  // a span has two stamps
     trace_open(SPANS);
     int status = run_steps(step, &blanks, making->plan->micro_batches);
-    CHECK(trace_take_lost() == 0);
+    if (trace_take_lost() > 0 && status == 0)
+        status = error_set("a step of this many layers and buckets is too long to be planned");
     trace_close();
     device_clock_stop(setup->device);
     batch_free(&blanks.batch);
@@ -236,11 +237,22 @@ static void add_executed(struct plan *plan) {
         plan->executed += plan->stage[measured_as(plan, i)].flops * (plan->ranks / plan->stages);
 }
 
-// Weights; for the optimizer, masters in fp32 of those in 16 bits and its moments.
+// Of an optimizer that leaves them to AdamW, which has one more state for each element: tables; vectors are few.
+static double elements_left(const struct config *config) {
+    double tables = config->untie_embeddings_and_output_weights ? 2 : 1;
+    double positions =
+        strcmp(config->position_embedding_type, "learned_absolute") == 0 ? (double)config->max_position_embeddings : 0;
+    return (tables * (double)config->padded_vocab_size + positions) * (double)config->hidden_size;
+}
+
+// Weights; for the optimizer, masters in fp32 of those in 16 bits and its states.
 static double checkpoint_bytes(const struct config *config) {
-    double weight = config->bf16 || config->fp16 ? 2 : 4, moments = strcmp(config->optimizer, "sgd") == 0 ? 1 : 2;
-    double optimizer = 4 * moments + (weight < 4 ? 4 : 0);
-    return (double)census_parameters(config) * (weight + (config->no_save_optim ? 0 : optimizer));
+    const struct optimizer_rule *rule = optimizer_find(config->optimizer);
+    double elements = (double)census_parameters(config), weight = config->bf16 || config->fp16 ? 2 : 4;
+    double optimizer = elements * (4 * optimizer_state_count(rule) + (weight < 4 ? 4 : 0));
+    if (rule->leaves_rest)
+        optimizer += 4 * elements_left(config);
+    return elements * weight + (config->no_save_optim ? 0 : optimizer);
 }
 
 static void find_fullest(struct plan *plan) {
@@ -278,8 +290,8 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     else
         TRY(hardware_of(&making.hardware, options->machine));
     if (config->fp8_format && making.hardware.peak[1] == 0)
-        return error_set_code(EXIT_CODE_USAGE, "%s GPUs have no fp8; leave out --fp8-format, or give another --machine",
-                              making.hardware.gpu);
+        return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
+                              options->machine->name);
     if (config_chunks(config) > MOST_CHUNKS)
         return error_set_code(EXIT_CODE_USAGE, "a plan can have %d virtual stages for each rank, not %lld",
                               (int)MOST_CHUNKS, (long long)config_chunks(config));
@@ -306,6 +318,9 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     int status = make(&making);
     world_close(making.world);
     free(making.costs);
+    if (status == 0 && !(isfinite(plan->seconds) && plan->seconds >= 0))
+        return error_set_code(EXIT_CODE_USAGE, "the speeds of this hardware give no time for a step; look at the rows "
+                                               "of --print-hardware");
     return status;
 }
 
