@@ -15,7 +15,7 @@ grep -q 'data parallelism alone: does not fit' "$work/out" && pass || fail "data
 expect 2 "no layout fits: the smallest needs" "$BEVATRON" plan --search "${large[@]}" --gpus 8 --machine p4d.24xlarge
 expect 2 "more than c6i.32xlarge machines have; take about --gpus 8, or a" "$BEVATRON" plan --search "${large[@]}" --gpus 4 --machine c6i.32xlarge
 echo "gpu-gib: 1" >"$work/mine.yaml"
-expect 2 "more than H100 GPUs have; take a --machine with more memory" "$BEVATRON" plan --search "${large[@]}" --gpus 8 --hardware "$work/mine.yaml"
+expect 2 "gpus need at least 2 GiB of memory each" "$BEVATRON" plan --search "${large[@]}" --gpus 8 --hardware "$work/mine.yaml"
 expect 0 '"ranked_by": "cost"' "$BEVATRON" plan --search "${large[@]}" --num-layers 16 --tensor-model-parallel-size 8 --gpus 32 --rank-by cost \
     --machine p5.48xlarge,p4de.24xlarge --json
 grep -q '"machine": "p4de.24xlarge"' "$work/out" && grep -q '"machine": "p5.48xlarge"' "$work/out" && pass || fail "a machine is missing"
