@@ -52,11 +52,12 @@ static void get_stuck(void) {
 TEST(stuck_work_ends_the_process) {
     static char said[4096];
     EXPECT_INT(exit_code_of(get_stuck, said, sizeof said), EXIT_CODE_HANG);
-    EXPECT(strstr(said, "still saving the checkpoint after iteration 20, 0 s, rank 3 on "));
+    // On a busy machine the seconds are more than the limit's.
+    EXPECT(strstr(said, "still saving the checkpoint after iteration 20, ") && strstr(said, " s, rank 3 on "));
     EXPECT(strstr(said,
                   ", syncing run/model.safetensors; the run ends after 0 s without progress (--save-timeout-minutes)"));
-    EXPECT(strstr(said, "saving the checkpoint after iteration 20: nothing was completed for 0 s, longer than "
-                        "--save-timeout-minutes allows, on rank 3 on "));
+    EXPECT(strstr(said, "saving the checkpoint after iteration 20: nothing was completed for "));
+    EXPECT(strstr(said, " s, longer than --save-timeout-minutes allows, on rank 3 on "));
     EXPECT(!strstr(said, "training"));
 }
 
