@@ -173,7 +173,7 @@ static int fit_warning(struct slurm_options *options) {
     return 0;
 }
 
-// A misspelled path is told before the job waits in a queue. It is no error: only the job's machines need the data, and
+// Warns of a misspelled path before the job waits in a queue. Not an error: only the job's machines need the data, and
 // a job that this one waits for may make it.
 static void warn_missing(const struct slurm_options *options, const struct config *config) {
     struct string_list texts = {0};

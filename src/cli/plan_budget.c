@@ -249,10 +249,5 @@ int plan_budget_run(struct plan_search *options, struct plan_budget_choice *choi
         append_distance(&search, choice, &out);
         append_run(&search, &out);
     }
-    fputs(buffer_string(&out), stdout);
-    if (status == 0)
-        status = plan_search_write(options, &search);
-    buffer_free(&out);
-    search_close(&search);
-    return status;
+    return plan_search_finish(options, &search, &out, status);
 }

@@ -80,7 +80,7 @@ static bool names_data(const struct config *base) {
     return false;
 }
 
-int plan_search_write(const struct plan_search *options, const struct layout_search *search) {
+static int write_best(const struct plan_search *options, const struct layout_search *search) {
     struct buffer file = {0};
     if (!options->write)
         return 0;
@@ -93,6 +93,16 @@ int plan_search_write(const struct plan_search *options, const struct layout_sea
     return status;
 }
 
+int plan_search_finish(const struct plan_search *options, struct layout_search *search, struct buffer *out,
+                       int status) {
+    fputs(buffer_string(out), stdout);
+    if (status == 0)
+        status = write_best(options, search);
+    buffer_free(out);
+    search_close(search);
+    return status;
+}
+
 int plan_search_run(const struct plan_search *options) {
     struct layout_search search;
     struct buffer out = {0};
@@ -101,10 +111,5 @@ int plan_search_run(const struct plan_search *options) {
         search_write_json(&search, options->tokens, &out);
     else if (status == 0)
         search_describe(&search, options->tokens, &out);
-    fputs(buffer_string(&out), stdout);
-    if (status == 0)
-        status = plan_search_write(options, &search);
-    buffer_free(&out);
-    search_close(&search);
-    return status;
+    return plan_search_finish(options, &search, &out, status);
 }

@@ -21,6 +21,7 @@ int plan_search_run(const struct plan_search *options);
 
 // The parts. Shows progress; layout_search is to be closed in every case.
 int plan_search_open(const struct plan_search *options, struct layout_search *search);
-int plan_search_write(const struct plan_search *options, const struct layout_search *search);
+// Prints what was found, writes the file, closes the search and frees the text. Returns status, or the file's.
+int plan_search_finish(const struct plan_search *options, struct layout_search *search, struct buffer *out, int status);
 
 #endif

@@ -22,7 +22,7 @@ struct control_cost {
 };
 extern const char *const control_names[CONTROL_PHASES];
 
-// The mesh is placed for the run; it need not be connected.
+// The mesh must be placed, but not connected.
 void control_plan(const struct mesh *mesh, struct control_cost costs[CONTROL_PHASES]);
 // Of the phases before the first iteration.
 double control_start_seconds(const struct control_cost costs[CONTROL_PHASES]);

@@ -1,4 +1,4 @@
-// Formulas in place of a step on paper. They need not be exact, but must order layouts about as plans do. See
+// Formulas in place of a step on paper. They are not exact, but order layouts much as plans do. See
 // estimate.h; the counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
 #include "plan/estimate.h"
 #include "optim/optimizer.h"

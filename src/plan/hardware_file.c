@@ -30,7 +30,7 @@ static const struct flag rows[] = {
     TEXT("--source", source, NULL, "TEXT", "where the numbers come from"),
     GROUP("Speed of a GPU, or of the whole machine without GPUs"),
     RATE("--peak-tflops", peak[0], "peak TFLOP/s in 16 bits without sparsity, for MFU"),
-    MAYBE("--peak-tflops-fp8", peak[1], "the same in 8 bits; 0: it has no fp8"),
+    MAYBE("--peak-tflops-fp8", peak[1], "peak TFLOP/s in fp8; 0 if the GPU has none"),
     RATE("--matmul-tflops-fp32", rates.matmul[0], "TFLOP/s that long matmuls reach in fp32"),
     RATE("--matmul-tflops", rates.matmul[1], "the same in 16 bits"),
     RATE("--matmul-tflops-fp8", rates.matmul[2], "the same in 8 bits"),

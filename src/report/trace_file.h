@@ -23,7 +23,7 @@ struct trace_lane {
 struct trace_file {
     int descriptor;  // -1 if closed, or without a file
     char *path;
-    bool is_text;  // there is no file: what would be in it is in `text`
+    bool is_text;  // no file is written; its contents are in `text`
     int rank;
     double origin;               // of the times, on this rank's clock
     struct trace_event *events;  // of the iteration that is being written

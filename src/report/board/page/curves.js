@@ -233,7 +233,7 @@ function curvesMarks() {
     if (state.view === "curves" && state.marks && shown.length <= BOARD_MARKED_RUNS)
         for (const id of shown) {
             const {value} = boardDetails(id, curvesMarks);
-            // That a run was compared with its plan is no trouble of it.
+            // A comparison with the plan is not a problem of the run.
             const told = (value ? boardEvents(value) : []).filter(({event}) => event !== "planned");
             const events = told.map((event) => ({event: event.event,
                 text: event.text ?? "", x: boardEventX(id, event, curvesMarks)}));
