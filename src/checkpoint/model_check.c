@@ -48,7 +48,7 @@ static int report(struct problems *problems, const char *path) {
 }
 
 static int64_t columns_of(const struct source_tensor *tensor) {
-    return tensor->rank == 2 ? tensor->shape[1] : 1;
+    return tensor->rank == 3 ? tensor->shape[1] * tensor->shape[2] : tensor->rank == 2 ? tensor->shape[1] : 1;
 }
 
 static int64_t find_tensor(const struct model_source *source, const char *name) {

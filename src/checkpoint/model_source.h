@@ -14,7 +14,7 @@ struct source_tensor {
     const char *name;  // ours
     enum dtype dtype;
     int rank;
-    int64_t shape[2];
+    int64_t shape[SHARD_MAX_RANK];
     size_t bytes;
 };
 

@@ -67,6 +67,14 @@ static int check(void *context, const char *folder) {
     return model_check(&(struct model_check){.write = context, .path = folder});
 }
 
+// Shape and type of a tensor that is written, without memory.
+static struct tensor view_of(const struct source_tensor *from, enum dtype dtype) {
+    const int64_t *shape = from->shape;
+    if (from->rank == 3)
+        return tensor_3d(NULL, dtype, shape[0], shape[1], shape[2]);
+    return from->rank == 1 ? tensor_1d(NULL, dtype, shape[0]) : tensor_2d(NULL, dtype, shape[0], shape[1]);
+}
+
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
     bool is_new = !file_exists(write->folder);
@@ -75,10 +83,7 @@ int model_write_ours(const struct model_write *write) {
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *from = &source->tensors[i];
         enum dtype dtype = write->has_dtype ? write->dtype : from->dtype;
-        tensors[i] = (struct checkpoint_tensor){.name = from->name,
-                                                .tensor = from->rank == 1
-                                                              ? tensor_1d(NULL, dtype, from->shape[0])
-                                                              : tensor_2d(NULL, dtype, from->shape[0], from->shape[1])};
+        tensors[i] = (struct checkpoint_tensor){.name = from->name, .tensor = view_of(from, dtype)};
     }
     struct buffer json = {0};
     struct json_writer writer = {.out = &json};

@@ -94,25 +94,37 @@ static double scale_of(const struct config *config, int64_t rows, int64_t column
     return strcmp(config->muon_scale_mode, "unit_rms_norm") == 0 ? sqrt(out / in) : sqrt(fmax(out, in));
 }
 
-// Rows of this rank's slice that belong to a matrix of their own: all, or a segment.
+// Rows of this rank's slice that belong to a matrix of their own: all, a segment, or those of one of several matrices.
 struct matrix_part {
     int64_t first, rows;
 };
+
+static int64_t slice_rows(const struct shard *shard) {
+    return shard_local_size(shard, shard->rank - 2);
+}
+
+static int64_t slice_columns(const struct shard *shard) {
+    return shard_local_size(shard, shard->rank - 1);
+}
+
+static bool is_split_by_rows(const struct shard *shard) {
+    return shard->dimension == shard->rank - 2;
+}
 
 // The part of the slice of rank `rank` in the gathered ones, (rows, columns).
 static struct tensor slice_part(const struct optimizer_run *run, struct tensor gathered, int rank,
                                 struct matrix_part part) {
     const struct shard *shard = &run->matrix->shard;
-    int64_t count = shard_local_count(shard), columns = shard_local_size(shard, 1);
+    int64_t count = shard_local_count(shard), columns = slice_columns(shard);
     struct tensor slice = tensor_rows(gathered, rank * count + part.first * columns, part.rows * columns);
     return tensor_reshape_2d(slice, part.rows, columns);
 }
 
 // Where the part of a rank's slice lies in the whole matrix.
 static struct tensor place_of(const struct shard *shard, struct tensor whole, int rank, struct matrix_part part) {
-    int64_t columns = shard_local_size(shard, 1);
-    return shard->dimension == 0 ? tensor_slice(whole, 0, rank * part.rows, part.rows)
-                                 : tensor_slice(whole, 1, rank * columns, columns);
+    int64_t columns = slice_columns(shard);
+    return is_split_by_rows(shard) ? tensor_slice(whole, 0, rank * part.rows, part.rows)
+                                   : tensor_slice(whole, 1, rank * columns, columns);
 }
 
 static void update_part(const struct config *config, const struct optimizer_run *run, struct tensor gathered,
@@ -121,8 +133,8 @@ static void update_part(const struct config *config, const struct optimizer_run 
     struct device *device = run->device;
     size_t mark = arena_mark(run->scratch);
     int parts = shard->parts;
-    int64_t columns = shard_local_size(shard, 1), first = part.first * columns, count = part.rows * columns;
-    int64_t M = shard->dimension == 0 ? part.rows * parts : part.rows, N = shard->global[1];
+    int64_t columns = slice_columns(shard), first = part.first * columns, count = part.rows * columns;
+    int64_t M = is_split_by_rows(shard) ? part.rows * parts : part.rows, N = shard->global[shard->rank - 1];
     enum dtype dtype = strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
     struct tensor whole = parts > 1 ? arena_2d(run->scratch, DTYPE_F32, M, N) : slice_part(run, gathered, 0, part);
     for (int i = 0; i < parts && parts > 1; i++)
@@ -164,8 +176,9 @@ static void muon_apply(const struct config *config, const struct optimizer_run *
         comm_wait(&request);
     }
     bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
-    struct matrix_part part = {.rows = shard_local_size(shard, 0)};
-    for (int i = 0; i < (is_split ? shard->segment_count : 1); i++) {
+    int64_t matrices = shard->rank == 3 ? shard->global[0] : is_split ? shard->segment_count : 1;
+    struct matrix_part part = {.rows = slice_rows(shard)};
+    for (int64_t i = 0; i < matrices; i++) {
         if (is_split)
             part.rows = shard->segments[i] / shard->parts;
         update_part(config, run, gathered, part);

@@ -113,6 +113,8 @@ void param_list_layout(struct param_list *list) {
 struct tensor param_at(const struct param *param, struct tensor buffer, int64_t offset) {
     char *data = (char *)buffer.data + (size_t)offset * dtype_bytes(buffer.dtype);
     int64_t rows = shard_local_size(&param->shard, 0), columns = shard_local_size(&param->shard, 1);
+    if (param->shard.rank == 3)
+        return tensor_3d(data, buffer.dtype, rows, columns, shard_local_size(&param->shard, 2));
     return param->shard.rank == 1 ? tensor_1d(data, buffer.dtype, rows) : tensor_2d(data, buffer.dtype, rows, columns);
 }
 

@@ -4,8 +4,14 @@
 
 struct shard shard_whole(int rank, int64_t rows, int64_t columns) {
     CHECK(rank == 1 || rank == 2);
-    struct shard shard = {.rank = rank, .global = {rows, rank == 2 ? columns : 1}, .segment_count = 1, .parts = 1};
+    struct shard shard = {.rank = rank, .global = {rows, rank == 2 ? columns : 1, 1}, .segment_count = 1, .parts = 1};
     shard.segments[0] = rows;
+    return shard;
+}
+
+struct shard shard_matrices(int64_t count, int64_t rows, int64_t columns) {
+    struct shard shard = {.rank = 3, .global = {count, rows, columns}, .segment_count = 1, .parts = 1};
+    shard.segments[0] = count;
     return shard;
 }
 
@@ -53,37 +59,55 @@ int64_t shard_local_start(const struct shard *shard) {
 }
 
 int64_t shard_local_count(const struct shard *shard) {
-    return shard_local_size(shard, 0) * shard_local_size(shard, 1);
+    int64_t count = 1;
+    for (int i = 0; i < shard->rank; i++)
+        count *= shard_local_size(shard, i);
+    return count;
 }
 
 int64_t shard_global_count(const struct shard *shard) {
-    return shard->global[0] * shard->global[1];
+    int64_t count = 1;
+    for (int i = 0; i < shard->rank; i++)
+        count *= shard->global[i];
+    return count;
+}
+
+// How many times the dimension that is split occurs, and how many elements lie between two of its indices.
+static int64_t split_repeats(const struct shard *shard) {
+    int64_t count = 1;
+    for (int i = 0; i < shard->dimension; i++)
+        count *= shard->global[i];
+    return count;
+}
+
+static int64_t split_width(const struct shard *shard) {
+    int64_t width = 1;
+    for (int i = shard->dimension + 1; i < shard->rank; i++)
+        width *= shard->global[i];
+    return width;
 }
 
 // A split of the rows gives one run per segment; a split of the columns gives one run per row and segment.
 int64_t shard_run_count(const struct shard *shard) {
-    if (shard->parts == 1)
-        return 1;
-    return shard->dimension == 0 ? shard->segment_count : shard->global[0] * shard->segment_count;
+    return shard->parts == 1 ? 1 : split_repeats(shard) * shard->segment_count;
 }
 
 struct shard_run shard_run(const struct shard *shard, int64_t i) {
     CHECK(i >= 0 && i < shard_run_count(shard));
     if (shard->parts == 1)
         return (struct shard_run){.count = shard_global_count(shard)};
-    int64_t row = shard->dimension == 0 ? 0 : i / shard->segment_count;
+    int64_t repeat = i / shard->segment_count;
     int segment = (int)(i % shard->segment_count);
     int64_t global_start = 0, local_start = 0;
     for (int s = 0; s < segment; s++) {
         global_start += shard->segments[s];
         local_start += slice_length(shard, shard->segments[s]);
     }
-    int64_t length = slice_length(shard, shard->segments[segment]);
+    int64_t length = slice_length(shard, shard->segments[segment]), width = split_width(shard);
     global_start += slice_start(shard, shard->segments[segment]);
-    int64_t width = shard->dimension == 0 ? shard->global[1] : 1;
     return (struct shard_run){
-        .global_offset = row * shard->global[1] + global_start * width,
-        .local_offset = row * shard_local_size(shard, 1) + local_start * width,
+        .global_offset = (repeat * shard->global[shard->dimension] + global_start) * width,
+        .local_offset = (repeat * shard_local_size(shard, shard->dimension) + local_start) * width,
         .count = length * width,
     };
 }

@@ -12,11 +12,11 @@
 
 #include "tensor/tensor.h"
 
-enum { SHARD_MAX_SEGMENTS = 3 };
+enum { SHARD_MAX_SEGMENTS = 3, SHARD_MAX_RANK = 3 };
 
 struct shard {
-    int rank;                              // 1 or 2 dimensions
-    int64_t global[2];                     // shape of the whole tensor
+    int rank;                              // 1 to 3 dimensions
+    int64_t global[SHARD_MAX_RANK];        // shape of the whole tensor; 1 behind the last dimension
     int dimension;                         // which one is split
     int segment_count;                     // 1 if the dimension is in one piece
     int64_t segments[SHARD_MAX_SEGMENTS];  // lengths, which add up to global[dimension]
@@ -31,6 +31,8 @@ struct shard_run {
 
 // A tensor that every rank holds whole.
 struct shard shard_whole(int rank, int64_t rows, int64_t columns);
+// The same for `count` matrices one after the other, e.g. those of experts: (count, rows, columns).
+struct shard shard_matrices(int64_t count, int64_t rows, int64_t columns);
 // Slice `part` of `parts` along a dimension. If there are several segments, one that does not divide evenly is a broken
 // invariant.
 struct shard shard_split(struct shard whole, int dimension, int parts, int part);

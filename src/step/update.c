@@ -27,9 +27,10 @@ const struct optimizer_rule *step_rule(const struct step *step, int group) {
     return own ? optimizer_find(own) : step->options.optimizer.rule;
 }
 
-// Matrices between activations, for optimizers that take nothing else. The gradient of a table is that of rows of it.
+// Matrices between activations, alone or several in a tensor, for optimizers that take nothing else. The gradient of a
+// table is that of rows of it.
 static bool is_matrix(const struct param *param) {
-    return param->shard.rank == 2 && !param->is_vocabulary && !param->is_table;
+    return param->shard.rank >= 2 && param->has_decay && !param->is_vocabulary && !param->is_table;
 }
 
 static void leave_rest(struct step *step) {

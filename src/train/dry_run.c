@@ -80,21 +80,22 @@ static int64_t count_alike(const struct param_list *params, int i) {
     return count;
 }
 
-static void append_lengths(struct buffer *out, int rank, int64_t rows, int64_t columns) {
-    if (rank == 1)
-        buffer_printf(out, "(%" PRId64 ")", rows);
-    else
-        buffer_printf(out, "(%" PRId64 ", %" PRId64 ")", rows, columns);
+static void append_lengths(struct buffer *out, int rank, const int64_t *lengths) {
+    for (int i = 0; i < rank; i++)
+        buffer_printf(out, "%s%" PRId64, i == 0 ? "(" : ", ", lengths[i]);
+    buffer_append_string(out, ")");
 }
 
 // The whole shape and, if ranks share the parameter, what one of them holds.
 static void append_shape(const struct param *param, struct buffer *out) {
     const struct shard *shard = &param->shard;
-    int64_t rows = shard_local_size(shard, 0), columns = shard->rank == 1 ? 1 : shard_local_size(shard, 1);
-    append_lengths(out, shard->rank, shard->global[0], shard->global[1]);
-    if (rows != shard->global[0] || (shard->rank == 2 && columns != shard->global[1])) {
+    int64_t own[SHARD_MAX_RANK];
+    for (int i = 0; i < shard->rank; i++)
+        own[i] = shard_local_size(shard, i);
+    append_lengths(out, shard->rank, shard->global);
+    if (shard_local_count(shard) != shard_global_count(shard)) {
         buffer_append_string(out, " of which ");
-        append_lengths(out, shard->rank, rows, columns);
+        append_lengths(out, shard->rank, own);
     }
 }
 

@@ -235,6 +235,15 @@ TEST(queries_keys_and_values_are_matrices_of_their_own) {
 }
 
 // Every set of coefficients brings singular values of 0.02 to 1 near 1.
+TEST(each_of_several_matrices_is_one_of_its_own) {
+    struct config config = make_config("spectral", "quintic", 5, false);
+    struct naive_muon parts[] = {{4, 10, 0, 5, QUINTIC, 0.9, sqrt(10), false},
+                                 {4, 10, 4, 5, QUINTIC, 0.9, sqrt(10), false},
+                                 {4, 10, 8, 5, QUINTIC, 0.9, sqrt(10), false}};
+    expect_naive(&config, shard_matrices(3, 4, 10), parts, 3);
+    config_free(&config);
+}
+
 TEST(coefficients_make_matrices_orthogonal) {
     static const struct {
         const char *type;
@@ -313,5 +322,5 @@ TEST(twenty_updates_beside_torch) {
 
 TEST_MAIN(TEST_CASE(modes_beside_a_loop_in_double), TEST_CASE(tall_matrices),
           TEST_CASE(queries_keys_and_values_are_matrices_of_their_own),
-          TEST_CASE(coefficients_make_matrices_orthogonal), TEST_CASE(skipped_updates_change_nothing),
-          TEST_CASE(twenty_updates_beside_torch))
+          TEST_CASE(each_of_several_matrices_is_one_of_its_own), TEST_CASE(coefficients_make_matrices_orthogonal),
+          TEST_CASE(skipped_updates_change_nothing), TEST_CASE(twenty_updates_beside_torch))

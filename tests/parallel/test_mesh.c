@@ -123,6 +123,13 @@ TEST(slices_cover_exactly_once) {
         gated.segment_count = 2;
         gated.segments[0] = gated.segments[1] = 24;
         check_cover(gated, 1, parts[i]);
+        check_cover(shard_matrices(24, 5, 3), 0, parts[i]);
+        check_cover(shard_matrices(3, 24, 5), 1, parts[i]);
+        check_cover(shard_matrices(3, 5, 24), 2, parts[i]);
+        struct shard experts = shard_matrices(5, 48, 3);
+        experts.segment_count = 2;
+        experts.segments[0] = experts.segments[1] = 24;
+        check_cover(experts, 1, parts[i]);
     }
 }
 
