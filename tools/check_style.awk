@@ -66,6 +66,12 @@ function check_text(    width) {
         error_at(FNR, "line has " width " characters, and a generated document fewer than 200")
 }
 
+# The shell that starts it must empty a log that a test waits on. Lines that read from a pipe or end a group are others.
+function check_background() {
+    if ($0 ~ / >"\$work\/[^"]*" 2>&1( <\/dev\/null)? &$/ && $0 !~ /<"|^ *[()]/)
+        error_at(FNR, "its log may still have the text of an earlier run: start it with in_background")
+}
+
 function check_banned(code,    found) {
     if (match(code, banned)) {
         found = substr(code, RSTART, RLENGTH)
@@ -192,6 +198,8 @@ FNR == 1 {
 {
     check_opening()
     check_text()
+    if (name_of(current) ~ /^tests\/(cli|parallel)\//)
+        check_background()
     file_lines = FNR
 }
 

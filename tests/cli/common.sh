@@ -73,8 +73,15 @@ end_of() {
 # Whether the program is a build with AddressSanitizer: nothing can be preloaded, and address space cannot be limited.
 is_sanitized() { grep -qa __asan_init "$BEVATRON"; }
 
-# await_text TEXT [FILE]: waits until TEXT is in the file ($work/out by default). Empty the file before you start the
-# command in the background, so that output of the previous run does not count.
+# in_background LOG COMMAND…: starts a command with its output in LOG; its process is $!. The shell itself opens LOG: with
+# COMMAND >LOG & it is the new process that empties it, some time later, and a wait may see the text of an earlier run.
+in_background() {
+    local log=$1
+    shift
+    { "$@" & } >"$log" 2>&1
+}
+
+# await_text TEXT [FILE]: waits until TEXT is in the file ($work/out by default).
 await_text() {
     within 900 grep -qs -- "$1" "${2:-$work/out}" || fail "no \"$1\" in 900 s"
 }

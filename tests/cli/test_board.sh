@@ -65,9 +65,8 @@ fi
 
 # serve FLAG…: starts a board; its process is $server, its port $port, what it says in $work/said.
 serve() {
-    : >"$work/said"
     # Shells start what is in the background so that it ignores SIGINT.
-    env --default-signal=INT "${board[@]}" "$@" >"$work/said" 2>&1 </dev/null &
+    in_background "$work/said" env --default-signal=INT "${board[@]}" "$@"
     server=$!
     await_text "stop with Ctrl-C" "$work/said"
     port=$(sed -nE 's#^board: http://[^/]*:([0-9]+)/.*#\1#p' "$work/said")

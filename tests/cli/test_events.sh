@@ -95,8 +95,7 @@ broken() {
 
 # A run that is killed cannot say so; its supervisor does.
 killed() {
-    : >"$work/out"
-    "$BEVATRON" launch local --max-restarts 0 "${model[@]}" --train-iters 100000000 --save "$work/run" --on-event "$hook" >"$work/out" 2>&1 &
+    in_background "$work/out" "$BEVATRON" launch local --max-restarts 0 "${model[@]}" --train-iters 100000000 --save "$work/run" --on-event "$hook"
     local supervisor=$! child
     await_text "iteration        2/"
     child=$(ps -o pid= --ppid "$supervisor" | head -n 1)
@@ -111,9 +110,8 @@ killed() {
 # The port answers while the run trains; a signal stops it.
 scraped() {
     local port run answer=
-    : >"$work/out"
     port=$(free_port)
-    "$BEVATRON" train "${model[@]}" --train-iters 100000000 --prometheus-port "$port" --metrics-file "$work/m.jsonl" >"$work/out" 2>&1 &
+    in_background "$work/out" "$BEVATRON" train "${model[@]}" --train-iters 100000000 --prometheus-port "$port" --metrics-file "$work/m.jsonl"
     run=$!
     await_text "iteration        2/"
     ask() {

@@ -72,7 +72,7 @@ expect 1 "s3://b/d is in S3, not a dataset here; copy its .bin and .idx files" "
 expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A B
 
 # Whatever takes longer than two seconds reports what it is: an evaluation, slow text.
-"${mock[@]}" --eval-interval 1 --eval-iters 1000000000 >"$work/long" 2>&1 &
+in_background "$work/long" "${mock[@]}" --eval-interval 1 --eval-iters 1000000000
 long=$!
 mkfifo "$work/pipe"
 "$BEVATRON" tokenizer encode "${tokenizer[@]}" <"$work/pipe" >"$work/encoded" 2>&1 &

@@ -199,8 +199,7 @@ done
 
 # Two runs at the same time: the second stops, whatever path it uses; a killed run releases the folder at once.
 endless=("${train[@]}" --train-iters 1000000000 --log-interval 100000000 --save-interval 50)
-: >"$work/out1"
-"${endless[@]}" --save "$work/both" >"$work/out1" 2>&1 &
+in_background "$work/out1" "${endless[@]}" --save "$work/both"
 first=$!
 await_text "successfully saved" "$work/out1"
 ln -s both "$work/both-link"

@@ -232,7 +232,7 @@ fi
 # A run that had come to its end before it could be killed is a longer one the next time.
 for iterations in 4000 16000 64000; do
     rm -rf "$work/run"
-    "$BEVATRON" launch local "${model[@]}" --train-iters $iterations --save "$work/run" --save-interval 20 >"$work/out" 2>&1 &
+    in_background "$work/out" "$BEVATRON" launch local "${model[@]}" --train-iters $iterations --save "$work/run" --save-interval 20
     launcher=$!
     within 900 [ -d "$work/run/iter_0000020" ]
     pkill -9 -f "bevatron train .*$work/run"

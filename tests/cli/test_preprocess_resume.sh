@@ -85,13 +85,13 @@ rm -f "$work"/out_text_document.*
 # The reference for all of these.
 "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/whole" --append-eod "${null[@]}" >"$work/out" 2>&1
 
-# begin SIGNALS: sends them to a run that is in the middle; its exit code is in $code. A run that finished before that
+# stopped_by SIGNALS: sends them to a run that is in the middle; its exit code is in $code. A run that finished before that
 # is started again, as many times as needed.
-begin() {
+stopped_by() {
     local pid signal
     for _ in $(seq 100); do
         rm -rf "$work/out.unfinished" "$work"/out_text_document.*
-        "${run[@]}" >"$work/out" 2>&1 &
+        in_background "$work/out" "${run[@]}"
         pid=$!
         until [ -e "$work/out.unfinished/journal" ] || ! kill -0 "$pid" 2>/dev/null; do sleep 0.002; done
         for signal in $1; do kill "-$signal" "$pid" 2>/dev/null; done
@@ -102,7 +102,7 @@ begin() {
     false
 }
 
-if begin KILL; then
+if stopped_by KILL; then
     [ ! -e "$work/out_text_document.bin" ] && pass || fail "published before the end"
     expect 2 "--append-eod" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" "${null[@]}"
     expect 2 "holds a run with other settings" "${run[@]}" --invalid-utf8 replace
@@ -114,7 +114,7 @@ if begin KILL; then
 else
     fail "no journal to look at"
 fi
-if begin KILL; then
+if stopped_by KILL; then
     printf 'x' | dd of="$work/out.unfinished/journal" bs=1 seek=30 conv=notrunc 2>/dev/null
     expect 1 "its checksum is wrong" "${run[@]}"
     rm -rf "$work/out.unfinished"
@@ -134,7 +134,7 @@ wait "$pid"
 # A signal keeps finished work; the same command resumes it. A scheduler's warning may come twice, and the exit code
 # asks for another run.
 for signal in TERM "USR1 USR1"; do
-    begin "$signal" || fail "no run was stopped by SIG$signal"
+    stopped_by "$signal" || fail "no run was stopped by SIG$signal"
     [ "$code" = "$([ "$signal" = TERM ] && echo 143 || echo 210)" ] && pass || fail "exit code $code after SIG$signal"
     grep -q "the same command resumes it" "$work/out" && pass || fail "nothing said about what is kept"
     expect 0 "resuming a run" "${run[@]}"

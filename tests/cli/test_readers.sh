@@ -7,8 +7,7 @@ model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1)
 
 seq -s ' ' 1 40 >"$work/text"
-: >"$work/log"
-"$BEVATRON" train "${model[@]}" --train-iters 1000000 --save "$work/run" --save-interval 1 --keep-last 1 >"$work/log" 2>&1 &
+in_background "$work/log" "$BEVATRON" train "${model[@]}" --train-iters 1000000 --save "$work/run" --save-interval 1 --keep-last 1
 run=$!
 await_text "iteration        2/" "$work/log" || fail "the run does not start"
 for i in 1 2 3 4; do
@@ -25,7 +24,7 @@ wait "$run"
 grep -q "an old checkpoint is kept" "$work/log" && fail "$(grep "an old checkpoint is kept" "$work/log")" || pass
 
 # A second run on the same folder stops.
-"$BEVATRON" train "${model[@]}" --train-iters 1000000 --save "$work/busy" >"$work/log" 2>&1 &
+in_background "$work/log" "$BEVATRON" train "${model[@]}" --train-iters 1000000 --save "$work/busy"
 run=$!
 await_text "iteration        2/" "$work/log" || fail "the run does not start"
 expect 2 "another run (process $run on $(hostname)) is writing to $work/busy" "$BEVATRON" train "${model[@]}" --train-iters 2 --save "$work/busy" --load "$work/busy"

@@ -85,7 +85,7 @@ rm -rf "$work/out.unfinished"
 : >"$root/.log" >"$work/out"
 printf '%s\n' ok ok ok ok ok ok stall stall stall stall >"$root/.faults"
 resume=("${preprocess[@]}" --input s3://bucket/in/ --workers 1 --journal-interval 0)
-"${resume[@]}" >"$work/out" 2>&1 &
+in_background "$work/out" "${resume[@]}"
 reader=$!
 stalled() { [ "$(grep -c stall "$root/.faults")" -lt 4 ]; }
 journaled() { [ -s "$work/out.unfinished/journal" ]; }
@@ -99,7 +99,7 @@ same "a run that was killed"
 grep -q 'in/paa.jsonl?' "$root/.log" && fail "a finished object was read again" || pass
 # Another object in place of one that was read.
 printf '%s\n' ok ok ok ok ok ok stall stall stall stall >"$root/.faults"
-"${resume[@]}" >"$work/out" 2>&1 &
+in_background "$work/out" "${resume[@]}"
 reader=$!
 within 600 stalled && within 600 journaled || fail "no second run"
 kill -9 "$reader"

@@ -141,8 +141,7 @@ echo 'exec "$@"' >"$work/plan"
 pods pod-told "${model[@]}" --train-iters 1 --save "$work/pod-told"
 mapfile -t words < <(sed -n '/^ *command:$/,/^ *[a-zA-Z]*:/p' "$work/pod-told.yaml" | sed -n 's/^ *- "\(.*\)"$/\1/p')
 rm -rf "$work/pod-told" "$work/attempts"
-: >"$work/log"
-"${words[@]}" --train-iters 1000000 >"$work/log" 2>&1 &
+in_background "$work/log" "${words[@]}" --train-iters 1000000
 pod=$!
 await_text "iteration        3/" "$work/log" || fail "the pod does not start"
 kill "$pod"

@@ -16,8 +16,7 @@ begin() {
     local where=$1
     shift
     : >"$work/full"
-    : >"$work/out"
-    BROKEN_WHILE=$work/full BROKEN_WRITES=$where LD_PRELOAD=$broken "${train[@]}" --save "$work/run" "$@" >"$work/out" 2>&1 &
+    BROKEN_WHILE=$work/full BROKEN_WRITES=$where LD_PRELOAD=$broken in_background "$work/out" "${train[@]}" --save "$work/run" "$@"
     process=$!
 }
 mend() { rm "$work/full"; }
@@ -112,10 +111,9 @@ mark_nothing() {
 # A rank is lost while the disk is full: the restarted run has iterations that are in host memory only, so it continues and
 # saves once there is space, also if it ends meanwhile because saves fail for too long. The disk is full from the moment that the fault is recorded.
 lose_rank() {
-    : >"$work/out"
-    BROKEN_WHILE=$work/full_disk/injected-faults.txt BROKEN_WRITES=full_disk LD_PRELOAD=$broken "$BEVATRON" launch local \
+    BROKEN_WHILE=$work/full_disk/injected-faults.txt BROKEN_WRITES=full_disk LD_PRELOAD=$broken in_background "$work/out" "$BEVATRON" launch local \
         "${train[@]:2}" --train-iters 1000000 --save "$work/full_disk" --save-interval 4 --checkpoint-in-memory \
-        --max-restarts 1000 --save-retry-minutes 0.02 --allow-injected-faults --inject kill:step=7 >"$work/out" 2>&1 &
+        --max-restarts 1000 --save-retry-minutes 0.02 --allow-injected-faults --inject kill:step=7
     process=$!
     await_text "warning: the checkpoint of iteration 6 was not saved: .* are free.*training continues, the next attempt"
     await_text "iteration  *20/"

@@ -112,8 +112,7 @@ wait
 # ---- a dataset that shrinks under the run ----
 
 cp "$work/d_text_document.bin" "$work/shrinks.bin" && cp "$work/d_text_document.idx" "$work/shrinks.idx"
-: >"$work/out"
-"${data[@]}" --data-path "$work/shrinks" --train-iters 10000000 >"$work/out" 2>&1 &
+in_background "$work/out" "${data[@]}" --data-path "$work/shrinks" --train-iters 10000000
 process=$!
 await_text "iteration        1/"
 truncate -s 100 "$work/shrinks.bin"

@@ -51,8 +51,7 @@ for model in gpt2 opt gpt_bigcode llama mistral qwen2 qwen3 phi3 starcoder2 stab
 done
 
 # The source is removed before the first save: the files were read at the start.
-: >"$work/out"
-"$BEVATRON" train "${mock[@]}" --load "$work/qwen2" --use-checkpoint-args --train-iters 100000000 --save "$work/late.run" >"$work/out" 2>&1 &
+in_background "$work/out" "$BEVATRON" train "${mock[@]}" --load "$work/qwen2" --use-checkpoint-args --train-iters 100000000 --save "$work/late.run"
 run=$!
 await_text "iteration        2/"
 mv "$work/qwen2" "$work/qwen2.moved"

@@ -135,7 +135,7 @@ expect_same "$work/pre_text_document.bin" "$bin" "the tokens after a kill"
 if [[ " tmpfs ext2/ext3 xfs overlayfs " == *" $(stat -f -c %T "$work") "* ]]; then
     expect 0 "" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"
     entry=$(echo "$work"/old/books.jsonl-*[0-9a-f]/)
-    "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old" --train-iters 100000 --save "$work/busy" >"$work/busy_log" 2>&1 &
+    in_background "$work/busy_log" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old" --train-iters 100000 --save "$work/busy"
     pid=$!
     await_text "iteration        1/" "$work/busy_log"
     touch -d "31 days ago" "$entry"/* "$work"/old/tokenizer-*/*
@@ -159,7 +159,7 @@ fi
 rm -rf "$cache"
 RANDOM=7
 for ((i = 0; i < 4; i++)); do
-    "${train[@]}" --data-path "$text" "${own[@]}" >"$work/killed" 2>&1 &
+    in_background "$work/killed" "${train[@]}" --data-path "$text" "${own[@]}"
     pid=$!
     within 60 test -d "$cache"
     sleep "0.0$((RANDOM % 10))"

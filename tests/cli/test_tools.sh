@@ -97,6 +97,9 @@ expect_error check_style 'tests/bad.sh:3: error: unfinished business' "unfinishe
 mkdir -p "$root/tools"
 put tools/bad '#!/bin/sh' '# Later.' "# TO""DO"
 expect_error check_style 'tools/bad:3: error: unfinished business' "a script without a suffix"
+mkdir -p "$root/tests/cli"
+put tests/cli/bad.sh '#!/bin/sh' '# Waits.' 'train >"$work/out" 2>&1 &'
+expect_error check_style 'tests/cli/bad.sh:3: error: its log may still have' "a log that is emptied too late"
 put src/model/good.c '// Templates.' 'char name[] = "/tmp/XXXXXX";'
 expect_clean check_style "a mkstemp template"
 for call in sprintf vsprintf strcpy strcat strtok atoi atol atof gets alloca rand srand assert; do

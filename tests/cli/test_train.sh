@@ -101,8 +101,7 @@ expect 0 "iteration       21/      21" "$BEVATRON" train "${model[@]}" --train-i
 grep -q "learning rate: 5.000000E-04" "$work/out" && pass || fail "the schedule of the flags"
 
 # Killed without warning somewhere after the tenth iteration.
-"$BEVATRON" train "${model[@]}" --train-iters 100000 --lr-decay-iters 20 --save "$work/killed" --save-interval 5 \
-    >"$work/killed.log" 2>&1 &
+in_background "$work/killed.log" "$BEVATRON" train "${model[@]}" --train-iters 100000 --lr-decay-iters 20 --save "$work/killed" --save-interval 5
 pid=$!
 within 900 [ -d "$work/killed/iter_0000015" ]
 kill -9 "$pid"
@@ -116,9 +115,7 @@ expect_same_state "$work/straight/iter_0000020" "$work/after/iter_0000020" "kill
 ls "$work/killed" | grep -q tmp && { "$BEVATRON" checkpoint verify "$work/killed" >/dev/null 2>&1 || fail "leftovers of a kill harm"; }
 
 # A signal: the step ends, a checkpoint is saved, exit code 210.
-: >"$work/out"
-"$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/signalled" --save-interval 100000 \
-    >"$work/out" 2>&1 &
+in_background "$work/out" "$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/signalled" --save-interval 100000
 pid=$!
 await_text "iteration        3/"
 kill -TERM "$pid"
@@ -131,17 +128,15 @@ expect 210 "exiting program after" "$BEVATRON" train "${model[@]}" --train-iters
     --save "$work/late" --save-interval 100000
 
 # Without --save there is nothing to resume from: the exit code is the signal's. A repeated warning does not kill.
-: >"$work/out"
-"$BEVATRON" train "${model[@]}" --train-iters 100000 >"$work/out" 2>&1 &
+in_background "$work/out" "$BEVATRON" train "${model[@]}" --train-iters 100000
 pid=$!
 await_text "iteration        3/"
 kill -TERM "$pid"
 wait "$pid"
 code=$?
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 after SIGTERM without --save"
-: >"$work/out"
-"$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/warned" --save-interval 100000 --eval-interval 4 \
-    --eval-iters 100000 >"$work/out" 2>&1 &
+in_background "$work/out" "$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/warned" --save-interval 100000 --eval-interval 4 \
+    --eval-iters 100000
 pid=$!
 await_text "iteration        4/"
 sleep 0.3

@@ -34,8 +34,7 @@ difference=$(largest_difference "$work/losses.1" "$work/losses.mixed")
 awk -v d="$difference" 'BEGIN { exit !(d <= 1e-6) }' && pass || fail "resumed on two ranks differs by $difference"
 
 # A lost rank ends the job at once; test_faults.sh tests hangs.
-: >"$work/out"
-bash tests/parallel/mpirun.sh 2 "${train[@]}" --train-iters 1000000 >"$work/out" 2>&1 &
+in_background "$work/out" bash tests/parallel/mpirun.sh 2 "${train[@]}" --train-iters 1000000
 launcher=$!
 await_text "iteration        2/"
 victim=$(pgrep -P "$launcher" -f "bevatron train" | tail -n 1)

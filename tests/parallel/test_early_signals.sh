@@ -26,8 +26,7 @@ expect 0 "successfully saved checkpoint from iteration       4" "${train[@]}" --
 stop() {
     local signal=$1 pattern=$2 process
     shift 2
-    : >"$work/out"
-    env --default-signal=INT "$@" >"$work/out" 2>&1 &
+    in_background "$work/out" env --default-signal=INT "$@"
     process=$!
     await_text "$pattern"
     sleep 0.5
@@ -68,7 +67,7 @@ for case in "0 train" "0.05 train" "0.1 train" "0.2 train" "0.3 train" "0.4 trai
     read -r delay command <<<"$case"
     rm -rf "$work/run" "$work/cache"
     # shellcheck disable=SC2086
-    "$BEVATRON" $command "${train[@]:2}" --train-iters 1000000 --nproc 2 --save "$work/run" >"$work/out" 2>&1 &
+    in_background "$work/out" "$BEVATRON" $command "${train[@]:2}" --train-iters 1000000 --nproc 2 --save "$work/run"
     launcher=$!
     until pgrep -P "$launcher" >/dev/null; do sleep 0.01; done
     sleep "$delay"
@@ -83,7 +82,7 @@ done
 # millisecond matters.
 begin() {
     rm -rf "$work/run" "$work/cache"
-    env --default-signal=INT,HUP setsid "$BEVATRON" "$@" "${train[@]:2}" --train-iters 1000000 --save "$work/run" >"$work/out" 2>&1 &
+    in_background "$work/out" env --default-signal=INT,HUP setsid "$BEVATRON" "$@" "${train[@]:2}" --train-iters 1000000 --save "$work/run"
     launcher=$!
     local child=
     until [ -n "$child" ]; do

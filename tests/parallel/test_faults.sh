@@ -78,10 +78,9 @@ if mount -t tmpfs -o size=64m,nr_inodes=64 tmpfs "$small" 2>/dev/null; then
         grep -q "iteration        5/" "$work/out" && fail "an iteration before a save that cannot succeed" || pass
         rm -f "$small"/more.*
         # Some space at the start, none for a while, then enough: the run continues on all ranks.
-        : >"$work/out"
         # shellcheck disable=SC2086
-        "${train[@]}" --load "$small/run" --save "$small/run" --train-iters 1000000 --override-opt_param-scheduler \
-            --keep-last 1 $mode >"$work/out" 2>&1 &
+        in_background "$work/out" "${train[@]}" --load "$small/run" --save "$small/run" --train-iters 1000000 --override-opt_param-scheduler \
+            --keep-last 1 $mode
         launcher=$!
         fill() { for ((i = 0; i < 64; i++)); do : >"$small/full.$i"; done 2>/dev/null; }
         await_text "iteration        5/"

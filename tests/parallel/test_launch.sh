@@ -87,12 +87,10 @@ expect 2 "[rank 1] error: bevatron: --hidden-size 16" mpirun "${options[@]}" -n 
 for command in "train" "launch local"; do
     for signal in TERM INT USR1; do
         rm -rf "$work/stopped"
-        # Output of the previous run must not count.
-        : >"$work/out"
         # A shell's background jobs ignore SIGINT unless told otherwise.
         # shellcheck disable=SC2086
-        env --default-signal=INT "$BEVATRON" $command "${train[@]:2}" --nproc 2 --train-iters 1000000 --save "$work/stopped" \
-            --save-interval 1000000 >"$work/out" 2>&1 &
+        in_background "$work/out" env --default-signal=INT "$BEVATRON" $command "${train[@]:2}" --nproc 2 --train-iters 1000000 --save "$work/stopped" \
+            --save-interval 1000000
         launcher=$!
         await_text "iteration        3/"
         kill -$signal "$launcher"
@@ -105,8 +103,7 @@ for command in "train" "launch local"; do
 done
 
 # A killed rank counts as a lost peer.
-: >"$work/out"
-"${train[@]}" --nproc 2 --train-iters 1000000 --seed 4711 >"$work/out" 2>&1 &
+in_background "$work/out" "${train[@]}" --nproc 2 --train-iters 1000000 --seed 4711
 launcher=$!
 await_text "iteration        3/"
 mpirun=$(pgrep -P "$launcher")
@@ -118,8 +115,7 @@ code=$?
 # A killed launcher leaves no ranks behind, whether mpirun or the command that started it.
 none_is_left() { ! pgrep -f -- "--save $work/left" >/dev/null; }
 for victim in mpirun command; do
-    : >"$work/out"
-    "${train[@]}" --nproc 2 --train-iters 1000000 --save "$work/left" --save-interval 1000000 >"$work/out" 2>&1 &
+    in_background "$work/out" "${train[@]}" --nproc 2 --train-iters 1000000 --save "$work/left" --save-interval 1000000
     launcher=$!
     await_text "iteration        3/"
     [ $victim = mpirun ] && kill -9 "$(pgrep -P "$launcher")" || kill -9 "$launcher"

@@ -12,8 +12,7 @@ model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1)
 # start NAME: a run of two ranks without end; $mpirun and $ranks are its processes, $segments its shared memory.
 start() {
-    : >"$work/$1.log"
-    "$BEVATRON" train --nproc 2 "${model[@]}" --train-iters 1000000 >"$work/$1.log" 2>&1 &
+    in_background "$work/$1.log" "$BEVATRON" train --nproc 2 "${model[@]}" --train-iters 1000000
     launcher=$!
     await_text "iteration        1/" "$work/$1.log" || fail "$1 does not start"
     mpirun=$(pgrep -P "$launcher" -x mpirun)

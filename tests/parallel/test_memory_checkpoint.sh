@@ -63,10 +63,9 @@ disk() {
 beside disk disk
 # A signal while the supervisor waits before an attempt, or while that starts, does not lose what is in memory only.
 signal_between() {
-    : >"$work/log"
-    "$BEVATRON" launch local -n 1 "${model[@]}" --allow-injected-faults --checkpoint-in-memory --checkpoint-in-memory-interval 4 \
+    in_background "$work/log" "$BEVATRON" launch local -n 1 "${model[@]}" --allow-injected-faults --checkpoint-in-memory --checkpoint-in-memory-interval 4 \
         --save "$work/between" --save-interval 100 --inject kill:step=6:phase=step --inject kill:step=7:phase=step \
-        --inject slow:step=8-20:seconds=2 >"$work/log" 2>&1 &
+        --inject slow:step=8-20:seconds=2
     local process=$!
     within 900 waits_again || fail "no third attempt"
     kill -TERM "$process"

@@ -13,7 +13,7 @@ model=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq
 # keep NODE: starts a keeper and waits until ranks can find it.
 declare -A keepers
 keep() {
-    "$BEVATRON" launch keeper --ranks 4 --link "$work/$1" >"$work/keeper-$1" 2>&1 &
+    in_background "$work/keeper-$1" "$BEVATRON" launch keeper --ranks 4 --link "$work/$1"
     keepers[$1]=$!
     within 900 test -e "$work/$1" || fail "no keeper $1"
 }

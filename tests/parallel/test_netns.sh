@@ -46,7 +46,7 @@ have_ended() { has_ended 0 && has_ended 1; }
 trains_or_ended() { grep -qs "iteration      100/" "$work/rank-0.log" || has_gone "$runner"; }
 for minutes in 0.1 0.5 2; do
     rm -rf "$work/cut" "$work"/rank-*.log
-    timeout -k 5 900 "${across[@]}" bash "$work/rank.sh" "$minutes" >"$work/mpirun.log" 2>&1 &
+    in_background "$work/mpirun.log" timeout -k 5 900 "${across[@]}" bash "$work/rank.sh" "$minutes"
     runner=$!
     within 900 trains_or_ended || fail "no run before the cable is pulled"
     has_gone "$runner" || break

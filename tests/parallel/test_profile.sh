@@ -76,9 +76,8 @@ grep -qE "slowest: rank [01] on [^ ]+ [0-9.]+ ms, rank [01] on .* \| fastest: ra
 
 # A switch: the report starts off, a request turns it on, another one off. A loop-back address only.
 port=$(free_port)
-: >"$work/switched"
-"$BEVATRON" train "${model[@]}" --train-iters 1000000 --log-interval 1 --log-straggler --disable-straggler-on-startup \
-    --straggler-ctrlr-port "$port" >"$work/switched" 2>&1 &
+in_background "$work/switched" "$BEVATRON" train "${model[@]}" --train-iters 1000000 --log-interval 1 --log-straggler --disable-straggler-on-startup \
+    --straggler-ctrlr-port "$port"
 run=$!
 await_text "iteration        3/" "$work/switched" || fail "the run does not start"
 grep -q "straggler report at" "$work/switched" && fail "the report is on" || pass
@@ -105,9 +104,8 @@ stop_and_go() {
     done
 }
 if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
-    : >"$work/out"
-    bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${model[@]}" --train-iters 10000000 --log-interval 10 \
-        --save "$work/stopped" --log-straggler >"$work/out" 2>&1 &
+    in_background "$work/out" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${model[@]}" --train-iters 10000000 --log-interval 10 \
+        --save "$work/stopped" --log-straggler
     launcher=$!
     await_text "iteration       10/"
     victim=

@@ -47,8 +47,7 @@ expect 0 "" "$BEVATRON" checkpoint verify "$copy"
 # twelve requests, and the copies of 8, 10 and 12 many more.
 { for _ in {1..12}; do echo ok; done; for _ in {1..40}; do echo stall; done; } >"$work/s3/.faults"
 is_held_up() { [ "$(grep -c stall "$work/s3/.faults")" -lt 40 ]; }
-: >"$work/killed"
-mpirun --oversubscribe --bind-to none -n 4 "$BEVATRON" "${flags[@]}" "${own[@]}" >"$work/killed" 2>&1 </dev/null &
+in_background "$work/killed" mpirun --oversubscribe --bind-to none -n 4 "$BEVATRON" "${flags[@]}" "${own[@]}"
 pid=$!
 await_text "iteration       12/" "$work/killed"
 within 600 is_held_up || fail "no request was left unanswered"

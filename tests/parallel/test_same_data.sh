@@ -81,9 +81,8 @@ done
 # A change after the start is noticed before it gets into a checkpoint, on ranks that share rows.
 for layout in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2" "--context-parallel-size 2"; do
     cp "$work/a/data_text_document.bin" "$work/b/"
-    : >"$work/out"
     # shellcheck disable=SC2086
-    both $layout --train-iters 1000000 --save "$work/run" --save-interval 200 >"$work/out" 2>&1 &
+    in_background "$work/out" both $layout --train-iters 1000000 --save "$work/run" --save-interval 200
     launcher=$!
     await_text "successfully saved"
     head -c "$(stat -c %s "$work/b/data_text_document.bin")" /dev/zero |

@@ -55,8 +55,7 @@ lose() {
     local minutes=$1 signal=$2 rank=$3 launcher process victim=
     shift 3
     rm -rf "$work/run"
-    SLOW_SECONDS=1800 SLOW_WRITES=model.safe "${train[@]}" --save "$work/run" --distributed-timeout-minutes "$minutes" "$@" \
-        >"$work/out" 2>&1 &
+    SLOW_SECONDS=1800 SLOW_WRITES=model.safe in_background "$work/out" "${train[@]}" --save "$work/run" --distributed-timeout-minutes "$minutes" "$@"
     launcher=$!
     within 900 saves_or_ended || fail "no save begins"
     # By itself a save may be as slow as it likes.

@@ -27,8 +27,8 @@ for n in $ranks; do
     # All ranks are stopped: none of them can report it.
     run=$work/still$n
     expect 0 "" "$BEVATRON" train "${model[@]}" --train-iters 300 --save "$work/whole$n" --nproc "$n"
-    "$BEVATRON" launch local -n "$n" --max-restarts 100 --progress-timeout-minutes 0.3 "${model[@]}" --train-iters 300 \
-        --save "$run" --save-interval 20 >"$work/out" 2>&1 &
+    in_background "$work/out" "$BEVATRON" launch local -n "$n" --max-restarts 100 --progress-timeout-minutes 0.3 "${model[@]}" --train-iters 300 \
+        --save "$run" --save-interval 20
     launcher=$!
     within 900 saved "$run" 20 || fail "no checkpoint"
     kill -STOP $(trainers "$run")
@@ -44,8 +44,7 @@ done
 
 # Three kills at different times before the first checkpoint, then none: the run finishes.
 run=$work/kills
-"$BEVATRON" launch local -n 1 --max-restarts 5 "${model[@]}" --train-iters 4000 --save "$run" --save-interval 4000 \
-    >"$work/out" 2>&1 &
+in_background "$work/out" "$BEVATRON" launch local -n 1 --max-restarts 5 "${model[@]}" --train-iters 4000 --save "$run" --save-interval 4000
 launcher=$!
 for attempt in 1 2 3; do
     started() { [ "$(grep -c "iteration       1$attempt/" "$work/out")" -ge 1 ]; }

@@ -12,10 +12,9 @@ cp "$BEVATRON" "$program"
 printf '#!/bin/sh\necho "the new version"\nexit 77\n' >"$work/new"
 chmod +x "$work/new"
 
-"$program" launch local -n 2 --max-restarts 2 --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
+in_background "$work/out" "$program" launch local -n 2 --max-restarts 2 --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
     --seq-length 16 --vocab-size 50 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 \
-    --log-interval 1 --eval-iters 0 --threads 1 --device cpu --train-iters 10000000 --save "$work/run" --save-interval 5 \
-    >"$work/out" 2>&1 &
+    --log-interval 1 --eval-iters 0 --threads 1 --device cpu --train-iters 10000000 --save "$work/run" --save-interval 5
 launcher=$!
 await_text "successfully saved checkpoint from iteration       5"
 cp "$work/new" "$work/bin/next" && mv "$work/bin/next" "$program"
