@@ -9,7 +9,7 @@ needs_parts CURL
 root=$work/s3
 mkdir -p "$root/bucket"
 exec {hold}> >(exec "$(dirname "$BEVATRON")/tests/object_server" "$root" 3 >"$work/port")
-within 60 grep -qs . "$work/port" || { echo "FAIL no server"; exit 1; }
+within 900 grep -qs . "$work/port" || { echo "FAIL no server"; exit 1; }
 export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$work/port") AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=very-secret
 export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=$work/none AWS_SHARED_CREDENTIALS_FILE=$work/none HOME=$work
 export XDG_CACHE_HOME=$work/cache

@@ -15,36 +15,44 @@ train=("$BEVATRON" train --mock-data --vocab-size 30 "${model[@]}")
 
 # ---- a file system that does not answer ----
 
-# stuck TEXT…: the run has ended by itself with 212, and said each text.
-stuck() {
+host=$(uname -n)
+has_said() {
     local text
+    for text in "$@"; do grep -Eq -- "$text" "$work/out" || return; done
+}
+# stuck TEXT… -- COMMAND…: it ends by itself with 212 and says each text; LIMIT stands for three seconds. A busy machine
+# may take as long for something else: then for a minute.
+stuck() {
+    local texts=() text minutes
+    while [ "$1" != -- ]; do
+        texts+=("$1")
+        shift
+    done
+    shift
+    for minutes in 0.05 1; do
+        "${@//LIMIT/$minutes}" >"$work/out" 2>&1
+        code=$?
+        [ "$code" = 212 ] && has_said "${texts[@]}" && break
+    done
     [ "$code" = 212 ] && pass || fail "exit code $code instead of 212"
-    for text in "$@"; do
-        grep -Eq -- "$text" "$work/out" && pass || fail "no \"$text\""
+    for text in "${texts[@]}"; do
+        has_said "$text" && pass || fail "no \"$text\""
     done
 }
-host=$(uname -n)
-# An fsync takes an hour. A busy disk may take three seconds for another one: then the limit is longer.
-sync_stuck() {
-    local minutes
-    for minutes in 0.05 1; do
-        rm -rf "$work/run"
-        SLOW_SYNCS=model.safe SLOW_SECONDS=3600 LD_PRELOAD=$slow "${train[@]}" --save "$work/run" --train-iters 1000000 \
-            --save-interval 2 --save-timeout-minutes "$minutes" "$@" >"$work/out" 2>&1
-        code=$?
-        grep -q "longer than .* syncing .*/model.safetensors" "$work/out" && break
-    done
+# An fsync takes an hour.
+save_slowly() {
+    rm -rf "$work/run"
+    SLOW_SYNCS=model.safe SLOW_SECONDS=3600 LD_PRELOAD=$slow "${train[@]}" --save "$work/run" --train-iters 1000000 --save-interval 2 "$@"
 }
 wait_for_sync() {
-    sync_stuck
     stuck "warning: still saving the checkpoint after iteration 2, [0-9]+ s, rank 0 on $host, syncing .*/model.safetensors" \
-        "saving the checkpoint after iteration 2: nothing was completed for [0-9]+ s, longer than --save-timeout-minutes allows, on rank 0"
+        "saving the checkpoint after iteration 2: nothing was completed for [0-9]+ s, longer than --save-timeout-minutes allows, on rank 0" \
+        -- save_slowly --save-timeout-minutes LIMIT
     grep -q '"event":"hang"' "$work/run/metrics.jsonl" && pass || fail "no event"
 }
 wait_for_sync_in_background() {
-    sync_stuck --async-save
     stuck "still saving a checkpoint in the background after iteration [0-9]+, [0-9]+ s, rank 0 on $host, syncing .*/model.safetensors" \
-        "longer than --save-timeout-minutes allows"
+        "longer than --save-timeout-minutes allows" -- save_slowly --save-timeout-minutes LIMIT --async-save
 }
 # With 0 there is no limit, and a slow one is no reason to end.
 wait_out() {
@@ -55,23 +63,19 @@ wait_out() {
 # The checkpoint is read back: the read of a file of tensors takes an hour.
 load_stuck() {
     "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint to load"
-    SLOW_READS=safetensors SLOW_SECONDS=3600 LD_PRELOAD=$slow "${train[@]}" --load "$work/run" --train-iters 4 --override-opt_param-scheduler \
-        --load-timeout-minutes 0.05 >"$work/out" 2>&1
-    code=$?
     stuck "still loading the checkpoint, [0-9]+ s, rank 0 on $host, reading .*/(model|optimizer).safetensors" \
-        "longer than --load-timeout-minutes allows"
+        "longer than --load-timeout-minutes allows" \
+        -- env SLOW_READS=safetensors SLOW_SECONDS=3600 LD_PRELOAD="$slow" "${train[@]}" --load "$work/run" --train-iters 4 \
+        --override-opt_param-scheduler --load-timeout-minutes LIMIT
 }
 # A single rank that hangs, in an iteration and before the first.
 hang_alone() {
-    "${train[@]}" --train-iters 1000000 --step-timeout-minutes 0.05 --allow-injected-faults --inject hang:step=3 >"$work/out" 2>&1
-    code=$?
     stuck "still training after iteration 2, [0-9]+ s, rank 0 on $host" \
-        "training after iteration 2: nothing was completed for [0-9]+ s, longer than --step-timeout-minutes allows"
+        "training after iteration 2: nothing was completed for [0-9]+ s, longer than --step-timeout-minutes allows" \
+        -- "${train[@]}" --train-iters 1000000 --step-timeout-minutes LIMIT --allow-injected-faults --inject hang:step=3
     "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint to load"
-    "${train[@]}" --load "$work/run" --train-iters 9 --start-timeout-minutes 0.05 --load-timeout-minutes 0.05 \
-        --allow-injected-faults --inject hang:phase=load >"$work/out" 2>&1
-    code=$?
-    stuck "longer than --(start|load)-timeout-minutes allows, on rank 0"
+    stuck "longer than --(start|load)-timeout-minutes allows, on rank 0" -- "${train[@]}" --load "$work/run" --train-iters 9 \
+        --start-timeout-minutes LIMIT --load-timeout-minutes LIMIT --allow-injected-faults --inject hang:phase=load
 }
 beside alone hang_alone
 beside sync wait_for_sync

@@ -31,9 +31,11 @@ if [ -z "$segments" ]; then
     exit 77
 fi
 session=$(ls -d "$TMPDIR"/ompi.*/pid."$mpirun")
+# None of them may notice that another one has gone, and clean up.
+kill -STOP "${ranks[@]}" "$mpirun" "$launcher"
 kill -9 "$launcher" "$mpirun" "${ranks[@]}"
 wait "$launcher" 2>/dev/null
-within 60 eval '! kill -0 "${ranks[@]}" 2>/dev/null' || fail "killed ranks do not end"
+within 900 eval '! kill -0 "${ranks[@]}" 2>/dev/null' || fail "killed ranks do not end"
 # shellcheck disable=SC2086  # one per word
 ls $segments "$session" >/dev/null && pass || fail "a killed mpirun left nothing to test with"
 other=/dev/shm/vader_segment.$(hostname).$(id -u).$$.0

@@ -9,8 +9,13 @@ needs_parts MPI
 model=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 1
     --eval-interval 5 --threads 1 --device cpu --train-iters 20)
-export TMPDIR=$work/tmp
-mkdir "$TMPDIR"
+# apart COMMAND…: beside others, with its own TMPDIR, in which two mpirun would share a folder; nothing is left there.
+apart() {
+    export TMPDIR=$work/tmp
+    mkdir "$TMPDIR"
+    "$@"
+    [ -z "$(ls -A "$TMPDIR" | grep -v "^bevatron-mpi-")" ] && pass || fail "files are left in TMPDIR: $(ls -A "$TMPDIR")"
+}
 
 # At most one iteration that was logged is computed again, beside the one that was interrupted.
 check_lost() {
@@ -41,11 +46,11 @@ kills() {
     done
 }
 
-beside one kills one "kill:step=3:phase=memory:call=1 segv:step=6:phase=memory:call=2 kill:step=9:phase=memory:call=3
+beside one apart kills one "kill:step=3:phase=memory:call=1 segv:step=6:phase=memory:call=2 kill:step=9:phase=memory:call=3
     kill:step=12:phase=optimizer kill:step=15:phase=evaluate kill:step=20:phase=save" 1 --fp16
-beside replicas kills replicas "kill:rank=1:step=5:phase=memory:call=2 kill:rank=0:step=9:phase=reducescatter
+beside replicas apart kills replicas "kill:rank=1:step=5:phase=memory:call=2 kill:rank=0:step=9:phase=reducescatter
     kill:rank=3:step=13:phase=weights" 4 --use-distributed-optimizer --bf16 --overlap-grad-reduce --overlap-param-gather
-beside stages kills stages "kill:rank=0:step=4:phase=memory:call=2 kill:rank=1:step=8:phase=memory:call=3
+beside stages apart kills stages "kill:rank=0:step=4:phase=memory:call=2 kill:rank=1:step=8:phase=memory:call=3
     kill:rank=1:step=12:phase=receive" 2 --pipeline-model-parallel-size 2
 
 # The checkpoint on disk is newer, because memory is written rarely. A run that fails at one place again is started from
@@ -60,7 +65,7 @@ disk() {
         [ "$(grep -c "loading checkpoint from $work/stuck at iteration 4" "$work/out")" = 1 ] && pass ||
         fail "memory is not given up for the disk"
 }
-beside disk disk
+beside disk apart disk
 # A signal while the supervisor waits before an attempt, or while that starts, does not lose what is in memory only.
 signal_between() {
     in_background "$work/log" "$BEVATRON" launch local -n 1 "${model[@]}" --allow-injected-faults --checkpoint-in-memory --checkpoint-in-memory-interval 4 \
@@ -76,9 +81,8 @@ signal_between() {
     }
 }
 waits_again() { [ "$(grep -c "starting again from iteration 4 in host memory" "$work/log")" -ge 2 ]; }
-beside between signal_between
+beside between apart signal_between
 gather
-[ -z "$(ls -A "$TMPDIR" | grep -v "^bevatron-mpi-")" ] && pass || fail "files are left in TMPDIR: $(ls -A "$TMPDIR")"
 
 expect 2 "needs a launcher that outlives the ranks" "$BEVATRON" train "${model[@]}" --checkpoint-in-memory
 expect 0 "host memory of a rank for --checkpoint-in-memory: 0.00 GB" "$BEVATRON" train "${model[@]}" \

@@ -18,7 +18,7 @@ serve() {
     local hold
     mkdir -p "$work/$1/bucket"
     exec {hold}> >(exec "$(dirname "$BEVATRON")/tests/object_server" "$work/$1" >"$work/$1.port")
-    within 60 grep -qs . "$work/$1.port" || { echo "FAIL no server"; exit 1; }
+    within 900 grep -qs . "$work/$1.port" || { echo "FAIL no server"; exit 1; }
     address=http://127.0.0.1:$(cat "$work/$1.port")
 }
 serve s3
@@ -50,7 +50,7 @@ is_held_up() { [ "$(grep -c stall "$work/s3/.faults")" -lt 40 ]; }
 in_background "$work/killed" mpirun --oversubscribe --bind-to none -n 4 "$BEVATRON" "${flags[@]}" "${own[@]}"
 pid=$!
 await_text "iteration       12/" "$work/killed"
-within 600 is_held_up || fail "no request was left unanswered"
+within 900 is_held_up || fail "no request was left unanswered"
 for process in $(pgrep -P $pid); do kill -9 "$process"; done
 end_of $pid
 [ "$code" != 0 ] && pass || fail "a killed run ended well"

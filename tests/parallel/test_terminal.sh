@@ -29,7 +29,7 @@ once() {
 # The second one, while the checkpoint is written, which takes ten minutes here.
 twice() {
     SLOW_WRITES=model.safe SLOW_SECONDS=600 LD_PRELOAD="$slow" "$terminal" 80x24 "$work/screen" -w ETA -t '\003' \
-        -w "saving the checkpoint: 0:0" -t '\003' -- "$BEVATRON" "$@" "${endless[@]}" --save "$work/quit" >"$work/out" 2>&1 </dev/null
+        -w "saving the checkpoint: " -t '\003' -- "$BEVATRON" "$@" "${endless[@]}" --save "$work/quit" >"$work/out" 2>&1 </dev/null
     code=$?
     cp "$work/screen" "$work/out"
     [ "$code" = 130 ] && pass || fail "exit code $code instead of 130 after the second Ctrl-C: $*"
