@@ -18,6 +18,8 @@
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
+#include "ops/activation.h"
+#include "ops/ops_experts.h"
 #include "ops/ops_updates.h"
 #include "tensor/tensor.h"
 
@@ -50,16 +52,6 @@ struct dropout {
     uint32_t site;          // which dropout of the model, below 65536
     struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
     int first_head;         // global number of head 0, if heads are sharded
-};
-
-enum activation {
-    ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-    ACTIVATION_GELU,       // x times the cumulative normal distribution of x, computed with erf
-    ACTIVATION_RELU,
-    ACTIVATION_SQUARED_RELU,
-    ACTIVATION_SILU,  // x times the logistic function of x
-    ACTIVATION_TANH,
-    ACTIVATION_COUNT
 };
 
 // A matrix as matmuls take it: as it is, or quantized to fp8. Quantized, it has a range: four fp32 numbers on the
@@ -434,7 +426,8 @@ struct op_scale {
     X(embedding_backward)                                                                                              \
     X(dropout_add)                                                                                                     \
     X(dropout_backward)                                                                                                \
-    X(column_sum)
+    X(column_sum)                                                                                                      \
+    X(grouped_matmul)
 #define OTHER_OPERATIONS(X)                                                                                            \
     X(quantize)                                                                                                        \
     X(transpose)                                                                                                       \
@@ -456,7 +449,18 @@ struct op_scale {
     X(split)                                                                                                           \
     X(merge)                                                                                                           \
     X(copy)                                                                                                            \
-    X(scale)
+    X(scale)                                                                                                           \
+    X(route_forward)                                                                                                   \
+    X(route_backward)                                                                                                  \
+    X(balance_forward)                                                                                                 \
+    X(balance_backward)                                                                                                \
+    X(balance_bias)                                                                                                    \
+    X(sort_slots)                                                                                                      \
+    X(gather_slots)                                                                                                    \
+    X(sum_slots)                                                                                                       \
+    X(slot_bias_backward)                                                                                              \
+    X(expert_activation_forward)                                                                                       \
+    X(expert_activation_backward)
 #define OPERATIONS(X)                                                                                                  \
     ACTIVATION_OPERATIONS(X)                                                                                           \
     OTHER_OPERATIONS(X)

@@ -11,10 +11,12 @@
 
 #include "cases_attention.h"
 #include "cases_embedding.h"
+#include "cases_experts.h"
 #include "cases_float8.h"
 #include "cases_layers.h"
 #include "cases_matmul.h"
 #include "cases_models.h"
+#include "cases_router.h"
 #include "cases_training.h"
 #include "cases_updates.h"
 
@@ -66,6 +68,16 @@
     X(muon)                                                                                                            \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \
-    X(scale)
+    X(scale)                                                                                                           \
+    X(route)                                                                                                           \
+    X(route_groups)                                                                                                    \
+    X(route_extremes)                                                                                                  \
+    X(balance)                                                                                                         \
+    X(balance_bias)                                                                                                    \
+    X(sort_slots)                                                                                                      \
+    X(sum_slots)                                                                                                       \
+    X(gather_slots)                                                                                                    \
+    X(expert_activation)                                                                                               \
+    X(grouped_matmul)
 
 #endif

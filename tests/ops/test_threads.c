@@ -239,6 +239,81 @@ static void run_parts(struct lab *lab) {
     op_merge(lab->device, &(struct op_merge){.x = x, .value = value, .rest = rest});
 }
 
+// Rows to experts and back, in fp32 and in the dtype of the lab; one expert has none.
+static void run_experts(struct lab *lab) {
+    enum { EXPERTS = 40, CHOSEN = 3, SLOTS = ROWS * CHOSEN, WIDTH = 70 };
+    struct router_rule rule = {.score = ROUTER_SIGMOID, .factor = 2, .groups = 4, .chosen_groups = 2};
+    struct tensor logits = lab_2d(lab, ROWS, EXPERTS, 2).t, dlogits = lab_2d(lab, ROWS, EXPERTS, 1).t;
+    struct tensor experts = arena_2d(&lab->arena, DTYPE_I32, ROWS, CHOSEN), weights = lab_2d(lab, ROWS, CHOSEN, 1).t;
+    struct tensor counts = lab_2d(lab, 1, EXPERTS, 1).t, sums = lab_2d(lab, 3, EXPERTS, 1).t;
+    struct tensor bias = lab_2d(lab, 1, EXPERTS, 0.1).t, dweights = lab_2d(lab, ROWS, CHOSEN, 1).t;
+    struct tensor offsets = arena_1d(&lab->arena, DTYPE_I32, EXPERTS + 1), x = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct tensor sources = arena_1d(&lab->arena, DTYPE_I32, SLOTS), y = lab_2d(lab, SLOTS, CHANNELS, 1).t;
+    struct tensor places = arena_2d(&lab->arena, DTYPE_I32, ROWS, CHOSEN), h = lab_2d(lab, SLOTS, 2 * WIDTH, 1).t;
+    struct tensor g = lab_2d(lab, SLOTS, WIDTH, 1).t, out = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct tensor w = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, EXPERTS, 2 * WIDTH, CHANNELS), 1).t, dw = w;
+    struct tensor wide = lab_2d(lab, EXPERTS, 2 * WIDTH, 1).t, narrow = lab_2d(lab, EXPERTS, CHANNELS, 1).t;
+    struct tensor dwide = lab_2d(lab, EXPERTS, 2 * WIDTH, 1).t, dnarrow = lab_2d(lab, EXPERTS, CHANNELS, 1).t;
+    op_route_forward(lab->device, &(struct op_route_forward){.experts = experts,
+                                                             .weights = weights,
+                                                             .counts = tensor_flat(counts),
+                                                             .logits = logits,
+                                                             .bias = tensor_flat(bias),
+                                                             .rule = rule});
+    op_balance_forward(lab->device, &(struct op_balance_forward){.sums = sums,
+                                                                 .counts = lab_2d(lab, 3, EXPERTS, 1).t,
+                                                                 .z = lab_1d(lab, 1, 1).t,
+                                                                 .logits = logits,
+                                                                 .chosen = CHOSEN});
+    op_balance_bias(lab->device, &(struct op_balance_bias){.bias = bias, .counts = counts, .rate = 0.01f});
+    op_sort_slots(lab->device, &(struct op_sort_slots){.offsets = offsets,
+                                                       .sources = sources,
+                                                       .places = places,
+                                                       .experts = experts,
+                                                       .weights = weights,
+                                                       .capacity = 25});
+    op_gather_slots(lab->device, &(struct op_gather_slots){.y = y, .x = x, .sources = sources, .per_row = CHOSEN});
+    op_grouped_matmul(lab->device, &(struct op_grouped_matmul){.d = h, .a = y, .b = w, .offsets = offsets});
+    op_expert_activation_forward(lab->device, &(struct op_expert_activation_forward){.y = g,
+                                                                                     .x = h,
+                                                                                     .bias = wide,
+                                                                                     .weights = weights,
+                                                                                     .offsets = offsets,
+                                                                                     .sources = sources,
+                                                                                     .is_gated = true});
+    op_expert_activation_backward(lab->device, &(struct op_expert_activation_backward){.dx = h,
+                                                                                       .dweights = dweights,
+                                                                                       .dbias = dwide,
+                                                                                       .dy = g,
+                                                                                       .x = h,
+                                                                                       .bias = wide,
+                                                                                       .weights = weights,
+                                                                                       .offsets = offsets,
+                                                                                       .sources = sources,
+                                                                                       .is_gated = true});
+    op_grouped_matmul(lab->device,
+                      &(struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = y, .a = h, .b = w, .offsets = offsets});
+    op_sum_slots(lab->device,
+                 &(struct op_sum_slots){
+                     .out = out, .y = y, .places = places, .bias = narrow, .experts = experts, .weights = weights});
+    op_slot_bias_backward(lab->device, &(struct op_slot_bias_backward){.dbias = dnarrow,
+                                                                       .dweights = dweights,
+                                                                       .dout = out,
+                                                                       .bias = narrow,
+                                                                       .weights = weights,
+                                                                       .offsets = offsets,
+                                                                       .sources = sources});
+    op_grouped_matmul(lab->device, &(struct op_grouped_matmul){
+                                       .kind = GROUPED_WEIGHT, .d = dw, .a = h, .b = y, .offsets = offsets, .beta = 1});
+    op_route_backward(
+        lab->device, &(struct op_route_backward){
+                         .dlogits = dlogits, .dweights = dweights, .logits = logits, .experts = experts, .rule = rule});
+    op_balance_backward(
+        lab->device,
+        &(struct op_balance_backward){
+            .dlogits = dlogits, .logits = logits, .slopes = sums, .z_factor = 0.1f, .score = ROUTER_SQRT_SOFTPLUS});
+}
+
 static void run_fp8(struct lab *lab) {
     enum { TOKENS = 304, WIDTH = 208, RANGES = 3, STEPS = 5 };
     struct tensor x = half_2d(lab, TOKENS, WIDTH), dy = half_2d(lab, TOKENS, WIDTH), d = half_2d(lab, TOKENS, TOKENS);
@@ -313,6 +388,7 @@ static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     run_loss(&lab);
     run_optimizer(&lab);
     run_parts(&lab);
+    run_experts(&lab);
     run_fp8(&lab);
     *bytes = lab.arena.used;
     unsigned char *copy = malloc(*bytes);

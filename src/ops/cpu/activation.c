@@ -1,5 +1,6 @@
 // Activations by themselves, and gated units. A row is worked on in pieces that stay in the nearest cache, so that a
 // gated unit can use the plain functions below for its gate and then multiply.
+#include "ops/cpu/activation.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 #include <math.h>
@@ -79,10 +80,7 @@ static void tangent_gradient(float *y, const float *x, int64_t count) {
         y[i] = 1.0f - tanhf(x[i]) * tanhf(x[i]);
 }
 
-static const struct {
-    void (*value)(float *y, const float *x, int64_t count);
-    void (*gradient)(float *y, const float *x, int64_t count);
-} functions[ACTIVATION_COUNT] = {
+const struct cpu_activation cpu_activations[ACTIVATION_COUNT] = {
     [ACTIVATION_GELU_TANH] = {gelu_tanh, gelu_tanh_gradient},
     [ACTIVATION_GELU] = {gelu, gelu_gradient},
     [ACTIVATION_RELU] = {relu, relu_gradient},
@@ -101,8 +99,8 @@ static void activation_forward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_activation_forward *op = context;
     struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK / 4, index);
-    functions[op->activation].value((float *)op->y.data + range.first, (const float *)op->x.data + range.first,
-                                    range.end - range.first);
+    cpu_activations[op->activation].value((float *)op->y.data + range.first, (const float *)op->x.data + range.first,
+                                          range.end - range.first);
 }
 
 void cpu_activation_forward(struct device *device, const struct op_activation_forward *op) {
@@ -116,9 +114,9 @@ static void activation_backward_task(void *context, int64_t index, int thread) {
     float value[PIECE], slope[PIECE];
     for (int64_t first = range.first; first < range.end; first += PIECE) {
         int64_t count = range.end - first < PIECE ? range.end - first : PIECE;
-        functions[op->activation].gradient(slope, (const float *)op->x.data + first, count);
+        cpu_activations[op->activation].gradient(slope, (const float *)op->x.data + first, count);
         if (op->y.data)
-            functions[op->activation].value(value, (const float *)op->x.data + first, count);
+            cpu_activations[op->activation].value(value, (const float *)op->x.data + first, count);
         multiply((float *)op->dx.data + first, (const float *)op->dy.data + first, slope, count);
         if (op->y.data)  // the last write, because dx may lie where x does and y where dy does
             memcpy((float *)op->y.data + first, value, (size_t)count * sizeof *value);
@@ -139,7 +137,7 @@ static void glu_forward_task(void *context, int64_t index, int thread) {
         float *y = (float *)op->y.data + n * width;
         for (int64_t c = 0; c < width; c += PIECE) {
             int64_t count = width - c < PIECE ? width - c : PIECE;
-            functions[op->activation].value(y + c, gate + c, count);
+            cpu_activations[op->activation].value(y + c, gate + c, count);
             multiply(y + c, y + c, up + c, count);
         }
     }
@@ -162,8 +160,8 @@ static void glu_backward_task(void *context, int64_t index, int thread) {
         float *y = op->y.data ? (float *)op->y.data + n * width : NULL;
         for (int64_t c = 0; c < width; c += PIECE) {
             int64_t count = width - c < PIECE ? width - c : PIECE;
-            functions[op->activation].value(value, gate + c, count);
-            functions[op->activation].gradient(slope, gate + c, count);
+            cpu_activations[op->activation].value(value, gate + c, count);
+            cpu_activations[op->activation].gradient(slope, gate + c, count);
             multiply(slope, slope, up + c, count);
             if (y)
                 multiply(again, value, up + c, count);  // the last read of what dx may overwrite

@@ -169,6 +169,21 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
                has_bias ? op->bias : none, has_aux ? op->aux : none);
 }
 
+// All rows have an expert, and experts have equally many: paper does not know better. Every expert's gradient of
+// weights is a matmul of its own, over its rows.
+static void paper_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
+    bool is_weight = op->kind == GROUPED_WEIGHT;
+    const struct paper_device *paper = paper_of(device);
+    double rows = (double)op->a.shape[0], experts = (double)op->offsets.shape[0] - 1, seconds = 0;
+    double one = (double)op->a.shape[1], other = (double)(is_weight ? op->b : op->d).shape[1];
+    paper_of(device)->totals.matmul_flops += 2.0 * rows * one * other;
+    if (paper->has_rates && is_weight)
+        seconds = device_rates_matmul(&paper->rates, op->a.dtype, experts * one, other, rows / experts);
+    else if (paper->has_rates)
+        seconds = device_rates_matmul(&paper->rates, op->a.dtype, rows, other, one);
+    COUNT_WORK(device, seconds, op->a, op->b, op->d, op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
+}
+
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
     // Where they are one, ddelta is written as dx.
     struct tensor none = {0}, ddelta = op->ddelta.data == op->dx.data ? none : op->ddelta;
@@ -351,6 +366,20 @@ BYTES_ONLY(split, op->value, op->rest, op->x)
 BYTES_ONLY(merge, op->x, op->value, op->rest)
 BYTES_ONLY(copy, op->dst, op->src)
 BYTES_ONLY(scale, op->x, op->x)
+BYTES_ONLY(route_forward, op->experts, op->weights, op->counts, op->counts, op->logits, op->bias)
+BYTES_ONLY(route_backward, op->dlogits, op->dweights, op->logits, op->experts)
+BYTES_ONLY(balance_forward, op->sums, op->sums, op->counts, op->counts, op->logits)
+BYTES_ONLY(balance_backward, op->dlogits, op->dlogits, op->logits, op->slopes)
+BYTES_ONLY(balance_bias, op->bias, op->bias, op->counts)
+BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights)
+// As many rows are read as are written, some of them several times.
+BYTES_ONLY(gather_slots, op->y, op->y, op->sources)
+BYTES_ONLY(sum_slots, op->out, op->y, op->places, op->addend, op->bias, op->experts, op->weights)
+BYTES_ONLY(slot_bias_backward, op->dbias, op->dbias, op->dweights, op->dweights, op->dout, op->bias, op->weights,
+           op->sources)
+BYTES_ONLY(expert_activation_forward, op->y, op->x, op->bias, op->weights, op->sources)
+BYTES_ONLY(expert_activation_backward, op->dx, op->y, op->dweights, op->dbias, op->dbias, op->dy, op->x, op->bias,
+           op->weights, op->sources)
 // clang-format on
 
 // Entries of the table that also ask the device this one stands for how much memory of its own it would take.

@@ -1,0 +1,15 @@
+// The functions between two matmuls. A part of ops.h.
+#ifndef OPS_ACTIVATION_H
+#define OPS_ACTIVATION_H
+
+enum activation {
+    ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+    ACTIVATION_GELU,       // x times the cumulative normal distribution of x, computed with erf
+    ACTIVATION_RELU,
+    ACTIVATION_SQUARED_RELU,
+    ACTIVATION_SILU,  // x times the logistic function of x
+    ACTIVATION_TANH,
+    ACTIVATION_COUNT
+};
+
+#endif

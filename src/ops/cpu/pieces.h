@@ -1,0 +1,37 @@
+// Pieces of rows in any float dtype as fp32, for loops that are bound by memory: a 16-bit row is converted in the first
+// cache instead of in memory of its own. Private to ops/cpu.
+#ifndef OPS_CPU_PIECES_H
+#define OPS_CPU_PIECES_H
+
+#include "ops/cpu/convert.h"
+#include "ops/cpu/cpu.h"
+
+enum { PIECE = 256 };
+
+static inline void *piece_at(const struct tensor *t, int64_t first) {
+    return (char *)t->data + (size_t)first * dtype_bytes(t->dtype);
+}
+
+// Elements of a contiguous tensor from `first` on: in place, or converted into `memory`.
+static inline const float *piece_read(float *memory, const struct tensor *t, int64_t first, int64_t count) {
+    if (t->dtype == DTYPE_F32)
+        return (const float *)t->data + first;
+    cpu_convert(memory, DTYPE_F32, piece_at(t, first), t->dtype, count);
+    return memory;
+}
+
+// x is not where the tensor is.
+static inline void piece_write(const struct tensor *t, int64_t first, const float *x, int64_t count) {
+    if (t->data)
+        cpu_convert(piece_at(t, first), t->dtype, x, DTYPE_F32, count);
+}
+
+// The expert that a place belongs to; `experts` if it is behind the last one. Places are asked for in order, from 0 or
+// the one found before.
+static inline int64_t piece_expert(const int32_t *offsets, int64_t experts, int64_t expert, int64_t place) {
+    while (expert < experts && place >= offsets[expert + 1])
+        expert++;
+    return expert;
+}
+
+#endif

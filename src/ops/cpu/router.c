@@ -1,0 +1,243 @@
+// Routing: each row of logits chooses its experts and their weights, rows in parallel.
+#include "ops/cpu/router.h"
+#include "ops/cpu/vector_math.h"
+#include <math.h>
+#include <string.h>
+
+CPU_CLONES static float softmax_row(float *p, const float *x, int64_t count) {
+    float max = x[0], sum = 0;
+    CPU_SIMD_MAX
+    for (int64_t e = 0; e < count; e++)
+        max = vector_max(max, x[e]);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t e = 0; e < count; e++) {
+        p[e] = vector_exp(x[e] - max);
+        sum += p[e];
+    }
+    float inverse = 1.0f / sum;
+#pragma omp simd
+    for (int64_t e = 0; e < count; e++)
+        p[e] *= inverse;
+    return max + logf(sum);
+}
+
+float router_softmax(float *p, const float *x, int64_t count) {
+    return softmax_row(p, x, count);
+}
+
+CPU_CLONES static void sigmoid_row(float *s, const float *x, int64_t count) {
+#pragma omp simd
+    for (int64_t e = 0; e < count; e++)
+        s[e] = vector_logistic(x[e]);
+}
+
+// Below this, log(1 + e^x) is e^x in fp32; its root is then taken in the exponent, where it does not underflow.
+static const float SOFTPLUS_LOW = -20, SOFTPLUS_HIGH = 20;
+
+static float sqrt_softplus(float x) {
+    if (x < SOFTPLUS_LOW)
+        return expf(0.5f * x);
+    return sqrtf(x > SOFTPLUS_HIGH ? x : log1pf(expf(x)));
+}
+
+void router_scores(enum router_score score, float *s, const float *x, int64_t count) {
+    if (score == ROUTER_SIGMOID) {
+        sigmoid_row(s, x, count);
+        return;
+    }
+    for (int64_t e = 0; e < count; e++)
+        s[e] = sqrt_softplus(x[e]);
+}
+
+float router_slope(enum router_score score, float x) {
+    float sigmoid = vector_logistic(x);
+    if (score == ROUTER_SIGMOID)
+        return sigmoid * vector_logistic(-x);
+    float s = sqrt_softplus(x);
+    return x < SOFTPLUS_LOW ? 0.5f * s : 0.5f * sigmoid / s;
+}
+
+void router_keys(float *keys, const float *x, int64_t count) {
+    for (int64_t e = 0; e < count; e++)
+        keys[e] = isnan(x[e]) ? INFINITY : x[e];
+}
+
+void router_choose(struct router_list *list, int64_t most, const float *keys, struct cpu_range range) {
+    for (int64_t e = range.first; e < range.end; e++) {
+        bool is_full = list->count == most;
+        if (is_full && !(keys[e] > keys[list->best[most - 1]]))
+            continue;
+        int64_t place = is_full ? most - 1 : list->count++;
+        for (; place > 0 && keys[e] > keys[list->best[place - 1]]; place--)
+            list->best[place] = list->best[place - 1];
+        list->best[place] = (int32_t)e;
+    }
+}
+
+// A row: what it chooses by, and what a group is worth by.
+struct router_row {
+    float keys[ROUTER_MOST_EXPERTS], worth[ROUTER_MOST_EXPERTS];
+};
+
+static void find_keys(struct router_row *row, const struct op_route_forward *op, const float *logits) {
+    int64_t experts = op->logits.shape[1];
+    const float *bias = op->bias.data;
+    // Scores grow with logits, so that without a bias these choose, and the same on every device.
+    router_keys(row->keys, logits, experts);
+    if (!bias && op->rule.groups == 0)
+        return;
+    if (op->rule.score == ROUTER_SOFTMAX)
+        memcpy(row->worth, logits, (size_t)experts * sizeof *logits);
+    else if (op->rule.score == ROUTER_SOFTMAX_ALL)
+        (void)router_softmax(row->worth, logits, experts);
+    else
+        router_scores(op->rule.score, row->worth, logits, experts);
+    if (!bias)
+        return;
+    for (int64_t e = 0; e < experts; e++)
+        row->worth[e] += bias[e];
+    router_keys(row->keys, row->worth, experts);
+}
+
+// Which groups a row may choose from.
+static void open_groups(bool *is_open, const struct op_route_forward *op, const struct router_row *row) {
+    int64_t groups = op->rule.groups, size = op->logits.shape[1] / groups;
+    int64_t best = op->experts.shape[1] / op->rule.chosen_groups;
+    float worth[ROUTER_MOST_EXPERTS];
+    for (int64_t g = 0; g < groups; g++) {
+        struct router_list list = {.count = 0};
+        router_choose(&list, best, row->keys, (struct cpu_range){g * size, (g + 1) * size});
+        float sum = 0;
+        for (int64_t i = 0; i < list.count; i++)
+            sum += row->worth[list.best[i]];
+        worth[g] = isnan(sum) ? INFINITY : sum;
+        is_open[g] = false;
+    }
+    // More groups than a list holds: the best, one after the other.
+    for (int64_t i = 0; i < op->rule.chosen_groups; i++) {
+        int64_t found = -1;
+        for (int64_t g = 0; g < groups; g++) {
+            if (!is_open[g] && (found < 0 || worth[g] > worth[found]))
+                found = g;
+        }
+        is_open[found] = true;
+    }
+}
+
+static void choose_experts(struct router_list *list, const struct op_route_forward *op, const struct router_row *row) {
+    int64_t experts = op->logits.shape[1], chosen = op->experts.shape[1], groups = op->rule.groups;
+    list->count = 0;
+    if (groups == 0) {
+        router_choose(list, chosen, row->keys, (struct cpu_range){0, experts});
+        return;
+    }
+    bool is_open[ROUTER_MOST_EXPERTS];
+    open_groups(is_open, op, row);
+    for (int64_t g = 0; g < groups; g++) {
+        if (is_open[g])
+            router_choose(list, chosen, row->keys,
+                          (struct cpu_range){g * (experts / groups), (g + 1) * (experts / groups)});
+    }
+}
+
+// The weights of the chosen experts before the factor, which are also what their gradients are taken from. Returns what
+// scores were divided by.
+static float find_weights(float *weights, enum router_score score, const float *logits, int64_t experts,
+                          const struct router_list *list) {
+    float chosen[ROUTER_MOST_CHOSEN] = {0}, all[ROUTER_MOST_EXPERTS], sum = 0;
+    for (int64_t k = 0; k < list->count; k++)
+        chosen[k] = logits[list->best[k]];
+    if (score == ROUTER_SOFTMAX) {
+        (void)router_softmax(weights, chosen, list->count);
+        return 1;
+    }
+    if (score == ROUTER_SOFTMAX_ALL) {
+        (void)router_softmax(all, logits, experts);
+        for (int64_t k = 0; k < list->count; k++)
+            weights[k] = all[list->best[k]];
+        return 1;
+    }
+    router_scores(score, weights, chosen, list->count);
+    if (list->count == 1)
+        return 1;
+    for (int64_t k = 0; k < list->count; k++)
+        sum += weights[k];
+    for (int64_t k = 0; k < list->count; k++)
+        weights[k] /= sum + ROUTER_EPSILON;
+    return sum + ROUTER_EPSILON;
+}
+
+static void route_forward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_route_forward *op = context;
+    int64_t experts = op->logits.shape[1], chosen = op->experts.shape[1];
+    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(8 * experts), index);
+    struct router_row row;
+    for (int64_t n = rows.first; n < rows.end; n++) {
+        const float *logits = (const float *)op->logits.data + n * experts;
+        float *weights = (float *)op->weights.data + n * chosen;
+        struct router_list list;
+        find_keys(&row, op, logits);
+        choose_experts(&list, op, &row);
+        (void)find_weights(weights, op->rule.score, logits, experts, &list);
+        for (int64_t k = 0; k < chosen; k++)
+            weights[k] *= op->rule.factor;
+        memcpy((int32_t *)op->experts.data + n * chosen, list.best, (size_t)chosen * sizeof *list.best);
+    }
+}
+
+void cpu_route_forward(struct device *device, const struct op_route_forward *op) {
+    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1])), route_forward_task,
+            op);
+    if (!op->counts.data)
+        return;
+    int64_t counts[ROUTER_MOST_EXPERTS] = {0};
+    const int32_t *chosen = op->experts.data;
+    for (int64_t i = 0; i < tensor_count(op->experts); i++)
+        counts[chosen[i]]++;
+    for (int64_t e = 0; e < op->logits.shape[1]; e++)
+        ((float *)op->counts.data)[e] += (float)counts[e];
+}
+
+static void route_backward_row(const struct op_route_backward *op, int64_t n) {
+    int64_t experts = op->logits.shape[1], chosen = op->experts.shape[1];
+    enum router_score score = op->rule.score;
+    const float *logits = (const float *)op->logits.data + n * experts;
+    const float *dweights = (const float *)op->dweights.data + n * chosen;
+    float *dlogits = (float *)op->dlogits.data + n * experts;
+    struct router_list list = {.count = chosen};
+    memcpy(list.best, (const int32_t *)op->experts.data + n * chosen, (size_t)chosen * sizeof *list.best);
+    float weights[ROUTER_MOST_CHOSEN], mean = 0;
+    float divisor = find_weights(weights, score, logits, experts, &list);
+    bool is_divided = chosen > 1 || score == ROUTER_SOFTMAX || score == ROUTER_SOFTMAX_ALL;
+    for (int64_t k = 0; k < chosen && is_divided; k++)
+        mean += weights[k] * dweights[k];
+    memset(dlogits, 0, (size_t)experts * sizeof *dlogits);
+    if (score == ROUTER_SOFTMAX_ALL) {
+        (void)router_softmax(dlogits, logits, experts);
+        for (int64_t e = 0; e < experts; e++)
+            dlogits[e] *= -op->rule.factor * mean;
+    }
+    for (int64_t k = 0; k < chosen; k++) {
+        float *to = dlogits + list.best[k];
+        if (score == ROUTER_SOFTMAX_ALL)
+            *to += op->rule.factor * weights[k] * dweights[k];
+        else if (score == ROUTER_SOFTMAX)
+            *to = op->rule.factor * weights[k] * (dweights[k] - mean);
+        else
+            *to = op->rule.factor * (dweights[k] - mean) / divisor * router_slope(score, logits[list.best[k]]);
+    }
+}
+
+static void route_backward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_route_backward *op = context;
+    struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1]), index);
+    for (int64_t n = rows.first; n < rows.end; n++)
+        route_backward_row(op, n);
+}
+
+void cpu_route_backward(struct device *device, const struct op_route_backward *op) {
+    cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(8 * op->logits.shape[1])), route_backward_task,
+            op);
+}

@@ -1,0 +1,167 @@
+// The operations of mixtures of experts: routing, balance, moving rows to experts and back, and matmuls over ragged
+// groups of rows. A part of ops.h, whose rules hold here.
+//
+// N rows (tokens) choose K of E experts each: slot s = n * K + k is the k-th choice of row n. Slots are sorted by
+// expert into R places. Only the device knows how many slots an expert got: `offsets` tells where its places begin, so
+// no operation waits for the host.
+#ifndef OPS_OPS_EXPERTS_H
+#define OPS_OPS_EXPERTS_H
+
+#include "ops/activation.h"
+#include "tensor/tensor.h"
+
+enum { ROUTER_MOST_EXPERTS = 1024, ROUTER_MOST_CHOSEN = 32 };
+
+// How logits become scores, and those of the chosen experts weights.
+enum router_score {
+    ROUTER_SOFTMAX,        // softmax over the K chosen logits
+    ROUTER_SOFTMAX_ALL,    // softmax over all E logits; the chosen ones are not normalised again
+    ROUTER_SIGMOID,        // 1 / (1 + e^-x); if K > 1 the chosen ones are divided by their sum + 1e-20
+    ROUTER_SQRT_SOFTPLUS,  // sqrt(log(1 + e^x)), divided likewise
+    ROUTER_SCORE_COUNT
+};
+struct router_rule {
+    enum router_score score;
+    float factor;  // of the weights
+    // If groups > 0, experts are in that many groups of neighbours, and only those of the chosen_groups best groups can
+    // be chosen. A group is as good as the sum of its K / chosen_groups best scores (logits with ROUTER_SOFTMAX), with
+    // their bias. Of equal groups the first wins.
+    int64_t groups, chosen_groups;
+};
+
+// Each row chooses its K largest logits or, with a bias, its K largest sums of score and bias, the largest first. Of
+// equal ones the lower expert wins. NaN is larger than anything, so that it shows in the weights. The bias has no part
+// in the weights.
+struct op_route_forward {
+    struct tensor experts;  // (N, K) i32 out, all different in a row
+    struct tensor weights;  // (N, K) fp32 out
+    struct tensor counts;   // (E) fp32 accumulated: rows that chose an expert; or none
+    struct tensor logits;   // (N, E) fp32
+    struct tensor bias;     // (E) fp32 or none; only with ROUTER_SIGMOID and ROUTER_SQRT_SOFTPLUS
+    struct router_rule rule;
+};
+// The gradient of the weights; the choice has none. It is linear in dweights.
+struct op_route_backward {
+    struct tensor dlogits;   // (N, E) fp32 out
+    struct tensor dweights;  // (N, K) fp32
+    struct tensor logits;    // (N, E) fp32
+    struct tensor experts;   // (N, K) i32
+    struct router_rule rule;
+};
+
+// What losses that balance experts are made of. A row's shares p are its softmax over all E or, with the other two
+// scores, scores divided by their sum + 1e-20. Row n belongs to sequence n / (N / S).
+struct op_balance_forward {
+    struct tensor sums;    // (S, E) fp32 accumulated: sums of p; or none, and then counts are none too
+    struct tensor counts;  // (S, E) fp32 accumulated: rows that have an expert among their K largest logits; or none
+    struct tensor z;       // (1) fp32 accumulated: sum of logsumexp(logits)^2; or none
+    struct tensor logits;  // (N, E) fp32
+    enum router_score score;
+    int64_t chosen;  // K, if there are counts
+};
+// dlogits += by * (gradient of the sum over e of slopes(s, e) * p(n, e) + z_factor * gradient of logsumexp(logits)^2).
+struct op_balance_backward {
+    struct tensor dlogits;  // (N, E) fp32 accumulated
+    struct tensor logits;   // (N, E) fp32
+    struct tensor slopes;   // (S, E) fp32 or none
+    struct tensor by;       // (1) fp32, or none: 1
+    float z_factor;
+    enum router_score score;
+};
+// After a step: bias += rate where an expert's count is below the mean of its row, -= rate where it is above.
+struct op_balance_bias {
+    struct tensor bias;    // (L, E) fp32, updated
+    struct tensor counts;  // (L, E) fp32, whole numbers
+    float rate;
+};
+
+// Sorts slots by expert and, within one, by slot number. Slots of experts outside [0, E) have no place: another rank
+// holds them.
+//
+// With a capacity, an expert gets at most that many slots: its first ones or, if weights are given, those with its
+// largest weights (of equal ones the first). The others have no place. If padded, each expert has exactly `capacity`
+// places, and those it has no slots for have no source.
+struct op_sort_slots {
+    struct tensor offsets;  // (E + 1) i32 out: where the places of each expert begin, and where the last one's end
+    struct tensor sources;  // (R) i32 out: the slot at each place, -1 for none; R >= N * K or E * capacity
+    struct tensor places;   // (N, K) i32 out: the place of each slot, -1 for none
+    struct tensor experts;  // (N, K) i32
+    struct tensor weights;  // (N, K) fp32 or none; only with a capacity
+    int64_t capacity;       // 0: unlimited
+    bool is_padded;
+};
+
+// y (R, C) = row source / K of x for each place; 0 where there is no source. This is also the gradient of op_sum_slots.
+struct op_gather_slots {
+    struct tensor y;        // (R, C) out
+    struct tensor x;        // (N, C)
+    struct tensor sources;  // (R) i32
+    int64_t per_row;        // K
+};
+// out (N, C) = addend + sum over k of (y[place] + weight * bias[expert]), in fp32 in the order of k; slots without a
+// place add nothing. Without a bias this is also the gradient of op_gather_slots.
+struct op_sum_slots {
+    struct tensor out;      // (N, C) out
+    struct tensor y;        // (R, C)
+    struct tensor places;   // (N, K) i32
+    struct tensor addend;   // (N, C) or none; out may alias it
+    struct tensor bias;     // (E, C) or none, and then the next two are none too
+    struct tensor experts;  // (N, K) i32
+    struct tensor weights;  // (N, K) fp32
+};
+// The gradient of op_sum_slots for bias and weights. Slots without a place get none.
+struct op_slot_bias_backward {
+    struct tensor dbias;     // (E, C) fp32 accumulated
+    struct tensor dweights;  // (N, K) fp32 accumulated
+    struct tensor dout;      // (N, C)
+    struct tensor bias;      // (E, C)
+    struct tensor weights;   // (N, K) fp32
+    struct tensor offsets;   // (E + 1) i32
+    struct tensor sources;   // (R) i32
+};
+
+// y = weight * activation(x + bias[expert]) or, gated, x + bias is (R, 2F), rows [gate | up], and y = weight *
+// activation(gate) * up. Places without a source get 0.
+struct op_expert_activation_forward {
+    struct tensor y;        // (R, F) out
+    struct tensor x;        // (R, F) or (R, 2F)
+    struct tensor bias;     // (E, F) or (E, 2F), or none
+    struct tensor weights;  // (N, K) fp32
+    struct tensor offsets;  // (E + 1) i32
+    struct tensor sources;  // (R) i32
+    enum activation activation;
+    bool is_gated;
+};
+// Can also compute y again, for a caller that did not keep it. Places without a source get 0 in dx and y, slots without
+// a place 0 in dweights.
+struct op_expert_activation_backward {
+    struct tensor dx;        // (R, F) or (R, 2F) out; may alias x
+    struct tensor y;         // (R, F) out or none; may alias dy
+    struct tensor dweights;  // (N, K) fp32 out
+    struct tensor dbias;     // (E, F) or (E, 2F) fp32 accumulated, with a bias: column sums of dx, rounded or not
+    struct tensor dy;        // (R, F)
+    struct tensor x;         // (R, F) or (R, 2F)
+    struct tensor bias;      // or none
+    struct tensor weights;   // (N, K) fp32
+    struct tensor offsets;   // (E + 1) i32
+    struct tensor sources;   // (R) i32
+    enum activation activation;
+    bool is_gated;
+};
+
+// A matmul for each expert e over its rows, those of places offsets[e] to offsets[e + 1]. O is the number of outputs, I
+// that of inputs of the experts' weights (E, O, I).
+enum grouped_kind {
+    GROUPED_FORWARD,  // d (R, O) = a (R, I) times the transpose of b[e], b (E, O, I)
+    GROUPED_INPUT,    // d (R, I) = a (R, O) times b[e], b (E, O, I)
+    GROUPED_WEIGHT,   // d[e] = beta * d[e] + the transpose of a (R, O) times b (R, I); d (E, O, I) fp32
+};
+struct op_grouped_matmul {
+    enum grouped_kind kind;
+    struct tensor d;     // out, in the dtype of a and b but for GROUPED_WEIGHT; rows beyond offsets[E] stay as they are
+    struct tensor a, b;  // in the same activation dtype
+    struct tensor offsets;  // (E + 1) i32
+    float beta;             // 0 or 1, and 0 but for GROUPED_WEIGHT
+};
+
+#endif

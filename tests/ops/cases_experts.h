@@ -1,0 +1,357 @@
+// Slots sorted by expert, rows that move there and back, what is between the matmuls of experts, and matmuls over
+// ragged groups, against plain loops.
+#ifndef TESTS_OPS_CASES_EXPERTS_H
+#define TESTS_OPS_CASES_EXPERTS_H
+
+#include "cases_models.h"
+#include "cases_router.h"
+
+enum spread { SPREAD_EVEN, SPREAD_ONE, SPREAD_FEW, SPREAD_FOREIGN, SPREAD_COUNT };
+struct slots_case {
+    int64_t rows, chosen, experts, capacity;
+    bool by_weight, is_padded;
+    enum spread spread;  // all experts; one takes all; most have none; some slots belong to other ranks
+};
+
+// Slots of random experts, sorted by a plain loop.
+struct slots {
+    int64_t rows, chosen, experts, places;
+    int32_t *expert, *source, *place, *offset;  // of slots; of places; of slots; of experts
+    struct sample weights;                      // (N, K) fp32
+    struct tensor experts_t, sources_t, places_t, offsets_t;
+};
+
+static inline int32_t slot_expert(const struct slots_case *c, uint32_t random) {
+    int32_t experts = (int32_t)c->experts, any = (int32_t)(random >> 8) % experts;
+    if (c->spread == SPREAD_ONE)
+        return experts / 2;
+    if (c->spread == SPREAD_FEW)
+        return any % 3 * (experts - 1) / 2;
+    return c->spread == SPREAD_FOREIGN && random % 4 == 0 ? (random % 8 == 0 ? -1 : experts + any) : any;
+}
+
+static inline bool slot_is_kept(const struct slots *s, const struct slots_case *c, int64_t slot) {
+    int64_t before = 0;
+    for (int64_t i = 0; i < s->rows * s->chosen; i++) {
+        double difference = c->by_weight ? s->weights.x[i] - s->weights.x[slot] : 0;
+        before += s->expert[i] == s->expert[slot] && (difference > 0 || (difference == 0 && i < slot));
+    }
+    return c->capacity == 0 || before < c->capacity;
+}
+
+static inline struct tensor slots_ints(struct lab *lab, int64_t a, int64_t b, const int32_t *values) {
+    return tensor_reshape_2d(lab_ints(lab, a * b, values), a, b);
+}
+
+static inline struct slots make_slots(struct lab *lab, const struct slots_case *c) {
+    int64_t count = c->rows * c->chosen, room = c->experts * c->capacity;
+    struct slots s = {.rows = c->rows, .chosen = c->chosen, .experts = c->experts};
+    // Two places more than are needed, unless all are.
+    s.places = c->is_padded ? room : c->capacity > 0 && room < count ? room + 2 : count + 2;
+    s.expert = lab_host(lab, sizeof *s.expert * (size_t)count);
+    s.place = lab_host(lab, sizeof *s.place * (size_t)count);
+    s.source = lab_host(lab, sizeof *s.source * (size_t)s.places);
+    s.offset = lab_host(lab, sizeof *s.offset * (size_t)(c->experts + 1));
+    s.weights = lab_fp32_2d(lab, c->rows, c->chosen, 1);
+    for (int64_t i = 0; i < count; i++) {
+        s.expert[i] = slot_expert(c, philox4x32(lab->seed, (uint32_t)i, 0, 0, 3).word[0]);
+        s.weights.x[i] = nearbyint(s.weights.x[i] * 8) / 8;  // many are equal
+        s.place[i] = -1;
+    }
+    lab_write(lab, s.weights.t, s.weights.x);
+    for (int64_t r = 0; r < s.places; r++)
+        s.source[r] = -1;
+    int32_t place = 0;
+    for (int64_t e = 0; e < c->experts; e++) {
+        s.offset[e] = place;
+        for (int64_t i = 0; i < count; i++) {
+            if (s.expert[i] != e || !slot_is_kept(&s, c, i))
+                continue;
+            s.place[i] = place;
+            s.source[place++] = (int32_t)i;
+        }
+        if (c->is_padded)
+            place = (int32_t)((e + 1) * c->capacity);
+    }
+    s.offset[c->experts] = place;
+    s.experts_t = slots_ints(lab, c->rows, c->chosen, s.expert);
+    s.places_t = slots_ints(lab, c->rows, c->chosen, s.place);
+    s.sources_t = lab_ints(lab, s.places, s.source);
+    s.offsets_t = lab_ints(lab, c->experts + 1, s.offset);
+    return s;
+}
+
+static const struct slots_case slots_cases[] = {
+    {1, 1, 1, 0, false, false, SPREAD_EVEN},       {17, 2, 4, 0, false, false, SPREAD_EVEN},
+    {40, 3, 5, 0, false, false, SPREAD_FOREIGN},   {65, 2, 3, 0, false, false, SPREAD_ONE},
+    {50, 4, 64, 0, false, false, SPREAD_FEW},      {33, 8, 256, 0, false, false, SPREAD_EVEN},
+    {40, 2, 5, 9, false, false, SPREAD_EVEN},      {40, 2, 5, 9, true, false, SPREAD_EVEN},
+    {40, 2, 5, 11, false, true, SPREAD_FEW},       {40, 2, 5, 11, true, true, SPREAD_FEW},
+    {30, 3, 7, 1, true, false, SPREAD_ONE},        {30, 3, 7, 200, true, true, SPREAD_FOREIGN},
+    {700, 8, 37, 0, false, false, SPREAD_FOREIGN}, {900, 6, 8, 500, true, false, SPREAD_EVEN},
+    {900, 6, 8, 700, false, true, SPREAD_FEW},     {800, 4, 3, 900, true, true, SPREAD_ONE},
+};
+enum { SLOTS_CASES = sizeof slots_cases / sizeof slots_cases[0] };
+
+static inline void case_sort_slots(struct lab *lab) {
+    for (int i = 0; i < SLOTS_CASES && lab->dtype == DTYPE_F32; i++) {
+        struct slots s = make_slots(lab, &slots_cases[i]);
+        struct op_sort_slots op = {.offsets = arena_1d(&lab->arena, DTYPE_I32, s.experts + 1),
+                                   .sources = arena_1d(&lab->arena, DTYPE_I32, s.places),
+                                   .places = arena_2d(&lab->arena, DTYPE_I32, s.rows, s.chosen),
+                                   .experts = s.experts_t,
+                                   .capacity = slots_cases[i].capacity,
+                                   .is_padded = slots_cases[i].is_padded};
+        if (slots_cases[i].by_weight)
+            op.weights = s.weights.t;
+        op_sort_slots(lab->device, &op);
+        expect_ints(lab, op.offsets, s.offset, "offsets");
+        expect_ints(lab, op.sources, s.source, "sources");
+        expect_ints(lab, op.places, s.place, "places");
+        lab_clear(lab);
+    }
+}
+
+// Experts as biases are looked up by: those of slots without a place are not read.
+static inline void sum_slots_variant(struct lab *lab, const struct slots_case *c, int64_t C) {
+    struct slots s = make_slots(lab, c);
+    struct sample y = lab_2d(lab, s.places, C, 1), bias = lab_2d(lab, s.experts, C, 1),
+                  addend = lab_2d(lab, s.rows, C, 1);
+    double *plain = lab_doubles(lab, s.rows * C), *full = lab_doubles(lab, s.rows * C);
+    for (int64_t i = 0; i < s.rows * s.chosen * C; i++) {
+        int64_t slot = i / C, at = slot / s.chosen * C + i % C;
+        if (s.place[slot] < 0)
+            continue;
+        plain[at] += y.x[s.place[slot] * C + i % C];
+        full[at] += y.x[s.place[slot] * C + i % C] + s.weights.x[slot] * bias.x[s.expert[slot] * C + i % C];
+    }
+    struct op_sum_slots op = {.out = lab_2d(lab, s.rows, C, 1).t, .y = y.t, .places = s.places_t};
+    op_sum_slots(lab->device, &op);
+    lab_expect(lab, op.out, plain);
+    op.out = op.addend = addend.t;
+    op.bias = bias.t;
+    op.experts = s.experts_t;
+    op.weights = s.weights.t;
+    op_sum_slots(lab->device, &op);
+    lab_expect(lab, op.out, lab_moved(lab, full, addend.x, 1, s.rows * C));
+    struct sample dout = lab_2d(lab, s.rows, C, 1), dbias = lab_fp32_2d(lab, s.experts, C, 1);
+    struct sample dweights = lab_fp32_2d(lab, s.rows, s.chosen, 1);
+    op_slot_bias_backward(lab->device, &(struct op_slot_bias_backward){.dbias = dbias.t,
+                                                                       .dweights = dweights.t,
+                                                                       .dout = dout.t,
+                                                                       .bias = bias.t,
+                                                                       .weights = s.weights.t,
+                                                                       .offsets = s.offsets_t,
+                                                                       .sources = s.sources_t});
+    for (int64_t i = 0; i < s.rows * s.chosen * C; i++) {
+        int64_t slot = i / C, c_at = i % C;
+        if (s.place[slot] < 0)
+            continue;
+        dbias.x[s.expert[slot] * C + c_at] += s.weights.x[slot] * dout.x[slot / s.chosen * C + c_at];
+        dweights.x[slot] += dout.x[slot / s.chosen * C + c_at] * bias.x[s.expert[slot] * C + c_at];
+    }
+    lab_expect(lab, dbias.t, dbias.x);
+    lab_expect(lab, dweights.t, dweights.x);
+    lab_clear(lab);
+}
+
+static inline void case_sum_slots(struct lab *lab) {
+    static const int64_t columns[] = {1, 17, 64, 300};
+    for (int i = 0; i < SLOTS_CASES; i++)
+        sum_slots_variant(lab, &slots_cases[i], slots_cases[i].rows > 100 ? 24 : columns[i % 4]);
+}
+
+static inline void case_gather_slots(struct lab *lab) {
+    static const int64_t columns[] = {1, 17, 64, 1030};
+    for (int i = 0; i < SLOTS_CASES; i++) {
+        struct slots s = make_slots(lab, &slots_cases[i]);
+        int64_t C = s.rows > 100 ? 24 : columns[i % 4];
+        struct sample x = lab_2d(lab, s.rows, C, 1), y = lab_2d(lab, s.places, C, 1);
+        for (int64_t at = 0; at < s.places * C; at++) {
+            int32_t source = s.source[at / C];
+            y.x[at] = source < 0 ? 0 : x.x[source / s.chosen * C + at % C];
+        }
+        op_gather_slots(lab->device,
+                        &(struct op_gather_slots){.y = y.t, .x = x.t, .sources = s.sources_t, .per_row = s.chosen});
+        lab_expect(lab, y.t, y.x);
+        lab_clear(lab);
+    }
+}
+
+// ---- what is between the matmuls ----
+
+struct expert_unit {
+    enum activation activation;
+    bool is_gated, has_bias;
+};
+
+// y without its weight, and its slopes by gate and up, at column f of place r.
+struct expert_value {
+    double y, dgate, dup;
+};
+static inline struct expert_value naive_expert(const struct expert_unit *unit, const double *x, const double *bias,
+                                               int64_t f, int64_t F) {
+    double gate = x[f] + (unit->has_bias ? bias[f] : 0);
+    double value = naive_activation(unit->activation, gate), slope = naive_slope(unit->activation, gate);
+    if (!unit->is_gated)
+        return (struct expert_value){value, slope, 0};
+    double up = x[F + f] + (unit->has_bias ? bias[F + f] : 0);
+    return (struct expert_value){value * up, slope * up, value};
+}
+
+struct expert_numbers {
+    int64_t F;
+    const double *x, *bias, *dy;
+    double *y, *dx, *dweights, *dbias;  // out
+};
+
+// dbias adds to what is there.
+static inline void naive_experts(const struct expert_unit *unit, const struct slots *s,
+                                 const struct expert_numbers *n) {
+    int64_t F = n->F, W = unit->is_gated ? 2 * F : F;
+    for (int64_t slot = 0; slot < s->rows * s->chosen; slot++) {
+        int64_t r = s->place[slot], e = s->expert[slot];
+        for (int64_t f = 0; f < F && r >= 0; f++) {
+            double weight = s->weights.x[slot];
+            struct expert_value at = naive_expert(unit, n->x + r * W, n->bias + e * W, f, F);
+            n->y[r * F + f] = weight * at.y;
+            n->dweights[slot] += n->dy[r * F + f] * at.y;
+            n->dx[r * W + f] = weight * n->dy[r * F + f] * at.dgate;
+            n->dbias[e * W + f] += n->dx[r * W + f];
+            if (!unit->is_gated)
+                continue;
+            n->dx[r * W + F + f] = weight * n->dy[r * F + f] * at.dup;
+            n->dbias[e * W + F + f] += n->dx[r * W + F + f];
+        }
+    }
+}
+
+static inline void expert_activation_variant(struct lab *lab, const struct slots_case *c, int64_t F,
+                                             const struct expert_unit *unit) {
+    struct slots s = make_slots(lab, c);
+    int64_t W = unit->is_gated ? 2 * F : F;
+    struct sample x = activation_inputs(lab, s.places, W), bias = lab_2d(lab, s.experts, W, 0);
+    if (unit->has_bias && unit->activation != ACTIVATION_RELU)
+        bias = lab_2d(lab, s.experts, W, 1);
+    struct sample dy = lab_2d(lab, s.places, F, 1), dbias = lab_fp32_2d(lab, s.experts, W, 1);
+    struct expert_numbers expected = {.F = F,
+                                      .x = x.x,
+                                      .bias = bias.x,
+                                      .dy = dy.x,
+                                      .y = lab_doubles(lab, s.places * F),
+                                      .dx = lab_doubles(lab, s.places * W),
+                                      .dweights = lab_doubles(lab, s.rows * s.chosen),
+                                      .dbias = dbias.x};
+    naive_experts(unit, &s, &expected);
+    struct op_expert_activation_forward forward = {.y = lab_2d(lab, s.places, F, 1).t,
+                                                   .x = x.t,
+                                                   .weights = s.weights.t,
+                                                   .offsets = s.offsets_t,
+                                                   .sources = s.sources_t,
+                                                   .activation = unit->activation,
+                                                   .is_gated = unit->is_gated};
+    if (unit->has_bias)
+        forward.bias = bias.t;
+    op_expert_activation_forward(lab->device, &forward);
+    lab_expect(lab, forward.y, expected.y);
+    bool is_in_place = F % 2 == 0;
+    struct op_expert_activation_backward backward = {.dx = is_in_place ? x.t : lab_2d(lab, s.places, W, 1).t,
+                                                     .y = is_in_place ? dy.t : lab_2d(lab, s.places, F, 1).t,
+                                                     .dweights = lab_fp32_2d(lab, s.rows, s.chosen, 1).t,
+                                                     .dy = dy.t,
+                                                     .x = x.t,
+                                                     .bias = forward.bias,
+                                                     .weights = s.weights.t,
+                                                     .offsets = s.offsets_t,
+                                                     .sources = s.sources_t,
+                                                     .activation = unit->activation,
+                                                     .is_gated = unit->is_gated};
+    if (unit->has_bias)
+        backward.dbias = dbias.t;
+    op_expert_activation_backward(lab->device, &backward);
+    lab_expect(lab, backward.dx, expected.dx);
+    lab_expect(lab, backward.y, expected.y);
+    lab_expect(lab, backward.dweights, expected.dweights);
+    if (unit->has_bias)
+        lab_expect(lab, dbias.t, dbias.x);
+    lab_clear(lab);
+}
+
+static inline void case_expert_activation(struct lab *lab) {
+    static const struct expert_unit units[] = {
+        {ACTIVATION_SILU, true, false},         {ACTIVATION_GELU_TANH, false, true}, {ACTIVATION_SILU, true, true},
+        {ACTIVATION_RELU, false, false},        {ACTIVATION_GELU, true, true},       {ACTIVATION_GELU, false, false},
+        {ACTIVATION_SQUARED_RELU, false, false}};
+    static const int64_t columns[] = {1, 17, 64, 300, 8};
+    enum { UNITS = sizeof units / sizeof units[0] };
+    for (int i = 0; i < SLOTS_CASES; i++) {
+        int64_t F = slots_cases[i].rows > 100 ? 24 : columns[i % 5];
+        expert_activation_variant(lab, &slots_cases[i], F, &units[i % UNITS]);
+        expert_activation_variant(lab, &slots_cases[i], F, &units[(i + 2) % UNITS]);
+    }
+}
+
+// ---- matmuls over groups ----
+
+enum { GROUPED_MOST = 8 };
+struct grouped_case {
+    int64_t experts, outputs, inputs;
+    int32_t sizes[GROUPED_MOST];
+};
+
+static inline void grouped_variant(struct lab *lab, const struct grouped_case *c) {
+    int64_t O = c->outputs, I = c->inputs, E = c->experts;
+    int32_t offsets[GROUPED_MOST + 1] = {0};
+    for (int64_t e = 0; e < E; e++)
+        offsets[e + 1] = offsets[e] + c->sizes[e];
+    int64_t R = offsets[E] + 3;  // the last three belong to no expert
+    struct tensor starts = lab_ints(lab, E + 1, offsets);
+    struct sample x = lab_2d(lab, R, I, 1), dy = lab_2d(lab, R, O, 1);
+    struct sample w = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, E, O, I), 1);
+    struct sample dw = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, E, O, I), 1);
+    struct sample y = lab_2d(lab, R, O, 1), dx = lab_2d(lab, R, I, 1);
+    double *sums = lab_doubles(lab, E * O * I);
+    for (int64_t e = 0; e < E; e++) {
+        for (int64_t r = offsets[e]; r < offsets[e + 1]; r++) {
+            memset(y.x + r * O, 0, sizeof *y.x * (size_t)O);
+            memset(dx.x + r * I, 0, sizeof *dx.x * (size_t)I);
+            for (int64_t i = 0; i < O * I; i++) {
+                y.x[r * O + i / I] += x.x[r * I + i % I] * w.x[e * O * I + i];
+                dx.x[r * I + i % I] += dy.x[r * O + i / I] * w.x[e * O * I + i];
+                sums[e * O * I + i] += dy.x[r * O + i / I] * x.x[r * I + i % I];
+            }
+        }
+    }
+    struct op_grouped_matmul op = {.kind = GROUPED_FORWARD, .d = y.t, .a = x.t, .b = w.t, .offsets = starts};
+    op_grouped_matmul(lab->device, &op);
+    lab_expect(lab, y.t, y.x);
+    op_grouped_matmul(lab->device, &(struct op_grouped_matmul){
+                                       .kind = GROUPED_INPUT, .d = dx.t, .a = dy.t, .b = w.t, .offsets = starts});
+    lab_expect(lab, dx.t, dx.x);
+    op = (struct op_grouped_matmul){
+        .kind = GROUPED_WEIGHT, .d = dw.t, .a = dy.t, .b = x.t, .offsets = starts, .beta = 1};
+    op_grouped_matmul(lab->device, &op);
+    lab_expect(lab, dw.t, lab_moved(lab, sums, dw.x, 1, E * O * I));
+    op.beta = 0;
+    op_grouped_matmul(lab->device, &op);
+    lab_expect(lab, dw.t, sums);
+    lab_clear(lab);
+}
+
+static inline void case_grouped_matmul(struct lab *lab) {
+    static const struct grouped_case cases[] = {
+        {1, 1, 1, {1}},
+        {1, 16, 24, {0}},
+        {3, 17, 3, {0, 5, 1}},
+        {4, 64, 32, {0, 64, 1, 33}},
+        {2, 40, 1032, {3, 200}},
+        {8, 96, 130, {1, 0, 7, 65, 0, 0, 129, 2}},
+        {5, 130, 72, {0, 0, 300, 0, 0}},
+        {3, 33, 257, {31, 32, 17}},
+        {4, 256, 64, {128, 127, 129, 256}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        grouped_variant(lab, &cases[i]);
+}
+
+#endif
