@@ -13,8 +13,9 @@
 #include <stdio.h>
 #include <time.h>
 
-// COUNTED_SECONDS: how much of the time between two looks counts.
-static const double FIRST_LINE_SECONDS = 60, LONGEST_PAUSE = 0.5, COUNTED_SECONDS = 1;
+// COUNTED_PAUSES: how much of the time between two looks counts. No limit is over within one look, and a warning always
+// comes before the end.
+static const double FIRST_LINE_SECONDS = 60, LONGEST_PAUSE = 0.5, COUNTED_PAUSES = 2;
 
 static const char *const flags[WATCHDOG_KINDS] = {"--start-timeout-minutes", "--step-timeout-minutes",
                                                   "--save-timeout-minutes", "--load-timeout-minutes", ""};
@@ -152,7 +153,7 @@ static void *run_watchdog(void *argument) {
         until.tv_sec = (time_t)end;
         until.tv_nsec = (long)((end - (double)until.tv_sec) * 1e9);
         pthread_cond_timedwait(&state.changed, &state.lock, &until);
-        double now = clock_seconds(), passed = fmin(now - looked, COUNTED_SECONDS);
+        double now = clock_seconds(), passed = fmin(now - looked, COUNTED_PAUSES * pause);
         looked = now;
         struct finding finding = {0};
         for (struct watchdog_work *work = state.first; work && !state.is_over; work = work->next)

@@ -153,11 +153,14 @@ TEST(queue) {
 }
 
 TEST(closing_early) {
-    struct errands *errands = open_with("sleep 2", LONG_SECONDS);
+    begin();
+    snprintf(command, sizeof command, "while [ -e %s ]; do sleep 0.05; done", folder);
+    struct errands *errands = open_with(command, LONG_SECONDS);
     errands_add(errands, &(struct errand){.label = "first", .variables = no_variables});
     EXPECT(!errands_wait(errands, 0.01));
     errands_close(errands, 0.01);
     errands_close(NULL, 1);
+    end();
 }
 
 TEST_MAIN(TEST_CASE(facts), TEST_CASE(output), TEST_CASE(limit), TEST_CASE(background), TEST_CASE(queue),

@@ -58,8 +58,9 @@ static void begin(void) {
     EXPECT_OK(file_make_folders(local));
     remote_forget();
     remote_set_environment(get);
+    // More attempts than faults of any test: all of them may hit one request.
     remote_set_patience(&(struct remote_patience){
-        .attempts = 6, .backoff_seconds = 0.001, .stall_seconds = 100, .part_bytes = 1000, .streams = 3});
+        .attempts = 12, .backoff_seconds = 0.001, .stall_seconds = 100, .part_bytes = 1000, .streams = 3});
     set_faults("");
     write_file(root, ".log", "", 0);
 }

@@ -10,6 +10,7 @@
 // FILE gets what is to be seen at the end, FILE.raw every byte. The exit code is the command's, 128 + N after a signal;
 // 99 if a text did not come.
 #include "../terminal.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +119,7 @@ static void show_all(struct session_of_terminal *s) {
 }
 
 static bool await(struct session_of_terminal *s, const char *text) {
-    for (int i = 0; i < MOST_SECONDS * 10; i++) {
+    for (double until = clock_seconds() + MOST_SECONDS; clock_seconds() < until;) {
         char *found = s->raw ? strstr(s->raw + s->seen, text) : NULL;
         if (found) {
             show_up_to(s, (size_t)(found - s->raw) + strlen(text));

@@ -20,8 +20,9 @@ static char *segment(int job, int rank) {
                          rank);
 }
 
-// A child that plays mpirun lives until the pipe is closed. Its child, the rank, writes the note and dies.
-static pid_t play_mpirun(const char *base, int end) {
+// A child that plays mpirun lives until a byte comes. Its child, the rank, writes the note and dies, which a byte to
+// `ready` tells.
+static pid_t play_mpirun(const char *base, int ready, int end) {
     char number[24];
     snprintf(number, sizeof number, "%d", JOB + (int)getpid() % 4096);
     fflush(NULL);
@@ -35,25 +36,27 @@ static pid_t play_mpirun(const char *base, int end) {
     }
     char byte;
     (void)waitpid(rank, NULL, 0);
+    (void)!write(ready, "x", 1);
     (void)!read(end, &byte, 1);
     _exit(0);
 }
 
 TEST(only_what_dead_ones_left_is_removed) {
     char base[] = "/tmp/bevatron-leftovers-XXXXXX";
-    int ends[2];
+    int ready[2], ends[2];
+    char byte;
     if (access("/dev/shm", W_OK) < 0)
         test_skip("no /dev/shm");
-    EXPECT(mkdtemp(base) != NULL && pipe(ends) == 0);
+    EXPECT(mkdtemp(base) != NULL && pipe(ready) == 0 && pipe(ends) == 0);
     log_set_level(LOG_ERROR);
     char *own[2] = {segment(JOB, 0), segment(JOB, 12)}, *other = segment(JOB + 4096, 0);
     char *notes = memory_printf("%s/bevatron-mpi-%ld", base, (long)geteuid());
     for (int i = 0; i < 2; i++)
         EXPECT_OK(file_write_all(own[i], "x", 1));
     EXPECT_OK(file_write_all(other, "x", 1));
-    pid_t mpirun = play_mpirun(base, ends[0]);
-    while (!file_is_folder(notes) || file_is_empty_folder(notes))
-        usleep(1000);
+    pid_t mpirun = play_mpirun(base, ready[1], ends[0]);
+    EXPECT_INT(read(ready[0], &byte, 1), 1);
+    EXPECT(file_is_folder(notes) && !file_is_empty_folder(notes));
     mpi_leftovers_sweep(base);
     EXPECT(file_exists(own[0]) && file_exists(own[1]) && file_exists(other));
     EXPECT(write(ends[1], "x", 1) == 1 && waitpid(mpirun, NULL, 0) == mpirun);

@@ -329,7 +329,7 @@ TEST(overlapped_sums_arrive_while_nobody_calls) {
     const volatile float *last = (const volatile float *)x.data + MANY - 1;
     struct comm_request request = comm_all_reduce_start(all, x, REDUCE_SUM, "overlapped");
     comm_overlap(&request);
-    for (int i = 0; i < 3000 && *last < (float)(size * (size + 1)) / 2; i++)
+    for (int i = 0; i < 30000 && *last < (float)(size * (size + 1)) / 2; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     EXPECT(*last == (float)(size * (size + 1)) / 2);
     comm_wait(&request);

@@ -164,7 +164,7 @@ TEST(garbage) {
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++) {
         int client = connect_client();
         send_text(client, garbage[i]);
-        EXPECT_INT(shutdown(client, SHUT_WR), 0);
+        (void)shutdown(client, SHUT_WR);  // the server may have ended the connection by now
         read_all(client, answer, sizeof answer);
         if (strncmp(answer, "HTTP/1.1 2", 10) == 0)
             test_fail("garbage %zu was served: %.40s", i, answer);
@@ -215,7 +215,8 @@ TEST(slow_clients) {
         web_server_tend(server);
         EXPECT(clock_seconds() < until);
     }
-    EXPECT_INT(ask_target("/"), 200);
+    while (ask_target("/") != 200)  // on a busy machine the server may be slow, and take this for a slow client
+        EXPECT(clock_seconds() < until);
     EXPECT_INT(read_all(silent, answer, sizeof answer), 0);
     struct pollfd gone = {.fd = deaf, .events = 0};
     while (poll(&gone, 1, 20) == 0 || !(gone.revents & (POLLHUP | POLLERR))) {
@@ -280,7 +281,7 @@ TEST(news) {
 TEST(answers_that_nobody_reads) {
     static const char request[] = "GET /api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n";
     double until = clock_seconds() + patience;
-    begin(&(struct web_limits){.pending_bytes = 1});
+    begin(&(struct web_limits){.pending_bytes = 1, .send_seconds = 1000, .read_seconds = 1000});
     EXPECT_INT(ask_target("/api/runs"), 200);
     int deaf = connect_client();
     // Once the buffers of both sides are full, an answer is pending.
