@@ -252,8 +252,8 @@ static const struct gguf_architecture *choose_architecture(const struct model_wr
     if (architecture)
         return architecture;
     char *known = gguf_family_list();
-    error_set("llama.cpp cannot run the family %s, only %s; export with --to huggingface instead", family->model_type,
-              known);
+    error_set("the family %s cannot be written as GGUF, only %s; export with --to huggingface instead",
+              family->model_type, known);
     free(known);
     return NULL;
 }

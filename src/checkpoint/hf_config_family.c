@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,11 @@ static const char *const shaping[] = {"--model",
                                       "--normalization",
                                       "--norm-placement",
                                       "--qk-layernorm",
+                                      "--parallel-residual",
+                                      "--embedding-multiplier",
+                                      "--residual-multiplier",
+                                      "--logits-scaling",
+                                      "--no-rope-freq",
                                       "--position-embedding-type",
                                       "--relative-attention-per-layer",
                                       "--position-offset",
@@ -60,6 +66,8 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
         buffer_printf(out, "%lld", (long long)config_query_groups(config));
     else if (strcmp(flag, "--bert-no-binary-head") == 0)
         append_bool(out, !config_has_binary_head(config));
+    else if (strcmp(flag, "--softmax-scale") == 0)
+        buffer_printf(out, "%.17g", (double)config_softmax_scale(config));
     else
         flag_format(flag_find(&table, flag), config, out);
 }
@@ -136,16 +144,18 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
     if (strcmp(flag, "--num-query-groups") == 0)
-        return family->has_rope || family->has_multi_query;
+        return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
     if (strcmp(flag, "--rotary-percent") == 0)
         return family->rotary_part != NULL;
+    if (strcmp(flag, "--no-rope-freq") == 0)
+        return family->has_no_rope_layers;
     if (strcmp(flag, "--scale-tied-output") == 0)
         return strcmp(family->model_type, "t5") == 0;
     return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
 }
 
 // Whether a flag that the family does not mention is as if it were not there.
-static bool is_plain(const struct config *config, const char *flag) {
+static bool is_plain(const struct hf_family *family, const struct config *config, const char *flag) {
     if (strcmp(flag, "--kv-channels") == 0)
         return config->kv_channels * config->num_attention_heads == config->hidden_size;
     if (strcmp(flag, "--num-query-groups") == 0)
@@ -158,6 +168,12 @@ static bool is_plain(const struct config *config, const char *flag) {
         return config_form(config) != CONFIG_BERT;
     if (strcmp(flag, "--word-embedding-size") == 0)
         return config_word_embedding_size(config) == config->hidden_size;
+    if (strcmp(flag, "--softmax-scale") == 0)
+        return config_softmax_scale(config) == 1.0f / sqrtf((float)config->kv_channels);
+    if (strcmp(flag, "--no-rope-freq") == 0)
+        return config_no_rope_freq(config) == 0;
+    if (strcmp(flag, "--embedding-multiplier") == 0 && family->scales_embedding)
+        return fabs(config->embedding_multiplier / sqrt((double)config->hidden_size) - 1) < 1e-12;
     struct config defaults;
     config_defaults(&defaults);
     struct buffer text = {0};
@@ -204,7 +220,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     if (rope)
         return rope;
     for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++)
-        if (!is_mentioned(family, shaping[i]) && !is_plain(config, shaping[i]))
+        if (!is_mentioned(family, shaping[i]) && !is_plain(family, config, shaping[i]))
             return shaping[i];
     return NULL;
 }

@@ -183,9 +183,10 @@ static int read_yarn(const struct json *scaling, struct config *config) {
 // How many of a head's channels are rotated. Most families rotate them all: transformers ignores the member there, or
 // fails on it.
 static int read_rotary_part(const struct hf_family *family, const struct json *root, struct config *config) {
-    static const char key[] = "partial_rotary_factor";
+    static const char usual[] = "partial_rotary_factor";
+    const char *key = family->rotary_part_key ? family->rotary_part_key : usual;
     const struct json *all = member(root, "rope_parameters");
-    const struct json *part = member(all, key) ? member(all, key) : member(root, key);
+    const struct json *part = member(all, usual) ? member(all, usual) : member(root, key);
     if (part && part->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
     if (family->rotary_part)
@@ -196,10 +197,15 @@ static int read_rotary_part(const struct hf_family *family, const struct json *r
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
 static int read_rope(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
-    const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, "rope_theta");
+    const char *key = family->rotary_base_key ? family->rotary_base_key : "rope_theta";
+    const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, key);
     if (theta && theta->type != JSON_NUMBER)
-        return error_set("its \"rope_theta\" is not a number");
-    TRY(set_number(config, "--rotary-base", theta ? theta->string : "10000", 0));
+        return error_set("its \"%s\" is not a number", key);
+    TRY(set_number(config, "--rotary-base",
+                   theta                 ? theta->string
+                   : family->rotary_base ? family->rotary_base
+                                         : "10000",
+                   0));
     TRY(read_rotary_part(family, root, config));
     scaling = scaling ? scaling : all;
     const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
@@ -240,6 +246,27 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
         return 0;
     TRY(set_flag(config, "--group-query-attention", "true"));
     return set_number(config, "--num-query-groups", text, 0);
+}
+
+// SmolLM3 says for each layer whether it has rotary positions; without that, every so many layers one has none.
+static int read_no_rope_layers(const struct json *root, struct config *config) {
+    const struct json *layers = member(root, "no_rope_layers"), *interval = member(root, "no_rope_layer_interval");
+    if (interval && interval->type != JSON_NUMBER)
+        return error_set("its \"no_rope_layer_interval\" is not a number");
+    if (!layers)
+        return set_number(config, "--no-rope-freq", interval ? interval->string : "4", 0);
+    int64_t count = config->num_layers, first = 0;
+    if (layers->type != JSON_ARRAY || (int64_t)layers->count < count)
+        return error_set("its \"no_rope_layers\" has no number for each of the %" PRId64 " layers", count);
+    while (first < count && layers->items[first].type == JSON_NUMBER && layers->items[first].number != 0)
+        first++;
+    for (int64_t i = first; i < count; i++)
+        if (layers->items[i].type != JSON_NUMBER || (layers->items[i].number == 0) != ((i + 1) % (first + 1) == 0))
+            return error_set("its \"no_rope_layers\" are not every N-th layer, which is not supported");
+    char *text = memory_printf("%" PRId64, first < count ? first + 1 : 0);
+    int result = set_flag(config, "--no-rope-freq", text);
+    free(text);
+    return result;
 }
 
 // All heads share one key and value, or each has its own.
@@ -311,10 +338,15 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
     if (family->has_rope) {
         TRY(read_rope(family, root, config));
-        TRY(read_groups(family, root, config));
+        if (!family->has_no_groups)
+            TRY(read_groups(family, root, config));
     }
+    if (family->has_no_rope_layers)
+        TRY(read_no_rope_layers(root, config));
     if (family->has_multi_query)
         TRY(read_multi_query(root, config));
+    if (family->scales_embedding)
+        TRY(set_real(config, "--embedding-multiplier", sqrt((double)config->hidden_size)));
     if (family->has_centered_gains)
         TRY(set_flag(config, "--apply-layernorm-1p", "true"));
     if (family->architecture_mlm && !weights_find(weights, "cls.seq_relationship.weight"))

@@ -152,9 +152,14 @@ static void append_scaling(const struct config *config, struct json_writer *json
 }
 
 // rope_theta and rope_scaling, which every release reads; a newer rope_parameters of the base would speak against them.
-static void set_rope(struct members *members, const struct config *config) {
-    set_member(members, "rope_theta", real_text(config->rotary_base));
-    set_member(members, "num_key_value_heads", memory_printf("%lld", (long long)config_query_groups(config)));
+static void set_rope(struct members *members, const struct hf_family *family, const struct config *config) {
+    set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
+               real_text(config->rotary_base));
+    if (family->rotary_part)
+        set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
+                   real_text(config->rotary_percent));
+    if (!family->has_no_groups)
+        set_member(members, "num_key_value_heads", memory_printf("%lld", (long long)config_query_groups(config)));
     if (config->use_rope_scaling) {
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
@@ -168,6 +173,17 @@ static void set_rope(struct members *members, const struct config *config) {
     } else {
         set_member(members, "rope_scaling", memory_string("null"));
     }
+}
+
+static void set_no_rope_layers(struct members *members, const struct config *config) {
+    struct buffer text = {0};
+    for (int64_t i = 0; i < config->num_layers; i++)
+        buffer_printf(&text, "%s%d", i > 0 ? ", " : "[", config_layer_skips_rope(config, i) ? 0 : 1);
+    buffer_append_string(&text, "]");
+    set_member(members, "no_rope_layers", memory_string(buffer_string(&text)));
+    buffer_free(&text);
+    if (config->no_rope_freq > 0)
+        set_member(members, "no_rope_layer_interval", memory_printf("%lld", (long long)config->no_rope_freq));
 }
 
 static void set_base(struct members *members, const struct json *base) {
@@ -236,9 +252,9 @@ static void set_members(struct members *members, const struct hf_config_write *w
         if (!family->keys[i].is_read)
             set_key(members, write, &family->keys[i]);
     if (family->has_rope)
-        set_rope(members, config);
-    if (family->rotary_part)
-        set_member(members, "partial_rotary_factor", real_text(config->rotary_percent));
+        set_rope(members, family, config);
+    if (family->has_no_rope_layers)
+        set_no_rope_layers(members, config);
     if (family->has_multi_query)
         set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
     bool is_t5 = strcmp(family->model_type, "t5") == 0;

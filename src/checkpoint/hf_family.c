@@ -8,7 +8,8 @@
 
 // Of several families that can express a model, the first is written.
 const struct hf_family *hf_family_at(size_t i) {
-    const struct hf_families tables[] = {hf_families_learned(), hf_families_rotary(), hf_families_encoders()};
+    const struct hf_families tables[] = {hf_families_learned(), hf_families_rotary(), hf_families_parallel(),
+                                         hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -22,6 +23,63 @@ const struct hf_family *hf_family_find(const char *model_type) {
     for (size_t i = 0; (family = hf_family_at(i)); i++)
         if (strcmp(family->model_type, model_type) == 0)
             return family;
+    return NULL;
+}
+
+const char *hf_family_missing(const char *model_type) {
+    static const char experts[] = "mixtures of experts",
+                      latent[] = "multi-head latent attention and mixtures of experts";
+    static const char one_norm[] = "one norm for attention and MLP, which read the same input";
+    static const char state[] = "state space layers", alibi[] = "ALiBi positions";
+    static const struct {
+        const char *model_type, *missing;
+    } rows[] = {
+        {"gpt_neo", "layers that alternate between global and local attention"},
+        {"gptj", one_norm},
+        {"codegen", one_norm},
+        {"phi", one_norm},
+        {"cohere", "one norm without biases for attention and MLP, and scaled logits"},
+        {"cohere2", "one norm without biases for attention and MLP, and layers with windows"},
+        {"falcon", one_norm},
+        {"bloom", alibi},
+        {"mpt", alibi},
+        {"gemma2", "soft caps of attention scores and logits, four norms in a layer, and layers with windows"},
+        {"gemma3", "four norms in a layer, and layers with windows and a rotary base of their own"},
+        {"gemma3_text", "four norms in a layer, and layers with windows and a rotary base of their own"},
+        {"olmo", "norms without weights"},
+        {"olmo2", "norms between a sublayer and its residual addition, and norms of all queries and all keys"},
+        {"olmo3", "norms between a sublayer and its residual addition, and layers with windows"},
+        {"granitemoe", experts},
+        {"mixtral", experts},
+        {"olmoe", experts},
+        {"qwen2_moe", experts},
+        {"qwen3_moe", experts},
+        {"phimoe", experts},
+        {"dbrx", experts},
+        {"switch_transformers", experts},
+        {"llama4", experts},
+        {"glm4_moe", experts},
+        {"gpt_oss", "attention sinks and mixtures of experts"},
+        {"deepseek_v2", latent},
+        {"deepseek_v3", latent},
+        {"kimi_k2", latent},
+        {"qwen3_next", "linear attention and mixtures of experts"},
+        {"mamba", state},
+        {"mamba2", state},
+        {"jamba", state},
+        {"falcon_mamba", state},
+        {"nemotron_h", state},
+        {"rwkv", "recurrent layers"},
+        {"recurrent_gemma", "recurrent layers"},
+        {"modernbert", "layers that alternate between global and local attention"},
+        {"deberta-v2", "disentangled attention"},
+        {"albert", "layers that share their weights"},
+        {"electra", "a discriminator"},
+        {"bart", "an encoder-decoder with learned positions and norms after sublayers"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (strcmp(rows[i].model_type, model_type) == 0)
+            return rows[i].missing;
     return NULL;
 }
 

@@ -1,4 +1,5 @@
-// Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM and Nemotron. See hf_family.h.
+// Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM, Nemotron, Granite, SmolLM3 and
+// Gemma. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- Llama and Mistral ----
@@ -175,6 +176,41 @@ static const struct hf_flag nemotron_flags[] = {{"--model", "gpt"},
                                                 {"--position-embedding-type", "rope"},
                                                 {"--hidden-dropout", "0"}};
 
+// ---- Granite, SmolLM3 and Gemma: Llama's layers ----
+
+static const struct hf_key granite_keys[] = {
+    LLAMA_KEYS,
+    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1"),
+    NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),
+    NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),
+    NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"),
+    ONLY("attention_bias", "false"),
+    ONLY("mlp_bias", "false"),
+};
+static const struct hf_key smollm3_keys[] = {
+    LLAMA_KEYS,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    SWITCH("mlp_bias", "--add-mlp-bias", .fallback = "false"),
+    ONLY("use_sliding_window", "false"),
+};
+static const struct hf_key gemma_keys[] = {
+    SIZE_KEYS("0.02"),
+    NUMBER("head_dim", "--kv-channels", .fallback = "256"),
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"),
+    MAP("hidden_act", NULL, "gelu_pytorch_tanh=", .fallback = "gelu_pytorch_tanh"),
+    // Its name in transformers 4, which reads it first.
+    MAP("hidden_activation", NULL, "gelu_pytorch_tanh=", .fallback = "gelu_pytorch_tanh"),
+    ONLY("attention_bias", "false"),
+    READ_ONLY("use_bidirectional_attention", "false"),
+};
+static const struct hf_flag gemma_flags[] = {{"--model", "gpt"},
+                                             {"--normalization", "RMSNorm"},
+                                             {"--activation", "gelu_tanh"},
+                                             {"--gated-linear-unit", "true"},
+                                             {"--disable-bias-linear", "true"},
+                                             {"--position-embedding-type", "rope"},
+                                             {"--hidden-dropout", "0"}};
+
 // Their defaults are tokens of vocabularies that another model need not have.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
@@ -202,6 +238,16 @@ static const struct hf_family families[] = {
      TABLES(stablelm, llama_ignored, no_ids, stablelm_flags)},
     {ROTARY("nemotron", "NemotronForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "0.5",
      .has_centered_gains = true, TABLES(nemotron, llama_ignored, no_ids, nemotron_flags)},
+    {LIKE_LLAMA("granite", "GraniteForCausalLM"), .keys = granite_keys, .key_count = COUNT(granite_keys),
+     .flags = llama_flags, .flag_count = COUNT(llama_flags)},
+    {ROTARY("smollm3", "SmolLM3ForCausalLM"), .tie = "true", .groups = "4", .rotary_base = "2000000",
+     .rows = llama_rows, .row_count = COUNT(llama_rows), .ignored = llama_ignored, .written = no_ids,
+     .written_count = COUNT(no_ids), .has_no_rope_layers = true, .keys = smollm3_keys, .key_count = COUNT(smollm3_keys),
+     .flags = llama_flags, .flag_count = COUNT(llama_flags)},
+    {ROTARY("gemma", "GemmaForCausalLM"), .tie = "true", .groups = "16", .scales_embedding = true,
+     .has_centered_gains = true, .rows = llama_rows, .row_count = COUNT(llama_rows), .ignored = llama_ignored,
+     .written = no_ids, .written_count = COUNT(no_ids), .keys = gemma_keys, .key_count = COUNT(gemma_keys),
+     .flags = gemma_flags, .flag_count = COUNT(gemma_flags)},
 };
 
 struct hf_families hf_families_rotary(void) {

@@ -152,8 +152,13 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
     TRY(json_get_string(source->foreign_config, "model_type", &model_type));
     detail->family = hf_family_find(model_type);
     if (!detail->family) {
+        const char *missing = hf_family_missing(model_type);
         char *known = hf_family_list();
-        error_set("the model_type \"%.64s\" is not supported; supported: %s", model_type, known);
+        if (missing)
+            error_set("the model_type \"%.64s\" is not supported: it has %s; supported: %s", model_type, missing,
+                      known);
+        else
+            error_set("the model_type \"%.64s\" is not supported; supported: %s", model_type, known);
         free(known);
         return -1;
     }

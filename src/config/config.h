@@ -55,6 +55,9 @@ struct config {
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool qk_layernorm;
+    bool parallel_residual;
+    double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
+    int64_t no_rope_freq;      // every so many layers one has no rotary positions; 0 for none
     char *activation;          // see config_activation
     char *lm_head_activation;  // see config_head_activation
     bool gated_linear_unit;
@@ -426,6 +429,11 @@ struct config_chunk {
 };
 struct config_chunk config_chunk(const struct config *config, int64_t number);
 struct config_chunk config_whole(const struct config *config);  // all of it, whatever the pipeline
+// The factor of attention scores without that of rotary scaling.
+float config_softmax_scale(const struct config *config);
+// --no-rope-freq, 0 if it is beyond the last layer; and whether it leaves out a layer's rotary positions.
+int64_t config_no_rope_freq(const struct config *config);
+bool config_layer_skips_rope(const struct config *config, int64_t layer);
 // The number of rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
 

@@ -102,6 +102,18 @@ int64_t config_decoder_layers(const struct config *config) {
     return is_given ? config->decoder_num_layers : config->num_layers;
 }
 
+float config_softmax_scale(const struct config *config) {
+    return config->softmax_scale > 0 ? (float)config->softmax_scale : 1.0f / sqrtf((float)config->kv_channels);
+}
+
+int64_t config_no_rope_freq(const struct config *config) {
+    return config->no_rope_freq <= config->num_layers ? config->no_rope_freq : 0;
+}
+
+bool config_layer_skips_rope(const struct config *config, int64_t layer) {
+    return config->no_rope_freq > 0 && (layer + 1) % config->no_rope_freq == 0;
+}
+
 int64_t config_rotary_channels(const struct config *config) {
     return (int64_t)((double)config->kv_channels * config->rotary_percent);
 }

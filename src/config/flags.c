@@ -7,6 +7,7 @@
 #include "config/flags.h"
 #include "config/config.h"
 #include "config/flag_rows.h"
+#include "config/flags_blocks.h"
 #include "config/flags_optimizers.h"
 #include <string.h>
 
@@ -45,12 +46,7 @@ static const struct flag rows[] = {
     REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "epsilon added to the variance in a norm"),
     CHOICE("--normalization", normalization, "LayerNorm", ONE_OF("LayerNorm", "RMSNorm"), "kind of norm"),
-    SWITCH("--apply-layernorm-1p", apply_layernorm_1p,
-           "store the gains of norms as gain - 1, which is more exact in 16 bits", ADVANCED),
-    SWITCH("--qk-layernorm", qk_layernorm, "normalize each head's queries and keys before rope, as in Qwen3", ADVANCED),
-    CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post"),
-           "norm before each sublayer (pre), or after its residual as in the original BERT and OPT-350M (post)",
-           ADVANCED),
+    BLOCK_ROWS,
     CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute",
            ONE_OF("learned_absolute", "rope", "relative", "none"), "how positions enter the model"),
     SWITCH("--no-position-embedding", no_position_embedding,

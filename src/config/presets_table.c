@@ -24,6 +24,17 @@
 #define NEMOTRON                                                                                                       \
     "--apply-layernorm-1p true --squared-relu true --disable-bias-linear true --position-embedding-type rope "         \
     "--rotary-percent 0.5 --untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 "
+#define NEOX                                                                                                           \
+    "--parallel-residual true --activation gelu --position-embedding-type rope --rotary-percent 0.25 "                 \
+    "--untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 "
+#define GRANITE                                                                                                        \
+    TIED_LLAMA                                                                                                         \
+    "--group-query-attention true --num-query-groups 8 --embedding-multiplier 12 --residual-multiplier 0.22 "          \
+    "--rotary-base 10000 --seq-length 4096 "
+#define GEMMA                                                                                                          \
+    "--normalization RMSNorm --apply-layernorm-1p true --activation gelu_tanh --gated-linear-unit true "               \
+    "--disable-bias-linear true --position-embedding-type rope --norm-epsilon 1e-6 --kv-channels 256 "                 \
+    "--hidden-dropout 0 --attention-dropout 0 "
 #define BERT "--model bert --norm-placement post --norm-epsilon 1e-12 --activation gelu --num-token-types 2 "
 #define ROBERTA                                                                                                        \
     "--model bert --norm-placement post --activation gelu --num-token-types 1 --position-offset 2 "                    \
@@ -53,6 +64,7 @@
 #define MT5_PAPER "Xue et al. 2021"
 #define UMT5_PAPER "Chung et al. 2023"
 #define XLMR_PAPER "Conneau et al. 2020"
+#define PYTHIA_PAPER "Biderman et al. 2023"
 #define RELEASED "released configuration"
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
@@ -176,6 +188,29 @@ static const struct preset presets[] = {
     {"nemotron4-340b", 96, 18432, 96, 4096, 128, NEMOTRON,
      "--ffn-hidden-size 73728 --group-query-attention true --num-query-groups 8 --init-method-std 0.0063", "340B",
      "Nvidia 2024"},
+    {"pythia-70m", 6, 512, 8, 2048, 128, NEOX, "", "70M", PYTHIA_PAPER},
+    {"pythia-160m", 12, 768, 12, 2048, 128, NEOX, "", "162M", PYTHIA_PAPER},
+    {"pythia-410m", 24, 1024, 16, 2048, 128, NEOX, "", "405M", PYTHIA_PAPER},
+    {"pythia-1b", 16, 2048, 8, 2048, 128, NEOX, "", "1.0B", PYTHIA_PAPER},
+    {"pythia-1.4b", 24, 2048, 16, 2048, 128, NEOX, "", "1.4B", PYTHIA_PAPER},
+    {"pythia-2.8b", 32, 2560, 32, 2048, 128, NEOX, "", "2.8B", PYTHIA_PAPER},
+    {"pythia-6.9b", 32, 4096, 32, 2048, 128, NEOX, "", "6.9B", PYTHIA_PAPER},
+    {"pythia-12b", 36, 5120, 40, 2048, 128, NEOX, "", "11.8B", PYTHIA_PAPER},
+    {"gpt-neox-20b", 44, 6144, 64, 2048, 128, NEOX, "", "20.6B", "Black et al. 2022"},
+    {"granite3-2b", 40, 2048, 32, 4096, 128, GRANITE,
+     "--ffn-hidden-size 8192 --softmax-scale 0.015625 --logits-scaling 8", "2.5B", "Granite Team 2024"},
+    {"granite3-8b", 40, 4096, 32, 4096, 128, GRANITE,
+     "--ffn-hidden-size 12800 --softmax-scale 0.0078125 --logits-scaling 16", "8.2B", "Granite Team 2024"},
+    {"smollm3-3b", 36, 2048, 16, 65536, 128, TIED_LLAMA,
+     "--ffn-hidden-size 11008 --group-query-attention true --num-query-groups 4 --rotary-base 5000000 --no-rope-freq 4 "
+     "--norm-epsilon 1e-6 --seq-length 4096",
+     "3.1B", "Bakouch et al. 2025"},
+    {"gemma-2b", 18, 2048, 8, 8192, 128, GEMMA,
+     "--ffn-hidden-size 16384 --group-query-attention true --num-query-groups 1 --embedding-multiplier "
+     "45.254833995939045",
+     "2.5B", "Gemma Team 2024"},
+    {"gemma-7b", 28, 3072, 16, 8192, 128, GEMMA, "--ffn-hidden-size 24576 --embedding-multiplier 55.42562584220407",
+     "8.5B", "Gemma Team 2024"},
     {"bert-base", 12, 768, 12, 512, 1, BERT, "", "110M", BERT_PAPER},
     {"bert-large", 24, 1024, 16, 512, 1, BERT, "", "340M", BERT_PAPER},
     {"megatron-bert-345m", 24, 1024, 16, 512, 128, "--model bert ", "", "345M", "Shoeybi et al. 2019"},

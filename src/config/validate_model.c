@@ -193,8 +193,6 @@ static void validate_mlp(struct config *config, struct complaints *complaints) {
     else if (config->squared_relu && config->activation && !is(config->activation, "squared_relu"))
         complain(complaints, "--squared-relu is not the activation %s; leave one out", config->activation);
     validate_gelu(config);
-    if (config->qk_layernorm && config_form(config) != CONFIG_GPT)
-        complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
     // Megatron's default for SwiGLU keeps the count of parameters, in multiples of 64.
     int64_t h = config->hidden_size;
     if (config->ffn_hidden_size == 0)
@@ -266,6 +264,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);
+    validate_blocks(config, complaints);
     validate_strips(config, complaints);
     validate_recompute(config, complaints);
 }

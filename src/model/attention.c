@@ -18,6 +18,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
         .weight = choices_split(choices, shard_whole(2, choices->C, choices->H * choices->D), 1),
         .has_bias = choices->has_attention_bias,
         .sums_gradient = choices->splits_rows,
+        .scale = choices->residual_scale,
         .standard_deviation = choices->standard_deviation / sqrt(2.0 * (double)options->layers),
         .fp8 = choices->fp8};
     char *proj_name = memory_printf("%s.linear_proj", name);

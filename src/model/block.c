@@ -7,7 +7,10 @@
 void block_build(struct block *block, struct param_list *params, const char *name,
                  const struct sublayer_options *options) {
     const struct choices *choices = options->choices;
-    *block = (struct block){.is_post_norm = choices->is_post_norm, .C = choices->C, .dropout = choices->hidden_dropout};
+    *block = (struct block){.is_post_norm = choices->is_post_norm,
+                            .is_parallel = choices->is_parallel,
+                            .C = choices->C,
+                            .dropout = choices->hidden_dropout};
     while (block->count < MOST_SUBLAYERS && options->layer->sublayers[block->count]) {
         const struct sublayer_kind *kind = options->layer->sublayers[block->count];
         struct sublayer *sublayer = memory_alloc(kind->bytes);
@@ -73,21 +76,58 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
+// delta = sublayer(norm(stream)), after the addition that the stream leaves open.
+static void forward_normed(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                           struct residual_stream *stream, int i, struct tensor delta) {
+    const struct sublayer *sublayer = block->sublayers[i];
+    struct sublayer_saved *s = &saved->sublayers[i];
+    s->x = stream->x;
+    if (stream->residual.delta.data)
+        stream->residual.sum = s->x = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), block->C);
+    size_t mark = arena_mark(pass->scratch);
+    s->input = linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &stream->residual);
+    sublayer->kind->forward(sublayer, pass, s->own, delta, s->input);
+    arena_release(pass->scratch, mark);
+    stream->x = s->x;
+    stream->residual = (struct residual){0};
+}
+
 static void forward_pre_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
                              struct residual_stream *stream) {
     for (int i = 0; i < block->count; i++) {
-        const struct sublayer *sublayer = block->sublayers[i];
-        struct sublayer_saved *s = &saved->sublayers[i];
-        s->x = stream->x;
-        if (stream->residual.delta.data)
-            stream->residual.sum = s->x = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), block->C);
-        size_t mark = arena_mark(pass->scratch);
-        s->input = linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &stream->residual);
-        sublayer->kind->forward(sublayer, pass, s->own, stream->room, s->input);
-        arena_release(pass->scratch, mark);
-        stream->x = s->x;
-        stream->residual = residual_of(block, pass, sublayer, stream->room, (struct tensor){0});
+        forward_normed(block, pass, saved, stream, i, stream->room);
+        stream->residual = residual_of(block, pass, block->sublayers[i], stream->room, (struct tensor){0});
     }
+}
+
+// Dropout and bias come before the sum over the ranks that share the block, so that one sum serves all sublayers: each
+// rank has all rows, and one of them adds the biases.
+static void forward_parallel(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                             struct residual_stream *stream) {
+    size_t mark = arena_mark(pass->scratch);
+    struct pass inner = *pass, whole = *pass;
+    inner.leaves_sums = true;
+    whole.splits_rows = false;
+    struct tensor total = {0};
+    for (int i = 0; i < block->count; i++) {
+        const struct sublayer *sublayer = block->sublayers[i];
+        struct tensor delta = stream->room;
+        if (i > 0 || pass->splits_rows)
+            delta = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), block->C);
+        forward_normed(block, &inner, saved, stream, i, delta);
+        struct op_dropout_add add = {.out = i > 0 ? total : delta,
+                                     .x = delta,
+                                     .residual = total,
+                                     .dropout = dropout_after(block, &whole, sublayer)};
+        if (pass->mesh->place[AXIS_TENSOR] == 0)
+            add.bias = linear_bias(sublayer->last);
+        if (i > 0 || add.bias.data || add.dropout.rate > 0)
+            op_dropout_add(pass->device, &add);
+        total = add.out;
+    }
+    pass_sum(pass, stream->room, total, "block output");
+    stream->residual = (struct residual){.delta = stream->room};
+    arena_release(pass->scratch, mark);
 }
 
 static void forward_post_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
@@ -112,7 +152,10 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
     if (block->is_post_norm) {
         forward_post_norm(block, pass, saved, stream, out);
     } else {
-        forward_pre_norm(block, pass, saved, stream);
+        if (block->is_parallel)
+            forward_parallel(block, pass, saved, stream);
+        else
+            forward_pre_norm(block, pass, saved, stream);
         if (out.data) {
             op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
                                                                   .x = stream->residual.delta,
@@ -159,6 +202,35 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
     g->is_open = before != NULL;
 }
 
+// dsum (N, C) collects the gradient of the stream that all sublayers read; g->dx stays that of the block's output until
+// the last of them has read it.
+static void backward_parallel(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                              struct stream_gradient *g) {
+    int64_t N = pass_stream_rows(pass);
+    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    struct tensor dsum = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    for (int i = block->count - 1; i >= 0; i--) {
+        const struct sublayer_saved *s = &saved->sublayers[i];
+        const struct sublayer *sublayer = block->sublayers[i];
+        bool is_kept = linear_keeps_input(sublayer->first, pass);
+        op_dropout_backward(pass->device,
+                            &(struct op_dropout_backward){.dx = g->ddelta,
+                                                          .dy = g->dx,
+                                                          .dbias = linear_bias_gradient(sublayer->last),
+                                                          .dropout = dropout_after(block, pass, sublayer)});
+        size_t mark = arena_mark(pass->scratch);
+        struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
+        struct norm_gradient gradient = {
+            .dx = i == 0 ? g->dx : dsum, .dy = dnorm, .x = s->x, .dresidual = i == block->count - 1 ? g->dx : dsum};
+        if (!is_kept)
+            gradient.y = dnorm;
+        norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
+        linear_backward_weight(sublayer->first, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
+        arena_release(pass->scratch, mark);
+    }
+    g->is_open = false;
+}
+
 // dx is the gradient of the residual stream after the norm; dsum (N, C) receives that before the norm, which flows both
 // through the sublayer and around it.
 static void backward_post_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
@@ -183,6 +255,8 @@ void block_backward(const struct block *block, const struct pass *pass, const st
     size_t mark = arena_mark(pass->scratch);
     if (block->is_post_norm)
         backward_post_norm(block, pass, saved, gradient);
+    else if (block->is_parallel)
+        backward_parallel(block, pass, saved, gradient);
     else
         backward_pre_norm(block, pass, saved, gradient, before);
     arena_release(pass->scratch, mark);

@@ -1,6 +1,8 @@
 // A transformer block: a list of sublayers, each with a norm and a residual addition:
 //   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
 //   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
+//   parallel:   stream += the sum of drop(sublayer(norm(stream)) + bias) over the sublayers, which all read the same
+//               stream
 // The addition is fused into the norm that follows it. The result of a norm before a sublayer is only kept if the first
 // matmul keeps its input: otherwise the norm's backward computes it again, and the weight gradient of that matmul is
 // computed from that.
@@ -19,7 +21,7 @@ struct sublayer_saved {
 struct block {
     struct sublayer *sublayers[MOST_SUBLAYERS];
     int count;
-    bool is_post_norm;
+    bool is_post_norm, is_parallel;
     int64_t C;
     double dropout;
 };
@@ -59,7 +61,7 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
                    struct residual_stream *stream, struct tensor out);
 // On entry the gradient is that of the block's output, on return that of its input. With pre-norm it then also includes
 // that of what `before`, the preceding block, added to the residual stream, even if that block made the addition
-// itself. `before` is NULL for the first block.
+// itself; parallel sublayers leave that to `before`. `before` is NULL for the first block.
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct stream_gradient *gradient, const struct block *before);
 

@@ -77,8 +77,7 @@ static void set_rope(struct rope *rope, const struct config *config) {
 // If rotary scaling multiplies queries and keys by a factor, scores grow by its square.
 static float scale_of(const struct config *config) {
     double factor = config_rope_attention_factor(config);
-    float scale = config->softmax_scale > 0 ? (float)config->softmax_scale : 1.0f / sqrtf((float)config->kv_channels);
-    return scale * (float)(factor * factor);
+    return config_softmax_scale(config) * (float)(factor * factor);
 }
 
 static void set_recompute(struct choices *choices, const struct config *config) {
@@ -109,6 +108,14 @@ bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
     return config->sequence_parallel && mesh->length[AXIS_TENSOR] > 1;
 }
 
+// The residual stream is kept divided by the factor of the embeddings, so that no operation has to multiply them: norms
+// give the same results with an epsilon divided by its square, and sublayers add that much less.
+static void set_multipliers(struct choices *choices, const struct config *config) {
+    double factor = config->embedding_multiplier;
+    choices->norm.epsilon = config->norm_epsilon / (factor * factor);
+    choices->residual_scale = (float)(config->residual_multiplier / factor);
+}
+
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
     *choices = (struct choices){
         .C = config->hidden_size,
@@ -118,10 +125,11 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .F = config->ffn_hidden_size,
         .norm = {.kind = is(config->normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
                  .C = config->hidden_size,
-                 .epsilon = config->norm_epsilon,
                  .is_centered = config->apply_layernorm_1p},
+        .epsilon = config->norm_epsilon,
         .has_head_norm = config->qk_layernorm,
         .is_post_norm = is(config->norm_placement, "post"),
+        .is_parallel = config->parallel_residual,
         .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),
         .has_qkv_bias = config_has_qkv_bias(config),
@@ -141,6 +149,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .splits_rows = choices_splits_rows(config, mesh),
     };
     choices->norm.sums_gradient = choices->splits_rows;
+    set_multipliers(choices, config);
     set_rope(&choices->rope, config);
     set_recompute(choices, config);
 }

@@ -14,14 +14,17 @@ struct rope {
 };
 
 struct choices {
-    int64_t C, H, G, D, F;  // width, query heads, key/value heads, size of a head, width of the MLP
-    struct norm_options norm;
-    bool has_head_norm;  // queries and keys of each head go through a norm
-    bool is_post_norm;   // norm after the residual addition instead of before the sublayer
+    int64_t C, H, G, D, F;     // width, query heads, key/value heads, size of a head, width of the MLP
+    struct norm_options norm;  // of the residual stream, see set_multipliers
+    double epsilon;            // of other norms
+    bool has_head_norm;        // queries and keys of each head go through a norm
+    bool is_post_norm;         // norm after the residual addition instead of before the sublayer
+    bool is_parallel;          // the sublayers of a block read the same residual stream and are added to it together
     enum activation activation;
     bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
     float scale;                                          // of attention scores
+    float residual_scale;                                 // of what sublayers add to the residual stream
     int64_t window;                                       // of causal attention; 0 for none
     struct rope rope;
     bool has_relative_bias, has_layer_tables;  // a table of relative positions for the stack, or for each of its layers
@@ -38,12 +41,14 @@ struct choices {
     struct fp8 *fp8;      // of the model, if the matmuls of its blocks are in fp8; else NULL
 };
 
-// What may differ from layer to layer: its sublayers in order, and the window of causal attention (0 for none).
+// What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), and
+// whether rotary positions are left out.
 struct sublayer_kind;
 enum { MOST_SUBLAYERS = 3 };
 struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
     int64_t window;
+    bool skips_rope;
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);

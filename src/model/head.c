@@ -10,7 +10,8 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                 const struct choices *choices) {
     int64_t V = config->padded_vocab_size, C = choices->C, E = config_word_embedding_size(config);
     double deviation = choices->standard_deviation;
-    *head = (struct head){.scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f,
+    float scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f;
+    *head = (struct head){.scale = scale / (float)config->logits_scaling,
                           .C = C,
                           .E = E,
                           .activation = choices_activation(config_head_activation(config)),

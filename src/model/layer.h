@@ -35,6 +35,7 @@ struct pass {
     bool is_last;             // last pass of a step: after its backward the gradients are final
     struct reducer *reducer;  // learns when gradients are final and provides parameters; NULL for neither
     bool splits_rows;         // sequence parallelism, see pass_stream_rows
+    bool leaves_sums;         // the outputs of sublayers are not summed over the ranks that share them: the block does
     uint64_t seed;            // for the dropout masks
     const struct device_batch *batch;                   // see pass_input
     bool is_over_encoder;                               // the stack is a decoder over an encoder

@@ -38,6 +38,8 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
     linear->in = shard_local_size(&weight, 1);
     linear->sums_output = weight.parts > 1 && weight.dimension == 1;
     linear->sums_input = weight.parts > 1 && weight.dimension == 0;
+    linear->scale = options->scale != 0 ? options->scale : 1;
+    CHECK(linear->scale == 1 || !linear->bias);
     linear->strategy = options->fp8 ? &linear_fp8 : &linear_plain;
     linear->fp8 = options->fp8;
     linear->fp8_layer = options->fp8 ? fp8_add(options->fp8, linear->weight) : 0;
@@ -66,7 +68,7 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
     struct operand in = strategy->input(linear, pass, x), weight = strategy->weight(linear);
     if (linear->sums_input)
         in.value = pass_gather(pass, pass->scratch, in.value, "layer input");
-    bool scatters = linear->sums_output && pass->splits_rows;
+    bool sums = linear->sums_output && !pass->leaves_sums, scatters = sums && pass->splits_rows;
     struct tensor out = scatters ? arena_2d(pass->scratch, y.dtype, in.value.shape[0], linear->out) : y;
     op_matmul(pass->device,
               &(struct op_matmul){.a = in.value,
@@ -75,15 +77,14 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
                                   .a_range = in.range,
                                   .b_range = weight.range,
                                   .transpose_b = true,
-                                  .alpha = 1,
+                                  .alpha = linear->scale,
                                   .epilogue = epilogue,
                                   .activation = ACTIVATION_GELU_TANH,
                                   .bias = epilogue == EPILOGUE_NONE ? (struct tensor){0} : linear->bias->value,
                                   .aux = aux});
-    if (linear->sums_output) {
-        CHECK(epilogue == EPILOGUE_NONE);
+    CHECK(!linear->sums_output || epilogue == EPILOGUE_NONE);
+    if (sums)
         pass_sum(pass, y, out, "layer output");
-    }
     arena_release(pass->scratch, mark);
 }
 
@@ -108,7 +109,7 @@ static struct op_matmul input_matmul(const struct linear *linear, const struct p
                               .a_range = dy.range,
                               .b_range = weight.range,
                               .transpose_b = is_transposed,
-                              .alpha = 1};
+                              .alpha = linear->scale};
 }
 
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct operand dy,
@@ -155,7 +156,7 @@ void linear_weight_matmul(const struct linear *linear, const struct pass *pass, 
                                                 .b_range = x.range,
                                                 .transpose_a = !is_transposed,
                                                 .transpose_b = is_transposed,
-                                                .alpha = 1,
+                                                .alpha = linear->scale,
                                                 .beta = pass->is_first ? 0 : 1});
     arena_release(pass->scratch, mark);
 }

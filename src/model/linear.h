@@ -20,6 +20,7 @@ struct linear {
     struct param *bias;    // (out) or NULL
     int64_t in, out;       // as held by this rank
     bool sums_output, sums_input;
+    float scale;                             // y = scale x W^T; a layer with another scale than 1 has no bias
     const struct linear_strategy *strategy;  // while training
     struct fp8 *fp8;                         // of the fp8 strategy, like the next
     int fp8_layer;
@@ -30,6 +31,7 @@ struct linear_options {
     bool has_bias;
     double standard_deviation;
     bool sums_gradient;  // if the weight is not split: see struct param
+    float scale;         // see struct linear; 0 for 1
     struct fp8 *fp8;     // not NULL: matmuls are in fp8 while training
 };
 void linear_build(struct linear *linear, struct param_list *params, const char *name,

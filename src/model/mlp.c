@@ -26,6 +26,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, choices->F), 1),
                                  .has_bias = choices->has_mlp_bias,
                                  .sums_gradient = choices->splits_rows,
+                                 .scale = choices->residual_scale,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers),
                                  .fp8 = choices->fp8};

@@ -21,8 +21,10 @@ static void build_stack(struct model *model, struct param_list *params, const st
                                   .first_dropout_layer = is_decoder ? encoder : 0,
                                   .first_cross_dropout_layer = encoder + decoder};
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)(stack.L + 1));
-    for (int64_t i = 0; i < stack.L; i++)
+    for (int64_t i = 0; i < stack.L; i++) {
         each[i] = choices_layer(&model->choices, is_decoder, is_decoder && encoder > 0);
+        each[i].skips_rope = is_decoder && config_layer_skips_rope(options->config, stack.first + i);
+    }
     stack.each = each;
     stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);
     free(each);

@@ -29,6 +29,7 @@ static void build_head_norms(struct self_attention *self, struct param_list *par
                              const struct choices *choices) {
     struct norm_options options = choices->norm;
     options.C = choices->D;
+    options.epsilon = choices->epsilon;
     options.sums_gradient = choices->parts > 1;
     char *q_name = memory_printf("%s.q_layernorm", name), *k_name = memory_printf("%s.k_layernorm", name);
     norm_build(&self->q_norm, params, q_name, &options);
@@ -53,7 +54,8 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     attention_build(&self->attention, params, name, options);
     self->attention.is_causal = options->is_causal;
     self->attention.window = options->layer->window;
-    self->rope = choices->rope;
+    if (!options->layer->skips_rope)
+        self->rope = choices->rope;
     sublayer->first = &self->qkv;
     sublayer->dropout_layer = options->dropout_layer;
 }

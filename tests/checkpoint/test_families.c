@@ -36,6 +36,20 @@ TEST(refused_variants) {
          "rotary scaling \"linear\" is not supported for nemotron, only default"},
         {"nemotron", "\"mlp_bias\": false", "\"mlp_bias\": true",
          "tensors are missing: model.layers.0.mlp.up_proj.bias"},
+        {"gpt_neox", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
+         "rotary scaling \"yarn\" is not supported for gpt_neox, only default linear"},
+        {"gpt_neox", "\"hidden_act\": \"gelu\"", "\"hidden_act\": \"mish\"",
+         "\"hidden_act\": \"mish\" is not supported"},
+        {"gpt_neox", "\"attention_bias\": true", "\"attention_bias\": false", "attention.query_key_value.bias"},
+        {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "\"mlp_bias\": \"true\" is not supported"},
+        {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "--residual-multiplier"},
+        {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
+         "\"use_sliding_window\": \"true\""},
+        {"smollm3", "    1,\n    0,\n    1", "0, 0, 1", "\"no_rope_layers\" are not every N-th layer"},
+        {"smollm3", "    1,\n    0,\n    1", "1, 0", "has no number for each of the 3 layers"},
+        {"smollm3", "\"no_rope_layer_interval\": 2", "\"no_rope_layer_interval\": \"all\"",
+         "\"no_rope_layer_interval\" is not a number"},
+        {"gemma", "gelu_pytorch_tanh", "gelu", "\"hidden_act\": \"gelu\" is not supported"},
         {"gpt_bigcode", "\"multi_query\": true", "\"multi_query\": false", "another shape than the configuration says"},
         {"gpt_bigcode", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
          "\"scale_attn_weights\": \"false\" is not supported"},
@@ -72,12 +86,37 @@ static struct model_source open_golden(const char *name) {
     return source;
 }
 
+// A model_type without a table: the message names the layers that are missing, if it is a known one.
+TEST(unknown_families) {
+    static const struct {
+        const char *model_type, *message;
+    } rows[] = {
+        {"mixtral", "\"mixtral\" is not supported: it has mixtures of experts; supported: gpt2"},
+        {"gemma2", "\"gemma2\" is not supported: it has soft caps of attention scores and logits"},
+        {"cohere", "\"cohere\" is not supported: it has one norm without biases for attention and MLP"},
+        {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention and mixtures of experts"},
+        {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks and mixtures of experts"},
+        {"falcon", "\"falcon\" is not supported: it has one norm for attention and MLP, which read the same input"},
+        {"gptj", "\"gptj\" is not supported: it has one norm for attention and MLP"},
+        {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model("gpt_neox");
+        char *member = memory_printf("\"model_type\": \"%s\"", rows[i].model_type);
+        replace(&spoiled, "config.json", "\"model_type\": \"gpt_neox\"", member);
+        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        free(member);
+        temporary_remove(&spoiled.folder);
+    }
+}
+
 TEST(dropouts) {
     static const struct {
         const char *model, *from, *to;
     } rows[] = {{"phi3", "\"resid_pdrop\": 0.0", "\"resid_pdrop\": 0.25"},
                 {"starcoder2", "\"residual_dropout\": 0.0", "\"residual_dropout\": 0.25"},
                 {"stablelm", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
+                {"gpt_neox", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
                 {"gpt_bigcode", "\"resid_pdrop\": 0.1", "\"resid_pdrop\": 0.25"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct spoiled spoiled = copy_model(rows[i].model);
@@ -96,6 +135,14 @@ TEST(other_families) {
         const char *model, *family, *message;  // NULL: it can be written
     } rows[] = {
         {"stablelm", "llama", "llama has no --normalization LayerNorm"},
+        {"gpt_neox", "gpt2", "gpt2 has no --parallel-residual true"},
+        {"gpt_neox", "stablelm", "stablelm has no --swiglu false"},
+        {"llama", "gpt_neox", "gpt_neox has no --disable-bias-linear/--add-mlp-bias"},
+        {"granite", "llama", "llama has no --softmax-scale"},
+        {"smollm3", "llama", "llama has no --no-rope-freq 2"},
+        {"gemma", "llama", "llama has no --swiglu false"},
+        {"qwen2", "gemma", "gemma has no --activation silu"},
+        {"llama_fused", "granite", NULL},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
         {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
         {"phi3", "mistral", NULL},
@@ -160,4 +207,5 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(dropouts), TEST_CASE(other_families), TEST_CASE(centered_gains))
+TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(other_families),
+          TEST_CASE(centered_gains))

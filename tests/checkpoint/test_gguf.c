@@ -394,8 +394,10 @@ TEST(refused) {
     static const struct {
         const char *model, *flag, *value, *message;
     } rows[] = {
-        {"opt", NULL, NULL, "llama.cpp cannot run the family opt"},
-        {"megatron_bert", NULL, NULL, "llama.cpp cannot run the family megatron-bert"},
+        {"opt", NULL, NULL, "the family opt cannot be written as GGUF"},
+        {"gpt_neox", NULL, NULL, "the family gpt_neox cannot be written as GGUF"},
+        {"granite", NULL, NULL, "the family granite cannot be written as GGUF"},
+        {"megatron_bert", NULL, NULL, "the family megatron-bert cannot be written as GGUF"},
         {"gpt2", "--activation", "relu", "has no activation relu"},
         {"t5_v1_1", "--activation", "silu", "has no activation silu gated"},
         {"t5", "--relative-attention-max-distance", "20", "--relative-attention-max-distance other than 128"},

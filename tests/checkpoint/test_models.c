@@ -250,7 +250,7 @@ TEST(configurations) {
         const char *model, *from, *to, *message;
     } rows[] = {
         {"gpt2", "\"gpt2\"", "\"mamba\"",
-         "the model_type \"mamba\" is not supported; supported: gpt2, opt, gpt_bigcode, llama"},
+         "the model_type \"mamba\" is not supported: it has state space layers; supported: gpt2, opt, gpt_bigcode"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 3", "tensors are missing: transformer.h.2.ln_1.weight"},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1", "tensors that this model does not have: h.1."},
         {"gpt2", "\"n_layer\": 2", "\"n_layer\": -2", "--num-layers"},

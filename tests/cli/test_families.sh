@@ -44,6 +44,12 @@ expect 1 "rotary_base is 500 there and 10000.0 here" "$BEVATRON" train "${run[@]
 expect 2 "--quick-geglu" "$BEVATRON" train "${run[@]}" --quick-geglu
 expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm
 expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --qk-layernorm
+expect 2 "--parallel-residual belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --parallel-residual
+expect 2 "--parallel-residual needs --norm-placement pre" "$BEVATRON" train "${run[@]}" --norm-placement post --parallel-residual
+expect 2 "--residual-multiplier needs --disable-bias-linear" "$BEVATRON" train "${run[@]}" --residual-multiplier 0.5
+expect 2 "--embedding-multiplier needs positions that are not added to words" "$BEVATRON" train "${run[@]}" \
+    --disable-bias-linear --embedding-multiplier 2
+expect 2 "--no-rope-freq needs --position-embedding-type rope" "$BEVATRON" train "${run[@]}" --no-rope-freq 4
 
 # Documents that do not see each other, positions that restart, no loss where a document ends.
 expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \

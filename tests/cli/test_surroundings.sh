@@ -37,7 +37,7 @@ expect_files() {
     [ ! -e "$2/tf_model.h5" ] && [ ! -e "$2/onnx" ] && pass || fail "stale weights in $2"
 }
 
-for model in gpt2 opt gpt_bigcode llama mistral qwen2 qwen3 phi3 starcoder2 stablelm nemotron bert megatron_bert roberta xlm_roberta camembert t5 mt5; do
+for model in gpt2 opt gpt_bigcode llama mistral qwen2 qwen3 phi3 starcoder2 stablelm nemotron gpt_neox bert megatron_bert roberta xlm_roberta camembert t5 mt5; do
     furnish $model "$work/$model"
     expect 0 "were not copied: onnx (a folder), tf_model.h5 (weights or state of another program)" \
         "$BEVATRON" checkpoint convert --input "$work/$model" --output "$work/$model.plain" --to huggingface

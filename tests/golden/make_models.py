@@ -107,6 +107,22 @@ def map_nemotron(m):
     return out
 
 
+def map_neox(m):
+    out = {"embedding.word_embeddings.weight": m.gpt_neox.embed_in.weight, "output_layer.weight": m.lm_head.weight}
+    for i, b in enumerate(m.gpt_neox.layers):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.input_layernorm)
+        packed = b.attention.query_key_value  # query, key and value of each head
+        out[n + "self_attention.linear_qkv.weight"] = (packed.weight, m.config.num_attention_heads)
+        out[n + "self_attention.linear_qkv.bias"] = (packed.bias, m.config.num_attention_heads)
+        linear(out, n + "self_attention.linear_proj", b.attention.dense)
+        norm(out, n + "pre_mlp_layernorm", b.post_attention_layernorm)
+        linear(out, n + "mlp.linear_fc1", b.mlp.dense_h_to_4h)
+        linear(out, n + "mlp.linear_fc2", b.mlp.dense_4h_to_h)
+    norm(out, "decoder.final_layernorm", m.gpt_neox.final_layer_norm)
+    return out
+
+
 def map_encoder(base, is_pre):
     e = base.embeddings
     out = {"embedding.word_embeddings.weight": e.word_embeddings.weight,
@@ -217,6 +233,10 @@ def flat(entry, pick):
     """The tensor of an entry of a map: values or gradients."""
     if isinstance(entry, list):
         return cat(*[pick(p) for p in entry])
+    if isinstance(entry, tuple) and entry[1] != "transpose":
+        whole, heads = pick(entry[0]), entry[1]
+        parts = whole.view(heads, 3, whole.shape[0] // heads // 3, *whole.shape[1:])
+        return cat(*[parts[:, k].reshape(whole.shape[0] // 3, *whole.shape[1:]) for k in range(3)])
     if isinstance(entry, tuple):
         return pick(entry[0]).t().contiguous()
     return pick(entry)
@@ -310,6 +330,34 @@ def nemotron():
     return hf.NemotronForCausalLM(c), map_nemotron, flags
 
 
+def gpt_neox():
+    c = hf.GPTNeoXConfig(vocab_size=V, hidden_size=24, intermediate_size=19, num_hidden_layers=2, num_attention_heads=3,
+                         max_position_embeddings=64, layer_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
+                         rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.25})
+    flags = "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --ffn-hidden-size 19 --max-position-embeddings 64 " \
+        "--parallel-residual --activation gelu --position-embedding-type rope --rotary-base 500 --rotary-percent 0.25 " \
+        "--untie-embeddings-and-output-weights"
+    return hf.GPTNeoXForCausalLM(c), map_neox, flags
+
+
+def like_llama(kind):
+    """Llama's layers with one thing more."""
+    config, model = {"granite": (hf.GraniteConfig, hf.GraniteForCausalLM), "smollm3": (hf.SmolLM3Config, hf.SmolLM3ForCausalLM),
+                     "gemma": (hf.GemmaConfig, hf.GemmaForCausalLM)}[kind]
+    more = {"granite": dict(embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=8.0, attention_multiplier=0.2),
+            "smollm3": dict(no_rope_layer_interval=2), "gemma": {}}[kind]
+    c = config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+               head_dim=6, max_position_embeddings=64, tie_word_embeddings=True, rms_norm_eps=1e-6, bos_token_id=0, eos_token_id=0,
+               pad_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0}, **more)
+    flags = LLAMA + "--num-layers 3 --hidden-size 16 --num-attention-heads 4 --kv-channels 6 --ffn-hidden-size 17 --rotary-base 500 " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6 "
+    if kind == "gemma":
+        flags = flags.replace("--swiglu", "--activation gelu_tanh --gated-linear-unit")
+    return model(c), map_llama, flags + {
+        "granite": "--embedding-multiplier 12 --residual-multiplier 0.22 --logits-scaling 8 --softmax-scale 0.2",
+        "smollm3": "--no-rope-freq 2", "gemma": "--apply-layernorm-1p --embedding-multiplier 4"}[kind]
+
+
 BERT = "--model bert --num-layers 2 --hidden-size 15 --num-attention-heads 3 --ffn-hidden-size 22 --activation gelu "
 
 
@@ -367,7 +415,8 @@ FAMILIES = {
     "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": lambda: opt(14), "opt_narrow": lambda: opt(9),
     "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
-    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3,
+    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox,
+    "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),
     "ict": lambda: ict("ict"), "ict_shared": lambda: ict("ict_shared"),

@@ -4,11 +4,12 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+from transformers import (GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+                          BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
                           CamembertConfig, CamembertForMaskedLM, GPTBigCodeConfig, GPTBigCodeForCausalLM, MT5Config,
-                          MT5ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
+                          GPTNeoXConfig, GPTNeoXForCausalLM, MT5ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config,
                           Starcoder2ForCausalLM, UMT5Config, UMT5ForConditionalGeneration, XLMRobertaConfig, XLMRobertaForMaskedLM)
 
@@ -90,6 +91,21 @@ for name, layers, hidden, heads, ffn in (("minitron-4b", 32, 3072, 24, 9216), ("
                                          ("nemotron4-340b", 96, 18432, 96, 73728)):
     add(name, NemotronForCausalLM, NemotronConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                   num_key_value_heads=8, intermediate_size=ffn, vocab_size=256000))
+for name, layers, hidden, heads, vocab in (("pythia-70m", 6, 512, 8, 50304), ("pythia-160m", 12, 768, 12, 50304),
+                                           ("pythia-410m", 24, 1024, 16, 50304), ("pythia-1b", 16, 2048, 8, 50304),
+                                           ("pythia-1.4b", 24, 2048, 16, 50304), ("pythia-2.8b", 32, 2560, 32, 50304),
+                                           ("pythia-6.9b", 32, 4096, 32, 50432), ("pythia-12b", 36, 5120, 40, 50688),
+                                           ("gpt-neox-20b", 44, 6144, 64, 50432)):
+    add(name, GPTNeoXForCausalLM, GPTNeoXConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                intermediate_size=4 * hidden, vocab_size=vocab))
+for name, hidden, ffn in (("2b", 2048, 8192), ("8b", 4096, 12800)):
+    add("granite3-" + name, GraniteForCausalLM, GraniteConfig(num_hidden_layers=40, hidden_size=hidden, num_attention_heads=32,
+                                                              num_key_value_heads=8, intermediate_size=ffn, vocab_size=49155,
+                                                              tie_word_embeddings=True))
+add("smollm3-3b", SmolLM3ForCausalLM, SmolLM3Config())
+add("gemma-2b", GemmaForCausalLM, GemmaConfig(num_hidden_layers=18, hidden_size=2048, num_attention_heads=8, num_key_value_heads=1,
+                                              intermediate_size=16384))
+add("gemma-7b", GemmaForCausalLM, GemmaConfig())
 for name, layers, hidden, heads in (("base", 12, 768, 12), ("large", 24, 1024, 16)):
     add("bert-" + name, BertForPreTraining, BertConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                        intermediate_size=4 * hidden))

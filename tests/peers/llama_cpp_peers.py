@@ -209,7 +209,7 @@ SEQUENCES = {"t5": t5(False, True, 3), "t5_v1_1": t5(True, False, 3), "t5_flat":
                  vocab_size=v, d_model=48, d_kv=8, num_heads=4, d_ff=64, num_layers=2, num_decoder_layers=2, decoder_start_token_id=0))}
 # What llama.cpp would not load, or would compute differently.
 REFUSED = {"opt": (lambda v: hf.OPTForCausalLM(hf.OPTConfig(vocab_size=v, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
-                                                            word_embed_proj_dim=64, max_position_embeddings=64)), "gpt2_json", "cannot run the family opt"),
+                                                            word_embed_proj_dim=64, max_position_embeddings=64)), "gpt2_json", "the family opt cannot be written as GGUF"),
            "t5_deep": (t5(False, False, 5), "spm_unigram", "decoder that is deeper than its encoder"),
            "gpt2_relu": (lambda v: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=v, n_embd=64, n_head=4, n_layer=2, activation_function="relu")), "gpt2_json", "has no activation relu"),
            "qwen2_llama3": (lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**LLAMA3_ROPE))), "qwen2_json", "--rope-scaling-type llama3"),

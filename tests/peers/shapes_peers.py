@@ -141,6 +141,31 @@ def gpt_bigcode(r):
         eos_token_id=0))
 
 
+def granite(r):
+    return hf.GraniteForCausalLM(hf.GraniteConfig(
+        **decoder(r), embedding_multiplier=r.choice([1.0, 12.0, 0.3]), residual_multiplier=r.choice([1.0, 0.22]),
+        logits_scaling=r.choice([1.0, 8.0]), attention_multiplier=r.choice([0.2, 0.015625])))
+
+
+def smollm3(r):
+    sizes = decoder(r)
+    layers = r.choice([{}, {"no_rope_layer_interval": 2}, {"no_rope_layers": [1] * sizes["num_hidden_layers"]}])
+    return hf.SmolLM3ForCausalLM(hf.SmolLM3Config(**sizes, **layers, attention_bias=r.random() < 0.4, mlp_bias=r.random() < 0.4,
+                                                  bos_token_id=0, eos_token_id=0, pad_token_id=None))
+
+
+def gemma(r):
+    return hf.GemmaForCausalLM(hf.GemmaConfig(**decoder(r), bos_token_id=0, eos_token_id=0, pad_token_id=None))
+
+
+def gpt_neox(r):
+    sizes = whole(r)
+    del sizes["num_key_value_heads"]
+    return hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(
+        **sizes, rope_parameters=r.choice([part(r), dict(part(r), rope_type="linear", factor=2.0)]), attention_bias=r.random() < 0.7,
+        use_parallel_residual=r.random() < 0.7, hidden_act=r.choice(["gelu", "gelu_new", "relu"])))
+
+
 def bert(r):
     kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
     return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
@@ -192,8 +217,9 @@ def t5(r):
     return model
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, bert, megatron_bert,
-                                    roberta, xlm_roberta, camembert, t5, mt5, umt5)}
+FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, granite, smollm3,
+                                    gemma, bert,
+                                    megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
 def samples(r, model, form, B, T, S):
@@ -239,6 +265,11 @@ def losses_of(model, form, data, rows):
     return logits, (each * mask).sum() / mask.sum(), pair
 
 
+def filed(model, name):
+    """The name of a parameter in files, which transformers 5 keeps where it has renamed the module."""
+    return name.replace("lm_head.", "embed_out.") if model.config.model_type == "gpt_neox" else name
+
+
 def named(model):
     """Each parameter once, a tied one by its name in files."""
     tied, names = getattr(model, "_tied_weights_keys", None) or {}, {}
@@ -259,7 +290,7 @@ def reference(model, form, data, B):
         (loss if pair is None else loss + pair).backward()
         if step == 0:
             first = logits.detach().clone()
-            gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in named(model)}
+            gradients = {filed(model, name): torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in named(model)}
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0).item()
         steps.append((loss.item(), 0 if pair is None else pair.item(), norm))
         optimizer.step()
@@ -280,7 +311,7 @@ def save(r, model, folder):
     if how.startswith("torch"):
         os.makedirs(folder)
         model.config.save_pretrained(folder)
-        torch.save(model.state_dict(), f"{folder}/pytorch_model.bin", _use_new_zipfile_serialization=how == "torch")
+        torch.save({filed(model, name): tensor for name, tensor in model.state_dict().items()}, f"{folder}/pytorch_model.bin", _use_new_zipfile_serialization=how == "torch")
     else:
         model.save_pretrained(folder, max_shard_size="8KB" if how == "shards" else "5GB")
     if r.random() < 0.4 and getattr(model.config, "rope_parameters", None):
@@ -380,7 +411,8 @@ def check(name, seed, folder):
         for parameter_name, p in model.named_parameters():
             # Wide layers must not saturate attention: there fp32 of any program is far from fp64.
             deviation = 0.25 * min(1, (16 / p.shape[-1]) ** 0.5 if p.dim() > 1 else 1)
-            p.copy_(torch.randn(p.shape) * deviation + (1 if p.dim() == 1 and "weight" in parameter_name else 0))
+            is_gain = p.dim() == 1 and "weight" in parameter_name and name != "gemma"  # whose gains are kept as gain - 1
+            p.copy_(torch.randn(p.shape) * deviation + (1 if is_gain else 0))
     model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
     source = f"{folder}/theirs"
     how = save(r, model, source)

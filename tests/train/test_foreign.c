@@ -1,6 +1,6 @@
-// Models saved by other programs (tests/golden/make_foreign.py, make_distributed.py and make_llmc.py) are loaded as
-// with --load and give those programs' logits; converted to our checkpoints they give them again; and written for
-// Hugging Face they have the same tensors, bit by bit, under the same names.
+// Models saved by other programs (tests/golden/make_foreign.py, make_families.py, make_distributed.py and
+// make_llmc.py) are loaded as with --load and give those programs' logits; converted to our checkpoints they give them
+// again; and written for Hugging Face they have the same tensors, bit by bit, under the same names.
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
@@ -43,7 +43,12 @@ static const char *const huggingface[] = {"gpt2",
                                           "gpt_bigcode",
                                           "gpt_bigcode_heads",
                                           "umt5",
-                                          "umt5_untied"};
+                                          "umt5_untied",
+                                          "gpt_neox",
+                                          "gpt_neox_serial",
+                                          "granite",
+                                          "smollm3",
+                                          "gemma"};
 static const char *const others[] = {
     "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",     "megatron_v2_tp2_pp2", "megatron_v3_vp2",
     "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",  "megatron_core_t5",

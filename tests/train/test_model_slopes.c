@@ -38,6 +38,15 @@ static const struct {
     {"GPT with relative positions and a bias at the end",
      "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7 "
      "--add-output-bias --kv-channels 6 --gated-linear-unit --activation relu"},
+    {"GPT with parallel residuals, partial rotation and its own output",
+     "--parallel-residual --position-embedding-type rope --rotary-percent 0.5 --activation gelu "
+     "--untie-embeddings-and-output-weights"},
+    {"GPT with parallel residuals, gated, norms of heads, no biases, recomputed",
+     "--parallel-residual --swiglu --disable-bias-linear --normalization RMSNorm --qk-layernorm "
+     "--recompute-granularity full"},
+    {"GPT with multipliers, norms of heads and a layer without positions",
+     "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
+     "--qk-layernorm --position-embedding-type rope --disable-bias-linear --normalization RMSNorm --gated-linear-unit"},
     {"ICT with two towers and a projection", "--model ict --biencoder-projection-dim 5 --retriever-score-scaling"},
     {"ICT with one tower, recomputed",
      "--model ict --biencoder-shared-query-context-model --retriever-score-scaling --recompute-granularity full"},

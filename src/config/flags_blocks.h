@@ -1,0 +1,25 @@
+// The rows of flags that arrange a block: its norms, residual additions and positions. A part of the table in flags.c.
+#ifndef CONFIG_FLAGS_BLOCKS_H
+#define CONFIG_FLAGS_BLOCKS_H
+
+#define BLOCK_ROWS                                                                                                     \
+    SWITCH("--apply-layernorm-1p", apply_layernorm_1p,                                                                 \
+           "store the gains of norms as gain - 1, which is more exact in 16 bits", ADVANCED),                          \
+        SWITCH("--qk-layernorm", qk_layernorm, "normalize each head's queries and keys before rope, as in Qwen3",      \
+               ADVANCED),                                                                                              \
+        CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post"),                                       \
+               "norm before each sublayer (pre), or after its residual as in the original BERT and OPT-350M (post)",   \
+               ADVANCED),                                                                                              \
+        SWITCH("--parallel-residual", parallel_residual,                                                               \
+               "attention and MLP of a layer read the same input and are added together, as in GPT-NeoX", ADVANCED),   \
+        REAL("--embedding-multiplier", embedding_multiplier, "1", 0, 1e6,                                              \
+             "multiply word embeddings by this, as in Granite and Gemma", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),     \
+        REAL("--residual-multiplier", residual_multiplier, "1", 0, 1e6,                                                \
+             "multiply the result of each sublayer by this before it is added, as in Granite",                         \
+             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
+        REAL("--logits-scaling", logits_scaling, "1", 0, 1e6, "divide logits by this, as in Granite",                  \
+             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
+        INT("--no-rope-freq", no_rope_freq, "0", 0, MOST_LAYERS,                                                       \
+            "every N-th layer has no rotary positions, as in SmolLM3; 0 for none", ADVANCED)
+
+#endif

@@ -1,0 +1,40 @@
+// How blocks are arranged: parallel residuals, multipliers, layers without positions.
+#include "config/validate.h"
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+static void validate_multipliers(const struct config *config, struct complaints *complaints) {
+    bool scales_words = config->embedding_multiplier != 1;
+    const char *flag = scales_words ? "--embedding-multiplier" : "--residual-multiplier";
+    if (!scales_words && config->residual_multiplier == 1)
+        return;
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "%s belongs to decoders (--model gpt or llama); leave it out", flag);
+    if (config_has_attention_bias(config) || config_has_mlp_bias(config))
+        complain(complaints,
+                 "%s needs --disable-bias-linear, without --add-attention-bias and --add-mlp-bias: biases of what is "
+                 "added to the residual stream would have to be multiplied too",
+                 flag);
+    if (is(config->norm_placement, "post"))
+        complain(complaints, "%s needs --norm-placement pre", flag);
+    if (scales_words && is(config->position_embedding_type, "learned_absolute"))
+        complain(complaints, "--embedding-multiplier needs positions that are not added to words: "
+                             "--position-embedding-type rope, relative or none");
+}
+
+void validate_blocks(const struct config *config, struct complaints *complaints) {
+    if (config->qk_layernorm && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
+    if (config->parallel_residual && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--parallel-residual belongs to decoders (--model gpt or llama); leave it out");
+    if (config->parallel_residual && is(config->norm_placement, "post"))
+        complain(complaints, "--parallel-residual needs --norm-placement pre");
+    if (config->logits_scaling != 1 && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--logits-scaling belongs to decoders (--model gpt or llama); leave it out");
+    if (config->no_rope_freq > 0 && (config_form(config) != CONFIG_GPT || !is(config->position_embedding_type, "rope")))
+        complain(complaints, "--no-rope-freq needs --position-embedding-type rope in a decoder; leave it out");
+    validate_multipliers(config, complaints);
+}

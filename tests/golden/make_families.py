@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Writes more models of Hugging Face into tests/golden/foreign/, beside those of make_foreign.py and in the same form:
+each in a folder beside NAME.safetensors with samples and the logits that transformers computes for them (in float64).
+Every model has its own seed, so names as arguments make only those.
+
+Needs torch, transformers and safetensors. Run from the repository's root."""
+import os
+import shutil
+import sys
+import zlib
+
+import torch
+from safetensors.torch import save_file
+import transformers as hf
+
+FOLDER = "tests/golden/foreign"
+V, T, B = 37, 9, 2
+SIZE = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20, vocab_size=V, max_position_embeddings=64)
+IDS = dict(bos_token_id=0, eos_token_id=0)
+NEOX = dict(SIZE, **IDS)
+
+
+def rope(part=None, theta=10000.0, **more):
+    return {"rope_type": "default", "rope_theta": theta, **({} if part is None else {"partial_rotary_factor": part}), **more}
+
+
+MODELS = {
+    "granite": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
+        **SIZE, num_key_value_heads=1, rope_parameters=rope(theta=500.0), embedding_multiplier=12.0, residual_multiplier=0.22,
+        logits_scaling=8.0, attention_multiplier=0.2)),
+    "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
+        **dict(SIZE, num_hidden_layers=3), **IDS, pad_token_id=None, num_key_value_heads=1, no_rope_layer_interval=2,
+        rope_parameters=rope(theta=500.0))),
+    "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
+    "gpt_neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**NEOX, rope_parameters=rope(0.25))),
+    "gpt_neox_serial": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(
+        **NEOX, use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True, hidden_act="gelu_new",
+        rope_parameters=rope(1.0, 500.0, rope_type="linear", factor=2.0))),
+}
+
+
+def make(name):
+    torch.manual_seed(zlib.crc32(name.encode()))
+    folder = f"{FOLDER}/{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    model = MODELS[name]()
+    with torch.no_grad():  # the initial values of norms and biases would hide mistakes
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.15 + (0.5 if parameter.dim() == 1 else 0))
+    model = model.eval()
+    model.save_pretrained(folder)
+    if os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
+    data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, T))}
+    out = {key: value.to(torch.int32).contiguous() for key, value in data.items()}
+    out["logits"] = model.double()(input_ids=data["tokens"]).logits.detach().float().contiguous()
+    save_file(out, f"{FOLDER}/{name}.safetensors")
+
+
+for name in sys.argv[1:] or MODELS:
+    make(name)
