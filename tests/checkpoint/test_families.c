@@ -138,7 +138,7 @@ TEST(other_families) {
         {"gpt_neox", "gpt2", "gpt2 has no --parallel-residual true"},
         {"gpt_neox", "stablelm", "stablelm has no --swiglu false"},
         {"llama", "gpt_neox", "gpt_neox has no --disable-bias-linear/--add-mlp-bias"},
-        {"granite", "llama", "llama has no --softmax-scale"},
+        {"granite", "llama", "llama has no --embedding-multiplier 12"},
         {"smollm3", "llama", "llama has no --no-rope-freq 2"},
         {"gemma", "llama", "llama has no --swiglu false"},
         {"qwen2", "gemma", "gemma has no --activation silu"},

@@ -13,7 +13,7 @@ llama=(--normalization RMSNorm --swiglu --disable-bias-linear --position-embeddi
 opt=(--activation relu --position-offset 2)
 mistral=("${llama[@]}" --sliding-window 7 --kv-channels 10)
 neox=(--use-rotary-position-embeddings --no-position-embedding --rotary-percent 0.5 --rotary-interleaved
-    --no-bias-gelu-fusion --use-rope-scaling --rope-original-length 16)
+    --no-bias-gelu-fusion --use-rope-scaling --rope-original-length 16 --parallel-residual)
 
 same_weights() {
     local a b

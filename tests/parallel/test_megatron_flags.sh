@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Flags of Megatron that change what is trained, or how, on layouts of ranks: a separate learning rate for the input
-# embedding and the output layer, gains stored as their distance from 1, squared ReLU, norms of queries and keys. Losses
-# and weights equal those of one rank. Gradients summed in bf16 differ only by rounding.
+# Flags of the model, most of them Megatron's, that change what is trained, or how, on layouts of ranks: a separate
+# learning rate for the input embedding and the output layer, gains stored as their distance from 1, squared ReLU, norms
+# of queries and keys, parallel residuals, multipliers, layers without positions. Losses and weights equal those of one
+# rank. Gradients summed in bf16 differ only by rounding.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -30,8 +31,13 @@ rm -rf "$work/gpt.saved"
 training=("${plain[@]}" --squared-relu --apply-layernorm-1p)
 run_first gpt
 run_same gpt "tp=2 dp=2 zero=yes sp=yes re=full"
+rm -rf "$work/gpt.saved"
+training=("${plain[@]}" --parallel-residual)
+run_first gpt
+run_same gpt "tp=2 dp=2 zero=yes sp=yes"
+run_same gpt "pp=2 tp=2 re=full"
 rm -rf "$work/llama.saved"
-training=("${plain[@]}" --qk-layernorm)
+training=("${plain[@]}" --qk-layernorm --embedding-multiplier 3 --residual-multiplier 0.5 --logits-scaling 2 --no-rope-freq 3)
 run_first llama
 run_same llama "tp=2 dp=2 zero=yes sp=yes"
 run_same llama "pp=2 cp=2 re=full"
