@@ -250,6 +250,53 @@ static void copy_to_integers(void) {
     op_copy(device, &(struct op_copy){.dst = tensor_1d(memory, DTYPE_I32, 9), .src = vector_at(100, 9)});
 }
 
+static struct tensor ints_at(int64_t offset, int64_t a, int64_t b) {
+    return tensor_2d(memory + offset, DTYPE_I32, a, b);
+}
+
+static struct op_route_forward route(void) {
+    return (struct op_route_forward){.experts = ints_at(0, 3, 2),
+                                     .weights = matrix_at(100, 3, 2),
+                                     .logits = matrix_at(200, 3, 8),
+                                     .rule = {.score = ROUTER_SIGMOID, .factor = 1}};
+}
+
+static void softmax_with_bias(void) {
+    struct op_route_forward op = route();
+    op.rule.score = ROUTER_SOFTMAX;
+    op.bias = vector_at(300, 8);
+    op_route_forward(device, &op);
+}
+
+static void too_few_in_groups(void) {
+    struct op_route_forward op = route();
+    op.rule.groups = 8;
+    op.rule.chosen_groups = 1;
+    op_route_forward(device, &op);
+}
+
+static void more_chosen_than_experts(void) {
+    struct op_route_forward op = route();
+    op.logits = matrix_at(200, 3, 1);
+    op_route_forward(device, &op);
+}
+
+static void padding_without_room(void) {
+    op_sort_slots(device, &(struct op_sort_slots){.offsets = tensor_1d(memory, DTYPE_I32, 5),
+                                                  .sources = tensor_1d(memory + 100, DTYPE_I32, 11),
+                                                  .places = ints_at(200, 3, 2),
+                                                  .experts = ints_at(300, 3, 2),
+                                                  .capacity = 3,
+                                                  .is_padded = true});
+}
+
+static void grouped_of_other_width(void) {
+    op_grouped_matmul(device, &(struct op_grouped_matmul){.d = matrix(5, 6),
+                                                          .a = matrix_at(100, 5, 4),
+                                                          .b = tensor_3d(memory + 200, DTYPE_F32, 2, 6, 3),
+                                                          .offsets = tensor_1d(memory + 300, DTYPE_I32, 3)});
+}
+
 TEST(broken_contracts) {
     EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = 1}));
     expect_death(inner_mismatch, "op_matmul: b is fp32 (6, 7), expected fp32 (5, 7)");
@@ -281,6 +328,11 @@ TEST(broken_contracts) {
     expect_death(adam_of_halves_without_copy, "op_adam: copy is no tensor, expected bf16 (9)");
     expect_death(split_into_itself, "op_split: value and x share memory");
     expect_death(copy_to_integers, "op_copy: only float dtypes are converted");
+    expect_death(softmax_with_bias, "op_route_forward: a softmax has no bias");
+    expect_death(too_few_in_groups, "op_route_forward: the chosen groups must have enough experts");
+    expect_death(more_chosen_than_experts, "op_route_forward: a row must choose 1 to 32 experts");
+    expect_death(padding_without_room, "op_sort_slots: sources must have room");
+    expect_death(grouped_of_other_width, "op_grouped_matmul: b is fp32 (2, 6, 3), expected fp32 (2, 6, 4)");
     device_close(device);
 }
 

@@ -183,6 +183,31 @@ TEST(adam_cost) {
     }
 }
 
+// Two matmuls of 50 rows each, of which the second kind adds to an fp32 result; rows move twice.
+TEST(experts_cost) {
+    enum { PLACES = 100, INPUTS = 16, OUTPUTS = 32, EXPERTS = 2 };
+    struct device *device = NULL;
+    EXPECT_OK(device_open_twin(&device, NULL));
+    struct arena a;
+    arena_init(&a, "paper", device_alloc(device, (size_t)1 << 40), (size_t)1 << 40);
+    struct tensor x = arena_2d(&a, DTYPE_BF16, PLACES, INPUTS), y = arena_2d(&a, DTYPE_BF16, PLACES, OUTPUTS);
+    struct tensor w = arena_3d(&a, DTYPE_BF16, EXPERTS, OUTPUTS, INPUTS),
+                  offsets = arena_1d(&a, DTYPE_I32, EXPERTS + 1);
+    struct tensor dw = arena_3d(&a, DTYPE_F32, EXPERTS, OUTPUTS, INPUTS), sources = arena_1d(&a, DTYPE_I32, PLACES);
+    double rows = 2.0 * PLACES * (INPUTS + OUTPUTS) + 4.0 * (EXPERTS + 1), weights = EXPERTS * OUTPUTS * INPUTS;
+    op_grouped_matmul(device, &(struct op_grouped_matmul){.d = y, .a = x, .b = w, .offsets = offsets});
+    EXPECT(device_totals(device).matmul_flops == 2.0 * PLACES * INPUTS * OUTPUTS);
+    EXPECT(device_totals(device).bytes_moved == rows + 2 * weights);
+    op_grouped_matmul(device, &(struct op_grouped_matmul){
+                                  .kind = GROUPED_WEIGHT, .d = dw, .a = y, .b = x, .offsets = offsets, .beta = 1});
+    EXPECT(device_totals(device).matmul_flops == 4.0 * PLACES * INPUTS * OUTPUTS);
+    EXPECT(device_totals(device).bytes_moved == 2 * rows + 10 * weights);
+    op_gather_slots(device, &(struct op_gather_slots){
+                                .y = x, .x = arena_2d(&a, DTYPE_BF16, 10, INPUTS), .sources = sources, .per_row = 2});
+    EXPECT(device_totals(device).bytes_moved == 2 * rows + 10 * weights + 4.0 * PLACES * INPUTS + 4.0 * PLACES);
+    device_close(device);
+}
+
 static const struct device_rates rates = {.matmul = {1e12, 10e12, 20e12},
                                           .processors = 4,
                                           .tile = 128,
@@ -244,6 +269,6 @@ TEST(time_of_bytes_and_waits) {
     device_close(device);
 }
 
-TEST_MAIN(TEST_CASE(time_of_matmuls), TEST_CASE(time_of_bytes_and_waits), TEST_CASE(adam_cost),
+TEST_MAIN(TEST_CASE(time_of_matmuls), TEST_CASE(time_of_bytes_and_waits), TEST_CASE(adam_cost), TEST_CASE(experts_cost),
           TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost), TEST_CASE(attention_cost),
           TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))

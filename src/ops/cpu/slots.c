@@ -5,6 +5,7 @@
 // Weights in an order of integers: a larger one is a larger number.
 static uint32_t weight_order(float weight) {
     uint32_t bits;
+    weight = weight == 0 ? 0.0f : weight;  // of either sign
     memcpy(&bits, &weight, sizeof bits);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }

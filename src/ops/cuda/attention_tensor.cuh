@@ -10,42 +10,13 @@
 #define OPS_CUDA_ATTENTION_TENSOR_CUH
 
 #include "ops/cuda/attention.cuh"
+#include "ops/cuda/mma.cuh"
 
 enum { TENSOR_THREADS = 128, TENSOR_ROWS = 64, TENSOR_HEAD = 128 };
 
 static const float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
 // ---- Fragments ----
-
-static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t b[2], __nv_bfloat16) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t b[2], __half) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-static __device__ __forceinline__ void load_matrices(uint32_t out[4], const void *shared) {
-    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void load_turned(uint32_t out[4], const void *shared) {
-    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address)
-                 : "memory");
-}
 
 // Rows [row, row + 16) and columns [column, column + 16) of a tile as a first factor.
 template <typename T, int DP>

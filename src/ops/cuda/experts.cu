@@ -1,20 +1,157 @@
-// Mixtures of experts: the kernels follow.
-#include "ops/cuda/cuda.cuh"
+// Between the two matmuls of experts: biases, the activation, gated or not, and the weight of each slot. A block per
+// place, eight columns a thread and step.
+#include "ops/cuda/activation.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
+#include "ops/cuda/slots.cuh"
 
-#define MISSING(name_)                                                                                                 \
-    extern "C" void cuda_##name_(struct device *device, const struct op_##name_ *op) {                                 \
-        (void)device, (void)op;                                                                                        \
-        die("op_" #name_ " is not built for GPUs yet; use --device cpu");                                              \
+enum { EXPERT_THREADS = 256 };
+
+struct expert_args {
+    void *y, *dx;               // y NULL in backward: not wanted
+    float *dweights;            // (N, K)
+    const void *x, *dy, *bias;  // bias may be NULL
+    const int32_t *offsets, *sources;
+    const float *weights;
+    int64_t columns;  // of y
+    int experts;
+    enum activation activation;
+    bool is_gated, is_wide;
+};
+
+// Value and slope of the gate's activation; SiLU's two share an exponential.
+template <typename T> static __device__ __forceinline__ float2 gate_at(enum activation activation, float x) {
+    if (activation != ACTIVATION_SILU)
+        return make_float2(value_of(activation, x), slope_of(activation, x));
+    float s = logistic<T>(x);
+    return make_float2(x * s, s + x * s * (1.0f - s));
+}
+
+// Eight columns of x + bias.
+template <typename T>
+static __device__ __forceinline__ void load_biased(float out[8], const T *x, const T *bias, int64_t column,
+                                                   int64_t columns, bool is_wide) {
+    load8(out, x, column, columns, is_wide);
+    if (!bias)
+        return;
+    float add[8];
+    load8(add, bias, column, columns, is_wide);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] += add[i];
+}
+
+template <typename T>
+static __device__ __forceinline__ const T *bias_at(const struct expert_args &args, int64_t width) {
+    return args.bias ? (const T *)args.bias + expert_at(args.offsets, args.experts, blockIdx.x) * width : NULL;
+}
+
+template <typename T> static __global__ void expert_forward_kernel(struct expert_args args) {
+    int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
+    int32_t source = args.sources[place];
+    const T *x = (const T *)args.x + place * width, *bias = source >= 0 ? bias_at<T>(args, width) : NULL;
+    float weight = source >= 0 ? args.weights[source] : 0.0f;
+    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float value[8] = {}, up[8];
+        if (source >= 0) {
+            load_biased(value, x, bias, column, columns, args.is_wide);
+            if (args.is_gated)
+                load_biased(up, x + columns, bias ? bias + columns : NULL, column, columns, args.is_wide);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                value[i] = weight * gate_at<T>(args.activation, value[i]).x * (args.is_gated ? up[i] : 1.0f);
+        }
+        store8((T *)args.y + place * columns, column, columns, args.is_wide, value);
     }
-MISSING(route_forward)
-MISSING(route_backward)
-MISSING(balance_forward)
-MISSING(balance_backward)
-MISSING(balance_bias)
-MISSING(sort_slots)
-MISSING(gather_slots)
-MISSING(sum_slots)
-MISSING(slot_bias_backward)
-MISSING(expert_activation_forward)
-MISSING(expert_activation_backward)
-MISSING(grouped_matmul)
+}
+
+// dx may be where x is, y where dy is: a thread reads its columns before it writes them.
+template <typename T> static __global__ void expert_backward_kernel(struct expert_args args) {
+    __shared__ float shared[32];
+    int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
+    int32_t source = args.sources[place];
+    const T *x = (const T *)args.x + place * width, *bias = source >= 0 ? bias_at<T>(args, width) : NULL;
+    T *dx = (T *)args.dx + place * width;
+    float weight = source >= 0 ? args.weights[source] : 0.0f, dweight = 0;
+    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float gate[8] = {}, up[8] = {}, dy[8] = {};
+        if (source >= 0) {
+            load_biased(gate, x, bias, column, columns, args.is_wide);
+            if (args.is_gated)
+                load_biased(up, x + columns, bias ? bias + columns : NULL, column, columns, args.is_wide);
+            load8(dy, (const T *)args.dy + place * columns, column, columns, args.is_wide);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                float2 at = gate_at<T>(args.activation, gate[i]);
+                float other = args.is_gated ? up[i] : 1.0f, y = at.x * other;
+                dweight += dy[i] * y;
+                gate[i] = weight * dy[i] * other * at.y;
+                up[i] = weight * dy[i] * at.x;
+                dy[i] = weight * y;
+            }
+        }
+        store8(dx, column, columns, args.is_wide, gate);
+        if (args.is_gated)
+            store8(dx + columns, column, columns, args.is_wide, up);
+        if (args.y)
+            store8((T *)args.y + place * columns, column, columns, args.is_wide, dy);
+    }
+    dweight = block_sum(dweight, shared);
+    if (threadIdx.x == 0 && source >= 0)
+        args.dweights[source] = dweight;
+}
+
+// Threads of a block that walks over a row in equal steps.
+static unsigned expert_threads(int64_t columns) {
+    int64_t groups = divide_up(columns, 8), steps = divide_up(groups, EXPERT_THREADS);
+    return (unsigned)(divide_up(divide_up(groups, steps), 32) * 32);
+}
+
+extern "C" void cuda_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct expert_args args = {};
+    args.y = op->y.data;
+    args.x = op->x.data;
+    args.bias = op->bias.data;
+    args.offsets = (const int32_t *)op->offsets.data;
+    args.sources = (const int32_t *)op->sources.data;
+    args.weights = (const float *)op->weights.data;
+    args.columns = op->y.shape[1];
+    args.experts = (int)(op->offsets.shape[0] - 1);
+    args.activation = op->activation;
+    args.is_gated = op->is_gated;
+    const struct tensor tensors[] = {op->y, op->x, op->bias};
+    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    if (tensor_count(op->y) > 0)
+        WITH_TYPE(
+            op->y.dtype, T,
+            LAUNCH(cuda, expert_forward_kernel<T>, grid_x(op->y.shape[0]), expert_threads(args.columns), 0, args));
+}
+
+extern "C" void cuda_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct expert_args args = {};
+    args.y = op->y.data;
+    args.dx = op->dx.data;
+    args.dweights = (float *)op->dweights.data;
+    args.x = op->x.data;
+    args.dy = op->dy.data;
+    args.bias = op->bias.data;
+    args.offsets = (const int32_t *)op->offsets.data;
+    args.sources = (const int32_t *)op->sources.data;
+    args.weights = (const float *)op->weights.data;
+    args.columns = op->dy.shape[1];
+    args.experts = (int)(op->offsets.shape[0] - 1);
+    args.activation = op->activation;
+    args.is_gated = op->is_gated;
+    const struct tensor tensors[] = {op->dx, op->y, op->dy, op->x, op->bias};
+    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    // Slots without a place.
+    CHECK_CUDA(cudaMemsetAsync(args.dweights, 0, tensor_bytes(op->dweights), cuda->streams[STREAM_COMPUTE]));
+    if (tensor_count(op->dy) > 0)
+        WITH_TYPE(
+            op->dy.dtype, T,
+            LAUNCH(cuda, expert_backward_kernel<T>, grid_x(op->dy.shape[0]), expert_threads(args.columns), 0, args));
+    if (op->dbias.data)
+        expert_column_sums(cuda, op->dbias, op->dx, op->offsets);
+}
