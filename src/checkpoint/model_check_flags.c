@@ -63,6 +63,15 @@ static void add_facts(const struct config *from, const struct config *to, struct
         MEANING("--bert-no-binary-head", !config_has_binary_head),
         FIELD("--sliding-window", sliding_window),
         FIELD("--use-rope-scaling", use_rope_scaling),
+        FIELD("--num-experts", num_experts),
+        MEANING("--moe-ffn-hidden-size", config_expert_width),
+        FIELD("--moe-router-topk", moe_router_topk),
+        FIELD("--moe-router-pre-softmax", moe_router_pre_softmax),
+        FIELD("--moe-router-topk-scaling-factor", moe_router_topk_scaling_factor),
+        FIELD("--moe-router-num-groups", moe_router_num_groups),
+        FIELD("--moe-router-group-topk", moe_router_group_topk),
+        FIELD("--moe-expert-capacity-factor", moe_expert_capacity_factor),
+        FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
     };
     for (size_t i = 0; i < COUNT(facts); i++)
         if (facts[i].from != facts[i].to)
@@ -80,6 +89,8 @@ static void add_words(const struct config *from, const struct config *to, bool h
         {"--norm-placement", from->norm_placement, to->norm_placement},
         {"--position-embedding-type", from->position_embedding_type, to->position_embedding_type},
         {"--activation", config_activation(from), config_activation(to)},
+        {"--moe-layer-freq", from->moe_layer_freq, to->moe_layer_freq},
+        {"--moe-router-score-function", from->moe_router_score_function, to->moe_router_score_function},
         {"--lm-head-activation", is_bert(from) && has_head ? config_head_activation(from) : "",
          is_bert(to) && has_head ? config_head_activation(to) : ""},
         {"--rope-scaling-type", from->use_rope_scaling ? from->rope_scaling_type : "",

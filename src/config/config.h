@@ -87,6 +87,25 @@ struct config {
     bool biencoder_shared_query_context_model;
     bool retriever_score_scaling;
 
+    // Experts; see config_experts.c.
+    int64_t num_experts;          // 0: every MLP is dense
+    char *moe_layer_freq;         // "N", or a list with a 1 for each layer with experts
+    int64_t moe_ffn_hidden_size;  // 0: ffn_hidden_size
+    int64_t moe_router_topk;
+    char *moe_router_score_function;  // "softmax" | "sigmoid" | "sqrtsoftplus"
+    bool moe_router_pre_softmax;
+    double moe_router_topk_scaling_factor;  // 0: none
+    int64_t moe_router_num_groups;          // 0: none, like the next
+    int64_t moe_router_group_topk;
+    char *moe_router_dtype;                             // NULL | "fp32" | "fp64"
+    struct string_list moe_router_load_balancing_type;  // see config_balance
+    struct string_list moe_aux_loss_coeff;
+    double moe_z_loss_coeff;            // 0: none
+    double moe_expert_capacity_factor;  // 0 or less: none
+    bool moe_pad_expert_input_to_capacity;
+    char *moe_token_drop_policy;                  // "probs" | "position"
+    int64_t moe_shared_expert_intermediate_size;  // 0: none
+
     // Batches and length of the run.
     int64_t seq_length;          // for T5: the encoder's
     int64_t encoder_seq_length;  // seq_length
@@ -434,6 +453,18 @@ float config_softmax_scale(const struct config *config);
 // --no-rope-freq, 0 if it is beyond the last layer; and whether it leaves out a layer's rotary positions.
 int64_t config_no_rope_freq(const struct config *config);
 bool config_layer_skips_rope(const struct config *config, int64_t layer);
+// Mixtures of experts (config_experts.c): which layers have them, how many do, the width of one, and the losses that
+// balance them.
+bool config_layer_has_experts(const struct config *config, int64_t layer);
+int64_t config_expert_layers(const struct config *config);
+int64_t config_expert_width(const struct config *config);
+struct config_balance {
+    double batch, sequence, z;  // coefficients; 0: no such loss
+};
+struct config_balance config_balance(const struct config *config);
+// Which layers --moe-layer-freq names: sets layers[i] for i below `count`. -1 if it names none so, or other than
+// `count`.
+int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // The number of rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
 

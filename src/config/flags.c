@@ -8,6 +8,8 @@
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "config/flags_blocks.h"
+#include "config/flags_experts.h"
+#include "config/flags_ict.h"
 #include "config/flags_optimizers.h"
 #include <string.h>
 
@@ -126,13 +128,9 @@ static const struct flag rows[] = {
     SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without the sentence-order head"),
     INT("--num-token-types", num_token_types, "-1", -1, 1 << 16,
         "rows of the token-type table; -1 for 2 in a BERT with the sentence-order head, otherwise 0", ADVANCED),
-    INT("--biencoder-projection-dim", biencoder_projection_dim, "0", 0, 1 << 20,
-        "ICT: width of the projection of each tower's first token; 0 for no projection", ADVANCED),
-    SWITCH("--biencoder-shared-query-context-model", biencoder_shared_query_context_model,
-           "ICT: use one tower for queries and contexts", ADVANCED),
-    SWITCH("--retriever-score-scaling", retriever_score_scaling, "ICT: divide scores by sqrt(hidden size)", ADVANCED),
+    ICT_ROWS EXPERT_ROWS
 
-    GROUP("Length of the run and batches"),
+        GROUP("Length of the run and batches"),
     INT("--seq-length", seq_length, NULL, 1, MOST_TOKENS, "sequence length in tokens"),
     INT("--micro-batch-size", micro_batch_size, NULL, 1, 1 << 24, "samples per rank in one pass"),
     INT("--global-batch-size", global_batch_size, NULL, 1, 1 << 30,

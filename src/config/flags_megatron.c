@@ -61,7 +61,9 @@ const char flags_only_speed[] =
     "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --fine-grained-activation-offloading "
     "--offload-modules=* --min-offloaded-tensor-size= --delay-offload-until-cuda-graph "
     "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "
-    "--fine-grained-offloading-max-inflight-offloads= ";
+    "--fine-grained-offloading-max-inflight-offloads= "
+    // Experts are always grouped, and what is fused follows from the device.
+    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion --moe-token-dispatcher-type= ";
 
 // Services, profilers, launchers and choices between parts of Megatron.
 const char flags_no_meaning[] =
@@ -116,21 +118,18 @@ const char flags_refused[] =
     "--no-fp8-wgrad --disable-fp8-wgrad --fp8-output-proj "
     "--first-last-layers-bf16 --num-layers-at-start-in-bf16=1 --num-layers-at-end-in-bf16=1 "
     "--use-kitchen-attention --kitchen-attention-backend=sdpa --fp4-format= --fp4-recipe=nvfp4 "
-    "--fp4-quantizer-factory= --high-priority-a2a-comm-stream --moe-shared-expert-intermediate-size= "
+    "--fp4-quantizer-factory= --high-priority-a2a-comm-stream "
     "--moe-shared-expert-gate --moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
-    "--moe-shared-expert-glu-interleave-size= --moe-ffn-hidden-size= --moe-router-topk=2 "
+    "--moe-shared-expert-glu-interleave-size= "
     "--moe-enable-routing-replay --moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
-    "--moe-router-num-groups= --moe-router-group-topk= --moe-router-pre-softmax "
-    "--moe-router-topk-scaling-factor= --moe-router-score-function=softmax --moe-router-dtype= "
     "--moe-router-enable-expert-bias --moe-router-bias-update-rate=0.001 "
     "--moe-router-quantile-balancing-ema=0.0 --moe-router-force-load-balancing --moe-router-force-biased= "
-    "--use-grouped-gemm-for-dense-mlp --moe-grouped-gemm --moe-use-grouped-tensor --moe-single-grouped-weight "
-    "--moe-single-grouped-bias --moe-z-loss-coeff= --moe-input-jitter-eps= "
-    "--moe-token-dispatcher-type=allgather --moe-enable-deepep --moe-flex-dispatcher-backend=deepep "
+    "--use-grouped-gemm-for-dense-mlp --moe-use-grouped-tensor --moe-single-grouped-weight "
+    "--moe-single-grouped-bias --moe-input-jitter-eps= "
+    "--moe-enable-deepep --moe-flex-dispatcher-backend=deepep "
     "--moe-permute-fusion-into-hybridep --moe-hybridep-pad-uneven-dispatch-inputs --moe-per-layer-logging "
-    "--moe-expert-capacity-factor= --moe-pad-expert-input-to-capacity "
-    "--moe-pad-experts-for-cuda-graph-inference --moe-token-drop-policy=probs --moe-layer-recompute "
-    "--moe-permute-fusion --moe-router-fusion --moe-apply-probs-on-input --moe-latent-size= "
+    "--moe-pad-experts-for-cuda-graph-inference --moe-layer-recompute "
+    "--moe-apply-probs-on-input --moe-latent-size= "
     "--gtp-remat-opt-in-modules=* --moe-flex-dispatcher-num-sms= --moe-deepep-num-sms= --moe-hybridep-num-sms= "
     "--moe-hybridep-num-blocks-permute= --moe-hybridep-num-blocks-unpermute= "
     "--moe-hybridep-num-sms-preprocessing=108 --moe-ncclep-zero-copy --moe-dispatch-fwd-dtype=bf16 "
@@ -227,8 +226,8 @@ const char flags_refused[] =
     "--dino-freeze-last-layer=1 --dino-norm-last-layer --dino-warmup-teacher-temp=0.04 "
     "--dino-teacher-temp=0.07 --dino-warmup-teacher-temp-epochs=30 "
     // MoE (remaining; rest under model config).
-    "--num-experts= --moe-layer-freq=1 --moe-use-upcycling --moe-router-load-balancing-type=aux_loss "
-    "--moe-aux-loss-coeff=0.0 --moe-upcycling-granularity=1 "
+    "--moe-use-upcycling "
+    "--moe-upcycling-granularity=1 "
     // MLA.
     "--q-lora-rank= --kv-lora-rank=32 --qk-head-dim=128 --qk-pos-emb-head-dim=64 --v-head-dim=128 "
     "--rotary-scaling-factor=1.0 --mscale=1.0 --mscale-all-dim=0.0 --cache-mla-latents --mla-down-proj-fusion "

@@ -235,6 +235,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_pipeline(config, &complaints);
     validate_fp8(config, &complaints);
     validate_ict(config, &complaints);
+    validate_experts(config, &complaints);
     validate_profile(config, &complaints);
     validate_size(config, &complaints);
     if (use == CONFIG_TRAIN) {

@@ -103,7 +103,9 @@ static void validate_shares(const struct config *config, struct complaints *comp
         int64_t value;
     } shared[] = {{"--num-attention-heads", config->num_attention_heads},
                   {"--num-query-groups", config_query_groups(config)},
-                  {"--ffn-hidden-size", config->ffn_hidden_size}};
+                  {"--ffn-hidden-size", config->ffn_hidden_size},
+                  {"--moe-ffn-hidden-size", config->moe_ffn_hidden_size},
+                  {"--moe-shared-expert-intermediate-size", config->moe_shared_expert_intermediate_size}};
     char text[256];
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
         if (shared[i].value % parts != 0)

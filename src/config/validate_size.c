@@ -16,7 +16,10 @@ static const double TERABYTE = 1e12;
 // More than a step takes: parameters, gradients and Adam's state in fp32, and everything a block keeps of a token.
 // In doubles, because the product of the largest flags is far beyond 64 bits.
 static double bound_of_bytes(const struct config *config) {
-    double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size,
+    // Every layer counts as a dense one and, if there are any, as one with experts.
+    double experts = (double)config->num_experts, chosen = experts > 0 ? (double)config->moe_router_topk : 0;
+    double inner = (double)config_expert_width(config), shared = (double)config->moe_shared_expert_intermediate_size;
+    double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size + shared,
            heads = (double)config->num_attention_heads;
     double q = heads * (double)config->kv_channels;
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
@@ -34,9 +37,14 @@ static double bound_of_bytes(const struct config *config) {
     double heads_of_bert = config_form(config) == CONFIG_BERT ? 2 * h : 0;
     double words = fmax(h, (double)config_word_embedding_size(config));
     double projections = config_word_embedding_size(config) != config->hidden_size ? 2 * words * h : 0;
-    double parameters = layers * (4 * h * q + (1 + gated) * h * f + 4 * q + gated * f + 8 * h) +
+    double of_experts = experts * ((1 + gated) * h * inner + gated * inner + 2 * h);
+    double parameters = layers * (4 * h * q + (1 + gated) * h * f + 4 * q + gated * f + 8 * h + of_experts) +
                         (output * vocabulary + positions + heads_of_bert + 32) * words + projections;
-    double kept = layers * (8 * h + 8 * q + 4 * gated * f + 2 * heads) + 2 * vocabulary + 16 * h;  // of a token
+    // What is kept of a token. A padded capacity has more places than there are choices.
+    double places = chosen * fmax(1, config->moe_expert_capacity_factor);
+    double kept =
+        layers * (8 * h + 8 * q + 4 * gated * f + 2 * heads + places * (2 * h + 4 * gated * inner + 8) + experts) +
+        2 * vocabulary + 16 * h;
     return 20 * parameters + 4 * tokens * kept;
 }
 

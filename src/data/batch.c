@@ -35,11 +35,10 @@ int64_t batch_columns(const struct batch_form *form, enum batch_shape shape) {
 }
 
 int64_t batch_elements(const struct batch_form *form, enum batch_field field) {
-    enum { TOTALS = 2 };
     enum batch_shape shape = batch_rule(field)->shape;
     if (!(form->fields >> field & 1))
         return 0;
-    return shape == SHAPE_TOTALS ? TOTALS : form->B * batch_columns(form, shape);
+    return shape == SHAPE_TOTALS ? BATCH_TOTALS : form->B * batch_columns(form, shape);
 }
 
 static size_t field_bytes(const struct batch_form *form, int field) {

@@ -19,13 +19,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { BATCH_TOTALS = 3 };
 enum batch_element { ELEMENT_I64, ELEMENT_I32, ELEMENT_F32 };
 #define BATCH_C_I64 int64_t
 #define BATCH_C_I32 int32_t
 #define BATCH_C_F32 float
 
 // Columns of each of the B rows: T, S, 1, or the columns of the labels (S if there are decoder tokens, 1 if there are
-// context tokens, else T). SHAPE_TOTALS: two elements per batch.
+// context tokens, else T). SHAPE_TOTALS: BATCH_TOTALS elements per batch.
 enum batch_shape { SHAPE_TOKENS, SHAPE_DECODER, SHAPE_SAMPLES, SHAPE_LABELS, SHAPE_TOTALS };
 // Which models read a field: every model that is given it; those with learned or rotary positions, with token types,
 // with the pair head; or none, because the field stays on the host.
@@ -44,7 +45,8 @@ enum batch_reader { READER_ALL, READER_POSITIONS, READER_TYPES, READER_PAIRS, RE
 //   loss_mask        1 if the token counts
 //   loss_weights     weight of each token in the gradient: its share of the mean over the global batch
 //   pair_labels      1: the second sentence came first; NULL: no loss from the pair head
-//   counts           tokens and pair samples that count, in this micro-batch and those before it in the step
+//   counts           tokens and pair samples that count, in this micro-batch and those before it in the step; and the
+//                    weight of the micro-batch in the gradients of losses that are not means over tokens
 #define BATCH_FIELDS(FIELD)                                                                                            \
     FIELD(ROW_IDS, row_ids, I64, TOKENS, ALL, TOKENS, DECODER_ROW_IDS)                                                 \
     FIELD(DECODER_ROW_IDS, decoder_row_ids, I64, DECODER, ALL, DECODER_TOKENS, NONE)                                   \

@@ -26,9 +26,26 @@ const char *census_name(const char *name) {
     return name;
 }
 
-static void count_matrix(struct census *census, const struct param *param) {
+// The share of a parameter that a token meets: a token goes to some of the experts.
+static double active_share(const struct config *config, const char *name) {
+    bool is_of_experts = strstr(name, ".mlp.experts.");
+    return is_of_experts ? (double)config->moe_router_topk / (double)config->num_experts : 1;
+}
+
+int64_t census_active_parameters(const struct config *config) {
+    struct param_list params = {0};
+    census_declare(config, &params);
+    double count = 0;
+    for (int i = 0; i < params.count; i++)
+        count += (double)shard_global_count(&params.items[i]->shard) * active_share(config, params.items[i]->name);
+    param_list_free(&params);
+    return (int64_t)count;
+}
+
+static void count_matrix(struct census *census, const struct config *config, const struct param *param) {
     const char *name = census_name(param->name);
-    double elements = (double)shard_global_count(&param->shard), columns = (double)param->shard.global[1];
+    double elements = (double)shard_global_count(&param->shard) * active_share(config, name);
+    double columns = (double)param->shard.global[1];
     bool is_encoder = strncmp(name, "encoder.", strlen("encoder.")) == 0;
     if (strstr(name, ".linear_"))
         *(is_encoder ? &census->encoder : &census->decoder) += elements;
@@ -45,8 +62,8 @@ struct census census_take(const struct config *config) {
     struct census census = {0};
     census_declare(config, &params);
     for (int i = 0; i < params.count; i++)
-        if (params.items[i]->shard.rank == 2)
-            count_matrix(&census, params.items[i]);
+        if (params.items[i]->shard.rank >= 2 && params.items[i]->has_decay)
+            count_matrix(&census, config, params.items[i]);
     param_list_free(&params);
     return census;
 }

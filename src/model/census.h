@@ -5,7 +5,8 @@
 // token that is multiplied with it, and 12 B s^2 q for attention of q = heads * head size channels, half of that if it
 // is causal. The output layer is among the matrices, whether it is tied or not; the transform and the pooler of a BERT
 // are not, and the keys and values of cross-attention count for the tokens of the decoder. Of ICT only the layers of
-// the towers count. What is computed again does not count. (The paper backend counts what is really computed.)
+// the towers count. Of experts, those that a token goes to count; routers do
+// not. What is computed again does not count. (The paper backend counts what is really computed.)
 #ifndef MODEL_CENSUS_H
 #define MODEL_CENSUS_H
 
@@ -15,6 +16,8 @@
 // Declares the parameters of the whole model. The config must be validated and its padded_vocab_size set.
 void census_declare(const struct config *config, struct param_list *params);
 int64_t census_parameters(const struct config *config);
+// Those that a token meets: of experts, as many as it goes to.
+int64_t census_active_parameters(const struct config *config);
 // The name of a parameter without the tower of ICT that it belongs to: a tower's are those of the encoder that it is.
 const char *census_name(const char *name);
 

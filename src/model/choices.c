@@ -104,6 +104,36 @@ struct layer_choices choices_layer(const struct choices *choices, bool is_causal
         .window = is_causal ? choices->window : 0};
 }
 
+void choices_add_experts(struct layer_choices *layer) {
+    int last = MOST_SUBLAYERS - 1;
+    while (!layer->sublayers[last])
+        last--;
+    layer->sublayers[last] = &sublayer_experts;
+}
+
+static void set_experts(struct expert_choices *experts, const struct config *config) {
+    struct config_balance balance = config_balance(config);
+    const char *function = config->moe_router_score_function;
+    double scaling = config->moe_router_topk_scaling_factor;
+    *experts = (struct expert_choices){
+        .E = config->num_experts,
+        .K = config->moe_router_topk,
+        .F = config_expert_width(config),
+        .shared = config->moe_shared_expert_intermediate_size,
+        .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID
+                          : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
+                          : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
+                                                           : ROUTER_SOFTMAX,
+                 .factor = scaling > 0 ? (float)scaling : 1,
+                 .groups = config->moe_router_num_groups,
+                 .chosen_groups = config->moe_router_group_topk},
+        .coefficients =
+            {[BALANCE_BATCH] = balance.batch, [BALANCE_SEQUENCE] = balance.sequence, [BALANCE_Z] = balance.z},
+        .capacity_factor = config->moe_expert_capacity_factor > 0 ? config->moe_expert_capacity_factor : 0,
+        .is_padded = config->moe_pad_expert_input_to_capacity,
+        .keeps_first = is(config->moe_token_drop_policy, "position")};
+}
+
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
     return config->sequence_parallel && mesh->length[AXIS_TENSOR] > 1;
 }
@@ -150,6 +180,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
     };
     choices->norm.sums_gradient = choices->splits_rows;
     set_multipliers(choices, config);
+    if (config->num_experts > 0)
+        set_experts(&choices->experts, config);
     set_rope(&choices->rope, config);
     set_recompute(choices, config);
 }

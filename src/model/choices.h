@@ -13,6 +13,16 @@ struct rope {
     float frequencies[ROPE_MOST_PAIRS];
 };
 
+// Mixtures of experts.
+struct expert_choices {
+    int64_t E, K, F;  // experts (0: none), those that a token goes to, width of one
+    int64_t shared;   // width of the expert that every token goes to; 0: none
+    struct router_rule rule;
+    double coefficients[BALANCE_COUNT];  // of the losses that balance experts; 0: no such loss
+    double capacity_factor;              // 0: no token is dropped
+    bool is_padded, keeps_first;         // with a capacity: pads to it; keeps the first tokens, not the best
+};
+
 struct choices {
     int64_t C, H, G, D, F;     // width, query heads, key/value heads, size of a head, width of the MLP
     struct norm_options norm;  // of the residual stream, see set_multipliers
@@ -38,7 +48,8 @@ struct choices {
     int64_t recomputed_layers;  // full recompute, 0: none; uniform: layers per group; else how many, one by one
     bool is_recompute_uniform;
     bool divides_inputs;  // full recompute: ranks that share layers each keep some rows of the layers' inputs
-    struct fp8 *fp8;      // of the model, if the matmuls of its blocks are in fp8; else NULL
+    struct expert_choices experts;
+    struct fp8 *fp8;  // of the model, if the matmuls of its blocks are in fp8; else NULL
 };
 
 // What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), and
@@ -55,6 +66,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
 // The choices of a layer of a causal or a bidirectional stack that attends to a memory or not. So far all layers of a
 // stack are alike.
 struct layer_choices choices_layer(const struct choices *choices, bool is_causal, bool has_cross);
+// Makes it a layer whose MLP is a mixture of experts.
+void choices_add_experts(struct layer_choices *layer);
 // The activation that a flag names.
 enum activation choices_activation(const char *name);
 // Whether the ranks that share layers split the residual stream as well.

@@ -2,6 +2,7 @@
 #include "model/deferred.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "model/grouped.h"
 
 #include <stdlib.h>
 
@@ -51,14 +52,21 @@ void deferred_add(struct deferred *deferred, const struct pass *pass, const stru
         deferred_reserve(deferred, deferred->capacity ? 2 * deferred->capacity : 64);
     struct operand dy = keep(deferred, pass, matmul->dy, all || !is_in(pass->activations, matrix(matmul->dy)));
     struct operand x = keep(deferred, pass, matmul->x, all || is_in(pass->scratch, matrix(matmul->x)));
-    deferred->items[deferred->count++] = (struct deferred_matmul){.linear = matmul->linear, .dy = dy, .x = x};
+    struct tensor offsets = matmul->offsets;
+    if (offsets.data && all)
+        offsets = copy(deferred, pass, offsets);
+    deferred->items[deferred->count++] = (struct deferred_matmul){
+        .linear = matmul->linear, .dy = dy, .x = x, .experts = matmul->experts, .offsets = offsets};
 }
 
 void deferred_run(struct deferred *deferred, const struct pass *pass) {
     CHECK(!pass->deferred);
     for (int i = 0; i < deferred->count; i++) {
         const struct deferred_matmul *matmul = &deferred->items[i];
-        linear_weight_matmul(matmul->linear, pass, matmul->dy, matmul->x);
+        if (matmul->linear)
+            linear_weight_matmul(matmul->linear, pass, matmul->dy, matmul->x);
+        else
+            grouped_weight_matmul(matmul->experts, pass, matmul->dy.value, matmul->x.value, matmul->offsets);
     }
     deferred->count = 0;
     deferred->is_used = false;

@@ -8,8 +8,10 @@
 #include "model/linear.h"
 
 struct deferred_matmul {
-    const struct linear *linear;
-    struct operand dy, x;  // (N, out), (N, in), as linear_weight_matmul takes them
+    const struct linear *linear;  // NULL: of experts
+    struct operand dy, x;         // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
+    const struct param *experts;  // the weights, with the next; see grouped.h
+    struct tensor offsets;        // (E + 1) i32
 };
 
 struct deferred {

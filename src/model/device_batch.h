@@ -6,6 +6,9 @@
 #include "data/batch.h"
 #include "tensor/tensor.h"
 
+// The losses that balance experts: over a micro-batch, over each of its sequences, and of the size of logits.
+enum balance_kind { BALANCE_BATCH, BALANCE_SEQUENCE, BALANCE_Z, BALANCE_COUNT };
+
 struct device_batch {
     struct batch_form form;
     union {
@@ -18,6 +21,8 @@ struct device_batch {
     };
     struct tensor loss_sum, pair_loss_sum;  // (1) fp32: the heads add their losses to them
     struct tensor top_hits;                 // fp32, one for each of ICT's top-k accuracies, or none: the same
+    struct tensor balance_sums;             // (BALANCE_COUNT) fp32 or none: routers add their losses to them
+    struct tensor balance_share;            // (1) fp32 or none: what the gradients of routers' losses are multiplied by
 };
 
 // The batch in a block of memory with the layout of batch_in_block. The sums are left to the caller.

@@ -24,6 +24,8 @@ static void build_stack(struct model *model, struct param_list *params, const st
     for (int64_t i = 0; i < stack.L; i++) {
         each[i] = choices_layer(&model->choices, is_decoder, is_decoder && encoder > 0);
         each[i].skips_rope = is_decoder && config_layer_skips_rope(options->config, stack.first + i);
+        if (is_decoder && config_layer_has_experts(options->config, stack.first + i))
+            choices_add_experts(&each[i]);
     }
     stack.each = each;
     stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);

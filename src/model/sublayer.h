@@ -52,6 +52,7 @@ struct sublayer_kind {
     void (*take_cache)(const struct sublayer *sublayer, void *saved, const struct cache_options *options);  // or NULL
 };
 
-extern const struct sublayer_kind sublayer_self_attention, sublayer_cross_attention, sublayer_mlp, sublayer_gated_mlp;
+extern const struct sublayer_kind sublayer_self_attention, sublayer_cross_attention, sublayer_mlp, sublayer_gated_mlp,
+    sublayer_experts;
 
 #endif

@@ -22,7 +22,8 @@ static bool allows_tensor(const struct layout_space *space, int tensor) {
     const struct config *model = space->model;
     return divides(tensor, space->gpus) && tensor <= space->fabric.node &&
            divides(tensor, model->num_attention_heads) && divides(tensor, config_query_groups(model)) &&
-           divides(tensor, model->ffn_hidden_size);
+           divides(tensor, model->ffn_hidden_size) && divides(tensor, model->moe_ffn_hidden_size) &&
+           divides(tensor, model->moe_shared_expert_intermediate_size);
 }
 
 static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {

@@ -11,8 +11,11 @@
 #include "tensor/arena.h"
 
 // A step's sums on the device. The first two are accumulated there, as are the hits of ICT's top-k accuracies, which
-// follow them all; the others arrive with the inputs.
+// follow them all, and the losses that balance experts behind those; the others arrive with the inputs.
 enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
+
+// Where a batch's `counts` have its weight; before it they are as the totals from TOTAL_TOKENS on.
+enum { COUNT_SHARE = TOTAL_COUNT - TOTAL_TOKENS };
 
 enum { STEP_ROWS = STEP_MOST_AHEAD + 1 };
 
@@ -21,6 +24,7 @@ struct step_row {
     float *rates;        // as updates.rates, page-locked: what is sent to it
     struct event *done;  // recorded when the numbers have arrived
     bool is_training;
+    int64_t micro_batches;  // of all ranks
 };
 struct step_results {
     struct step_row rows[STEP_ROWS];
@@ -126,7 +130,7 @@ struct step {
     struct updates updates;
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
-    struct tensor totals;         // (TOTAL_COUNT + step_tops) fp32
+    struct tensor totals;         // (step_total_count) fp32
     struct tensor own_loss;       // (1) fp32, behind the totals: TOTAL_LOSS before it was summed over ranks
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation
@@ -149,6 +153,20 @@ struct step {
 // How many top-k accuracies the model reports.
 static inline int step_tops(const struct step *step) {
     return step->chunks[0].model.biencoder.top_count;
+}
+
+// How many losses balance experts: all or none.
+static inline int step_balances(const struct step *step) {
+    return step->chunks[0].model.choices.experts.E > 0 ? BALANCE_COUNT : 0;
+}
+
+static inline int step_total_count(const struct step *step) {
+    return TOTAL_COUNT + step_tops(step) + step_balances(step);
+}
+
+// The totals of those losses, indexed by enum balance_kind.
+static inline struct tensor step_balance_totals(const struct step *step) {
+    return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step));
 }
 
 #endif

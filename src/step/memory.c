@@ -56,7 +56,7 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     start = arena->used;
     pipeline_lay_out(step, arena);
     // One copy brings both to the host.
-    int total_count = TOTAL_COUNT + step_tops(step);
+    int total_count = step_total_count(step);
     struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + 1);
     step->totals = tensor_rows(totals, 0, total_count);
     step->own_loss = tensor_rows(totals, total_count, 1);

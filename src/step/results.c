@@ -14,7 +14,7 @@ enum { NUMBER_NORM, NUMBER_SCALE, NUMBER_TOTALS };
 
 int results_open(struct step *step) {
     struct step_results *results = &step->results;
-    size_t numbers = (size_t)(NUMBER_TOTALS + TOTAL_COUNT + step_tops(step) + 1);
+    size_t numbers = (size_t)(NUMBER_TOTALS + step_total_count(step) + 1);
     size_t row_floats = numbers + (size_t)(UPDATES_MOST_RATES * RATE_LENGTH * step->params.group_count);
     results->memory = device_host_alloc(step->device, STEP_ROWS * row_floats * sizeof(float));
     if (!results->memory)
@@ -69,10 +69,11 @@ static void bring_totals(struct step *step, float *to_host) {
                                 tensor_bytes(step->totals) + tensor_bytes(step->own_loss), STREAM_COMPUTE);
 }
 
-void results_queue(struct step *step, bool is_training) {
+void results_queue(struct step *step, bool is_training, int64_t micro_batches) {
     struct step_row *row = row_of(step, step->results.queued++);
     bring_totals(step, row->numbers + NUMBER_TOTALS);
     row->is_training = is_training;
+    row->micro_batches = micro_batches;
     struct tensor scale = scaler_scale(&step->updates.scaler);
     if (is_training)
         bring(step, row->numbers + NUMBER_NORM, clip_norm(&step->updates.clip));
@@ -81,6 +82,19 @@ void results_queue(struct step *step, bool is_training) {
     else
         row->numbers[NUMBER_SCALE] = 1;
     step->device->ops->event_record(step->device, row->done, STREAM_COMPUTE);
+}
+
+// The means over layers with experts and micro-batches. The total of the z-loss is a sum over tokens.
+static void read_balance(const struct step *step, const struct step_row *row, struct step_result *result) {
+    const float *totals = row->numbers + NUMBER_TOTALS + TOTAL_COUNT + step_tops(step);
+    const double *coefficients = step->chunks[0].model.choices.experts.coefficients;
+    double passes = (double)(row->micro_batches * step->options.expert_layers);
+    const struct batch_form *form = &step->options.largest;
+    for (int i = 0; i < step_balances(step) && row->is_training; i++) {
+        double divisor = passes * (i == BALANCE_Z ? (double)(form->B * form->T) : 1);
+        result->has_balance[i] = coefficients[i] > 0;
+        result->balance[i] = (double)totals[i] / divisor;
+    }
 }
 
 struct step_result step_take_result(struct step *step) {
@@ -97,11 +111,12 @@ struct step_result step_take_result(struct step *step) {
         .pairs = pairs,
         .grad_norm = row->is_training ? (double)row->numbers[NUMBER_NORM] : 0,
         .loss_scale = (double)row->numbers[NUMBER_SCALE],
-        .is_own_finite = isfinite(totals[step->mesh.size > 1 ? TOTAL_COUNT + step_tops(step) : TOTAL_LOSS]),
+        .is_own_finite = isfinite(totals[step->mesh.size > 1 ? step_total_count(step) : TOTAL_LOSS]),
         .tops = step_tops(step),
     };
     for (int i = 0; i < result->tops; i++)
         result->accuracies[i] = (double)totals[TOTAL_COUNT + i] / (tokens > 1 ? tokens : 1);
+    read_balance(step, row, result);
     if (row->is_training)
         updates_learn(&step->updates, !isfinite(result->grad_norm));
     return *result;

@@ -12,6 +12,6 @@ void results_make_room(struct step *step);
 // Before a training step: sends the paces, one for every number of pending steps that may turn out to be skipped.
 void results_send_rates(struct step *step, const struct pace *paces);
 // After a step: fetches its totals and, for a training step, its gradient norm and loss scale.
-void results_queue(struct step *step, bool is_training);
+void results_queue(struct step *step, bool is_training, int64_t micro_batches);
 
 #endif

@@ -54,7 +54,8 @@ static void set_counts(const struct list_run *run, const struct step_batch *batc
     struct step *step = run->step;
     struct tensor counts = tensor_rows(step->totals, TOTAL_TOKENS, TOTAL_COUNT - TOTAL_TOKENS);
     if (is_last(run, batch) && batch->batch.counts.data)
-        op_copy(step->device, &(struct op_copy){.dst = counts, .src = batch->batch.counts});
+        op_copy(step->device,
+                &(struct op_copy){.dst = counts, .src = tensor_rows(batch->batch.counts, 0, COUNT_SHARE)});
 }
 
 // The block of a micro-batch, or a free one if it has none yet.
@@ -94,6 +95,8 @@ static int load_batch(struct list_run *run, int micro_batch) {
         spare->batch.loss_weights = spare->batch.pair_weights = (struct tensor){0};
     scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.loss_weights);
     scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.pair_weights);
+    if (run->is_learning && step_balances(step) > 0)
+        scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.balance_share);
     spare->micro_batch = micro_batch;
     spare->is_used = true;
     return 0;
@@ -260,7 +263,7 @@ static void flush_messages(struct step *step) {
 static void report(struct list_run *run) {
     if (run->is_learning)
         updates_count(&run->step->updates);
-    results_queue(run->step, run->is_learning);
+    results_queue(run->step, run->is_learning, run->source->count * mesh_count(&run->step->mesh, MESH_SAMPLES));
 }
 
 // Returns -1 only if inputs cannot be loaded.

@@ -36,6 +36,9 @@ struct step_result {
     // ICT's top-k accuracies in the order of their flag: fractions of the queries, which count as tokens.
     double accuracies[OPS_MOST_TOPS];
     int tops;
+    // The losses that balance experts, without their coefficients: means over layers with experts and micro-batches.
+    double balance[BALANCE_COUNT];
+    bool has_balance[BALANCE_COUNT];
 };
 
 // How many steps may be queued behind the one whose result is taken next.
@@ -62,6 +65,7 @@ struct step_options {
     struct batch_form largest;           // micro-batch that the step can be given
     struct schedule_shape schedule;      // of a whole training step
     bool grows;                          // the first steps have fewer micro-batches
+    int64_t expert_layers;               // of the whole model: those whose MLP is a mixture of experts
     int64_t decoder_chunk;               // the number of T5's first decoder chunk; INT64_MAX if there is none
     bool splits_rows;                    // ranks that share layers split the residual stream
     bool recomputes;                     // nothing is kept that could be computed again

@@ -56,6 +56,9 @@ struct device_batch step_device_batch(const struct step *step, const struct batc
     batch.loss_sum = tensor_rows(step->totals, TOTAL_LOSS, 1);
     batch.pair_loss_sum = tensor_rows(step->totals, TOTAL_PAIR_LOSS, 1);
     batch.top_hits = tensor_rows(step->totals, TOTAL_COUNT, step_tops(step));
+    batch.balance_sums = step_balance_totals(step);
+    if (batch.counts.data)
+        batch.balance_share = tensor_rows(batch.counts, COUNT_SHARE, 1);
     return batch;
 }
 
@@ -185,6 +188,7 @@ static void put_all(const struct staging *staging, struct step_upload *upload) {
     if (staging->own.counts) {
         staging->own.counts[0] = (float)upload->counts.tokens;
         staging->own.counts[1] = (float)upload->counts.pairs;
+        staging->own.counts[2] = upload->has_weights ? (float)(1 / upload->divisor) : 0;
     }
 }
 

@@ -180,7 +180,10 @@ void step_sum_totals(struct step *step) {
         op_copy(step->device,
                 &(struct op_copy){.dst = step->own_loss, .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
-    // Only the last stage has losses.
+    // Every stage has routers.
+    if (step_balances(step) > 0)
+        comm_all_reduce(step->mesh.group[AXIS_PIPELINE], step_balance_totals(step), REDUCE_SUM, "losses of routers");
+    // Only the last stage has the others.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
 }
 

@@ -128,6 +128,8 @@ static void append_report(const struct step *step, const struct config *config, 
     append_parameters(step, out);
     int64_t parameters = census_parameters(config), held = held_parameters(step_params(step));
     buffer_printf(out, "number of parameters: %" PRId64 "\n", parameters);
+    if (config->num_experts > 0)
+        buffer_printf(out, "of which a token meets: %" PRId64 "\n", census_active_parameters(config));
     if (held != parameters)
         buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held);
     buffer_append_string(out, step_mesh(step)->length[AXIS_PIPELINE] > 1 ? "memory of rank 0: " : "memory of a rank: ");

@@ -25,6 +25,12 @@ int meter_list_losses(const struct meter *meter, const struct step_result *resul
     losses[count++] = (struct metrics_loss){.name = is_ict ? "loss" : "lm loss", .value = result->loss};
     if (result->pairs > 0)
         losses[count++] = (struct metrics_loss){.name = "sop loss", .value = result->pair_loss};
+    static const char *const balance[] = {[BALANCE_BATCH] = "load_balancing_loss",
+                                          [BALANCE_SEQUENCE] = "seq_load_balancing_loss",
+                                          [BALANCE_Z] = "z_loss"};
+    for (int i = 0; i < BALANCE_COUNT; i++)
+        if (result->has_balance[i])
+            losses[count++] = (struct metrics_loss){.name = balance[i], .value = result->balance[i]};
     for (int i = 0; i < result->tops; i++)
         losses[count++] =
             (struct metrics_loss){.name = meter->top_names[i], .value = 100 * result->accuracies[i], .is_share = true};

@@ -59,6 +59,7 @@ struct step_options setup_options(const struct setup *setup) {
         .largest = largest_batch(setup),
         .schedule = schedule_of(setup),
         .grows = config->rampup_start > 0,
+        .expert_layers = config_expert_layers(config),
         .decoder_chunk = INT64_MAX,
         .splits_rows = choices_splits_rows(config, setup->mesh),
         .recomputes = config->recompute_granularity != NULL,
@@ -83,6 +84,9 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
     if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
         return error_set(
             "%s has no fp8; leave out --fp8-format or use a GPU of compute capability 8.9 or later (L4, H100)", text);
+    if (setup->config->num_experts > 0 && setup->device->ops->lacks_experts)
+        return error_set("%s does not compute mixtures of experts yet; give --device cpu, or leave out --num-experts",
+                         text);
     return 0;
 }
 

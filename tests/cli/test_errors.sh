@@ -35,7 +35,7 @@ expect 0 "note: --tensorboard-queue-size has no effect" "${train[@]}" --data-pat
 expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
 expect 2 "--quick-geglu" "${train[@]}" --data-path "$prefix" --quick-geglu
 expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
-expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
+expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-latent-size 4
 expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3
 expect 2 "a head is 4097 channels wide" "${train[@]}" --data-path "$prefix" --kv-channels 4097
 expect 2 "--num-layers 20000 is above 16383" "${train[@]}" --data-path "$prefix" --num-layers 20000

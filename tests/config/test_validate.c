@@ -283,6 +283,61 @@ TEST(models) {
 }
 
 // Without a named tokenizer, pretrain_bert.py and pretrain_t5.py use another one than pretrain_gpt.py.
+TEST(experts) {
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
+                                "--moe-permute-fusion --moe-router-fusion --moe-router-dtype fp32",
+                       1));
+    EXPECT(config.moe_router_topk == 2 && config_expert_width(&config) == 256 && config_expert_layers(&config) == 2);
+    struct config_balance balance = config_balance(&config);
+    EXPECT(balance.batch == 0 && balance.sequence == 0 && balance.z == 0);
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss aux_loss "
+                                "--moe-aux-loss-coeff 1e-2 1e-3 --moe-z-loss-coeff 1e-4",
+                       1));
+    balance = config_balance(&config);
+    EXPECT(balance.batch == 1e-3 && balance.sequence == 1e-2 && balance.z == 1e-4);
+    static const struct {
+        const char *flags, *message;
+    } refused[] = {
+        {"--moe-router-topk 5", "--moe-router-topk 5 is above --num-experts 4"},
+        {"--moe-router-topk 1", "give --moe-router-pre-softmax, or --moe-router-score-function sigmoid"},
+        {"--moe-router-pre-softmax --moe-router-score-function sigmoid", "leave one out"},
+        {"--moe-router-dtype fp64", "routers compute in fp32"},
+        {"--moe-router-num-groups 2", "belong together"},
+        {"--moe-router-num-groups 3 --moe-router-group-topk 1", "nearest: --moe-router-num-groups 2"},
+        {"--moe-router-num-groups 2 --moe-router-group-topk 3", "is above --moe-router-num-groups 2"},
+        {"--moe-router-num-groups 4 --moe-router-group-topk 1", "cannot be shared by --moe-router-group-topk 1"},
+        {"--moe-router-load-balancing-type sinkhorn", "aux_loss, seq_aux_loss and none are"},
+        {"--moe-router-load-balancing-type aux_loss aux_loss --moe-aux-loss-coeff 1 2", "is given twice"},
+        {"--moe-router-load-balancing-type aux_loss seq_aux_loss", "give one for each"},
+        {"--moe-aux-loss-coeff 1e-2 1e-3", "but there is one loss"},
+        {"--moe-aux-loss-coeff -1", "is not a coefficient"},
+        {"--moe-layer-freq 0", "is neither a number nor a list"},
+        {"--moe-layer-freq [0,1,1]", "for each of the 2 layers"},
+        {"--moe-layer-freq [0]*2", "gives no layer experts"},
+        {"--moe-layer-freq ([0]+[1", "is neither a number nor a list"},
+        {"--moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
+        {"--moe-shared-expert-intermediate-size 8", "give --disable-bias-linear"},
+        {"--model bert --bert-no-binary-head", "--num-experts belongs to --model gpt"},
+        {"--parallel-residual", "does not work with --parallel-residual"},
+        {"--residual-multiplier 0.5 --disable-bias-linear", "does not work with --embedding-multiplier or"},
+        {"--bf16 --fp8-format hybrid", "does not work with --fp8-format"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char *line = memory_printf(BY_ITERS "--num-experts 4 %s", refused[i].flags);
+        EXPECT_ERROR(validate(line, 1), refused[i].message);
+        free(line);
+    }
+    EXPECT_ERROR(validate(BY_ITERS "--num-experts 4 --moe-ffn-hidden-size 6 --tensor-model-parallel-size 4", 4),
+                 "--moe-ffn-hidden-size 6 cannot be shared");
+    EXPECT_ERROR(validate(BY_ITERS "--num-experts 4 --moe-expert-capacity-factor 1 --context-parallel-size 2", 2),
+                 "leave one of them out");
+    bool layers[7];
+    EXPECT_OK(config_parse_layer_freq("([0]*2+[1,0])*1 + [1]*3", layers, 7));
+    EXPECT(!layers[0] && !layers[1] && layers[2] && !layers[3] && layers[4] && layers[5] && layers[6]);
+    EXPECT_OK(config_parse_layer_freq("3", layers, 7));
+    EXPECT(layers[0] && !layers[1] && !layers[2] && layers[3] && layers[6]);
+}
+
 TEST(tokenizers_of_models) {
     static const char *const rows[][2] = {{"--model gpt --merge-file m", "GPT2BPETokenizer"},
                                           {"--model bert", "BertWordPieceLowerCase"},
@@ -426,5 +481,5 @@ TEST(other_uses) {
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(wandb), TEST_CASE(derives_batches), TEST_CASE(derives_schedules),
           TEST_CASE(rampup), TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
-          TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write), TEST_CASE(splits),
-          TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))
+          TEST_CASE(experts), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write),
+          TEST_CASE(splits), TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))

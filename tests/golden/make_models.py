@@ -85,8 +85,15 @@ def map_llama(m):
             norm(out, n + "self_attention.q_layernorm", b.self_attn.q_norm)
             norm(out, n + "self_attention.k_layernorm", b.self_attn.k_norm)
         norm(out, n + "pre_mlp_layernorm", b.post_attention_layernorm)
-        linear(out, n + "mlp.linear_fc1", b.mlp.gate_proj, b.mlp.up_proj)
-        linear(out, n + "mlp.linear_fc2", b.mlp.down_proj)
+        if hasattr(b.mlp, "experts"):
+            out[n + "mlp.router.weight"] = b.mlp.gate.weight
+            out[n + "mlp.experts.linear_fc1.weight"] = b.mlp.experts.gate_up_proj
+            out[n + "mlp.experts.linear_fc2.weight"] = b.mlp.experts.down_proj
+        shared = getattr(b.mlp, "shared_experts", None if hasattr(b.mlp, "experts") else b.mlp)
+        if shared is not None:
+            where = "mlp.shared_experts." if shared is not b.mlp else "mlp."
+            linear(out, n + where + "linear_fc1", shared.gate_proj, shared.up_proj)
+            linear(out, n + where + "linear_fc2", shared.down_proj)
     norm(out, "decoder.final_layernorm", m.model.norm)
     if m.lm_head.weight is not m.model.embed_tokens.weight:
         out["output_layer.weight"] = m.lm_head.weight
@@ -243,6 +250,7 @@ def flat(entry, pick):
 
 
 COMMON = f"--seq-length {T} --micro-batch-size {B} --padded-vocab-size {V} --hidden-dropout 0 --attention-dropout 0 "
+BALANCE = [0.3, 0.2, 0.1]  # coefficients of the losses of mixtral's routers, over the batch and each sequence, and of z
 LLAMA = "--normalization RMSNorm --swiglu --disable-bias-linear --position-embedding-type rope "
 
 
@@ -318,6 +326,47 @@ def qwen3():
     flags = LLAMA + "--num-layers 2 --hidden-size 16 --num-attention-heads 4 --kv-channels 6 --ffn-hidden-size 17 " \
         "--qk-layernorm --max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6"
     return hf.Qwen3ForCausalLM(c), map_llama, flags
+
+
+def mixtral():
+    c = hf.MixtralConfig(vocab_size=V, hidden_size=12, intermediate_size=9, num_hidden_layers=2, num_attention_heads=3,
+                         num_key_value_heads=1, head_dim=6, max_position_embeddings=64, sliding_window=None,
+                         num_local_experts=5, num_experts_per_tok=2, tie_word_embeddings=False,
+                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = LLAMA + "--num-layers 2 --hidden-size 12 --num-attention-heads 3 --kv-channels 6 --ffn-hidden-size 9 " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 1 --norm-epsilon 1e-5 " \
+        "--untie-embeddings-and-output-weights --num-experts 5 --moe-router-load-balancing-type aux_loss seq_aux_loss " \
+        f"--moe-aux-loss-coeff {BALANCE[0]} {BALANCE[1]} --moe-z-loss-coeff {BALANCE[2]}"
+    return hf.MixtralForCausalLM(c), map_llama, flags
+
+
+def qwen3_moe():
+    """The first layer is dense; the weights of the chosen experts do not add up to 1."""
+    c = hf.Qwen3MoeConfig(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=3, num_attention_heads=4,
+                          num_key_value_heads=2, head_dim=6, max_position_embeddings=64, tie_word_embeddings=True,
+                          num_experts=6, num_experts_per_tok=3, moe_intermediate_size=7, norm_topk_prob=False,
+                          mlp_only_layers=[0], decoder_sparse_step=1,
+                          rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = LLAMA + "--num-layers 3 --hidden-size 16 --num-attention-heads 4 --kv-channels 6 --ffn-hidden-size 17 " \
+        "--qk-layernorm --max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6 " \
+        "--num-experts 6 --moe-router-topk 3 --moe-ffn-hidden-size 7 --moe-router-pre-softmax --moe-layer-freq [0]+[1]*2"
+    return hf.Qwen3MoeForCausalLM(c), map_llama, flags
+
+
+def glm4_moe():
+    """Sigmoids, groups of experts and shared experts, as in DeepSeek-V3, with a usual attention."""
+    c = hf.Glm4MoeConfig(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, head_dim=8, max_position_embeddings=64, tie_word_embeddings=False,
+                         n_routed_experts=8, n_shared_experts=2, num_experts_per_tok=2, moe_intermediate_size=5,
+                         n_group=4, topk_group=1, routed_scaling_factor=1.5, norm_topk_prob=True,
+                         first_k_dense_replace=1, attention_bias=True, use_qk_norm=False, partial_rotary_factor=0.5,
+                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})
+    flags = LLAMA + "--num-layers 2 --hidden-size 16 --num-attention-heads 4 --kv-channels 8 --ffn-hidden-size 17 " \
+        "--add-qkv-bias --rotary-percent 0.5 --max-position-embeddings 64 --group-query-attention --num-query-groups 2 " \
+        "--norm-epsilon 1e-5 --untie-embeddings-and-output-weights --num-experts 8 --moe-ffn-hidden-size 5 " \
+        "--moe-router-score-function sigmoid --moe-router-num-groups 4 --moe-router-group-topk 1 " \
+        "--moe-router-topk-scaling-factor 1.5 --moe-shared-expert-intermediate-size 10 --moe-layer-freq [0,1]"
+    return hf.Glm4MoeForCausalLM(c), map_llama, flags
 
 
 def nemotron():
@@ -417,6 +466,7 @@ FAMILIES = {
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
     "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox,
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
+    "mixtral": mixtral, "qwen3_moe": qwen3_moe, "glm4_moe": glm4_moe,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),
     "ict": lambda: ict("ict"), "ict_shared": lambda: ict("ict_shared"),
@@ -445,6 +495,33 @@ def make_data(form):
         data["context_tokens"][torch.arange(T)[None] >= data["context_lengths"][:, None]] = 1
         data["labels"], data["mask"] = torch.zeros(rows, dtype=torch.int64), torch.ones(rows)
     return data
+
+
+class Routers:
+    """The losses of a Mixtral's routers as Megatron defines them, which transformers pools over all layers."""
+
+    def __init__(self, model):
+        self.logits = []
+        self.K = model.config.num_experts_per_tok
+        for b in model.model.layers:
+            b.mlp.gate.register_forward_hook(lambda _m, _in, out: self.logits.append(out[0]))
+
+    def layer(self, logits):
+        E = logits.shape[1]
+        shares = logits.softmax(1)
+        chosen = F.one_hot(logits.topk(self.K, 1).indices, E).sum(1).double()
+
+        def balance(p, mask):
+            return E / (self.K * len(p) ** 2) * (mask.sum(0) * p.sum(0)).sum()
+        rows = [slice(b * T, (b + 1) * T) for b in range(B)]
+        return torch.stack([balance(shares, chosen), sum(balance(shares[r], chosen[r]) for r in rows) / B,
+                            (logits.logsumexp(1) ** 2).mean()])
+
+    def take(self):
+        """The three losses of each layer, (layers, 3)."""
+        losses = torch.stack([self.layer(x) for x in self.logits])
+        self.logits.clear()
+        return losses
 
 
 def losses_of(model, form, data, rows):
@@ -476,6 +553,8 @@ def make(name):
     model, mapping, flags = FAMILIES[name]()
     form = "ict" if "--model ict" in flags else "t5" if "--model t5" in flags else "bert" if "--model bert" in flags else "gpt"
     model.set_attn_implementation("eager")
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")  # the others have no float64
     with torch.no_grad():
         for n, p in model.named_parameters():
             is_gain = p.dim() == 1 and "weight" in n
@@ -493,11 +572,17 @@ def make(name):
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
                                    {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0}],
                                   lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
-    losses, pairs, norms, tops = [], [], [], []
+    losses, pairs, norms, tops, balances = [], [], [], [], []
+    routers = Routers(model) if name == "mixtral" else None
     for step in range(STEPS):
         logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
         optimizer.zero_grad()
-        (loss if pair is None else loss + pair).backward()
+        total = loss if pair is None else loss + pair
+        if routers:
+            balance = routers.take()
+            total = total + (balance * torch.tensor(BALANCE)).sum()
+            balances.append(balance.mean(0).detach())
+        total.backward()
         if step == 0:
             out["logits"] = logits.detach().float()
             for n, e in names.items():
@@ -509,6 +594,8 @@ def make(name):
             ranks = (logits > logits.diagonal()[:, None]).sum(1)
             tops.append([(ranks < k).double().mean().item() for k in (1, 2)])
         optimizer.step()
+    if balances:
+        out["balances"] = torch.stack(balances).float()
     if tops:
         out["tops"] = torch.tensor(tops).float()
     out["losses"], out["pair_losses"] = torch.tensor(losses).float(), torch.tensor(pairs).float()

@@ -8,14 +8,17 @@
 
 // Eight layers, heads and chunks of two sequences can be split over up to eight ranks; the vocabulary never can.
 enum { LAYERS = 8 };
-static const char *const model_names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5"};
+static const char *const model_names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5", "experts"};
 static const char *const model_flags[MODEL_COUNT] = {
     "--num-layers 8 --num-attention-heads 8 --reset-attention-mask",
     "--num-layers 8 --num-attention-heads 16 --kv-channels 4 --group-query-attention --num-query-groups 8 --swiglu "
     "--ffn-hidden-size 48 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
     "--untie-embeddings-and-output-weights --sliding-window 11",
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
-    "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative"};
+    "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
+    "--num-layers 8 --num-attention-heads 8 --num-experts 6 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
+    "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
+    "--moe-z-loss-coeff 1e-3"};
 // Adam divides gradients by their own size, so a gradient that is only rounding (that of a key's bias, which does not
 // affect the softmax) would become an update as large as any; a larger epsilon keeps it small.
 static const char *const common_flags =

@@ -14,7 +14,7 @@ static double relative(double value, double expected) {
 static void compare_histories(struct difference *found, const struct loss_history *a, const struct loss_history *b) {
     for (int i = 0; i < STEPS; i++) {
         found->loss = fmax(found->loss, relative(a->loss[i], b->loss[i]));
-        found->loss = fmax(found->loss, relative(a->pair_loss[i], b->pair_loss[i]));
+        found->loss = fmax(found->loss, relative(a->other_loss[i], b->other_loss[i]));
         found->norm = fmax(found->norm, relative(a->norm[i], b->norm[i]));
     }
 }

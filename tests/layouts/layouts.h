@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum model_name { MODEL_GPT, MODEL_LLAMA, MODEL_BERT, MODEL_T5, MODEL_COUNT };
+enum model_name { MODEL_GPT, MODEL_LLAMA, MODEL_BERT, MODEL_T5, MODEL_EXPERTS, MODEL_COUNT };
 enum { MOST_RANKS = 8, STEPS = 20 };
 enum { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum { METHOD_USUAL, METHOD_MORE, METHOD_BLOCK };  // the last: of whole layers
@@ -83,7 +83,8 @@ struct step_source samples_step(struct samples *samples);
 
 // The losses and gradient norms of a run.
 struct loss_history {
-    double loss[STEPS], pair_loss[STEPS], norm[STEPS];
+    double loss[STEPS], norm[STEPS];
+    double other_loss[STEPS];  // of the pair head, or the sum of those that balance experts
 };
 // Trains a step that was just initialized.
 int train(struct step *step, const struct config *config, struct loss_history *history);

@@ -16,7 +16,9 @@ int train(struct step *step, const struct config *config, struct loss_history *h
         if (status == 0) {
             struct step_result result = step_result(step);
             history->loss[i] = result.loss;
-            history->pair_loss[i] = result.pair_loss;
+            history->other_loss[i] = result.pair_loss;
+            for (int kind = 0; kind < BALANCE_COUNT; kind++)
+                history->other_loss[i] += result.balance[kind];
             history->norm[i] = result.grad_norm;
         }
     }

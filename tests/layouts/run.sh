@@ -14,9 +14,9 @@ touch "$results" || exit 2
 "$layouts" list >"$work/list" || exit 1
 
 # The selected rows of the list; its columns are number, ranks, whether in the sample, model, ….
-awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5} " \
+awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5 experts} " \
     -v sizes=" ${RANKS:-1 2 3 4 5 6 7 8} " -v dtype="${DTYPE:-}" '
-    BEGIN { split(share, part, "/"); split("gpt llama bert t5", names, " ") }
+    BEGIN { split(share, part, "/"); split("gpt llama bert t5 experts", names, " ") }
     dtype != "" { if ($NF > 0) next; $NF = dtype == "bf16" ? 1 : 2 }
     (sample != "sample" || $3) && index(sizes, " " $2 " ") && index(models, " " names[$4 + 1] " ") && ++rows % part[2] == part[1] % part[2]' \
     "$work/list" >"$work/wanted"

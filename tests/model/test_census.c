@@ -55,6 +55,34 @@ TEST(odd_sizes) {
     EXPECT_INT(census_parameters(&config), 2 * (qkv + projection + mlp + norms) + 12 + (11 + 9) * 6);
 }
 
+// Mixtral 8x7B, whose counts Mistral AI prints as 46.7 and 12.9 billion, by hand. FLOPs are those of what is active,
+// without routers.
+TEST(experts) {
+    EXPECT_OK(parse_line(
+        &config, "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention "
+                 "--num-query-groups 8 --ffn-hidden-size 14336 --swiglu --disable-bias-linear --normalization "
+                 "RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights --seq-length 2048 "
+                 "--padded-vocab-size 32000 --vocab-size 32000 --num-experts 8 --micro-batch-size 1 "
+                 "--train-iters 1 --lr 1 --mock-data"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_INT(census_parameters(&config), 46702792704);
+    EXPECT_INT(census_active_parameters(&config), 12879925248);
+    struct census census = census_take(&config);
+    double attention = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096, expert = 3.0 * 4096 * 14336;
+    double want = 6 * 2048.0 * (32 * (attention + 2 * expert) + 4096.0 * 32000) + 6 * 2048.0 * 2048 * 4096 * 32;
+    EXPECT_NEAR(census_flops(&census, &config, 1) / want, 1, 1e-12);
+    // Two of six layers dense, narrower experts with biases, and a shared one.
+    EXPECT_OK(parse_line(&config, "--num-layers 3 --hidden-size 6 --num-attention-heads 2 --ffn-hidden-size 7 "
+                                  "--seq-length 4 --padded-vocab-size 11 --num-experts 5 --moe-ffn-hidden-size 4 "
+                                  "--moe-layer-freq [0]*2+[1] --moe-router-topk 3"));
+    int64_t same = 6 * 18 + 18 + 6 * 6 + 6 + 2 * 12, dense = 6 * 7 + 7 + 7 * 6 + 6, one = 6 * 4 + 4 + 4 * 6 + 6;
+    int64_t rest = 12 + (11 + 4) * 6, router = 5 * 6 + 5;
+    config.max_position_embeddings = 4;
+    config.kv_channels = 3;
+    EXPECT_INT(census_parameters(&config), 3 * same + 2 * dense + router + 5 * one + rest);
+    EXPECT_INT(census_active_parameters(&config), 3 * same + 2 * dense + router + 3 * one + rest);
+}
+
 // 6 B s [L h f 2 + L (h (q + 2k) + q h) + h V] + 6 B s^2 q L, with q = heads * head size and k the same for key/value
 // heads; 3 in place of 2 if the MLP is gated, and attention that is not causal counts twice.
 static double stack_products(int64_t layers, int attentions) {
@@ -99,4 +127,4 @@ TEST(flops_are_megatrons) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(flops_are_megatrons))
+TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(experts), TEST_CASE(flops_are_megatrons))

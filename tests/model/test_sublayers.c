@@ -34,6 +34,7 @@ static void rig_open(struct rig *rig, const struct layer_choices each[L]) {
                                     .has_mlp_bias = true,
                                     .scale = 0.5f,
                                     .standard_deviation = 0.5,
+                                    .experts = {.E = 3, .K = 2, .F = 5, .rule = {.factor = 1}},
                                     .parts = 1}};
     EXPECT_OK(device_open(&rig->device, &(struct device_options){.name = "cpu", .threads = 1}));
     stack_build(&rig->stack, &rig->params,
@@ -117,18 +118,9 @@ static double dot(const float *a, const float *b, int64_t count) {
 }
 
 // The slope of sum(weights * y) along a direction of all parameters and of x, against a difference quotient.
-TEST(layers_with_other_sublayers) {
+static void check_slope(const struct layer_choices each[L]) {
     struct rig rig;
-    const struct layer_choices each[L] = {
-        {.sublayers = {&sublayer_gated_mlp}},
-        {.sublayers = {&sublayer_mlp, &sublayer_self_attention, &sublayer_gated_mlp}, .window = 3}};
     rig_open(&rig, each);
-    EXPECT_INT(param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight")->shard.global[0], 2 * F);
-    EXPECT(!param_find(&rig.params, "decoder.layers.0.self_attention.linear_qkv.weight"));
-    EXPECT(block_first_matrix(&rig.stack.blocks[0]) ==
-           param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight"));
-    EXPECT(block_last_matrix(&rig.stack.blocks[0]) ==
-           param_find(&rig.params, "decoder.layers.0.mlp.linear_fc2.weight"));
     int64_t total = rig.params.total;
     float x[T * C], dx[T * C], y[T * C], weights[T * C], along_x[T * C], *along = calloc((size_t)total, sizeof *along);
     philox_normal(x, T * C, 0, 1, 1, 1.0);
@@ -156,4 +148,37 @@ TEST(layers_with_other_sublayers) {
     rig_close(&rig);
 }
 
-TEST_MAIN(TEST_CASE(each_layer_has_its_window), TEST_CASE(layers_with_other_sublayers))
+TEST(layers_with_other_sublayers) {
+    const struct layer_choices each[L] = {
+        {.sublayers = {&sublayer_gated_mlp}},
+        {.sublayers = {&sublayer_mlp, &sublayer_self_attention, &sublayer_gated_mlp}, .window = 3}};
+    struct rig rig;
+    rig_open(&rig, each);
+    EXPECT_INT(param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight")->shard.global[0], 2 * F);
+    EXPECT(!param_find(&rig.params, "decoder.layers.0.self_attention.linear_qkv.weight"));
+    EXPECT(block_first_matrix(&rig.stack.blocks[0]) ==
+           param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight"));
+    EXPECT(block_last_matrix(&rig.stack.blocks[0]) ==
+           param_find(&rig.params, "decoder.layers.0.mlp.linear_fc2.weight"));
+    rig_close(&rig);
+    check_slope(each);
+}
+
+// The losses of routers have coefficients of 0 here, so this is the slope of the result alone.
+TEST(layers_with_experts) {
+    const struct layer_choices each[L] = {{.sublayers = {&sublayer_experts, &sublayer_self_attention}},
+                                          {.sublayers = {&sublayer_self_attention, &sublayer_experts}}};
+    struct rig rig;
+    rig_open(&rig, each);
+    const struct param *fc1 = param_find(&rig.params, "decoder.layers.0.mlp.experts.linear_fc1.weight");
+    const struct param *fc2 = param_find(&rig.params, "decoder.layers.1.mlp.experts.linear_fc2.weight");
+    const struct param *bias = param_find(&rig.params, "decoder.layers.0.mlp.experts.linear_fc2.bias");
+    EXPECT(fc1->shard.rank == 3 && fc1->shard.global[0] == 3 && fc1->shard.global[1] == 5 && fc1->shard.global[2] == C);
+    EXPECT(fc1->has_decay && bias->shard.rank == 2 && !bias->has_decay);
+    EXPECT(block_first_matrix(&rig.stack.blocks[0]) == param_find(&rig.params, "decoder.layers.0.mlp.router.weight"));
+    EXPECT(block_last_matrix(&rig.stack.blocks[1]) == fc2);
+    rig_close(&rig);
+    check_slope(each);
+}
+
+TEST_MAIN(TEST_CASE(each_layer_has_its_window), TEST_CASE(layers_with_other_sublayers), TEST_CASE(layers_with_experts))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that can be combined: 20 steps
-# of a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts runs all of them.
+# of a GPT, a Llama, a BERT, a T5 and a mixture of experts give the losses and weights of one rank. make test-layouts runs all of them.
 # label: slow
-# cost: 15
+# cost: 18
 # parts: 4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }

@@ -23,9 +23,10 @@ struct golden_model {
 };
 
 static const char *const golden_families[] = {
-    "gpt2",       "gpt2_erf",     "opt",       "llama1",        "llama2",   "llama3",  "mistral", "qwen2",
-    "nemotron",   "qwen3",        "bert",      "megatron_bert", "roberta",  "t5",      "t5_v1_1", "opt_narrow",
-    "llama_yarn", "llama_biases", "bert_tanh", "umt5",          "gpt_neox", "granite", "smollm3", "gemma"};
+    "gpt2",    "gpt2_erf",   "opt",        "llama1",       "llama2",        "llama3",  "mistral",
+    "qwen2",   "nemotron",   "qwen3",      "bert",         "megatron_bert", "roberta", "t5",
+    "t5_v1_1", "opt_narrow", "llama_yarn", "llama_biases", "bert_tanh",     "umt5",    "gpt_neox",
+    "granite", "smollm3",    "gemma",      "mixtral",      "qwen3_moe",     "glm4_moe"};
 enum { GOLDEN_FAMILIES = sizeof golden_families / sizeof golden_families[0] };
 
 static inline const struct safetensors_tensor *golden_find(const struct golden_model *g, const char *prefix,
@@ -64,6 +65,16 @@ static inline void golden_parse(struct golden_model *g, const char *more) {
     EXPECT_OK(config_validate_for(&g->config, 1, CONFIG_TRAIN));
     string_list_free(&words);
     free(line);
+}
+
+// Whether a device computes the layers of a family; those it lacks are refused.
+static inline bool golden_is_possible(const char *name, const char *device_name) {
+    bool has_experts = strstr(name, "moe") || strstr(name, "mixtral");
+    struct device *device;
+    EXPECT_OK(device_open(&device, &(struct device_options){.name = device_name, .threads = 1}));
+    bool lacks_experts = device->ops->lacks_experts;
+    device_close(device);
+    return !has_experts || !lacks_experts;
 }
 
 // `more` are flags in addition to those of the file.

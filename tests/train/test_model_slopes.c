@@ -47,6 +47,20 @@ static const struct {
     {"GPT with multipliers, norms of heads and a layer without positions",
      "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
      "--qk-layernorm --position-embedding-type rope --disable-bias-linear --normalization RMSNorm --gated-linear-unit"},
+    {"GPT with experts, biases and all losses",
+     "--num-experts 7 --moe-ffn-hidden-size 10 --moe-router-load-balancing-type aux_loss seq_aux_loss "
+     "--moe-aux-loss-coeff 2 3 --moe-z-loss-coeff 0.5"},
+    {"GPT with gated experts in groups, and shared ones, recomputed",
+     "--num-experts 6 --moe-router-topk 4 --moe-router-num-groups 3 --moe-router-group-topk 2 --swiglu "
+     "--disable-bias-linear --moe-shared-expert-intermediate-size 8 --moe-router-score-function sigmoid "
+     "--moe-router-topk-scaling-factor 1.5 --moe-aux-loss-coeff 2 --recompute-granularity full"},
+    {"GPT with one expert per token, in every other layer, best kept",
+     "--num-experts 3 --moe-router-topk 1 --moe-router-pre-softmax --moe-layer-freq 2 --moe-expert-capacity-factor 0.8 "
+     "--moe-aux-loss-coeff 2 --moe-z-loss-coeff 0.5"},
+    {"GPT with experts of a padded capacity, first kept, post-norm",
+     "--num-experts 4 --moe-router-topk 3 --moe-router-score-function sqrtsoftplus --moe-layer-freq [0]+[1] "
+     "--moe-expert-capacity-factor 0.7 --moe-pad-expert-input-to-capacity --moe-token-drop-policy position "
+     "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 2 --norm-placement post"},
     {"ICT with two towers and a projection", "--model ict --biencoder-projection-dim 5 --retriever-score-scaling"},
     {"ICT with one tower, recomputed",
      "--model ict --biencoder-shared-query-context-model --retriever-score-scaling --recompute-granularity full"},
@@ -116,7 +130,14 @@ static double loss_of(struct train_lab *lab) {
     struct step_source source = {.next = next_input, .context = lab, .count = 1};
     EXPECT_OK(step_train(lab->step, &source, 0, 0));
     struct step_result result = step_result(lab->step);
-    return result.loss + result.pair_loss;
+    struct config_balance balance = config_balance(&lab->config);
+    const double coefficients[BALANCE_COUNT] = {balance.batch, balance.sequence, balance.z};
+    double loss = result.loss + result.pair_loss;
+    for (int i = 0; i < BALANCE_COUNT; i++) {
+        EXPECT(result.has_balance[i] == (lab->config.num_experts > 0 && coefficients[i] > 0));
+        loss += coefficients[i] * result.balance[i] * (double)config_expert_layers(&lab->config);
+    }
+    return loss;
 }
 
 static void move(struct train_lab *lab, const struct param *param, const float *from, const float *direction,
@@ -174,10 +195,12 @@ TEST(slopes) {
         for (int i = 0; i < step_params(lab.step)->count; i++) {
             const struct param *param = step_params(lab.step)->items[i];
             double error = slope_error(&lab, param, gradients + param->offset, 4e-3);
-            // A step may cross the kink of a ReLU, beyond which the slope differs. A short step does so only if it
-            // begins close to it; the error of a wrong gradient is the same for all steps.
-            if (error >= 0.02 && strstr(models[m].flags, "--activation relu"))
-                error = slope_error(&lab, param, gradients + param->offset, 5e-4);
+            // A step may cross the kink of a ReLU, or change which experts a token goes to: beyond that the slope
+            // differs. A short step does so only if it begins close to it; the error of a wrong gradient is the same
+            // for all steps.
+            bool has_kinks = strstr(models[m].flags, "--activation relu") || lab.config.num_experts > 0;
+            for (double step = 5e-4; error >= 0.02 && has_kinks && step > 1e-4; step /= 2)
+                error = slope_error(&lab, param, gradients + param->offset, step);
             worst = error > worst ? error : worst;
             if (!(error < 0.02))
                 test_fail("%s: the slope along %s is off by %.3g", models[m].name, param->name, error);

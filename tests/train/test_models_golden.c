@@ -41,6 +41,17 @@ static void check_gradients(const struct golden_model *g) {
     printf("    %-14s gradients off by %.2g\n", g->name, worst);
 }
 
+// The losses of routers, if the file has them.
+static void check_balance(const struct golden_model *g, const struct step_result *result, int64_t step) {
+    for (int i = 0; i < BALANCE_COUNT && safetensors_find(&g->file, "balances"); i++) {
+        double want = (double)golden_float(g, "balances", step * BALANCE_COUNT + i);
+        EXPECT(result->has_balance[i]);
+        if (!(fabs(result->balance[i] - want) <= 2e-5 * want))
+            test_fail("%s: loss %d of the routers in step %d is %.8f, expected %.8f", g->name, i, (int)step,
+                      result->balance[i], want);
+    }
+}
+
 static void train(const char *name, int threads) {
     struct golden_model g;
     golden_open(&g, name, "", STEP_TRAIN, threads);
@@ -55,6 +66,7 @@ static void train(const char *name, int threads) {
             test_fail("%s: losses of step %d are %.8f and %.8f, expected %.8f and %.8f", name, (int)i, result.loss,
                       result.pair_loss, want, pair);
         EXPECT_NEAR(result.grad_norm, golden_float(&g, "grad_norms", i), 2e-4);
+        check_balance(&g, &result, i);
     }
     golden_close(&g);
 }
@@ -73,6 +85,8 @@ TEST(cuda) {
     if (cuda_count() == 0)
         test_skip("no GPU");
     for (int i = 0; i < GOLDEN_FAMILIES; i++) {
+        if (!golden_is_possible(golden_families[i], "cuda"))
+            continue;
         check_logits(golden_families[i], 0);
         train(golden_families[i], 0);
     }

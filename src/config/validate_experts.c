@@ -1,0 +1,156 @@
+// What mixtures of experts require of their flags and of the others.
+#include "base/log.h"
+#include "base/memory.h"
+#include "config/validate.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+// Flags that say something about experts only.
+static void warn_without_experts(const struct config *config) {
+    static const char *const flags[] = {"--moe-layer-freq",
+                                        "--moe-ffn-hidden-size",
+                                        "--moe-router-topk",
+                                        "--moe-router-score-function",
+                                        "--moe-router-pre-softmax",
+                                        "--moe-router-topk-scaling-factor",
+                                        "--moe-router-num-groups",
+                                        "--moe-router-group-topk",
+                                        "--moe-router-dtype",
+                                        "--moe-router-load-balancing-type",
+                                        "--moe-aux-loss-coeff",
+                                        "--moe-z-loss-coeff",
+                                        "--moe-expert-capacity-factor",
+                                        "--moe-pad-expert-input-to-capacity",
+                                        "--moe-token-drop-policy",
+                                        "--moe-shared-expert-intermediate-size"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (flag_source(&config->given, flags[i]) == FLAG_FROM_COMMAND)
+            log_warn_once("%s has no effect without --num-experts: every MLP is dense", flags[i]);
+}
+
+static void validate_layers(const struct config *config, struct complaints *complaints) {
+    bool *layers = memory_alloc((size_t)config->num_layers + 1);
+    if (config->num_layers > 0 && config_parse_layer_freq(config->moe_layer_freq, layers, config->num_layers) < 0)
+        complain(complaints,
+                 "--moe-layer-freq %s is neither a number nor a list of 0 and 1 for each of the %" PRId64
+                 " layers; give 1, or e.g. [0]*1+[1]*%" PRId64,
+                 config->moe_layer_freq, config->num_layers, config->num_layers - 1);
+    else if (config->num_layers > 0 && config_expert_layers(config) == 0)
+        complain(complaints,
+                 "--moe-layer-freq %s gives no layer experts; name one with a 1, or leave out --num-experts",
+                 config->moe_layer_freq);
+    free(layers);
+}
+
+static void validate_groups(const struct config *config, struct complaints *complaints) {
+    int64_t E = config->num_experts, K = config->moe_router_topk;
+    int64_t groups = config->moe_router_num_groups, chosen = config->moe_router_group_topk;
+    if (groups == 0 && chosen == 0)
+        return;
+    if (groups == 0 || chosen == 0)
+        complain(complaints, "--moe-router-num-groups and --moe-router-group-topk belong together; give both or none");
+    else if (E % groups != 0)
+        complain(complaints,
+                 "--num-experts %" PRId64 " cannot be cut into --moe-router-num-groups %" PRId64
+                 " equal groups; nearest: --moe-router-num-groups %" PRId64,
+                 E, groups, nearest_divisor(E, groups));
+    else if (chosen > groups)
+        complain(complaints,
+                 "--moe-router-group-topk %" PRId64 " is above --moe-router-num-groups %" PRId64 "; give fewer", chosen,
+                 groups);
+    else if (K % chosen != 0 || K / chosen > E / groups)
+        complain(complaints,
+                 "--moe-router-topk %" PRId64 " cannot be shared by --moe-router-group-topk %" PRId64
+                 " groups of %" PRId64 " experts; give a multiple of the groups, and at most that many of each",
+                 K, chosen, E / groups);
+}
+
+static void validate_router(const struct config *config, struct complaints *complaints) {
+    int64_t E = config->num_experts, K = config->moe_router_topk;
+    bool is_softmax = is(config->moe_router_score_function, "softmax");
+    if (K > E)
+        complain(complaints, "--moe-router-topk %" PRId64 " is above --num-experts %" PRId64 "; give at most that many",
+                 K, E);
+    if (is_softmax && K == 1 && !config->moe_router_pre_softmax)
+        complain(complaints,
+                 "--moe-router-topk 1 with a softmax over the chosen experts has no gradient, since the weight is "
+                 "always 1; give --moe-router-pre-softmax, or --moe-router-score-function sigmoid");
+    if (!is_softmax && config->moe_router_pre_softmax)
+        complain(complaints, "--moe-router-pre-softmax needs --moe-router-score-function softmax; leave one out");
+    if (is(config->moe_router_dtype, "fp64"))
+        complain(complaints, "--moe-router-dtype fp64 is not implemented; routers compute in fp32: leave it out");
+    validate_groups(config, complaints);
+}
+
+// The losses that balance experts, and their coefficients one by one.
+static void validate_balance(const struct config *config, struct complaints *complaints) {
+    const struct string_list *types = &config->moe_router_load_balancing_type, *coeffs = &config->moe_aux_loss_coeff;
+    for (int64_t i = 0; i < types->count; i++) {
+        const char *type = types->items[i];
+        if (strcmp(type, "aux_loss") != 0 && strcmp(type, "seq_aux_loss") != 0 && strcmp(type, "none") != 0)
+            complain(complaints,
+                     "--moe-router-load-balancing-type %s is not implemented; aux_loss, seq_aux_loss and none are",
+                     type);
+        for (int64_t k = 0; k < i; k++)
+            if (strcmp(type, types->items[k]) == 0)
+                complain(complaints, "--moe-router-load-balancing-type %s is given twice; give it once", type);
+    }
+    if (types->count > 1 && types->count != coeffs->count)
+        complain(complaints,
+                 "--moe-router-load-balancing-type has %" PRId64 " losses, but --moe-aux-loss-coeff %" PRId64
+                 " coefficients; give one for each",
+                 types->count, coeffs->count);
+    else if (coeffs->count != 1 && types->count != coeffs->count)
+        complain(complaints,
+                 "--moe-aux-loss-coeff has %" PRId64
+                 " coefficients, but there is one loss; give one, or name the losses "
+                 "with --moe-router-load-balancing-type",
+                 coeffs->count);
+    for (int64_t i = 0; i < coeffs->count; i++) {
+        char *end = NULL;
+        double value = strtod(coeffs->items[i], &end);
+        if (end == coeffs->items[i] || *end || !(value >= 0 && value < 1e6))
+            complain(complaints, "--moe-aux-loss-coeff %s is not a coefficient; give numbers from 0 on, e.g. 1e-2",
+                     coeffs->items[i]);
+    }
+}
+
+static void validate_capacity(const struct config *config, struct complaints *complaints) {
+    bool has_capacity = config->moe_expert_capacity_factor > 0;
+    if (!has_capacity && config->moe_pad_expert_input_to_capacity)
+        complain(complaints,
+                 "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor; give it, e.g. 1.0");
+    if (has_capacity && config->context_parallel_size > 1)
+        complain(complaints,
+                 "--moe-expert-capacity-factor counts the tokens of whole sequences, which --context-parallel-size "
+                 "splits; leave one of them out");
+}
+
+void validate_experts(const struct config *config, struct complaints *complaints) {
+    if (config->num_experts == 0) {
+        warn_without_experts(config);
+        return;
+    }
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "--num-experts belongs to --model gpt; leave it out");
+    if (config->fp8_format)
+        complain(complaints, "--num-experts does not work with --fp8-format; leave one out");
+    if (config->parallel_residual)
+        complain(complaints, "--num-experts does not work with --parallel-residual; leave one out");
+    if (config->embedding_multiplier != 1 || config->residual_multiplier != 1)
+        complain(complaints,
+                 "--num-experts does not work with --embedding-multiplier or --residual-multiplier; leave them out");
+    if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))
+        complain(complaints, "--moe-shared-expert-intermediate-size needs MLPs without biases, as in Megatron; give "
+                             "--disable-bias-linear");
+    validate_layers(config, complaints);
+    validate_router(config, complaints);
+    validate_balance(config, complaints);
+    validate_capacity(config, complaints);
+}

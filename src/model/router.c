@@ -1,0 +1,149 @@
+// Routing rows to experts, forward and backward. See router.h.
+#include "model/router.h"
+#include "base/memory.h"
+#include "model/context.h"
+#include "ops/device.h"
+
+#include <stdlib.h>
+
+void router_build(struct router *router, struct param_list *params, const char *name, const struct choices *choices) {
+    const struct expert_choices *experts = &choices->experts;
+    char *router_name = memory_printf("%s.router", name);
+    linear_build(&router->linear, params, router_name,
+                 &(struct linear_options){.weight = shard_whole(2, experts->E, choices->C),
+                                          .has_bias = choices->has_mlp_bias,
+                                          .standard_deviation = choices->standard_deviation,
+                                          .sums_gradient = choices->parts > 1});
+    // The weight is whole, but as with a split one, all rows are gathered for it and its dx is summed over the ranks.
+    router->linear.sums_input = choices->parts > 1;
+    router->choices = experts;
+    free(router_name);
+}
+
+static bool has_loss(const struct router *router, enum balance_kind kind) {
+    return router->choices->coefficients[kind] > 0;
+}
+
+// Both sums over the rows of this rank; S sequences, which lie in strips if ranks share them.
+static void sum_shares(const struct router *router, const struct pass *pass, const struct router_saved *saved,
+                       enum balance_kind kind) {
+    bool is_by_sequence = kind == BALANCE_SEQUENCE;
+    for (int which = 0; which < (is_by_sequence ? pass_strips(pass) : 1); which++) {
+        struct strip strip = pass_strip(pass, which);
+        op_balance_forward(
+            pass->device,
+            &(struct op_balance_forward){.sums = saved->sums[kind],
+                                         .counts = saved->slopes[kind],
+                                         .logits = is_by_sequence ? strip_rows(&strip, saved->logits) : saved->logits,
+                                         .score = router->choices->rule.score,
+                                         .chosen = router->choices->K});
+    }
+}
+
+// The loss, E / (K T^2) * sum over experts of (tokens that chose it * sum of its shares), where T is the number of
+// tokens: of the micro-batch, or of each sequence, and then it is the mean over sequences. Its slope in a share is the
+// number of tokens that chose the expert, times the factor.
+static void begin_balance(const struct router *router, const struct pass *pass, struct router_saved *saved,
+                          enum balance_kind kind) {
+    const struct expert_choices *choices = router->choices;
+    int64_t S = kind == BALANCE_SEQUENCE ? pass->B : 1;
+    double tokens = (double)(pass_whole_length(pass, pass->T) * pass->B / S);
+    saved->sums[kind] = arena_2d(pass->activations, DTYPE_F32, S, choices->E);
+    saved->slopes[kind] = arena_2d(pass->activations, DTYPE_F32, S, choices->E);
+    device_zero(pass->device, saved->sums[kind]);
+    device_zero(pass->device, saved->slopes[kind]);
+    sum_shares(router, pass, saved, kind);
+    if (pass->mesh->length[AXIS_CONTEXT] > 1)
+        comm_all_reduce(pass->mesh->group[AXIS_CONTEXT], saved->slopes[kind], REDUCE_SUM, "tokens of experts");
+    double factor = (double)choices->E / ((double)choices->K * tokens * tokens * (double)S);
+    op_scale(pass->device, &(struct op_scale){.x = tensor_flat(saved->slopes[kind]), .factor = (float)factor});
+}
+
+void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x) {
+    const struct expert_choices *choices = router->choices;
+    const struct linear *linear = &router->linear;
+    int64_t N = x.shape[0];
+    saved->logits = arena_2d(pass->activations, DTYPE_F32, N, choices->E);
+    saved->experts = arena_2d(pass->activations, DTYPE_I32, N, choices->K);
+    saved->weights = arena_2d(pass->activations, DTYPE_F32, N, choices->K);
+    op_matmul(pass->device, &(struct op_matmul){.a = x,
+                                                .b = linear->weight->value,
+                                                .d = saved->logits,
+                                                .transpose_b = true,
+                                                .alpha = 1,
+                                                .epilogue = linear->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
+                                                .bias = linear_bias(linear)});
+    op_route_forward(pass->device, &(struct op_route_forward){.experts = saved->experts,
+                                                              .weights = saved->weights,
+                                                              .logits = saved->logits,
+                                                              .rule = choices->rule});
+    for (int kind = BALANCE_BATCH; pass->is_training && kind <= BALANCE_SEQUENCE; kind++)
+        if (has_loss(router, (enum balance_kind)kind))
+            begin_balance(router, pass, saved, (enum balance_kind)kind);
+}
+
+// Adds the losses without their coefficients to the step's sums.
+static void report_losses(const struct router *router, const struct pass *pass, const struct router_saved *saved) {
+    struct tensor totals = pass->batch->balance_sums;
+    for (int kind = BALANCE_BATCH; kind <= BALANCE_SEQUENCE; kind++)
+        if (has_loss(router, (enum balance_kind)kind))
+            op_dot(pass->device, &(struct op_dot){.out = tensor_rows(totals, kind, 1),
+                                                  .a = tensor_flat(saved->sums[kind]),
+                                                  .b = tensor_flat(saved->slopes[kind])});
+    if (has_loss(router, BALANCE_Z))
+        op_balance_forward(pass->device, &(struct op_balance_forward){.z = tensor_rows(totals, BALANCE_Z, 1),
+                                                                      .logits = saved->logits,
+                                                                      .score = router->choices->rule.score,
+                                                                      .chosen = router->choices->K});
+}
+
+// The gradients of one loss. The z-loss is the mean of logsumexp^2 over the tokens of the micro-batch.
+static void balance_backward(const struct router *router, const struct pass *pass, const struct router_saved *saved,
+                             enum balance_kind kind, struct tensor dlogits) {
+    const struct expert_choices *choices = router->choices;
+    bool is_by_sequence = kind == BALANCE_SEQUENCE;
+    struct op_balance_backward op = {
+        .dlogits = dlogits, .logits = saved->logits, .by = pass->batch->balance_share, .score = choices->rule.score};
+    if (kind == BALANCE_Z) {
+        double tokens = (double)(pass_whole_length(pass, pass->T) * pass->B);
+        op.z_factor = (float)(choices->coefficients[kind] / tokens);
+    } else {
+        op.slopes = arena_2d(pass->scratch, DTYPE_F32, saved->slopes[kind].shape[0], choices->E);
+        op_copy(pass->device, &(struct op_copy){.dst = op.slopes, .src = saved->slopes[kind]});
+        op_scale(pass->device,
+                 &(struct op_scale){.x = tensor_flat(op.slopes), .factor = (float)choices->coefficients[kind]});
+    }
+    for (int which = 0; which < (is_by_sequence ? pass_strips(pass) : 1); which++) {
+        struct strip strip = pass_strip(pass, which);
+        if (is_by_sequence) {
+            op.dlogits = strip_rows(&strip, dlogits);
+            op.logits = strip_rows(&strip, saved->logits);
+        }
+        op_balance_backward(pass->device, &op);
+    }
+}
+
+struct tensor router_backward(const struct router *router, const struct pass *pass, const struct router_saved *saved,
+                              struct tensor dx, struct tensor dweights) {
+    const struct linear *linear = &router->linear;
+    int64_t N = saved->logits.shape[0], E = router->choices->E;
+    struct tensor exact = arena_2d(pass->scratch, DTYPE_F32, N, E), dlogits = exact;
+    op_route_backward(pass->device, &(struct op_route_backward){.dlogits = exact,
+                                                                .dweights = dweights,
+                                                                .logits = saved->logits,
+                                                                .experts = saved->experts,
+                                                                .rule = router->choices->rule});
+    report_losses(router, pass, saved);
+    for (int kind = 0; kind < BALANCE_COUNT && pass->mesh->place[AXIS_TENSOR] == 0; kind++)
+        if (has_loss(router, (enum balance_kind)kind))
+            balance_backward(router, pass, saved, (enum balance_kind)kind, exact);
+    if (linear->bias)
+        op_column_sum(pass->device, &(struct op_column_sum){.out = linear->bias->grad, .x = exact});
+    if (pass->dtype != DTYPE_F32) {
+        dlogits = arena_2d(pass->scratch, pass->dtype, N, E);
+        op_copy(pass->device, &(struct op_copy){.dst = dlogits, .src = exact});
+    }
+    op_matmul(pass->device,
+              &(struct op_matmul){.a = dlogits, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
+    return dlogits;
+}

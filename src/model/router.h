@@ -1,0 +1,35 @@
+// The router of a mixture of experts: it scores all E experts for each row, and each row goes to its K best. Beside it
+// stand the losses that keep experts evenly used; they are never part of the model's loss, only of its gradient.
+//
+// If ranks share layers, each of them routes all rows alike. Each then has only a part of the gradient of the weights,
+// which is that of its part of the experts, so all gradients of the router are parts and are summed over those ranks.
+// The losses' gradient is added by the first of them.
+#ifndef MODEL_ROUTER_H
+#define MODEL_ROUTER_H
+
+#include "model/choices.h"
+
+struct router {
+    struct linear linear;  // weight (E, C), bias (E)
+    const struct expert_choices *choices;
+};
+
+// What backward needs of a micro-batch.
+struct router_saved {
+    struct tensor logits;   // (N, E) fp32
+    struct tensor experts;  // (N, K) i32
+    struct tensor weights;  // (N, K) fp32
+    // Of the losses over the micro-batch and over each sequence: sums of shares and the slopes of the loss, both (1, E)
+    // or (B, E) fp32; none without that loss.
+    struct tensor sums[BALANCE_COUNT], slopes[BALANCE_COUNT];
+};
+
+void router_build(struct router *router, struct param_list *params, const char *name, const struct choices *choices);
+// x (N, C): all rows.
+void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x);
+// Adds to dx (N, C) the gradient of x, and to the gradient of the bias. Returns that of the logits (N, E), in scratch
+// and in the dtype of the pass. Adds the losses to the micro-batch's sums.
+struct tensor router_backward(const struct router *router, const struct pass *pass, const struct router_saved *saved,
+                              struct tensor dx, struct tensor dweights);
+
+#endif

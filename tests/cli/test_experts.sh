@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Mixtures of experts in the program: what is logged, checkpoints that resume to the bit, and what is refused.
+# cost: 4
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+
+model=(--mock-data --vocab-size 97 --num-layers 3 --hidden-size 24 --num-attention-heads 3 --seq-length 16
+    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --train-iters 6 --log-interval 1 --eval-iters 1 --device cpu --threads 1
+    --num-experts 4 --moe-layer-freq "[0]+[1]*2" --moe-ffn-hidden-size 20 --swiglu --disable-bias-linear)
+losses=(--moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-3 --moe-z-loss-coeff 1e-3)
+
+# Without coefficients there are no losses to log; with them they stand beside the loss, and are no part of it.
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}"
+grep -q "load_balancing_loss\|z_loss" "$work/out" && fail "losses without coefficients are logged" || pass
+first=$(sed -n 's/.*iteration        1\/.*lm loss: \([^ ]*\) .*/\1/p' "$work/out")
+expect 0 " | z_loss: 1." "$BEVATRON" train "${model[@]}" "${losses[@]}" \
+    --save "$work/whole" --save-interval 6 --tensorboard-dir "$work/board"
+grep -q "lm loss: [^|]*| load_balancing_loss: 1[^|]*| seq_load_balancing_loss: 1" "$work/out" && pass || fail "losses of routers"
+grep -q "iteration        1/.*lm loss: $first " "$work/out" && pass || fail "the losses of routers are part of the loss"
+grep -q '"z_loss": *1\.' "$work/whole/metrics.jsonl" && pass || fail "metrics.jsonl has no z_loss"
+grep -q "seq_load_balancing_loss" "$work"/board/* && pass || fail "the event file has no seq_load_balancing_loss"
+grep -q "validation.*load_balancing" "$work/out" && fail "evaluations have losses of routers" || pass
+
+# Interrupted and resumed, the bits are the same.
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${losses[@]}" --save "$work/parts" --save-interval 3 --exit-interval 3
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${losses[@]}" --load "$work/parts" --save "$work/parts" --save-interval 6
+for file in model optimizer; do
+    cmp -s "$work/whole/iter_0000006/$file.safetensors" "$work/parts/iter_0000006/$file.safetensors" && pass || fail "$file differs"
+done
+expect 1 "moe_router_topk is 2 there and 3 here" "$BEVATRON" train "${model[@]}" --moe-router-topk 3 --load "$work/parts"
+expect 0 "--moe-z-loss-coeff is 0.001 there" "$BEVATRON" train "${model[@]}" --load "$work/parts" --ckpt-step 3
+
+# Of the 4 experts of 2 layers, 3 × 24 × 20 parameters each, a token meets 2.
+expect 0 "number of parameters: 27024" "$BEVATRON" train "${model[@]}" --dry-run
+grep -qx "of which a token meets: 21264" "$work/out" && pass || fail "active parameters"
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/parts" --output "$work/copy" --to bevatron
+expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/parts" --output "$work/other" --to huggingface
+expect 2 "is a Megatron flag" "$BEVATRON" train "${model[@]}" --expert-model-parallel-size 2
+expect 0 "has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m --moe-router-topk 3 --dry-run
+finish
