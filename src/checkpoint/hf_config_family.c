@@ -13,6 +13,7 @@ static const char *const shaping[] = {"--model",
                                       "--norm-placement",
                                       "--qk-layernorm",
                                       "--parallel-residual",
+                                      "--parallel-residual-one-norm",
                                       "--embedding-multiplier",
                                       "--residual-multiplier",
                                       "--logits-scaling",
@@ -146,7 +147,7 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     if (strcmp(flag, "--num-query-groups") == 0)
         return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
     if (strcmp(flag, "--rotary-percent") == 0)
-        return family->rotary_part != NULL;
+        return family->rotary_part || family->rotary_channels_key;
     if (strcmp(flag, "--no-rope-freq") == 0)
         return family->has_no_rope_layers;
     if (strcmp(flag, "--scale-tied-output") == 0)

@@ -180,6 +180,16 @@ static int read_yarn(const struct json *scaling, struct config *config) {
     return slow != 0 ? set_real(config, "--yarn-beta-slow", slow) : 0;
 }
 
+// GPT-J gives the number of rotated channels; the part of a head that it is must come to that number again.
+static int read_rotary_channels(const struct hf_family *family, const struct json *root, struct config *config) {
+    double channels = real_of(root, family->rotary_channels_key);
+    double head = floor((double)config->hidden_size / (double)config->num_attention_heads);
+    if (!(channels >= 2 && channels <= head && channels == floor(channels)))
+        return error_set("its \"%s\" is not a number of channels from 2 to %g", family->rotary_channels_key, head);
+    double part = channels / head;
+    return set_real(config, "--rotary-percent", floor(head * part) < channels ? nextafter(part, 2) : part);
+}
+
 // How many of a head's channels are rotated. Most families rotate them all: transformers ignores the member there, or
 // fails on it.
 static int read_rotary_part(const struct hf_family *family, const struct json *root, struct config *config) {
@@ -189,6 +199,8 @@ static int read_rotary_part(const struct hf_family *family, const struct json *r
     const struct json *part = member(all, usual) ? member(all, usual) : member(root, key);
     if (part && part->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
+    if (family->rotary_channels_key)
+        return read_rotary_channels(family, root, config);
     if (family->rotary_part)
         return set_number(config, "--rotary-percent", part ? part->string : family->rotary_part, 0);
     return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not support", key) : 0;

@@ -153,6 +153,11 @@ static void append_scaling(const struct config *config, struct json_writer *json
 
 // rope_theta and rope_scaling, which every release reads; a newer rope_parameters of the base would speak against them.
 static void set_rope(struct members *members, const struct hf_family *family, const struct config *config) {
+    if (family->rotary_channels_key) {
+        set_member(members, family->rotary_channels_key,
+                   memory_printf("%lld", (long long)config_rotary_channels(config)));
+        return;
+    }
     set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
                real_text(config->rotary_base));
     if (family->rotary_part)

@@ -35,9 +35,7 @@ const char *hf_family_missing(const char *model_type) {
         const char *model_type, *missing;
     } rows[] = {
         {"gpt_neo", "layers that alternate between global and local attention"},
-        {"gptj", one_norm},
         {"codegen", one_norm},
-        {"phi", one_norm},
         {"cohere", "one norm without biases for attention and MLP, and scaled logits"},
         {"cohere2", "one norm without biases for attention and MLP, and layers with windows"},
         {"falcon", one_norm},

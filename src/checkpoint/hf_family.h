@@ -65,17 +65,18 @@ struct hf_family {
     const struct hf_flag *flags;
     const struct hf_flag *written;  // members of config.json that our configuration says nothing about, as JSON
     bool has_rope;
-    const char *rope_kinds;       // those it has, separated by spaces; NULL: all that we have
-    const char *groups;           // num_key_value_heads if config.json does not say; NULL: as many as heads
-    const char *rotary_part;      // partial_rotary_factor if config.json does not say; NULL: it rotates whole heads
-    const char *rotary_base;      // rope_theta if config.json does not say; NULL: 10000
-    const char *rotary_base_key;  // its name of rope_theta; NULL: that
-    const char *rotary_part_key;  // its name of partial_rotary_factor; NULL: that
-    bool has_no_groups;           // every head has a key and a value of its own
-    bool has_multi_query;         // multi_query says whether all heads share one key and value
-    bool has_no_rope_layers;      // no_rope_layers says which layers have rotary positions
-    bool scales_embedding;        // word embeddings are multiplied by the square root of their width
-    bool has_centered_gains;      // gains of norms are stored as their distance from 1
+    const char *rope_kinds;           // those it has, separated by spaces; NULL: all that we have
+    const char *groups;               // num_key_value_heads if config.json does not say; NULL: as many as heads
+    const char *rotary_part;          // partial_rotary_factor if config.json does not say; NULL: it rotates whole heads
+    const char *rotary_base;          // rope_theta if config.json does not say; NULL: 10000
+    const char *rotary_base_key;      // its name of rope_theta; NULL: that
+    const char *rotary_part_key;      // its name of partial_rotary_factor; NULL: that
+    const char *rotary_channels_key;  // how many channels of a head are rotated, instead of rotary_part
+    bool has_no_groups;               // every head has a key and a value of its own
+    bool has_multi_query;             // multi_query says whether all heads share one key and value
+    bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
+    bool scales_embedding;            // word embeddings are multiplied by the square root of their width
+    bool has_centered_gains;          // gains of norms are stored as their distance from 1
     size_t row_count, key_count, flag_count, written_count;
 };
 

@@ -1,4 +1,5 @@
-// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one. See hf_family.h.
+// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one, Phi and GPT-J. See
+// hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- GPT-NeoX ----
@@ -39,6 +40,88 @@ static const struct hf_key gpt_neox_keys[] = {
 };
 static const struct hf_flag gpt_neox_flags[] = {{"--model", "gpt"}, {"--position-embedding-type", "rope"}};
 
+// ---- Phi ----
+
+#define PHI "model.layers.*."
+#define OUTPUT                                                                                                         \
+    SAME("output_layer", "lm_head"), {                                                                                 \
+        "output_layer.bias", HF_SAME, {                                                                                \
+            "lm_head.bias"                                                                                             \
+        }                                                                                                              \
+    }
+static const struct hf_row phi_rows[] = {
+    SAME("embedding.word_embeddings", "model.embed_tokens"),
+    SAME_BIAS(OURS "input_layernorm", PHI "input_layernorm"),
+    JOINED_BIAS(OURS "self_attention.linear_qkv", PHI "self_attn.q_proj", PHI "self_attn.k_proj",
+                PHI "self_attn.v_proj"),
+    SAME_BIAS(OURS "self_attention.linear_proj", PHI "self_attn.dense"),
+    SAME_BIAS(OURS "mlp.linear_fc1", PHI "mlp.fc1"),
+    SAME_BIAS(OURS "mlp.linear_fc2", PHI "mlp.fc2"),
+    SAME_BIAS("decoder.final_layernorm", "model.final_layernorm"),
+    OUTPUT,
+};
+static const char *const phi_ignored[] = {PHI "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
+static const struct hf_key phi_keys[] = {
+    NUMBER("vocab_size", "--padded-vocab-size"),
+    NUMBER("num_hidden_layers", "--num-layers"),
+    NUMBER("hidden_size", "--hidden-size"),
+    NUMBER("num_attention_heads", "--num-attention-heads"),
+    NUMBER("intermediate_size", "--ffn-hidden-size"),
+    NUMBER("max_position_embeddings", "--max-position-embeddings"),
+    NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),
+    NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
+    NUMBER("embd_pdrop", "--hidden-dropout", .is_written = true),
+    NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
+    NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    MAP("hidden_act", "--activation", "gelu_new=gelu_tanh " TANH_NAMES PLAIN_ACTIVATIONS, .fallback = "gelu_new"),
+    ONLY("qk_layernorm", "false"),
+};
+static const struct hf_flag phi_flags[] = {{"--model", "gpt"},
+                                           {"--position-embedding-type", "rope"},
+                                           {"--parallel-residual", "true"},
+                                           {"--parallel-residual-one-norm", "true"},
+                                           {"--add-output-bias", "true"}};
+
+// ---- GPT-J ----
+
+#define GPTJ "transformer.h.*."
+static const struct hf_row gptj_rows[] = {
+    SAME("embedding.word_embeddings", "transformer.wte"),
+    SAME_BIAS(OURS "input_layernorm", GPTJ "ln_1"),
+    JOINED(OURS "self_attention.linear_qkv", GPTJ "attn.q_proj", GPTJ "attn.k_proj", GPTJ "attn.v_proj"),
+    SAME(OURS "self_attention.linear_proj", GPTJ "attn.out_proj"),
+    SAME_BIAS(OURS "mlp.linear_fc1", GPTJ "mlp.fc_in"),
+    SAME_BIAS(OURS "mlp.linear_fc2", GPTJ "mlp.fc_out"),
+    SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"),
+    OUTPUT,
+};
+static const char *const gptj_ignored[] = {GPTJ "attn.bias", GPTJ "attn.masked_bias", GPTJ "attn.embed_positions",
+                                           NULL};
+static const struct hf_key gptj_keys[] = {
+    NUMBER("vocab_size", "--padded-vocab-size"),
+    NUMBER("n_layer", "--num-layers"),
+    NUMBER("n_embd", "--hidden-size"),
+    NUMBER("n_head", "--num-attention-heads"),
+    NUMBER("n_positions", "--max-position-embeddings"),
+    NUMBER("n_inner", "--ffn-hidden-size", .fallback = "-"),
+    NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),
+    NUMBER("attn_pdrop", "--attention-dropout", .fallback = "0"),
+    NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
+    NUMBER("embd_pdrop", "--hidden-dropout", .is_written = true),
+    NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
+    MAP("activation_function", "--activation", "gelu_new=gelu_tanh " TANH_NAMES PLAIN_ACTIVATIONS,
+        .fallback = "gelu_new"),
+};
+static const struct hf_flag gptj_flags[] = {{"--model", "gpt"},
+                                            {"--position-embedding-type", "rope"},
+                                            {"--rotary-interleaved", "true"},
+                                            {"--rotary-base", "10000"},
+                                            {"--parallel-residual", "true"},
+                                            {"--parallel-residual-one-norm", "true"},
+                                            {"--disable-bias-linear", "true"},
+                                            {"--add-mlp-bias", "true"},
+                                            {"--add-output-bias", "true"}};
+
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
 
 static const struct hf_family families[] = {
@@ -55,6 +138,27 @@ static const struct hf_family families[] = {
      .rotary_part_key = "rotary_pct",
      .rotary_part = "0.25",
      TABLES(gpt_neox, gpt_neox_ignored, no_ids, gpt_neox_flags)},
+    {.model_type = "phi",
+     .architecture = "PhiForCausalLM",
+     .prefix = "model.",
+     .embedding = "model.embed_tokens.weight",
+     .head = "lm_head.weight",
+     .tie = "false",
+     .has_rope = true,
+     .rope_kinds = "default linear",
+     .rotary_part = "0.5",
+     TABLES(phi, phi_ignored, no_ids, phi_flags)},
+    {.model_type = "gptj",
+     .architecture = "GPTJForCausalLM",
+     .prefix = "transformer.",
+     .embedding = "transformer.wte.weight",
+     .head = "lm_head.weight",
+     .tie = "false",
+     .has_rope = true,
+     .rope_kinds = "default",
+     .has_no_groups = true,
+     .rotary_channels_key = "rotary_dim",
+     TABLES(gptj, gptj_ignored, no_ids, gptj_flags)},
 };
 
 struct hf_families hf_families_parallel(void) {

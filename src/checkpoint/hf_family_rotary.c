@@ -149,7 +149,8 @@ static const struct hf_key stablelm_keys[] = {
     NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
     SILU,
     SWITCH("use_qkv_bias", "--add-qkv-bias", .fallback = "false"),
-    ONLY("use_parallel_residual", "false"),
+    MAP("use_parallel_residual", "--parallel-residual/--parallel-residual-one-norm", "false=false/false true=true/true",
+        .fallback = "false"),
     ONLY("qk_layernorm", "false"),
 };
 static const struct hf_flag stablelm_flags[] = {

@@ -49,6 +49,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--norm-epsilon", norm_epsilon),
         FIELD("--qk-layernorm", qk_layernorm),
         FIELD("--parallel-residual", parallel_residual),
+        FIELD("--parallel-residual-one-norm", parallel_residual_one_norm),
         FIELD("--embedding-multiplier", embedding_multiplier),
         FIELD("--residual-multiplier", residual_multiplier),
         FIELD("--logits-scaling", logits_scaling),

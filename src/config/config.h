@@ -55,7 +55,7 @@ struct config {
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool qk_layernorm;
-    bool parallel_residual;
+    bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
     int64_t no_rope_freq;      // every so many layers one has no rotary positions; 0 for none
     char *activation;          // see config_activation

@@ -12,6 +12,8 @@
                ADVANCED),                                                                                              \
         SWITCH("--parallel-residual", parallel_residual,                                                               \
                "attention and MLP of a layer read the same input and are added together, as in GPT-NeoX", ADVANCED),   \
+        SWITCH("--parallel-residual-one-norm", parallel_residual_one_norm,                                             \
+               "with --parallel-residual: attention and MLP also share one norm, as in Phi and GPT-J", ADVANCED),      \
         REAL("--embedding-multiplier", embedding_multiplier, "1", 0, 1e6,                                              \
              "multiply word embeddings by this, as in Granite and Gemma", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),     \
         REAL("--residual-multiplier", residual_multiplier, "1", 0, 1e6,                                                \

@@ -27,6 +27,10 @@
 #define NEOX                                                                                                           \
     "--parallel-residual true --activation gelu --position-embedding-type rope --rotary-percent 0.25 "                 \
     "--untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 "
+#define PHI                                                                                                            \
+    "--parallel-residual true --parallel-residual-one-norm true --activation gelu_tanh --add-output-bias true "        \
+    "--position-embedding-type rope --untie-embeddings-and-output-weights true --hidden-dropout 0 "                    \
+    "--attention-dropout 0 "
 #define GRANITE                                                                                                        \
     TIED_LLAMA                                                                                                         \
     "--group-query-attention true --num-query-groups 8 --embedding-multiplier 12 --residual-multiplier 0.22 "          \
@@ -197,6 +201,11 @@ static const struct preset presets[] = {
     {"pythia-6.9b", 32, 4096, 32, 2048, 128, NEOX, "", "6.9B", PYTHIA_PAPER},
     {"pythia-12b", 36, 5120, 40, 2048, 128, NEOX, "", "11.8B", PYTHIA_PAPER},
     {"gpt-neox-20b", 44, 6144, 64, 2048, 128, NEOX, "", "20.6B", "Black et al. 2022"},
+    {"phi-1.5", 24, 2048, 32, 2048, 128, PHI, "--rotary-percent 0.5", "1.4B", "Li et al. 2023b"},
+    {"phi-2", 32, 2560, 32, 2048, 128, PHI, "--rotary-percent 0.4", "2.8B", "Javaheripi et al. 2023"},
+    {"gptj-6b", 28, 4096, 16, 2048, 32, PHI,
+     "--rotary-interleaved true --rotary-percent 0.25 --disable-bias-linear true --add-mlp-bias true", "6.1B",
+     "Wang et al. 2021"},
     {"granite3-2b", 40, 2048, 32, 4096, 128, GRANITE,
      "--ffn-hidden-size 8192 --softmax-scale 0.015625 --logits-scaling 8", "2.5B", "Granite Team 2024"},
     {"granite3-8b", 40, 4096, 32, 4096, 128, GRANITE,

@@ -32,6 +32,10 @@ void validate_blocks(const struct config *config, struct complaints *complaints)
         complain(complaints, "--parallel-residual belongs to decoders (--model gpt or llama); leave it out");
     if (config->parallel_residual && is(config->norm_placement, "post"))
         complain(complaints, "--parallel-residual needs --norm-placement pre");
+    if (config->parallel_residual_one_norm && !config->parallel_residual)
+        complain(complaints, "--parallel-residual-one-norm needs --parallel-residual; give it too");
+    if (config->parallel_residual_one_norm && config->fp8_format)
+        complain(complaints, "--parallel-residual-one-norm does not work with --fp8-format; leave one out");
     if (config->logits_scaling != 1 && config_form(config) != CONFIG_GPT)
         complain(complaints, "--logits-scaling belongs to decoders (--model gpt or llama); leave it out");
     if (config->no_rope_freq > 0 && (config_form(config) != CONFIG_GPT || !is(config->position_embedding_type, "rope")))

@@ -9,6 +9,7 @@ void block_build(struct block *block, struct param_list *params, const char *nam
     const struct choices *choices = options->choices;
     *block = (struct block){.is_post_norm = choices->is_post_norm,
                             .is_parallel = choices->is_parallel,
+                            .has_one_norm = choices->has_one_norm,
                             .C = choices->C,
                             .dropout = choices->hidden_dropout};
     while (block->count < MOST_SUBLAYERS && options->layer->sublayers[block->count]) {
@@ -17,7 +18,8 @@ void block_build(struct block *block, struct param_list *params, const char *nam
         char *norm_name = memory_printf("%s.%s", name, block->is_post_norm ? kind->post_norm : kind->pre_norm);
         char *layer_name = memory_printf("%s.%s", name, kind->name);
         sublayer->kind = kind;
-        norm_build(&sublayer->norm, params, norm_name, &choices->norm);
+        if (block->count == 0 || !block->has_one_norm)
+            norm_build(&sublayer->norm, params, norm_name, &choices->norm);
         kind->build(sublayer, params, layer_name, options);
         block->sublayers[block->count++] = sublayer;
         free(norm_name);
@@ -76,7 +78,22 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// delta = sublayer(norm(stream)), after the addition that the stream leaves open.
+// The input of a sublayer: norm(stream), after the addition that the stream leaves open. A norm of several sublayers is
+// kept, since each of them needs its result in the backward pass.
+static struct operand normalize(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                                struct residual_stream *stream, int i) {
+    const struct sublayer *sublayer = block->sublayers[i];
+    struct sublayer_saved *s = &saved->sublayers[i];
+    if (!block->has_one_norm)
+        return linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &stream->residual);
+    if (i > 0)
+        return saved->sublayers[0].input;
+    norm_take(&sublayer->norm, pass, &s->norm, pass_stream_rows(pass), (struct operand){0});
+    norm_forward(&sublayer->norm, pass, &s->norm, stream->x, &stream->residual);
+    return s->norm.y;
+}
+
+// delta = sublayer(norm(stream)).
 static void forward_normed(const struct block *block, const struct pass *pass, struct block_saved *saved,
                            struct residual_stream *stream, int i, struct tensor delta) {
     const struct sublayer *sublayer = block->sublayers[i];
@@ -85,7 +102,7 @@ static void forward_normed(const struct block *block, const struct pass *pass, s
     if (stream->residual.delta.data)
         stream->residual.sum = s->x = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), block->C);
     size_t mark = arena_mark(pass->scratch);
-    s->input = linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &stream->residual);
+    s->input = normalize(block, pass, saved, stream, i);
     sublayer->kind->forward(sublayer, pass, s->own, delta, s->input);
     arena_release(pass->scratch, mark);
     stream->x = s->x;
@@ -170,18 +187,24 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
         arena_release(pass->activations, kept);
 }
 
+// The gradient of what sublayer i added, in g->ddelta.
+static void backward_addition(const struct block *block, const struct pass *pass, const struct stream_gradient *g,
+                              int i) {
+    const struct sublayer *sublayer = block->sublayers[i];
+    op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = g->ddelta,
+                                                                    .dy = g->dx,
+                                                                    .dbias = linear_bias_gradient(sublayer->last),
+                                                                    .dropout = dropout_after(block, pass, sublayer)});
+}
+
 // dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the
 // sublayer, unless that was kept. The norm of one sublayer also computes the gradient of what the sublayer before it
 // added.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                               struct stream_gradient *g, const struct block *before) {
-    const struct sublayer *last = block->sublayers[block->count - 1];
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
     if (!g->is_open)
-        op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = g->ddelta,
-                                                                        .dy = g->dx,
-                                                                        .dbias = linear_bias_gradient(last->last),
-                                                                        .dropout = dropout_after(block, pass, last)});
+        backward_addition(block, pass, g, block->count - 1);
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct sublayer *sublayer = block->sublayers[i];
@@ -202,6 +225,30 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
     g->is_open = before != NULL;
 }
 
+// dnorm (N, C) collects the gradients between the norm and the sublayers that share it.
+static void backward_one_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                              struct stream_gradient *g) {
+    int64_t N = pass_stream_rows(pass);
+    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    struct tensor own = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    const struct sublayer_saved *first = &saved->sublayers[0];
+    for (int i = block->count - 1; i >= 0; i--) {
+        const struct sublayer *sublayer = block->sublayers[i];
+        bool is_last = i == block->count - 1;
+        backward_addition(block, pass, g, i);
+        size_t mark = arena_mark(pass->scratch);
+        struct operand dfirst =
+            sublayer->kind->backward(sublayer, pass, saved->sublayers[i].own, is_last ? dnorm : own, g->ddelta);
+        linear_backward_weight(sublayer->first, pass, dfirst, first->input);
+        if (!is_last)
+            op_dropout_add(pass->device, &(struct op_dropout_add){.out = dnorm, .x = own, .residual = dnorm});
+        arena_release(pass->scratch, mark);
+    }
+    norm_backward(&block->sublayers[0]->norm, pass, &first->norm,
+                  &(struct norm_gradient){.dx = g->dx, .dy = dnorm, .x = first->x, .dresidual = g->dx});
+    g->is_open = false;
+}
+
 // dsum (N, C) collects the gradient of the stream that all sublayers read; g->dx stays that of the block's output until
 // the last of them has read it.
 static void backward_parallel(const struct block *block, const struct pass *pass, const struct block_saved *saved,
@@ -213,11 +260,7 @@ static void backward_parallel(const struct block *block, const struct pass *pass
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct sublayer *sublayer = block->sublayers[i];
         bool is_kept = linear_keeps_input(sublayer->first, pass);
-        op_dropout_backward(pass->device,
-                            &(struct op_dropout_backward){.dx = g->ddelta,
-                                                          .dy = g->dx,
-                                                          .dbias = linear_bias_gradient(sublayer->last),
-                                                          .dropout = dropout_after(block, pass, sublayer)});
+        backward_addition(block, pass, g, i);
         size_t mark = arena_mark(pass->scratch);
         struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
         struct norm_gradient gradient = {
@@ -255,6 +298,8 @@ void block_backward(const struct block *block, const struct pass *pass, const st
     size_t mark = arena_mark(pass->scratch);
     if (block->is_post_norm)
         backward_post_norm(block, pass, saved, gradient);
+    else if (block->has_one_norm)
+        backward_one_norm(block, pass, saved, gradient);
     else if (block->is_parallel)
         backward_parallel(block, pass, saved, gradient);
     else

@@ -2,7 +2,7 @@
 //   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
 //   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
 //   parallel:   stream += the sum of drop(sublayer(norm(stream)) + bias) over the sublayers, which all read the same
-//               stream
+//               stream; with one norm for all of them (has_one_norm) that of the first
 // The addition is fused into the norm that follows it. The result of a norm before a sublayer is only kept if the first
 // matmul keeps its input: otherwise the norm's backward computes it again, and the weight gradient of that matmul is
 // computed from that.
@@ -21,7 +21,7 @@ struct sublayer_saved {
 struct block {
     struct sublayer *sublayers[MOST_SUBLAYERS];
     int count;
-    bool is_post_norm, is_parallel;
+    bool is_post_norm, is_parallel, has_one_norm;
     int64_t C;
     double dropout;
 };

@@ -160,6 +160,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_head_norm = config->qk_layernorm,
         .is_post_norm = is(config->norm_placement, "post"),
         .is_parallel = config->parallel_residual,
+        .has_one_norm = config->parallel_residual_one_norm,
         .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),
         .has_qkv_bias = config_has_qkv_bias(config),

@@ -30,6 +30,7 @@ struct choices {
     bool has_head_norm;        // queries and keys of each head go through a norm
     bool is_post_norm;         // norm after the residual addition instead of before the sublayer
     bool is_parallel;          // the sublayers of a block read the same residual stream and are added to it together
+    bool has_one_norm;         // such sublayers share the norm of the first
     enum activation activation;
     bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers

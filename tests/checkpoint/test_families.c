@@ -25,7 +25,7 @@ TEST(refused_variants) {
         {"starcoder2", "\"use_bias\"", "\"partial_rotary_factor\": 0.5, \"use_bias\"",
          "\"partial_rotary_factor\" is not 1"},
         {"stablelm", "\"use_parallel_residual\": false", "\"use_parallel_residual\": true",
-         "\"use_parallel_residual\": \"true\" is not supported"},
+         "tensors that this model does not have: model.layers.0.post_attention_layernorm"},
         {"stablelm", "\"qk_layernorm\": false", "\"qk_layernorm\": true",
          "\"qk_layernorm\": \"true\" is not supported"},
         {"stablelm", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.3", "rotation needs pairs"},
@@ -41,6 +41,9 @@ TEST(refused_variants) {
         {"gpt_neox", "\"hidden_act\": \"gelu\"", "\"hidden_act\": \"mish\"",
          "\"hidden_act\": \"mish\" is not supported"},
         {"gpt_neox", "\"attention_bias\": true", "\"attention_bias\": false", "attention.query_key_value.bias"},
+        {"phi", "\"qk_layernorm\": false", "\"qk_layernorm\": true", "\"qk_layernorm\": \"true\" is not supported"},
+        {"gptj", "\"rotary_dim\": 6", "\"rotary_dim\": null", "\"rotary_dim\" is not a number of channels from 2 to 8"},
+        {"gptj", "\"rotary_dim\": 6", "\"rotary_dim\": 16", "\"rotary_dim\" is not a number of channels from 2 to 8"},
         {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "\"mlp_bias\": \"true\" is not supported"},
         {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "--residual-multiplier"},
         {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
@@ -97,7 +100,6 @@ TEST(unknown_families) {
         {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention and mixtures of experts"},
         {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks and mixtures of experts"},
         {"falcon", "\"falcon\" is not supported: it has one norm for attention and MLP, which read the same input"},
-        {"gptj", "\"gptj\" is not supported: it has one norm for attention and MLP"},
         {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -389,6 +389,30 @@ def gpt_neox():
     return hf.GPTNeoXForCausalLM(c), map_neox, flags
 
 
+def map_phi(m):
+    out = {"embedding.word_embeddings.weight": m.model.embed_tokens.weight}
+    for i, b in enumerate(m.model.layers):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.input_layernorm)
+        linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
+        linear(out, n + "self_attention.linear_proj", b.self_attn.dense)
+        linear(out, n + "mlp.linear_fc1", b.mlp.fc1)
+        linear(out, n + "mlp.linear_fc2", b.mlp.fc2)
+    norm(out, "decoder.final_layernorm", m.model.final_layernorm)
+    linear(out, "output_layer", m.lm_head)
+    return out
+
+
+def phi():
+    c = hf.PhiConfig(vocab_size=V, hidden_size=24, intermediate_size=19, num_hidden_layers=2, num_attention_heads=3,
+                     num_key_value_heads=1, max_position_embeddings=64, layer_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
+                     rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5})
+    flags = "--num-layers 2 --hidden-size 24 --num-attention-heads 3 --ffn-hidden-size 19 --max-position-embeddings 64 " \
+        "--parallel-residual --parallel-residual-one-norm --position-embedding-type rope --rotary-base 500 --rotary-percent 0.5 " \
+        "--group-query-attention --num-query-groups 1 --add-output-bias --untie-embeddings-and-output-weights"
+    return hf.PhiForCausalLM(c), map_phi, flags
+
+
 def like_llama(kind):
     """Llama's layers with one thing more."""
     config, model = {"granite": (hf.GraniteConfig, hf.GraniteForCausalLM), "smollm3": (hf.SmolLM3Config, hf.SmolLM3ForCausalLM),
@@ -464,7 +488,7 @@ FAMILIES = {
     "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": lambda: opt(14), "opt_narrow": lambda: opt(9),
     "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
-    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox,
+    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
     "mixtral": mixtral, "qwen3_moe": qwen3_moe, "glm4_moe": glm4_moe,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),

@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -98,6 +98,9 @@ for name, layers, hidden, heads, vocab in (("pythia-70m", 6, 512, 8, 50304), ("p
                                            ("gpt-neox-20b", 44, 6144, 64, 50432)):
     add(name, GPTNeoXForCausalLM, GPTNeoXConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                 intermediate_size=4 * hidden, vocab_size=vocab))
+add("phi-1.5", PhiForCausalLM, PhiConfig())
+add("phi-2", PhiForCausalLM, PhiConfig(num_hidden_layers=32, hidden_size=2560, num_attention_heads=32, intermediate_size=10240))
+add("gptj-6b", GPTJForCausalLM, GPTJConfig())
 for name, hidden, ffn in (("2b", 2048, 8192), ("8b", 4096, 12800)):
     add("granite3-" + name, GraniteForCausalLM, GraniteConfig(num_hidden_layers=40, hidden_size=hidden, num_attention_heads=32,
                                                               num_key_value_heads=8, intermediate_size=ffn, vocab_size=49155,

@@ -35,7 +35,10 @@ rm -rf "$work/gpt.saved"
 training=("${plain[@]}" --parallel-residual)
 run_first gpt
 run_same gpt "tp=2 dp=2 zero=yes sp=yes"
-run_same gpt "pp=2 tp=2 re=full"
+rm -rf "$work/gpt.saved"
+training=("${plain[@]}" --parallel-residual --parallel-residual-one-norm)
+run_first gpt
+run_same gpt "pp=2 tp=2 re=full sp=yes"
 rm -rf "$work/llama.saved"
 training=("${plain[@]}" --qk-layernorm --embedding-multiplier 3 --residual-multiplier 0.5 --logits-scaling 2 --no-rope-freq 3)
 run_first llama

@@ -123,7 +123,8 @@ def starcoder2(r):
 
 
 def stablelm(r):
-    return hf.StableLmForCausalLM(hf.StableLmConfig(**whole(r), rope_parameters=part(r), use_qkv_bias=r.random() < 0.5))
+    return hf.StableLmForCausalLM(hf.StableLmConfig(**whole(r), rope_parameters=part(r), use_qkv_bias=r.random() < 0.5,
+                                                    use_parallel_residual=r.random() < 0.5))
 
 
 def nemotron(r):
@@ -156,6 +157,19 @@ def smollm3(r):
 
 def gemma(r):
     return hf.GemmaForCausalLM(hf.GemmaConfig(**decoder(r), bos_token_id=0, eos_token_id=0, pad_token_id=None))
+
+
+def phi(r):
+    return hf.PhiForCausalLM(hf.PhiConfig(**whole(r), rope_parameters=r.choice([part(r), dict(part(r), rope_type="linear", factor=2.0)]),
+                                          hidden_act=r.choice(["gelu_new", "gelu", "relu"])))
+
+
+def gptj(r):
+    heads, size = r.choice([1, 3, 5]), r.choice([4, 14, 20])
+    return hf.GPTJForCausalLM(hf.GPTJConfig(
+        n_head=heads, n_embd=heads * size, n_layer=r.choice([1, 3]), n_positions=r.choice([16, 40]), vocab_size=r.choice([31, 50]),
+        rotary_dim=r.choice([2, 4, size]), n_inner=r.choice([None, 17]), activation_function=r.choice(["gelu_new", "gelu"]),
+        tie_word_embeddings=r.random() < 0.3, bos_token_id=0, eos_token_id=0))
 
 
 def gpt_neox(r):
@@ -217,8 +231,8 @@ def t5(r):
     return model
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, granite, smollm3,
-                                    gemma, bert,
+FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
+                                    smollm3, gemma, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 

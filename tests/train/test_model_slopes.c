@@ -44,6 +44,9 @@ static const struct {
     {"GPT with parallel residuals, gated, norms of heads, no biases, recomputed",
      "--parallel-residual --swiglu --disable-bias-linear --normalization RMSNorm --qk-layernorm "
      "--recompute-granularity full"},
+    {"GPT with parallel residuals and one norm, a bias at the end",
+     "--parallel-residual --parallel-residual-one-norm --position-embedding-type rope --rotary-interleaved "
+     "--rotary-percent 0.5 --add-output-bias --untie-embeddings-and-output-weights --recompute-granularity full"},
     {"GPT with multipliers, norms of heads and a layer without positions",
      "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
      "--qk-layernorm --position-embedding-type rope --disable-bias-linear --normalization RMSNorm --gated-linear-unit"},
