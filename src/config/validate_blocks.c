@@ -40,5 +40,9 @@ void validate_blocks(const struct config *config, struct complaints *complaints)
         complain(complaints, "--logits-scaling belongs to decoders (--model gpt or llama); leave it out");
     if (config->no_rope_freq > 0 && (config_form(config) != CONFIG_GPT || !is(config->position_embedding_type, "rope")))
         complain(complaints, "--no-rope-freq needs --position-embedding-type rope in a decoder; leave it out");
+    bool is_multiplied = config->embedding_multiplier != 1 || config->residual_multiplier != 1;
+    if (config->num_experts > 0 && (config->parallel_residual || is_multiplied))
+        complain(complaints, "%s does not work with --num-experts; leave one out",
+                 config->parallel_residual ? "--parallel-residual" : "--embedding-multiplier or --residual-multiplier");
     validate_multipliers(config, complaints);
 }

@@ -47,6 +47,8 @@ expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --mo
 expect 2 "--parallel-residual belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --parallel-residual
 expect 2 "--parallel-residual needs --norm-placement pre" "$BEVATRON" train "${run[@]}" --norm-placement post --parallel-residual
 expect 2 "--parallel-residual-one-norm needs --parallel-residual" "$BEVATRON" train "${run[@]}" --parallel-residual-one-norm
+expect 2 "--parallel-residual does not work with --num-experts" "$BEVATRON" train "${run[@]}" --num-experts 4 --moe-router-topk 2 \
+    --parallel-residual
 expect 2 "--residual-multiplier needs --disable-bias-linear" "$BEVATRON" train "${run[@]}" --residual-multiplier 0.5
 expect 2 "--embedding-multiplier needs positions that are not added to words" "$BEVATRON" train "${run[@]}" \
     --disable-bias-linear --embedding-multiplier 2
