@@ -259,10 +259,15 @@ TEST(overwritten_in_place) {
     add_steps(&text, 1, 20000, 0);
     put("a/metrics.jsonl", "w", text.data);
     open_store(NULL, 1 << 16);
-    for (char *at = text.data; (at = strstr(at, "\"lm loss\"")); at++)
-        memcpy(at, at - text.data < (ptrdiff_t)text.length / 2 ? "\"xx loss\"" : "\"lm lo\\/\"", 9);
-    for (char *at = text.data; (at = strstr(at, "validation")); at++)
-        at[0] = (char)('a' + (at - text.data) % 20);
+    // Line by line: with sanitizers, strstr measures the whole rest of the text first.
+    for (char *line = text.data, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        for (char *at = line; (at = strstr(at, "\"lm loss\"")); at++)
+            memcpy(at, at - text.data < (ptrdiff_t)text.length / 2 ? "\"xx loss\"" : "\"lm lo\\/\"", 9);
+        for (char *at = line; (at = strstr(at, "validation")); at++)
+            at[0] = (char)('a' + (at - text.data) % 20);
+        *end = '\n';
+    }
     char *path = file_join(folder, "a/metrics.jsonl");
     FILE *file = fopen(path, "r+");
     EXPECT(file && fwrite(text.data, 1, text.length, file) == text.length && fclose(file) == 0);
