@@ -481,7 +481,102 @@ TEST(compare_optimizer) {
     run_twins(compare_optimizer, (size_t)512 << 20);
 }
 
+// Where the slots of a layer of experts are, on both sides.
+struct twin_slots {
+    int64_t N, K, E;
+    struct twin experts, weights, offsets, sources, places;
+};
+
+static struct tensor as_slots(const struct twin_slots *s, struct tensor flat) {
+    return tensor_reshape_2d(flat, s->N, s->K);
+}
+
+// Routes and sorts on both sides, which must agree on every choice and place.
+static struct twin_slots compare_slots(struct twins *twins) {
+    struct twin_slots s = {.N = is_small() ? 70 : 2048, .K = is_small() ? 2 : 8, .E = is_small() ? 5 : 64};
+    int32_t *zeros = calloc((size_t)(s.N * s.K), sizeof *zeros);
+    EXPECT(zeros != NULL);
+    struct twin logits = twin_random(twins, DTYPE_F32, s.N, s.E, 3);
+    s.experts = twin_ints(twins, s.N * s.K, zeros);
+    s.sources = twin_ints(twins, s.N * s.K, zeros);
+    s.places = twin_ints(twins, s.N * s.K, zeros);
+    s.offsets = twin_ints(twins, s.E + 1, zeros);
+    s.weights = twin_random(twins, DTYPE_F32, s.N, s.K, 1);
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        struct tensor experts = as_slots(&s, s.experts.on[side]);
+        op_route_forward(twins->device[side], &(struct op_route_forward){.experts = experts,
+                                                                         .weights = s.weights.on[side],
+                                                                         .logits = logits.on[side],
+                                                                         .rule = {.factor = 1}});
+        op_sort_slots(twins->device[side], &(struct op_sort_slots){.offsets = s.offsets.on[side],
+                                                                   .sources = s.sources.on[side],
+                                                                   .places = as_slots(&s, s.places.on[side]),
+                                                                   .experts = experts});
+    }
+    twin_expect(twins, s.weights);
+    const struct twin integers[] = {s.experts, s.offsets, s.sources, s.places};
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+        int32_t *found = malloc(tensor_bytes(integers[i].on[TWIN_GPU]));
+        EXPECT(found != NULL);
+        device_copy_out(twins->device[TWIN_GPU], found, integers[i].on[TWIN_GPU]);
+        EXPECT(memcmp(found, integers[i].on[TWIN_CPU].data, tensor_bytes(integers[i].on[TWIN_GPU])) == 0);
+        free(found);
+    }
+    free(zeros);
+    return s;
+}
+
+// The rows of a layer of experts: to their places, through the first matmul and its gradients, and back.
+static void compare_experts(struct twins *twins) {
+    struct twin_slots s = compare_slots(twins);
+    int64_t R = s.N * s.K, C = is_small() ? 96 : 512, F = is_small() ? 64 : 384;
+    struct twin x = twin_2d(twins, s.N, C), xs = twin_2d(twins, R, C), h = twin_2d(twins, R, 2 * F);
+    struct twin w = twin_2d(twins, s.E * 2 * F, C), dw = twin_random(twins, DTYPE_F32, s.E * 2 * F, C, 1);
+    struct twin y = twin_2d(twins, R, F), dh = twin_2d(twins, R, 2 * F), dx = twin_2d(twins, s.N, C);
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        struct device *device = twins->device[side];
+        struct tensor offsets = s.offsets.on[side], sources = s.sources.on[side];
+        struct tensor w3 = w.on[side], dw3 = dw.on[side];
+        w3 = tensor_3d(w3.data, w3.dtype, s.E, 2 * F, C);
+        dw3 = tensor_3d(dw3.data, dw3.dtype, s.E, 2 * F, C);
+        op_gather_slots(
+            device, &(struct op_gather_slots){.y = xs.on[side], .x = x.on[side], .sources = sources, .per_row = s.K});
+        op_grouped_matmul(device,
+                          &(struct op_grouped_matmul){.d = h.on[side], .a = xs.on[side], .b = w3, .offsets = offsets});
+        op_expert_activation_forward(device, &(struct op_expert_activation_forward){.y = y.on[side],
+                                                                                    .x = dh.on[side],
+                                                                                    .weights = s.weights.on[side],
+                                                                                    .offsets = offsets,
+                                                                                    .sources = sources,
+                                                                                    .activation = ACTIVATION_SILU,
+                                                                                    .is_gated = true});
+        op_grouped_matmul(
+            device,
+            &(struct op_grouped_matmul){
+                .kind = GROUPED_WEIGHT, .d = dw3, .a = dh.on[side], .b = xs.on[side], .offsets = offsets, .beta = 1});
+        op_sum_slots(device, &(struct op_sum_slots){
+                                 .out = dx.on[side], .y = xs.on[side], .places = as_slots(&s, s.places.on[side])});
+    }
+    twin_expect(twins, h);
+    twin_expect(twins, y);
+    twin_expect(twins, dw);
+    twin_expect(twins, dx);
+    for (int side = 0; side < TWIN_COUNT; side++)
+        op_grouped_matmul(twins->device[side], &(struct op_grouped_matmul){
+                                                   .kind = GROUPED_INPUT,
+                                                   .d = xs.on[side],
+                                                   .a = dh.on[side],
+                                                   .b = tensor_3d(w.on[side].data, w.on[side].dtype, s.E, 2 * F, C),
+                                                   .offsets = s.offsets.on[side],
+                                               });
+    twin_expect(twins, xs);
+}
+
+TEST(compare_experts) {
+    run_twins(compare_experts, (size_t)1 << 30);
+}
+
 TEST_MAIN(TEST_CASE(compare_matmul), TEST_CASE(compare_tf32), TEST_CASE(compare_norm), TEST_CASE(compare_attention),
           TEST_CASE(attention_cudnn_bf16), TEST_CASE(attention_cudnn_fp16), TEST_CASE(attention_deterministic_bf16),
           TEST_CASE(attention_deterministic_fp16), TEST_CASE(compare_embedding), TEST_CASE(compare_loss),
-          TEST_CASE(compare_optimizer))
+          TEST_CASE(compare_optimizer), TEST_CASE(compare_experts))

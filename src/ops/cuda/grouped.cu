@@ -3,7 +3,7 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/grouped.cuh"
 
-enum { TILE = 64, STEP = 16, PER_THREAD = TILE / 16 };  // a block computes TILE x TILE sums, a thread PER_THREAD^2
+enum { PLAIN_THREADS = 256, TILE = 64, STEP = 16, PER_THREAD = TILE / 16 };  // a thread has PER_THREAD^2 sums of a tile
 
 // One matmul: a (rows, inner) and b (inner, columns), by steps in elements; a transpose swaps two of them.
 template <typename T> struct group_matmul {
@@ -19,7 +19,7 @@ static __device__ __forceinline__ void multiply_tile(float sum[PER_THREAD][PER_T
     __shared__ float a_tile[STEP][TILE + 1], b_tile[STEP][TILE + 1];
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     for (int64_t first = 0; first < m.inner; first += STEP) {
-        for (int i = threadIdx.x; i < STEP * TILE; i += GROUPED_THREADS) {
+        for (int i = threadIdx.x; i < STEP * TILE; i += PLAIN_THREADS) {
             // Neighbouring threads along the dimension that is contiguous.
             int k = m.a_inner == 1 ? i % STEP : i / TILE, line = m.a_inner == 1 ? i / STEP : i % TILE;
             a_tile[k][line] = row + line < m.rows && first + k < m.inner
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void store_tile(D *d, const float sum[PER_THRE
 // Block at (row tile of all experts, column tile).
 template <typename T, bool IS_INPUT> static __global__ void grouped_rows_kernel(struct grouped_args args) {
     __shared__ int before[ROUTER_MOST_EXPERTS + 1];
-    count_tiles(before, args, TILE);
+    count_tiles<PLAIN_THREADS>(before, args, TILE);
     if ((int64_t)blockIdx.x >= before[args.experts])
         return;
     struct group_tile tile = find_tile(before, args, blockIdx.x, TILE);
@@ -102,7 +102,7 @@ static void run_plain(struct cuda_device *cuda, const struct op_grouped_matmul *
     if (op->kind == GROUPED_WEIGHT) {
         int64_t tiles = divide_up(args.outputs, TILE);
         dim3 grid(grid_x(args.experts * tiles), grid_yz(divide_up(args.inputs, TILE)));
-        WITH_TYPE(op->a.dtype, T, LAUNCH(cuda, grouped_weight_kernel<T>, grid, GROUPED_THREADS, 0, args, tiles));
+        WITH_TYPE(op->a.dtype, T, LAUNCH(cuda, grouped_weight_kernel<T>, grid, PLAIN_THREADS, 0, args, tiles));
         return;
     }
     bool is_input = op->kind == GROUPED_INPUT;
@@ -110,7 +110,7 @@ static void run_plain(struct cuda_device *cuda, const struct op_grouped_matmul *
     dim3 grid(grid_x(args.row_tiles), grid_yz(divide_up(op->d.shape[1], TILE)));
     WITH_TYPE(op->a.dtype, T, {
         void (*kernel)(struct grouped_args) = is_input ? grouped_rows_kernel<T, true> : grouped_rows_kernel<T, false>;
-        LAUNCH(cuda, kernel, grid, GROUPED_THREADS, 0, args);
+        LAUNCH(cuda, kernel, grid, PLAIN_THREADS, 0, args);
     });
 }
 

@@ -5,8 +5,6 @@
 
 #include "ops/cuda/slots.cuh"
 
-enum { GROUPED_THREADS = 256, EXPERTS_PER_THREAD = ROUTER_MOST_EXPERTS / GROUPED_THREADS };
-
 struct grouped_args {
     void *d;
     const void *a, *b;
@@ -17,22 +15,25 @@ struct grouped_args {
     bool adds;                // beta is 1
 };
 
-// before[e] = tiles of `size` rows that belong to experts before e; before[experts] is the number of all.
+// before[e] = tiles of `size` rows that belong to experts before e; before[experts] is the number of all. The block has
+// THREADS threads.
+template <int THREADS>
 static __device__ __forceinline__ void count_tiles(int *before, const struct grouped_args &args, int size) {
+    constexpr int PER_THREAD = ROUTER_MOST_EXPERTS / THREADS;
     __shared__ int shared[32];
-    int first = threadIdx.x * EXPERTS_PER_THREAD, own[EXPERTS_PER_THREAD], sum = 0;
+    int first = threadIdx.x * PER_THREAD, own[PER_THREAD], sum = 0;
 #pragma unroll
-    for (int i = 0; i < EXPERTS_PER_THREAD; i++) {
+    for (int i = 0; i < PER_THREAD; i++) {
         int e = first + i, rows = e < args.experts ? args.offsets[e + 1] - args.offsets[e] : 0;
         own[i] = sum;
         sum += (rows + size - 1) / size;
     }
     int start = scan_block(sum, shared);
 #pragma unroll
-    for (int i = 0; i < EXPERTS_PER_THREAD; i++)
+    for (int i = 0; i < PER_THREAD; i++)
         if (first + i < args.experts)
             before[first + i] = start + own[i];
-    if (threadIdx.x == GROUPED_THREADS - 1)
+    if (threadIdx.x == THREADS - 1)
         before[args.experts] = start + sum;
     __syncthreads();
 }

@@ -1,7 +1,8 @@
-// Matmuls over ragged groups of rows on tensor cores, for bf16 and fp16. A block of eight warps computes a tile of
-// ROWS x 128 sums; its operands arrive in shared memory by asynchronous copies, STAGES - 1 steps of the inner dimension
-// ahead. Gradients of weights have a tile for every part of every weight; otherwise blocks stay and take one tile
-// after the other, all columns of a row tile side by side, so that the second level of cache serves both operands.
+// Matmuls over ragged groups of rows on tensor cores, for bf16 and fp16. A block of four warps computes a tile of ROWS
+// x 128 sums, a quarter each; smaller parts would wait for their fragments from shared memory. Operands arrive there by
+// asynchronous copies, STAGES - 1 steps of the inner dimension ahead. Gradients of weights have a tile for every part
+// of every weight; otherwise blocks stay and take one tile after the other, all columns of a row tile side by side, so
+// that the second level of cache serves both operands.
 //
 // An operand lies in shared memory as in global memory: "straight", lines of STEP steps, or "crossed", steps of as many
 // lines as the tile has. Padding of 16 bytes keeps ldmatrix free of bank conflicts.
@@ -10,7 +11,9 @@
 #include "ops/cuda/mma.cuh"
 
 enum {
+    TENSOR_THREADS = 128,
     COLUMNS = 128,
+    WARP_COLUMNS = 64,
     STEP = 32,
     STAGES = 4,
     STRAIGHT_LINE = STEP + 8,
@@ -36,8 +39,8 @@ static __device__ __forceinline__ void start_copy(T *to, const tensor_operand<T>
     constexpr int CHUNKS = LINES * STEP / 8, PER_ROW = IS_CROSSED ? LINES / 8 : STEP / 8;
     constexpr int LINE = IS_CROSSED ? LINES + 8 : STRAIGHT_LINE;
 #pragma unroll
-    for (int i = 0; i < CHUNKS / GROUPED_THREADS; i++) {
-        int chunk = i * GROUPED_THREADS + threadIdx.x, row = chunk / PER_ROW, column = chunk % PER_ROW * 8;
+    for (int i = 0; i < CHUNKS / TENSOR_THREADS; i++) {
+        int chunk = i * TENSOR_THREADS + threadIdx.x, row = chunk / PER_ROW, column = chunk % PER_ROW * 8;
         int64_t line = IS_CROSSED ? column : row, k = step + (IS_CROSSED ? row : column);
         int bytes = line < operand.lines && k < operand.inner ? 16 : 0;
         const T *source = operand.from;
@@ -69,26 +72,26 @@ static __device__ __forceinline__ void load_columns(uint32_t out[4], const T *ti
         load_matrices(out, tile + (line + lane % 8 + matrix / 2 * 8) * STRAIGHT_LINE + step + matrix % 2 * 8);
 }
 
-// Two warps share the rows and four the columns: a warp has ROWS / 2 x 32 sums, in fragments of 16 x 8.
-template <int ROWS> struct tile_sums { float at[ROWS / 32][4][4]; };
+// A warp has ROWS / 2 x WARP_COLUMNS sums, in fragments of 16 x 8.
+template <int ROWS> struct tile_sums { float at[ROWS / 32][WARP_COLUMNS / 8][4]; };
 
 template <typename T, int ROWS, bool A_CROSSED, bool B_CROSSED>
 static __device__ __forceinline__ void multiply_stage(tile_sums<ROWS> &sums, const T *a, const T *b) {
-    constexpr int DOWN = ROWS / 32;
-    int warp = threadIdx.x / 32, row = warp % 2 * (ROWS / 2), column = warp / 2 * 32;
+    constexpr int DOWN = ROWS / 32, ACROSS = WARP_COLUMNS / 8;
+    int warp = threadIdx.x / 32, row = warp % 2 * (ROWS / 2), column = warp / 2 * WARP_COLUMNS;
 #pragma unroll
     for (int step = 0; step < STEP; step += 16) {
-        uint32_t first[DOWN][4], second[2][4];
+        uint32_t first[DOWN][4], second[ACROSS / 2][4];
 #pragma unroll
         for (int i = 0; i < DOWN; i++)
             load_rows<T, ROWS, A_CROSSED>(first[i], a, row + 16 * i, step);
 #pragma unroll
-        for (int j = 0; j < 2; j++)
+        for (int j = 0; j < ACROSS / 2; j++)
             load_columns<T, B_CROSSED>(second[j], b, column + 16 * j, step);
 #pragma unroll
         for (int i = 0; i < DOWN; i++)
 #pragma unroll
-            for (int j = 0; j < 4; j++)
+            for (int j = 0; j < ACROSS; j++)
                 mma(sums.at[i][j], first[i], second[j / 2] + j % 2 * 2, T());
     }
 }
@@ -134,19 +137,19 @@ template <typename T, int ROWS>
 static __device__ __forceinline__ void store_halves(T *to, const struct tile_place &place, T *shared,
                                                     const tile_sums<ROWS> &sums) {
     int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    int row = warp % 2 * (ROWS / 2) + lane / 4, column = warp / 2 * 32 + lane % 4 * 2;
+    int row = warp % 2 * (ROWS / 2) + lane / 4, column = warp / 2 * WARP_COLUMNS + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < WARP_COLUMNS / 8; j++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
                 *(uint32_t *)(shared + (row + 16 * i + 8 * half) * HALF_LINE + column + 8 * j) =
                     pack2(sums.at[i][j][2 * half], sums.at[i][j][2 * half + 1], T());
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < ROWS * COLUMNS / 8 / GROUPED_THREADS; i++) {
-        int chunk = i * GROUPED_THREADS + threadIdx.x, m = chunk / (COLUMNS / 8), n = chunk % (COLUMNS / 8) * 8;
+    for (int i = 0; i < ROWS * COLUMNS / 8 / TENSOR_THREADS; i++) {
+        int chunk = i * TENSOR_THREADS + threadIdx.x, m = chunk / (COLUMNS / 8), n = chunk % (COLUMNS / 8) * 8;
         if (m < place.rows && n < place.columns)
             store_words(to + m * place.stride + n, *(const uint4 *)(shared + m * HALF_LINE + n));
     }
@@ -156,19 +159,19 @@ template <int ROWS>
 static __device__ __forceinline__ void store_floats(float *to, const struct tile_place &place, float *shared,
                                                     const tile_sums<ROWS> &sums, bool adds) {
     int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    int row = warp % 2 * (ROWS / 2) + lane / 4, column = warp / 2 * 32 + lane % 4 * 2;
+    int row = warp % 2 * (ROWS / 2) + lane / 4, column = warp / 2 * WARP_COLUMNS + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < ROWS / 32; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < WARP_COLUMNS / 8; j++)
 #pragma unroll
             for (int half = 0; half < 2; half++)
                 *(float2 *)(shared + (row + 16 * i + 8 * half) * FLOAT_LINE + column + 8 * j) =
                     make_float2(sums.at[i][j][2 * half], sums.at[i][j][2 * half + 1]);
     __syncthreads();
 #pragma unroll 4
-    for (int i = 0; i < ROWS * COLUMNS / 4 / GROUPED_THREADS; i++) {
-        int chunk = i * GROUPED_THREADS + threadIdx.x, m = chunk / (COLUMNS / 4), n = chunk % (COLUMNS / 4) * 4;
+    for (int i = 0; i < ROWS * COLUMNS / 4 / TENSOR_THREADS; i++) {
+        int chunk = i * TENSOR_THREADS + threadIdx.x, m = chunk / (COLUMNS / 4), n = chunk % (COLUMNS / 4) * 4;
         if (m >= place.rows || n >= place.columns)
             continue;
         float x[4], old[4] = {};
@@ -184,14 +187,14 @@ static __device__ __forceinline__ void store_floats(float *to, const struct tile
 
 // d rows = a rows times w[e], transposed if forward.
 template <typename T, int ROWS, bool IS_INPUT>
-static __global__ void __launch_bounds__(GROUPED_THREADS, BLOCKS_PER_PROCESSOR)
+static __global__ void __launch_bounds__(TENSOR_THREADS, BLOCKS_PER_PROCESSOR)
     grouped_rows_tensor_kernel(struct grouped_args args) {
     extern __shared__ uint4 memory[];
     __shared__ int before[ROUTER_MOST_EXPERTS + 1];
     T *shared = (T *)memory;
     int64_t columns = IS_INPUT ? args.inputs : args.outputs, inner = IS_INPUT ? args.outputs : args.inputs;
     int64_t across = (columns + COLUMNS - 1) / COLUMNS;
-    count_tiles(before, args, ROWS);
+    count_tiles<TENSOR_THREADS>(before, args, ROWS);
     for (int64_t at = blockIdx.x; at < before[args.experts] * across; at += gridDim.x) {
         struct group_tile tile = find_tile(before, args, (int)(at / across), ROWS);
         int64_t column = at % across * COLUMNS;
@@ -211,7 +214,7 @@ static __global__ void __launch_bounds__(GROUPED_THREADS, BLOCKS_PER_PROCESSOR)
 
 // w[e]'s gradient: tiles of all weights, inputs first.
 template <typename T>
-static __global__ void __launch_bounds__(GROUPED_THREADS, BLOCKS_PER_PROCESSOR)
+static __global__ void __launch_bounds__(TENSOR_THREADS, BLOCKS_PER_PROCESSOR)
     grouped_weight_tensor_kernel(struct grouped_args args) {
     extern __shared__ uint4 memory[];
     constexpr int ROWS = 128;
@@ -245,7 +248,7 @@ template <typename T> static grouped_kernel rows_kernel(bool is_input, bool has_
 
 static void launch_tensor(struct cuda_device *cuda, grouped_kernel kernel, int64_t blocks, struct grouped_args args) {
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, TENSOR_BYTES));
-    LAUNCH(cuda, kernel, grid_x(blocks), GROUPED_THREADS, TENSOR_BYTES, args);
+    LAUNCH(cuda, kernel, grid_x(blocks), TENSOR_THREADS, TENSOR_BYTES, args);
 }
 
 void grouped_run_tensor(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args) {

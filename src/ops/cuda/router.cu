@@ -2,7 +2,7 @@
 // holds choice k.
 #include "ops/cuda/router.cuh"
 
-enum { ROUTE_WARPS = 4, COUNT_THREADS = 256, COUNTED = 8 };
+enum { ROUTE_WARPS = 4, COUNT_THREADS = 256, COUNT_SLOTS = 2048 };
 
 struct route_args {
     int32_t *experts;                       // (N, K)
@@ -160,22 +160,44 @@ template <int ITEMS> static __global__ void route_backward_kernel(struct route_a
             args.dlogits[row * experts + lane + 32 * i] = d[i];
 }
 
-// A block counts COUNTED experts over all slots.
-static __global__ void count_experts_kernel(float *counts, const int32_t *chosen, int64_t slots, int experts) {
-    __shared__ int shared[32];
-    int first = blockIdx.x * COUNTED, count[COUNTED] = {};
-    for (int64_t i = threadIdx.x; i < slots; i += COUNT_THREADS) {
-        int expert = chosen[i] - first;
+// The slots of each expert in a chunk of COUNT_SLOTS: partial (chunks, E).
+static __global__ void count_experts_kernel(int *partial, const int32_t *chosen, int64_t slots, int experts) {
+    __shared__ int counts[ROUTER_MOST_EXPERTS];
+    for (int e = threadIdx.x; e < experts; e += COUNT_THREADS)
+        counts[e] = 0;
+    __syncthreads();
+    int64_t first = (int64_t)blockIdx.x * COUNT_SLOTS;
 #pragma unroll
-        for (int j = 0; j < COUNTED; j++)
-            count[j] += expert == j;
-    }
-#pragma unroll
-    for (int j = 0; j < COUNTED; j++) {
-        int total = block_sum(count[j], shared);
-        if (threadIdx.x == 0 && first + j < experts)
-            counts[first + j] += (float)total;
-    }
+    for (int i = 0; i < COUNT_SLOTS / COUNT_THREADS; i++)
+        if (first + i * COUNT_THREADS + threadIdx.x < slots)
+            atomicAdd(&counts[chosen[first + i * COUNT_THREADS + threadIdx.x]], 1);
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts; e += COUNT_THREADS)
+        partial[(int64_t)blockIdx.x * experts + e] = counts[e];
+}
+
+// Block (32, 32) at 32 experts: adds up their chunks.
+static __global__ void count_finish_kernel(float *counts, const int *partial, int64_t chunks, int experts) {
+    __shared__ int shared[32][33];
+    int e = blockIdx.x * 32 + threadIdx.x, sum = 0;
+    for (int64_t i = threadIdx.y; i < chunks && e < experts; i += 32)
+        sum += partial[i * experts + e];
+    shared[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    e = blockIdx.x * 32 + threadIdx.y;
+    sum = warp_sum(shared[threadIdx.x][threadIdx.y]);
+    if (threadIdx.x == 0 && e < experts)
+        counts[e] += (float)sum;
+}
+
+static void count_experts(struct cuda_device *cuda, float *counts, struct tensor chosen, int experts) {
+    int64_t slots = tensor_count(chosen), chunks = divide_up(slots, COUNT_SLOTS);
+    int *partial = (int *)cuda->scratch;
+    CHECK(chunks * experts <= SCRATCH_FLOATS);
+    LAUNCH(cuda, count_experts_kernel, grid_x(chunks), COUNT_THREADS, 0, partial, (const int32_t *)chosen.data, slots,
+           experts);
+    LAUNCH(cuda, count_finish_kernel, grid_x(divide_up(experts, 32)), dim3(32, 32), 0, counts, partial, chunks,
+           experts);
 }
 
 static unsigned row_blocks(int64_t rows) {
@@ -198,8 +220,7 @@ extern "C" void cuda_route_forward(struct device *device, const struct op_route_
     WITH_ITEMS(args.expert_count, ITEMS,
                LAUNCH(cuda, route_forward_kernel<ITEMS>, row_blocks(args.rows), dim3(32, ROUTE_WARPS), 0, args));
     if (op->counts.data)
-        LAUNCH(cuda, count_experts_kernel, grid_x(divide_up(args.expert_count, COUNTED)), COUNT_THREADS, 0,
-               (float *)op->counts.data, args.experts, tensor_count(op->experts), args.expert_count);
+        count_experts(cuda, (float *)op->counts.data, op->experts, args.expert_count);
 }
 
 extern "C" void cuda_route_backward(struct device *device, const struct op_route_backward *op) {
