@@ -51,7 +51,7 @@ munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" --
 
 # TmpFS per node: otherwise the PMIx plugins of both nodes would use the same folder. cred_expire is how long a requeued
 # job waits. On a busy machine daemons answer late: with Slurm's default timeouts (2 s to connect, 10 to answer) a slow
-# node counts as down.
+# node counts as down; and a job that has ended must not be forgotten (after 300 s) before a test asks how.
 cat >"$folder/slurm.conf" <<EOF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
@@ -73,6 +73,7 @@ SelectTypeParameters=CR_CPU
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0
 SlurmdParameters=config_overrides
 KillWait=15
+MinJobAge=3600
 TCPTimeout=30
 MessageTimeout=60
 BatchStartTimeout=120
