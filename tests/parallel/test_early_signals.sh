@@ -144,6 +144,9 @@ export MASTER_ADDR=127.0.0.1 MASTER_PORT PET_NNODES=2 PET_NODE_RANK=0
 begin train --nproc 1
 read -r rank <"/proc/$launcher/task/$launcher/children"
 kill -STOP "$rank"
+# Until all of its threads stand still, one of them could take the first signal.
+stands_still() { ! grep -h '^State:' "/proc/$rank/task"/*/status | grep -qv stopped; }
+within 900 stands_still || fail "the rank does not stop"
 kill -TERM "$launcher"
 sleep 0.5
 kill -INT "$launcher"
