@@ -1,8 +1,14 @@
-// Matmuls over ragged groups of rows: one matmul per expert, each in all threads. Matmuls give the same bits for any
-// number of threads, and so do these.
+// Matmuls over ragged groups of rows, one matmul per expert: those of small groups are a call of OpenBLAS each, side by
+// side in all threads; for larger ones all threads work on one after the other. Which is which depends on the groups
+// alone, and both give the same bits for any number of threads.
 #include "ops/cpu/half.h"
 #include "ops/cpu/kernel.h"
+#include <cblas.h>
+#include <limits.h>
 #include <string.h>
+
+// Multiplications up to which packing and several threads do not pay.
+enum { SMALL_GROUP = 1 << 20 };
 
 // The matmul of one expert with `count` rows from `first` on.
 static struct op_matmul expert_matmul(const struct op_grouped_matmul *op, int64_t e, int64_t first, int64_t count) {
@@ -21,14 +27,40 @@ static struct op_matmul expert_matmul(const struct op_grouped_matmul *op, int64_
     return matmul;
 }
 
-void half_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
+static struct op_matmul matmul_of(const struct op_grouped_matmul *op, int64_t e) {
     const int32_t *offsets = op->offsets.data;
-    for (int64_t e = 0; e + 1 < op->offsets.shape[0]; e++) {
-        struct op_matmul matmul = expert_matmul(op, e, offsets[e], offsets[e + 1] - offsets[e]);
-        if (offsets[e + 1] > offsets[e])
+    return expert_matmul(op, e, offsets[e], offsets[e + 1] - offsets[e]);
+}
+
+static bool is_small(const struct op_matmul *op) {
+    double size = (double)op->d.shape[0] * (double)op->d.shape[1] * (double)op->a.shape[op->transpose_a ? 0 : 1];
+    return op->a.dtype == DTYPE_F32 && size <= SMALL_GROUP && op->a.stride[0] <= INT_MAX && op->b.stride[0] <= INT_MAX;
+}
+
+// An expert without rows, or with few.
+static void small_group_task(void *context, int64_t e, int thread) {
+    (void)thread;
+    const struct op_grouped_matmul *op = context;
+    struct op_matmul m = matmul_of(op, e);
+    int64_t rows = m.a.shape[0], inner = m.a.shape[m.transpose_a ? 0 : 1];
+    if (rows == 0) {
+        if (op->kind == GROUPED_WEIGHT && op->beta == 0)
+            memset(m.d.data, 0, tensor_bytes(m.d));
+        return;
+    }
+    if (is_small(&m))
+        cblas_sgemm(CblasRowMajor, m.transpose_a ? CblasTrans : CblasNoTrans, m.transpose_b ? CblasTrans : CblasNoTrans,
+                    (blasint)m.d.shape[0], (blasint)m.d.shape[1], (blasint)inner, 1, m.a.data, (blasint)m.a.shape[1],
+                    m.b.data, (blasint)m.b.shape[1], m.beta, m.d.data, (blasint)m.d.shape[1]);
+}
+
+void half_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
+    int64_t experts = op->offsets.shape[0] - 1;
+    cpu_run(device, experts, small_group_task, op);
+    for (int64_t e = 0; e < experts; e++) {
+        struct op_matmul matmul = matmul_of(op, e);
+        if (matmul.a.shape[0] > 0 && !is_small(&matmul))
             half_matmul(device, &matmul);
-        else if (op->kind == GROUPED_WEIGHT && op->beta == 0)
-            device->ops->zero(device, matmul.d.data, tensor_bytes(matmul.d), STREAM_COMPUTE);
     }
 }
 
