@@ -73,6 +73,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--moe-router-group-topk", moe_router_group_topk),
         FIELD("--moe-expert-capacity-factor", moe_expert_capacity_factor),
         FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
+        FIELD("--moe-shared-expert-gate", moe_shared_expert_gate),
     };
     for (size_t i = 0; i < COUNT(facts); i++)
         if (facts[i].from != facts[i].to)

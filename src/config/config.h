@@ -105,6 +105,7 @@ struct config {
     bool moe_pad_expert_input_to_capacity;
     char *moe_token_drop_policy;                  // "probs" | "position"
     int64_t moe_shared_expert_intermediate_size;  // 0: none
+    bool moe_shared_expert_gate;
 
     // Batches and length of the run.
     int64_t seq_length;          // for T5: the encoder's

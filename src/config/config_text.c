@@ -84,6 +84,7 @@ static const char *const model_fields[] = {"model",
                                            "moe_pad_expert_input_to_capacity",
                                            "moe_token_drop_policy",
                                            "moe_shared_expert_intermediate_size",
+                                           "moe_shared_expert_gate",
                                            "padded_vocab_size"};
 
 // How a checkpoint stores its model and which states it has; loading only the weights converts them.

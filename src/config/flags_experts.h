@@ -35,6 +35,8 @@
         CHOICE("--moe-token-drop-policy", moe_token_drop_policy, "probs", ONE_OF("probs", "position"),                 \
                "which tokens an expert keeps: those with the largest weights, or the first", ADVANCED),                \
         INT("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size, NULL, 1, 1 << 22,            \
-            "width of all shared experts together, which every token goes to; default: none"),
+            "width of all shared experts together, which every token goes to; default: none"),                         \
+        SWITCH("--moe-shared-expert-gate", moe_shared_expert_gate,                                                     \
+               "multiply what shared experts give by the sigmoid of a learned gate, as in Qwen2-MoE", ADVANCED),
 
 #endif

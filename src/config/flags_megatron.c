@@ -119,7 +119,7 @@ const char flags_refused[] =
     "--first-last-layers-bf16 --num-layers-at-start-in-bf16=1 --num-layers-at-end-in-bf16=1 "
     "--use-kitchen-attention --kitchen-attention-backend=sdpa --fp4-format= --fp4-recipe=nvfp4 "
     "--fp4-quantizer-factory= --high-priority-a2a-comm-stream "
-    "--moe-shared-expert-gate --moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
+    "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
     "--moe-shared-expert-glu-interleave-size= "
     "--moe-enable-routing-replay --moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
     "--moe-router-enable-expert-bias --moe-router-bias-update-rate=0.001 "

@@ -28,7 +28,8 @@ static void warn_without_experts(const struct config *config) {
                                         "--moe-expert-capacity-factor",
                                         "--moe-pad-expert-input-to-capacity",
                                         "--moe-token-drop-policy",
-                                        "--moe-shared-expert-intermediate-size"};
+                                        "--moe-shared-expert-intermediate-size",
+                                        "--moe-shared-expert-gate"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flag_source(&config->given, flags[i]) == FLAG_FROM_COMMAND)
             log_warn_once("%s has no effect without --num-experts: every MLP is dense", flags[i]);
@@ -141,11 +142,8 @@ void validate_experts(const struct config *config, struct complaints *complaints
         complain(complaints, "--num-experts belongs to --model gpt; leave it out");
     if (config->fp8_format)
         complain(complaints, "--num-experts does not work with --fp8-format; leave one out");
-    if (config->parallel_residual)
-        complain(complaints, "--num-experts does not work with --parallel-residual; leave one out");
-    if (config->embedding_multiplier != 1 || config->residual_multiplier != 1)
-        complain(complaints,
-                 "--num-experts does not work with --embedding-multiplier or --residual-multiplier; leave them out");
+    if (config->moe_shared_expert_gate && config->moe_shared_expert_intermediate_size == 0)
+        complain(complaints, "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size; give it");
     if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))
         complain(complaints, "--moe-shared-expert-intermediate-size needs MLPs without biases, as in Megatron; give "
                              "--disable-bias-linear");

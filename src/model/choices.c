@@ -120,6 +120,7 @@ static void set_experts(struct expert_choices *experts, const struct config *con
         .K = config->moe_router_topk,
         .F = config_expert_width(config),
         .shared = config->moe_shared_expert_intermediate_size,
+        .has_shared_gate = config->moe_shared_expert_gate,
         .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID
                           : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
                           : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL

@@ -17,6 +17,7 @@ struct rope {
 struct expert_choices {
     int64_t E, K, F;  // experts (0: none), those that a token goes to, width of one
     int64_t shared;   // width of the expert that every token goes to; 0: none
+    bool has_shared_gate;
     struct router_rule rule;
     double coefficients[BALANCE_COUNT];  // of the losses that balance experts; 0: no such loss
     double capacity_factor;              // 0: no token is dropped

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "model/grouped.h"
 #include "model/router.h"
-#include "model/sublayer.h"
+#include "model/shared_experts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,10 +17,9 @@
 struct experts {
     struct sublayer sublayer;
     struct router router;
-    struct param *fc1, *fc2;               // (E, F, C), gated (E, 2F, C), the gate first; (E, C, F)
-    struct param *fc1_bias, *fc2_bias;     // (E, F) or (E, 2F); (E, C); or NULL
-    struct linear shared_fc1, shared_fc2;  // as an MLP's
-    struct activation_step shared_step;
+    struct param *fc1, *fc2;            // (E, F, C), gated (E, 2F, C), the gate first; (E, C, F)
+    struct param *fc1_bias, *fc2_bias;  // (E, F) or (E, 2F); (E, C); or NULL
+    struct shared_experts shared;
     struct linear last;  // fc2's weight, for the block
     const struct choices *choices;
     int64_t F;  // of each expert, as held by this rank
@@ -31,8 +30,7 @@ struct experts_saved {
     struct tensor offsets, sources, places;  // (E + 1), (R), (N, K) i32: see op_sort_slots
     struct tensor x;                         // (R, C)
     struct tensor before;                    // (R, F) or (R, 2F): input of the activation; backward overwrites it
-    struct tensor shared_x;                  // (n, C): this rank's rows of the input, if there are shared experts
-    struct activation_saved shared;
+    struct shared_experts_saved shared;      // if there are any
 };
 
 static struct param *add_param(struct param_list *params, const char *name, const char *part, struct shard shard,
@@ -56,29 +54,6 @@ static struct shard split_inner(const struct choices *choices, struct shard whol
     return choices_split(choices, whole, 1);
 }
 
-static void build_shared(struct experts *experts, struct param_list *params, const char *name,
-                         const struct sublayer_options *options) {
-    const struct choices *choices = options->choices;
-    int64_t F = choices->experts.shared;
-    const int64_t segments[SHARD_MAX_SEGMENTS] = {F, choices->is_gated ? F : 0};
-    struct linear_options fc1 = {.weight = choices_split(choices, linear_segments(choices->C, segments), 0),
-                                 .standard_deviation = choices->standard_deviation};
-    struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, F), 1),
-                                 .standard_deviation =
-                                     choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
-    char *fc1_name = memory_printf("%s.shared_experts.linear_fc1", name);
-    char *fc2_name = memory_printf("%s.shared_experts.linear_fc2", name);
-    linear_build(&experts->shared_fc1, params, fc1_name, &fc1);
-    linear_build(&experts->shared_fc2, params, fc2_name, &fc2);
-    experts->shared_step = (struct activation_step){.from = &experts->shared_fc1,
-                                                    .to = &experts->shared_fc2,
-                                                    .activation = choices->activation,
-                                                    .is_gated = choices->is_gated,
-                                                    .is_recomputed = choices->recomputes_activation};
-    free(fc1_name);
-    free(fc2_name);
-}
-
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
                   const struct sublayer_options *options) {
     struct experts *experts = (struct experts *)sublayer;
@@ -88,7 +63,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     experts->choices = choices;
     router_build(&experts->router, params, name, choices);
     if (choices->experts.shared > 0)
-        build_shared(experts, params, name, options);
+        shared_experts_build(&experts->shared, params, name, options);
     experts->fc1 =
         add_param(params, name, "linear_fc1.weight", split_inner(choices, shard_matrices(E, inner, C), F), deviation);
     if (choices->has_mlp_bias)
@@ -169,26 +144,6 @@ static void forward_inner(const struct experts *experts, const struct pass *pass
                                                                         .is_gated = choices->is_gated});
 }
 
-// out (N, C) = this rank's part of the shared experts' result. x has all rows.
-static void forward_shared(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
-                           struct tensor out, struct tensor x) {
-    struct pass whole = *pass;
-    whole.splits_rows = false;
-    linear_activate(&experts->shared_step, &whole, &saved->shared, operand_of(x));
-    op_matmul(pass->device, &(struct op_matmul){.a = saved->shared.after.value,
-                                                .b = experts->shared_fc2.weight->value,
-                                                .d = out,
-                                                .transpose_b = true,
-                                                .alpha = 1});
-}
-
-// Keeps this rank's rows of the input for the gradient of the shared experts' first weight.
-static void keep_input(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
-                       struct tensor x) {
-    saved->shared_x = arena_2d(pass->activations, pass->dtype, x.shape[0], experts->choices->C);
-    op_copy(pass->device, &(struct op_copy){.dst = saved->shared_x, .src = x});
-}
-
 static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
                     struct operand x) {
     const struct experts *experts = (const struct experts *)sublayer;
@@ -196,7 +151,7 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     bool has_shared = experts->choices->experts.shared > 0;
     int64_t N = pass_rows(pass), C = experts->choices->C;
     if (has_shared && pass->is_training)
-        keep_input(experts, pass, saved, x.value);
+        shared_experts_keep(&experts->shared, pass, &saved->shared, x.value);
     size_t mark = arena_mark(pass->scratch);
     struct tensor all = pass_gather(pass, pass->scratch, x.value, "layer input");
     struct tensor sum = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, N, C) : delta;
@@ -207,7 +162,7 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     forward_inner(experts, pass, saved, all, after);
     grouped_forward(experts->fc2, pass, y, after, saved->offsets);
     if (has_shared)
-        forward_shared(experts, pass, saved, sum, all);
+        shared_experts_forward(&experts->shared, pass, &saved->shared, sum, all);
     struct op_sum_slots op = {
         .out = sum, .y = y, .places = saved->places, .addend = has_shared ? sum : (struct tensor){0}};
     if (experts->fc2_bias && adds_whole(pass)) {
@@ -255,19 +210,6 @@ static void backward_inner(const struct experts *experts, const struct pass *pas
     grouped_backward_input(experts->fc1, pass, dplaces, saved->before, saved->offsets);
 }
 
-// Adds to dx (N, C) this rank's part of the shared experts' gradient.
-static void backward_shared(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
-                            struct tensor dx, struct tensor dy) {
-    struct operand after;
-    struct operand dbefore =
-        linear_activate_backward(&experts->shared_step, pass, &saved->shared, operand_of(dy), &after);
-    linear_backward_weight(&experts->shared_fc2, pass, operand_of(dy), after);
-    linear_backward_weight(&experts->shared_fc1, pass, dbefore, operand_of(saved->shared_x));
-    op_matmul(pass->device,
-              &(struct op_matmul){
-                  .a = dbefore.value, .b = experts->shared_fc1.weight->value, .d = dx, .alpha = 1, .beta = 1});
-}
-
 static struct operand backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
                                struct tensor dx, struct tensor ddelta) {
     const struct experts *experts = (const struct experts *)sublayer;
@@ -281,7 +223,7 @@ static struct operand backward(const struct sublayer *sublayer, const struct pas
     op_sum_slots(pass->device, &(struct op_sum_slots){.out = sum, .y = dplaces, .places = saved->places});
     struct tensor dlogits = router_backward(&experts->router, pass, &saved->router, sum, dweights);
     if (experts->choices->experts.shared > 0)
-        backward_shared(experts, pass, saved, sum, dy);
+        shared_experts_backward(&experts->shared, pass, &saved->shared, sum, dy);
     pass_sum(pass, dx, sum, "layer input gradient");
     return operand_of(dlogits);
 }

@@ -317,9 +317,10 @@ TEST(experts) {
         {"--moe-layer-freq ([0]+[1", "is neither a number nor a list"},
         {"--moe-pad-expert-input-to-capacity", "needs --moe-expert-capacity-factor"},
         {"--moe-shared-expert-intermediate-size 8", "give --disable-bias-linear"},
+        {"--moe-shared-expert-gate", "needs --moe-shared-expert-intermediate-size"},
         {"--model bert --bert-no-binary-head", "--num-experts belongs to --model gpt"},
-        {"--parallel-residual", "does not work with --parallel-residual"},
-        {"--residual-multiplier 0.5 --disable-bias-linear", "does not work with --embedding-multiplier or"},
+        {"--parallel-residual", "--parallel-residual does not work with --num-experts"},
+        {"--residual-multiplier 0.5 --disable-bias-linear", "--residual-multiplier does not work with --num-experts"},
         {"--bf16 --fp8-format hybrid", "does not work with --fp8-format"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {

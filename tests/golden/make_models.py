@@ -89,7 +89,11 @@ def map_llama(m):
             out[n + "mlp.router.weight"] = b.mlp.gate.weight
             out[n + "mlp.experts.linear_fc1.weight"] = b.mlp.experts.gate_up_proj
             out[n + "mlp.experts.linear_fc2.weight"] = b.mlp.experts.down_proj
-        shared = getattr(b.mlp, "shared_experts", None if hasattr(b.mlp, "experts") else b.mlp)
+        shared = b.mlp
+        if hasattr(b.mlp, "experts"):
+            shared = getattr(b.mlp, "shared_experts", getattr(b.mlp, "shared_expert", None))
+        if hasattr(b.mlp, "shared_expert_gate"):
+            out[n + "mlp.shared_experts.gate_weight"] = b.mlp.shared_expert_gate.weight
         if shared is not None:
             where = "mlp.shared_experts." if shared is not b.mlp else "mlp."
             linear(out, n + where + "linear_fc1", shared.gate_proj, shared.up_proj)
@@ -353,6 +357,19 @@ def qwen3_moe():
     return hf.Qwen3MoeForCausalLM(c), map_llama, flags
 
 
+def qwen2_moe():
+    """A shared expert behind a gate."""
+    c = hf.Qwen2MoeConfig(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
+                          num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=True, num_experts=5,
+                          num_experts_per_tok=2, moe_intermediate_size=7, shared_expert_intermediate_size=11,
+                          norm_topk_prob=False, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = LLAMA + "--num-layers 2 --hidden-size 16 --num-attention-heads 4 --ffn-hidden-size 17 --add-qkv-bias " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6 " \
+        "--num-experts 5 --moe-ffn-hidden-size 7 --moe-router-pre-softmax --moe-shared-expert-intermediate-size 11 " \
+        "--moe-shared-expert-gate"
+    return hf.Qwen2MoeForCausalLM(c), map_llama, flags
+
+
 def glm4_moe():
     """Sigmoids, groups of experts and shared experts, as in DeepSeek-V3, with a usual attention."""
     c = hf.Glm4MoeConfig(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
@@ -490,7 +507,7 @@ FAMILIES = {
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
     "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
-    "mixtral": mixtral, "qwen3_moe": qwen3_moe, "glm4_moe": glm4_moe,
+    "mixtral": mixtral, "qwen3_moe": qwen3_moe, "qwen2_moe": qwen2_moe, "glm4_moe": glm4_moe,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),
     "ict": lambda: ict("ict"), "ict_shared": lambda: ict("ict_shared"),

@@ -16,7 +16,8 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--untie-embeddings-and-output-weights --sliding-window 11",
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
-    "--num-layers 8 --num-attention-heads 8 --num-experts 6 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
+    "--num-layers 8 --num-attention-heads 8 --disable-bias-linear --moe-shared-expert-intermediate-size 16 "
+    "--moe-shared-expert-gate --num-experts 6 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
     "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
     "--moe-z-loss-coeff 1e-3"};
 // Adam divides gradients by their own size, so a gradient that is only rounding (that of a key's bias, which does not

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Ranks that share each layer, with and without sequence parallelism: losses and norms of a GPT, a Llama, a BERT, a T5
-# and OPT-350M's shape with dropout equal those of one rank, also with data parallelism and with a vocabulary that does
+# Ranks that share each layer, with and without sequence parallelism: losses and norms of a GPT, a Llama, a BERT, a T5,
+# OPT-350M's shape and experts with biases, with dropout, equal those of one rank, also with data parallelism and with a vocabulary that does
 # not divide evenly; checkpoints of one layout load on any other; sizes that cannot be split are refused.
 # label: slow
-# cost: 20
+# cost: 23
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 . tests/parallel/losses.sh || exit
@@ -17,12 +17,13 @@ llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-e
     --disable-bias-linear --group-query-attention --num-query-groups 4 --recompute-granularity full)
 
 
-for model in gpt llama bert t5 opt; do
+for model in gpt llama bert t5 opt experts; do
     flags=("${base[@]}")
     [ $model = llama ] && flags+=("${llama[@]}")
     [ $model = bert ] && flags+=(--model bert --norm-placement post --num-token-types 2)
     [ $model = t5 ] && flags+=(--model t5 --decoder-seq-length 8 --position-embedding-type relative)
     [ $model = opt ] && flags+=(--activation relu --position-offset 2 --word-embedding-size 20 --norm-placement post)
+    [ $model = experts ] && flags+=(--num-experts 3 --moe-ffn-hidden-size 24 --moe-aux-loss-coeff 1e-2)
     train 1 "${flags[@]}" --train-iters 20 --save "$work/$model.1" --save-interval 10
     cp "$work/log" "$work/$model"
     train 2 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.2" --save-interval 10
@@ -33,7 +34,7 @@ for model in gpt llama bert t5 opt; do
     same "$work/$model" "$model on 4 ranks that share layers and the residual stream"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --sequence-parallel --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers and the residual stream"
-    [ $model = bert ] || [ $model = t5 ] || [ $model = opt ] && continue
+    [ $model = bert ] || [ $model = t5 ] || [ $model = opt ] || [ $model = experts ] && continue
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10 \
         --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers"

@@ -57,6 +57,9 @@ static const struct {
      "--num-experts 6 --moe-router-topk 4 --moe-router-num-groups 3 --moe-router-group-topk 2 --swiglu "
      "--disable-bias-linear --moe-shared-expert-intermediate-size 8 --moe-router-score-function sigmoid "
      "--moe-router-topk-scaling-factor 1.5 --moe-aux-loss-coeff 2 --recompute-granularity full"},
+    {"GPT with experts and shared ones behind a gate",
+     "--num-experts 3 --gated-linear-unit --disable-bias-linear --moe-shared-expert-intermediate-size 9 "
+     "--moe-shared-expert-gate --moe-layer-freq 2"},
     {"GPT with one expert per token, in every other layer, best kept",
      "--num-experts 3 --moe-router-topk 1 --moe-router-pre-softmax --moe-layer-freq 2 --moe-expert-capacity-factor 0.8 "
      "--moe-aux-loss-coeff 2 --moe-z-loss-coeff 0.5"},
