@@ -19,6 +19,7 @@
 #include "base/process.h"
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -540,6 +541,8 @@ static void *server_serve(void *argument) {
 static void server_accept(struct object_server *server) {
     for (;;) {
         int socket = accept(server->listener, NULL, NULL);
+        if (socket < 0 && (errno == EINTR || errno == ECONNABORTED))  // the client has gone
+            continue;
         if (socket < 0)
             return;
         struct exchange *exchange = memory_alloc(sizeof *exchange);

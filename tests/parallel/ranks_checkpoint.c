@@ -392,6 +392,10 @@ int main(void) {
     int64_t process = place.rank == 0 ? (int64_t)getpid() : 0;
     comm_max_i64(all, &process, 1, "folder");
     snprintf(folder, sizeof folder, "/tmp/bevatron-ranks-checkpoint-%lld", (long long)process);
+    // A process of this number may have been killed before it removed it.
+    if (place.rank == 0)
+        (void)file_remove_tree(folder);
+    comm_barrier(all, "folder");
     int status = test_main(cases, sizeof cases / sizeof cases[0]);
     comm_barrier(all, "end");
     if (place.rank == 0)

@@ -127,6 +127,10 @@ int main(void) {
     int64_t process = ranks.place.rank == 0 ? (int64_t)getpid() : 0;
     comm_max_i64(all, &process, 1, "folder");
     (void)snprintf(folder, sizeof folder, "/tmp/bevatron-ranks-resume-%lld", (long long)process);
+    // A process of this number may have been killed before it removed it.
+    if (ranks.place.rank == 0)
+        (void)file_remove_tree(folder);
+    comm_barrier(all, "folder");
     int status = test_main(cases, sizeof cases / sizeof cases[0]);
     comm_barrier(all, "end");
     if (ranks.place.rank == 0)
