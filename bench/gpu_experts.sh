@@ -8,9 +8,12 @@ cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
     "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-$(bench/gpu_arch.sh)}" >/dev/null &&
-    cmake --build "$build" --parallel "$(nproc)" --target test_ops_cuda bench_experts || exit 1
+    cmake --build "$build" --parallel "$(nproc)" --target test_ops_cuda test_ops_cuda_compare \
+        bench_experts || exit 1
 
 failures=0
+"$build/tests/test_ops_cuda" recordings_of_experts || failures=$((failures + 1))
+"$build/tests/test_ops_cuda_compare" compare_experts || failures=$((failures + 1))
 for name in route balance sort_slots sum_slots gather_slots expert_activation grouped_matmul; do
     for dtype in fp32 bf16 fp16; do
         "$build/tests/test_ops_cuda" "${dtype}_$name" || failures=$((failures + 1))

@@ -199,6 +199,65 @@ TEST(recordings) {
     device_close(gpu);
 }
 
+// A layer of experts in the next test: rows to the experts that their logits choose, a matmul, and back.
+struct recorded_experts {
+    struct tensor logits, experts, weights, offsets, sources, places, x, rows, weight, product, out;
+};
+
+static void do_experts(struct device *gpu, const struct recorded_experts *r) {
+    op_route_forward(gpu,
+                     &(struct op_route_forward){
+                         .experts = r->experts, .weights = r->weights, .logits = r->logits, .rule = {.factor = 1}});
+    op_sort_slots(gpu, &(struct op_sort_slots){
+                           .offsets = r->offsets, .sources = r->sources, .places = r->places, .experts = r->experts});
+    op_gather_slots(gpu, &(struct op_gather_slots){.y = r->rows, .x = r->x, .sources = r->sources, .per_row = 2});
+    op_grouped_matmul(
+        gpu, &(struct op_grouped_matmul){.d = r->product, .a = r->rows, .b = r->weight, .offsets = r->offsets});
+    op_sum_slots(gpu, &(struct op_sum_slots){.out = r->out, .y = r->product, .places = r->places});
+}
+
+// A replay follows the logits that it finds, also where experts then have other numbers of rows than when it was
+// recorded.
+TEST(recordings_of_experts) {
+    enum { N = 300, C = 64, E = 6, K = 2, ROUNDS = 3 };
+    struct device *gpu = gpu_open();
+    struct lab lab;
+    lab_open(&lab, gpu, DTYPE_BF16, 1);
+    struct recorded_experts r = {.experts = arena_2d(&lab.arena, DTYPE_I32, N, K),
+                                 .weights = lab_fp32_2d(&lab, N, K, 1).t,
+                                 .offsets = arena_1d(&lab.arena, DTYPE_I32, E + 1),
+                                 .sources = arena_1d(&lab.arena, DTYPE_I32, N * K),
+                                 .places = arena_2d(&lab.arena, DTYPE_I32, N, K),
+                                 .x = lab_2d(&lab, N, C, 1).t,
+                                 .rows = lab_2d(&lab, N * K, C, 1).t,
+                                 .weight = lab_sample(&lab, arena_3d(&lab.arena, DTYPE_BF16, E, C, C), 1).t,
+                                 .product = lab_2d(&lab, N * K, C, 1).t,
+                                 .out = lab_2d(&lab, N, C, 1).t};
+    struct sample logits = lab_fp32_2d(&lab, N, E, 2);
+    struct recording *recording = NULL;
+    r.logits = logits.t;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int64_t i = 0; i < N * E; i++)
+            logits.x[i] += round * (double)(i % E);  // towards the last experts
+        lab_write(&lab, logits.t, logits.x);
+        do_experts(gpu, &r);
+        const double *expected = lab_read(&lab, r.out);
+        device_zero(gpu, r.out);
+        if (!recording) {
+            device_record_begin(gpu);
+            do_experts(gpu, &r);
+            recording = device_record_end(gpu);
+            EXPECT(recording != NULL);
+        }
+        device_replay(gpu, recording);
+        const double *found = lab_read(&lab, r.out);
+        EXPECT(memcmp(found, expected, sizeof *found * N * C) == 0 && found[0] != 0);
+    }
+    device_recording_free(gpu, recording);
+    lab_close(&lab);
+    device_close(gpu);
+}
+
 // A copy in, work and a copy out on two streams, ordered only by events.
 TEST(streams) {
     enum { COUNT = 1 << 20 };
@@ -297,4 +356,5 @@ TEST(memory_and_errors) {
 // The large ones last: one that dies does not take others with it.
 #define LARGE_ROW(name, bytes_of_element) TEST_CASE(more_than_31_bits_##name),
 TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(streams), TEST_CASE(recordings),
-          TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors), EACH_LARGE_CASE(LARGE_ROW))
+          TEST_CASE(recordings_of_experts), TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors),
+          EACH_LARGE_CASE(LARGE_ROW))
