@@ -16,20 +16,6 @@ CPU_CLONES static void scale(float *out, const float *x, float factor, int64_t c
         out[i] = factor * x[i];
 }
 
-CPU_CLONES static void add(float *sum, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        sum[i] += x[i];
-}
-
-CPU_CLONES static float inner(const float *a, const float *b, int64_t count) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < count; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
 // The rows of both operations. `columns` are those of y.
 struct expert_rows {
     struct tensor x, bias;
@@ -46,7 +32,7 @@ static void load(float *to, const struct expert_rows *rows, int64_t r, int64_t e
     float memory[PIECE];
     cpu_convert(to, DTYPE_F32, piece_at(&rows->x, r * rows->width + part.first), rows->x.dtype, count);
     if (rows->bias.data)
-        add(to, piece_read(memory, &rows->bias, e * rows->width + part.first, count), count);
+        piece_add(to, piece_read(memory, &rows->bias, e * rows->width + part.first, count), count);
 }
 
 struct expert_forward_job {
@@ -121,7 +107,7 @@ static float backward_piece(const struct expert_backward_job *job, int64_t r, in
     } else {
         memcpy(up, value, (size_t)count * sizeof *up);
     }
-    float dweight = inner(dy, up, count);
+    float dweight = piece_inner(dy, up, count);
     scale(dy, dy, weight, count);
     multiply(slope, slope, dy, count);
     piece_write(&op->dx, r * rows->width + part.first, slope, count);
@@ -169,8 +155,8 @@ static void expert_bias_task(void *context, int64_t index, int thread) {
     int64_t count = range.end - range.first;
     float sum[CPU_COLUMN_BLOCK] = {0}, memory[CPU_COLUMN_BLOCK];
     for (int64_t r = job->rows.offsets[e]; r < job->rows.offsets[e + 1]; r++)
-        add(sum, piece_read(memory, &job->op->dx, r * width + range.first, count), count);
-    add((float *)job->op->dbias.data + e * width + range.first, sum, count);
+        piece_add(sum, piece_read(memory, &job->op->dx, r * width + range.first, count), count);
+    piece_add((float *)job->op->dbias.data + e * width + range.first, sum, count);
 }
 
 void cpu_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {

@@ -26,6 +26,11 @@ static inline void piece_write(const struct tensor *t, int64_t first, const floa
         cpu_convert(piece_at(t, first), t->dtype, x, DTYPE_F32, count);
 }
 
+// sum += x; sum += factor * x; the sum of a * b. Nothing overlaps.
+void piece_add(float *sum, const float *x, int64_t count);
+void piece_add_scaled(float *sum, const float *x, float factor, int64_t count);
+float piece_inner(const float *a, const float *b, int64_t count);
+
 // The expert that a place belongs to; `experts` if it is behind the last one. Places are asked for in order, from 0 or
 // the one found before.
 static inline int64_t piece_expert(const int32_t *offsets, int64_t experts, int64_t expert, int64_t place) {

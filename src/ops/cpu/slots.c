@@ -105,26 +105,6 @@ void cpu_gather_slots(struct device *device, const struct op_gather_slots *op) {
     cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), gather_task, op);
 }
 
-CPU_CLONES static void add(float *sum, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t c = 0; c < count; c++)
-        sum[c] += x[c];
-}
-
-CPU_CLONES static void add_scaled(float *sum, const float *x, float factor, int64_t count) {
-#pragma omp simd
-    for (int64_t c = 0; c < count; c++)
-        sum[c] += factor * x[c];
-}
-
-CPU_CLONES static float inner(const float *a, const float *b, int64_t count) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < count; c++)
-        sum += a[c] * b[c];
-    return sum;
-}
-
 // Adds what the slots of a row bring to columns [first, first + count).
 static void sum_piece(float *sum, const struct op_sum_slots *op, int64_t n, int64_t first, int64_t count) {
     int64_t chosen = op->places.shape[1], columns = op->out.shape[1];
@@ -133,12 +113,12 @@ static void sum_piece(float *sum, const struct op_sum_slots *op, int64_t n, int6
         int32_t place = ((const int32_t *)op->places.data)[n * chosen + k];
         if (place < 0)
             continue;
-        add(sum, piece_read(memory, &op->y, place * columns + first, count), count);
+        piece_add(sum, piece_read(memory, &op->y, place * columns + first, count), count);
         if (!op->bias.data)
             continue;
         int64_t expert = ((const int32_t *)op->experts.data)[n * chosen + k];
-        add_scaled(sum, piece_read(memory, &op->bias, expert * columns + first, count),
-                   ((const float *)op->weights.data)[n * chosen + k], count);
+        piece_add_scaled(sum, piece_read(memory, &op->bias, expert * columns + first, count),
+                         ((const float *)op->weights.data)[n * chosen + k], count);
     }
 }
 
@@ -177,10 +157,10 @@ static void slot_bias_task(void *context, int64_t index, int thread) {
     int64_t count = range.end - range.first;
     for (int64_t r = offsets[e]; r < offsets[e + 1]; r++) {
         if (sources[r] >= 0)
-            add_scaled(sum, piece_read(memory, &op->dout, sources[r] / chosen * columns + range.first, count),
-                       ((const float *)op->weights.data)[sources[r]], count);
+            piece_add_scaled(sum, piece_read(memory, &op->dout, sources[r] / chosen * columns + range.first, count),
+                             ((const float *)op->weights.data)[sources[r]], count);
     }
-    add((float *)op->dbias.data + e * columns + range.first, sum, count);
+    piece_add((float *)op->dbias.data + e * columns + range.first, sum, count);
 }
 
 static void slot_weight_task(void *context, int64_t index, int thread) {
@@ -195,8 +175,8 @@ static void slot_weight_task(void *context, int64_t index, int thread) {
         double sum = 0;
         for (int64_t c = 0; c < columns && sources[r] >= 0; c += PIECE) {
             int64_t count = columns - c < PIECE ? columns - c : PIECE;
-            sum += (double)inner(piece_read(dout, &op->dout, sources[r] / chosen * columns + c, count),
-                                 piece_read(bias, &op->bias, e * columns + c, count), count);
+            sum += (double)piece_inner(piece_read(dout, &op->dout, sources[r] / chosen * columns + c, count),
+                                       piece_read(bias, &op->bias, e * columns + c, count), count);
         }
         if (sources[r] >= 0)
             ((float *)op->dweights.data)[sources[r]] += (float)sum;
