@@ -45,7 +45,6 @@ const char *hf_family_missing(const char *model_type) {
         {"gemma3", "four norms in a layer, and layers with windows and a rotary base of their own"},
         {"gemma3_text", "four norms in a layer, and layers with windows and a rotary base of their own"},
         {"olmo", "norms without weights"},
-        {"olmo2", "norms between a sublayer and its residual addition, and norms of all queries and all keys"},
         {"olmo3", "norms between a sublayer and its residual addition, and layers with windows"},
         {"granitemoe", experts},
         {"mixtral", experts},

@@ -1,5 +1,5 @@
-// Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM, Nemotron, Granite, SmolLM3 and
-// Gemma. See hf_family.h.
+// Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM, Nemotron, Granite, SmolLM3,
+// Gemma and OLMo 2. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- Llama and Mistral ----
@@ -212,6 +212,38 @@ static const struct hf_flag gemma_flags[] = {{"--model", "gpt"},
                                              {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 
+// ---- OLMo 2 ----
+
+static const struct hf_row olmo2_rows[] = {
+    SAME("embedding.word_embeddings", "model.embed_tokens"),
+    JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
+                LLAMA "self_attn.v_proj"),
+    SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
+    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
+    SAME(OURS "post_attention_layernorm", LLAMA "post_attention_layernorm"),
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
+    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    SAME(OURS "post_mlp_layernorm", LLAMA "post_feedforward_layernorm"),
+    SAME("decoder.final_layernorm", "model.norm"),
+    SAME("output_layer", "lm_head"),
+};
+static const struct hf_key olmo2_keys[] = {
+    ROTARY_KEYS("0.02"),
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    SILU,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+};
+static const struct hf_flag olmo2_flags[] = {{"--model", "gpt"},
+                                             {"--normalization", "RMSNorm"},
+                                             {"--norm-placement", "output"},
+                                             {"--qk-layernorm", "true"},
+                                             {"--qk-layernorm-all-heads", "true"},
+                                             {"--swiglu", "true"},
+                                             {"--disable-bias-linear", "true"},
+                                             {"--position-embedding-type", "rope"},
+                                             {"--hidden-dropout", "0"}};
+
 // Their defaults are tokens of vocabularies that another model need not have.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
@@ -241,6 +273,7 @@ static const struct hf_family families[] = {
      .has_centered_gains = true, TABLES(nemotron, llama_ignored, no_ids, nemotron_flags)},
     {LIKE_LLAMA("granite", "GraniteForCausalLM"), .keys = granite_keys, .key_count = COUNT(granite_keys),
      .flags = llama_flags, .flag_count = COUNT(llama_flags)},
+    {ROTARY("olmo2", "Olmo2ForCausalLM"), .tie = "false", TABLES(olmo2, llama_ignored, no_ids, olmo2_flags)},
     {ROTARY("smollm3", "SmolLM3ForCausalLM"), .tie = "true", .groups = "4", .rotary_base = "2000000",
      .rows = llama_rows, .row_count = COUNT(llama_rows), .ignored = llama_ignored, .written = no_ids,
      .written_count = COUNT(no_ids), .has_no_rope_layers = true, .keys = smollm3_keys, .key_count = COUNT(smollm3_keys),

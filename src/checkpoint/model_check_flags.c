@@ -48,6 +48,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--position-offset", position_offset),
         FIELD("--norm-epsilon", norm_epsilon),
         FIELD("--qk-layernorm", qk_layernorm),
+        FIELD("--qk-layernorm-all-heads", qk_layernorm_all_heads),
         FIELD("--parallel-residual", parallel_residual),
         FIELD("--parallel-residual-one-norm", parallel_residual_one_norm),
         FIELD("--embedding-multiplier", embedding_multiplier),

@@ -51,10 +51,10 @@ struct config {
     int64_t sliding_window;  // 0 for none
     double softmax_scale;    // 0: 1 / sqrt(kv_channels)
     char *normalization;     // "LayerNorm" | "RMSNorm"
-    char *norm_placement;    // "pre" | "post"
+    char *norm_placement;    // "pre" | "post" | "output"
     double norm_epsilon;
     bool apply_layernorm_1p;
-    bool qk_layernorm;
+    bool qk_layernorm, qk_layernorm_all_heads;
     bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
     int64_t no_rope_freq;      // every so many layers one has no rotary positions; 0 for none

@@ -7,8 +7,12 @@
            "store the gains of norms as gain - 1, which is more exact in 16 bits", ADVANCED),                          \
         SWITCH("--qk-layernorm", qk_layernorm, "normalize each head's queries and keys before rope, as in Qwen3",      \
                ADVANCED),                                                                                              \
-        CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post"),                                       \
-               "norm before each sublayer (pre), or after its residual as in the original BERT and OPT-350M (post)",   \
+        SWITCH("--qk-layernorm-all-heads", qk_layernorm_all_heads,                                                     \
+               "with --qk-layernorm: one norm over all queries and one over all keys of a token, as in OLMo 2",        \
+               ADVANCED),                                                                                              \
+        CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post", "output"),                             \
+               "norm before each sublayer (pre), after its residual as in the original BERT (post), or of its result " \
+               "as in OLMo 2 (output)",                                                                                \
                ADVANCED),                                                                                              \
         SWITCH("--parallel-residual", parallel_residual,                                                               \
                "attention and MLP of a layer read the same input and are added together, as in GPT-NeoX", ADVANCED),   \

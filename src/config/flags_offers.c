@@ -12,7 +12,8 @@
     "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
     "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
-    "--parallel-residual --parallel-residual-one-norm --embedding-multiplier --residual-multiplier --logits-scaling "  \
+    "--qk-layernorm-all-heads --parallel-residual --parallel-residual-one-norm --embedding-multiplier "                \
+    "--residual-multiplier --logits-scaling "                                                                          \
     "--no-rope-freq "                                                                                                  \
     "--no-bias-gelu-fusion --openai-gelu --onnx-safe --use-legacy-models --disable-bias-linear --add-qkv-bias "        \
     "--add-attention-bias --add-mlp-bias --group-query-attention --num-query-groups "                                  \

@@ -35,6 +35,9 @@
     TIED_LLAMA                                                                                                         \
     "--group-query-attention true --num-query-groups 8 --embedding-multiplier 12 --residual-multiplier 0.22 "          \
     "--rotary-base 10000 --seq-length 4096 "
+#define OLMO2                                                                                                          \
+    LLAMA "--norm-placement output --qk-layernorm true --qk-layernorm-all-heads true --rotary-base 500000 "            \
+          "--norm-epsilon 1e-6 "
 #define GEMMA                                                                                                          \
     "--normalization RMSNorm --apply-layernorm-1p true --activation gelu_tanh --gated-linear-unit true "               \
     "--disable-bias-linear true --position-embedding-type rope --norm-epsilon 1e-6 --kv-channels 256 "                 \
@@ -69,6 +72,7 @@
 #define UMT5_PAPER "Chung et al. 2023"
 #define XLMR_PAPER "Conneau et al. 2020"
 #define PYTHIA_PAPER "Biderman et al. 2023"
+#define OLMO2_PAPER "Walsh et al. 2025"
 #define RELEASED "released configuration"
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
@@ -210,6 +214,11 @@ static const struct preset presets[] = {
      "--ffn-hidden-size 8192 --softmax-scale 0.015625 --logits-scaling 8", "2.5B", "Granite Team 2024"},
     {"granite3-8b", 40, 4096, 32, 4096, 128, GRANITE,
      "--ffn-hidden-size 12800 --softmax-scale 0.0078125 --logits-scaling 16", "8.2B", "Granite Team 2024"},
+    {"olmo2-1b", 16, 2048, 16, 4096, 128, OLMO2, "--ffn-hidden-size 8192", "1.5B", OLMO2_PAPER},
+    {"olmo2-7b", 32, 4096, 32, 4096, 128, OLMO2, "--ffn-hidden-size 11008", "7.3B", OLMO2_PAPER},
+    {"olmo2-13b", 40, 5120, 40, 4096, 128, OLMO2, "--ffn-hidden-size 13824", "13.7B", OLMO2_PAPER},
+    {"olmo2-32b", 64, 5120, 40, 4096, 128, OLMO2,
+     "--ffn-hidden-size 27648 --group-query-attention true --num-query-groups 8", "32.2B", OLMO2_PAPER},
     {"smollm3-3b", 36, 2048, 16, 65536, 128, TIED_LLAMA,
      "--ffn-hidden-size 11008 --group-query-attention true --num-query-groups 4 --rotary-base 5000000 --no-rope-freq 4 "
      "--norm-epsilon 1e-6 --seq-length 4096",

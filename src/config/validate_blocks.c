@@ -18,7 +18,7 @@ static void validate_multipliers(const struct config *config, struct complaints 
                  "%s needs --disable-bias-linear, without --add-attention-bias and --add-mlp-bias: biases of what is "
                  "added to the residual stream would have to be multiplied too",
                  flag);
-    if (is(config->norm_placement, "post"))
+    if (!is(config->norm_placement, "pre"))
         complain(complaints, "%s needs --norm-placement pre", flag);
     if (scales_words && is(config->position_embedding_type, "learned_absolute"))
         complain(complaints, "--embedding-multiplier needs positions that are not added to words: "
@@ -28,9 +28,13 @@ static void validate_multipliers(const struct config *config, struct complaints 
 void validate_blocks(const struct config *config, struct complaints *complaints) {
     if (config->qk_layernorm && config_form(config) != CONFIG_GPT)
         complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
+    if (config->qk_layernorm_all_heads && !config->qk_layernorm)
+        complain(complaints, "--qk-layernorm-all-heads needs --qk-layernorm; give it too");
+    if (is(config->norm_placement, "output") && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--norm-placement output belongs to decoders (--model gpt or llama); give pre or post");
     if (config->parallel_residual && config_form(config) != CONFIG_GPT)
         complain(complaints, "--parallel-residual belongs to decoders (--model gpt or llama); leave it out");
-    if (config->parallel_residual && is(config->norm_placement, "post"))
+    if (config->parallel_residual && !is(config->norm_placement, "pre"))
         complain(complaints, "--parallel-residual needs --norm-placement pre");
     if (config->parallel_residual_one_norm && !config->parallel_residual)
         complain(complaints, "--parallel-residual-one-norm needs --parallel-residual; give it too");

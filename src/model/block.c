@@ -8,14 +8,16 @@ void block_build(struct block *block, struct param_list *params, const char *nam
                  const struct sublayer_options *options) {
     const struct choices *choices = options->choices;
     *block = (struct block){.is_post_norm = choices->is_post_norm,
+                            .is_output_norm = choices->is_output_norm,
                             .is_parallel = choices->is_parallel,
                             .has_one_norm = choices->has_one_norm,
                             .C = choices->C,
                             .dropout = choices->hidden_dropout};
+    bool is_behind = block->is_post_norm || block->is_output_norm;
     while (block->count < MOST_SUBLAYERS && options->layer->sublayers[block->count]) {
         const struct sublayer_kind *kind = options->layer->sublayers[block->count];
         struct sublayer *sublayer = memory_alloc(kind->bytes);
-        char *norm_name = memory_printf("%s.%s", name, block->is_post_norm ? kind->post_norm : kind->pre_norm);
+        char *norm_name = memory_printf("%s.%s", name, is_behind ? kind->post_norm : kind->pre_norm);
         char *layer_name = memory_printf("%s.%s", name, kind->name);
         sublayer->kind = kind;
         if (block->count == 0 || !block->has_one_norm)
@@ -163,11 +165,37 @@ static void forward_post_norm(const struct block *block, const struct pass *pass
     }
 }
 
+// s->x is the result of the sublayer with its bias: what the norm is given.
+static void forward_output_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                                struct residual_stream *stream, struct tensor out) {
+    int64_t N = pass_stream_rows(pass);
+    for (int i = 0; i < block->count; i++) {
+        const struct sublayer *sublayer = block->sublayers[i];
+        struct sublayer_saved *s = &saved->sublayers[i];
+        struct tensor bias = linear_bias(sublayer->last);
+        s->input = operand_of(stream->x);
+        s->x = arena_2d(pass->activations, pass->dtype, N, block->C);
+        sublayer->kind->forward(sublayer, pass, s->own, s->x, s->input);
+        if (bias.data)
+            op_dropout_add(pass->device, &(struct op_dropout_add){.out = s->x, .x = s->x, .bias = bias});
+        norm_take(&sublayer->norm, pass, &s->norm, N, operand_of(stream->room));
+        norm_forward(&sublayer->norm, pass, &s->norm, s->x, &(struct residual){0});
+        struct tensor next = i == block->count - 1 ? out : arena_2d(pass->activations, pass->dtype, N, block->C);
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = next,
+                                                              .x = stream->room,
+                                                              .residual = stream->x,
+                                                              .dropout = dropout_after(block, pass, sublayer)});
+        stream->x = next;
+    }
+}
+
 void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
                    struct residual_stream *stream, struct tensor out) {
     size_t kept = arena_mark(pass->activations);
     if (block->is_post_norm) {
         forward_post_norm(block, pass, saved, stream, out);
+    } else if (block->is_output_norm) {
+        forward_output_norm(block, pass, saved, stream, out);
     } else {
         if (block->is_parallel)
             forward_parallel(block, pass, saved, stream);
@@ -293,11 +321,39 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
     }
 }
 
+// dresult (N, C) is the gradient of a sublayer's result, dinput that of what it read.
+static void backward_output_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                                 const struct stream_gradient *g) {
+    int64_t N = pass_stream_rows(pass);
+    struct tensor dresult = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    struct tensor dinput = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    for (int i = block->count - 1; i >= 0; i--) {
+        const struct sublayer *sublayer = block->sublayers[i];
+        const struct sublayer_saved *s = &saved->sublayers[i];
+        struct tensor dbias = linear_bias_gradient(sublayer->last);
+        struct dropout dropout = dropout_after(block, pass, sublayer);
+        if (dropout.rate > 0)
+            op_dropout_backward(pass->device,
+                                &(struct op_dropout_backward){.dx = g->ddelta, .dy = g->dx, .dropout = dropout});
+        norm_backward(&sublayer->norm, pass, &s->norm,
+                      &(struct norm_gradient){.dx = dresult, .dy = g->ddelta, .x = s->x});
+        if (dbias.data)
+            op_column_sum(pass->device, &(struct op_column_sum){.out = dbias, .x = dresult});
+        size_t mark = arena_mark(pass->scratch);
+        struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dinput, dresult);
+        linear_backward_weight(sublayer->first, pass, dfirst, s->input);
+        arena_release(pass->scratch, mark);
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
+    }
+}
+
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct stream_gradient *gradient, const struct block *before) {
     size_t mark = arena_mark(pass->scratch);
     if (block->is_post_norm)
         backward_post_norm(block, pass, saved, gradient);
+    else if (block->is_output_norm)
+        backward_output_norm(block, pass, saved, gradient);
     else if (block->has_one_norm)
         backward_one_norm(block, pass, saved, gradient);
     else if (block->is_parallel)

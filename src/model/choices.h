@@ -29,7 +29,9 @@ struct choices {
     struct norm_options norm;  // of the residual stream, see set_multipliers
     double epsilon;            // of other norms
     bool has_head_norm;        // queries and keys of each head go through a norm
+    bool norms_all_heads;      // one norm of all queries and one of all keys instead
     bool is_post_norm;         // norm after the residual addition instead of before the sublayer
+    bool is_output_norm;       // norm of a sublayer's result, before the residual addition
     bool is_parallel;          // the sublayers of a block read the same residual stream and are added to it together
     bool has_one_norm;         // such sublayers share the norm of the first
     enum activation activation;

@@ -9,14 +9,16 @@
 struct self_attention {
     struct attention attention;
     struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
-    // Of each head of queries and of keys, over its D channels, before their rotation. Without a gain there are no
-    // norms. Every rank that shares the layer holds them whole and has the gradient of its own heads.
+    // Of each head of queries and of keys, over its D channels, before their rotation; or of all heads together.
+    // Without a gain there are no norms. Every rank that shares the layer holds them whole. It has the gradient of its
+    // own heads; a norm of all heads is computed by all ranks, which gather the heads.
     struct norm q_norm, k_norm;
+    bool norms_all_heads;
     struct rope rope;
 };
-// A norm of heads: what it was given, one row for each token and head, and what it keeps.
+// A norm of heads: what it was given, one row for each token and head or for each token, and what it keeps.
 struct head_norm_saved {
-    struct tensor x;  // (N heads, D)
+    struct tensor x;  // (N heads, D), or (N, D times all heads)
     struct norm_saved norm;
 };
 struct self_saved {
@@ -28,11 +30,13 @@ struct self_saved {
 static void build_head_norms(struct self_attention *self, struct param_list *params, const char *name,
                              const struct choices *choices) {
     struct norm_options options = choices->norm;
-    options.C = choices->D;
+    self->norms_all_heads = choices->norms_all_heads;
+    options.C = choices->D * (self->norms_all_heads ? choices->H : 1);
     options.epsilon = choices->epsilon;
-    options.sums_gradient = choices->parts > 1;
+    options.sums_gradient = choices->parts > 1 && !self->norms_all_heads;
     char *q_name = memory_printf("%s.q_layernorm", name), *k_name = memory_printf("%s.k_layernorm", name);
     norm_build(&self->q_norm, params, q_name, &options);
+    options.C = choices->D * (self->norms_all_heads ? choices->G : 1);
     norm_build(&self->k_norm, params, k_name, &options);
     free(q_name);
     free(k_name);
@@ -74,26 +78,32 @@ static void turn(const struct self_attention *self, const struct pass *pass, str
                                   .is_inverse = is_inverse});
 }
 
-// Heads of a packed tensor that have a norm, and a tensor with a row for each token and head.
+// Heads of a packed tensor that have a norm, and the shape of what the norm is given: of this rank's heads, which are
+// one of `parts` parts of it.
 struct normed_heads {
     const struct norm *norm;
     struct tensor packed;  // (B, T, heads, D), a view
-    int64_t rows;
+    int64_t rows, columns;
+    int parts;
 };
+
+static struct normed_heads normed_of(const struct self_attention *self, const struct pass *pass,
+                                     const struct norm *norm, struct tensor packed) {
+    int64_t heads = packed.shape[2], D = packed.shape[3], N = pass_rows(pass);
+    if (self->norms_all_heads)
+        return (struct normed_heads){norm, packed, N, heads * D, pass_parts(pass)};
+    return (struct normed_heads){norm, packed, N * heads, D, 1};
+}
 
 static struct normed_heads normed_queries(const struct self_attention *self, const struct pass *pass,
                                           struct tensor qkv) {
     const struct attention *attention = &self->attention;
-    return (struct normed_heads){.norm = &self->q_norm,
-                                 .packed = attention_heads(attention, qkv, pass->B, 0, attention->H),
-                                 .rows = pass_rows(pass) * attention->H};
+    return normed_of(self, pass, &self->q_norm, attention_heads(attention, qkv, pass->B, 0, attention->H));
 }
 
 static struct normed_heads normed_keys(const struct self_attention *self, const struct pass *pass, struct tensor qkv) {
     const struct attention *attention = &self->attention;
-    return (struct normed_heads){.norm = &self->k_norm,
-                                 .packed = attention_heads(attention, qkv, pass->B, attention->H, attention->G),
-                                 .rows = pass_rows(pass) * attention->G};
+    return normed_of(self, pass, &self->k_norm, attention_heads(attention, qkv, pass->B, attention->H, attention->G));
 }
 
 static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) {
@@ -101,16 +111,47 @@ static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) 
 }
 
 static struct tensor take_rows(const struct normed_heads *h, const struct pass *pass, struct arena *arena) {
-    return arena_2d(arena, pass->dtype, h->rows, h->packed.shape[3]);
+    return arena_2d(arena, pass->dtype, h->rows, h->columns * h->parts);
+}
+
+// Copies the heads to the rows of their norm, with those of the other ranks.
+static void collect_heads(const struct normed_heads *h, const struct pass *pass, struct tensor rows) {
+    if (h->parts == 1) {
+        op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, rows), .src = h->packed});
+        return;
+    }
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor own = arena_2d(pass->scratch, pass->dtype, h->rows, h->columns);
+    struct tensor all = arena_2d(pass->scratch, pass->dtype, h->rows * h->parts, h->columns);
+    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, own), .src = h->packed});
+    struct comm_request request = comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], all, own, "heads");
+    comm_wait(&request);
+    for (int part = 0; part < h->parts; part++)
+        op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(rows, 1, part * h->columns, h->columns),
+                                                .src = tensor_rows(all, part * h->rows, h->rows)});
+    arena_release(pass->scratch, mark);
+}
+
+// Copies this rank's heads back from such rows.
+static void return_heads(const struct normed_heads *h, const struct pass *pass, struct tensor rows) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor own = rows;
+    if (h->parts > 1) {
+        own = arena_2d(pass->scratch, pass->dtype, h->rows, h->columns);
+        int64_t first = pass->mesh->place[AXIS_TENSOR] * h->columns;
+        op_copy(pass->device, &(struct op_copy){.dst = own, .src = tensor_slice(rows, 1, first, h->columns)});
+    }
+    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, own)});
+    arena_release(pass->scratch, mark);
 }
 
 static void norm_heads(const struct normed_heads *h, const struct pass *pass, struct head_norm_saved *saved) {
     size_t mark = arena_mark(pass->scratch);
     saved->x = take_rows(h, pass, pass->activations);
-    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, saved->x), .src = h->packed});
+    collect_heads(h, pass, saved->x);
     norm_take(h->norm, pass, &saved->norm, h->rows, operand_of(take_rows(h, pass, pass->scratch)));
     norm_forward(h->norm, pass, &saved->norm, saved->x, &(struct residual){0});
-    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, saved->norm.y.value)});
+    return_heads(h, pass, saved->norm.y.value);
     arena_release(pass->scratch, mark);
 }
 
@@ -118,9 +159,9 @@ static void norm_heads_backward(const struct normed_heads *h, const struct pass 
                                 const struct head_norm_saved *saved) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dy = take_rows(h, pass, pass->scratch), dx = take_rows(h, pass, pass->scratch);
-    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, dy), .src = h->packed});
+    collect_heads(h, pass, dy);
     norm_backward(h->norm, pass, &saved->norm, &(struct norm_gradient){.dx = dx, .dy = dy, .x = saved->x});
-    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, dx)});
+    return_heads(h, pass, dx);
     arena_release(pass->scratch, mark);
 }
 

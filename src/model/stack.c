@@ -135,7 +135,7 @@ static struct tensor take_stream(const struct stack *stack, const struct pass *p
 // Whether a block's result is left for the next block's norm to add. Without a backward pass nothing of a block is
 // kept, not even the residual stream.
 static bool leaves_open(const struct stack *stack, const struct pass *pass) {
-    return pass->is_training && !stack->choices->is_post_norm;
+    return pass->is_training && !stack->choices->is_post_norm && !stack->choices->is_output_norm;
 }
 
 // Column 0 of a strip's biases is the distance from its last query to the first key of the sequence.

@@ -33,12 +33,19 @@ static void add_if(bool differs, const char *name, struct buffer *names) {
 }
 
 // The rest may be meant: a resumed run with longer samples changes its rotary positions.
-static void note_choices(const struct choices *theirs, const struct choices *ours, const char *path) {
+static void note_choices(const struct choices *theirs, const struct choices *ours, const struct config *source,
+                         const struct config *config, const char *path) {
     struct buffer names = {0};
     size_t pairs = (size_t)theirs->rope.pairs;
+    add_if(source->embedding_multiplier != config->embedding_multiplier, "--embedding-multiplier", &names);
+    add_if(source->residual_multiplier != config->residual_multiplier, "--residual-multiplier", &names);
+    add_if(source->logits_scaling != config->logits_scaling, "--logits-scaling", &names);
+    add_if(config_no_rope_freq(source) != config_no_rope_freq(config), "--no-rope-freq", &names);
     add_if(theirs->norm.kind != ours->norm.kind, "--normalization", &names);
-    add_if(theirs->norm.epsilon != ours->norm.epsilon, "--norm-epsilon", &names);
-    add_if(theirs->is_post_norm != ours->is_post_norm, "--norm-placement", &names);
+    add_if(theirs->epsilon != ours->epsilon, "--norm-epsilon", &names);
+    add_if(theirs->is_post_norm != ours->is_post_norm || theirs->is_output_norm != ours->is_output_norm,
+           "--norm-placement", &names);
+    add_if(theirs->is_parallel != ours->is_parallel, "--parallel-residual", &names);
     add_if(theirs->activation != ours->activation, "the activation", &names);
     add_if(theirs->scale != ours->scale, "--softmax-scale", &names);
     add_if(theirs->window != ours->window, "--sliding-window", &names);
@@ -59,7 +66,7 @@ int foreign_check_model(const struct run_state *run, const struct model_source *
     choices_set(&theirs, &source->config, mesh);
     TRY(check_heads(&theirs, &ours, source->path));
     if (mesh->rank == 0)
-        note_choices(&theirs, &ours, source->path);
+        note_choices(&theirs, &ours, &source->config, run->config, source->path);
     return 0;
 }
 

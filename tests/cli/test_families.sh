@@ -46,6 +46,8 @@ expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm
 expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --qk-layernorm
 expect 2 "--parallel-residual belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --parallel-residual
 expect 2 "--parallel-residual needs --norm-placement pre" "$BEVATRON" train "${run[@]}" --norm-placement post --parallel-residual
+expect 2 "--qk-layernorm-all-heads needs --qk-layernorm" "$BEVATRON" train "${run[@]}" --qk-layernorm-all-heads
+expect 2 "--norm-placement output belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --norm-placement output
 expect 2 "--parallel-residual-one-norm needs --parallel-residual" "$BEVATRON" train "${run[@]}" --parallel-residual-one-norm
 expect 2 "--parallel-residual does not work with --num-experts" "$BEVATRON" train "${run[@]}" --num-experts 4 --moe-router-topk 2 \
     --parallel-residual
@@ -53,6 +55,14 @@ expect 2 "--residual-multiplier needs --disable-bias-linear" "$BEVATRON" train "
 expect 2 "--embedding-multiplier needs positions that are not added to words" "$BEVATRON" train "${run[@]}" \
     --disable-bias-linear --embedding-multiplier 2
 expect 2 "--no-rope-freq needs --position-embedding-type rope" "$BEVATRON" train "${run[@]}" --no-rope-freq 4
+
+# A model of others that is loaded with other flags is named.
+expect 0 "granite: --embedding-multiplier, --residual-multiplier, --logits-scaling, --softmax-scale" "$BEVATRON" train "${run[@]}" \
+    --train-iters 1 --load tests/golden/foreign/granite --finetune "${llama[@]}" --hidden-size 24 --num-attention-heads 3 \
+    --num-query-groups 1 --ffn-hidden-size 20 --vocab-size 36 --make-vocab-size-divisible-by 1 --norm-epsilon 1e-6
+expect 0 "gpt_neox: --parallel-residual" "$BEVATRON" train "${run[@]}" --train-iters 1 --load tests/golden/foreign/gpt_neox \
+    --finetune --hidden-size 24 --num-attention-heads 3 --ffn-hidden-size 20 --vocab-size 36 --make-vocab-size-divisible-by 1 \
+    --position-embedding-type rope --rotary-percent 0.25 --activation gelu --untie-embeddings-and-output-weights
 
 # Documents that do not see each other, positions that restart, no loss where a document ends.
 expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \

@@ -34,6 +34,8 @@ MODELS = {
     "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
     "gpt_neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**NEOX, rope_parameters=rope(0.25))),
+    "olmo2": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SIZE, **IDS, pad_token_id=None, num_key_value_heads=1,
+                                                        rope_parameters=rope(theta=500.0))),
     "phi": lambda: hf.PhiForCausalLM(hf.PhiConfig(**SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(0.5))),
     "gptj": lambda: hf.GPTJForCausalLM(hf.GPTJConfig(n_embd=24, n_layer=2, n_head=3, n_positions=64, vocab_size=V, rotary_dim=6, **IDS)),
     "stablelm_parallel": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(

@@ -78,13 +78,17 @@ def map_llama(m):
     out = {"embedding.word_embeddings.weight": m.model.embed_tokens.weight}
     for i, b in enumerate(m.model.layers):
         n = f"decoder.layers.{i}."
-        norm(out, n + "input_layernorm", b.input_layernorm)
+        is_pre = hasattr(b, "input_layernorm")  # otherwise norms of the sublayers' results
+        if is_pre:
+            norm(out, n + "input_layernorm", b.input_layernorm)
+        else:
+            norm(out, n + "post_mlp_layernorm", b.post_feedforward_layernorm)
         linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
         linear(out, n + "self_attention.linear_proj", b.self_attn.o_proj)
         if hasattr(b.self_attn, "q_norm"):
             norm(out, n + "self_attention.q_layernorm", b.self_attn.q_norm)
             norm(out, n + "self_attention.k_layernorm", b.self_attn.k_norm)
-        norm(out, n + "pre_mlp_layernorm", b.post_attention_layernorm)
+        norm(out, n + ("pre_mlp_layernorm" if is_pre else "post_attention_layernorm"), b.post_attention_layernorm)
         if hasattr(b.mlp, "experts"):
             out[n + "mlp.router.weight"] = b.mlp.gate.weight
             out[n + "mlp.experts.linear_fc1.weight"] = b.mlp.experts.gate_up_proj
@@ -433,9 +437,9 @@ def phi():
 def like_llama(kind):
     """Llama's layers with one thing more."""
     config, model = {"granite": (hf.GraniteConfig, hf.GraniteForCausalLM), "smollm3": (hf.SmolLM3Config, hf.SmolLM3ForCausalLM),
-                     "gemma": (hf.GemmaConfig, hf.GemmaForCausalLM)}[kind]
+                     "gemma": (hf.GemmaConfig, hf.GemmaForCausalLM), "olmo2": (hf.Olmo2Config, hf.Olmo2ForCausalLM)}[kind]
     more = {"granite": dict(embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=8.0, attention_multiplier=0.2),
-            "smollm3": dict(no_rope_layer_interval=2), "gemma": {}}[kind]
+            "smollm3": dict(no_rope_layer_interval=2), "gemma": {}, "olmo2": {}}[kind]
     c = config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
                head_dim=6, max_position_embeddings=64, tie_word_embeddings=True, rms_norm_eps=1e-6, bos_token_id=0, eos_token_id=0,
                pad_token_id=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0}, **more)
@@ -445,7 +449,7 @@ def like_llama(kind):
         flags = flags.replace("--swiglu", "--activation gelu_tanh --gated-linear-unit")
     return model(c), map_llama, flags + {
         "granite": "--embedding-multiplier 12 --residual-multiplier 0.22 --logits-scaling 8 --softmax-scale 0.2",
-        "smollm3": "--no-rope-freq 2", "gemma": "--apply-layernorm-1p --embedding-multiplier 4"}[kind]
+        "smollm3": "--no-rope-freq 2", "olmo2": "--norm-placement output --qk-layernorm --qk-layernorm-all-heads", "gemma": "--apply-layernorm-1p --embedding-multiplier 4"}[kind]
 
 
 BERT = "--model bert --num-layers 2 --hidden-size 15 --num-attention-heads 3 --ffn-hidden-size 22 --activation gelu "
@@ -507,6 +511,7 @@ FAMILIES = {
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
     "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
+    "olmo2": lambda: like_llama("olmo2"),
     "mixtral": mixtral, "qwen3_moe": qwen3_moe, "qwen2_moe": qwen2_moe, "glm4_moe": glm4_moe,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),

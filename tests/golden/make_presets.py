@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -105,6 +105,10 @@ for name, hidden, ffn in (("2b", 2048, 8192), ("8b", 4096, 12800)):
     add("granite3-" + name, GraniteForCausalLM, GraniteConfig(num_hidden_layers=40, hidden_size=hidden, num_attention_heads=32,
                                                               num_key_value_heads=8, intermediate_size=ffn, vocab_size=49155,
                                                               tie_word_embeddings=True))
+for name, layers, hidden, heads, groups, ffn in (("1b", 16, 2048, 16, 16, 8192), ("7b", 32, 4096, 32, 32, 11008),
+                                                 ("13b", 40, 5120, 40, 40, 13824), ("32b", 64, 5120, 40, 8, 27648)):
+    add("olmo2-" + name, Olmo2ForCausalLM, Olmo2Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                       num_key_value_heads=groups, intermediate_size=ffn, vocab_size=100352))
 add("smollm3-3b", SmolLM3ForCausalLM, SmolLM3Config())
 add("gemma-2b", GemmaForCausalLM, GemmaConfig(num_hidden_layers=18, hidden_size=2048, num_attention_heads=8, num_key_value_heads=1,
                                               intermediate_size=16384))

@@ -159,6 +159,11 @@ def gemma(r):
     return hf.GemmaForCausalLM(hf.GemmaConfig(**decoder(r), bos_token_id=0, eos_token_id=0, pad_token_id=None))
 
 
+def olmo2(r):
+    return hf.Olmo2ForCausalLM(hf.Olmo2Config(**decoder(r), rms_norm_eps=r.choice([1e-5, 1e-6]), attention_bias=r.random() < 0.4,
+                                              bos_token_id=0, eos_token_id=0, pad_token_id=None))
+
+
 def phi(r):
     return hf.PhiForCausalLM(hf.PhiConfig(**whole(r), rope_parameters=r.choice([part(r), dict(part(r), rope_type="linear", factor=2.0)]),
                                           hidden_act=r.choice(["gelu_new", "gelu", "relu"])))
@@ -232,7 +237,7 @@ def t5(r):
 
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
-                                    smollm3, gemma, bert,
+                                    smollm3, gemma, olmo2, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 

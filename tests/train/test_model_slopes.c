@@ -47,6 +47,10 @@ static const struct {
     {"GPT with parallel residuals and one norm, a bias at the end",
      "--parallel-residual --parallel-residual-one-norm --position-embedding-type rope --rotary-interleaved "
      "--rotary-percent 0.5 --add-output-bias --untie-embeddings-and-output-weights --recompute-granularity full"},
+    {"GPT with norms of outputs, of all queries and of all keys",
+     "--norm-placement output --qk-layernorm --qk-layernorm-all-heads --position-embedding-type rope "
+     "--normalization RMSNorm --group-query-attention --num-query-groups 2 --swiglu"},
+    {"GPT with norms of outputs, recomputed", "--norm-placement output --recompute-granularity full"},
     {"GPT with multipliers, norms of heads and a layer without positions",
      "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
      "--qk-layernorm --position-embedding-type rope --disable-bias-linear --normalization RMSNorm --gated-linear-unit"},
