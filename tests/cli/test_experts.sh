@@ -35,6 +35,11 @@ expect 0 "number of parameters: 27024" "$BEVATRON" train "${model[@]}" --dry-run
 grep -qx "of which a token meets: 21264" "$work/out" && pass || fail "active parameters"
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/parts" --output "$work/copy" --to bevatron
 expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/parts" --output "$work/other" --to huggingface
+# Nor is one that differs from a Llama by its experts alone written as a Llama.
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --model llama --save "$work/llama" --save-interval 6
+for to in huggingface gguf; do
+    expect 1 "decoder.layers.1.mlp.router.weight" "$BEVATRON" checkpoint convert --input "$work/llama" --output "$work/other" --to $to
+done
 expect 2 "is a Megatron flag" "$BEVATRON" train "${model[@]}" --expert-model-parallel-size 2
 expect 0 "has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m --moe-router-topk 3 --dry-run
 finish
