@@ -24,6 +24,12 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
 // it is the `preferred` one, which may be NULL, else the first.
 char *hf_find_theirs(const struct config *config, const struct hf_key *key, const char *preferred);
 
+// Of a family that has_sparse_layers: --moe-layer-freq of a config.json, to be freed, or NULL with a message; whether a
+// config.json says what the flags do; and mlp_only_layers for a decoder_sparse_step of 1, to be freed.
+char *hf_sparse_layers_read(const struct json *root, int64_t count);
+bool hf_sparse_layers_are(const struct json *base, const struct config *config);
+char *hf_sparse_layers_dense(const struct config *config);
+
 // The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
 const struct hf_family *hf_family_choose(const struct model_write *write);
 

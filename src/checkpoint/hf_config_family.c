@@ -28,6 +28,17 @@ static const char *const shaping[] = {"--model",
                                       "--softmax-scale",
                                       "--activation",
                                       "--gated-linear-unit",
+                                      "--num-experts",
+                                      "--moe-layer-freq",
+                                      "--moe-ffn-hidden-size",
+                                      "--moe-router-topk",
+                                      "--moe-router-score-function",
+                                      "--moe-router-pre-softmax",
+                                      "--moe-router-topk-scaling-factor",
+                                      "--moe-router-num-groups",
+                                      "--moe-router-group-topk",
+                                      "--moe-expert-capacity-factor",
+                                      "--moe-shared-expert-intermediate-size",
                                       "--disable-bias-linear",
                                       "--add-qkv-bias",
                                       "--add-output-bias",
@@ -68,6 +79,8 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
         buffer_printf(out, "%lld", (long long)config_query_groups(config));
     else if (strcmp(flag, "--bert-no-binary-head") == 0)
         append_bool(out, !config_has_binary_head(config));
+    else if (strcmp(flag, "--moe-ffn-hidden-size") == 0)
+        buffer_printf(out, "%lld", (long long)config_expert_width(config));
     else if (strcmp(flag, "--softmax-scale") == 0)
         buffer_printf(out, "%.17g", (double)config_softmax_scale(config));
     else
@@ -151,6 +164,8 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
         return family->rotary_part || family->rotary_channels_key;
     if (strcmp(flag, "--no-rope-freq") == 0)
         return family->has_no_rope_layers;
+    if (strcmp(flag, "--moe-layer-freq") == 0)
+        return family->has_sparse_layers;
     if (strcmp(flag, "--scale-tied-output") == 0)
         return strcmp(family->model_type, "t5") == 0;
     return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
@@ -174,6 +189,12 @@ static bool is_plain(const struct hf_family *family, const struct config *config
         return config_softmax_scale(config) == 1.0f / sqrtf((float)config->kv_channels);
     if (strcmp(flag, "--no-rope-freq") == 0)
         return config_no_rope_freq(config) == 0;
+    if (strncmp(flag, "--moe-", 6) == 0 && config->num_experts == 0)
+        return true;
+    if (strcmp(flag, "--moe-layer-freq") == 0)
+        return config_expert_layers(config) == config->num_layers;
+    if (strcmp(flag, "--moe-expert-capacity-factor") == 0)
+        return config->moe_expert_capacity_factor <= 0;
     if (strcmp(flag, "--embedding-multiplier") == 0 && family->scales_embedding)
         return fabs(config->embedding_multiplier / sqrt((double)config->hidden_size) - 1) < 1e-12;
     struct config defaults;
@@ -215,6 +236,8 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         if (!is_there || (!allows_near && is_near(config, &family->keys[i])))
             return family->keys[i].flags;
     }
+    if (config->num_experts == 0 && is_mentioned(family, "--num-experts"))
+        return "MLPs without experts";
     int64_t groups = config_query_groups(config);
     if (family->has_multi_query && groups != 1 && groups != config->num_attention_heads)
         return "--num-query-groups";

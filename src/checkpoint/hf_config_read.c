@@ -281,6 +281,15 @@ static int read_no_rope_layers(const struct json *root, struct config *config) {
     return result;
 }
 
+static int read_sparse_layers(const struct json *root, struct config *config) {
+    if (config->num_experts == 0)
+        TRY(set_flag(config, "--num-experts", "128"));
+    char *layers = hf_sparse_layers_read(root, config->num_layers);
+    int result = layers ? set_flag(config, "--moe-layer-freq", layers) : -1;
+    free(layers);
+    return result;
+}
+
 // All heads share one key and value, or each has its own.
 static int read_multi_query(const struct json *root, struct config *config) {
     const struct json *shares = member(root, "multi_query");
@@ -355,6 +364,8 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
     }
     if (family->has_no_rope_layers)
         TRY(read_no_rope_layers(root, config));
+    if (family->has_sparse_layers)
+        TRY(read_sparse_layers(root, config));
     if (family->has_multi_query)
         TRY(read_multi_query(root, config));
     if (family->scales_embedding)

@@ -191,6 +191,13 @@ static void set_no_rope_layers(struct members *members, const struct config *con
         set_member(members, "no_rope_layer_interval", memory_printf("%lld", (long long)config->no_rope_freq));
 }
 
+static void set_sparse_layers(struct members *members, const struct hf_config_write *write) {
+    if (is_of_family(write->base, write->family) && hf_sparse_layers_are(write->base, write->config))
+        return;
+    set_member(members, "decoder_sparse_step", memory_string("1"));
+    set_member(members, "mlp_only_layers", hf_sparse_layers_dense(write->config));
+}
+
 static void set_base(struct members *members, const struct json *base) {
     for (size_t i = 0; base && i < base->count; i++) {
         const char *key = base->keys[i].string;
@@ -260,6 +267,8 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_rope(members, family, config);
     if (family->has_no_rope_layers)
         set_no_rope_layers(members, config);
+    if (family->has_sparse_layers)
+        set_sparse_layers(members, write);
     if (family->has_multi_query)
         set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
     bool is_t5 = strcmp(family->model_type, "t5") == 0;

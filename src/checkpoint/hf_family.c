@@ -9,7 +9,7 @@
 // Of several families that can express a model, the first is written.
 const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(), hf_families_rotary(), hf_families_parallel(),
-                                         hf_families_encoders()};
+                                         hf_families_experts(), hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -27,8 +27,7 @@ const struct hf_family *hf_family_find(const char *model_type) {
 }
 
 const char *hf_family_missing(const char *model_type) {
-    static const char experts[] = "mixtures of experts",
-                      latent[] = "multi-head latent attention and mixtures of experts";
+    static const char latent[] = "multi-head latent attention";
     static const char one_norm[] = "one norm for attention and MLP, which read the same input";
     static const char state[] = "state space layers", alibi[] = "ALiBi positions";
     static const struct {
@@ -46,21 +45,19 @@ const char *hf_family_missing(const char *model_type) {
         {"gemma3_text", "four norms in a layer, and layers with windows and a rotary base of their own"},
         {"olmo", "norms without weights"},
         {"olmo3", "norms between a sublayer and its residual addition, and layers with windows"},
-        {"granitemoe", experts},
-        {"mixtral", experts},
-        {"olmoe", experts},
-        {"qwen2_moe", experts},
-        {"qwen3_moe", experts},
-        {"phimoe", experts},
-        {"dbrx", experts},
-        {"switch_transformers", experts},
-        {"llama4", experts},
-        {"glm4_moe", experts},
-        {"gpt_oss", "attention sinks and mixtures of experts"},
+        {"granitemoe", "multipliers of embeddings and residuals beside experts"},
+        {"olmoe", "norms of all queries and all keys, not of each head"},
+        {"qwen2_moe", "shared experts with a gate"},
+        {"phimoe", "routers that drop close scores, and biases of the output"},
+        {"dbrx", "limits of queries, keys and values"},
+        {"switch_transformers", "experts in an encoder-decoder"},
+        {"llama4", "layers with attention in chunks, and weights of experts on their inputs"},
+        {"glm4_moe", "routers with a bias that balances experts"},
+        {"gpt_oss", "attention sinks, and experts with a limited activation"},
         {"deepseek_v2", latent},
         {"deepseek_v3", latent},
         {"kimi_k2", latent},
-        {"qwen3_next", "linear attention and mixtures of experts"},
+        {"qwen3_next", "linear attention"},
         {"mamba", state},
         {"mamba2", state},
         {"jamba", state},

@@ -13,6 +13,7 @@ enum hf_transform {
     HF_TRANSPOSE,  // GPT-2 stores (in, out)
     HF_JOIN,       // several of theirs, one below the other, are the segments of one of ours
     HF_GROUPS,     // theirs has, for each group of heads, its queries, its key and its value
+    HF_EXPERTS,    // as HF_JOIN for each expert, whose number is the second * of their names
 };
 
 enum { HF_MAX_PIECES = 3 };
@@ -75,6 +76,7 @@ struct hf_family {
     bool has_no_groups;               // every head has a key and a value of its own
     bool has_multi_query;             // multi_query says whether all heads share one key and value
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
+    bool has_sparse_layers;           // decoder_sparse_step and mlp_only_layers say which layers have experts
     bool scales_embedding;            // word embeddings are multiplied by the square root of their width
     bool has_centered_gains;          // gains of norms are stored as their distance from 1
     size_t row_count, key_count, flag_count, written_count;

@@ -1,10 +1,9 @@
 // Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM, Nemotron, Granite, SmolLM3,
 // Gemma and OLMo 2. See hf_family.h.
-#include "checkpoint/hf_tables.h"
+#include "checkpoint/hf_tables_rotary.h"
 
 // ---- Llama and Mistral ----
 
-#define LLAMA "model.layers.*."
 // Queries, keys and values in one matrix, and the gate above what it multiplies.
 #define FUSED                                                                                                          \
     SAME(OURS "self_attention.linear_qkv", LLAMA "self_attn.qkv_proj"),                                                \
@@ -29,17 +28,6 @@ static const struct hf_row llama_rows[] = {
     FUSED_BIAS,
 };
 static const char *const llama_ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
-#define SIZE_KEYS(std)                                                                                                 \
-    NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
-        NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
-        NUMBER("intermediate_size", "--ffn-hidden-size"),                                                              \
-        NUMBER("max_position_embeddings", "--max-position-embeddings"),                                                \
-        NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
-        NUMBER("initializer_range", "--init-method-std", .fallback = std)
-#define ROTARY_KEYS(std) SIZE_KEYS(std), NUMBER("head_dim", "--kv-channels", .fallback = "-")
-#define SILU MAP("hidden_act", NULL, "silu= swish=", .fallback = "silu")
-#define RMS_KEYS NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), SILU
-#define LLAMA_KEYS ROTARY_KEYS("0.02"), RMS_KEYS
 static const struct hf_key llama_keys[] = {
     LLAMA_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -247,9 +235,6 @@ static const struct hf_flag olmo2_flags[] = {{"--model", "gpt"},
 // Their defaults are tokens of vocabularies that another model need not have.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
-#define ROTARY(type, class)                                                                                            \
-    .model_type = type, .architecture = class, .prefix = "model.", .embedding = "model.embed_tokens.weight",           \
-    .head = "lm_head.weight", .has_rope = true
 #define LIKE_LLAMA(type, class)                                                                                        \
     ROTARY(type, class), .tie = "false", .rows = llama_rows, .row_count = COUNT(llama_rows), .ignored = llama_ignored, \
                          .written = llama_written, .written_count = COUNT(llama_written)

@@ -2,6 +2,7 @@
 #include "checkpoint/hf_names.h"
 
 #include "checkpoint/names.h"
+#include <stdlib.h>
 
 static int count_pieces(const struct hf_row *row) {
     int count = 0;
@@ -10,13 +11,26 @@ static int count_pieces(const struct hf_row *row) {
     return count;
 }
 
+static bool is_of_experts(const struct hf_match *match) {
+    return match->row->transform == HF_EXPERTS;
+}
+
 // A joined row fits only a parameter with as many segments: T5's gated MLP has two, the plain one is a single matrix.
+static bool fits(const struct hf_match *match, const struct param *param) {
+    const struct shard *shard = &param->shard;
+    if (is_of_experts(match))
+        return shard->rank == 3 && shard->segment_count == match->pieces;
+    return match->row->transform != HF_JOIN || shard->segment_count == match->pieces;
+}
+
 static struct hf_match match_from(const struct hf_family *family, const struct param *param, size_t first) {
     for (size_t i = first; i < family->row_count; i++) {
         struct hf_match match = {.row = &family->rows[i], .layer = -1, .pieces = count_pieces(&family->rows[i])};
-        bool fits = match.row->transform != HF_JOIN || param->shard.segment_count == match.pieces;
-        if (fits && name_match(match.row->ours, param->name, &match.layer))
-            return match;
+        if (!fits(&match, param) || !name_match(match.row->ours, param->name, &match.layer))
+            continue;
+        if (is_of_experts(&match))
+            match.pieces *= (int)param->shard.global[0];
+        return match;
     }
     return (struct hf_match){0};
 }
@@ -30,11 +44,28 @@ struct hf_match hf_match_next(const struct hf_family *family, const struct param
 }
 
 char *hf_piece_name(const struct hf_match *match, int k) {
-    return name_fill(match->row->theirs[k], match->layer);
+    if (!is_of_experts(match))
+        return name_fill(match->row->theirs[k], match->layer);
+    int matrices = count_pieces(match->row);
+    char *pattern = name_fill(match->row->theirs[k % matrices], match->layer);
+    char *name = name_fill(pattern, k / matrices);
+    free(pattern);
+    return name;
+}
+
+int hf_piece_rank(const struct hf_match *match, const struct param *param) {
+    return param->shard.rank - is_of_experts(match);
 }
 
 int64_t hf_piece_rows(const struct hf_match *match, const struct param *param, int k) {
-    return match->row->transform == HF_JOIN ? param->shard.segments[k] : param->shard.global[0];
+    const struct shard *shard = &param->shard;
+    if (is_of_experts(match))
+        return shard->segment_count > 1 ? shard->segments[k % shard->segment_count] : shard->global[1];
+    return match->row->transform == HF_JOIN ? shard->segments[k] : shard->global[0];
+}
+
+int64_t hf_piece_columns(const struct hf_match *match, const struct param *param) {
+    return param->shard.global[hf_piece_rank(match, param) == param->shard.rank ? 1 : 2];
 }
 
 size_t hf_head_bytes(const struct config *config, size_t bytes) {

@@ -9,7 +9,7 @@
 struct hf_match {
     const struct hf_row *row;  // NULL if the family has no such tensor
     int64_t layer;             // -1 if there is none
-    int pieces;
+    int pieces;                // of theirs, those of all experts together
 };
 // The row that is written for a parameter.
 struct hf_match hf_match(const struct hf_family *family, const struct param *param);
@@ -17,8 +17,11 @@ struct hf_match hf_match(const struct hf_family *family, const struct param *par
 struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match);
 // Name of piece k, to be freed.
 char *hf_piece_name(const struct hf_match *match, int k);
+// Dimensions of a piece: one fewer than ours if it belongs to one expert.
+int hf_piece_rank(const struct hf_match *match, const struct param *param);
 // Rows of piece k: a segment of ours, or all.
 int64_t hf_piece_rows(const struct hf_match *match, const struct param *param, int k);
+int64_t hf_piece_columns(const struct hf_match *match, const struct param *param);
 // Bytes of one head in a tensor of all queries, keys and values.
 size_t hf_head_bytes(const struct config *config, size_t bytes);
 

@@ -65,9 +65,10 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
         output->rows = rows;
         output->transform = match.row->transform;
         bool is_turned = output->transform == HF_TRANSPOSE;
-        int64_t columns = tensor->rank == 2 ? tensor->shape[1] : 1;
+        int64_t columns = hf_piece_columns(&match, param);
         output->bytes = (size_t)(rows * columns) * dtype_bytes(dtype);
-        output->entry = (struct safetensors_tensor){.name = output->name, .dtype = dtype, .rank = tensor->rank};
+        output->entry =
+            (struct safetensors_tensor){.name = output->name, .dtype = dtype, .rank = hf_piece_rank(&match, param)};
         output->entry.shape[0] = is_turned ? columns : rows;
         output->entry.shape[1] = is_turned ? rows : columns;
     }
@@ -110,7 +111,9 @@ static void add_head(struct hf_job *job) {
 static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
-    size_t most = source->count * HF_MAX_PIECES + 3;  // with the two that may be added
+    size_t most = 3;  // with the two that may be added
+    for (size_t i = 0; i < source->count; i++)
+        most += (size_t)hf_match(job->family, source->params.items[i]).pieces;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->file_ends = memory_alloc(most * sizeof job->file_ends[0]);
     int result = 0;

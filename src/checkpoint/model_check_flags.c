@@ -33,13 +33,55 @@ static bool has_types_alike(const struct config *from, const struct config *to) 
     return config_token_types(from) == config_token_types(to) || config_token_types(from) == 0;
 }
 
+static void tell_facts(const struct fact *facts, size_t count, struct buffer *out) {
+    for (size_t i = 0; i < count; i++)
+        if (facts[i].from != facts[i].to)
+            buffer_printf(out, "%s%s %.17g became %.17g", out->length > 0 ? "; " : "", facts[i].flag, facts[i].from,
+                          facts[i].to);
+}
+
+// A width that no layer has says nothing.
+static int64_t dense_width(const struct config *config) {
+    bool has_dense = config->num_experts == 0 || config_expert_layers(config) < config->num_layers;
+    return has_dense ? config->ffn_hidden_size : 0;
+}
+
+static double expert_capacity(const struct config *config) {
+    return config->moe_expert_capacity_factor > 0 ? config->moe_expert_capacity_factor : 0;
+}
+
+// What experts compute with; flags about them say nothing without them.
+static void add_experts(const struct config *from, const struct config *to, struct buffer *out) {
+    const struct fact facts[] = {
+        MEANING("--moe-ffn-hidden-size", config_expert_width),
+        FIELD("--moe-router-topk", moe_router_topk),
+        FIELD("--moe-router-pre-softmax", moe_router_pre_softmax),
+        FIELD("--moe-router-topk-scaling-factor", moe_router_topk_scaling_factor),
+        FIELD("--moe-router-num-groups", moe_router_num_groups),
+        FIELD("--moe-router-group-topk", moe_router_group_topk),
+        MEANING("--moe-expert-capacity-factor", expert_capacity),
+        FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
+        FIELD("--moe-shared-expert-gate", moe_shared_expert_gate),
+    };
+    tell_facts(facts, COUNT(facts), out);
+    if (strcmp(from->moe_router_score_function, to->moe_router_score_function) != 0)
+        buffer_printf(out, "%s--moe-router-score-function %s became %s", out->length > 0 ? "; " : "",
+                      from->moe_router_score_function, to->moe_router_score_function);
+    for (int64_t i = 0; i < from->num_layers && i < to->num_layers; i++)
+        if (config_layer_has_experts(from, i) != config_layer_has_experts(to, i)) {
+            buffer_printf(out, "%s--moe-layer-freq %s became %s", out->length > 0 ? "; " : "", from->moe_layer_freq,
+                          to->moe_layer_freq);
+            break;
+        }
+}
+
 static void add_facts(const struct config *from, const struct config *to, struct buffer *out) {
     const struct fact facts[] = {
         MEANING("--encoder-num-layers", config_encoder_layers),
         MEANING("--decoder-num-layers", config_decoder_layers),
         FIELD("--hidden-size", hidden_size),
         MEANING("--word-embedding-size", config_word_embedding_size),
-        FIELD("--ffn-hidden-size", ffn_hidden_size),
+        MEANING("--ffn-hidden-size", dense_width),
         FIELD("--num-attention-heads", num_attention_heads),
         FIELD("--kv-channels", kv_channels),
         MEANING("--num-query-groups", config_query_groups),
@@ -66,20 +108,10 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--sliding-window", sliding_window),
         FIELD("--use-rope-scaling", use_rope_scaling),
         FIELD("--num-experts", num_experts),
-        MEANING("--moe-ffn-hidden-size", config_expert_width),
-        FIELD("--moe-router-topk", moe_router_topk),
-        FIELD("--moe-router-pre-softmax", moe_router_pre_softmax),
-        FIELD("--moe-router-topk-scaling-factor", moe_router_topk_scaling_factor),
-        FIELD("--moe-router-num-groups", moe_router_num_groups),
-        FIELD("--moe-router-group-topk", moe_router_group_topk),
-        FIELD("--moe-expert-capacity-factor", moe_expert_capacity_factor),
-        FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
-        FIELD("--moe-shared-expert-gate", moe_shared_expert_gate),
     };
-    for (size_t i = 0; i < COUNT(facts); i++)
-        if (facts[i].from != facts[i].to)
-            buffer_printf(out, "%s%s %.17g became %.17g", out->length > 0 ? "; " : "", facts[i].flag, facts[i].from,
-                          facts[i].to);
+    tell_facts(facts, COUNT(facts), out);
+    if (from->num_experts > 0 && to->num_experts > 0)
+        add_experts(from, to, out);
     if (!has_types_alike(from, to))
         buffer_printf(out, "%s--num-token-types %lld became %lld", out->length > 0 ? "; " : "",
                       (long long)config_token_types(from), (long long)config_token_types(to));
@@ -92,8 +124,6 @@ static void add_words(const struct config *from, const struct config *to, bool h
         {"--norm-placement", from->norm_placement, to->norm_placement},
         {"--position-embedding-type", from->position_embedding_type, to->position_embedding_type},
         {"--activation", config_activation(from), config_activation(to)},
-        {"--moe-layer-freq", from->moe_layer_freq, to->moe_layer_freq},
-        {"--moe-router-score-function", from->moe_router_score_function, to->moe_router_score_function},
         {"--lm-head-activation", is_bert(from) && has_head ? config_head_activation(from) : "",
          is_bert(to) && has_head ? config_head_activation(to) : ""},
         {"--rope-scaling-type", from->use_rope_scaling ? from->rope_scaling_type : "",

@@ -17,7 +17,7 @@ enum { MAX_CONFIG_BYTES = 16 << 20 };
 struct weight_plan {
     enum hf_transform transform;
     int count;
-    const struct weight *pieces[HF_MAX_PIECES];
+    const struct weight **pieces;
 };
 
 struct hf_detail {
@@ -98,10 +98,11 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     }
     struct weight_plan *plan = &detail->plans[i];
     *plan = (struct weight_plan){.transform = match.row->transform, .count = match.pieces};
+    plan->pieces = memory_alloc((size_t)match.pieces * sizeof plan->pieces[0]);
     for (int k = 0; k < match.pieces; k++) {
         char *name = hf_piece_name(&match, k);
         const struct weight *weight = find_weight(detail, name);
-        int64_t shape[2] = {hf_piece_rows(&match, param, k), tensor->shape[1]};
+        int64_t shape[2] = {hf_piece_rows(&match, param, k), hf_piece_columns(&match, param)};
         if (plan->transform == HF_TRANSPOSE) {
             int64_t rows = shape[0];
             shape[0] = shape[1];
@@ -111,7 +112,7 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
             name_list_add(&problems->missing, name);
         } else {
             detail->is_used[weight - detail->weights.items] = true;
-            if (source_check_weight(problems, weight, tensor->rank, shape) && plan->pieces[0] &&
+            if (source_check_weight(problems, weight, hf_piece_rank(&match, param), shape) && plan->pieces[0] &&
                 weight->dtype != plan->pieces[0]->dtype)
                 add_mixed(problems, weight, plan->pieces[0]);
             plan->pieces[k] = weight;
@@ -227,6 +228,8 @@ static void close_source(struct model_source *source) {
     if (!detail)
         return;
     weights_close(&detail->weights);
+    for (size_t i = 0; detail->plans && i < source->count; i++)
+        free(detail->plans[i].pieces);
     free(detail->plans);
     free(detail->is_used);
     free(detail);

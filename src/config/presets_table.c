@@ -16,6 +16,9 @@
 #define QWEN TIED_LLAMA "--rotary-base 1000000 --norm-epsilon 1e-6 --group-query-attention true --seq-length 4096 "
 #define QWEN2 QWEN "--add-qkv-bias true "
 #define QWEN3 QWEN "--qk-layernorm true --kv-channels 128 --num-query-groups 8 "
+#define MIXTRAL                                                                                                        \
+    LLAMA "--rotary-base 1000000 --group-query-attention true --num-query-groups 8 --num-experts 8 --seq-length 4096 "
+#define QWEN3_MOE QWEN3 UNTIED "--num-query-groups 4 --num-experts 128 --moe-router-topk 8 "
 #define STARCODER2                                                                                                     \
     "--position-embedding-type rope --group-query-attention true --sliding-window 4096 --init-method-std 0.018042 "
 #define STABLELM                                                                                                       \
@@ -65,6 +68,7 @@
 #define ROBERTA_PAPER "Liu et al. 2019"
 #define T5_PAPER "Raffel et al. 2020"
 #define T511_PAPER "Shazeer 2020"
+#define MIXTRAL_PAPER "Jiang et al. 2024"
 #define QWEN25_PAPER "Qwen Team 2024"
 #define QWEN3_PAPER "Qwen Team 2025"
 #define STARCODER2_PAPER "Lozhkov et al. 2024"
@@ -149,6 +153,8 @@ static const struct preset presets[] = {
      "--ffn-hidden-size 14336 --group-query-attention true --num-query-groups 8 --sliding-window 4096 --seq-length "
      "8192",
      "7.3B", "Jiang et al. 2023"},
+    {"mixtral-8x7b", 32, 4096, 32, 32768, 128, MIXTRAL, "--ffn-hidden-size 14336", "46.7B", MIXTRAL_PAPER},
+    {"mixtral-8x22b", 56, 6144, 48, 65536, 128, MIXTRAL, "--ffn-hidden-size 16384", "141B", "released configuration"},
     {"qwen2.5-0.5b", 24, 896, 14, 32768, 128, QWEN2, "--num-query-groups 2 --ffn-hidden-size 4864", "0.49B",
      QWEN25_PAPER},
     {"qwen2.5-1.5b", 28, 1536, 12, 131072, 128, QWEN2, "--num-query-groups 2 --ffn-hidden-size 8960", "1.54B",
@@ -169,6 +175,10 @@ static const struct preset presets[] = {
     {"qwen3-8b", 36, 4096, 32, 40960, 128, QWEN3, UNTIED "--ffn-hidden-size 12288", "8.2B", QWEN3_PAPER},
     {"qwen3-14b", 40, 5120, 40, 40960, 128, QWEN3, UNTIED "--ffn-hidden-size 17408", "14.8B", QWEN3_PAPER},
     {"qwen3-32b", 64, 5120, 64, 40960, 128, QWEN3, UNTIED "--ffn-hidden-size 25600", "32.8B", QWEN3_PAPER},
+    {"qwen3-30b-a3b", 48, 2048, 32, 40960, 128, QWEN3_MOE, "--ffn-hidden-size 6144 --moe-ffn-hidden-size 768", "30.5B",
+     QWEN3_PAPER},
+    {"qwen3-235b-a22b", 94, 4096, 64, 40960, 128, QWEN3_MOE, "--ffn-hidden-size 12288 --moe-ffn-hidden-size 1536",
+     "235B", QWEN3_PAPER},
     {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",
      "Abdin et al. 2024a"},
     {"phi4", 40, 5120, 40, 16384, 128, LLAMA,

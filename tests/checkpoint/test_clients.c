@@ -11,7 +11,7 @@ struct client_rule {
     const char *model;         // of tests/golden/foreign
     const char *architecture;  // the name in vLLM's registry and llama.cpp's converter
     const char
-        *members[16];      // of config.json, present and not null: fields of MLX's ModelArgs, the converter's hparams
+        *members[18];      // of config.json, present and not null: fields of MLX's ModelArgs, the converter's hparams
     const char *names[3];  // some tensors under the names of MLX's modules
 };
 
@@ -54,6 +54,16 @@ static const struct client_rule rules[] = {
      {"hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "max_position_embeddings",
       "layer_norm_eps", "vocab_size", "rotary_pct", "rotary_emb_base", "use_parallel_residual", "hidden_act"},
      {"gpt_neox.embed_in.weight", "embed_out.weight", "gpt_neox.layers.1.attention.query_key_value.weight"}},
+    {"mixtral",
+     "MixtralForCausalLM",
+     {LLAMA_MEMBERS, "rms_norm_eps", "num_local_experts", "num_experts_per_tok"},
+     {"model.layers.0.block_sparse_moe.gate.weight", "model.layers.1.block_sparse_moe.experts.3.w2.weight", NULL}},
+    {"qwen3_moe",
+     "Qwen3MoeForCausalLM",
+     {LLAMA_MEMBERS, "rms_norm_eps", "head_dim", "num_experts", "num_experts_per_tok", "decoder_sparse_step",
+      "mlp_only_layers", "moe_intermediate_size"},
+     {"model.layers.0.mlp.gate.weight", "model.layers.2.mlp.experts.3.down_proj.weight",
+      "model.layers.1.mlp.up_proj.weight"}},
     {"bert_mlm",
      "BertForMaskedLM",
      {"hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "max_position_embeddings",

@@ -53,6 +53,28 @@ TEST(refused_variants) {
         {"smollm3", "\"no_rope_layer_interval\": 2", "\"no_rope_layer_interval\": \"all\"",
          "\"no_rope_layer_interval\" is not a number"},
         {"gemma", "gelu_pytorch_tanh", "gelu", "\"hidden_act\": \"gelu\" is not supported"},
+        {"mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 5",
+         "model.layers.0.block_sparse_moe.experts.4.w1.weight"},
+        {"mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3",
+         "block_sparse_moe.gate.weight is fp32 (4, 24)"},
+        {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 1", "--moe-router-topk 1"},
+        {"mixtral", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 5", "--moe-router-topk 5"},
+        {"mixtral", "\"silu\"", "\"gelu\"", "\"hidden_act\": \"gelu\" is not supported, only silu"},
+        {"mixtral", "\"sliding_window\"", "\"quantization_config\": {\"quant_method\": \"fp8\"}, \"sliding_window\"",
+         "it has a \"quantization_config\" (fp8); quantized weights are not supported"},
+        {"qwen3_moe", "\"use_sliding_window\": false", "\"use_sliding_window\": true", "\"use_sliding_window\""},
+        {"qwen3_moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 0", "\"decoder_sparse_step\" is not a"},
+        {"qwen3_moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 4", "gives no layer experts"},
+        {"qwen3_moe_sparse", "\"decoder_sparse_step\": 2", "\"decoder_sparse_step\": 1",
+         "tensors are missing: model.layers.0.mlp.gate.weight"},
+        {"qwen3_moe", "\"mlp_only_layers\": [\n    1\n  ]", "\"mlp_only_layers\": 1",
+         "\"mlp_only_layers\" is not a list"},
+        {"qwen3_moe", "\"mlp_only_layers\": [\n    1\n  ]", "\"mlp_only_layers\": [\"1\"]",
+         "\"mlp_only_layers\" is not a list"},
+        {"qwen3_moe", "\"num_local_experts\": 4", "\"num_local_experts\": 4, \"num_experts\": 8",
+         "different values of --num-experts, 8 and 4"},
+        {"qwen3_moe", "\"num_local_experts\": 4,", "",
+         "model.layers.0.mlp.gate.weight is fp32 (4, 24) and not (128, 24)"},
         {"gpt_bigcode", "\"multi_query\": true", "\"multi_query\": false", "another shape than the configuration says"},
         {"gpt_bigcode", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
          "\"scale_attn_weights\": \"false\" is not supported"},
@@ -94,11 +116,13 @@ TEST(unknown_families) {
     static const struct {
         const char *model_type, *message;
     } rows[] = {
-        {"mixtral", "\"mixtral\" is not supported: it has mixtures of experts; supported: gpt2"},
+        {"olmoe",
+         "\"olmoe\" is not supported: it has norms of all queries and all keys, not of each head; supported: gpt2"},
+        {"qwen2_moe", "\"qwen2_moe\" is not supported: it has shared experts with a gate"},
         {"gemma2", "\"gemma2\" is not supported: it has soft caps of attention scores and logits"},
         {"cohere", "\"cohere\" is not supported: it has one norm without biases for attention and MLP"},
-        {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention and mixtures of experts"},
-        {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks and mixtures of experts"},
+        {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention; supported"},
+        {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks, and experts with a limited activation"},
         {"falcon", "\"falcon\" is not supported: it has one norm for attention and MLP, which read the same input"},
         {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
     };
@@ -148,6 +172,11 @@ TEST(other_families) {
         {"gemma", "llama", "llama has no --swiglu false"},
         {"qwen2", "gemma", "gemma has no --activation silu"},
         {"llama_fused", "granite", NULL},
+        {"mixtral", "llama", "llama has no --num-experts 4"},
+        {"mixtral", "qwen3_moe", "qwen3_moe has no --qk-layernorm false"},
+        {"qwen3_moe", "qwen3", "qwen3 has no --num-experts 4"},
+        {"qwen3_moe", "mixtral", "mixtral has no --qk-layernorm true"},
+        {"llama_fused", "mixtral", "mixtral has no MLPs without experts"},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
         {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
         {"phi3", "mistral", NULL},
@@ -184,6 +213,49 @@ TEST(other_families) {
     }
 }
 
+// Models with experts that no family can express; each flag is set on a model that one can.
+TEST(inexpressible_experts) {
+    static const struct {
+        const char *model, *flag, *value, *message;  // NULL: it can be written
+    } rows[] = {
+        {"mixtral", "--moe-router-score-function", "sigmoid", "mixtral has no --moe-router-score-function sigmoid"},
+        {"mixtral", "--moe-router-pre-softmax", "true", "mixtral has no --moe-router-pre-softmax true"},
+        {"mixtral", "--moe-router-topk-scaling-factor", "2.5", "mixtral has no --moe-router-topk-scaling-factor 2.5"},
+        {"mixtral", "--moe-router-num-groups", "2", "mixtral has no --moe-router-num-groups 2"},
+        {"mixtral", "--moe-router-group-topk", "2", "mixtral has no --moe-router-group-topk 2"},
+        {"mixtral", "--moe-expert-capacity-factor", "1.5", "mixtral has no --moe-expert-capacity-factor 1.5"},
+        {"mixtral", "--moe-expert-capacity-factor", "-1", NULL},
+        {"mixtral", "--moe-shared-expert-intermediate-size", "8", "has no --moe-shared-expert-intermediate-size 8"},
+        {"mixtral", "--moe-layer-freq", "[0,1]", "mixtral has no --moe-layer-freq [0,1]"},
+        {"mixtral", "--moe-layer-freq", "[1]*2", NULL},
+        {"mixtral", "--ffn-hidden-size", "99", NULL},  // no layer has that width
+        {"qwen3_moe", "--moe-layer-freq", "2", NULL},
+        {"qwen3_moe", "--moe-shared-expert-intermediate-size", "8", "has no --moe-shared-expert-intermediate-size 8"},
+        {"llama", "--moe-router-topk", "3", NULL},  // without experts it says nothing
+    };
+    struct flag_table table = config_flag_table(0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct temporary folder = temporary_create();
+        char *hf = file_join(folder.path, "hf"), *gguf = file_join(folder.path, "model.gguf");
+        struct model_source source = open_golden(rows[i].model);
+        struct model_write write = {.source = &source, .folder = hf, .shard_bytes = 1 << 30};
+        EXPECT_OK(flag_set(&table, &source.config, rows[i].flag, rows[i].value, FLAG_FROM_COMMAND));
+        if (rows[i].message)
+            EXPECT_ERROR(model_write_huggingface(&write), rows[i].message);
+        else
+            EXPECT_OK(model_write_huggingface(&write));
+        EXPECT(file_exists(hf) == !rows[i].message);
+        write.folder = gguf;
+        if (source.config.num_experts > 0)
+            EXPECT_ERROR(model_write_gguf(&write), rows[i].message ? rows[i].message : "cannot be written as GGUF");
+        EXPECT(!file_exists(gguf));
+        model_source_close(&source);
+        free(gguf);
+        free(hf);
+        temporary_remove(&folder);
+    }
+}
+
 // Nemotron stores gains as their distance from 1, whatever the run used.
 TEST(centered_gains) {
     struct temporary folder = temporary_create();
@@ -213,4 +285,4 @@ TEST(centered_gains) {
 }
 
 TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(other_families),
-          TEST_CASE(centered_gains))
+          TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))

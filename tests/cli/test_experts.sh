@@ -38,8 +38,25 @@ expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint 
 # Nor is one that differs from a Llama by its experts alone written as a Llama.
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --model llama --save "$work/llama" --save-interval 6
 for to in huggingface gguf; do
-    expect 1 "decoder.layers.1.mlp.router.weight" "$BEVATRON" checkpoint convert --input "$work/llama" --output "$work/other" --to $to
+    expect 1 "llama has no --num-experts 4" "$BEVATRON" checkpoint convert --input "$work/llama" --output "$work/other" --to $to
 done
+[ ! -e "$work/other" ] && pass || fail "nothing is left of a model that was not written"
+
+# Hugging Face's experts are loaded, trained and written back; ranks that share layers take their part of every expert.
+mixtral=(--mock-data --micro-batch-size 2 --global-batch-size 2 --seq-length 9 --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0
+    --device cpu --threads 1 --load tests/golden/foreign/mixtral --use-checkpoint-args --moe-aux-loss-coeff 1e-2)
+expect 0 "load_balancing_loss: 1." "$BEVATRON" train "${mixtral[@]}" --save "$work/alone" --save-interval 2
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/alone" --output "$work/hf" --to huggingface
+grep -q '"model_type": "mixtral"' "$work/hf/config.json" && grep -q '"router_aux_loss_coef": 0.02' "$work/hf/config.json" &&
+    grep -q '"num_local_experts": 4' "$work/hf/config.json" && pass || fail "the configuration of a mixtral"
+expect 1 "the family mixtral cannot be written as GGUF" "$BEVATRON" checkpoint convert --input "$work/alone" --output "$work/x.gguf" --to gguf
+if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
+    expect 0 "saved checkpoint" "$BEVATRON" train "${mixtral[@]}" --nproc 2 --tensor-model-parallel-size 2 --save "$work/shared" --save-interval 2
+    "$(dirname "$BEVATRON")/tests/compare_weights" "$work/alone/iter_0000002" "$work/shared/iter_0000002" 1e-4 >"$work/out" 2>&1 && pass ||
+        fail "ranks that share the layers of a mixtral"
+fi
+expect 0 "number of parameters: 46702792704" "$BEVATRON" train --preset mixtral-8x7b --vocab-size 32000 --dry-run
+grep -qx "of which a token meets: 12879925248" "$work/out" && pass || fail "active parameters of Mixtral 8x7B"
 expect 2 "is a Megatron flag" "$BEVATRON" train "${model[@]}" --expert-model-parallel-size 2
 expect 0 "has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m --moe-router-topk 3 --dry-run
 finish

@@ -33,6 +33,16 @@ MODELS = {
         rope_parameters=rope(theta=500.0))),
     "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
+    "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
+        **dict(SIZE, num_attention_heads=4), **IDS, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.02,
+        rope_parameters=rope(theta=500.0))),
+    "qwen3_moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=1, head_dim=6, num_experts=4, num_experts_per_tok=3,
+        moe_intermediate_size=12, norm_topk_prob=True, mlp_only_layers=[1], rope_parameters=rope(theta=500.0))),
+    # Every second layer, weights that do not add up to 1, and the name of num_experts that transformers 4 has.
+    "qwen3_moe_sparse": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **SIZE, **IDS, num_key_value_heads=3, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
+        decoder_sparse_step=2, attention_bias=True, tie_word_embeddings=True, rope_parameters=rope(theta=500.0))),
     "gpt_neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**NEOX, rope_parameters=rope(0.25))),
     "olmo2": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SIZE, **IDS, pad_token_id=None, num_key_value_heads=1,
                                                         rope_parameters=rope(theta=500.0))),
@@ -56,10 +66,16 @@ def make(name):
             parameter.copy_(torch.randn_like(parameter) * 0.15 + (0.5 if parameter.dim() == 1 else 0))
     model = model.eval()
     model.save_pretrained(folder)
+    if name == "qwen3_moe_sparse":
+        with open(f"{folder}/config.json") as file:
+            text = file.read()
+        with open(f"{folder}/config.json", "w") as file:
+            file.write(text.replace("num_local_experts", "num_experts"))
     if os.path.exists(f"{folder}/generation_config.json"):
         os.remove(f"{folder}/generation_config.json")
     data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, T))}
     out = {key: value.to(torch.int32).contiguous() for key, value in data.items()}
+    model.set_experts_implementation("eager")  # the others do not compute in float64
     out["logits"] = model.double()(input_ids=data["tokens"]).logits.detach().float().contiguous()
     save_file(out, f"{FOLDER}/{name}.safetensors")
 

@@ -6,11 +6,11 @@ Needs torch and transformers. Run from the repository's root."""
 import torch
 from transformers import (Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
                           CamembertConfig, CamembertForMaskedLM, GPTBigCodeConfig, GPTBigCodeForCausalLM, MT5Config,
                           GPTNeoXConfig, GPTNeoXForCausalLM, MT5ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config,
                           Starcoder2ForCausalLM, UMT5Config, UMT5ForConditionalGeneration, XLMRobertaConfig, XLMRobertaForMaskedLM)
 
 rows = []
@@ -61,6 +61,9 @@ for name, layers, hidden, heads, groups, ffn, vocab, tied in (
                                             num_key_value_heads=groups, intermediate_size=ffn, vocab_size=vocab,
                                             tie_word_embeddings=tied))
 add("mistral-7b", MistralForCausalLM, MistralConfig())
+for name, layers, hidden, heads, ffn in (("8x7b", 32, 4096, 32, 14336), ("8x22b", 56, 6144, 48, 16384)):
+    add("mixtral-" + name, MixtralForCausalLM, MixtralConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                             intermediate_size=ffn))
 for name, layers, hidden, heads, groups, ffn, vocab in (
         ("0.5b", 24, 896, 14, 2, 4864, 151936), ("1.5b", 28, 1536, 12, 2, 8960, 151936), ("3b", 36, 2048, 16, 2, 11008, 151936),
         ("7b", 28, 3584, 28, 4, 18944, 152064), ("14b", 48, 5120, 40, 8, 13824, 152064), ("32b", 64, 5120, 40, 8, 27648, 152064),
@@ -74,6 +77,9 @@ for name, layers, hidden, heads, ffn, tied in (("0.6b", 28, 1024, 16, 3072, True
     add("qwen3-" + name, Qwen3ForCausalLM, Qwen3Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                        num_key_value_heads=8, head_dim=128, intermediate_size=ffn, vocab_size=151936,
                                                        tie_word_embeddings=tied))
+for name, layers, hidden, heads, ffn, width in (("30b-a3b", 48, 2048, 32, 6144, 768), ("235b-a22b", 94, 4096, 64, 12288, 1536)):
+    add("qwen3-" + name, Qwen3MoeForCausalLM, Qwen3MoeConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                             head_dim=128, intermediate_size=ffn, moe_intermediate_size=width))
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())
 add("phi4", Phi3ForCausalLM, Phi3Config(num_hidden_layers=40, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10,
                                         intermediate_size=17920, vocab_size=100352, pad_token_id=0))

@@ -1,0 +1,82 @@
+// Decoders with mixtures of experts: Mixtral and Qwen3-MoE. See hf_family.h.
+#include "checkpoint/hf_tables_rotary.h"
+
+#define LAYERS                                                                                                         \
+    SAME("embedding.word_embeddings", "model.embed_tokens"), SAME(OURS "input_layernorm", LLAMA "input_layernorm"),    \
+        JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
+                    LLAMA "self_attn.v_proj"),                                                                         \
+        SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                        \
+        SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                              \
+        SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
+#define EXPERTS(router, expert, gate, up, down)                                                                        \
+    SAME(OURS "mlp.router", router),                                                                                   \
+        {OURS "mlp.experts.linear_fc1.weight", HF_EXPERTS, {expert gate ".weight", expert up ".weight"}}, {            \
+        OURS "mlp.experts.linear_fc2.weight", HF_EXPERTS, {                                                            \
+            expert down ".weight"                                                                                      \
+        }                                                                                                              \
+    }
+
+// ---- Mixtral ----
+
+static const struct hf_row mixtral_rows[] = {
+    LAYERS,
+    EXPERTS(LLAMA "block_sparse_moe.gate", LLAMA "block_sparse_moe.experts.*.", "w1", "w3", "w2"),
+};
+// Every layer has experts, so that the width is theirs.
+static const struct hf_key mixtral_keys[] = {
+    WIDTH_KEYS("0.02"),
+    NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
+    NUMBER("head_dim", "--kv-channels", .fallback = "-"),
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    SILU,
+    NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
+    NUMBER("num_local_experts", "--num-experts", .fallback = "8"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "2"),
+};
+static const struct hf_flag mixtral_flags[] = {{"--model", "gpt"},
+                                               {"--normalization", "RMSNorm"},
+                                               {"--swiglu", "true"},
+                                               {"--disable-bias-linear", "true"},
+                                               {"--position-embedding-type", "rope"},
+                                               {"--hidden-dropout", "0"}};
+
+// ---- Qwen3-MoE ----
+
+static const struct hf_row qwen3_moe_rows[] = {
+    LAYERS,
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
+    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
+    EXPERTS(LLAMA "mlp.gate", LLAMA "mlp.experts.*.", "gate_proj", "up_proj", "down_proj"),
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
+    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+};
+static const struct hf_key qwen3_moe_keys[] = {
+    LLAMA_KEYS,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    ONLY("use_sliding_window", "false"),
+    // transformers 5 writes the second name and reads both; other programs read the first.
+    NUMBER("num_experts", "--num-experts", .fallback = "-"),
+    NUMBER("num_local_experts", "--num-experts", .fallback = "-"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
+    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "768"),
+    MAP("norm_topk_prob", "--moe-router-pre-softmax", "true=false false=true", .fallback = "false"),
+};
+static const struct hf_flag qwen3_moe_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
+                                                 {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
+                                                 {"--qk-layernorm", "true"}, {"--position-embedding-type", "rope"},
+                                                 {"--hidden-dropout", "0"}};
+
+static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
+static const struct hf_flag mixtral_written[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}};
+static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
+
+static const struct hf_family families[] = {
+    {ROTARY("mixtral", "MixtralForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "1000000",
+     TABLES(mixtral, ignored, mixtral_written, mixtral_flags)},
+    {ROTARY("qwen3_moe", "Qwen3MoeForCausalLM"), .tie = "false", .groups = "4", .has_sparse_layers = true,
+     TABLES(qwen3_moe, ignored, no_ids, qwen3_moe_flags)},
+};
+
+struct hf_families hf_families_experts(void) {
+    return (struct hf_families){families, COUNT(families)};
+}

@@ -1,0 +1,25 @@
+// What tables of decoders with rotary positions have in common: Llama's names of layers and of members of config.json.
+// Internal to the hf_family files.
+#ifndef CHECKPOINT_HF_TABLES_ROTARY_H
+#define CHECKPOINT_HF_TABLES_ROTARY_H
+
+#include "checkpoint/hf_tables.h"
+
+#define LLAMA "model.layers.*."
+#define WIDTH_KEYS(std)                                                                                                \
+    NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
+        NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
+        NUMBER("max_position_embeddings", "--max-position-embeddings"),                                                \
+        NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
+        NUMBER("initializer_range", "--init-method-std", .fallback = std)
+#define SIZE_KEYS(std) WIDTH_KEYS(std), NUMBER("intermediate_size", "--ffn-hidden-size")
+#define ROTARY_KEYS(std) SIZE_KEYS(std), NUMBER("head_dim", "--kv-channels", .fallback = "-")
+#define SILU MAP("hidden_act", NULL, "silu= swish=", .fallback = "silu")
+#define RMS_KEYS NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), SILU
+#define LLAMA_KEYS ROTARY_KEYS("0.02"), RMS_KEYS
+
+#define ROTARY(type, class)                                                                                            \
+    .model_type = type, .architecture = class, .prefix = "model.", .embedding = "model.embed_tokens.weight",           \
+    .head = "lm_head.weight", .has_rope = true
+
+#endif
