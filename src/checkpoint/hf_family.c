@@ -45,7 +45,7 @@ const char *hf_family_missing(const char *model_type) {
         {"gemma3_text", "four norms in a layer, and layers with windows and a rotary base of their own"},
         {"olmo", "norms without weights"},
         {"olmo3", "norms between a sublayer and its residual addition, and layers with windows"},
-        {"granitemoe", "multipliers of embeddings and residuals beside experts"},
+        {"granitemoe", "matrices of all experts in one tensor"},
         {"olmoe", "norms of all queries and all keys, not of each head"},
         {"qwen2_moe", "shared experts with a gate"},
         {"phimoe", "routers that drop close scores, and biases of the output"},

@@ -61,6 +61,8 @@ static const char script[] =
     "        note('AutoTokenizer does not load the tokenizer: ' + (str(error) or repr(error)).splitlines()[0])\n"
     "size = sum(p.numel() for p in model.parameters())\n"
     "model = (model.double() if size < 500e6 else model).eval()\n"
+    "if hasattr(model, 'set_experts_implementation'):\n"
+    "    model.set_experts_implementation('eager')\n"  // the others do not compute in float64
     "inputs = {'input_ids': torch.tensor([request['tokens']])}\n"
     "if request['decoder_tokens']:\n"
     "    inputs['decoder_input_ids'] = torch.tensor([request['decoder_tokens']])\n"
