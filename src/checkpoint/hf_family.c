@@ -37,7 +37,6 @@ const char *hf_family_missing(const char *model_type) {
         {"codegen", one_norm},
         {"cohere", "one norm without biases for attention and MLP, and scaled logits"},
         {"cohere2", "one norm without biases for attention and MLP, and layers with windows"},
-        {"falcon", one_norm},
         {"bloom", alibi},
         {"mpt", alibi},
         {"gemma2", "soft caps of attention scores and logits, four norms in a layer, and layers with windows"},

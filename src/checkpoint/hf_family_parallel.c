@@ -1,5 +1,5 @@
-// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one, Phi and GPT-J. See
-// hf_family.h.
+// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one, Phi, GPT-J and
+// Falcon. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- GPT-NeoX ----
@@ -122,6 +122,45 @@ static const struct hf_flag gptj_flags[] = {{"--model", "gpt"},
                                             {"--add-mlp-bias", "true"},
                                             {"--add-output-bias", "true"}};
 
+// ---- Falcon, the 7B's architecture ----
+
+#define FALCON "transformer.h.*."
+static const struct hf_row falcon_rows[] = {
+    SAME("embedding.word_embeddings", "transformer.word_embeddings"),
+    SAME_BIAS(OURS "input_layernorm", FALCON "input_layernorm"),
+    {OURS "self_attention.linear_qkv.weight", HF_GROUPS, {FALCON "self_attention.query_key_value.weight"}},
+    {OURS "self_attention.linear_qkv.bias", HF_GROUPS, {FALCON "self_attention.query_key_value.bias"}},
+    SAME_BIAS(OURS "self_attention.linear_proj", FALCON "self_attention.dense"),
+    SAME_BIAS(OURS "mlp.linear_fc1", FALCON "mlp.dense_h_to_4h"),
+    SAME_BIAS(OURS "mlp.linear_fc2", FALCON "mlp.dense_4h_to_h"),
+    SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"),
+    SAME("output_layer", "lm_head"),
+};
+static const char *const falcon_ignored[] = {FALCON "self_attention.rotary_emb.inv_freq", NULL};
+static const struct hf_key falcon_keys[] = {
+    NUMBER("vocab_size", "--padded-vocab-size"),
+    NUMBER("num_hidden_layers", "--num-layers"),
+    NUMBER("hidden_size", "--hidden-size"),
+    NUMBER("num_attention_heads", "--num-attention-heads"),
+    NUMBER("ffn_hidden_size", "--ffn-hidden-size", .fallback = "-"),
+    NUMBER("max_position_embeddings", "--max-position-embeddings", .fallback = "2048"),
+    NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),
+    NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
+    NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
+    NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),
+    MAP("activation", "--activation",
+        "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu relu2=squared_relu silu=silu", .fallback = "gelu"),
+    MAP("bias", "--disable-bias-linear", "true=false false=true", .fallback = "false"),
+    ONLY("new_decoder_architecture", "false"),
+    ONLY("parallel_attn", "true"),
+    ONLY("alibi", "false"),
+    READ_ONLY("num_ln_in_parallel_attn", "1"),
+};
+static const struct hf_flag falcon_flags[] = {{"--model", "gpt"},
+                                              {"--position-embedding-type", "rope"},
+                                              {"--parallel-residual", "true"},
+                                              {"--parallel-residual-one-norm", "true"}};
+
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
 
 static const struct hf_family families[] = {
@@ -159,6 +198,17 @@ static const struct hf_family families[] = {
      .has_no_groups = true,
      .rotary_channels_key = "rotary_dim",
      TABLES(gptj, gptj_ignored, no_ids, gptj_flags)},
+    {.model_type = "falcon",
+     .architecture = "FalconForCausalLM",
+     .prefix = "transformer.",
+     .embedding = "transformer.word_embeddings.weight",
+     .head = "lm_head.weight",
+     .tie = "true",
+     .has_rope = true,
+     .rope_kinds = "default linear",
+     .has_no_groups = true,
+     .has_multi_query = true,
+     TABLES(falcon, falcon_ignored, no_ids, falcon_flags)},
 };
 
 struct hf_families hf_families_parallel(void) {

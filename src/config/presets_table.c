@@ -220,6 +220,10 @@ static const struct preset presets[] = {
     {"gptj-6b", 28, 4096, 16, 2048, 32, PHI,
      "--rotary-interleaved true --rotary-percent 0.25 --disable-bias-linear true --add-mlp-bias true", "6.1B",
      "Wang et al. 2021"},
+    {"falcon-7b", 32, 4544, 71, 2048, 128,
+     "--parallel-residual true --parallel-residual-one-norm true --activation gelu --position-embedding-type rope "
+     "--disable-bias-linear true --hidden-dropout 0 --attention-dropout 0 ",
+     "--group-query-attention true --num-query-groups 1", "6.9B", "Almazrouei et al. 2023"},
     {"granite3-2b", 40, 2048, 32, 4096, 128, GRANITE,
      "--ffn-hidden-size 8192 --softmax-scale 0.015625 --logits-scaling 8", "2.5B", "Granite Team 2024"},
     {"granite3-8b", 40, 4096, 32, 4096, 128, GRANITE,

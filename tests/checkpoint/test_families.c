@@ -44,6 +44,9 @@ TEST(refused_variants) {
         {"phi", "\"qk_layernorm\": false", "\"qk_layernorm\": true", "\"qk_layernorm\": \"true\" is not supported"},
         {"gptj", "\"rotary_dim\": 6", "\"rotary_dim\": null", "\"rotary_dim\" is not a number of channels from 2 to 8"},
         {"gptj", "\"rotary_dim\": 6", "\"rotary_dim\": 16", "\"rotary_dim\" is not a number of channels from 2 to 8"},
+        {"falcon", "\"alibi\": false", "\"alibi\": true", "\"alibi\": \"true\" is not supported"},
+        {"falcon", "\"new_decoder_architecture\": false", "\"new_decoder_architecture\": true",
+         "\"new_decoder_architecture\": \"true\" is not supported"},
         {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "\"mlp_bias\": \"true\" is not supported"},
         {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "--residual-multiplier"},
         {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
@@ -123,7 +126,7 @@ TEST(unknown_families) {
         {"cohere", "\"cohere\" is not supported: it has one norm without biases for attention and MLP"},
         {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention; supported"},
         {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks, and experts with a limited activation"},
-        {"falcon", "\"falcon\" is not supported: it has one norm for attention and MLP, which read the same input"},
+        {"codegen", "\"codegen\" is not supported: it has one norm for attention and MLP"},
         {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

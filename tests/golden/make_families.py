@@ -46,6 +46,9 @@ MODELS = {
     "gpt_neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**NEOX, rope_parameters=rope(0.25))),
     "olmo2": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SIZE, **IDS, pad_token_id=None, num_key_value_heads=1,
                                                         rope_parameters=rope(theta=500.0))),
+    "falcon": lambda: hf.FalconForCausalLM(hf.FalconConfig(
+        **{"ffn_hidden_size" if key == "intermediate_size" else key: value for key, value in SIZE.items()}, **IDS,
+        rope_parameters=rope(theta=500.0))),
     "phi": lambda: hf.PhiForCausalLM(hf.PhiConfig(**SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(0.5))),
     "gptj": lambda: hf.GPTJForCausalLM(hf.GPTJConfig(n_embd=24, n_layer=2, n_head=3, n_positions=64, vocab_size=V, rotary_dim=6, **IDS)),
     "stablelm_parallel": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(

@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -107,6 +107,7 @@ for name, layers, hidden, heads, vocab in (("pythia-70m", 6, 512, 8, 50304), ("p
 add("phi-1.5", PhiForCausalLM, PhiConfig())
 add("phi-2", PhiForCausalLM, PhiConfig(num_hidden_layers=32, hidden_size=2560, num_attention_heads=32, intermediate_size=10240))
 add("gptj-6b", GPTJForCausalLM, GPTJConfig())
+add("falcon-7b", FalconForCausalLM, FalconConfig())
 for name, hidden, ffn in (("2b", 2048, 8192), ("8b", 4096, 12800)):
     add("granite3-" + name, GraniteForCausalLM, GraniteConfig(num_hidden_layers=40, hidden_size=hidden, num_attention_heads=32,
                                                               num_key_value_heads=8, intermediate_size=ffn, vocab_size=49155,

@@ -164,6 +164,15 @@ def olmo2(r):
                                               bos_token_id=0, eos_token_id=0, pad_token_id=None))
 
 
+def falcon(r):
+    heads = r.choice([1, 3, 5])
+    return hf.FalconForCausalLM(hf.FalconConfig(
+        num_attention_heads=heads, hidden_size=heads * r.choice([4, 14, 20]), num_hidden_layers=r.choice([1, 3]),
+        vocab_size=r.choice([31, 50]), ffn_hidden_size=r.choice([None, 17]), max_position_embeddings=64, bias=r.random() < 0.4,
+        multi_query=r.random() < 0.6, activation=r.choice(["gelu", "gelu_new"]), tie_word_embeddings=r.random() < 0.6,
+        rope_parameters={"rope_type": "default", "rope_theta": r.choice([10000.0, 1234.0])}, bos_token_id=0, eos_token_id=0))
+
+
 def phi(r):
     return hf.PhiForCausalLM(hf.PhiConfig(**whole(r), rope_parameters=r.choice([part(r), dict(part(r), rope_type="linear", factor=2.0)]),
                                           hidden_act=r.choice(["gelu_new", "gelu", "relu"])))
@@ -237,7 +246,7 @@ def t5(r):
 
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
-                                    smollm3, gemma, olmo2, bert,
+                                    smollm3, gemma, olmo2, falcon, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
