@@ -89,7 +89,11 @@ static double stack_products(int64_t layers, int attentions) {
     double h = (double)config.hidden_size, f = (double)config.ffn_hidden_size;
     double q = (double)config.num_attention_heads * (double)config.kv_channels;
     double k = (double)config_query_groups(&config) * (double)config.kv_channels;
-    return (double)layers * (h * f * (config_is_gated(&config) ? 3 : 2) + attentions * (h * (q + 2 * k) + q * h));
+    // Of a layer with experts, those that a token goes to and the shared ones.
+    double chosen = (double)(config.moe_router_topk * config_expert_width(&config));
+    double widths = f * (double)layers, shared = (double)config.moe_shared_expert_intermediate_size;
+    widths += (chosen + shared - f) * (double)config_expert_layers(&config);
+    return h * widths * (config_is_gated(&config) ? 3 : 2) + (double)layers * attentions * (h * (q + 2 * k) + q * h);
 }
 
 static double formula(double B) {
