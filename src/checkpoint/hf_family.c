@@ -45,8 +45,6 @@ const char *hf_family_missing(const char *model_type) {
         {"olmo", "norms without weights"},
         {"olmo3", "norms between a sublayer and its residual addition, and layers with windows"},
         {"granitemoe", "matrices of all experts in one tensor"},
-        {"olmoe", "norms of all queries and all keys, not of each head"},
-        {"qwen2_moe", "shared experts with a gate"},
         {"phimoe", "routers that drop close scores, and biases of the output"},
         {"dbrx", "limits of queries, keys and values"},
         {"switch_transformers", "experts in an encoder-decoder"},

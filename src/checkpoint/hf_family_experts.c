@@ -1,4 +1,4 @@
-// Decoders with mixtures of experts: Mixtral and Qwen3-MoE. See hf_family.h.
+// Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 #define LAYERS                                                                                                         \
@@ -40,16 +40,44 @@ static const struct hf_flag mixtral_flags[] = {{"--model", "gpt"},
                                                {"--position-embedding-type", "rope"},
                                                {"--hidden-dropout", "0"}};
 
-// ---- Qwen3-MoE ----
+// ---- Qwen's ----
 
-static const struct hf_row qwen3_moe_rows[] = {
+#define HEAD_NORMS                                                                                                     \
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),                                                 \
+        SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm")
+#define NAMED_EXPERTS EXPERTS(LLAMA "mlp.gate", LLAMA "mlp.experts.*.", "gate_proj", "up_proj", "down_proj")
+#define DENSE_LAYERS                                                                                                   \
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
+        SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj")
+#define SUMS_TO_ONE MAP("norm_topk_prob", "--moe-router-pre-softmax", "true=false false=true", .fallback = "false")
+static const struct hf_row qwen2_moe_rows[] = {
     LAYERS,
-    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
-    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
-    EXPERTS(LLAMA "mlp.gate", LLAMA "mlp.experts.*.", "gate_proj", "up_proj", "down_proj"),
-    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
-    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    NAMED_EXPERTS,
+    DENSE_LAYERS,
+    {OURS "mlp.shared_experts.linear_fc1.weight",
+     HF_JOIN,
+     {LLAMA "mlp.shared_expert.gate_proj.weight", LLAMA "mlp.shared_expert.up_proj.weight"}},
+    SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_expert.down_proj"),
+    {OURS "mlp.shared_experts.gate_weight", HF_SAME, {LLAMA "mlp.shared_expert_gate.weight"}},
 };
+static const struct hf_key qwen2_moe_keys[] = {
+    LLAMA_KEYS,
+    SWITCH("qkv_bias", "--add-qkv-bias", .fallback = "true"),
+    ONLY("use_sliding_window", "false"),
+    NUMBER("num_experts", "--num-experts", .fallback = "60"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "4"),
+    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "1408"),
+    NUMBER("shared_expert_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "5632"),
+    SUMS_TO_ONE,
+};
+static const struct hf_flag qwen2_moe_flags[] = {{"--model", "gpt"},
+                                                 {"--normalization", "RMSNorm"},
+                                                 {"--swiglu", "true"},
+                                                 {"--disable-bias-linear", "true"},
+                                                 {"--moe-shared-expert-gate", "true"},
+                                                 {"--position-embedding-type", "rope"},
+                                                 {"--hidden-dropout", "0"}};
+static const struct hf_row qwen3_moe_rows[] = {LAYERS, HEAD_NORMS, NAMED_EXPERTS, DENSE_LAYERS};
 static const struct hf_key qwen3_moe_keys[] = {
     LLAMA_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -59,22 +87,48 @@ static const struct hf_key qwen3_moe_keys[] = {
     NUMBER("num_local_experts", "--num-experts", .fallback = "-"),
     NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
     NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "768"),
-    MAP("norm_topk_prob", "--moe-router-pre-softmax", "true=false false=true", .fallback = "false"),
+    SUMS_TO_ONE,
 };
 static const struct hf_flag qwen3_moe_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
                                                  {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
                                                  {"--qk-layernorm", "true"}, {"--position-embedding-type", "rope"},
                                                  {"--hidden-dropout", "0"}};
 
+// ---- OLMoE ----
+
+static const struct hf_row olmoe_rows[] = {LAYERS, HEAD_NORMS, NAMED_EXPERTS};
+static const struct hf_key olmoe_keys[] = {
+    WIDTH_KEYS("0.02"),
+    NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    SILU,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    READ_ONLY("clip_qkv", "null"),
+    NUMBER("num_experts", "--num-experts", .fallback = "64"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
+    SUMS_TO_ONE,
+};
+static const struct hf_flag olmoe_flags[] = {{"--model", "gpt"},
+                                             {"--normalization", "RMSNorm"},
+                                             {"--swiglu", "true"},
+                                             {"--disable-bias-linear", "true"},
+                                             {"--qk-layernorm", "true"},
+                                             {"--qk-layernorm-all-heads", "true"},
+                                             {"--position-embedding-type", "rope"},
+                                             {"--hidden-dropout", "0"}};
+
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag mixtral_written[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}};
-static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
+static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
 static const struct hf_family families[] = {
     {ROTARY("mixtral", "MixtralForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "1000000",
      TABLES(mixtral, ignored, mixtral_written, mixtral_flags)},
     {ROTARY("qwen3_moe", "Qwen3MoeForCausalLM"), .tie = "false", .groups = "4", .has_sparse_layers = true,
      TABLES(qwen3_moe, ignored, no_ids, qwen3_moe_flags)},
+    {ROTARY("qwen2_moe", "Qwen2MoeForCausalLM"), .tie = "false", .groups = "16", .has_sparse_layers = true,
+     TABLES(qwen2_moe, ignored, no_ids, qwen2_moe_flags)},
+    {ROTARY("olmoe", "OlmoeForCausalLM"), .tie = "false", TABLES(olmoe, ignored, no_ids, olmoe_flags)},
 };
 
 struct hf_families hf_families_experts(void) {

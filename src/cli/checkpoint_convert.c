@@ -42,7 +42,8 @@ static const struct flag rows[] = {
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
          "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, starcoder2, "
-         "stablelm, nemotron, gpt_neox, phi, gptj, falcon, granite, olmo2, smollm3, gemma, mixtral, qwen3_moe, bert, "
+         "stablelm, nemotron, gpt_neox, phi, gptj, falcon, granite, olmo2, smollm3, gemma, mixtral, qwen3_moe, "
+         "qwen2_moe, olmoe, bert, "
          "megatron-bert, roberta, "
          "xlm-roberta, "
          "camembert, "

@@ -19,6 +19,7 @@
 #define MIXTRAL                                                                                                        \
     LLAMA "--rotary-base 1000000 --group-query-attention true --num-query-groups 8 --num-experts 8 --seq-length 4096 "
 #define QWEN3_MOE QWEN3 UNTIED "--num-query-groups 4 --num-experts 128 --moe-router-topk 8 "
+#define QWEN2_MOE QWEN2 UNTIED "--moe-shared-expert-gate true --moe-router-pre-softmax true "
 #define STARCODER2                                                                                                     \
     "--position-embedding-type rope --group-query-attention true --sliding-window 4096 --init-method-std 0.018042 "
 #define STABLELM                                                                                                       \
@@ -169,6 +170,14 @@ static const struct preset presets[] = {
      UNTIED "--num-query-groups 8 --ffn-hidden-size 27648 --norm-epsilon 1e-5", "32.5B", QWEN25_PAPER},
     {"qwen2.5-72b", 80, 8192, 64, 131072, 128, QWEN2,
      UNTIED "--num-query-groups 8 --ffn-hidden-size 29568 --norm-epsilon 1e-5", "72.7B", QWEN25_PAPER},
+    {"qwen1.5-moe-a2.7b", 24, 2048, 16, 8192, 128, QWEN2_MOE,
+     "--num-query-groups 16 --ffn-hidden-size 5632 --num-experts 60 --moe-router-topk 4 --moe-ffn-hidden-size 1408 "
+     "--moe-shared-expert-intermediate-size 5632",
+     "14.3B", "released configuration"},
+    {"qwen2-57b-a14b", 28, 3584, 28, 131072, 128, QWEN2_MOE,
+     "--num-query-groups 4 --ffn-hidden-size 18944 --num-experts 64 --moe-router-topk 8 --moe-ffn-hidden-size 2560 "
+     "--moe-shared-expert-intermediate-size 20480",
+     "57.4B", "Yang et al. 2024"},
     {"qwen3-0.6b", 28, 1024, 16, 40960, 128, QWEN3, "--ffn-hidden-size 3072", "0.6B", QWEN3_PAPER},
     {"qwen3-1.7b", 28, 2048, 16, 40960, 128, QWEN3, "--ffn-hidden-size 6144", "1.7B", QWEN3_PAPER},
     {"qwen3-4b", 36, 2560, 32, 40960, 128, QWEN3, "--ffn-hidden-size 9728", "4.0B", QWEN3_PAPER},
@@ -179,6 +188,10 @@ static const struct preset presets[] = {
      QWEN3_PAPER},
     {"qwen3-235b-a22b", 94, 4096, 64, 40960, 128, QWEN3_MOE, "--ffn-hidden-size 12288 --moe-ffn-hidden-size 1536",
      "235B", QWEN3_PAPER},
+    {"olmoe-1b-7b", 16, 2048, 16, 4096, 128, LLAMA,
+     "--qk-layernorm true --qk-layernorm-all-heads true --ffn-hidden-size 1024 --num-experts 64 --moe-router-topk 8 "
+     "--moe-router-pre-softmax true",
+     "6.9B", "Muennighoff et al. 2024"},
     {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",
      "Abdin et al. 2024a"},
     {"phi4", 40, 5120, 40, 16384, 128, LLAMA,

@@ -5,10 +5,22 @@
 #include "test.h"
 
 // Variants of families that would compute something else.
+struct variant {
+    const char *model, *from, *to, *message;
+};
+
+static void expect_refused(const struct variant *rows, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct spoiled spoiled = copy_model(rows[i].model);
+        EXPECT_OK(open_model(spoiled.path));
+        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
+        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        temporary_remove(&spoiled.folder);
+    }
+}
+
 TEST(refused_variants) {
-    static const struct {
-        const char *model, *from, *to, *message;
-    } rows[] = {
+    static const struct variant rows[] = {
         {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
          "rotary scaling \"longrope\" is not supported for phi3, only default"},
         {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
@@ -56,6 +68,30 @@ TEST(refused_variants) {
         {"smollm3", "\"no_rope_layer_interval\": 2", "\"no_rope_layer_interval\": \"all\"",
          "\"no_rope_layer_interval\" is not a number"},
         {"gemma", "gelu_pytorch_tanh", "gelu", "\"hidden_act\": \"gelu\" is not supported"},
+        {"gpt_bigcode", "\"multi_query\": true", "\"multi_query\": false", "another shape than the configuration says"},
+        {"gpt_bigcode", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
+         "\"scale_attn_weights\": \"false\" is not supported"},
+        {"gpt_bigcode", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "\"add_cross_attention\""},
+        {"xlm_roberta", "\"pad_token_id\": 1", "\"pad_token_id\": 0",
+         "\"pad_token_id\": \"0\" is not supported, only 1"},
+        {"camembert", "\"is_decoder\": false", "\"is_decoder\": true", "\"is_decoder\": \"true\" is not supported"},
+        {"mt5", "gated-gelu", "gated-mish", "\"feed_forward_proj\": \"gated-mish\" is not supported"},
+    };
+    expect_refused(rows, sizeof rows / sizeof rows[0]);
+    struct spoiled spoiled = copy_model("umt5_untied");
+    EXPECT_OK(open_model(spoiled.path));
+    replace(&spoiled, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    EXPECT_ERROR(open_model(spoiled.path),
+                 "its \"tie_word_embeddings\" is true, but it has an output matrix of its own");
+    temporary_remove(&spoiled.folder);
+    spoiled = copy_model("mt5");
+    rewrite(&spoiled, &(struct change){.tensor = "lm_head.weight"});
+    EXPECT_ERROR(open_model(spoiled.path), "its output layer is tied (no lm_head.weight)");
+    temporary_remove(&spoiled.folder);
+}
+
+TEST(refused_experts) {
+    static const struct variant rows[] = {
         {"mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 5",
          "model.layers.0.block_sparse_moe.experts.4.w1.weight"},
         {"mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 3",
@@ -78,32 +114,12 @@ TEST(refused_variants) {
          "different values of --num-experts, 8 and 4"},
         {"qwen3_moe", "\"num_local_experts\": 4,", "",
          "model.layers.0.mlp.gate.weight is fp32 (4, 24) and not (128, 24)"},
-        {"gpt_bigcode", "\"multi_query\": true", "\"multi_query\": false", "another shape than the configuration says"},
-        {"gpt_bigcode", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
-         "\"scale_attn_weights\": \"false\" is not supported"},
-        {"gpt_bigcode", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "\"add_cross_attention\""},
-        {"xlm_roberta", "\"pad_token_id\": 1", "\"pad_token_id\": 0",
-         "\"pad_token_id\": \"0\" is not supported, only 1"},
-        {"camembert", "\"is_decoder\": false", "\"is_decoder\": true", "\"is_decoder\": \"true\" is not supported"},
-        {"mt5", "gated-gelu", "gated-mish", "\"feed_forward_proj\": \"gated-mish\" is not supported"},
+        {"olmoe", "\"clip_qkv\": null", "\"clip_qkv\": 8.0", "\"clip_qkv\": \"8.0\" is not supported, only null"},
+        {"qwen2_moe", "\"qkv_bias\": true", "\"qkv_bias\": false", "tensors that this model does not have"},
+        {"qwen2_moe", "\"shared_expert_intermediate_size\": 16", "\"shared_expert_intermediate_size\": 20",
+         "mlp.shared_expert.gate_proj.weight is fp32 (16, 24) and not (20, 24)"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct spoiled spoiled = copy_model(rows[i].model);
-        EXPECT_OK(open_model(spoiled.path));
-        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
-        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
-        temporary_remove(&spoiled.folder);
-    }
-    struct spoiled spoiled = copy_model("umt5_untied");
-    EXPECT_OK(open_model(spoiled.path));
-    replace(&spoiled, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
-    EXPECT_ERROR(open_model(spoiled.path),
-                 "its \"tie_word_embeddings\" is true, but it has an output matrix of its own");
-    temporary_remove(&spoiled.folder);
-    spoiled = copy_model("mt5");
-    rewrite(&spoiled, &(struct change){.tensor = "lm_head.weight"});
-    EXPECT_ERROR(open_model(spoiled.path), "its output layer is tied (no lm_head.weight)");
-    temporary_remove(&spoiled.folder);
+    expect_refused(rows, sizeof rows / sizeof rows[0]);
 }
 
 static struct model_source open_golden(const char *name) {
@@ -119,9 +135,9 @@ TEST(unknown_families) {
     static const struct {
         const char *model_type, *message;
     } rows[] = {
-        {"olmoe",
-         "\"olmoe\" is not supported: it has norms of all queries and all keys, not of each head; supported: gpt2"},
-        {"qwen2_moe", "\"qwen2_moe\" is not supported: it has shared experts with a gate"},
+        {"granitemoe",
+         "\"granitemoe\" is not supported: it has matrices of all experts in one tensor; supported: gpt2"},
+        {"glm4_moe", "\"glm4_moe\" is not supported: it has routers with a bias that balances experts"},
         {"gemma2", "\"gemma2\" is not supported: it has soft caps of attention scores and logits"},
         {"cohere", "\"cohere\" is not supported: it has one norm without biases for attention and MLP"},
         {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention; supported"},
@@ -179,6 +195,8 @@ TEST(other_families) {
         {"mixtral", "qwen3_moe", "qwen3_moe has no --qk-layernorm false"},
         {"qwen3_moe", "qwen3", "qwen3 has no --num-experts 4"},
         {"qwen3_moe", "mixtral", "mixtral has no --qk-layernorm true"},
+        {"olmoe", "qwen3_moe", "qwen3_moe has no --qk-layernorm-all-heads true"},
+        {"qwen2_moe", "mixtral", "mixtral has no"},
         {"llama_fused", "mixtral", "mixtral has no MLPs without experts"},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
         {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
@@ -233,6 +251,9 @@ TEST(inexpressible_experts) {
         {"mixtral", "--moe-layer-freq", "[1]*2", NULL},
         {"mixtral", "--ffn-hidden-size", "99", NULL},  // no layer has that width
         {"qwen3_moe", "--moe-layer-freq", "2", NULL},
+        {"qwen2_moe", "--moe-router-pre-softmax", "false", NULL},
+        {"qwen2_moe", "--moe-router-score-function", "sigmoid", "has no --moe-router-score-function sigmoid"},
+        {"olmoe", "--moe-layer-freq", "2", "olmoe has no --moe-layer-freq 2"},
         {"qwen3_moe", "--moe-shared-expert-intermediate-size", "8", "has no --moe-shared-expert-intermediate-size 8"},
         {"llama", "--moe-router-topk", "3", NULL},  // without experts it says nothing
     };
@@ -287,5 +308,5 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(other_families),
-          TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))
+TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts),
+          TEST_CASE(other_families), TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))

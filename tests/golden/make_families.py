@@ -39,6 +39,12 @@ MODELS = {
     "qwen3_moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=1, head_dim=6, num_experts=4, num_experts_per_tok=3,
         moe_intermediate_size=12, norm_topk_prob=True, mlp_only_layers=[1], rope_parameters=rope(theta=500.0))),
+    "qwen2_moe": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
+        **SIZE, **IDS, num_key_value_heads=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
+        shared_expert_intermediate_size=16, mlp_only_layers=[0], rope_parameters=rope(theta=500.0))),
+    "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
+        rope_parameters=rope(theta=500.0))),
     # Every second layer, weights that do not add up to 1, and the name of num_experts that transformers 4 has.
     "qwen3_moe_sparse": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **SIZE, **IDS, num_key_value_heads=3, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,

@@ -10,7 +10,7 @@ from transformers import (FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2For
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
                           CamembertConfig, CamembertForMaskedLM, GPTBigCodeConfig, GPTBigCodeForCausalLM, MT5Config,
                           GPTNeoXConfig, GPTNeoXForCausalLM, MT5ForConditionalGeneration, NemotronConfig, NemotronForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM, OlmoeConfig, OlmoeForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config,
                           Starcoder2ForCausalLM, UMT5Config, UMT5ForConditionalGeneration, XLMRobertaConfig, XLMRobertaForMaskedLM)
 
 rows = []
@@ -71,6 +71,12 @@ for name, layers, hidden, heads, groups, ffn, vocab in (
     add("qwen2.5-" + name, Qwen2ForCausalLM, Qwen2Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                          num_key_value_heads=groups, intermediate_size=ffn, vocab_size=vocab,
                                                          tie_word_embeddings=vocab == 151936))
+for name, layers, hidden, heads, groups, ffn, experts, chosen, width, shared in (
+        ("qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 5632, 60, 4, 1408, 5632), ("qwen2-57b-a14b", 28, 3584, 28, 4, 18944, 64, 8, 2560, 20480)):
+    add(name, Qwen2MoeForCausalLM, Qwen2MoeConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                  num_key_value_heads=groups, intermediate_size=ffn, num_experts=experts,
+                                                  num_experts_per_tok=chosen, moe_intermediate_size=width,
+                                                  shared_expert_intermediate_size=shared))
 for name, layers, hidden, heads, ffn, tied in (("0.6b", 28, 1024, 16, 3072, True), ("1.7b", 28, 2048, 16, 6144, True),
                                                ("4b", 36, 2560, 32, 9728, True), ("8b", 36, 4096, 32, 12288, False),
                                                ("14b", 40, 5120, 40, 17408, False), ("32b", 64, 5120, 64, 25600, False)):
@@ -80,6 +86,7 @@ for name, layers, hidden, heads, ffn, tied in (("0.6b", 28, 1024, 16, 3072, True
 for name, layers, hidden, heads, ffn, width in (("30b-a3b", 48, 2048, 32, 6144, 768), ("235b-a22b", 94, 4096, 64, 12288, 1536)):
     add("qwen3-" + name, Qwen3MoeForCausalLM, Qwen3MoeConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                              head_dim=128, intermediate_size=ffn, moe_intermediate_size=width))
+add("olmoe-1b-7b", OlmoeForCausalLM, OlmoeConfig(intermediate_size=1024))
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())
 add("phi4", Phi3ForCausalLM, Phi3Config(num_hidden_layers=40, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10,
                                         intermediate_size=17920, vocab_size=100352, pad_token_id=0))

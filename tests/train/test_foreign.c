@@ -56,7 +56,9 @@ static const char *const huggingface[] = {"gpt2",
                                           "olmo2",
                                           "mixtral",
                                           "qwen3_moe",
-                                          "qwen3_moe_sparse"};
+                                          "qwen3_moe_sparse",
+                                          "qwen2_moe",
+                                          "olmoe"};
 static const char *const others[] = {
     "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",     "megatron_v2_tp2_pp2", "megatron_v3_vp2",
     "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",  "megatron_core_t5",
