@@ -58,21 +58,30 @@ char *hf_sparse_layers_read(const struct json *root, int64_t count) {
     return list;
 }
 
-bool hf_sparse_layers_are(const struct json *base, const struct config *config) {
+// Those of a valid configuration, to be freed.
+static bool *list_layers(const struct config *config) {
     bool *layers = memory_alloc((size_t)config->num_layers + 1);
-    bool are_same = base && read_layers(base, layers, config->num_layers) == 0;
-    for (int64_t i = 0; i < config->num_layers && are_same; i++)
-        are_same = layers[i] == config_layer_has_experts(config, i);
+    CHECK(config_parse_layer_freq(config->moe_layer_freq, layers, config->num_layers) == 0);
+    return layers;
+}
+
+bool hf_sparse_layers_are(const struct json *base, const struct config *config) {
+    size_t count = (size_t)config->num_layers;
+    bool *layers = list_layers(config), *theirs = memory_alloc(count + 1);
+    bool are_same = read_layers(base, theirs, config->num_layers) == 0 && memcmp(layers, theirs, count) == 0;
     free(layers);
+    free(theirs);
     return are_same;
 }
 
 char *hf_sparse_layers_dense(const struct config *config) {
     struct buffer text = {0};
+    bool *layers = list_layers(config);
     for (int64_t i = 0; i < config->num_layers; i++)
-        if (!config_layer_has_experts(config, i))
+        if (!layers[i])
             buffer_printf(&text, "%s%" PRId64, text.length > 0 ? ", " : "", i);
     char *list = memory_printf("[%s]", buffer_string(&text));
     buffer_free(&text);
+    free(layers);
     return list;
 }

@@ -97,6 +97,7 @@ def make_arguments():
     for name, other in {"scaled": dict(use_rope_scaling=True, rope_scaling_factor=32.0), "none": dict(position_embedding_type="none"),
                         "window": dict(window_size=(127, 0)), "mrope": dict(position_embedding_type="mrope"),
                         "softmax": dict(softmax_type="off-by-one"), "both": dict(window_size=(3, 3)), "centered": dict(layernorm_zero_centered_gamma=True),
+                        "experts": dict(num_experts=4),
                         "null": dict(tokenizer_type="NullTokenizer", vocab_size=37, vocab_file=None, merge_file=None)}.items():
         args = vars(common["args"]) | dict(softmax_type="vanilla", window_size=None, exit_signal=signal.SIGTERM) | other
         torch.save(common | {"args": argparse.Namespace(**args)}, f"{FOLDER}/megatron_args/{name}.pt")
