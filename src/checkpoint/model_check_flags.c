@@ -46,20 +46,16 @@ static int64_t dense_width(const struct config *config) {
     return has_dense ? config->ffn_hidden_size : 0;
 }
 
-static double expert_capacity(const struct config *config) {
-    return config->moe_expert_capacity_factor > 0 ? config->moe_expert_capacity_factor : 0;
-}
-
 // What experts compute with; flags about them say nothing without them.
 static void add_experts(const struct config *from, const struct config *to, struct buffer *out) {
     const struct fact facts[] = {
         MEANING("--moe-ffn-hidden-size", config_expert_width),
         FIELD("--moe-router-topk", moe_router_topk),
         FIELD("--moe-router-pre-softmax", moe_router_pre_softmax),
-        FIELD("--moe-router-topk-scaling-factor", moe_router_topk_scaling_factor),
+        MEANING("--moe-router-topk-scaling-factor", config_router_factor),
         FIELD("--moe-router-num-groups", moe_router_num_groups),
         FIELD("--moe-router-group-topk", moe_router_group_topk),
-        MEANING("--moe-expert-capacity-factor", expert_capacity),
+        MEANING("--moe-expert-capacity-factor", config_expert_capacity),
         FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
         FIELD("--moe-shared-expert-gate", moe_shared_expert_gate),
     };

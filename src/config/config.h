@@ -106,6 +106,7 @@ struct config {
     char *moe_token_drop_policy;                  // "probs" | "position"
     int64_t moe_shared_expert_intermediate_size;  // 0: none
     bool moe_shared_expert_gate;
+    int64_t expert_tensor_parallel_size;  // 0 or tensor_model_parallel_size
 
     // Batches and length of the run.
     int64_t seq_length;          // for T5: the encoder's
@@ -459,6 +460,9 @@ bool config_layer_skips_rope(const struct config *config, int64_t layer);
 bool config_layer_has_experts(const struct config *config, int64_t layer);
 int64_t config_expert_layers(const struct config *config);
 int64_t config_expert_width(const struct config *config);
+bool config_same_expert_layers(const struct config *a, const struct config *b);
+double config_router_factor(const struct config *config);    // of the chosen experts' weights
+double config_expert_capacity(const struct config *config);  // as a factor of the mean; 0: none
 struct config_balance {
     double batch, sequence, z;  // coefficients; 0: no such loss
 };

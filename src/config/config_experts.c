@@ -125,6 +125,24 @@ int64_t config_expert_layers(const struct config *config) {
     return count;
 }
 
+bool config_same_expert_layers(const struct config *a, const struct config *b) {
+    if (a->num_layers != b->num_layers)
+        return false;
+    bool *of_a = list_layers(a), *of_b = list_layers(b);
+    bool is_same = memcmp(of_a, of_b, (size_t)a->num_layers * sizeof *of_a) == 0;
+    free(of_a);
+    free(of_b);
+    return is_same;
+}
+
+double config_router_factor(const struct config *config) {
+    return config->moe_router_topk_scaling_factor > 0 ? config->moe_router_topk_scaling_factor : 1;
+}
+
+double config_expert_capacity(const struct config *config) {
+    return config->moe_expert_capacity_factor > 0 ? config->moe_expert_capacity_factor : 0;
+}
+
 int64_t config_expert_width(const struct config *config) {
     return config->moe_ffn_hidden_size > 0 ? config->moe_ffn_hidden_size : config->ffn_hidden_size;
 }

@@ -368,7 +368,20 @@ static void compare_field(const struct config *config, const struct json *object
 
 // Flags of which several together say one thing, so that a model has several spellings: --squared-relu is
 // --activation squared_relu. Where what they say is the same here and there, their spelling is not compared.
-enum meaning { MEANS_ACTIVATION, MEANS_BIASES, MEANS_GROUPS, MEANS_LAYERS, MEANS_TYPES, MEANING_COUNT };
+enum meaning {
+    MEANS_ACTIVATION,
+    MEANS_BIASES,
+    MEANS_GROUPS,
+    MEANS_LAYERS,
+    MEANS_TYPES,
+    MEANS_NOTHING,  // about experts, and neither model has any
+    MEANS_EXPERT_LAYERS,
+    MEANS_EXPERT_WIDTH,
+    MEANS_EXPERT_SCORES,
+    MEANS_EXPERT_FACTOR,
+    MEANS_EXPERT_CAPACITY,
+    MEANING_COUNT
+};
 static const struct {
     const char *field;
     enum meaning meaning;
@@ -388,7 +401,37 @@ static const struct {
                  {"encoder_num_layers", MEANS_LAYERS},
                  {"decoder_num_layers", MEANS_LAYERS},
                  {"num_token_types", MEANS_TYPES},
-                 {"bert_no_binary_head", MEANS_TYPES}};
+                 {"bert_no_binary_head", MEANS_TYPES},
+                 {"moe_router_topk", MEANS_NOTHING},
+                 {"moe_router_num_groups", MEANS_NOTHING},
+                 {"moe_router_group_topk", MEANS_NOTHING},
+                 {"moe_shared_expert_intermediate_size", MEANS_NOTHING},
+                 {"moe_shared_expert_gate", MEANS_NOTHING},
+                 {"moe_layer_freq", MEANS_EXPERT_LAYERS},
+                 {"moe_ffn_hidden_size", MEANS_EXPERT_WIDTH},
+                 {"moe_router_score_function", MEANS_EXPERT_SCORES},
+                 {"moe_router_pre_softmax", MEANS_EXPERT_SCORES},
+                 {"moe_router_topk_scaling_factor", MEANS_EXPERT_FACTOR},
+                 {"moe_expert_capacity_factor", MEANS_EXPERT_CAPACITY},
+                 {"moe_pad_expert_input_to_capacity", MEANS_EXPERT_CAPACITY},
+                 {"moe_token_drop_policy", MEANS_EXPERT_CAPACITY}};
+
+static void compare_experts(const struct config *a, const struct config *b, bool is_same[MEANING_COUNT]) {
+    bool has_none = a->num_experts == 0 && b->num_experts == 0;
+    const char *score = a->moe_router_score_function;
+    double capacity = config_expert_capacity(a);
+    is_same[MEANS_NOTHING] = has_none;
+    is_same[MEANS_EXPERT_LAYERS] = has_none || config_same_expert_layers(a, b);
+    is_same[MEANS_EXPERT_WIDTH] = has_none || config_expert_width(a) == config_expert_width(b);
+    is_same[MEANS_EXPERT_SCORES] =
+        has_none || (strcmp(score, b->moe_router_score_function) == 0 &&
+                     (strcmp(score, "softmax") != 0 || a->moe_router_pre_softmax == b->moe_router_pre_softmax));
+    is_same[MEANS_EXPERT_FACTOR] = has_none || config_router_factor(a) == config_router_factor(b);
+    is_same[MEANS_EXPERT_CAPACITY] =
+        has_none || (capacity == config_expert_capacity(b) &&
+                     (capacity == 0 || (a->moe_pad_expert_input_to_capacity == b->moe_pad_expert_input_to_capacity &&
+                                        strcmp(a->moe_token_drop_policy, b->moe_token_drop_policy) == 0)));
+}
 
 // An activation may also follow from the absence of biases, so those are compared if it differs.
 static void compare_meanings(const struct config *a, const struct config *b, bool is_same[MEANING_COUNT]) {
@@ -403,6 +446,7 @@ static void compare_meanings(const struct config *a, const struct config *b, boo
         config_encoder_layers(a) == config_encoder_layers(b) && config_decoder_layers(a) == config_decoder_layers(b);
     is_same[MEANS_TYPES] =
         config_token_types(a) == config_token_types(b) && config_has_binary_head(a) == config_has_binary_head(b);
+    compare_experts(a, b, is_same);
 }
 
 // What the object's fields mean is the same here, for each meaning. Where a value cannot be read nothing is: then the

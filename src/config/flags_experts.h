@@ -29,13 +29,16 @@
         REAL("--moe-z-loss-coeff", moe_z_loss_coeff, NULL, 0, 1e6,                                                     \
              "coefficient of the z-loss, which keeps logits of routers small, e.g. 1e-3; default: none"),              \
         REAL("--moe-expert-capacity-factor", moe_expert_capacity_factor, NULL, -1e6, 1e6,                              \
-             "an expert drops tokens beyond this factor of the mean; default or below 0: none are dropped", ADVANCED), \
+             "in training, an expert drops tokens beyond this factor of the mean; default or below 0: none",           \
+             ADVANCED),                                                                                                \
         SWITCH("--moe-pad-expert-input-to-capacity", moe_pad_expert_input_to_capacity,                                 \
                "pad what each expert gets to its capacity", ADVANCED),                                                 \
         CHOICE("--moe-token-drop-policy", moe_token_drop_policy, "probs", ONE_OF("probs", "position"),                 \
                "which tokens an expert keeps: those with the largest weights, or the first", ADVANCED),                \
         INT("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size, NULL, 1, 1 << 22,            \
             "width of all shared experts together, which every token goes to; default: none"),                         \
+        INT("--expert-tensor-parallel-size", expert_tensor_parallel_size, NULL, 1, 1 << 20,                            \
+            "accepted: ranks that split an expert; only --tensor-model-parallel-size works", ADVANCED),                \
         SWITCH("--moe-shared-expert-gate", moe_shared_expert_gate,                                                     \
                "multiply what shared experts give by the sigmoid of a learned gate, as in Qwen2-MoE", ADVANCED),
 

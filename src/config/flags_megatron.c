@@ -82,7 +82,7 @@ const char flags_no_meaning[] =
     "--ft-num-warmup-iters= --rerun-mode= --enable-msc --disable-msc --allow-ambiguous-pad-tokens "
     "--use-mcore-models --enable-experimental --DDP-impl= --data-impl= "
     "--use-dist-ckpt --num-workers= --distributed-timeout-seconds-after-init= "
-    "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --expert-tensor-parallel-size= --test-mode "
+    "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --test-mode "
     "--log-max-attention-logit --enable-one-logger --one-logger-entity= --no-log-learnig-rate-to-tensorboard "
     "--s3-cache-path= --tokenizer-hf-use-fast ";
 

@@ -147,6 +147,12 @@ void validate_experts(const struct config *config, struct complaints *complaints
     if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))
         complain(complaints, "--moe-shared-expert-intermediate-size needs MLPs without biases, as in Megatron; give "
                              "--disable-bias-linear");
+    if (config->expert_tensor_parallel_size > 0 &&
+        config->expert_tensor_parallel_size != config->tensor_model_parallel_size)
+        complain(complaints,
+                 "--expert-tensor-parallel-size %" PRId64 " differs from --tensor-model-parallel-size %" PRId64
+                 ", which splits experts too; leave it out",
+                 config->expert_tensor_parallel_size, config->tensor_model_parallel_size);
     validate_layers(config, complaints);
     validate_router(config, complaints);
     validate_balance(config, complaints);

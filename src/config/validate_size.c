@@ -48,6 +48,21 @@ static double bound_of_bytes(const struct config *config) {
     return 20 * parameters + 4 * tokens * kept;
 }
 
+// Choices of experts, and the places of rows that are padded to a capacity, are numbered in 32 bits.
+static void validate_places(const struct config *config, struct complaints *complaints) {
+    double tokens =
+        (double)config->micro_batch_size * (double)config->seq_length / (double)config->context_parallel_size;
+    double E = (double)config->num_experts, choices = tokens * (double)config->moe_router_topk, places = choices;
+    if (config->moe_pad_expert_input_to_capacity)
+        places = fmax(places, E * fmin(tokens, ceil(choices / E * config_expert_capacity(config))));
+    if (E > 0 && places > INT32_MAX)
+        complain(complaints,
+                 "batches of %" PRId64 " × %" PRId64
+                 " tokens have %.3g places at their experts, and %d is the most; make --micro-batch-size, "
+                 "--moe-router-topk or a padded --moe-expert-capacity-factor smaller",
+                 config->micro_batch_size, config->seq_length, places, INT32_MAX);
+}
+
 void validate_size(const struct config *config, struct complaints *complaints) {
     double bytes = bound_of_bytes(config);
     if (config->kv_channels > MOST_HEAD_SIZE)
@@ -70,6 +85,7 @@ void validate_size(const struct config *config, struct complaints *complaints) {
                  " tokens leaves nothing for the last of --tensor-model-parallel-size %" PRId64
                  " ranks; give --padded-vocab-size %" PRId64 " or fewer ranks",
                  vocabulary, ranks, (vocabulary + ranks - 1) / ranks * ranks);
+    validate_places(config, complaints);
     if (bytes >= MOST_BYTES)
         complain(complaints,
                  "this model with batches of %" PRId64 " × %" PRId64

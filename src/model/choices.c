@@ -114,7 +114,6 @@ void choices_add_experts(struct layer_choices *layer) {
 static void set_experts(struct expert_choices *experts, const struct config *config) {
     struct config_balance balance = config_balance(config);
     const char *function = config->moe_router_score_function;
-    double scaling = config->moe_router_topk_scaling_factor;
     *experts = (struct expert_choices){
         .E = config->num_experts,
         .K = config->moe_router_topk,
@@ -125,12 +124,12 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                           : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
                           : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
                                                            : ROUTER_SOFTMAX,
-                 .factor = scaling > 0 ? (float)scaling : 1,
+                 .factor = (float)config_router_factor(config),
                  .groups = config->moe_router_num_groups,
                  .chosen_groups = config->moe_router_group_topk},
         .coefficients =
             {[BALANCE_BATCH] = balance.batch, [BALANCE_SEQUENCE] = balance.sequence, [BALANCE_Z] = balance.z},
-        .capacity_factor = config->moe_expert_capacity_factor > 0 ? config->moe_expert_capacity_factor : 0,
+        .capacity_factor = config_expert_capacity(config),
         .is_padded = config->moe_pad_expert_input_to_capacity,
         .keeps_first = is(config->moe_token_drop_policy, "position")};
 }

@@ -33,13 +33,19 @@ struct experts_saved {
     struct shared_experts_saved shared;      // if there are any
 };
 
-static struct param *add_param(struct param_list *params, const char *name, const char *part, struct shard shard,
-                               double standard_deviation) {
+static struct param *add_weight(struct param_list *params, const char *name, const char *part, struct shard shard,
+                                double standard_deviation) {
     char *full = memory_printf("%s.experts.%s", name, part);
-    struct param *param =
-        param_add(params, full, shard, standard_deviation > 0 ? INIT_NORMAL : INIT_ZERO, standard_deviation);
-    // A matrix with a row for each expert may still be a bias.
-    param->has_decay = standard_deviation > 0;
+    struct param *param = param_add(params, full, shard, INIT_NORMAL, standard_deviation);
+    free(full);
+    return param;
+}
+
+// A matrix with a row for each expert, but of biases.
+static struct param *add_bias(struct param_list *params, const char *name, const char *part, struct shard shard) {
+    char *full = memory_printf("%s.experts.%s", name, part);
+    struct param *param = param_add(params, full, shard, INIT_ZERO, 0);
+    param->has_decay = false;
     free(full);
     return param;
 }
@@ -65,14 +71,14 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     if (choices->experts.shared > 0)
         shared_experts_build(&experts->shared, params, name, options);
     experts->fc1 =
-        add_param(params, name, "linear_fc1.weight", split_inner(choices, shard_matrices(E, inner, C), F), deviation);
+        add_weight(params, name, "linear_fc1.weight", split_inner(choices, shard_matrices(E, inner, C), F), deviation);
     if (choices->has_mlp_bias)
         experts->fc1_bias =
-            add_param(params, name, "linear_fc1.bias", split_inner(choices, shard_whole(2, E, inner), F), 0);
-    experts->fc2 = add_param(params, name, "linear_fc2.weight", choices_split(choices, shard_matrices(E, C, F), 2),
-                             deviation / sqrt(2.0 * (double)options->layers));
+            add_bias(params, name, "linear_fc1.bias", split_inner(choices, shard_whole(2, E, inner), F));
+    experts->fc2 = add_weight(params, name, "linear_fc2.weight", choices_split(choices, shard_matrices(E, C, F), 2),
+                              deviation / sqrt(2.0 * (double)options->layers));
     if (choices->has_mlp_bias) {
-        experts->fc2_bias = add_param(params, name, "linear_fc2.bias", shard_whole(2, E, C), 0);
+        experts->fc2_bias = add_bias(params, name, "linear_fc2.bias", shard_whole(2, E, C));
         experts->fc2_bias->sums_gradient = choices->parts > 1;
     }
     experts->F = F / choices->parts;
@@ -95,9 +101,10 @@ static struct tensor grad_of(const struct param *param) {
     return param ? param->grad : (struct tensor){0};
 }
 
-// How many rows an expert takes at most, as Megatron counts; 0: all.
-static int64_t capacity_of(const struct expert_choices *choices, int64_t N) {
-    if (choices->capacity_factor == 0)
+// How many rows an expert takes at most, as Megatron counts; 0: all. Evaluation and generation drop nothing: results
+// would depend on padding and on which sequences share a batch.
+static int64_t capacity_of(const struct expert_choices *choices, const struct pass *pass, int64_t N) {
+    if (choices->capacity_factor == 0 || !pass->is_training)
         return 0;
     double mean = (double)(N * choices->K) / (double)choices->E;
     int64_t capacity = (int64_t)ceil(mean * choices->capacity_factor);
@@ -107,8 +114,9 @@ static int64_t capacity_of(const struct expert_choices *choices, int64_t N) {
 // Sends rows to places.
 static void sort(const struct experts *experts, const struct pass *pass, struct experts_saved *saved, int64_t N) {
     const struct expert_choices *choices = &experts->choices->experts;
-    int64_t capacity = capacity_of(choices, N);
-    int64_t R = choices->is_padded ? choices->E * capacity : N * choices->K;
+    int64_t capacity = capacity_of(choices, pass, N);
+    bool is_padded = choices->is_padded && capacity > 0;
+    int64_t R = is_padded ? choices->E * capacity : N * choices->K;
     saved->offsets = arena_1d(pass->activations, DTYPE_I32, choices->E + 1);
     saved->sources = arena_1d(pass->activations, DTYPE_I32, R);
     saved->places = arena_2d(pass->activations, DTYPE_I32, N, choices->K);
@@ -120,7 +128,7 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                                           .weights = capacity > 0 && !choices->keeps_first ? saved->router.weights
                                                                                            : (struct tensor){0},
                                           .capacity = capacity,
-                                          .is_padded = choices->is_padded});
+                                          .is_padded = is_padded});
 }
 
 // after (R, F) from x (N, C).

@@ -30,6 +30,17 @@ done
 expect 1 "moe_router_topk is 2 there and 3 here" "$BEVATRON" train "${model[@]}" --moe-router-topk 3 --load "$work/parts"
 expect 0 "--moe-z-loss-coeff is 0.001 there" "$BEVATRON" train "${model[@]}" --load "$work/parts" --ckpt-step 3
 
+# Evaluation drops no token: the loss does not depend on how samples share batches, nor on the padding of the last one.
+for _ in $(seq 30); do printf 'the cat sat on the mat and a dog ran to the cat. '; done >"$work/text.txt"
+expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.txt" --vocab-size 270 --output-prefix "$work/t"
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --vocab-size 270 --vocab-file "$work/t-vocab.json" --merge-file "$work/t-merges.txt" \
+    --lr 3e-2 --moe-expert-capacity-factor 0.5 --moe-pad-expert-input-to-capacity --save "$work/capacity" --save-interval 6
+for rows in 3 16; do
+    expect 0 '"loss"' "$BEVATRON" evaluate --load "$work/capacity" --text "$work/text.txt" --micro-batch-size $rows --device cpu --json
+    sed -nE 's/.*"loss": ?([0-9.]+).*/\1/p' "$work/out" >>"$work/loss"
+done
+awk '{ l[NR] = $1 } END { d = l[1] - l[2]; exit !(NR == 2 && l[1] > 0 && d * d < 1e-12) }' "$work/loss" && pass || fail "losses $(cat "$work/loss")"
+
 # Of the 4 experts of 2 layers, 3 × 24 × 20 parameters each, a token meets 2.
 expect 0 "number of parameters: 27024" "$BEVATRON" train "${model[@]}" --dry-run
 grep -qx "of which a token meets: 21264" "$work/out" && pass || fail "active parameters"
@@ -58,5 +69,6 @@ fi
 expect 0 "number of parameters: 46702792704" "$BEVATRON" train --preset mixtral-8x7b --vocab-size 32000 --dry-run
 grep -qx "of which a token meets: 12879925248" "$work/out" && pass || fail "active parameters of Mixtral 8x7B"
 expect 2 "is a Megatron flag" "$BEVATRON" train "${model[@]}" --expert-model-parallel-size 2
+expect 2 "differs from --tensor-model-parallel-size 1" "$BEVATRON" train "${model[@]}" --expert-tensor-parallel-size 2
 expect 0 "has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m --moe-router-topk 3 --dry-run
 finish

@@ -384,6 +384,7 @@ static int check_flags(const char *there, const char *here) {
 
 // A model with other flags that mean the same is the same; one that only looks similar is not.
 TEST(json_of_other_spellings) {
+#define EXPERTS "--num-layers 4 --ffn-hidden-size 8 --num-experts 4 "
     EXPECT_OK(check_flags("--activation squared_relu", "--squared-relu"));
     EXPECT_OK(check_flags("--squared-relu --no-bias-gelu-fusion", "--squared-relu"));
     EXPECT_OK(check_flags("--activation silu --gated-linear-unit", "--swiglu"));
@@ -393,6 +394,26 @@ TEST(json_of_other_spellings) {
         check_flags("--num-attention-heads 8 --group-query-attention --num-query-groups 8", "--num-attention-heads 8"));
     EXPECT_OK(check_flags("--model t5 --num-layers 4 --decoder-num-layers 4", "--model t5 --num-layers 4"));
     EXPECT_OK(check_flags("--model bert --num-token-types 2", "--model bert"));
+    // Flags about experts say nothing without them.
+    EXPECT_OK(check_flags("",
+                          "--moe-router-topk 3 --moe-layer-freq 2 --moe-ffn-hidden-size 8 --moe-router-num-groups 2 "
+                          "--moe-router-score-function sigmoid --moe-expert-capacity-factor 1"));
+    EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS "--moe-layer-freq [0,1,0,1]"));
+    EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [1]*4", EXPERTS));
+    EXPECT_OK(check_flags(EXPERTS "--moe-router-topk-scaling-factor 1", EXPERTS));
+    EXPECT_OK(check_flags(EXPERTS, EXPERTS "--moe-expert-capacity-factor -1 --moe-token-drop-policy position"));
+    EXPECT_OK(check_flags(EXPERTS "--moe-ffn-hidden-size 8", EXPERTS));
+    EXPECT_ERROR(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS),
+                 "moe_layer_freq is [0,1]*2 there and 1 here");
+    EXPECT_ERROR(check_flags(EXPERTS "--moe-router-topk-scaling-factor 2", EXPERTS), "scaling_factor is 2 there");
+    EXPECT_ERROR(check_flags(EXPERTS "--moe-expert-capacity-factor 1", EXPERTS), "capacity_factor is 1 there");
+    EXPECT_ERROR(check_flags(EXPERTS "--moe-expert-capacity-factor 1 --moe-token-drop-policy position",
+                             EXPERTS "--moe-expert-capacity-factor 1"),
+                 "moe_token_drop_policy is position there");
+    EXPECT_ERROR(check_flags(EXPERTS "--moe-ffn-hidden-size 16", EXPERTS), "moe_ffn_hidden_size is 16 there");
+    EXPECT_ERROR(check_flags(EXPERTS "--moe-router-pre-softmax", EXPERTS), "moe_router_pre_softmax is true there");
+    EXPECT_ERROR(check_flags(EXPERTS, EXPERTS "--moe-router-topk 3"), "moe_router_topk is 2 there and 3 here");
+    EXPECT_ERROR(check_flags("", EXPERTS), "num_experts is None there and 4 here");
     EXPECT_ERROR(check_flags("--swiglu", "--activation silu"), "swiglu is true there and false here");
     EXPECT_ERROR(check_flags("--activation squared_relu", ""), "activation is squared_relu there and None here");
     // Without biases GELU has another form, which is the only difference here.

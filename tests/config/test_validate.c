@@ -284,9 +284,10 @@ TEST(models) {
 
 // Without a named tokenizer, pretrain_bert.py and pretrain_t5.py use another one than pretrain_gpt.py.
 TEST(experts) {
-    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
-                                "--moe-permute-fusion --moe-router-fusion --moe-router-dtype fp32",
-                       1));
+    EXPECT_OK(validate(
+        BY_ITERS "--num-experts 4 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
+                 "--moe-permute-fusion --moe-router-fusion --moe-router-dtype fp32 --expert-tensor-parallel-size 1",
+        1));
     EXPECT(config.moe_router_topk == 2 && config_expert_width(&config) == 256 && config_expert_layers(&config) == 2);
     struct config_balance balance = config_balance(&config);
     EXPECT(balance.batch == 0 && balance.sequence == 0 && balance.z == 0);
@@ -322,6 +323,12 @@ TEST(experts) {
         {"--parallel-residual", "--parallel-residual does not work with --num-experts"},
         {"--residual-multiplier 0.5 --disable-bias-linear", "--residual-multiplier does not work with --num-experts"},
         {"--bf16 --fp8-format hybrid", "does not work with --fp8-format"},
+        {"--expert-tensor-parallel-size 2", "differs from --tensor-model-parallel-size 1"},
+        {"--seq-length 1048576 --max-position-embeddings 1048576 --micro-batch-size 1024",
+         "make --micro-batch-size, --moe-router-topk or"},
+        {"--num-experts 128 --micro-batch-size 1048576 --moe-pad-expert-input-to-capacity "
+         "--moe-expert-capacity-factor 64",
+         "places at their experts"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *line = memory_printf(BY_ITERS "--num-experts 4 %s", refused[i].flags);

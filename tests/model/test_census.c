@@ -71,6 +71,10 @@ TEST(experts) {
     double attention = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096, expert = 3.0 * 4096 * 14336;
     double want = 6 * 2048.0 * (32 * (attention + 2 * expert) + 4096.0 * 32000) + 6 * 2048.0 * 2048 * 4096 * 32;
     EXPECT_NEAR(census_flops(&census, &config, 1) / want, 1, 1e-12);
+    // Weights that begin as 0 are not biases.
+    config.init_method_std = 0;
+    census = census_take(&config);
+    EXPECT_NEAR(census_flops(&census, &config, 1) / want, 1, 1e-12);
     // Two of six layers dense, narrower experts with biases, and a shared one.
     EXPECT_OK(parse_line(&config, "--num-layers 3 --hidden-size 6 --num-attention-heads 2 --ffn-hidden-size 7 "
                                   "--seq-length 4 --padded-vocab-size 11 --num-experts 5 --moe-ffn-hidden-size 4 "
