@@ -106,6 +106,7 @@ struct config {
     char *moe_token_drop_policy;                  // "probs" | "position"
     int64_t moe_shared_expert_intermediate_size;  // 0: none
     bool moe_shared_expert_gate;
+    char *moe_token_dispatcher_type;      // changes nothing
     int64_t expert_tensor_parallel_size;  // 0 or tensor_model_parallel_size
 
     // Batches and length of the run.

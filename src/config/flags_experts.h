@@ -37,6 +37,8 @@
                "which tokens an expert keeps: those with the largest weights, or the first", ADVANCED),                \
         INT("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size, NULL, 1, 1 << 22,            \
             "width of all shared experts together, which every token goes to; default: none"),                         \
+        CHOICE("--moe-token-dispatcher-type", moe_token_dispatcher_type, NULL,                                         \
+               ONE_OF("allgather", "alltoall", "flex"), "accepted: changes nothing", ADVANCED),                        \
         INT("--expert-tensor-parallel-size", expert_tensor_parallel_size, NULL, 1, 1 << 20,                            \
             "accepted: ranks that split an expert; only --tensor-model-parallel-size works", ADVANCED),                \
         SWITCH("--moe-shared-expert-gate", moe_shared_expert_gate,                                                     \

@@ -63,7 +63,7 @@ const char flags_only_speed[] =
     "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "
     "--fine-grained-offloading-max-inflight-offloads= "
     // Experts are always grouped, and what is fused follows from the device.
-    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion --moe-token-dispatcher-type= ";
+    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion ";
 
 // Services, profilers, launchers and choices between parts of Megatron.
 const char flags_no_meaning[] =

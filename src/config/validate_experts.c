@@ -83,7 +83,8 @@ static void validate_router(const struct config *config, struct complaints *comp
                  "--moe-router-topk 1 with a softmax over the chosen experts has no gradient, since the weight is "
                  "always 1; give --moe-router-pre-softmax, or --moe-router-score-function sigmoid");
     if (!is_softmax && config->moe_router_pre_softmax)
-        complain(complaints, "--moe-router-pre-softmax needs --moe-router-score-function softmax; leave one out");
+        log_warn_once("--moe-router-pre-softmax has no effect with --moe-router-score-function %s, as in Megatron",
+                      config->moe_router_score_function);
     if (is(config->moe_router_dtype, "fp64"))
         complain(complaints, "--moe-router-dtype fp64 is not implemented; routers compute in fp32: leave it out");
     validate_groups(config, complaints);

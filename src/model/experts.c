@@ -116,7 +116,9 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
     const struct expert_choices *choices = &experts->choices->experts;
     int64_t capacity = capacity_of(choices, pass, N);
     bool is_padded = choices->is_padded && capacity > 0;
-    int64_t R = is_padded ? choices->E * capacity : N * choices->K;
+    int64_t R = N * choices->K;
+    if (is_padded || (capacity > 0 && choices->E * capacity < R))
+        R = choices->E * capacity;
     saved->offsets = arena_1d(pass->activations, DTYPE_I32, choices->E + 1);
     saved->sources = arena_1d(pass->activations, DTYPE_I32, R);
     saved->places = arena_2d(pass->activations, DTYPE_I32, N, choices->K);

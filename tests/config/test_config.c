@@ -169,6 +169,7 @@ TEST(other_names) {
     EXPECT_ERROR(parse("--moe-latent-size 4"), "--moe-latent-size is a Megatron flag");
     EXPECT_ERROR(parse("--qk-l2-norm"), "--qk-l2-norm is a Megatron flag");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    EXPECT_ERROR(parse("--moe-token-dispatcher-type foo"), "allgather, alltoall");
     EXPECT_OK(parse("--moe-router-topk 2 --expert-model-parallel-size 1 --sample-rate 1 --cp-comm-type p2p"));
     EXPECT_ERROR(parse("--micro-batchsize 3"), "did you mean --micro-batch-size?");
     EXPECT_ERROR(parse("--lr-decay-style quadratic"), "takes one of constant, linear, cosine");

@@ -289,6 +289,7 @@ TEST(experts) {
                  "--moe-permute-fusion --moe-router-fusion --moe-router-dtype fp32 --expert-tensor-parallel-size 1",
         1));
     EXPECT(config.moe_router_topk == 2 && config_expert_width(&config) == 256 && config_expert_layers(&config) == 2);
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-pre-softmax --moe-router-score-function sigmoid", 1));
     struct config_balance balance = config_balance(&config);
     EXPECT(balance.batch == 0 && balance.sequence == 0 && balance.z == 0);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss aux_loss "
@@ -301,7 +302,6 @@ TEST(experts) {
     } refused[] = {
         {"--moe-router-topk 5", "--moe-router-topk 5 is above --num-experts 4"},
         {"--moe-router-topk 1", "give --moe-router-pre-softmax, or --moe-router-score-function sigmoid"},
-        {"--moe-router-pre-softmax --moe-router-score-function sigmoid", "leave one out"},
         {"--moe-router-dtype fp64", "routers compute in fp32"},
         {"--moe-router-num-groups 2", "belong together"},
         {"--moe-router-num-groups 3 --moe-router-group-topk 1", "nearest: --moe-router-num-groups 2"},
