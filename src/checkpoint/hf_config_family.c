@@ -83,7 +83,8 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
     else if (strcmp(flag, "--moe-ffn-hidden-size") == 0)
         buffer_printf(out, "%lld", (long long)config_expert_width(config));
     else if (strcmp(flag, "--softmax-scale") == 0)
-        buffer_printf(out, "%.17g", (double)config_softmax_scale(config));
+        buffer_printf(out, "%.17g",
+                      config->softmax_scale > 0 ? config->softmax_scale : 1 / sqrt((double)config->kv_channels));
     else
         flag_format(flag_find(&table, flag), config, out);
 }

@@ -260,6 +260,22 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
     return set_number(config, "--num-query-groups", text, 0);
 }
 
+// transformers takes the kinds of attention from this list if it is there, whatever else says how wide windows are.
+static int check_layer_types(const struct json *root, const struct config *config) {
+    const struct json *types = member(root, "layer_types");
+    const char *expected = config->sliding_window > 0 ? "sliding_attention" : "full_attention";
+    if (types && types->type != JSON_ARRAY)
+        return error_set("its \"layer_types\" is not a list");
+    for (size_t i = 0; types && i < types->count; i++) {
+        const char *type = text_of(&types->items[i]);
+        if (!type || strcmp(type, expected) != 0)
+            return error_set("its \"layer_types\" has \"%.64s\" for layer %zu; layers that differ in their attention "
+                             "are not supported, and the rest of its configuration says \"%s\"",
+                             type ? type : "", i, expected);
+    }
+    return 0;
+}
+
 // SmolLM3 says for each layer whether it has rotary positions; without that, every so many layers one has none.
 static int read_no_rope_layers(const struct json *root, struct config *config) {
     const struct json *layers = member(root, "no_rope_layers"), *interval = member(root, "no_rope_layer_interval");
@@ -292,8 +308,8 @@ static int read_sparse_layers(const struct json *root, struct config *config) {
 
 // All heads share one key and value, or each has its own.
 static int read_multi_query(const struct json *root, struct config *config) {
-    const struct json *shares = member(root, "multi_query");
-    if (config->num_attention_heads == 1 || (shares && shares->type == JSON_FALSE))
+    const struct json *shares = json_member(root, "multi_query");
+    if (config->num_attention_heads == 1 || (shares && shares->type != JSON_TRUE))
         return 0;
     TRY(set_flag(config, "--group-query-attention", "true"));
     return set_flag(config, "--num-query-groups", "1");
@@ -362,6 +378,7 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         if (!family->has_no_groups)
             TRY(read_groups(family, root, config));
     }
+    TRY(check_layer_types(root, config));
     if (family->has_no_rope_layers)
         TRY(read_no_rope_layers(root, config));
     if (family->has_sparse_layers)

@@ -28,13 +28,12 @@ const struct hf_family *hf_family_find(const char *model_type) {
 
 const char *hf_family_missing(const char *model_type) {
     static const char latent[] = "multi-head latent attention";
-    static const char one_norm[] = "one norm for attention and MLP, which read the same input";
     static const char state[] = "state space layers", alibi[] = "ALiBi positions";
     static const struct {
         const char *model_type, *missing;
     } rows[] = {
         {"gpt_neo", "layers that alternate between global and local attention"},
-        {"codegen", one_norm},
+        {"codegen", "queries, keys and values packed for four devices"},
         {"cohere", "one norm without biases for attention and MLP, and scaled logits"},
         {"cohere2", "one norm without biases for attention and MLP, and layers with windows"},
         {"bloom", alibi},
@@ -43,9 +42,9 @@ const char *hf_family_missing(const char *model_type) {
         {"gemma3", "four norms in a layer, and layers with windows and a rotary base of their own"},
         {"gemma3_text", "four norms in a layer, and layers with windows and a rotary base of their own"},
         {"olmo", "norms without weights"},
-        {"olmo3", "norms between a sublayer and its residual addition, and layers with windows"},
+        {"olmo3", "layers with windows beside layers without"},
         {"granitemoe", "matrices of all experts in one tensor"},
-        {"phimoe", "routers that drop close scores, and biases of the output"},
+        {"phimoe", "routers that drop close scores"},
         {"dbrx", "limits of queries, keys and values"},
         {"switch_transformers", "experts in an encoder-decoder"},
         {"llama4", "layers with attention in chunks, and weights of experts on their inputs"},

@@ -186,7 +186,8 @@ static const struct hf_key gemma_keys[] = {
     SIZE_KEYS("0.02"),
     NUMBER("head_dim", "--kv-channels", .fallback = "256"),
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"),
-    MAP("hidden_act", NULL, "gelu_pytorch_tanh=", .fallback = "gelu_pytorch_tanh"),
+    // The first releases say gelu and mean the other, as transformers reads it.
+    MAP("hidden_act", NULL, "gelu_pytorch_tanh= gelu=", .fallback = "gelu_pytorch_tanh"),
     // Its name in transformers 4, which reads it first.
     MAP("hidden_activation", NULL, "gelu_pytorch_tanh=", .fallback = "gelu_pytorch_tanh"),
     ONLY("attention_bias", "false"),

@@ -169,6 +169,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_attention_bias = config_has_attention_bias(config),
         .has_mlp_bias = config_has_mlp_bias(config),
         .scale = scale_of(config),
+        .unrotated_scale = config_softmax_scale(config),
         .window = config->sliding_window,
         .has_relative_bias = is(config->position_embedding_type, "relative"),
         .has_layer_tables = is(config->position_embedding_type, "relative") && config->relative_attention_per_layer,

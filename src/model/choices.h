@@ -37,7 +37,7 @@ struct choices {
     enum activation activation;
     bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
-    float scale;                                          // of attention scores
+    float scale, unrotated_scale;                         // of attention scores; without rotary positions
     float residual_scale;                                 // of what sublayers add to the residual stream
     int64_t window;                                       // of causal attention; 0 for none
     struct rope rope;

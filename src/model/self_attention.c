@@ -58,7 +58,9 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     attention_build(&self->attention, params, name, options);
     self->attention.is_causal = options->is_causal;
     self->attention.window = options->layer->window;
-    if (!options->layer->skips_rope)
+    if (options->layer->skips_rope)
+        self->attention.scale = choices->unrotated_scale;
+    else
         self->rope = choices->rope;
     sublayer->first = &self->qkv;
     sublayer->dropout_layer = options->dropout_layer;

@@ -67,7 +67,9 @@ TEST(refused_variants) {
         {"smollm3", "    1,\n    0,\n    1", "1, 0", "has no number for each of the 3 layers"},
         {"smollm3", "\"no_rope_layer_interval\": 2", "\"no_rope_layer_interval\": \"all\"",
          "\"no_rope_layer_interval\" is not a number"},
-        {"gemma", "gelu_pytorch_tanh", "gelu", "\"hidden_act\": \"gelu\" is not supported"},
+        {"smollm3", "\"full_attention\",\n    \"full_attention\"", "\"full_attention\", \"sliding_attention\"",
+         "its \"layer_types\" has \"sliding_attention\" for layer 1"},
+        {"gemma", "gelu_pytorch_tanh", "relu", "\"hidden_act\": \"relu\" is not supported"},
         {"gpt_bigcode", "\"multi_query\": true", "\"multi_query\": false", "another shape than the configuration says"},
         {"gpt_bigcode", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
          "\"scale_attn_weights\": \"false\" is not supported"},
@@ -142,7 +144,7 @@ TEST(unknown_families) {
         {"cohere", "\"cohere\" is not supported: it has one norm without biases for attention and MLP"},
         {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention; supported"},
         {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks, and experts with a limited activation"},
-        {"codegen", "\"codegen\" is not supported: it has one norm for attention and MLP"},
+        {"codegen", "\"codegen\" is not supported: it has queries, keys and values packed for four devices"},
         {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -172,6 +174,35 @@ TEST(dropouts) {
         model_source_close(&source);
         temporary_remove(&spoiled.folder);
     }
+}
+
+static double real_in(const char *folder, const char *key) {
+    char *path = file_join(folder, "config.json");
+    struct json *root = NULL;
+    EXPECT_OK(json_parse_file(&root, path, 1 << 20));
+    const struct json *value = json_member(root, key);
+    double number = value && value->type == JSON_NUMBER ? value->number : NAN;
+    json_free(root);
+    free(path);
+    return number;
+}
+
+// Values that are the same in other words; what is written is exact.
+TEST(other_words) {
+    struct spoiled spoiled = copy_model("gemma");
+    replace(&spoiled, "config.json", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"gelu\"");
+    EXPECT_OK(open_model(spoiled.path));
+    temporary_remove(&spoiled.folder);
+    spoiled = copy_model("granite");
+    replace(&spoiled, "config.json", "\"attention_multiplier\": 0.2", "\"attention_multiplier\": 0.3");
+    struct model_source source;
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
+    char *hf = file_join(spoiled.folder.path, "out");
+    EXPECT_OK(model_write_huggingface(&(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30}));
+    EXPECT(real_in(hf, "attention_multiplier") == 0.3);
+    model_source_close(&source);
+    free(hf);
+    temporary_remove(&spoiled.folder);
 }
 
 // The family that a model is written as, and why not as another.
@@ -309,4 +340,5 @@ TEST(centered_gains) {
 }
 
 TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts),
-          TEST_CASE(other_families), TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))
+          TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(inexpressible_experts),
+          TEST_CASE(centered_gains))

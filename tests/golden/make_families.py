@@ -31,6 +31,9 @@ MODELS = {
     "smollm3": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
         **dict(SIZE, num_hidden_layers=3), **IDS, pad_token_id=None, num_key_value_heads=1, no_rope_layer_interval=2,
         rope_parameters=rope(theta=500.0))),
+    "smollm3_yarn": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(  # its factor of scores is not for layers without positions
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=3, no_rope_layer_interval=2,
+        rope_parameters=rope(1.0, 500.0, rope_type="yarn", factor=16.0, original_max_position_embeddings=4))),
     "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
     "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
