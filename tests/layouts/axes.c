@@ -16,7 +16,7 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--untie-embeddings-and-output-weights --sliding-window 11",
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
-    "--num-layers 8 --num-attention-heads 8 --disable-bias-linear --moe-shared-expert-intermediate-size 16 "
+    "--num-layers 8 --num-attention-heads 8 --swiglu --disable-bias-linear --moe-shared-expert-intermediate-size 16 "
     "--moe-shared-expert-gate --num-experts 6 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
     "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
     "--moe-z-loss-coeff 1e-3"};
@@ -163,11 +163,14 @@ static int parse(struct config *config, const char *line, int ranks) {
     return status;
 }
 
-// Model, batch and dtype.
+// Model, batch and dtype. Routers of the same parameters take turns with the micro-batch.
 static void begin_line(struct buffer *line, const struct reference *like, const char *more) {
     buffer_printf(line, "%s %s --micro-batch-size %lld --global-batch-size %lld %s %s", common_flags,
                   model_flags[like->model], (long long)like->micro_batch, (long long)like->global_batch,
                   dtype_flags[like->dtype], more);
+    if (like->model == MODEL_EXPERTS && like->micro_batch == 1)
+        buffer_append_string(line, " --moe-router-score-function sigmoid --moe-router-num-groups 3 "
+                                   "--moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5");
 }
 
 int layout_config(struct config *config, const struct layout *layout, const char *more) {
