@@ -80,17 +80,20 @@ struct difference compare_run(const struct step *step, const struct loss_history
     return found;
 }
 
-struct difference compare_references(const struct reference *a, const struct reference *b,
+struct difference compare_references(const struct step *step, const struct reference *a, const struct reference *b,
                                      const struct references *references) {
     struct difference found = {0};
     compare_histories(&found, &a->history, &b->history);
-    const struct param_list *params = step_params(references->steps[a->model]);
-    for (int i = 0; i < params->count; i++) {
-        const struct param *param = params->items[i];
-        int64_t offset = reference_offset(references, a->model, param->name), count = tensor_count(param->value);
+    for (int i = 0; i < step_params(step)->count; i++) {
+        const struct param *param = step_params(step)->items[i];
+        int64_t offset = reference_offset(references, a->model, param->name);
         struct loss_sums sums = {0};
-        add_run(&sums, a->values + offset, b->values + offset, count);
-        take_largest(&sums, b->values + offset, count);
+        for (int64_t n = 0; n < shard_run_count(&param->shard); n++) {
+            struct shard_run part = shard_run(&param->shard, n);
+            add_run(&sums, a->values + offset + part.global_offset, b->values + offset + part.global_offset,
+                    part.count);
+        }
+        take_largest(&sums, b->values + offset, shard_global_count(&param->shard));
         note_tensor(&found, &sums, param->name);
     }
     return found;

@@ -98,14 +98,16 @@ static void share_difference(struct bench *bench, struct difference *found) {
 
 // In fp32 one part in a hundred thousand. A run in 16 bits rounds every result, and each layout, which has different
 // sums, rounds differently. How much that matters is known from one rank: as much as its run in 16 bits differs from
-// its run in fp32. A layout whose ranks share layers or sequences also rounds its partial sums, so it may be up to
-// three times as far from fp32 as one rank is, and four times as far from one rank.
-static struct difference bounds_for(const struct bench *bench, const struct layout *layout) {
+// its run in fp32, in the same slices, since slices of small values differ more. A layout whose ranks share layers or
+// sequences also rounds its partial sums, so it may be up to three times as far from fp32 as one rank is, and four
+// times as far from one rank.
+static struct difference bounds_for(struct bench *bench, const struct layout *layout, const struct step *step) {
     int dtype = layout->value[LAYOUT_DTYPE];
     if (dtype == 0)
         return (struct difference){.loss = 1e-5, .norm = 1e-5, .weights = 1e-5, .elements = 1e-5};
-    struct difference own = compare_references(reference_find(&bench->references, layout, dtype),
+    struct difference own = compare_references(step, reference_find(&bench->references, layout, dtype),
                                                reference_find(&bench->references, layout, 0), &bench->references);
+    share_difference(bench, &own);
     return (struct difference){4 * own.loss, 4 * own.norm, 4 * own.weights, 4 * own.elements, ""};
 }
 
@@ -145,7 +147,7 @@ static bool check_layout(struct bench *bench, const struct layout *layout) {
     bool is_odd = status > 0;
     const struct reference *alone = reference_find(&bench->references, layout, layout->value[LAYOUT_DTYPE]);
     struct difference found = compare_run(step, &history, alone, &bench->references);
-    struct difference bounds = bounds_for(bench, layout);
+    struct difference bounds = bounds_for(bench, layout, step);
     double own = found.weights;
     share_difference(bench, &found);
     bool is_good = found.loss <= bounds.loss && found.norm <= bounds.norm && found.weights <= bounds.weights &&

@@ -123,15 +123,15 @@ int64_t reference_offset(const struct references *references, int model, const c
 // The largest differences between two runs, relative.
 struct difference {
     double loss, norm;
-    double weights;   // of any tensor: norm of the difference relative to that of the tensor
+    double weights;   // of any rank's slice of a tensor: norm of the difference relative to that of the slice
     double elements;  // of any weight: relative to the largest one of its tensor
     char worst[128];  // the tensor of `weights`
 };
 // Compares what this rank holds after a run with one rank's result.
 struct difference compare_run(const struct step *step, const struct loss_history *history,
                               const struct reference *alone, const struct references *references);
-// Two references of the same model and batch.
-struct difference compare_references(const struct reference *a, const struct reference *b,
+// Two references of the same model and batch, in the slices that this rank holds after a run.
+struct difference compare_references(const struct step *step, const struct reference *a, const struct reference *b,
                                      const struct references *references);
 
 #endif
