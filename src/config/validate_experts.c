@@ -86,7 +86,7 @@ static void validate_router(const struct config *config, struct complaints *comp
         log_warn_once("--moe-router-pre-softmax has no effect with --moe-router-score-function %s, as in Megatron",
                       config->moe_router_score_function);
     if (is(config->moe_router_dtype, "fp64"))
-        complain(complaints, "--moe-router-dtype fp64 is not implemented; routers compute in fp32: leave it out");
+        complain(complaints, "--moe-router-dtype fp64 is not supported: routers compute in fp32; leave it out");
     validate_groups(config, complaints);
 }
 
@@ -97,8 +97,7 @@ static void validate_balance(const struct config *config, struct complaints *com
         const char *type = types->items[i];
         if (strcmp(type, "aux_loss") != 0 && strcmp(type, "seq_aux_loss") != 0 && strcmp(type, "none") != 0)
             complain(complaints,
-                     "--moe-router-load-balancing-type %s is not implemented; aux_loss, seq_aux_loss and none are",
-                     type);
+                     "--moe-router-load-balancing-type %s is not supported; give aux_loss, seq_aux_loss or none", type);
         for (int64_t k = 0; k < i; k++)
             if (strcmp(type, types->items[k]) == 0)
                 complain(complaints, "--moe-router-load-balancing-type %s is given twice; give it once", type);

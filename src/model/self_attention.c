@@ -9,9 +9,9 @@
 struct self_attention {
     struct attention attention;
     struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
-    // Of each head of queries and of keys, over its D channels, before their rotation; or of all heads together.
-    // Without a gain there are no norms. Every rank that shares the layer holds them whole. It has the gradient of its
-    // own heads; a norm of all heads is computed by all ranks, which gather the heads.
+    // Normalize queries and keys before their rotation: each head over its D channels, or all heads together. A norm
+    // without a gain is left out. Every rank that shares the layer holds the gains whole and has the gradient of its
+    // own heads; for a norm of all heads, these ranks gather the heads.
     struct norm q_norm, k_norm;
     bool norms_all_heads;
     struct rope rope;

@@ -28,14 +28,19 @@ static void check_matrix(const char *op, const char *name, struct tensor t) {
     check_rule(op, t.data && t.rank == 2, name);
 }
 
+// Logits (N, E), and experts (N, K) that the rows chose by them.
+static void check_choice(const char *op, struct tensor logits, struct tensor experts, const struct router_rule *rule) {
+    check_matrix(op, "logits must be a matrix", logits);
+    check_matrix(op, "experts must be a matrix", experts);
+    check_router_rule(op, rule, logits.shape[1], experts.shape[1]);
+    check_tensor(op, "logits", logits, check_2d(DTYPE_F32, logits.shape[0], logits.shape[1]));
+    check_tensor(op, "experts", experts, check_2d(DTYPE_I32, logits.shape[0], experts.shape[1]));
+}
+
 void op_route_forward(struct device *device, const struct op_route_forward *op) {
     const char *name = "op_route_forward";
-    check_matrix(name, "logits must be a matrix", op->logits);
-    check_matrix(name, "experts must be a matrix", op->experts);
+    check_choice(name, op->logits, op->experts, &op->rule);
     int64_t rows = op->logits.shape[0], experts = op->logits.shape[1], chosen = op->experts.shape[1];
-    check_router_rule(name, &op->rule, experts, chosen);
-    check_tensor(name, "logits", op->logits, check_2d(DTYPE_F32, rows, experts));
-    check_tensor(name, "experts", op->experts, check_2d(DTYPE_I32, rows, chosen));
     check_tensor(name, "weights", op->weights, check_2d(DTYPE_F32, rows, chosen));
     check_optional(name, "counts", op->counts, check_1d(DTYPE_F32, experts));
     check_optional(name, "bias", op->bias, check_1d(DTYPE_F32, experts));
@@ -47,14 +52,9 @@ void op_route_forward(struct device *device, const struct op_route_forward *op) 
 
 void op_route_backward(struct device *device, const struct op_route_backward *op) {
     const char *name = "op_route_backward";
-    check_matrix(name, "logits must be a matrix", op->logits);
-    check_matrix(name, "experts must be a matrix", op->experts);
-    int64_t rows = op->logits.shape[0], experts = op->logits.shape[1], chosen = op->experts.shape[1];
-    check_router_rule(name, &op->rule, experts, chosen);
-    check_tensor(name, "dlogits", op->dlogits, check_2d(DTYPE_F32, rows, experts));
-    check_tensor(name, "logits", op->logits, check_2d(DTYPE_F32, rows, experts));
-    check_tensor(name, "experts", op->experts, check_2d(DTYPE_I32, rows, chosen));
-    check_tensor(name, "dweights", op->dweights, check_2d(DTYPE_F32, rows, chosen));
+    check_choice(name, op->logits, op->experts, &op->rule);
+    check_tensor(name, "dlogits", op->dlogits, check_2d(DTYPE_F32, op->logits.shape[0], op->logits.shape[1]));
+    check_tensor(name, "dweights", op->dweights, check_2d(DTYPE_F32, op->experts.shape[0], op->experts.shape[1]));
     check_apart(name, "dlogits", op->dlogits, "logits", op->logits);
     device->ops->route_backward(device, op);
 }

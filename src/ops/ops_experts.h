@@ -17,7 +17,7 @@ enum router_score {
     ROUTER_SOFTMAX,        // softmax over the K chosen logits
     ROUTER_SOFTMAX_ALL,    // softmax over all E logits; the chosen ones are not normalised again
     ROUTER_SIGMOID,        // 1 / (1 + e^-x); if K > 1 the chosen ones are divided by their sum + 1e-20
-    ROUTER_SQRT_SOFTPLUS,  // sqrt(log(1 + e^x)), divided likewise
+    ROUTER_SQRT_SOFTPLUS,  // sqrt(log(1 + e^x)); if K > 1 the chosen ones are divided as above
     ROUTER_SCORE_COUNT
 };
 struct router_rule {
@@ -91,7 +91,7 @@ struct op_sort_slots {
     bool is_padded;
 };
 
-// y (R, C) = row source / K of x for each place; 0 where there is no source. This is also the gradient of op_sum_slots.
+// Each place of y (R, C) gets row source / K of x, or 0 if it has no source. This is also the gradient of op_sum_slots.
 struct op_gather_slots {
     struct tensor y;        // (R, C) out
     struct tensor x;        // (N, C)

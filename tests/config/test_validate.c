@@ -307,7 +307,7 @@ TEST(experts) {
         {"--moe-router-num-groups 3 --moe-router-group-topk 1", "nearest: --moe-router-num-groups 2"},
         {"--moe-router-num-groups 2 --moe-router-group-topk 3", "is above --moe-router-num-groups 2"},
         {"--moe-router-num-groups 4 --moe-router-group-topk 1", "cannot be shared by --moe-router-group-topk 1"},
-        {"--moe-router-load-balancing-type sinkhorn", "aux_loss, seq_aux_loss and none are"},
+        {"--moe-router-load-balancing-type sinkhorn", "is not supported; give aux_loss, seq_aux_loss or none"},
         {"--moe-router-load-balancing-type aux_loss aux_loss --moe-aux-loss-coeff 1 2", "is given twice"},
         {"--moe-router-load-balancing-type aux_loss seq_aux_loss", "give one for each"},
         {"--moe-aux-loss-coeff 1e-2 1e-3", "but there is one loss"},

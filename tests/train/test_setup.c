@@ -112,7 +112,7 @@ TEST(devices_that_lack_experts) {
     lacks.lacks_experts = true;
     device->ops = &lacks;
     EXPECT_ERROR(setup_step(&step, &(struct setup){&config, device, &mesh, STEP_TRAIN}),
-                 "does not compute mixtures of experts yet; give --device cpu");
+                 "cannot train mixtures of experts; give --device cpu");
     device->ops = has;
     device_close(device);
     config_free(&config);
