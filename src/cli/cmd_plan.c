@@ -184,13 +184,14 @@ static int make_plan(struct command_options *options, const struct hardware_file
     TRY(planned_vocabulary_set(config, &assumed_for));
     struct timeline timeline;
     const struct schedule_watcher watcher = timeline_watcher(&timeline);
+    bool is_drawn = options->timeline || options->trace;
     int status = plan_make(&plan, &(struct plan_options){.config = config,
                                                          .ranks = ranks,
                                                          .machine = machine,
                                                          .hardware = &file->hardware,
                                                          .nodes = (int)options->nodes,
                                                          .hides_tensor = options->tp_comm_overlap,
-                                                         .watcher = &watcher});
+                                                         .watcher = is_drawn ? &watcher : NULL});
     if (status == 0)
         status = write_timeline(options, &timeline, &plan, machine->name);
     timeline_free(&timeline);

@@ -5,7 +5,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/whereabouts.h"
-#include "plan/brief.h"
+#include "plan/plan.h"
+#include "plan/steady.h"
 #include "train/peak.h"
 
 #include <stdio.h>
@@ -53,7 +54,7 @@ static int plan_hushed(struct plan *plan, const struct plan_options *options) {
     const char *label = whereabouts_set_phase("planning");
     log_hush(true);
     fault_suspend(true);
-    int status = plan_make_brief(plan, options);
+    int status = plan_make(plan, options);
     fault_suspend(false);
     log_hush(false);
     whereabouts_set_phase(label);
@@ -63,11 +64,14 @@ static int plan_hushed(struct plan *plan, const struct plan_options *options) {
 // A start must not wait for its plan: 20,000 passes of a layer take a second or two.
 static bool is_quick(const struct config *config) {
     const int64_t most_passes = 20000;
-    int64_t stages = config->pipeline_model_parallel_size;
     int64_t count = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
-    bool has_groups = config->microbatch_group_size_per_virtual_pipeline_stage > stages;
-    int64_t planned = has_groups ? count : plan_brief_batches(count, stages, true);
-    return planned * config_layers(config) <= most_passes;
+    const struct schedule_shape shape = {
+        .kind = config_chunks(config) > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B,
+        .stages = (int)config->pipeline_model_parallel_size,
+        .micro_batches = (int)count,
+        .group = (int)config->microbatch_group_size_per_virtual_pipeline_stage,
+    };
+    return steady_passes(&shape) * config_layers(config) <= most_passes;
 }
 
 // Whether the ranks sit on machines as the plan lays them out: all of a machine's GPUs, or a part of one machine's.

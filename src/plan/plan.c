@@ -2,22 +2,14 @@
 #include "plan/plan.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/trace.h"
 #include "model/census.h"
-#include "step/spans.h"
+#include "plan/stage.h"
+#include "plan/steady.h"
 #include "train/setup.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MOST_CHUNKS = 32 };
-
-// How long the items of a kind of stage take, on average over its micro-batches.
-struct stage_costs {
-    double seconds[WORK_COUNT][MOST_CHUNKS];
-    double count[WORK_COUNT][MOST_CHUNKS];
-};
 
 struct making {
     struct plan *plan;
@@ -29,119 +21,6 @@ struct making {
     struct world *world;  // any of the stages', for the times of messages
     struct mesh mesh;     // of rank 0
 };
-
-static bool is_pass(enum work work) {
-    return work >= WORK_FORWARD && work <= WORK_BACKWARD_WEIGHT;
-}
-
-// Adds up what the trace says of the items.
-static void take_items(struct device *device, struct stage_costs *costs, struct plan_stage *stage) {
-    struct trace_event event;
-    double start, end;
-    while (trace_take(&event, INT64_MAX)) {
-        if (event.track != TRACK_DEVICE || event.is_inner || event.tag < 1 || event.tag > WORK_COUNT ||
-            !device_read_stamp(device, event.stamps[0], &start) || !device_read_stamp(device, event.stamps[1], &end))
-            continue;
-        enum work work = (enum work)(event.tag - 1);
-        int chunk = is_pass(work) && event.chunk > 0 ? event.chunk : 0;
-        costs->seconds[work][chunk] += end - start;
-        costs->count[work][chunk]++;
-        if (work >= WORK_REDUCE)
-            stage->update += end - start;
-    }
-}
-
-static int64_t held_parameters(const struct param_list *params) {
-    int64_t count = 0;
-    for (int i = 0; i < params->count; i++)
-        count += tensor_count(params->items[i]->value);
-    return count;
-}
-
-static bool is_axis(const struct mesh *mesh, const struct group *group) {
-    for (int axis = 0; axis < AXIS_COUNT; axis++)
-        if (mesh->group[axis] == group)
-            return true;
-    return false;
-}
-
-// Adds the seconds in which the rank has waited for collectives so far, or subtracts them.
-static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *stage) {
-    stage->tensor += sign * group_exposed_seconds(mesh->group[AXIS_TENSOR]);
-    stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
-    stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
-    stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);
-    for (int i = 0; i < mesh->set_count; i++) {
-        const struct mesh_set *set = &mesh->sets[i];
-        if (set->group && !is_axis(mesh, set->group))
-            *(set->axes & AXES(AXIS_DATA) ? &stage->data : &stage->other) += sign * group_exposed_seconds(set->group);
-    }
-}
-
-// Micro-batches of zeros. Before each one, what the trace says so far is taken, so that it need not hold a whole step.
-struct blank_batches {
-    struct batch batch;
-    struct device *device;
-    struct stage_costs *costs;
-    struct plan_stage *stage;
-};
-
-static int next_batch(void *context, struct batch *batch) {
-    struct blank_batches *blanks = context;
-    take_items(blanks->device, blanks->costs, blanks->stage);
-    *batch = blanks->batch;
-    return 0;
-}
-
-// A step in the midst of others: the one before it has sent parameters that are still on their way.
-static int run_steps(struct step *step, struct blank_batches *blanks, int64_t micro_batches) {
-    struct step_source source = {next_batch, blanks, micro_batches};
-    struct stage_costs *costs = blanks->costs, before = {0};
-    struct plan_stage *stage = blanks->stage, unused = {0};
-    blanks->costs = &before;
-    blanks->stage = &unused;
-    TRY(step_train(step, &source, 0, 0));
-    take_items(blanks->device, &before, &unused);
-    blanks->costs = costs;
-    blanks->stage = stage;
-    struct device_totals first = device_totals(blanks->device);
-    add_waits(step_mesh(step), -1, stage);
-    TRY(step_train(step, &source, 0, 0));
-    take_items(blanks->device, costs, stage);
-    add_waits(step_mesh(step), 1, stage);
-    struct device_totals totals = device_totals(blanks->device);
-    stage->compute = totals.seconds - first.seconds;
-    stage->flops = totals.matmul_flops - first.matmul_flops + totals.attention_flops - first.attention_flops;
-    return 0;
-}
-
-// A rank of this stage.
-static int run_stage(const struct making *making, const struct setup *setup, struct plan_stage *stage,
-                     struct stage_costs *costs) {
-    // Of one micro-batch's passes and of the update: several for every layer and bucket.
-    enum { SPANS = 1 << 19 };
-    struct step *step = NULL;
-    TRY(setup_step(&step, setup));
-    struct batch_form form = setup_options(setup).largest;
-    struct blank_batches blanks = {.device = setup->device, .costs = costs, .stage = stage};
-    stage->memory = *step_memory(step);
-    stage->parameters = held_parameters(step_params(step));
-    if (making->options->stops_if_too_large && (double)stage->memory.total > plan_room(making->options->machine)) {
-        step_close(step);
-        return 0;
-    }
-    batch_allocate(&blanks.batch, &form, form.B);
-    device_clock_start(setup->device, 2 * SPANS);  // a span has two stamps
-    trace_open(SPANS);
-    int status = run_steps(step, &blanks, making->plan->micro_batches);
-    if (trace_take_lost() > 0 && status == 0)
-        status = error_set("a step of this many layers and buckets is too long to be planned");
-    trace_close();
-    device_clock_stop(setup->device);
-    batch_free(&blanks.batch);
-    step_close(step);
-    return status;
-}
 
 static int measure_stage(struct making *making, int index) {
     struct plan_stage *stage = &making->plan->stage[index];
@@ -161,7 +40,7 @@ static int measure_stage(struct making *making, int index) {
         if (making->options->hides_tensor)
             group_set_hidden(mesh.group[AXIS_TENSOR], 1 - 1.0 / mesh.length[AXIS_TENSOR]);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
-        status = run_stage(making, &setup, stage, &making->costs[index]);
+        status = stage_run(&setup, making->options, stage, &making->costs[index]);
     }
     if (making->world)
         world_close(world);
@@ -192,7 +71,7 @@ static int measured_as(const struct plan *plan, int stage) {
 static double cost_of_item(const void *context, int stage, struct schedule_item item) {
     const struct making *making = context;
     const struct stage_costs *costs = &making->costs[measured_as(making->plan, stage)];
-    int chunk = is_pass(item.work) ? item.chunk : 0;
+    int chunk = work_is_pass(item.work) ? item.chunk : 0;
     double count = costs->count[item.work][chunk], seconds = costs->seconds[item.work][chunk];
     // The list has one update, which stands for those of all buckets.
     if (item.work == WORK_UPDATE)
@@ -212,24 +91,21 @@ static double cost_of_message(const void *context, int from, int to) {
 }
 
 // Runs the lists of all stages together.
-static int run_lists(struct making *making, const struct step_options *options) {
+static int run_lists(struct making *making, const struct schedule_shape *shape) {
     struct plan *plan = making->plan;
-    struct schedule schedule;
-    struct schedule_shape shape = options->schedule;
-    shape.micro_batches = (int)plan->micro_batches;
+    int (*simulate)(const struct schedule_shape *, const struct schedule_cost *, struct schedule_run *,
+                    const struct schedule_watcher *) =
+        making->options->runs_all ? steady_simulate_all : steady_simulate;
     struct schedule_run run;
-    TRY(schedule_build(&schedule, &shape));
     struct schedule_cost cost = {.of_item = cost_of_item, .of_message = cost_of_message, .context = making};
-    int status = schedule_simulate(&schedule, &cost, &run, making->options->watcher);
+    TRY(simulate(shape, &cost, &run, making->options->watcher));
     plan->seconds = run.seconds;
     plan->bubble = run.idle;
     // The same with messages that take no time.
     cost.of_message = NULL;
-    if (status == 0)
-        status = schedule_simulate(&schedule, &cost, &run, NULL);
+    TRY(simulate(shape, &cost, &run, NULL));
     plan->messages = plan->seconds - run.seconds;
-    schedule_free(&schedule);
-    return status;
+    return 0;
 }
 
 static void add_executed(struct plan *plan) {
@@ -279,7 +155,7 @@ static int make(struct making *making) {
         rows /= making->mesh.length[AXIS_TENSOR];
     making->message_bytes = rows * (double)config->hidden_size * (double)dtype_bytes(options.dtype);
     add_executed(plan);
-    return run_lists(making, &options);
+    return run_lists(making, &options.schedule);
 }
 
 int plan_make(struct plan *plan, const struct plan_options *options) {
@@ -292,9 +168,9 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     if (config->fp8_format && making.hardware.peak[1] == 0)
         return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
                               options->machine->name);
-    if (config_chunks(config) > MOST_CHUNKS)
+    if (config_chunks(config) > STAGE_MOST_CHUNKS)
         return error_set_code(EXIT_CODE_USAGE, "a plan can have %d virtual stages for each rank, not %lld",
-                              (int)MOST_CHUNKS, (long long)config_chunks(config));
+                              (int)STAGE_MOST_CHUNKS, (long long)config_chunks(config));
     TRY(mesh_place_config(&making.mesh, 0, options->ranks, config));
     const char *attention = config->attention_backend;
     making.hardware.rates.writes_scores = attention && (!strcmp(attention, "unfused") || !strcmp(attention, "local"));

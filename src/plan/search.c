@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "plan/brief.h"
+#include "plan/steady.h"
 #include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
@@ -113,8 +113,7 @@ static int compare_estimates(const void *a, const void *b) {
 struct planning {
     struct layout_search *search;
     const int *items;
-    int planned;    // before this batch
-    bool is_brief;  // two short steps stand for a long one
+    int planned;  // before this batch
 };
 
 struct plan_result {
@@ -133,14 +132,13 @@ static void plan_item(void *context, int index, void *result) {
     const struct machine *machine = search_machine(search, item);
     struct plan_result *planned = result;
     struct config config;
-    int (*make)(struct plan *, const struct plan_options *) = planning->is_brief ? plan_make_brief : plan_make;
     planned->outcome = SEARCH_INVALID;
     if (layout_configure(&search->spaces[item->machine], &item->layout, &config) == 0 &&
-        make(&planned->plan, &(struct plan_options){.config = &config,
-                                                    .ranks = search->options.gpus,
-                                                    .machine = machine,
-                                                    .hardware = search->options.hardware[item->machine],
-                                                    .stops_if_too_large = true}) == 0)
+        plan_make(&planned->plan, &(struct plan_options){.config = &config,
+                                                         .ranks = search->options.gpus,
+                                                         .machine = machine,
+                                                         .hardware = search->options.hardware[item->machine],
+                                                         .stops_if_too_large = true}) == 0)
         planned->outcome =
             fullest_bytes(&planned->plan) <= search_room(search, item->machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
     error_clear();
@@ -157,13 +155,15 @@ static void watch_plans(void *context, int done) {
 static double work_of(const struct layout_search *search, const struct search_item *item) {
     const struct plan_layout *layout = &item->layout;
     double layers = (double)config_layers(&search->model) / layout->pipeline;
-    int64_t batches = search->model.global_batch_size / (layout->micro_batch * layout->data);
-    batches = plan_brief_batches(batches, layout->pipeline, layout->is_zero_bubble);
-    return 1 + layers * (double)batches * fmin(3, layout->pipeline) / 1500;
+    const struct schedule_shape shape = {
+        .kind = layout->chunks > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B,
+        .stages = layout->pipeline,
+        .micro_batches = (int)(search->model.global_batch_size / (layout->micro_batch * layout->data))};
+    return 1 + layers * steady_passes(&shape) * fmin(3, layout->pipeline) / 1500;
 }
 
-static int plan_items(struct layout_search *search, const int *items, int count, bool is_brief) {
-    struct planning planning = {search, items, search->count - search_count(search, SEARCH_NEW), is_brief};
+static int plan_items(struct layout_search *search, const int *items, int count) {
+    struct planning planning = {search, items, search->count - search_count(search, SEARCH_NEW)};
     struct crew_work work = {count, sizeof(struct plan_result), plan_item, watch_plans, &planning};
     struct plan_result *results = crew_run(&work, search->options.children);
     if (!results)
@@ -228,7 +228,7 @@ static int plan_list(struct layout_search *search) {
                 items[count++] = i;
         }
         if (count > 0)
-            TRY(plan_items(search, items, count, true));
+            TRY(plan_items(search, items, count));
     } while (count > 0 && search->work > 0);
     return 0;
 }
@@ -261,7 +261,7 @@ static int plan_neighbours(struct layout_search *search) {
             const struct plan_layout layout = search->items[best].layout;
             layout_neighbours(&search->spaces[hood.adding.machine], &layout, add_neighbour, &hood);
             if (hood.count > 0)
-                TRY(plan_items(search, hood.items, hood.count, true));
+                TRY(plan_items(search, hood.items, hood.count));
             before = best;
         }
     }
@@ -304,20 +304,6 @@ static void propose(struct layout_search *search) {
         if (best >= 0 && !is_proposed(search, &search->items[best]))
             search->proposals[search->proposal_count++] = best;
     }
-}
-
-// What is shown is the whole step, where that does not take long.
-static int plan_proposals(struct layout_search *search) {
-    enum { MOST_PASSES = 20000 };
-    int items[SEARCH_MOST_PROPOSALS], count = 0;
-    for (int i = 0; i < search->proposal_count; i++) {
-        const struct search_item *item = &search->items[search->proposals[i]];
-        int stages = item->layout.pipeline < 3 ? item->layout.pipeline : 3;
-        int64_t layers = config_layers(&search->model) / item->layout.pipeline;
-        if (item->plan->micro_batches * layers * stages < MOST_PASSES)
-            items[count++] = search->proposals[i];
-    }
-    return count > 0 ? plan_items(search, items, count, false) : 0;
 }
 
 // ---- the search ----
@@ -408,7 +394,7 @@ int search_open(struct layout_search *search, const struct search_options *optio
     propose(search);
     if (search->proposal_count == 0)
         return refuse_nothing(search);
-    return plan_proposals(search);
+    return 0;
 }
 
 void search_close(struct layout_search *search) {

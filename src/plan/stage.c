@@ -1,0 +1,163 @@
+// A stage on paper. See stage.h.
+#include "plan/stage.h"
+#include "base/error.h"
+#include "base/trace.h"
+#include "plan/steady.h"
+#include "step/spans.h"
+#include "train/setup.h"
+
+bool work_is_pass(enum work work) {
+    return work >= WORK_FORWARD && work <= WORK_BACKWARD_WEIGHT;
+}
+
+// Adds up what the trace says of the items.
+static void take_items(struct device *device, struct stage_costs *costs, struct plan_stage *stage) {
+    struct trace_event event;
+    double start, end;
+    while (trace_take(&event, INT64_MAX)) {
+        if (event.track != TRACK_DEVICE || event.is_inner || event.tag < 1 || event.tag > WORK_COUNT ||
+            !device_read_stamp(device, event.stamps[0], &start) || !device_read_stamp(device, event.stamps[1], &end))
+            continue;
+        enum work work = (enum work)(event.tag - 1);
+        int chunk = work_is_pass(work) && event.chunk > 0 ? event.chunk : 0;
+        costs->seconds[work][chunk] += end - start;
+        costs->count[work][chunk]++;
+        if (work >= WORK_REDUCE)
+            stage->update += end - start;
+    }
+}
+
+static int64_t held_parameters(const struct param_list *params) {
+    int64_t count = 0;
+    for (int i = 0; i < params->count; i++)
+        count += tensor_count(params->items[i]->value);
+    return count;
+}
+
+static bool is_axis(const struct mesh *mesh, const struct group *group) {
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (mesh->group[axis] == group)
+            return true;
+    return false;
+}
+
+// Adds the seconds in which the rank has waited for collectives so far, or subtracts them.
+static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *stage) {
+    stage->tensor += sign * group_exposed_seconds(mesh->group[AXIS_TENSOR]);
+    stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
+    stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
+    stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);
+    for (int i = 0; i < mesh->set_count; i++) {
+        const struct mesh_set *set = &mesh->sets[i];
+        if (set->group && !is_axis(mesh, set->group))
+            *(set->axes & AXES(AXIS_DATA) ? &stage->data : &stage->other) += sign * group_exposed_seconds(set->group);
+    }
+}
+
+// Micro-batches of zeros. Before each one, what the trace says so far is taken, so that it need not hold a whole step.
+struct blank_batches {
+    struct batch batch;
+    struct device *device;
+    struct stage_costs *costs;
+    struct plan_stage *stage;
+};
+
+static int next_batch(void *context, struct batch *batch) {
+    struct blank_batches *blanks = context;
+    take_items(blanks->device, blanks->costs, blanks->stage);
+    *batch = blanks->batch;
+    return 0;
+}
+
+// What a step of some micro-batches costs a rank.
+struct measured_step {
+    struct stage_costs costs;
+    struct plan_stage stage;  // its times and FLOPs
+};
+
+static int measure_step(struct step *step, struct blank_batches *blanks, int micro_batches,
+                        struct measured_step *measured) {
+    struct step_source source = {next_batch, blanks, micro_batches};
+    *measured = (struct measured_step){0};
+    blanks->costs = &measured->costs;
+    blanks->stage = &measured->stage;
+    struct device_totals first = device_totals(blanks->device);
+    add_waits(step_mesh(step), -1, &measured->stage);
+    TRY(step_train(step, &source, 0, 0));
+    take_items(blanks->device, blanks->costs, blanks->stage);
+    add_waits(step_mesh(step), 1, &measured->stage);
+    struct device_totals totals = device_totals(blanks->device);
+    measured->stage.compute = totals.seconds - first.seconds;
+    measured->stage.flops = totals.matmul_flops - first.matmul_flops + totals.attention_flops - first.attention_flops;
+    return 0;
+}
+
+// The stage's step, from two shorter ones.
+static void extend_step(const struct steady_counts *counts, int micro_batches, const struct measured_step *shorter,
+                        struct measured_step *whole) {
+    const struct plan_stage *from = &shorter->stage;
+    struct plan_stage *to = &whole->stage;
+    const double *const values[] = {&from->compute, &from->tensor, &from->context, &from->data,
+                                    &from->other,   &from->flops,  &from->update};
+    double *const results[] = {&to->compute, &to->tensor, &to->context, &to->data, &to->other, &to->flops, &to->update};
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+        *results[i] = steady_extend(counts, micro_batches, *values[i], *results[i]);
+    for (int work = 0; work < WORK_COUNT; work++)
+        for (int chunk = 0; chunk < STAGE_MOST_CHUNKS; chunk++) {
+            double *seconds = &whole->costs.seconds[work][chunk], *count = &whole->costs.count[work][chunk];
+            *seconds = steady_extend(counts, micro_batches, shorter->costs.seconds[work][chunk], *seconds);
+            *count = steady_extend(counts, micro_batches, shorter->costs.count[work][chunk], *count);
+        }
+}
+
+// Steps in the midst of others: the one before has sent parameters that are still on their way.
+static int run_steps(struct step *step, struct blank_batches *blanks, const struct steady_counts *counts,
+                     int micro_batches, struct measured_step *measured) {
+    struct measured_step shorter;
+    TRY(measure_step(step, blanks, counts->shorter, &shorter));
+    TRY(measure_step(step, blanks, counts->shorter, &shorter));
+    *measured = shorter;
+    if (counts->longer > counts->shorter)
+        TRY(measure_step(step, blanks, counts->longer, measured));
+    extend_step(counts, micro_batches, &shorter, measured);
+    return 0;
+}
+
+int stage_run(const struct setup *setup, const struct plan_options *options, struct plan_stage *stage,
+              struct stage_costs *costs) {
+    // Of one micro-batch's passes and of the update: several for every layer and bucket.
+    enum { SPANS = 1 << 19 };
+    struct step *step = NULL;
+    const struct schedule_shape shape = setup_options(setup).schedule;
+    const struct steady_counts counts = options->runs_all ? steady_all(&shape) : steady_counts(&shape);
+    struct config shorter = *setup->config;
+    shorter.global_batch_size = counts.held * (setup->config->global_batch_size / shape.micro_batches);
+    struct setup held = *setup;
+    held.config = &shorter;
+    TRY(setup_step(&step, &held));
+    struct batch_form form = setup_options(&held).largest;
+    struct blank_batches blanks = {.device = setup->device};
+    stage->memory = *step_memory(step);
+    stage->parameters = held_parameters(step_params(step));
+    if (options->stops_if_too_large && (double)stage->memory.total > plan_room(options->machine)) {
+        step_close(step);
+        return 0;
+    }
+    batch_allocate(&blanks.batch, &form, form.B);
+    device_clock_start(setup->device, 2 * SPANS);  // a span has two stamps
+    trace_open(SPANS);
+    struct measured_step measured = {0};
+    int status = run_steps(step, &blanks, &counts, shape.micro_batches, &measured);
+    if (trace_take_lost() > 0 && status == 0)
+        status = error_set("a step of this many layers and buckets is too long to be planned");
+    trace_close();
+    device_clock_stop(setup->device);
+    batch_free(&blanks.batch);
+    step_close(step);
+    measured.stage.stage = stage->stage;
+    measured.stage.memory = stage->memory;
+    measured.stage.parameters = stage->parameters;
+    *stage = measured.stage;
+    *costs = measured.costs;
+    return status;
+}

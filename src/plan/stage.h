@@ -1,0 +1,22 @@
+// A rank of one stage, run on paper: what it holds, and what the items of its list cost.
+#ifndef PLAN_STAGE_H
+#define PLAN_STAGE_H
+
+#include "plan/plan.h"
+#include "train/setup.h"
+
+enum { STAGE_MOST_CHUNKS = 32 };
+
+// How long the items of a kind take in a step, and how many there are.
+struct stage_costs {
+    double seconds[WORK_COUNT][STAGE_MOST_CHUNKS];
+    double count[WORK_COUNT][STAGE_MOST_CHUNKS];
+};
+
+bool work_is_pass(enum work work);
+// Runs steps of the setup's rank, whose device tells the time. If the options stop at what is too large, then only
+// memory and parameters are set.
+int stage_run(const struct setup *setup, const struct plan_options *options, struct plan_stage *stage,
+              struct stage_costs *costs);
+
+#endif
