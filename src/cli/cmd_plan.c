@@ -141,13 +141,9 @@ static int search_layouts(struct command_options *options) {
                                  .tokens = options->tokens,
                                  .write = options->write};
     struct hardware_file files[SEARCH_MOST_MACHINES] = {0};
-    struct plan_budget_choice choice = {0};
-    int status = options->budget ? plan_budget_choose(&options->config, options->budget, &choice) : 0;
-    char *family = memory_string(options->config.model);
-    search.family = family;
-    if (status == 0)
-        status = complete(&options->config);
+    struct plan_budget_choice choice = {.config = &options->config};
     char *names = memory_string(options->machine), *rest = names, *name;
+    int status = 0;
     while (status == 0 && (name = strsep(&rest, ",")) != NULL) {
         struct hardware_file *file = &files[search.machine_count];
         if (search.machine_count == SEARCH_MOST_MACHINES)
@@ -159,6 +155,12 @@ static int search_layouts(struct command_options *options) {
             search.hardware[search.machine_count++] = &file->hardware;
         }
     }
+    if (status == 0 && options->budget)
+        status = plan_budget_choose(&search, options->budget, &choice);
+    char *family = memory_string(options->config.model);
+    search.family = family;
+    if (status == 0)
+        status = complete(&options->config);
     if (status == 0)
         status = options->budget ? plan_budget_run(&search, &choice) : plan_search_run(&search);
     for (int i = 0; i < SEARCH_MOST_MACHINES; i++)

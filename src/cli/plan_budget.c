@@ -49,7 +49,16 @@ static int give_length(const struct plan_budget_choice *choice, double parameter
     return status;
 }
 
-int plan_budget_choose(struct config *config, const char *budget, struct plan_budget_choice *choice) {
+// A 16-bit one that all machines have.
+static const char *usual_precision(const struct plan_search *search) {
+    for (int i = 0; i < search->machine_count; i++)
+        if (machine_has_old_gpus(search->machines[i]))
+            return "--fp16";
+    return "--bf16";
+}
+
+int plan_budget_choose(const struct plan_search *search, const char *budget, struct plan_budget_choice *choice) {
+    struct config *config = choice->config;
     static const char *const sizes[] = {"--preset", "--num-layers", "--hidden-size", "--num-attention-heads",
                                         "--ffn-hidden-size"};
     TRY(budget_read(budget, &choice->flops));
@@ -64,13 +73,13 @@ int plan_budget_choose(struct config *config, const char *budget, struct plan_bu
     TRY(give_number(config, "--max-position-embeddings", config->seq_length));
     TRY(give_shape(config, &size));
     TRY(give_number(config, "--global-batch-size", budget_batch(choice->flops, config->seq_length)));
-    choice->config = config;
     choice->optimal = size.parameters;
     choice->chooses_length = config->train_iters == 0 && config->train_samples == 0;
     if (choice->chooses_length)
         TRY(give_length(choice, size.parameters));  // until the parameters are counted
-    if (!flag_is_given(&config->given, "--fp16") && !flag_is_given(&config->given, "--fp8-format"))
-        TRY(give(config, "--bf16", "true"));
+    if (!flag_is_given(&config->given, "--bf16") && !flag_is_given(&config->given, "--fp16") &&
+        !flag_is_given(&config->given, "--fp8-format"))
+        TRY(give(config, usual_precision(search), "true"));
     if (config->data_path.count == 0 && config->train_data_path.count == 0) {
         struct flag_table table = config_flag_table(0);
         TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));

@@ -35,8 +35,12 @@ bool planner_machine_of(const char *description, int ranks, struct machine *foun
         memory--;
     if (!name || !memory || sscanf(memory, "%d GiB", &gib) != 1)
         return false;
-    *found =
-        (struct machine){.name = name, .gpu = name, .gpus = ranks, .gpu_gib = gib == 39 ? 40 : gib, .joined = ranks};
+    *found = (struct machine){.name = name,
+                              .gpu = name,
+                              .capability = MACHINE_OLDEST_CAPABILITY,
+                              .gpus = ranks,
+                              .gpu_gib = gib == 39 ? 40 : gib,
+                              .joined = ranks};
     return true;
 }
 

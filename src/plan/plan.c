@@ -158,6 +158,18 @@ static int make(struct making *making) {
     return run_lists(making, &options.schedule);
 }
 
+int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware) {
+    if (config->fp8_format && hardware->peak[1] == 0)
+        return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
+                              machine->name);
+    if (config->bf16 && machine_has_old_gpus(machine))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "a %s has no bf16: its %s GPUs are too old; give --fp16 instead of "
+                              "--bf16, or another --machine",
+                              machine->name, machine->gpu);
+    return 0;
+}
+
 int plan_make(struct plan *plan, const struct plan_options *options) {
     struct config *config = options->config;
     struct making making = {.plan = plan, .options = options};
@@ -165,9 +177,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
         making.hardware = *options->hardware;
     else
         TRY(hardware_of(&making.hardware, options->machine));
-    if (config->fp8_format && making.hardware.peak[1] == 0)
-        return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
-                              options->machine->name);
+    TRY(plan_check_precision(config, options->machine, &making.hardware));
     if (config_chunks(config) > STAGE_MOST_CHUNKS)
         return error_set_code(EXIT_CODE_USAGE, "a plan can have %d virtual stages for each rank, not %lld",
                               (int)STAGE_MOST_CHUNKS, (long long)config_chunks(config));

@@ -54,6 +54,9 @@ struct plan_options {
 };
 int plan_make(struct plan *plan, const struct plan_options *options);
 
+// Refuses bf16 and fp8 on GPUs without them. plan_make calls it.
+int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware);
+
 // The bytes of a GPU that a run can use.
 double plan_room(const struct machine *machine);
 bool plan_fits(const struct plan *plan, const struct machine *machine);

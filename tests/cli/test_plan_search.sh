@@ -45,6 +45,10 @@ grep -q "fitted to runs of about 6e18 to 3e21 FLOP" "$work/out" && pass || fail 
 for machine in c6i.32xlarge g4dn.xlarge; do
     expect 2 "× $machine, and a plan has 16777216 ranks at most; give --gpus" "$BEVATRON" plan --budget 1e30FLOP --machine $machine
 done
+expect 0 "--train-iters 257 --fp16" "$BEVATRON" plan --budget 1e15FLOP --gpus 8 --micro-batch-size 2 --machine p3dn.24xlarge
+expect 2 "a p3dn.24xlarge has no bf16: its V100 GPUs are too old; give --fp16" "$BEVATRON" plan --budget 1e15FLOP --gpus 8 --bf16 \
+    --machine p5.48xlarge,p3dn.24xlarge
+expect 2 "a g4dn.xlarge has no bf16" "$BEVATRON" plan "${tiny[@]}" --bf16 --machine g4dn.xlarge
 expect 2 "leave out --num-layers" "$BEVATRON" plan --budget 2e17FLOP --num-layers 3
 expect 2 "give e.g. 1e22FLOP" "$BEVATRON" plan --budget much
 
