@@ -20,6 +20,7 @@
 #include "train/watching.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -392,6 +393,9 @@ static int launch(void *given_options, struct launch_command *command, struct co
     TRY(set_environment(&options->environment));
     TRY(launch_config(config, command, options->nproc));
     TRY(launch_resume(command, config));
+    // What starting again does not change.
+    if (options->nproc > 1 && options->nproc <= INT_MAX)
+        TRY(job_check_ranks((int)options->nproc));
     char count[24], self[] = "bevatron";
     snprintf(count, sizeof count, "%lld", (long long)options->nproc);
     launch_command_add(command, "--nproc", count);

@@ -50,6 +50,7 @@ void reducer_bind(struct reducer *reducer, const struct reducer_buffers *buffers
     reducer->device = buffers->device;
     reducer->values = buffers->values;
     reducer->grads = buffers->grads;
+    reducer->squares = buffers->squares;
     for (int i = 0; i < reducer->count; i++) {
         struct reducer_group *group = &reducer->groups[i];
         int64_t buckets = pieces_bucket_count(&group->pieces),
@@ -109,12 +110,19 @@ static void end_sum(struct reducer *reducer, struct reducer_group *group) {
                 &(struct op_copy){.dst = rows_of(reducer->grads, own), .src = summed_rows(reducer, group, n, own)});
 }
 
+static void add_squares(struct reducer *reducer, struct piece bucket) {
+    if (reducer->squares.data)
+        op_sum_squares(reducer->device,
+                       &(struct op_sum_squares){.out = reducer->squares, .x = rows_of(reducer->grads, bucket)});
+}
+
 static void begin_sum(struct reducer *reducer, struct reducer_group *group) {
     if (group->is_rounded && group->begun - group->ended == REDUCER_SLOTS)
         end_sum(reducer, group);
     int64_t n = group->begun++, i = summed(group, n);
     struct piece bucket = pieces_bucket(&group->pieces, i);
     struct tensor whole = summed_rows(reducer, group, n, bucket);
+    add_squares(reducer, bucket);
     if (group->is_rounded)
         op_copy(reducer->device, &(struct op_copy){.dst = whole, .src = rows_of(reducer->grads, bucket)});
     if (is_divided(group))
@@ -138,8 +146,11 @@ void reducer_final_from(struct reducer *reducer, const struct param *param) {
 void reducer_sum(struct reducer *reducer) {
     for (int i = 0; i < reducer->count; i++) {
         struct reducer_group *group = &reducer->groups[i];
-        while (!is_alone(group) && group->begun < pieces_bucket_count(&group->pieces))
+        int64_t buckets = pieces_bucket_count(&group->pieces);
+        while (!is_alone(group) && group->begun < buckets)
             begin_sum(reducer, group);
+        for (int64_t n = 0; is_alone(group) && n < buckets; n++)
+            add_squares(reducer, pieces_bucket(&group->pieces, n));
     }
 }
 

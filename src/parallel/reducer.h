@@ -10,6 +10,9 @@
 // finishes the gradients of split matrices (of all matrices, if layers are not shared) in descending order of their
 // offsets: from the group's first element to falling_end. Everything behind that is final only at the end.
 //
+// If asked, every rank also sums the squares of its own gradients before they leave it, which tells where a NaN came
+// from: after the sums all ranks have it.
+//
 // Sums may be of gradients rounded to bf16, which halves what travels. The rounded buckets lie in a few slots, one
 // after the other; the sums are widened to where the gradients are.
 #ifndef PARALLEL_REDUCER_H
@@ -39,6 +42,7 @@ struct reducer {
     struct device *device;
     struct tensor values;     // (n)
     struct tensor grads;      // (n) fp32
+    struct tensor squares;    // (1) fp32 += squares of this rank's own gradients; none: not asked for
     bool overlaps_reduction;  // buckets are started when they become final, not all at the end
     bool overlaps_gather;     // buckets are waited for when they are needed, not all at once
     struct reducer_group groups[PARAM_MOST_GROUPS];
@@ -57,6 +61,7 @@ struct reducer_buffers {
     struct device *device;
     struct arena *arena;
     struct tensor values, grads;  // grads: none if nothing is trained
+    struct tensor squares;        // (1) fp32, or none
 };
 void reducer_bind(struct reducer *reducer, const struct reducer_buffers *buffers);
 

@@ -115,6 +115,9 @@ struct step_suspect {
     int64_t element;            // of its value; -1 if that is the same
 };
 
+// What only this rank has seen of a step: TOTAL_LOSS before it was summed over ranks, and the squares of its gradients.
+enum { OWN_LOSS, OWN_SQUARES, OWN_COUNT };
+
 struct step {
     struct step_options options;
     struct device *device;
@@ -131,7 +134,7 @@ struct step {
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
     struct tensor totals;         // (step_total_count) fp32
-    struct tensor own_loss;       // (1) fp32, behind the totals: TOTAL_LOSS before it was summed over ranks
+    struct tensor own;            // (OWN_COUNT) fp32, behind the totals
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation
     int64_t cached;               // tokens so far, for generation

@@ -57,9 +57,9 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     pipeline_lay_out(step, arena);
     // One copy brings both to the host.
     int total_count = step_total_count(step);
-    struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + 1);
+    struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + OWN_COUNT);
     step->totals = tensor_rows(totals, 0, total_count);
-    step->own_loss = tensor_rows(totals, total_count, 1);
+    step->own = tensor_rows(totals, total_count, OWN_COUNT);
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
@@ -70,9 +70,11 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     else
         param_list_bind(&step->params, step->values, step->grads);
     start = arena->used;
-    reducer_bind(&step->reducer,
-                 &(struct reducer_buffers){
-                     .device = step->device, .arena = arena, .values = step->values, .grads = step->grads});
+    struct reducer_buffers buffers = {
+        .device = step->device, .arena = arena, .values = step->values, .grads = step->grads};
+    if (step->mode == STEP_TRAIN && step->options.watches_gradients && step->mesh.size > 1)
+        buffers.squares = tensor_rows(step->own, OWN_SQUARES, 1);
+    reducer_bind(&step->reducer, &buffers);
     step->memory.gradients += arena->used - start;
     start = arena->used;
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
@@ -228,6 +230,8 @@ int memory_measure(struct step *step) {
 
 int step_take_memory(struct step *step, struct step_room *room) {
     TRY(memory_take(step, room));
+    if (step->options.tell_room)
+        step->options.tell_room(step->options.room_context, room);
     return settle_in(step);
 }
 

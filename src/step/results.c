@@ -14,7 +14,7 @@ enum { NUMBER_NORM, NUMBER_SCALE, NUMBER_TOTALS };
 
 int results_open(struct step *step) {
     struct step_results *results = &step->results;
-    size_t numbers = (size_t)(NUMBER_TOTALS + step_total_count(step) + 1);
+    size_t numbers = (size_t)(NUMBER_TOTALS + step_total_count(step) + OWN_COUNT);
     size_t row_floats = numbers + (size_t)(UPDATES_MOST_RATES * RATE_LENGTH * step->params.group_count);
     results->memory = device_host_alloc(step->device, STEP_ROWS * row_floats * sizeof(float));
     if (!results->memory)
@@ -63,10 +63,10 @@ static void bring(struct step *step, float *to_host, struct tensor from) {
     step->device->ops->copy_out(step->device, to_host, from.data, tensor_bytes(from), STREAM_COMPUTE);
 }
 
-// With the loss of this rank, which lies behind them.
+// With what is this rank's own, which lies behind them.
 static void bring_totals(struct step *step, float *to_host) {
     step->device->ops->copy_out(step->device, to_host, step->totals.data,
-                                tensor_bytes(step->totals) + tensor_bytes(step->own_loss), STREAM_COMPUTE);
+                                tensor_bytes(step->totals) + tensor_bytes(step->own), STREAM_COMPUTE);
 }
 
 void results_queue(struct step *step, bool is_training, int64_t micro_batches) {
@@ -101,7 +101,7 @@ struct step_result step_take_result(struct step *step) {
     CHECK(step_pending(step) > 0);
     struct step_row *row = row_of(step, step->results.taken++);
     step->device->ops->event_wait(step->device, row->done);
-    const float *totals = row->numbers + NUMBER_TOTALS;
+    const float *totals = row->numbers + NUMBER_TOTALS, *own = totals + step_total_count(step);
     double tokens = (double)totals[TOTAL_TOKENS], pairs = (double)totals[TOTAL_PAIRS];
     struct step_result *result = &step->results.last;
     *result = (struct step_result){
@@ -111,7 +111,8 @@ struct step_result step_take_result(struct step *step) {
         .pairs = pairs,
         .grad_norm = row->is_training ? (double)row->numbers[NUMBER_NORM] : 0,
         .loss_scale = (double)row->numbers[NUMBER_SCALE],
-        .is_own_finite = isfinite(totals[step->mesh.size > 1 ? step_total_count(step) : TOTAL_LOSS]),
+        .is_own_finite = isfinite(step->mesh.size > 1 ? own[OWN_LOSS] : totals[TOTAL_LOSS]),
+        .has_finite_gradients = !row->is_training || !step->reducer.squares.data || isfinite(own[OWN_SQUARES]),
         .tops = step_tops(step),
     };
     for (int i = 0; i < result->tops; i++)

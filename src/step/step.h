@@ -26,13 +26,14 @@ struct step_source {
 };
 
 struct step_result {
-    double loss;         // mean over the counted tokens of all ranks
-    double tokens;       // how many tokens counted
-    double grad_norm;    // before clipping
-    double pair_loss;    // of BERT's pair head: mean over the samples of all ranks
-    double pairs;        // how many samples the pair head saw; 0 without that head
-    double loss_scale;   // after the step; 1 if there is no loss scaling
-    bool is_own_finite;  // the losses of this rank's tokens, before they were summed over ranks
+    double loss;                // mean over the counted tokens of all ranks
+    double tokens;              // how many tokens counted
+    double grad_norm;           // before clipping
+    double pair_loss;           // of BERT's pair head: mean over the samples of all ranks
+    double pairs;               // how many samples the pair head saw; 0 without that head
+    double loss_scale;          // after the step; 1 if there is no loss scaling
+    bool is_own_finite;         // the losses of this rank's tokens, before they were summed over ranks
+    bool has_finite_gradients;  // the same of this rank's gradients; true if they were not watched
     // ICT's top-k accuracies in the order of their flag: fractions of the queries, which count as tokens.
     double accuracies[OPS_MOST_TOPS];
     int tops;
@@ -54,6 +55,7 @@ struct step_memory {
 struct step;  // see step/internal.h
 
 // What a step is to do, as values; train/setup.h makes them from flags.
+struct step_room;
 struct step_options {
     struct device *device;
     const struct mesh *mesh;  // copied
@@ -71,10 +73,15 @@ struct step_options {
     bool recomputes;                     // nothing is kept that could be computed again
     bool records;                        // passes are recorded and replayed if the device can do so
     bool divides_optimizer, overlaps_reduction, overlaps_gather, rounds_sums;  // see parallel/reducer.h
+    bool watches_gradients;                 // see has_finite_gradients of struct step_result
     int64_t bucket_elements, bucket_count;  // of the reduction; at most one of them is given, else 0
     // A step whose weights this one uses instead of its own, to generate text while they are trained; NULL: none. It
     // stays open as long, and step_settle is called for it before this one reads them.
     const struct step *weights_of;
+    // Called once the memory is taken, before any of it is used: the system promises host memory that it does not have,
+    // and kills who uses it. NULL: nobody is told.
+    void (*tell_room)(const void *context, const struct step_room *room);
+    const void *room_context;
 };
 // How a step got its memory, for messages to the user. Ranks decide together, and one reports for all.
 struct step_room {

@@ -135,6 +135,8 @@ void step_begin(struct step *step, bool is_learning) {
     device_zero(step->device, step->totals);
     if (!is_learning)
         return;
+    if (step->reducer.squares.data)
+        device_zero(step->device, step->reducer.squares);
     clear_gradients(step);
     for (int i = 0; i < step->chunk_count; i++)
         fp8_begin_step(&step->chunks[i].model.fp8, step->device);
@@ -177,8 +179,8 @@ void step_reduce_gradients(struct step *step) {
 
 void step_sum_totals(struct step *step) {
     if (step->mesh.size > 1)
-        op_copy(step->device,
-                &(struct op_copy){.dst = step->own_loss, .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
+        op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->own, OWN_LOSS, 1),
+                                                .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
     // Every stage has routers.
     if (step_balances(step) > 0)

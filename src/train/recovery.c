@@ -99,27 +99,37 @@ static bool may_be_overflow(struct recovery *recovery, const struct step_result 
     return recovery->lowest_overflows <= config->hysteresis;
 }
 
-// The rank where it was seen first, to be freed. After gradients were summed all ranks have it. All ranks call.
+enum { NAN_IN_LOSS = 1, NAN_IN_GRADIENTS = 2 };
+
+// The rank where it was seen first, to be freed. A NaN in a loss is in the gradients, too. Gradients carry it from a
+// stage to those before it, so it arose on the last stage that has it. All ranks call.
 static char *find_origin(const struct recovery *recovery, const struct step_result *result) {
-    struct group *all = recovery->mesh->all;
-    int ranks = group_size(all), first = -1, others = -1;
-    int64_t *is_finite = memory_alloc(sizeof *is_finite * (size_t)ranks);
-    is_finite[group_rank(all)] = result->is_own_finite;
-    comm_all_gather_i64(all, is_finite, 1, "ranks with a finite loss");
+    const struct mesh *mesh = recovery->mesh;
+    int ranks = group_size(mesh->all), stage_ranks = ranks / mesh->length[AXIS_PIPELINE], first = -1, others = -1;
+    int64_t *seen = memory_alloc(sizeof *seen * (size_t)ranks), any = 0;
+    seen[group_rank(mesh->all)] =
+        (result->is_own_finite ? 0 : NAN_IN_LOSS) + (result->has_finite_gradients ? 0 : NAN_IN_GRADIENTS);
+    comm_all_gather_i64(mesh->all, seen, 1, "ranks with a finite loss");
+    for (int rank = 0; rank < ranks; rank++)
+        any |= seen[rank];
+    int64_t kind = any & NAN_IN_LOSS ? NAN_IN_LOSS : NAN_IN_GRADIENTS;
     for (int rank = 0; rank < ranks; rank++) {
-        first = first < 0 && !is_finite[rank] ? rank : first;
-        others += !is_finite[rank];
+        bool is_seen = seen[rank] & kind;
+        if (is_seen && (first < 0 || rank / stage_ranks > first / stage_ranks))
+            first = rank;
+        others += is_seen;
     }
-    free(is_finite);
+    free(seen);
     char host[256];
     // A run of one rank knows of no hosts.
     process_host(host, sizeof host);
     if (ranks > 1)
-        snprintf(host, sizeof host, "%s", group_host(all, first < 0 ? 0 : first));
+        snprintf(host, sizeof host, "%s", group_host(mesh->all, first < 0 ? 0 : first));
     if (first < 0)
         return memory_printf("first seen in the summed gradients, by all ranks (rank 0 on %s)", host);
     char *more = others > 0 ? memory_printf(" and %d more", others) : memory_string("");
-    char *text = memory_printf("first seen in the loss of rank %d on %s%s", first, host, more);
+    char *text = memory_printf("first seen in the %s of rank %d on %s%s", kind == NAN_IN_LOSS ? "loss" : "gradients",
+                               first, host, more);
     free(more);
     return text;
 }

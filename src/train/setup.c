@@ -68,6 +68,7 @@ struct step_options setup_options(const struct setup *setup) {
         .overlaps_reduction = config->overlap_grad_reduce,
         .overlaps_gather = config->overlap_param_gather,
         .rounds_sums = config->bf16 && config->grad_reduce_in_bf16,
+        .watches_gradients = !config->no_check_for_nan_in_loss_and_grad,
         .bucket_elements = config->ddp_bucket_size,
         .bucket_count = config->ddp_num_buckets};
     if (config_form(config) == CONFIG_T5)
@@ -139,7 +140,8 @@ static int refuse(const struct setup *setup, const struct step_room *room) {
 
 // Host memory is promised by the system and only missed when it is used, so what was taken may be more than there is.
 // The first rank of each machine says so.
-static void warn_if_scarce(const struct setup *setup, const struct step_room *room) {
+static void warn_if_scarce(const void *context, const struct step_room *room) {
+    const struct setup *setup = context;
     const struct group *all = setup->mesh->all;
     size_t needed = room->needed.total + room->needed.device_own;
     if (!room->is_host || needed <= room->bytes)
@@ -169,13 +171,12 @@ int setup_open(struct step **step, const struct setup *setup, const struct step_
     if (setup->mode == STEP_GENERATE)
         TRY(config_check_writing(setup->config));
     TRY(check_device(setup, options->dtype));
-    int status = step_open(step, options, &room);
+    struct step_options told = *options;
+    told.tell_room = warn_if_scarce;
+    told.room_context = setup;
+    int status = step_open(step, &told, &room);
     warn_if_shrunk(&room);
-    if (room.is_refused)
-        return refuse(setup, &room);
-    if (status == 0)
-        warn_if_scarce(setup, &room);
-    return status;
+    return room.is_refused ? refuse(setup, &room) : status;
 }
 
 int setup_step(struct step **step, const struct setup *setup) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Files that do not answer: an fsync that does not return, while training waits and in the background; a read of data;
 # pipes where files should be; a dataset that is truncated under a run. Each ends with its exit code and a sentence that
-# names the file. Limits of a process: open files, and what it may write.
+# names the file. Limits of a process: open files, what it may write, and the memory of its control group.
 # cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -131,7 +131,29 @@ grep -Eq "shrinks.bin was truncated to 100 bytes while it was in use, and byte [
 expect 1 "raise the file size limit (ulimit -f)" bash -c 'ulimit -f 1; exec "$@"' - "$BEVATRON" preprocess --input "$work/text.jsonl" \
     --output-prefix "$work/limited" "${tokenizer[@]}"
 if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then
-    expect 1 "this process may open 32 files, but starting 2 ranks takes about" bash -c 'ulimit -n 32; exec "$@"' - \
-        "${train[@]}" --train-iters 2 --nproc 2 --global-batch-size 2
+    few=(bash -c 'ulimit -n 32; exec "$@"' -)
+    expect 0 "" "${few[@]}" "${train[@]}" --train-iters 2 --save "$work/few"
+    expect 1 "this process may open 32 files, but starting 2 ranks takes about" "${few[@]}" "${train[@]}" --train-iters 2 --nproc 2 --global-batch-size 2
+    # Starting again would not help.
+    expect 1 "this process may open 32 files, but starting 2 ranks takes about" "${few[@]}" "$BEVATRON" launch local -n 2 "${train[@]:2}" \
+        --train-iters 2 --global-batch-size 2 --save "$work/few"
+    grep -q "starting" <(grep -v "may open 32 files" "$work/out") && fail "it is started again" || pass
+fi
+
+# The kernel kills who uses more memory than a control group has; what is said before that is the last word of a rank
+# alone. A launcher outlives its ranks and tells why they are gone.
+large=("${train[@]}" --hidden-size 1024 --train-iters 2)
+group=(bash tests/cli/memory_group.sh 120000000)
+"${group[@]}" true 2>/dev/null
+if [ $? = 77 ]; then
+    echo "no memory limits: control groups cannot be made here"
+else
+    "${group[@]}" "${large[@]}" >"$work/out" 2>&1
+    [ $? = 137 ] && has_said "the step needs 0\.[0-9]+ GB, but only 0\.[0-9]+ GB of host memory is available; .* the OOM killer may end this run" &&
+        pass || fail "a rank in a small control group ends without a word"
+    if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then
+        expect 211 "the OOM killer killed it: this job's control group is limited to 0.12 GB of memory; raise the limit" "${group[@]}" \
+            "${large[@]}" --nproc 2 --global-batch-size 2
+    fi
 fi
 finish

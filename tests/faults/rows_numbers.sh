@@ -4,7 +4,7 @@ nan_ends() {
     rm -rf "$work/run"
     run_to_end "${train[@]}" --save "$work/run" --save-interval 3 --inject nan:rank=2:step=8
     note=$(said)
-    [ "$code" = 213 ] && "$BEVATRON" checkpoint verify "$work/run" >/dev/null 2>&1 && [ ! -e "$work/run/iter_0000009" ]
+    [ "$code" = 213 ] && grep -aq "first seen in the gradients of rank 2" "$work/log" && "$BEVATRON" checkpoint verify "$work/run" >/dev/null 2>&1 && [ ! -e "$work/run/iter_0000009" ]
 }
 nan_is_skipped() {
     rm -rf "$work/run"
@@ -19,7 +19,7 @@ nan_of_one() {
     [ "$code" = 218 ] && [[ $note == *"rank 2"* ]] && [ ! -e "$work/run/iter_0000009" ]
 }
 row_13() {
-    checks 13 "NaN in a gradient of rank 2: all ranks stop, nothing is saved" nan_ends
+    checks 13 "NaN in a gradient of rank 2: all ranks stop, nothing is saved, the rank is named" nan_ends
     checks 13 "NaN in a gradient of rank 2: all ranks skip the step" nan_is_skipped
     checks 13 "NaN in the loss as rank 2 has it: all ranks stop, the rank is named" nan_of_one
     if has_flag --nan-policy; then
@@ -87,7 +87,18 @@ address_limit() {
     note=$(said)
     [ "$code" = 214 ] || { [ "$code" = 1 ] && grep -aqi "memory" <<<"$note"; }
 }
+small_group() {
+    run_to_end bash tests/cli/memory_group.sh 300000000 "${train[@]}" --hidden-size 1024 --save "$work/grouped"
+    note=$(grep -a "control group" "$work/log" | head -n 1)
+    [ "$code" = 211 ] && grep -aq "the OOM killer may end this run" "$work/log" && grep -aq "control group is limited to 0.3 GB" "$work/log"
+}
 row_15() {
+    bash tests/cli/memory_group.sh 300000000 true 2>/dev/null
+    if [ $? = 77 ]; then
+        report 15 "a control group with too little memory" "not run" "" "" "" "control groups cannot be made here"
+    else
+        checks 15 "a control group with too little memory: foretold, and named afterwards" small_group
+    fi
     checks 15 "a model that does not fit: a table, and no allocation" too_large
     checks 15 "a limit of address space (prlimit)" address_limit
     survives 15 "a rank killed as by the OOM killer" --inject kill:rank=2:step=8:phase=forward

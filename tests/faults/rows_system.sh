@@ -49,6 +49,12 @@ few_files() {
     note=$(said)
     { [ "$code" = 0 ] && same_weights "$work/run"; } || grep -aq "open files" "$work/log"
 }
+too_few_files() {
+    (ulimit -n 32 && exec "${launch[@]}" --save "$work/few") >"$work/log" 2>&1 </dev/null
+    code=$?
+    note=$(said)
+    [ "$code" = 1 ] && grep -aq "may open 32 files, but starting 4 ranks takes about" "$work/log"
+}
 small_shm() {
     rm -rf "$work/run"
     unshare -m bash -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"' - "${train[@]}" --save "$work/run" >"$work/log" 2>&1 </dev/null
@@ -66,6 +72,7 @@ stale_shm() {
 }
 row_24() {
     checks 24 "64 open files (ulimit -n)" few_files
+    checks 24 "32 open files: too few, said before anything starts" too_few_files
     checks 24 "64 KiB in /dev/shm" small_shm
     checks 24 "mpirun killed: the next run leaves no shared memory" stale_shm
 }

@@ -83,11 +83,15 @@ said "went back to iteration 0; iterations 1 to 3 are skipped (attempt 2 of 3)"
 expect 0 "" train --train-iters 12 --save "$work/told0" --iterations-to-skip 1-3
 same told0 start 12 "from the start"
 expect 0 "its update was skipped (--nan-policy)" train --train-iters 6 --nan-policy skip --allow-injected-faults --inject nan:step=3
-# It is told where it was seen first: in a loss, which is a rank's own, or in gradients, which all ranks have by then.
+# It is told where it was seen first: in the loss of a rank, or in its gradients before they were summed.
 expect 213 "at iteration 4; the weights were not changed; first seen in the loss of rank 1 on $(uname -n). Resume" train --nproc 4 \
     --train-iters 6 --allow-injected-faults --inject nan:rank=1:step=3:phase=weights
-expect 213 "at iteration 3; the weights were not changed; first seen in the summed gradients, by all ranks (rank 0 on $(uname -n))" \
-    train --nproc 4 --train-iters 6 --allow-injected-faults --inject nan:rank=1:step=3
+for layout in "" "--use-distributed-optimizer --overlap-grad-reduce" "--bf16 --grad-reduce-in-bf16" "--num-layers 4 --pipeline-model-parallel-size 4" \
+    "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2"; do
+    # shellcheck disable=SC2086
+    expect 213 "at iteration 3; the weights were not changed; first seen in the gradients of rank 1 on $(uname -n). Resume" \
+        train --nproc 4 --train-iters 6 $layout --allow-injected-faults --inject nan:rank=1:step=3
+done
 # A rank that alone has another result does not wait for the others, which continue: all end, and the rank is named.
 expect 218 "of iteration 3 is finite on some ranks only: rank 2 ($(uname -n)) differs from the others" train --nproc 4 \
     --train-iters 6 --distributed-timeout-minutes 1 --allow-injected-faults --inject nan:rank=2:step=3:phase=results
