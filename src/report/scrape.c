@@ -17,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_CLIENTS = 16, BACKLOG = 16 };
+// BACKLOG: a client that the kernel does not queue tries again only after a second.
+enum { MOST_CLIENTS = 16, BACKLOG = 1024 };
 static const double CLIENT_SECONDS = 3;  // for the whole conversation
 
 struct scrape_client {
@@ -148,6 +149,21 @@ static void serve_client(const struct scrape *scrape, struct scrape_client *clie
     end_client(client);
 }
 
+// A free place, or that of the client that has been here longest: one that sends a request is served at once, so those
+// that stay have nothing to say.
+static struct scrape_client *make_room(struct scrape *scrape) {
+    struct scrape_client *oldest = &scrape->clients[0];
+    for (int i = 0; i < MOST_CLIENTS; i++) {
+        struct scrape_client *client = &scrape->clients[i];
+        if (client->socket < 0)
+            return client;
+        if (client->until < oldest->until)
+            oldest = client;
+    }
+    end_client(oldest);
+    return oldest;
+}
+
 static void accept_client(struct scrape *scrape) {
     int connected = accept4(scrape->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (connected < 0) {
@@ -156,15 +172,11 @@ static void accept_client(struct scrape *scrape) {
             clock_sleep(0.1);
         return;
     }
-    for (int i = 0; i < MOST_CLIENTS; i++) {
-        struct scrape_client *client = &scrape->clients[i];
-        if (client->socket >= 0)
-            continue;
-        client->socket = connected;
-        client->until = clock_seconds() + CLIENT_SECONDS;
-        return;
-    }
-    close(connected);
+    struct scrape_client *client = make_room(scrape);
+    client->socket = connected;
+    client->until = clock_seconds() + CLIENT_SECONDS;
+    // What it sent while it waited to be accepted is answered before another one may take its place.
+    serve_client(scrape, client);
 }
 
 // How long the first client has left, in milliseconds; -1 if there is none.
@@ -182,15 +194,12 @@ static void *serve(void *opaque) {
     struct scrape *scrape = opaque;
     for (;;) {
         struct pollfd files[2 + MOST_CLIENTS] = {{.fd = scrape->wake, .events = POLLIN}};
-        bool has_room = false;
         for (int i = 0; i < MOST_CLIENTS; i++) {
             const struct scrape_client *client = &scrape->clients[i];
-            has_room = has_room || client->socket < 0;
             files[2 + i].fd = client->socket;
             files[2 + i].events = client->answer.length > 0 ? POLLOUT : POLLIN;
         }
-        files[1].fd = has_room ? scrape->listener : -1;
-        files[1].events = POLLIN;
+        files[1] = (struct pollfd){.fd = scrape->listener, .events = POLLIN};
         if (poll(files, 2 + MOST_CLIENTS, time_left(scrape)) < 0 && errno != EINTR)
             return NULL;
         if (files[0].revents)

@@ -8,9 +8,11 @@
 #include "test.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[64], path[128];
@@ -272,7 +274,7 @@ TEST(server) {
     EXPECT(connect_to(port) < 0);
 }
 
-// Clients that say nothing fill all places; each is ended after some seconds, and then others are served.
+// Clients that say nothing fill all places; the oldest make room for others.
 TEST(slow_clients) {
     enum { CLIENTS = 17 };
     int port = 0, clients[CLIENTS];
@@ -292,6 +294,56 @@ TEST(slow_clients) {
     prometheus_close(p);
 }
 
+static int count_files(void) {
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+// Another process makes ten thousand connections and holds as many as it may. Some say nothing, some a part of a
+// request, some nonsense. Meanwhile metrics are served, and afterwards no descriptor is left.
+TEST(ten_thousand_strangers) {
+    enum { STRANGERS = 10000, HELD = 400, ASKED = 20 };
+    static int held[HELD];
+    static char nonsense[20000];
+    int port = 0, status;
+    log_set_level(LOG_ERROR);
+    struct prometheus *p = serve(&port);
+    memset(nonsense, 'x', sizeof nonsense);
+    int before = count_files();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        int made = 0;
+        for (int i = 0; i < STRANGERS; i++) {
+            int client = connect_to(port);
+            made += client >= 0;
+            if (client >= 0 && i % 3 > 0)
+                (void)!send(client, i % 3 == 1 ? "GET /met" : nonsense, i % 3 == 1 ? 8 : sizeof nonsense,
+                            MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (i >= HELD)
+                close(held[i % HELD]);
+            held[i % HELD] = client;
+        }
+        _exit(made == STRANGERS ? 0 : 1);
+    }
+    for (int i = 0; i < ASKED; i++) {
+        struct buffer text = ask(port, "GET /metrics HTTP/1.1\r\n\r\n");
+        EXPECT(strstr(buffer_string(&text), "bevatron_iteration") != NULL);
+        buffer_free(&text);
+    }
+    EXPECT_INT(waitpid(child, &status, 0), child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    struct buffer text = ask(port, "GET /metrics HTTP/1.1\r\n\r\n");
+    EXPECT(strstr(buffer_string(&text), "bevatron_iteration") != NULL);
+    buffer_free(&text);
+    for (double end = clock_seconds() + 60; count_files() > before && clock_seconds() < end;)
+        clock_sleep(0.02);
+    EXPECT_INT(count_files(), before);
+    prometheus_close(p);
+}
+
 // A port that is taken, or an address that is not ours, is reported, and the run has no server.
 TEST(no_port) {
     int port = 0;
@@ -308,4 +360,4 @@ TEST(no_port) {
 }
 
 TEST_MAIN(TEST_CASE(text), TEST_CASE(fast_steps), TEST_CASE(parser), TEST_CASE(server), TEST_CASE(slow_clients),
-          TEST_CASE(no_port))
+          TEST_CASE(ten_thousand_strangers), TEST_CASE(no_port))
