@@ -30,6 +30,12 @@ char *hf_sparse_layers_read(const struct json *root, int64_t count);
 bool hf_sparse_layers_are(const struct json *base, const struct config *config);
 char *hf_sparse_layers_dense(const struct config *config);
 
+// Of a family that has a window_freq: --window-attn-skip-freq of a config.json, to be freed, empty if all layers have
+// the window, or NULL with a message; and layer_types, to be freed. Of one with a local_base: what is written there.
+char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config);
+char *hf_windows_types(const struct config *config);
+double hf_local_base(const struct config *config);
+
 // The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
 const struct hf_family *hf_family_choose(const struct model_write *write);
 

@@ -25,6 +25,8 @@ static const char *const shaping[] = {"--model",
                                       "--rotary-percent",
                                       "--rotary-interleaved",
                                       "--sliding-window",
+                                      "--window-attn-skip-freq",
+                                      "--rotary-base-local",
                                       "--softmax-scale",
                                       "--activation",
                                       "--gated-linear-unit",
@@ -166,6 +168,10 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
         return family->rotary_part || family->rotary_channels_key;
     if (strcmp(flag, "--no-rope-freq") == 0)
         return family->has_no_rope_layers;
+    if (strcmp(flag, "--window-attn-skip-freq") == 0)
+        return family->window_freq;
+    if (strcmp(flag, "--rotary-base-local") == 0)
+        return family->local_base;
     if (strcmp(flag, "--moe-layer-freq") == 0)
         return family->has_sparse_layers;
     if (strcmp(flag, "--scale-tied-output") == 0)
@@ -191,6 +197,10 @@ static bool is_plain(const struct hf_family *family, const struct config *config
         return config_softmax_scale(config) == 1.0f / sqrtf((float)config->kv_channels);
     if (strcmp(flag, "--no-rope-freq") == 0)
         return config_no_rope_freq(config) == 0;
+    if (strcmp(flag, "--window-attn-skip-freq") == 0)
+        return !config_mixes_windows(config);
+    if (strcmp(flag, "--rotary-base-local") == 0)
+        return config->rotary_base_local == 0 || config->sliding_window == 0;
     if (strncmp(flag, "--moe-", 6) == 0 && config->num_experts == 0)
         return true;
     if (strcmp(flag, "--moe-layer-freq") == 0)
@@ -216,6 +226,8 @@ static const char *find_rope_obstacle(const struct hf_family *family, const stru
     if (config->use_rope_scaling && !hf_family_has_rope_kind(family, config->rope_scaling_type))
         return "--rope-scaling-type";
     bool is_linear = config->rotary_seq_len_interpolation_factor != 1;
+    if (family->local_base && config->rotary_base_local == 0 && (is_linear || config->use_rope_scaling))
+        return "rotary scaling in layers with a window";
     if (is_linear && config->use_rope_scaling)
         return "--rotary-seq-len-interpolation-factor beside --use-rope-scaling";
     return is_linear && !hf_family_has_rope_kind(family, "linear") ? "--rotary-seq-len-interpolation-factor" : NULL;

@@ -206,9 +206,25 @@ static int read_rotary_part(const struct hf_family *family, const struct json *r
     return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not support", key) : 0;
 }
 
+// Layers with a window have rotary positions of their own, `local` in rope_parameters, or a member for their base.
+static int read_local_base(const struct hf_family *family, const struct json *root, const struct json *local,
+                           struct config *config) {
+    const struct json *kind = member(local, "rope_type");
+    const struct json *base = local ? member(local, "rope_theta") : member(root, "rope_local_base_freq");
+    if (kind && (kind->type != JSON_STRING || strcmp(kind->string, "default") != 0))
+        return error_set("its layers with a window have rotary scaling, which is not supported");
+    if (base && base->type != JSON_NUMBER)
+        return error_set("its rotary base of layers with a window is not a number");
+    return set_number(config, "--rotary-base-local", base ? base->string : family->local_base, 0);
+}
+
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
 static int read_rope(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
+    if (family->local_base) {
+        TRY(read_local_base(family, root, member(all, "sliding_attention"), config));
+        all = member(all, "full_attention");
+    }
     const char *key = family->rotary_base_key ? family->rotary_base_key : "rope_theta";
     const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, key);
     if (theta && theta->type != JSON_NUMBER)
@@ -274,6 +290,13 @@ static int check_layer_types(const struct json *root, const struct config *confi
                              type ? type : "", i, expected);
     }
     return 0;
+}
+
+static int read_windows(const struct hf_family *family, const struct json *root, struct config *config) {
+    char *layers = hf_windows_read(family, root, config);
+    int result = !layers ? -1 : *layers ? set_flag(config, "--window-attn-skip-freq", layers) : 0;
+    free(layers);
+    return result;
 }
 
 // SmolLM3 says for each layer whether it has rotary positions; without that, every so many layers one has none.
@@ -378,7 +401,7 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         if (!family->has_no_groups)
             TRY(read_groups(family, root, config));
     }
-    TRY(check_layer_types(root, config));
+    TRY(family->window_freq ? read_windows(family, root, config) : check_layer_types(root, config));
     if (family->has_no_rope_layers)
         TRY(read_no_rope_layers(root, config));
     if (family->has_sparse_layers)

@@ -160,6 +160,8 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     }
     set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
                real_text(config->rotary_base));
+    if (family->local_base)
+        set_member(members, "rope_local_base_freq", real_text(hf_local_base(config)));
     if (family->rotary_part)
         set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
                    real_text(config->rotary_percent));
@@ -191,6 +193,21 @@ static void set_no_rope_layers(struct members *members, const struct config *con
         set_member(members, "no_rope_layer_interval", memory_printf("%lld", (long long)config->no_rope_freq));
 }
 
+static bool has_member(const struct members *members, const char *key) {
+    for (size_t i = 0; i < members->count; i++)
+        if (strcmp(members->items[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+// sliding_window_pattern is only read where layer_types is not known.
+static void set_layer_types(struct members *members, const struct config *config) {
+    const char *freq = config->window_attn_skip_freq;
+    set_member(members, "layer_types", hf_windows_types(config));
+    if (has_member(members, "sliding_window_pattern"))
+        set_member(members, "sliding_window_pattern", memory_string(freq && !strchr(freq, '[') ? freq : "null"));
+}
+
 static void set_sparse_layers(struct members *members, const struct hf_config_write *write) {
     if (is_of_family(write->base, write->family) && hf_sparse_layers_are(write->base, write->config))
         return;
@@ -210,13 +227,6 @@ static void set_base(struct members *members, const struct json *base) {
         set_member(members, key, memory_string(buffer_string(&text)));
         buffer_free(&text);
     }
-}
-
-static bool has_member(const struct members *members, const char *key) {
-    for (size_t i = 0; i < members->count; i++)
-        if (strcmp(members->items[i].key, key) == 0)
-            return true;
-    return false;
 }
 
 // What the tokenizer says goes before what the family's own tokenizers have: an id that it lacks is another token's.
@@ -267,6 +277,8 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_rope(members, family, config);
     if (family->has_no_rope_layers)
         set_no_rope_layers(members, config);
+    if (family->window_freq)
+        set_layer_types(members, config);
     if (family->has_sparse_layers)
         set_sparse_layers(members, write);
     if (family->has_multi_query)

@@ -72,7 +72,6 @@ static const struct {
                    {"attention_output_gate", NULL},
                    {"experimental_attention_variant", NULL},
                    {"linear_attention_freq", NULL},
-                   {"window_attn_skip_freq", NULL},
                    {"no_rope_freq", NULL},
                    {"quick_geglu", NULL},
                    {"glu_linear_offset", NULL},
@@ -172,6 +171,23 @@ static int check_supported(const struct torch_value *args) {
     return 0;
 }
 
+// A number, or a list with a 1 for each layer that has the window.
+static int set_window_layers(struct config *config, const struct torch_value *layers) {
+    if (!is_set(layers))
+        return 0;
+    if (layers->type == TORCH_INT)
+        return set_number(config, "--window-attn-skip-freq", layers->integer);
+    struct buffer text = {0};
+    for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
+        buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
+    buffer_append_string(&text, "]");
+    int result = layers->type == TORCH_LIST
+                     ? set_flag(config, "--window-attn-skip-freq", buffer_string(&text))
+                     : error_set("its argument \"window_attn_skip_freq\" is neither a number nor a list");
+    buffer_free(&text);
+    return result;
+}
+
 // Their window counts the tokens before one, to the left and to the right of it, ours also the token itself.
 static int set_window(struct config *config, const struct torch_value *args) {
     const struct torch_value *window = torch_get(args, "window_size");
@@ -183,7 +199,10 @@ static int set_window(struct config *config, const struct torch_value *args) {
     if (!is_pair)
         return error_set("its argument \"window_size\" is not a pair of numbers with a second of 0 or less");
     int64_t before = window->items[0]->integer;
-    return before < 0 ? 0 : set_number(config, "--sliding-window", before + 1);
+    if (before < 0)
+        return 0;
+    TRY(set_number(config, "--sliding-window", before + 1));
+    return set_window_layers(config, torch_get(args, "window_attn_skip_freq"));
 }
 
 static int read_args(const struct torch_value *args, struct config *config) {

@@ -102,12 +102,15 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--scale-tied-output", scale_tied_output),
         MEANING("--bert-no-binary-head", !config_has_binary_head),
         FIELD("--sliding-window", sliding_window),
+        FIELD("--rotary-base-local", rotary_base_local),
         FIELD("--use-rope-scaling", use_rope_scaling),
         FIELD("--num-experts", num_experts),
     };
     tell_facts(facts, COUNT(facts), out);
     if (from->num_experts > 0 && to->num_experts > 0)
         add_experts(from, to, out);
+    if (from->sliding_window == to->sliding_window && !config_same_windows(from, to))
+        buffer_printf(out, "%slayers with windows differ (--window-attn-skip-freq)", out->length > 0 ? "; " : "");
     if (!has_types_alike(from, to))
         buffer_printf(out, "%s--num-token-types %lld became %lld", out->length > 0 ? "; " : "",
                       (long long)config_token_types(from), (long long)config_token_types(to));

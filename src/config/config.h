@@ -48,10 +48,13 @@ struct config {
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
     bool relative_attention_per_layer;
-    int64_t sliding_window;  // 0 for none
-    double softmax_scale;    // 0: 1 / sqrt(kv_channels)
-    char *normalization;     // "LayerNorm" | "RMSNorm"
-    char *norm_placement;    // "pre" | "post" | "output"
+    int64_t sliding_window;       // 0 for none
+    char *window_size;            // config_validate makes a sliding_window of it
+    char *window_attn_skip_freq;  // layers with the window: "N", a list, or NULL for all; see config_layer_window
+    double rotary_base_local;     // of layers with the window, without scaling; 0: as in the others
+    double softmax_scale;         // 0: 1 / sqrt(kv_channels)
+    char *normalization;          // "LayerNorm" | "RMSNorm"
+    char *norm_placement;         // "pre" | "post" | "output"
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool qk_layernorm, qk_layernorm_all_heads;
@@ -456,6 +459,15 @@ float config_softmax_scale(const struct config *config);
 // --no-rope-freq, 0 if it is beyond the last layer; and whether it leaves out a layer's rotary positions.
 int64_t config_no_rope_freq(const struct config *config);
 bool config_layer_skips_rope(const struct config *config, int64_t layer);
+// Which layers have the window (config_layers.c): how wide that of a layer is, 0 for none; whether some layers of a
+// model with a window have none; and whether all layers of two models have the same.
+int64_t config_layer_window(const struct config *config, int64_t layer);
+bool config_mixes_windows(const struct config *config);
+bool config_same_windows(const struct config *a, const struct config *b);
+// Layers that --window-attn-skip-freq and --moe-layer-freq name: sets layers[i] for i below `count`. -1 if a text names
+// none so, or other than `count`.
+int config_parse_window_freq(const char *text, bool *layers, int64_t count);
+int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // Mixtures of experts (config_experts.c): which layers have them, how many do, the width of one, and the losses that
 // balance them.
 bool config_layer_has_experts(const struct config *config, int64_t layer);
@@ -468,9 +480,6 @@ struct config_balance {
     double batch, sequence, z;  // coefficients; 0: no such loss
 };
 struct config_balance config_balance(const struct config *config);
-// Which layers --moe-layer-freq names: sets layers[i] for i below `count`. -1 if it names none so, or other than
-// `count`.
-int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // The number of rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
 

@@ -40,6 +40,8 @@ static const char *const model_fields[] = {"model",
                                            "relative_attention_max_distance",
                                            "relative_attention_per_layer",
                                            "sliding_window",
+                                           "window_attn_skip_freq",
+                                           "rotary_base_local",
                                            "softmax_scale",
                                            "normalization",
                                            "norm_placement",
@@ -372,6 +374,7 @@ enum meaning {
     MEANS_ACTIVATION,
     MEANS_BIASES,
     MEANS_GROUPS,
+    MEANS_WINDOWS,
     MEANS_LAYERS,
     MEANS_TYPES,
     MEANS_NOTHING,  // about experts, and neither model has any
@@ -402,6 +405,8 @@ static const struct {
                  {"decoder_num_layers", MEANS_LAYERS},
                  {"num_token_types", MEANS_TYPES},
                  {"bert_no_binary_head", MEANS_TYPES},
+                 {"sliding_window", MEANS_WINDOWS},
+                 {"window_attn_skip_freq", MEANS_WINDOWS},
                  {"moe_router_topk", MEANS_NOTHING},
                  {"moe_router_num_groups", MEANS_NOTHING},
                  {"moe_router_group_topk", MEANS_NOTHING},
@@ -442,6 +447,7 @@ static void compare_meanings(const struct config *a, const struct config *b, boo
                             config_has_attention_bias(a) == config_has_attention_bias(b) &&
                             config_has_mlp_bias(a) == config_has_mlp_bias(b);
     is_same[MEANS_GROUPS] = config_query_groups(a) == config_query_groups(b);
+    is_same[MEANS_WINDOWS] = config_same_windows(a, b);
     is_same[MEANS_LAYERS] =
         config_encoder_layers(a) == config_encoder_layers(b) && config_decoder_layers(a) == config_decoder_layers(b);
     is_same[MEANS_TYPES] =

@@ -7,6 +7,7 @@
 #include "config/flags.h"
 #include "config/config.h"
 #include "config/flag_rows.h"
+#include "config/flags_attention.h"
 #include "config/flags_blocks.h"
 #include "config/flags_experts.h"
 #include "config/flags_ict.h"
@@ -86,8 +87,7 @@ static const struct flag rows[] = {
         "distance in tokens from which all relative positions share a bucket", ADVANCED),
     SWITCH("--relative-attention-per-layer", relative_attention_per_layer,
            "separate relative-position biases in each layer, as in UMT5", ADVANCED),
-    INT("--sliding-window", sliding_window, "0", 0, MOST_TOKENS,
-        "number of last tokens that a token attends to; 0 for all", ADVANCED),
+    ATTENTION_ROWS,
     REAL("--softmax-scale", softmax_scale, NULL, 0, 1e6, "factor of attention scores; default: 1 / sqrt(head width)",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     SWITCH("--swiglu", swiglu, "gated MLP with SiLU (SwiGLU) instead of GELU"),

@@ -146,7 +146,7 @@ const char flags_refused[] =
     "--moe-paged-stash "
     "--moe-paged-stash-page-size=64 --moe-paged-stash-buffer-size-factor-cuda=1.1 "
     "--moe-paged-stash-buffer-size-factor-cpu=0.0 "
-    "--window-size= --window-attn-skip-freq= --yarn-original-max-position-embeddings= "
+    "--yarn-original-max-position-embeddings= "
     "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int "
     "--quick-geglu "
     // Regularisation and optimizer hyper-parameters.

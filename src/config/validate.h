@@ -28,6 +28,8 @@ void validate_schedule(struct config *config, struct complaints *complaints);
 void validate_fp8(const struct config *config, struct complaints *complaints);
 // What ICT requires of the other flags; needs the model.
 void validate_ict(const struct config *config, struct complaints *complaints);
+// What tokens attend to (validate_attention.c).
+void validate_attention(struct config *config, struct complaints *complaints);
 // How blocks are arranged (validate_blocks.c).
 void validate_blocks(const struct config *config, struct complaints *complaints);
 // What mixtures of experts require of the other flags; needs the model.

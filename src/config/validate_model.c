@@ -70,8 +70,6 @@ static void validate_positions(struct config *config, struct complaints *complai
 // Flags that only one form of model has.
 static void validate_form(struct config *config, struct complaints *complaints) {
     enum config_form form = config_form(config);
-    if (form != CONFIG_GPT && config->sliding_window > 0)
-        complain(complaints, "--sliding-window belongs to --model gpt; leave it out");
     if (form != CONFIG_GPT && (config->reset_attention_mask || config->reset_position_ids || config->eod_mask_loss))
         complain(complaints, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss belong to --model gpt; "
                              "leave them out");
@@ -266,6 +264,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);
+    validate_attention(config, complaints);
     validate_blocks(config, complaints);
     validate_strips(config, complaints);
     validate_recompute(config, complaints);

@@ -13,7 +13,7 @@ static void build_tower(struct tower *tower, struct param_list *params, const st
     embedding_build(&tower->embedding, params, config, choices);
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)L);
     for (int64_t i = 0; i < L; i++)
-        each[i] = choices_layer(choices, false, false);
+        each[i] = choices_layer(choices, false);
     stack_build(&tower->stack, params,
                 &(struct stack_options){.name = "encoder",
                                         .choices = choices,

@@ -57,20 +57,22 @@ static double yarn_frequency(const struct config *config, int64_t pair, double f
     return frequency / config->rope_scaling_factor * ramp + frequency * (1 - ramp);
 }
 
-static void set_rope(struct rope *rope, const struct config *config) {
+// Without scaling if is_plain.
+static void set_rope(struct rope *rope, const struct config *config, double base, bool is_plain) {
     if (!is(config->position_embedding_type, "rope"))
         return;
+    bool is_scaled = config->use_rope_scaling && !is_plain;
     int64_t channels = config_rotary_channels(config);
     rope->pairs = channels / 2;
     rope->is_interleaved = config->rotary_interleaved;
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
-        double frequency = pow(config->rotary_base, -2.0 * (double)j / (double)channels);
-        if (config->use_rope_scaling && is(config->rope_scaling_type, "llama3"))
+        double frequency = pow(base, -2.0 * (double)j / (double)channels);
+        if (is_scaled && is(config->rope_scaling_type, "llama3"))
             frequency = scaled_frequency(config, frequency);
-        if (config->use_rope_scaling && is(config->rope_scaling_type, "yarn"))
+        if (is_scaled && is(config->rope_scaling_type, "yarn"))
             frequency = yarn_frequency(config, j, frequency);
-        rope->frequencies[j] = (float)(frequency / config->rotary_seq_len_interpolation_factor);
+        rope->frequencies[j] = (float)(frequency / (is_plain ? 1 : config->rotary_seq_len_interpolation_factor));
     }
 }
 
@@ -97,11 +99,10 @@ struct shard choices_split(const struct choices *choices, struct shard whole, in
     return choices->parts > 1 ? shard_split(whole, dimension, choices->parts, choices->part) : whole;
 }
 
-struct layer_choices choices_layer(const struct choices *choices, bool is_causal, bool has_cross) {
+struct layer_choices choices_layer(const struct choices *choices, bool has_cross) {
     const struct sublayer_kind *mlp = choices->is_gated ? &sublayer_gated_mlp : &sublayer_mlp;
     return (struct layer_choices){
-        .sublayers = {&sublayer_self_attention, has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL},
-        .window = is_causal ? choices->window : 0};
+        .sublayers = {&sublayer_self_attention, has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL}};
 }
 
 void choices_add_experts(struct layer_choices *layer) {
@@ -169,8 +170,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_attention_bias = config_has_attention_bias(config),
         .has_mlp_bias = config_has_mlp_bias(config),
         .scale = scale_of(config),
-        .unrotated_scale = config_softmax_scale(config),
-        .window = config->sliding_window,
+        .unscaled_scale = config_softmax_scale(config),
         .has_relative_bias = is(config->position_embedding_type, "relative"),
         .has_layer_tables = is(config->position_embedding_type, "relative") && config->relative_attention_per_layer,
         .relative = {.buckets = config->relative_attention_num_buckets,
@@ -186,6 +186,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
     set_multipliers(choices, config);
     if (config->num_experts > 0)
         set_experts(&choices->experts, config);
-    set_rope(&choices->rope, config);
+    set_rope(&choices->rope, config, config->rotary_base, false);
+    if (config->rotary_base_local > 0)
+        set_rope(&choices->local_rope, config, config->rotary_base_local, true);
     set_recompute(choices, config);
 }

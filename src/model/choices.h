@@ -37,10 +37,9 @@ struct choices {
     enum activation activation;
     bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
-    float scale, unrotated_scale;                         // of attention scores; without rotary positions
+    float scale, unscaled_scale;                          // of attention scores; without rotary scaling
     float residual_scale;                                 // of what sublayers add to the residual stream
-    int64_t window;                                       // of causal attention; 0 for none
-    struct rope rope;
+    struct rope rope, local_rope;                         // the second: of layers with has_local_rope
     bool has_relative_bias, has_layer_tables;  // a table of relative positions for the stack, or for each of its layers
     struct relative_rule relative;             // first_distance and the direction are set by each stack
     double standard_deviation;
@@ -56,20 +55,19 @@ struct choices {
     struct fp8 *fp8;  // of the model, if the matmuls of its blocks are in fp8; else NULL
 };
 
-// What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), and
-// whether rotary positions are left out.
+// What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), whether
+// rotary positions are left out, and whether they are those of layers with a window.
 struct sublayer_kind;
 enum { MOST_SUBLAYERS = 3 };
 struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
     int64_t window;
-    bool skips_rope;
+    bool skips_rope, has_local_rope;
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
-// The choices of a layer of a causal or a bidirectional stack that attends to a memory or not. So far all layers of a
-// stack are alike.
-struct layer_choices choices_layer(const struct choices *choices, bool is_causal, bool has_cross);
+// The choices of a dense layer without a window, of a stack that attends to a memory or not.
+struct layer_choices choices_layer(const struct choices *choices, bool has_cross);
 // Makes it a layer whose MLP is a mixture of experts.
 void choices_add_experts(struct layer_choices *layer);
 // The activation that a flag names.

@@ -22,7 +22,9 @@ static void build_stack(struct model *model, struct param_list *params, const st
                                   .first_cross_dropout_layer = encoder + decoder};
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)(stack.L + 1));
     for (int64_t i = 0; i < stack.L; i++) {
-        each[i] = choices_layer(&model->choices, is_decoder, is_decoder && encoder > 0);
+        each[i] = choices_layer(&model->choices, is_decoder && encoder > 0);
+        each[i].window = is_decoder ? config_layer_window(options->config, stack.first + i) : 0;
+        each[i].has_local_rope = each[i].window > 0 && options->config->rotary_base_local > 0;
         each[i].skips_rope = is_decoder && config_layer_skips_rope(options->config, stack.first + i);
         if (is_decoder && config_layer_has_experts(options->config, stack.first + i))
             choices_add_experts(&each[i]);

@@ -58,10 +58,11 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     attention_build(&self->attention, params, name, options);
     self->attention.is_causal = options->is_causal;
     self->attention.window = options->layer->window;
-    if (options->layer->skips_rope)
-        self->attention.scale = choices->unrotated_scale;
-    else
-        self->rope = choices->rope;
+    const struct layer_choices *layer = options->layer;
+    if (layer->skips_rope || layer->has_local_rope)
+        self->attention.scale = choices->unscaled_scale;
+    if (!layer->skips_rope)
+        self->rope = layer->has_local_rope ? choices->local_rope : choices->rope;
     sublayer->first = &self->qkv;
     sublayer->dropout_layer = options->dropout_layer;
 }

@@ -48,7 +48,8 @@ static void note_choices(const struct choices *theirs, const struct choices *our
     add_if(theirs->is_parallel != ours->is_parallel, "--parallel-residual", &names);
     add_if(theirs->activation != ours->activation, "the activation", &names);
     add_if(theirs->scale != ours->scale, "--softmax-scale", &names);
-    add_if(theirs->window != ours->window, "--sliding-window", &names);
+    add_if(!config_same_windows(source, config), "--sliding-window or --window-attn-skip-freq", &names);
+    add_if(source->rotary_base_local != config->rotary_base_local, "--rotary-base-local", &names);
     add_if(theirs->rope.pairs != ours->rope.pairs || theirs->rope.is_interleaved != ours->rope.is_interleaved ||
                memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(float)) != 0,
            "rotary positions (--rotary-base and others)", &names);

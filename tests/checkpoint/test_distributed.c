@@ -345,6 +345,10 @@ TEST(arguments) {
     EXPECT_INT(source.config.sliding_window, 128);  // 127 before a token, and the token itself
     EXPECT(!source.config.apply_layernorm_1p);
     model_source_close(&source);
+    EXPECT_OK(open_with(&copy, "windows", &source));
+    EXPECT_STRING(source.config.window_attn_skip_freq, "[1,0,1]");
+    EXPECT_INT(config_layer_window(&source.config, 2), 128);
+    model_source_close(&source);
     EXPECT_OK(open_with(&copy, "centered", &source));
     EXPECT(source.config.apply_layernorm_1p && !source.config.tokenizer_type);
     model_source_close(&source);

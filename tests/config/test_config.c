@@ -399,6 +399,12 @@ TEST(json_of_other_spellings) {
     EXPECT_OK(check_flags("",
                           "--moe-router-topk 3 --moe-layer-freq 2 --moe-ffn-hidden-size 8 --moe-router-num-groups 2 "
                           "--moe-router-score-function sigmoid --moe-expert-capacity-factor 1"));
+    EXPECT_OK(check_flags("--num-layers 4 --sliding-window 9 --window-attn-skip-freq [1,0]*2",
+                          "--num-layers 4 --sliding-window 9 --window-attn-skip-freq 2"));
+    EXPECT_OK(check_flags("--num-layers 4 --window-attn-skip-freq [0]*4 --sliding-window 9", "--num-layers 4"));
+    EXPECT_ERROR(
+        check_flags("--num-layers 4 --sliding-window 9 --window-attn-skip-freq 2", "--num-layers 4 --sliding-window 9"),
+        "window_attn_skip_freq is 2 there and ");
     EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS "--moe-layer-freq [0,1,0,1]"));
     EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [1]*4", EXPERTS));
     EXPECT_OK(check_flags(EXPERTS "--moe-router-topk-scaling-factor 1", EXPERTS));

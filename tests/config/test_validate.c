@@ -229,6 +229,16 @@ TEST(models) {
         {"--position-embedding-type relative --relative-attention-num-buckets 7", "must be even"},
         {"--position-embedding-type relative --relative-attention-max-distance 16", "above half of it"},
         {"--model bert --sliding-window 4", "--sliding-window belongs to --model gpt"},
+        {"--window-attn-skip-freq 2", "--window-attn-skip-freq needs a window"},
+        {"--sliding-window 4 --window-attn-skip-freq [1,0,1]", "a list of 0 and 1 for each of the 2 layers"},
+        {"--sliding-window 4 --window-attn-skip-freq 0", "is neither a number nor a list"},
+        {"--window-size 4", "--window-size 4 is not LEFT,0"},
+        {"--window-size 4,4", "is not LEFT,0"},
+        {"--window-size (4,0", "is not LEFT,0"},
+        {"--window-size 4,0x", "is not LEFT,0"},
+        {"--window-size 4,0 --sliding-window 4", "is --sliding-window 5, not 4; leave one out"},
+        {"--rotary-base-local 100", "--rotary-base-local belongs to layers with a window"},
+        {"--rotary-base-local 100 --sliding-window 4", "--rotary-base-local belongs to layers with a window"},
         {"--model t5 --reset-attention-mask", "belong to --model gpt"},
         {"--model t5 --norm-placement post", "--norm-placement post belongs to --model bert or gpt"},
         {"--model bert --word-embedding-size 8", "--word-embedding-size belongs to --model gpt"},
@@ -265,6 +275,16 @@ TEST(models) {
     EXPECT_STRING(config.position_embedding_type, "none");
     EXPECT_OK(validate(BY_ITERS "--use-rotary-position-embeddings --no-position-embedding", 1));
     EXPECT_STRING(config.position_embedding_type, "rope");
+    EXPECT_OK(validate(BY_ITERS "--window-size 127,0", 1));
+    EXPECT(config.sliding_window == 128 && !config_mixes_windows(&config));
+    EXPECT_OK(validate(BY_ITERS "--window-size (-1,0)", 1));
+    EXPECT_INT(config.sliding_window, 0);
+    EXPECT_OK(validate(BY_ITERS "--num-layers 7 --sliding-window 9 --window-attn-skip-freq 3", 1));
+    for (int64_t i = 0; i < 7; i++)
+        EXPECT_INT(config_layer_window(&config, i), i % 3 == 2 ? 0 : 9);
+    EXPECT(config_mixes_windows(&config));
+    EXPECT_OK(validate(BY_ITERS "--num-layers 3 --sliding-window 9 --window-attn-skip-freq [1]*2+[0]", 1));
+    EXPECT(config_layer_window(&config, 1) == 9 && config_layer_window(&config, 2) == 0);
     EXPECT_OK(validate(BY_ITERS "--checkpoint-activations", 1));
     EXPECT_STRING(config.recompute_method, "uniform");
     EXPECT_INT(config.recompute_num_layers, 1);

@@ -95,7 +95,7 @@ def make_arguments():
     common = torch.load(f"{FOLDER}/megatron_dist_llama/iter_0000100/common.pt", weights_only=False)
     os.makedirs(f"{FOLDER}/megatron_args", exist_ok=True)
     for name, other in {"scaled": dict(use_rope_scaling=True, rope_scaling_factor=32.0), "none": dict(position_embedding_type="none"),
-                        "window": dict(window_size=(127, 0)), "mrope": dict(position_embedding_type="mrope"),
+                        "window": dict(window_size=(127, 0)), "windows": dict(window_size=(127, 0), window_attn_skip_freq=[1, 0, 1]), "mrope": dict(position_embedding_type="mrope"),
                         "softmax": dict(softmax_type="off-by-one"), "both": dict(window_size=(3, 3)), "centered": dict(layernorm_zero_centered_gamma=True),
                         "experts": dict(num_experts=4),
                         "null": dict(tokenizer_type="NullTokenizer", vocab_size=37, vocab_file=None, merge_file=None)}.items():

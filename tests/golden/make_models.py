@@ -327,6 +327,18 @@ def qwen2():
     return hf.Qwen2ForCausalLM(c), map_llama, flags
 
 
+def windows():
+    """Qwen2 with a window in some layers."""
+    c = hf.Qwen2Config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=3, num_attention_heads=4,
+                       num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=True, use_sliding_window=True,
+                       sliding_window=4, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = LLAMA + "--num-layers 3 --hidden-size 16 --num-attention-heads 4 --ffn-hidden-size 17 --add-qkv-bias " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6 --window-size 3,0 " \
+        "--window-attn-skip-freq 2"
+    return hf.Qwen2ForCausalLM(c), map_llama, flags
+
+
 def qwen3():
     c = hf.Qwen3Config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
                        num_key_value_heads=2, head_dim=6, max_position_embeddings=64, tie_word_embeddings=True,
@@ -509,7 +521,7 @@ FAMILIES = {
     "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": lambda: opt(14), "opt_narrow": lambda: opt(9),
     "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
-    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
+    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "windows": windows, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
     "olmo2": lambda: like_llama("olmo2"),
     "mixtral": mixtral, "qwen3_moe": qwen3_moe, "qwen2_moe": qwen2_moe, "glm4_moe": glm4_moe,

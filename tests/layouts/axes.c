@@ -13,7 +13,7 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--num-layers 8 --num-attention-heads 8 --reset-attention-mask",
     "--num-layers 8 --num-attention-heads 16 --kv-channels 4 --group-query-attention --num-query-groups 8 --swiglu "
     "--ffn-hidden-size 48 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
-    "--untie-embeddings-and-output-weights --sliding-window 11",
+    "--untie-embeddings-and-output-weights --sliding-window 11 --window-attn-skip-freq 3 --rotary-base-local 500",
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
     "--num-layers 8 --num-attention-heads 8 --swiglu --disable-bias-linear --moe-shared-expert-intermediate-size 16 "

@@ -15,7 +15,8 @@ base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-
     --clip-grad 0.5 --log-interval 1 --eval-interval 10 --eval-iters 1 --threads 1 --log-params-norm
     --hidden-dropout 0.1 --attention-dropout 0.1)
 llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
-    --disable-bias-linear --group-query-attention --num-query-groups 2 --sliding-window 11)
+    --disable-bias-linear --group-query-attention --num-query-groups 2 --sliding-window 11
+    --window-attn-skip-freq 2 --rotary-base-local 500)
 
 
 for model in gpt llama bert t5; do

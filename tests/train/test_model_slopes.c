@@ -54,6 +54,10 @@ static const struct {
     {"GPT with multipliers, norms of heads and a layer without positions",
      "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
      "--qk-layernorm --position-embedding-type rope --disable-bias-linear --normalization RMSNorm --gated-linear-unit"},
+    {"GPT with a window in one layer, which has a rotary base of its own",
+     "--window-size 2,0 --window-attn-skip-freq 2 --rotary-base-local 7 --position-embedding-type rope --rotary-base "
+     "90 "
+     "--rotary-seq-len-interpolation-factor 2"},
     {"GPT with experts, biases and all losses",
      "--num-experts 7 --moe-ffn-hidden-size 10 --moe-router-load-balancing-type aux_loss seq_aux_loss "
      "--moe-aux-loss-coeff 2 3 --moe-z-loss-coeff 0.5"},

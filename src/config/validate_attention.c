@@ -1,0 +1,58 @@
+// What a token attends to: windows, in all layers or in some, and their rotary positions.
+#include "base/memory.h"
+#include "config/validate.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+// "127,0" or "(127, 0)"; -1 if it is neither. Megatron counts the tokens before one, ours also the token itself.
+static int64_t parse_window_size(const char *text) {
+    char *end = NULL;
+    bool has_brackets = *text == '(';
+    long long before = strtoll(text + has_brackets, &end, 10), after = 0;
+    if (end == text + has_brackets || *end != ',' || before < -1 || before >= INT32_MAX)
+        return -1;
+    const char *second = end + 1;
+    after = strtoll(second, &end, 10);
+    bool is_whole = end != second && (!has_brackets || *end == ')') && end[has_brackets] == 0;
+    return is_whole && (after == 0 || after == -1) ? before + 1 : -1;
+}
+
+static void validate_window_size(struct config *config, struct complaints *complaints) {
+    if (!config->window_size)
+        return;
+    int64_t window = parse_window_size(config->window_size);
+    if (window < 0)
+        complain(complaints,
+                 "--window-size %s is not LEFT,0, the number of tokens before a token that it attends to; give e.g. "
+                 "127,0, or --sliding-window 128",
+                 config->window_size);
+    else if (flag_is_given(&config->given, "--sliding-window") && config->sliding_window != window)
+        complain(complaints, "--window-size %s is --sliding-window %" PRId64 ", not %" PRId64 "; leave one out",
+                 config->window_size, window, config->sliding_window);
+    else
+        config->sliding_window = window;
+}
+
+void validate_attention(struct config *config, struct complaints *complaints) {
+    validate_window_size(config, complaints);
+    if (config_form(config) != CONFIG_GPT && config->sliding_window > 0)
+        complain(complaints, "--sliding-window belongs to --model gpt; leave it out");
+    if (config->window_attn_skip_freq && config->sliding_window == 0)
+        complain(complaints, "--window-attn-skip-freq needs a window; give --sliding-window or --window-size too");
+    bool *layers = memory_alloc((size_t)config->num_layers + 1);
+    if (config->window_attn_skip_freq && config->num_layers > 0 &&
+        config_parse_window_freq(config->window_attn_skip_freq, layers, config->num_layers) < 0)
+        complain(complaints,
+                 "--window-attn-skip-freq %s is neither a number nor a list of 0 and 1 for each of the %" PRId64
+                 " layers; give e.g. 6 or [1]*%" PRId64 "+[0]",
+                 config->window_attn_skip_freq, config->num_layers, config->num_layers - 1);
+    free(layers);
+    if (config->rotary_base_local > 0 && (config->sliding_window == 0 || !is(config->position_embedding_type, "rope")))
+        complain(complaints, "--rotary-base-local belongs to layers with a window and --position-embedding-type rope; "
+                             "give --sliding-window, or leave it out");
+}
