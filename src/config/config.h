@@ -129,7 +129,7 @@ struct config {
     bool calculate_per_token_loss;
 
     // Optimizer.
-    char *optimizer;  // "adam" | "sgd" | "muon"
+    char *optimizer;  // "adam" | "sgd" | "lion" | "muon"
     double lr;
     double min_lr;
     double decoupled_lr;      // of the input embedding and the output layer; 0: as the others
@@ -156,6 +156,8 @@ struct config {
     double adam_beta2;
     double adam_eps;
     double sgd_momentum;
+    double lion_beta1;
+    double lion_beta2;
     double muon_momentum;
     bool muon_nesterov;
     char *muon_scale_mode;        // "spectral" | "unit_rms_norm" | "shape_scaling"
@@ -165,7 +167,7 @@ struct config {
     bool muon_no_split_qkv;
     char *muon_fp32_matmul_prec;  // "low" | "medium" | "high"
     char *muon_tp_mode;           // "duplicated"; the result is the same on every layout
-    char *muon_scalar_optimizer;  // "adam"
+    char *muon_scalar_optimizer;  // "adam" | "lion"
 
     // Precision.
     bool fp16;

@@ -40,6 +40,8 @@ static const char *const watched[] = {
     "--moe-z-loss-coeff",
     "--clip-grad",
     "--sgd-momentum",
+    "--lion-beta1",
+    "--lion-beta2",
     "--muon-momentum",
     "--muon-nesterov",
     "--muon-scale-mode",

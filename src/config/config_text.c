@@ -91,7 +91,7 @@ static const char *const model_fields[] = {"model",
                                            "padded_vocab_size"};
 
 // How a checkpoint stores its model and which states it has; loading only the weights converts them.
-static const char *const storage_fields[] = {"apply_layernorm_1p", "optimizer"};
+static const char *const storage_fields[] = {"apply_layernorm_1p", "optimizer", "muon_scalar_optimizer"};
 
 // What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.
 static const char *const tokenizer_fields[] = {"seq_length",
@@ -499,7 +499,8 @@ int config_check_storage(const struct config *config, const struct json *object,
         return error_set("%s: the configuration is not a JSON object", name);
     struct buffer differences = {0};
     for (size_t i = 0; i < COUNT(storage_fields); i++)
-        compare_field(config, object, storage_fields[i], &differences);
+        if (strcmp(storage_fields[i], "muon_scalar_optimizer") != 0 || strcmp(config->optimizer, "muon") == 0)
+            compare_field(config, object, storage_fields[i], &differences);
     int status = 0;
     if (differences.length)
         status = error_set("this run cannot resume from %s: %s; give the checkpoint's value or --use-checkpoint-args, "

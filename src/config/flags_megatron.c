@@ -150,7 +150,7 @@ const char flags_refused[] =
     "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int "
     "--quick-geglu "
     // Regularisation and optimizer hyper-parameters.
-    "--apply-wd-to-qk-layernorm --muon-use-syrk --lion-beta1=0.95 --lion-beta2=0.98 --no-weight-decay-cond-type= "
+    "--apply-wd-to-qk-layernorm --muon-use-syrk --no-weight-decay-cond-type= "
     // Profiling + training loop + fusions.
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "

@@ -1,4 +1,4 @@
-// The rows of SGD's and Muon's flags, a part of the table in flags.c. Names and defaults are Megatron-LM's.
+// The rows of SGD's, Lion's and Muon's flags, a part of the table in flags.c. Names and defaults are Megatron-LM's.
 #ifndef CONFIG_FLAGS_OPTIMIZERS_H
 #define CONFIG_FLAGS_OPTIMIZERS_H
 
@@ -6,6 +6,10 @@
     REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                                  \
          "momentum of --optimizer sgd, whose weight decay is added to the gradient", .bounds = FLAG_BELOW_MAXIMUM,     \
          ADVANCED),                                                                                                    \
+        REAL("--lion-beta1", lion_beta1, "0.95", 0, 1, "Lion: weight of the momentum in an update",                    \
+             .bounds = FLAG_BELOW_MAXIMUM, ADVANCED),                                                                  \
+        REAL("--lion-beta2", lion_beta2, "0.98", 0, 1, "Lion: decay of the momentum", .bounds = FLAG_BELOW_MAXIMUM,    \
+             ADVANCED),                                                                                                \
         REAL("--muon-momentum", muon_momentum, "0.9", 0, 1, "Muon: momentum", .bounds = FLAG_BELOW_MAXIMUM, ADVANCED), \
         SWITCH("--muon-nesterov", muon_nesterov, "Muon: Nesterov momentum", ADVANCED),                                 \
         CHOICE("--muon-scale-mode", muon_scale_mode, "spectral", ONE_OF("spectral", "unit_rms_norm", "shape_scaling"), \
@@ -25,7 +29,7 @@
         CHOICE("--muon-tp-mode", muon_tp_mode, "duplicated", ONE_OF("duplicated"),                                     \
                "Muon: tensor-parallel ranks gather each matrix, so that the result is the same on every layout",       \
                ADVANCED),                                                                                              \
-        CHOICE("--muon-scalar-optimizer", muon_scalar_optimizer, "adam", ONE_OF("adam"),                               \
+        CHOICE("--muon-scalar-optimizer", muon_scalar_optimizer, "adam", ONE_OF("adam", "lion"),                       \
                "Muon: optimizer of embeddings, the output layer, biases and norms", ADVANCED),
 
 #endif

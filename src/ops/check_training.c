@@ -151,6 +151,20 @@ void op_sgd(struct device *device, const struct op_sgd *op) {
     device->ops->sgd(device, op);
 }
 
+void op_lion(struct device *device, const struct op_lion *op) {
+    const char *name = "op_lion";
+    check_update(device, name,
+                 &(struct op_sgd){.master = op->master,
+                                  .copy = op->copy,
+                                  .grad = op->grad,
+                                  .m = op->m,
+                                  .scale = op->scale,
+                                  .rate = op->rate});
+    check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
+               "beta1 and beta2 must be at least 0 and below 1");
+    device->ops->lion(device, op);
+}
+
 static void check_halves(const char *name, struct tensor x, struct tensor value, struct tensor rest) {
     int64_t count = tensor_count(x);
     check_flat(name, "x", x, count);

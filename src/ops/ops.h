@@ -443,6 +443,7 @@ struct op_scale {
     X(clip_scale)                                                                                                      \
     X(adam)                                                                                                            \
     X(sgd)                                                                                                             \
+    X(lion)                                                                                                            \
     X(momentum)                                                                                                        \
     X(normalize)                                                                                                       \
     X(follow)                                                                                                          \

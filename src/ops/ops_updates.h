@@ -9,7 +9,7 @@
 // steps are still pending, so it sends one row of rates for every possible number of skipped steps, see op_clip_scale.
 enum {
     RATE_SKIPPED,    // the number of skipped steps that this row is for
-    RATE_OWN,        // the first of the optimizer's own numbers, see op_adam, op_sgd and op_follow
+    RATE_OWN,        // the first of the optimizer's own numbers, see op_adam, op_sgd, op_lion and op_follow
     RATE_GROUP = 4,  // length
     // A group of parameters has them twice: for most of them, and for those that have a learning rate of their own.
     RATE_LENGTH = 2 * RATE_GROUP
@@ -48,6 +48,22 @@ struct op_sgd {
     struct tensor scale;         // (1) fp32
     struct tensor rate;          // (RATE_GROUP) fp32
     float momentum;
+    bool is_decayed;
+};
+
+// Lion (Chen et al. 2023) over a flat range: g = grad * scale; master -= rate[LION_STEP] * sign(beta1 * m + (1 - beta1)
+// * g) + rate[LION_DECAY] * master, without the last term unless is_decayed; m = beta2 * m + (1 - beta2) * g. The sign
+// of 0 is 0. The rest is as in op_adam.
+enum {
+    LION_STEP = RATE_OWN,  // lr
+    LION_DECAY             // lr * weight decay
+};
+struct op_lion {
+    struct tensor master, copy;  // (n), as in op_adam
+    struct tensor grad, m;       // (n) fp32
+    struct tensor scale;         // (1) fp32
+    struct tensor rate;          // (RATE_GROUP) fp32
+    float beta1, beta2;
     bool is_decayed;
 };
 

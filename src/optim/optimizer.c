@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd, &optimizer_muon};
+static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd, &optimizer_lion, &optimizer_muon};
 
 const struct optimizer_rule *optimizer_find(const char *name) {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)

@@ -58,7 +58,7 @@ struct optimizer_rule {
     void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
     void (*apply)(const struct config *config, const struct optimizer_run *run);
 };
-extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_muon;
+extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion, optimizer_muon;
 // The rule of that name; every name that --optimizer accepts has one.
 const struct optimizer_rule *optimizer_find(const char *name);
 int optimizer_state_count(const struct optimizer_rule *rule);

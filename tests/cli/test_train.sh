@@ -76,6 +76,21 @@ done
 expect 2 "--optimizer muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer muon --fp16
 expect 2 "takes one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cans
 
+# With Lion, alone and for what Muon leaves.
+for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion"; do
+    read -ra lion <<<"$flags --lion-beta1 0.9 --bf16 --lr 1e-3 --train-iters 6 --threads 1 --save-interval 3"
+    rm -rf "$work/lion" "$work/lion2"
+    expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${lion[@]}" --save "$work/lion"
+    expect 0 "exiting program" "$BEVATRON" train "${model[@]}" "${lion[@]}" --save "$work/lion2" --exit-interval 3
+    expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${lion[@]}" --load "$work/lion2" --save "$work/lion2"
+    expect_same_state "$work/lion/iter_0000006" "$work/lion2/iter_0000006" "stop and resume with $flags"
+    grep -aq '"exp_avg_sq' "$work/lion/iter_0000006/optimizer.safetensors" && fail "Lion has a second moment" || pass
+done
+expect 1 "muon_scalar_optimizer is lion there and adam here" "$BEVATRON" train "${model[@]}" "${lion[@]}" \
+    --muon-scalar-optimizer adam --load "$work/lion"
+expect 1 "optimizer is muon there and lion here" "$BEVATRON" train "${model[@]}" --optimizer lion --bf16 --train-iters 6 --load "$work/lion"
+expect 2 "--lion-beta2" "$BEVATRON" train "${model[@]}" --optimizer lion --lion-beta2 1
+
 # In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
 [ -f "$work/many/iter_0000015/model-00005-of-00005.safetensors" ] && pass || fail "five files"

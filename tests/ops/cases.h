@@ -65,6 +65,7 @@
     X(adam)                                                                                                            \
     X(adam_halves)                                                                                                     \
     X(sgd)                                                                                                             \
+    X(lion)                                                                                                            \
     X(muon)                                                                                                            \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \

@@ -1,5 +1,5 @@
-// Cases of updates: Adam, SGD and Muon over flat ranges, with masters in fp32 and in halves, and conversions between
-// the two.
+// Cases of updates: Adam, SGD, Lion and Muon over flat ranges, with masters in fp32 and in halves, and conversions
+// between the two.
 #ifndef TESTS_OPS_CASES_UPDATES_H
 #define TESTS_OPS_CASES_UPDATES_H
 
@@ -133,6 +133,65 @@ static inline void case_sgd(struct lab *lab) {
     lab->tolerance = 0x1p-7;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         check_sgd(lab, counts[i], i == 4 ? INFINITY : 0.5, true, true);
+    lab->dtype = dtype;
+    lab->tolerance = tolerance;
+}
+
+// Like check_sgd. Every fifth gradient and momentum are 0, whose sign is 0. Elsewhere the direction is away from 0,
+// where rounding could change its sign.
+static inline void check_lion(struct lab *lab, int64_t count, double scale, bool has_halves) {
+    struct adam_setup s;
+    adam_setup(lab, &s, count, scale, has_halves);
+    lab_write(lab, s.rate.t, (double[RATE_GROUP]){[LION_STEP] = s.lr, [LION_DECAY] = s.lr * s.weight_decay});
+    struct op_lion op = {.master = s.op.master,
+                         .copy = s.op.copy,
+                         .grad = s.op.grad,
+                         .m = s.op.m,
+                         .scale = s.op.scale,
+                         .rate = s.op.rate,
+                         .beta1 = 0.75f,
+                         .beta2 = 0.875f,
+                         .is_decayed = count % 2 == 1};
+    for (int64_t i = 0; i < count; i++) {
+        s.m.x[i] = i % 5 == 4 ? 0 : s.m.x[i];
+        s.grad.x[i] = i % 5 == 4 ? 0 : copysign(0.7 + fabs(s.grad.x[i]), s.grad.x[i]);
+        s.grad.x[i] = (double)(float)s.grad.x[i];
+    }
+    lab_write(lab, op.m, s.m.x);
+    lab_write(lab, op.grad, s.grad.x);
+    if (has_halves) {
+        op.master = arena_1d(&lab->arena, DTYPE_I16, count);
+        op_split(lab->device, &(struct op_split){.value = op.copy, .rest = op.master, .x = s.op.master});
+    }
+    for (int64_t i = 0; i < count && isfinite(scale); i++) {
+        double decay = op.is_decayed ? s.lr * s.weight_decay : 0, g = s.grad.x[i] * scale;
+        double along = 0.75 * s.m.x[i] + 0.25 * g;
+        s.master.x[i] -= s.lr * (along > 0 ? 1 : along < 0 ? -1 : 0) + decay * s.master.x[i];
+        s.m.x[i] = 0.875 * s.m.x[i] + 0.125 * g;
+    }
+    op_lion(lab->device, &op);
+    if (has_halves)
+        op_merge(lab->device, &(struct op_merge){.x = s.op.master, .value = op.copy, .rest = op.master});
+    double coarse = lab->tolerance;
+    lab->tolerance = 1e-5;
+    lab_expect(lab, op.m, s.m.x);
+    lab_expect(lab, s.op.master, s.master.x);
+    lab->tolerance = coarse;
+    if (op.copy.data)
+        lab_expect(lab, op.copy, s.master.x);
+    lab_clear(lab);
+}
+
+static inline void case_lion(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_lion(lab, counts[i], i == 3 ? NAN : 0.5, false);
+    enum dtype dtype = lab->dtype;
+    double tolerance = lab->tolerance;
+    lab->dtype = DTYPE_BF16;
+    lab->tolerance = 0x1p-7;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_lion(lab, counts[i], i == 4 ? INFINITY : 0.5, true);
     lab->dtype = dtype;
     lab->tolerance = tolerance;
 }

@@ -106,6 +106,7 @@ TEST(every_other_operation) {
     op_clip_scale(device, &(struct op_clip_scale){.scale = one, .norm = one, .sum_squares = one});
     op_adam(device, &(struct op_adam){.master = n, .grad = n2, .m = n3, .v = n4, .scale = one, .rate = rate});
     op_sgd(device, &(struct op_sgd){.master = n, .grad = n2, .m = n3, .scale = one, .rate = rate});
+    op_lion(device, &(struct op_lion){.master = n, .grad = n2, .m = n3, .scale = one, .rate = rate});
     op_momentum(device, &(struct op_momentum){.y = n4, .grad = n2, .m = n3, .scale = one});
     op_normalize(device, &(struct op_normalize){.y = n4, .x = n3, .sum_squares = one, .least = 1});
     op_follow(device, &(struct op_follow){.master = n, .x = n2, .scale = one, .rate = rate});
@@ -134,7 +135,7 @@ TEST(every_other_operation) {
     device->ops->event_wait(device, event);
     device->ops->event_free(device, event);
     device_synchronize(device);
-    EXPECT_INT(device_totals(device).operations, 30);
+    EXPECT_INT(device_totals(device).operations, 31);
     EXPECT(device_totals(device).bytes_moved > 0 && device_totals(device).matmul_flops == 0);
     device_close(device);
 }

@@ -206,6 +206,14 @@ static void run_optimizer(struct lab *lab) {
                                            .is_decayed = true});
     op_sgd(lab->device,
            &(struct op_sgd){.master = master, .grad = grad, .m = m, .scale = scale, .rate = rate, .momentum = 0.9f});
+    op_lion(lab->device, &(struct op_lion){.master = master,
+                                           .grad = grad,
+                                           .m = m,
+                                           .scale = scale,
+                                           .rate = rate,
+                                           .beta1 = 0.95f,
+                                           .beta2 = 0.98f,
+                                           .is_decayed = true});
     struct tensor along = arena_1d(&lab->arena, DTYPE_F32, tensor_count(master));
     op_momentum(lab->device, &(struct op_momentum){.y = along, .grad = grad, .m = m, .scale = scale, .momentum = 0.9f});
     op_normalize(lab->device, &(struct op_normalize){.y = copy, .x = along, .sum_squares = squares, .least = 1e-3f});

@@ -1,5 +1,5 @@
-// Optimizers behind their table: Adam and SGD against loops in double, and a test rule that needs whole matrices and
-// has a state with another name, alone and distributed.
+// Optimizers behind their table: Adam, SGD and Lion against loops in double, and a test rule that needs whole matrices
+// and has a state with another name, alone and distributed.
 #include "optim/updates.h"
 
 #include "ops/device.h"
@@ -142,6 +142,35 @@ TEST(sgd_is_another) {
     close_lab(&lab);
 }
 
+// Lion of its paper, 20 updates with gradients that change their signs.
+TEST(lion_is_a_third) {
+    enum { COUNT = 20 };
+    struct optimizer_lab lab;
+    open_lab(&lab, optimizer_find("lion"), 1, 0);
+    EXPECT_INT(lab.updates.optimizers[0].state_count, 1);
+    EXPECT_STRING(lab.updates.optimizers[0].states[0].name, "exp_avg");
+    for (int t = 1; t <= COUNT; t++) {
+        for (int i = 0; i < lab.params.count; i++)
+            for (int64_t n = 0; n < tensor_count(lab.params.items[i]->grad); n++)
+                ((float *)lab.params.items[i]->grad.data)[n] = (float)cos((double)(3 * n + i) + 0.61 * t * (double)n);
+        make_update(&lab);
+    }
+    for (int i = 0; i < lab.params.count; i++) {
+        const struct param *param = lab.params.items[i];
+        double lr = param->is_vocabulary ? PACE.decoupled_lr : PACE.lr, decay = param->has_decay ? 0.1 : 0;
+        for (int64_t n = 0; n < tensor_count(param->value); n++) {
+            double value = sin((double)(n + 100 * i)), m = 0;
+            for (int t = 1; t <= COUNT; t++) {
+                double g = cos((double)(3 * n + i) + 0.61 * t * (double)n), along = 0.95 * m + 0.05 * g;
+                m = 0.98 * m + 0.02 * g;
+                value = value * (1 - lr * decay) - lr * ((along > 0) - (along < 0));
+            }
+            EXPECT(fabs((double)((const float *)param->value.data)[n] - value) < 1e-5);
+        }
+    }
+    close_lab(&lab);
+}
+
 // ---- a rule of another kind: value -= lr * (the sum of all gradients so far) / rows ----
 
 static void drift_begin(const struct config *config, double lr, double weight_decay, int64_t t, float *rate) {
@@ -197,4 +226,5 @@ TEST(a_rule_may_take_whole_matrices) {
     }
 }
 
-TEST_MAIN(TEST_CASE(adam_is_a_row_of_the_table), TEST_CASE(sgd_is_another), TEST_CASE(a_rule_may_take_whole_matrices))
+TEST_MAIN(TEST_CASE(adam_is_a_row_of_the_table), TEST_CASE(sgd_is_another), TEST_CASE(lion_is_a_third),
+          TEST_CASE(a_rule_may_take_whole_matrices))

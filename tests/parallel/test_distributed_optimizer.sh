@@ -50,6 +50,15 @@ for family in gpt llama; do
     same $family "tp=2 pp=2"
 done
 same gpt "tp=4"
+# Lion, alone and for what Muon leaves. In a Llama no gradient is 0 up to rounding, whose sign would depend on the layout.
+for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion --muon-fp32-matmul-prec high"; do
+    read -ra lion <<<"$flags"
+    plain=("${adam[@]}" --global-batch-size 8 --micro-batch-size 1 --lr 1e-4 "${lion[@]}")
+    training=("${plain[@]}")
+    rm -rf "$work/llama.saved"
+    run_first llama
+    same llama "dp=2 tp=2 sp=yes" "${overlapped[@]}" --check-replicas 3
+done
 plain=("${adam[@]}")
 
 # half PRECISION FLAGS…: losses of 20 iterations go to $work/half.

@@ -11,7 +11,7 @@ struct update_range {
     float *master, *m, *v;  // (n); v only of Adam, m not of op_follow
     const float *grad;      // (n)
     float scale, decay, step_size;
-    float beta1, beta2, epsilon, correction;  // of Adam, see ADAM_CORRECTION
+    float beta1, beta2, epsilon, correction;  // of Adam, see ADAM_CORRECTION; the first two of Lion, too
     float momentum;                           // of SGD
 };
 
@@ -40,6 +40,19 @@ CPU_CLONES static void sgd_update(const struct update_range *r, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         m[i] = momentum * m[i] + (grad[i] * scale + decay * master[i]);
         master[i] -= step_size * m[i];
+    }
+}
+
+CPU_CLONES static void lion_update(const struct update_range *r, int64_t count) {
+    float *restrict master = r->master, *restrict m = r->m;
+    const float *restrict grad = r->grad;
+    float scale = r->scale, beta1 = r->beta1, beta2 = r->beta2, decay = r->decay, step_size = r->step_size;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        float g = grad[i] * scale, along = beta1 * m[i] + (1.0f - beta1) * g;
+        float sign = along > 0 ? 1.0f : along < 0 ? -1.0f : 0.0f;
+        m[i] = beta2 * m[i] + (1.0f - beta2) * g;
+        master[i] = master[i] - decay * master[i] - step_size * sign;
     }
 }
 
@@ -147,6 +160,20 @@ void cpu_sgd(struct device *device, const struct op_sgd *op) {
                                                       .momentum = op->momentum,
                                                       .decay = op->is_decayed ? rate[SGD_DECAY] : 0,
                                                       .step_size = rate[SGD_STEP]}});
+}
+
+void cpu_lion(struct device *device, const struct op_lion *op) {
+    const float *rate = op->rate.data;
+    run_update(device, &(struct update_job){.update = lion_update,
+                                            .master = op->master,
+                                            .copy = op->copy,
+                                            .range = {.m = op->m.data,
+                                                      .grad = op->grad.data,
+                                                      .scale = *(const float *)op->scale.data,
+                                                      .beta1 = op->beta1,
+                                                      .beta2 = op->beta2,
+                                                      .decay = op->is_decayed ? rate[LION_DECAY] : 0,
+                                                      .step_size = rate[LION_STEP]}});
 }
 
 void cpu_follow(struct device *device, const struct op_follow *op) {

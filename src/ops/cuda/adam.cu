@@ -1,6 +1,6 @@
-// Adam with decoupled weight decay and SGD with momentum over a flat range, and the scaling of one. Master weights may
-// be kept as fp32 or in two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one to the
-// other. All element by element: a thread walks the range in steps of the whole grid.
+// Adam and Lion with decoupled weight decay and SGD with momentum over a flat range, and the scaling of one. Master
+// weights may be kept as fp32 or in two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one
+// to the other. All element by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
 
 // Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
@@ -213,6 +213,52 @@ extern "C" void cuda_sgd(struct device *device, const struct op_sgd *op) {
     args.momentum = op->momentum;
     args.is_decayed = op->is_decayed;
     LAUNCH_UPDATE(cuda, sgd_kernel, args, op->master, op->copy);
+}
+
+struct lion_args {
+    float *m;            // (count)
+    const float *grad;   // (count)
+    const float *scale;  // (1)
+    const float *rate;   // (RATE_GROUP)
+    int64_t count;
+    float beta1, beta2;
+    bool is_decayed;
+};
+
+template <typename M> static __global__ void lion_kernel(struct lion_args args, M where) {
+    float scale = *args.scale, rate = args.rate[LION_STEP], decay = args.is_decayed ? args.rate[LION_DECAY] : 0.0f;
+    if (!isfinite(scale))
+        return;
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float grad[4], master[4], m[4];
+        load4(grad, args.grad, i, args.count);
+        load4(master, where, i, args.count);
+        load4(m, args.m, i, args.count);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            float g = grad[n] * scale, along = args.beta1 * m[n] + (1 - args.beta1) * g;
+            float sign = along > 0 ? 1.0f : along < 0 ? -1.0f : 0.0f;
+            m[n] = args.beta2 * m[n] + (1 - args.beta2) * g;
+            master[n] = master[n] - decay * master[n] - rate * sign;
+        }
+        store4(args.m, i, args.count, m);
+        store4(where, i, args.count, master);
+    }
+}
+
+extern "C" void cuda_lion(struct device *device, const struct op_lion *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct lion_args args = {};
+    args.m = (float *)op->m.data;
+    args.grad = (const float *)op->grad.data;
+    args.scale = (const float *)op->scale.data;
+    args.rate = (const float *)op->rate.data;
+    args.count = tensor_count(op->master);
+    args.beta1 = op->beta1;
+    args.beta2 = op->beta2;
+    args.is_decayed = op->is_decayed;
+    LAUNCH_UPDATE(cuda, lion_kernel, args, op->master, op->copy);
 }
 
 struct follow_args {

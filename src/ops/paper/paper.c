@@ -274,6 +274,11 @@ static void paper_sgd(struct device *device, const struct op_sgd *op) {
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
 }
 
+static void paper_lion(struct device *device, const struct op_lion *op) {
+    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
+    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
+}
+
 static void paper_momentum(struct device *device, const struct op_momentum *op) {
     COUNT_BYTES(device, op->y, op->m, op->m, op->grad, op->scale);
 }
