@@ -6,6 +6,7 @@ int checkpoint_inspect(int argc, char **argv);
 int checkpoint_prove(int argc, char **argv);
 int checkpoint_convert(int argc, char **argv);
 int checkpoint_reshard(int argc, char **argv);
+int checkpoint_average(int argc, char **argv);
 
 // A text out of a file that may be hostile, with '?' for control characters; to be freed.
 char *checkpoint_printable(const char *text);

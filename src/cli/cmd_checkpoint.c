@@ -1,4 +1,4 @@
-// bevatron checkpoint: inspects, verifies, converts and reshards checkpoints.
+// bevatron checkpoint: inspects, verifies, converts, reshards and averages checkpoints.
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
 
@@ -7,6 +7,7 @@ static const struct command_part parts[] = {
     {"verify", "compares every file with the size and SHA-256 in its manifest", checkpoint_prove},
     {"convert", "converts to and from Hugging Face, and from Megatron-LM", checkpoint_convert},
     {"reshard", "copies a checkpoint into a different number of files", checkpoint_reshard},
+    {"average", "averages the weights of several checkpoints", checkpoint_average},
 };
 
 const struct command_group checkpoint_group = {

@@ -1,0 +1,35 @@
+// The average of the weights of several checkpoints of one model, as a checkpoint without an optimizer. Weights are
+// read one tensor and one checkpoint at a time: memory is needed for one tensor. They are summed in double, in the
+// order of iterations and paths, so the order in which checkpoints are named does not matter.
+#ifndef CHECKPOINT_AVERAGE_H
+#define CHECKPOINT_AVERAGE_H
+
+#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AVERAGE_MOST = 1000 };  // checkpoints
+
+struct average_list {
+    char **paths;  // iter_… folders; owned
+    size_t count;
+};
+// Adds the newest checkpoints of a --save folder, `last` of them, all of which must be there; or an iter_… folder.
+int average_list_add(struct average_list *list, const char *folder, int64_t last);
+// Adds the checkpoint of this iteration.
+int average_list_add_step(struct average_list *list, const char *folder, int64_t iteration);
+void average_list_free(struct average_list *list);
+
+struct average {
+    struct average_list *list;  // is sorted
+    const char *folder;         // --save folder to write
+    bool has_dtype;             // otherwise that of the newest checkpoint
+    enum dtype dtype;
+    bool is_ema;          // of the moving averages that runs with --ema-decay keep, not of the weights
+    int64_t iteration;    // out: of the newest, and of what is written
+    size_t from_masters;  // out: of how many checkpoints fp32 master weights were read
+};
+int average_write(struct average *average);
+
+#endif

@@ -1,0 +1,111 @@
+// bevatron checkpoint average: one model from the weights of several checkpoints, or the moving average of a run.
+#include "cli/checkpoint.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "checkpoint/average.h"
+#include "checkpoint/owner.h"
+#include "cli/commands.h"
+#include "config/flag_rows.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct average_options {
+    struct flag_given given;
+    struct string_list input, ckpt_step;
+    char *output, *dtype;
+    int64_t last;
+    bool ema;
+};
+
+#define FLAG_STRUCT struct average_options
+
+static const struct flag rows[] = {
+    LIST("--input", input, "DIR…", "--save folders or iter_… folders to read; they are not changed"),
+    TEXT("--output", output, NULL, "DIR", "--save folder to write, which must not hold a checkpoint yet"),
+    INT("--last", last, "1", 1, AVERAGE_MOST, "checkpoints to take from each --save folder, the newest ones"),
+    LIST("--ckpt-step", ckpt_step, "N…", "iterations to take from each --save folder, instead of --last"),
+    SWITCH("--ema", ema, "write the moving average that a run with --ema-decay keeps, instead of its weights"),
+    CHOICE("--dtype", dtype, NULL, ONE_OF("fp32", "bf16", "fp16"),
+           "dtype of the written tensors; default: that of the newest checkpoint"),
+};
+
+static int list_steps(struct average_list *list, const struct average_options *options, const char *folder) {
+    for (int64_t i = 0; i < options->ckpt_step.count; i++) {
+        int64_t step;
+        if (!number_read_int(options->ckpt_step.items[i], &step) || step < 0)
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "--ckpt-step %s is not an iteration; give whole numbers, e.g. "
+                                  "--ckpt-step 900 1000",
+                                  options->ckpt_step.items[i]);
+        TRY(average_list_add_step(list, folder, step));
+    }
+    return 0;
+}
+
+static int list_inputs(struct average_list *list, const struct average_options *options) {
+    for (int64_t i = 0; i < options->input.count; i++)
+        TRY(options->ckpt_step.count > 0 ? list_steps(list, options, options->input.items[i])
+                                         : average_list_add(list, options->input.items[i], options->last));
+    if (list->count < 2 && !options->ema)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "an average needs at least two checkpoints; give --last N, --ckpt-step A "
+                              "B, or several folders with --input");
+    return 0;
+}
+
+static enum dtype chosen_dtype(const char *name) {
+    enum dtype dtype = DTYPE_F32;
+    for (enum dtype i = DTYPE_F32; name && i <= DTYPE_F16; i++)
+        dtype = strcmp(dtype_name(i), name) == 0 ? i : dtype;
+    return dtype;
+}
+
+static int average(void *context) {
+    const struct average_options *options = context;
+    if (options->input.count == 0 || !options->output)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "give the checkpoints with --input DIR and the target with --output DIR");
+    if (options->ckpt_step.count > 0 && flag_is_given(&options->given, "--last"))
+        return error_set_code(EXIT_CODE_USAGE, "--last and --ckpt-step exclude each other; give one of them");
+    TRY(owner_check_free(options->output, "--output"));
+    struct average_list list = {0};
+    struct average average = {.list = &list,
+                              .folder = options->output,
+                              .has_dtype = options->dtype != NULL,
+                              .dtype = chosen_dtype(options->dtype),
+                              .is_ema = options->ema};
+    int status = list_inputs(&list, options);
+    if (status == 0)
+        status = average_write(&average);
+    log_status(NULL);  // the result starts on a new line
+    if (status == 0)
+        printf("the %s of %zu checkpoints → %s, iteration %" PRId64 "\n", options->ema ? "moving average" : "average",
+               list.count, options->output, average.iteration);
+    average_list_free(&list);
+    return status;
+}
+
+int checkpoint_average(int argc, char **argv) {
+    const struct flag_table table = {FLAG_TABLE(rows)};
+    const struct flag_command command = {
+        .name = "checkpoint average",
+        .argument_flag = "--input",
+        .summary = "Averages the weights of several checkpoints of one model.",
+        .tables = &table,
+        .table_count = 1,
+        .epilogue =
+            "Every element is summed in double and rounded once; of 16-bit runs the fp32 master weights are "
+            "read. The result\nhas no optimizer; evaluate, generate, convert and train --finetune read "
+            "it.\nExamples:\n  bevatron checkpoint average --input run --last 5 --output run-average\n  bevatron "
+            "checkpoint average --input run --ckpt-step 800 900 1000 --output run-average\n  bevatron checkpoint "
+            "average --input run --ema --output run-ema\n",
+    };
+    struct average_options options;
+    return command_run(
+        &(struct command_call){
+            .flags = &command, .options = &options, .run = average, .phase = "averaging checkpoints"},
+        argc, argv);
+}
