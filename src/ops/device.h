@@ -154,13 +154,26 @@ struct device_rates {
     double seconds_per_operation;  // at least
     double memory_bytes;           // that are free for a step; 0: unknown, or the host's
     double launch_seconds;         // added to every operation; 0 where launches are hidden, as those of CUDA graphs
+    // Matmuls of experts: the rows of an expert at which they reach half of their rate; those at which gradients of
+    // weights do; and for each expert at least this long, 0 if one kernel computes all of them.
+    double expert_rows, expert_inner, expert_seconds;
     // Attention as before FlashAttention: two matmuls of all scores, which are written to memory, normalized there and
     // read again.
     bool writes_scores;
 };
+// FLOP/s of long matmuls.
+double device_rates_of(const struct device_rates *rates, enum dtype dtype);
 // How long the arithmetic of a matmul takes: `rows` by `columns` results, each a sum of `inner` products.
 double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, double rows, double columns,
                            double inner);
+// The same of a matmul of experts, each of which has an equal part of the rows.
+struct device_grouped {
+    enum dtype dtype;
+    bool is_weight;        // a gradient of weights: sums over the rows of an expert
+    double experts, rows;  // of all experts
+    double from, to;       // elements of a row of the first factor, and of the second or of the result
+};
+double device_rates_grouped(const struct device_rates *rates, const struct device_grouped *shape);
 // From now on the twin has a clock, which every operation on its compute stream moves forward.
 void device_set_rates(struct device *twin, const struct device_rates *rates);
 bool device_tells_time(const struct device *twin);

@@ -4,11 +4,13 @@
 
 #include <string.h>
 
+// Matmuls of experts: one kernel computes those of all experts, whose last tiles are half full on average.
 // FLOP/s of matmuls in fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
 #define RATES(f32_, f16_, f8_, processors_, forward_, backward_, bytes_)                                               \
     {                                                                                                                  \
         .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = 128, .half_inner = 96, .unaligned = 0.18,    \
-        .attention = {forward_, backward_}, .narrow = 0.6, .bytes_per_second = (bytes_), .seconds_per_operation = 3e-6 \
+        .attention = {forward_, backward_}, .narrow = 0.6, .bytes_per_second = (bytes_),                               \
+        .seconds_per_operation = 3e-6, .expert_rows = 64                                                               \
     }
 #define GPU(name_, gib_, bf16_, fp8_, rates_, link_, source_)                                                          \
     { .gpu = name_, .gib = gib_, .peak = {bf16_, fp8_}, .rates = rates_, .link = link_, .source = source_ }
@@ -68,6 +70,7 @@ static struct hardware processors(int count) {
     rates->narrow = 1;
     rates->unaligned = 0;
     rates->tile = 16;
+    rates->expert_rows = 8;
     return all;
 }
 

@@ -190,6 +190,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                           .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,
                           .parameters = census_parameters(config),
+                          .active = census_active_parameters(config),
                           .global_batch_size = config->global_batch_size,
                           .micro_batches = config->global_batch_size / (config->micro_batch_size * data),
                           .tokens = (double)config->global_batch_size * (double)config->seq_length,

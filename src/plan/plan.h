@@ -27,8 +27,9 @@ enum { PLAN_MOST_STAGES = 64 };
 struct plan {
     int ranks, nodes, data_parallel;
     int64_t parameters, micro_batches, global_batch_size;
-    double tokens;  // of a step
-    double flops;   // of a step, as Megatron counts them
+    int64_t active;  // parameters that a token meets: of experts, as many as it goes to
+    double tokens;   // of a step
+    double flops;    // of a step, as Megatron counts them
     int stages, measured;
     struct plan_stage stage[PLAN_MOST_STAGES];  // one for each kind, `measured` of them
     int fullest;                                // the one whose ranks need most memory

@@ -167,6 +167,8 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
                   plural(plan->data_parallel), plan->stages, plural(plan->stages), plan->micro_batches,
                   plan->micro_batches == 1 ? "" : "es", plan->data_parallel == 1 ? "" : " each");
     buffer_printf(out, "number of parameters: %" PRId64 "\n", plan->parameters);
+    if (plan->active < plan->parameters)
+        buffer_printf(out, "of which a token meets: %" PRId64 "\n", plan->active);
     append_memory(plan, budget->machine, out);
     buffer_printf(out, "a step of %.0f tokens takes %.1f ms:\n", plan->tokens, plan->seconds * 1e3);
     struct step_part parts[STEP_PARTS];
@@ -273,6 +275,8 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
     json_int(&w, plan->micro_batches);
     json_key(&w, "parameters");
     json_int(&w, plan->parameters);
+    json_key(&w, "active_parameters");
+    json_int(&w, plan->active);
     json_key(&w, "fits");
     json_bool(&w, plan_fits(plan, budget->machine));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {

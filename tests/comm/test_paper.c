@@ -165,9 +165,45 @@ TEST(collectives_take_time) {
     device_close(timed);
 }
 
+// Derived by hand. All of eight ranks on two machines: a rank sends half of its 16 MB to the other machine, at 5 GB/s
+// however many send. Those of one machine: three quarters, at 89 GB/s. Two of each of two machines: again half.
+TEST(exchanges_take_time) {
+    struct device *timed;
+    struct world *world;
+    const int64_t eighths[] = {1, 1, 1, 1, 1, 1, 1, 1}, quarters[] = {2, 2, 2, 2};
+    EXPECT_OK(device_open_twin(&timed, NULL));
+    EXPECT_OK(world_open_twin(&world, timed, 1, 8));
+    struct group *machine, *four;
+    EXPECT_OK(world_group(world, &machine, (const int[]){0, 1, 2, 3}, 4, "machine"));
+    EXPECT_OK(world_group(world, &four, (const int[]){0, 1, 4, 5}, 4, "four"));
+    device_set_rates(timed, &(struct device_rates){.bytes_per_second = 1e12});
+    world_set_fabric(world, &fabric);
+    static float memory[1];
+    struct tensor all = tensor_2d(memory, DTYPE_F32, 8, 500000);
+    struct comm_exchange exchange = {.to = all, .from = all, .sent = eighths, .received = eighths};
+    struct comm_request request = comm_all_to_all_start(world_group_all(world), &exchange, "rows");
+    comm_wait(&request);
+    EXPECT_NEAR(device_twin_time(timed), 8e6 / 5e9 + 10e-6, 1e-12);
+    double now = device_twin_time(timed);
+    exchange.sent = exchange.received = quarters;
+    request = comm_all_to_all_start(machine, &exchange, "rows");
+    comm_wait(&request);
+    EXPECT_NEAR(device_twin_time(timed) - now, 12e6 / 89e9 + 2e-6, 1e-12);
+    EXPECT_NEAR(group_exposed_seconds(machine), 12e6 / 89e9 + 2e-6, 1e-12);
+    now = device_twin_time(timed);
+    request = comm_all_to_all_start(four, &exchange, "rows");
+    comm_wait(&request);
+    EXPECT_NEAR(device_twin_time(timed) - now, 8e6 / 5e9 + 10e-6, 1e-12);
+    world_close(world);
+    device_close(timed);
+}
+
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(collectives_take_time), TEST_CASE(collectives_are_counted),
-                                      TEST_CASE(host_values_stay), TEST_CASE(a_rank_alone_exchanges_with_itself),
+    const struct test_case cases[] = {TEST_CASE(collectives_take_time),
+                                      TEST_CASE(exchanges_take_time),
+                                      TEST_CASE(collectives_are_counted),
+                                      TEST_CASE(host_values_stay),
+                                      TEST_CASE(a_rank_alone_exchanges_with_itself),
                                       TEST_CASE(wrong_exchanges_end_the_run)};
     if (device_open_twin(&device, NULL) < 0)
         return 1;

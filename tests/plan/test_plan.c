@@ -250,7 +250,22 @@ TEST(hardware_files) {
     expect_file_error("network: token-ring\n", "infiniband");
 }
 
-TEST_MAIN(TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
+// Published sizes: Mixtral 8x7B has 46.7e9 parameters, of which a token meets 12.9e9; Qwen3-30B-A3B 30.5e9 and 3.3e9.
+TEST(experts_are_counted) {
+    struct plan mixtral = plan_of("--preset mixtral-8x7b --vocab-size 32000 --bf16 --micro-batch-size 1 "
+                                  "--global-batch-size 1",
+                                  1, "p5en.48xlarge");
+    EXPECT_INT(mixtral.parameters, 46702792704);
+    EXPECT_INT(mixtral.active, 12879925248);
+    struct plan qwen = plan_of("--preset qwen3-30b-a3b --vocab-size 151936 --bf16 --micro-batch-size 1 "
+                               "--global-batch-size 1",
+                               1, "p5en.48xlarge");
+    EXPECT_INT(qwen.parameters, 30532122624);
+    EXPECT_INT(qwen.active, 3353032704);
+}
+
+TEST_MAIN(TEST_CASE(experts_are_counted), TEST_CASE(a_rank_alone_only_computes),
+          TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(many_ranks_meet), TEST_CASE(other_programs),
           TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(nvlink_reaches_over_machines),

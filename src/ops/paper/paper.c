@@ -120,21 +120,6 @@ static void count_work(struct device *device, double arithmetic, const struct te
                sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
 #define COUNT_BYTES(device, ...) COUNT_WORK(device, 0, __VA_ARGS__)
 
-static double matmul_rate(const struct device_rates *rates, enum dtype dtype) {
-    return rates->matmul[dtype_is_float8(dtype) ? 2 : dtype == DTYPE_F32 ? 0 : 1];
-}
-
-// Tiles that do not fill the last round leave processors idle, and short inner loops do not fill the pipeline.
-double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, double rows, double columns,
-                           double inner) {
-    double tiles = ceil(rows / rates->tile) * ceil(columns / rates->tile);
-    double area = tiles * rates->tile * rates->tile, rounds = ceil(tiles / rates->processors);
-    // Several rounds overlap: of the last one, half of what is idle is lost.
-    double filled = (tiles / rates->processors + rounds) / 2;
-    double whole = 2 * area * (inner + rates->half_inner) / matmul_rate(rates, dtype);
-    return whole * filled / (tiles / rates->processors);
-}
-
 // Whether tensor cores read and write the rows of a matrix at once: 16 bytes at a time.
 static bool is_aligned(struct tensor x) {
     enum { ALIGNMENT_BYTES = 16 };
@@ -169,19 +154,18 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
                has_bias ? op->bias : none, has_aux ? op->aux : none);
 }
 
-// All rows have an expert, and experts have equally many: paper does not know better. Every expert's gradient of
-// weights is a matmul of its own, over its rows.
+// All rows have an expert, and experts have equally many: paper does not know better.
 static void paper_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
-    bool is_weight = op->kind == GROUPED_WEIGHT;
     const struct paper_device *paper = paper_of(device);
-    double rows = (double)op->a.shape[0], experts = (double)op->offsets.shape[0] - 1, seconds = 0;
-    double one = (double)op->a.shape[1], other = (double)(is_weight ? op->b : op->d).shape[1];
-    paper_of(device)->totals.matmul_flops += 2.0 * rows * one * other;
-    if (paper->has_rates && is_weight)
-        seconds = device_rates_matmul(&paper->rates, op->a.dtype, experts * one, other, rows / experts);
-    else if (paper->has_rates)
-        seconds = device_rates_matmul(&paper->rates, op->a.dtype, rows, other, one);
-    COUNT_WORK(device, seconds, op->a, op->b, op->d, op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
+    const struct device_grouped shape = {.dtype = op->a.dtype,
+                                         .is_weight = op->kind == GROUPED_WEIGHT,
+                                         .experts = (double)op->offsets.shape[0] - 1,
+                                         .rows = (double)op->a.shape[0],
+                                         .from = (double)op->a.shape[1],
+                                         .to = (double)(op->kind == GROUPED_WEIGHT ? op->b : op->d).shape[1]};
+    paper_of(device)->totals.matmul_flops += 2.0 * shape.rows * shape.from * shape.to;
+    COUNT_WORK(device, paper->has_rates ? device_rates_grouped(&paper->rates, &shape) : 0, op->a, op->b, op->d,
+               op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
 }
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
@@ -210,7 +194,7 @@ static double written_scores_seconds(const struct paper_device *paper, struct te
     const struct device_rates *rates = &paper->rates;
     double scores = attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
     double flops = 2 * scores * ((double)q.shape[3] + rates->half_inner);
-    return passes * width * scores / rates->bytes_per_second + matmuls * flops / matmul_rate(rates, q.dtype);
+    return passes * width * scores / rates->bytes_per_second + matmuls * flops / device_rates_of(rates, q.dtype);
 }
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {

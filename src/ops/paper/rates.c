@@ -1,0 +1,33 @@
+// How long arithmetic takes on a device of which a few numbers are known. See struct device_rates.
+#include "ops/device.h"
+
+#include <math.h>
+
+double device_rates_of(const struct device_rates *rates, enum dtype dtype) {
+    return rates->matmul[dtype_is_float8(dtype) ? 2 : dtype == DTYPE_F32 ? 0 : 1];
+}
+
+// Tiles that do not fill the last round leave processors idle, and short inner loops do not fill the pipeline.
+double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, double rows, double columns,
+                           double inner) {
+    double tiles = ceil(rows / rates->tile) * ceil(columns / rates->tile);
+    double area = tiles * rates->tile * rates->tile, rounds = ceil(tiles / rates->processors);
+    // Several rounds overlap: of the last one, half of what is idle is lost.
+    double filled = (tiles / rates->processors + rounds) / 2;
+    double whole = 2 * area * (inner + rates->half_inner) / device_rates_of(rates, dtype);
+    return whole * filled / (tiles / rates->processors);
+}
+
+// As one matmul over all rows, or over the weights of all experts side by side, and slower the fewer rows an expert
+// has: its last tile is not full, or its sums are short.
+double device_rates_grouped(const struct device_rates *rates, const struct device_grouped *shape) {
+    double each = shape->rows / shape->experts, seconds;
+    if (shape->is_weight) {
+        seconds = device_rates_matmul(rates, shape->dtype, shape->experts * shape->from, shape->to, each);
+        seconds *= (each + fmax(rates->expert_inner, rates->half_inner)) / (each + rates->half_inner);
+    } else {
+        seconds = device_rates_matmul(rates, shape->dtype, shape->rows, shape->to, shape->from);
+        seconds *= 1 + rates->expert_rows / each;
+    }
+    return fmax(seconds, shape->experts * rates->expert_seconds);
+}
