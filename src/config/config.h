@@ -155,6 +155,8 @@ struct config {
     double adam_beta1;
     double adam_beta2;
     double adam_eps;
+    double ema_decay;  // 0: no moving average of the weights
+    bool eval_with_ema;
     double sgd_momentum;
     double lion_beta1;
     double lion_beta2;

@@ -39,6 +39,8 @@ static const char *const watched[] = {
     "--moe-aux-loss-coeff",
     "--moe-z-loss-coeff",
     "--clip-grad",
+    "--ema-decay",
+    "--eval-with-ema",
     "--sgd-momentum",
     "--lion-beta1",
     "--lion-beta2",

@@ -1,11 +1,17 @@
-// The rows of SGD's, Lion's and Muon's flags, a part of the table in flags.c. Names and defaults are Megatron-LM's.
+// The rows of the flags of moving averages, SGD, Lion and Muon, a part of the table in flags.c. Names and defaults of
+// the latter three are Megatron-LM's.
 #ifndef CONFIG_FLAGS_OPTIMIZERS_H
 #define CONFIG_FLAGS_OPTIMIZERS_H
 
 #define OPTIMIZER_ROWS                                                                                                 \
-    REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                                  \
-         "momentum of --optimizer sgd, whose weight decay is added to the gradient", .bounds = FLAG_BELOW_MAXIMUM,     \
-         ADVANCED),                                                                                                    \
+    REAL("--ema-decay", ema_decay, NULL, 0, 1,                                                                         \
+         "keep a moving average of the weights that decays by this every iteration, e.g. 0.999",                       \
+         .bounds = FLAG_ABOVE_MINIMUM | FLAG_BELOW_MAXIMUM, ADVANCED),                                                 \
+        SWITCH("--eval-with-ema", eval_with_ema, "evaluate the moving average of --ema-decay, not the weights",        \
+               ADVANCED),                                                                                              \
+        REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                              \
+             "momentum of --optimizer sgd, whose weight decay is added to the gradient", .bounds = FLAG_BELOW_MAXIMUM, \
+             ADVANCED),                                                                                                \
         REAL("--lion-beta1", lion_beta1, "0.95", 0, 1, "Lion: weight of the momentum in an update",                    \
              .bounds = FLAG_BELOW_MAXIMUM, ADVANCED),                                                                  \
         REAL("--lion-beta2", lion_beta2, "0.98", 0, 1, "Lion: decay of the momentum", .bounds = FLAG_BELOW_MAXIMUM,    \

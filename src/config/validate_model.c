@@ -160,6 +160,8 @@ static void validate_strips(const struct config *config, struct complaints *comp
 static void validate_optimizer_division(const struct config *config, struct complaints *complaints) {
     if (is(config->optimizer, "muon") && config->fp16)
         complain(complaints, "--optimizer muon does not work with --fp16; give --bf16, or train in fp32");
+    if (config->eval_with_ema && config->ema_decay == 0)
+        complain(complaints, "--eval-with-ema needs a moving average; give --ema-decay, e.g. 0.999");
     if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))
         complain(complaints,
                  "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce; give them too");

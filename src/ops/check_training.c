@@ -222,6 +222,21 @@ void op_follow(struct device *device, const struct op_follow *op) {
     device->ops->follow(device, op);
 }
 
+void op_average(struct device *device, const struct op_average *op) {
+    const char *name = "op_average";
+    struct tensor average = op->average;
+    check_update(device, name,
+                 &(struct op_sgd){.master = op->master,
+                                  .copy = op->copy,
+                                  .grad = average,
+                                  .m = average,
+                                  .scale = op->scale,
+                                  .rate = tensor_1d(op->scale.data, DTYPE_F32, RATE_GROUP)});
+    check_apart(name, "average", average, "master", op->master);
+    check_rule(name, op->decay >= 0 && op->decay < 1, "decay must be at least 0 and below 1");
+    device->ops->average(device, op);
+}
+
 void op_copy(struct device *device, const struct op_copy *op) {
     const char *name = "op_copy";
     struct tensor expected = op->src;

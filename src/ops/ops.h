@@ -447,6 +447,7 @@ struct op_scale {
     X(momentum)                                                                                                        \
     X(normalize)                                                                                                       \
     X(follow)                                                                                                          \
+    X(average)                                                                                                         \
     X(split)                                                                                                           \
     X(merge)                                                                                                           \
     X(copy)                                                                                                            \

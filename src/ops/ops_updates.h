@@ -100,6 +100,16 @@ struct op_follow {
     bool is_decayed;
 };
 
+// The moving average of master weights over a flat range: average += (1 - decay) * (master - average). The average of
+// masters in halves is rounded as op_split and op_merge would, so that it can become such a master without loss. If
+// scale is not finite, it stays as it was.
+struct op_average {
+    struct tensor average;       // (n) fp32
+    struct tensor master, copy;  // (n), as in op_adam; only read
+    struct tensor scale;         // (1) fp32
+    float decay;
+};
+
 // Splits an fp32 into the nearest bf16 and a rest of 16 bits, and joins them again. The result equals the original,
 // except for a tie that was rounded towards zero, which comes back one last place nearer to zero; see half.h.
 struct op_split {

@@ -14,11 +14,15 @@ const struct optimizer_rule *optimizer_find(const char *name) {
     die("no optimizer is called %s", name);
 }
 
-int optimizer_state_count(const struct optimizer_rule *rule) {
+static int count_of_rule(const struct optimizer_rule *rule) {
     int count = 0;
-    while (count < OPTIMIZER_MOST_STATES && rule->states[count])
+    while (count < OPTIMIZER_MOST_STATES - 1 && rule->states[count])
         count++;
     return count;
+}
+
+int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config) {
+    return count_of_rule(rule) + (config->ema_decay > 0);
 }
 
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options) {
@@ -31,10 +35,13 @@ void optimizer_build(struct optimizer *optimizer, struct arena *arena, const str
     int64_t count = pieces_local_count(&options->pieces);
     if (options->dtype != DTYPE_F32)
         optimizer->master = arena_1d(arena, options->dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32, count);
-    optimizer->state_count = optimizer_state_count(rule);
+    int own = count_of_rule(rule);
+    optimizer->state_count = optimizer_state_count(rule, options->config);
     for (int i = 0; i < optimizer->state_count; i++)
-        optimizer->states[i] =
-            (struct optimizer_state){.name = rule->states[i], .tensor = arena_1d(arena, DTYPE_F32, count)};
+        optimizer->states[i] = (struct optimizer_state){.name = i < own ? rule->states[i] : OPTIMIZER_AVERAGE,
+                                                        .tensor = arena_1d(arena, DTYPE_F32, count)};
+    if (optimizer->state_count > own)
+        optimizer->average = optimizer->states[own].tensor;
 }
 
 void optimizer_reset(struct optimizer *optimizer, struct device *device) {
@@ -96,6 +103,51 @@ void optimizer_take_weights(const struct optimizer *optimizer, const struct upda
     device_zero(update->device, range_of(optimizer, update->grads));
 }
 
+// ---- moving averages ----
+
+void optimizer_begin_average(const struct optimizer *optimizer, const struct update *update) {
+    struct piece run;
+    for (int64_t at = optimizer->pieces.first; optimizer->average.data && next_run(optimizer, &at, &run);) {
+        struct tensor average = tensor_rows(optimizer->average, run.local_offset, run.count);
+        struct tensor values = tensor_rows(update->values, run.flat_offset, run.count);
+        if (!optimizer->master.data) {
+            op_copy(update->device, &(struct op_copy){.dst = average, .src = values});
+            continue;
+        }
+        struct tensor master = tensor_rows(optimizer->master, run.local_offset, run.count);
+        if (is_in_halves(optimizer))
+            op_merge(update->device, &(struct op_merge){.x = average, .value = values, .rest = master});
+        else
+            op_copy(update->device, &(struct op_copy){.dst = average, .src = master});
+    }
+}
+
+void optimizer_exchange_average(const struct optimizer *optimizer, const struct update *update) {
+    struct device *device = update->device;
+    struct piece run;
+    if (!optimizer->average.data)
+        return;
+    for (int64_t at = optimizer->pieces.first; next_run(optimizer, &at, &run);) {
+        struct tensor average = tensor_rows(optimizer->average, run.local_offset, run.count);
+        struct tensor values = tensor_rows(update->values, run.flat_offset, run.count);
+        struct tensor kept = tensor_rows(update->grads, run.flat_offset, run.count);
+        struct tensor master = values;
+        if (optimizer->master.data)
+            master = tensor_rows(optimizer->master, run.local_offset, run.count);
+        if (is_in_halves(optimizer)) {
+            op_merge(device, &(struct op_merge){.x = kept, .value = values, .rest = master});
+            op_split(device, &(struct op_split){.value = values, .rest = master, .x = average});
+        } else {
+            op_copy(device, &(struct op_copy){.dst = kept, .src = master});
+            op_copy(device, &(struct op_copy){.dst = master, .src = average});
+            if (optimizer->master.data)
+                op_copy(device, &(struct op_copy){.dst = values, .src = average});
+        }
+        op_copy(device, &(struct op_copy){.dst = average, .src = kept});
+    }
+    device_zero(device, range_of(optimizer, update->grads));
+}
+
 // ---- updates ----
 
 // A stretch of the flat buffers whose parameters are all updated alike.
@@ -124,6 +176,13 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
     for (int i = 0; i < optimizer->state_count; i++)
         run.states[i] = tensor_rows(optimizer->states[i].tensor, piece.local_offset, piece.count);
     optimizer->rule->apply(optimizer->config, &run);
+    if (optimizer->average.data)
+        op_average(run.device,
+                   &(struct op_average){.average = tensor_rows(optimizer->average, piece.local_offset, piece.count),
+                                        .master = run.master,
+                                        .copy = run.copy,
+                                        .scale = run.scale,
+                                        .decay = (float)optimizer->config->ema_decay});
 }
 
 // The longest stretch of [first, end) that begins at first. Gaps behind parameters belong to them.

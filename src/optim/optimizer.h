@@ -20,7 +20,8 @@
 #include "parallel/pieces.h"
 #include "tensor/arena.h"
 
-enum { OPTIMIZER_MOST_STATES = 2 };
+// A rule has at most one less: the last may be the moving average of the weights.
+enum { OPTIMIZER_MOST_STATES = 3 };
 
 // What an update works on.
 struct update {
@@ -61,7 +62,9 @@ struct optimizer_rule {
 extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion, optimizer_muon;
 // The rule of that name; every name that --optimizer accepts has one.
 const struct optimizer_rule *optimizer_find(const char *name);
-int optimizer_state_count(const struct optimizer_rule *rule);
+// How many states a run has: the rule's and, with --ema-decay, OPTIMIZER_AVERAGE.
+int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config);
+#define OPTIMIZER_AVERAGE "ema"
 
 struct optimizer_state {
     const char *name;
@@ -77,6 +80,7 @@ struct optimizer {
     struct tensor master;  // (n / parts) fp32; int16 if the parameters are bf16, none if they are fp32
     struct optimizer_state states[OPTIMIZER_MOST_STATES];
     int state_count;
+    struct tensor average;  // (n / parts) fp32: the moving average, the last of the states; none without --ema-decay
 };
 
 struct optimizer_options {
@@ -102,5 +106,11 @@ void optimizer_close_masters(const struct optimizer *optimizer, const struct upd
 // Rounds the group's parameters from whole weights where its gradients are, takes the master copies of this rank's
 // pieces from there, and clears them. Not for parameters in fp32.
 void optimizer_take_weights(const struct optimizer *optimizer, const struct update *update);
+
+// Begins the moving average at the master copies. Does nothing if there is none.
+void optimizer_begin_average(const struct optimizer *optimizer, const struct update *update);
+// Exchanges the moving average and the master copies of this rank's pieces, and rounds the parameters from what are now
+// the masters; a second call undoes it to the bit. Overwrites the gradients, and clears them.
+void optimizer_exchange_average(const struct optimizer *optimizer, const struct update *update);
 
 #endif

@@ -80,3 +80,17 @@ void updates_take_weights(const struct updates *updates, const struct update *up
     for (int i = 0; i < updates->count; i++)
         optimizer_take_weights(&updates->optimizers[i], update);
 }
+
+bool updates_have_averages(const struct updates *updates) {
+    return updates->optimizers[0].average.data != NULL;
+}
+
+void updates_begin_averages(const struct updates *updates, const struct update *update) {
+    for (int i = 0; i < updates->count; i++)
+        optimizer_begin_average(&updates->optimizers[i], update);
+}
+
+void updates_exchange_averages(const struct updates *updates, const struct update *update) {
+    for (int i = 0; i < updates->count; i++)
+        optimizer_exchange_average(&updates->optimizers[i], update);
+}

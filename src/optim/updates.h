@@ -51,5 +51,9 @@ void updates_open_masters(const struct updates *updates, const struct update *up
                           struct tensor masters[PARAM_MOST_GROUPS]);
 void updates_close_masters(const struct updates *updates, const struct update *update);
 void updates_take_weights(const struct updates *updates, const struct update *update);
+// Moving averages of the weights, with --ema-decay, for every group: see optimizer.h.
+bool updates_have_averages(const struct updates *updates);
+void updates_begin_averages(const struct updates *updates, const struct update *update);
+void updates_exchange_averages(const struct updates *updates, const struct update *update);
 
 #endif

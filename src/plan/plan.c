@@ -113,7 +113,7 @@ static void add_executed(struct plan *plan) {
         plan->executed += plan->stage[measured_as(plan, i)].flops * (plan->ranks / plan->stages);
 }
 
-// Of an optimizer that leaves them to AdamW, which has one more state for each element: tables; vectors are few.
+// Of an optimizer that leaves them to another, which may have more states for each element: tables; vectors are few.
 static double elements_left(const struct config *config) {
     double tables = config->untie_embeddings_and_output_weights ? 2 : 1;
     double positions =
@@ -125,9 +125,11 @@ static double elements_left(const struct config *config) {
 static double checkpoint_bytes(const struct config *config) {
     const struct optimizer_rule *rule = optimizer_find(config->optimizer);
     double elements = (double)census_parameters(config), weight = config->bf16 || config->fp16 ? 2 : 4;
-    double optimizer = elements * (4 * optimizer_state_count(rule) + (weight < 4 ? 4 : 0));
+    double optimizer = elements * (4 * optimizer_state_count(rule, config) + (weight < 4 ? 4 : 0));
     if (rule->leaves_rest)
-        optimizer += 4 * elements_left(config);
+        optimizer += 4 * elements_left(config) *
+                     (optimizer_state_count(optimizer_find(config->muon_scalar_optimizer), config) -
+                      optimizer_state_count(rule, config));
     return elements * weight + (config->no_save_optim ? 0 : optimizer);
 }
 

@@ -119,6 +119,9 @@ void step_accept_weights(struct step *step);
 // fp32. They may lie in the gradients' buffer, so no step comes before step_close_masters. They are for reading.
 void step_open_masters(struct step *step, struct tensor masters[PARAM_MOST_GROUPS]);
 void step_close_masters(struct step *step);
+// With --ema-decay: exchanges the weights and their moving averages, so that passes use those; a second call undoes it.
+// No training step may come between the two, and nothing is saved. The gradients are gone. All ranks call.
+void step_exchange_averages(struct step *step);
 // The optimizer of a group of parameters: its named states, and which pieces of them this rank holds.
 const struct optimizer *step_optimizer(const struct step *step, int group);
 // The tensors of the fp8 ranges. All ranks that hold a layer have the same.

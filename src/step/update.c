@@ -91,6 +91,18 @@ void step_accept_weights(struct step *step) {
     const struct update update = update_of(step);
     if (step->mode == STEP_TRAIN && updates_have_masters(&step->updates))
         updates_take_weights(&step->updates, &update);
+    if (step->mode == STEP_TRAIN)
+        updates_begin_averages(&step->updates, &update);
+}
+
+void step_exchange_averages(struct step *step) {
+    const struct update update = update_of(step);
+    CHECK(step->mode == STEP_TRAIN && updates_have_averages(&step->updates));
+    step_settle(step);
+    updates_exchange_averages(&step->updates, &update);
+    for (int64_t i = 0; i < reducer_bucket_count(&step->reducer); i++)
+        reducer_gather(&step->reducer, i);
+    step_settle(step);
 }
 
 void step_open_masters(struct step *step, struct tensor masters[PARAM_MOST_GROUPS]) {

@@ -1,6 +1,8 @@
 // Evaluation over a whole source. See evaluate.h.
 #include "train/evaluate.h"
 #include "base/error.h"
+#include "base/fault.h"
+#include "base/phase.h"
 #include "base/progress.h"
 #include "data/loader.h"
 #include "train/datasets.h"
@@ -29,6 +31,38 @@ struct sample_source token_text_source(struct token_text *text) {
                                   .seq_length = text->seq_length,
                                   .form = {.T = text->seq_length, .fields = BATCH_TEXT},
                                   .fill = fill_text};
+}
+
+static int sum_losses(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut) {
+    const struct config *config = batches->config;
+    int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
+    int status = 0;
+    for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {
+        *is_cut = ending_reason(batches->ending);
+        if (*is_cut)
+            break;
+        (void)fault_at(FAULT_AT_EVALUATE);
+        struct step_source source = datasets_source(batches->loader, per_step);
+        status = step_evaluate(batches->step, &source);
+        if (status == 0)
+            step_take_losses(batches->step, step_lookahead(batches->step), sum);
+        phase_advance(phase, 1);
+    }
+    if (status == 0)
+        step_take_losses(batches->step, 0, sum);
+    phase_end(phase);
+    return status;
+}
+
+int evaluate_batches(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut) {
+    *is_cut = false;
+    if (batches->config->eval_with_ema)
+        step_exchange_averages(batches->step);
+    int status = sum_losses(batches, sum, is_cut);
+    if (batches->config->eval_with_ema)
+        step_exchange_averages(batches->step);
+    return status;
 }
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {

@@ -234,10 +234,29 @@ static int check_optimizer(const char *path) {
     return 0;
 }
 
+// A run that begins to average its weights has a checkpoint without averages: they stay as load_weights began them.
+static size_t leave_averages(const struct step *step, const char *path, struct checkpoint_tensor *list, size_t count) {
+    const char *prefix = OPTIMIZER_AVERAGE ".";
+    char *first = memory_printf("%s%s", prefix, step_params(step)->items[0]->name);
+    bool is_left = step_optimizer(step, 0)->average.data && !checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
+    free(first);
+    if (!is_left)
+        return count;
+    log_warn_once("%s has no moving average of the weights: that of --ema-decay begins at its weights", path);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(list[i].name, prefix, strlen(prefix)) == 0)
+            free((char *)list[i].name);
+        else
+            list[kept++] = list[i];
+    return kept;
+}
+
 // The optimizer's states; load_weights has loaded the masters.
 static int load_optimizer(struct step *step, const char *path) {
     size_t count;
     struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, NULL, &count);
+    count = leave_averages(step, path, list, count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
                                                                    .device = step_device(step),

@@ -18,6 +18,7 @@
 #include "train/beginning.h"
 #include "train/datasets.h"
 #include "train/ending.h"
+#include "train/evaluate.h"
 #include "train/first_iteration.h"
 #include "train/kept_batches.h"
 #include "train/limits.h"
@@ -191,30 +192,6 @@ static int64_t count_micro_batches(const struct config *config, int64_t batch_si
     return batch_size / (config->micro_batch_size * config->data_parallel_size);
 }
 
-// Adds the losses of --eval-iters global batches; *is_cut if a signal has come meanwhile.
-static int sum_losses(struct trainer *trainer, enum split split, struct step_losses *sum, bool *is_cut) {
-    const struct config *config = trainer->config;
-    int64_t per_step = count_micro_batches(config, config->global_batch_size);
-    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
-    int status = 0;
-    *is_cut = false;
-    for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {
-        *is_cut = ending_reason(&trainer->ending);
-        if (*is_cut)
-            break;
-        (void)fault_at(FAULT_AT_EVALUATE);
-        struct step_source source = datasets_source(trainer->loaders[split], per_step);
-        status = step_evaluate(trainer->step, &source);
-        if (status == 0)
-            step_take_losses(trainer->step, step_lookahead(trainer->step), sum);
-        phase_advance(phase, 1);
-    }
-    if (status == 0)
-        step_take_losses(trainer->step, 0, sum);
-    phase_end(phase);
-    return status;
-}
-
 // Reports the loss over --eval-iters global batches of a split. If a signal arrives meanwhile, nothing is reported; the
 // caller checks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
@@ -230,7 +207,10 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     double started = clock_seconds();
     struct step_losses sum = {0};
     bool is_cut;
-    TRY(sum_losses(trainer, split, &sum, &is_cut));
+    TRY(evaluate_batches(
+        &(struct evaluate_batches){
+            .step = trainer->step, .loader = trainer->loaders[split], .config = config, .ending = &trainer->ending},
+        &sum, &is_cut));
     tracing_phase(&trainer->tracing, "evaluate", started);
     if (is_cut)
         return 0;

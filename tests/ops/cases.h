@@ -67,6 +67,7 @@
     X(sgd)                                                                                                             \
     X(lion)                                                                                                            \
     X(muon)                                                                                                            \
+    X(average)                                                                                                         \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \
     X(scale)                                                                                                           \

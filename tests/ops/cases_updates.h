@@ -260,6 +260,45 @@ static inline void case_muon(struct lab *lab) {
     lab->tolerance = tolerance;
 }
 
+// The moving average of masters, whole and in halves; that of the latter can be split without loss.
+static inline void check_average(struct lab *lab, int64_t count, double scale, bool has_halves) {
+    struct adam_setup s;
+    adam_setup(lab, &s, count, scale, has_halves);
+    struct op_average op = {.average = s.op.m, .master = s.op.master, .copy = s.op.copy, .scale = s.op.scale};
+    op.decay = 0.75f;
+    for (int64_t i = 0; i < count && isfinite(scale); i++)
+        s.m.x[i] = 0.75 * s.m.x[i] + 0.25 * s.master.x[i];
+    if (has_halves) {
+        op.master = arena_1d(&lab->arena, DTYPE_I16, count);
+        op_split(lab->device, &(struct op_split){.value = op.copy, .rest = op.master, .x = s.op.master});
+    }
+    op_average(lab->device, &op);
+    double coarse = lab->tolerance;
+    lab->tolerance = 1e-6;
+    lab_expect(lab, op.average, s.m.x);
+    lab->tolerance = coarse;
+    if (has_halves && isfinite(scale)) {
+        struct tensor back = arena_1d(&lab->arena, DTYPE_F32, count);
+        op_split(lab->device, &(struct op_split){.value = op.copy, .rest = op.master, .x = op.average});
+        op_merge(lab->device, &(struct op_merge){.x = back, .value = op.copy, .rest = op.master});
+        double *before = lab_read(lab, op.average), *after = lab_read(lab, back);
+        for (int64_t i = 0; i < count; i++)
+            EXPECT(before[i] == after[i]);
+    }
+    lab_clear(lab);
+}
+
+static inline void case_average(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_average(lab, counts[i], i == 3 ? NAN : 0.5, false);
+    enum dtype dtype = lab->dtype;
+    lab->dtype = DTYPE_BF16;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        check_average(lab, counts[i], i == 4 ? INFINITY : 0.5, true);
+    lab->dtype = dtype;
+}
+
 // fp32 numbers of all kinds for splitting: most are ordinary, every fourth has random bits, some are at the borders.
 static inline uint32_t *split_bits(struct lab *lab, int64_t count) {
     static const uint32_t borders[] = {0,          0x80000000, 1,          0x80007FFF, 0x3F808000,

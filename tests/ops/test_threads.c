@@ -220,6 +220,7 @@ static void run_optimizer(struct lab *lab) {
     op_follow(lab->device,
               &(struct op_follow){
                   .master = master, .x = along, .scale = scale, .rate = rate, .factor = 2, .is_decayed = true});
+    op_average(lab->device, &(struct op_average){.average = v, .master = master, .scale = scale, .decay = 0.9f});
     op_digest(lab->device, &(struct op_digest){.out = arena_1d(&lab->arena, DTYPE_I64, 1), .x = master, .seed = 1});
     op_copy(lab->device, &(struct op_copy){.dst = copy, .src = master});
     op_scale(lab->device, &(struct op_scale){.x = copy, .factor = 0.7f});

@@ -187,6 +187,44 @@ void cpu_follow(struct device *device, const struct op_follow *op) {
                                                       .step_size = rate[FOLLOW_STEP] * op->factor}});
 }
 
+CPU_CLONES static void average_whole(float *restrict average, const float *restrict master, float decay,
+                                     int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        average[i] += (1.0f - decay) * (master[i] - average[i]);
+}
+
+static void average_halves(float *average, const struct op_average *op, int64_t first, int64_t count) {
+    enum { PIECE = 1024 };
+    float master[PIECE];
+    uint16_t value[PIECE];
+    int16_t rest[PIECE];
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t length = count - i < PIECE ? count - i : PIECE;
+        merge_range(master, (const uint16_t *)op->copy.data + first + i, (const int16_t *)op->master.data + first + i,
+                    length);
+        average_whole(average + i, master, op->decay, length);
+        split_range(value, rest, average + i, length);
+        merge_range(average + i, value, rest, length);
+    }
+}
+
+static void average_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_average *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->average), CPU_FLAT_CHUNK, index);
+    float *average = (float *)op->average.data + range.first;
+    if (op->master.dtype == DTYPE_I16)
+        average_halves(average, op, range.first, range.end - range.first);
+    else
+        average_whole(average, (const float *)op->master.data + range.first, op->decay, range.end - range.first);
+}
+
+void cpu_average(struct device *device, const struct op_average *op) {
+    if (isfinite(*(const float *)op->scale.data))
+        cpu_run(device, cpu_pieces(tensor_count(op->average), CPU_FLAT_CHUNK), average_task, op);
+}
+
 CPU_CLONES static void momentum_range(const struct op_momentum *op, float scale, int64_t first, int64_t count) {
     float *restrict m = (float *)op->m.data + first, *restrict y = (float *)op->y.data + first;
     const float *restrict grad = (const float *)op->grad.data + first;

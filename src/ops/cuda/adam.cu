@@ -298,6 +298,48 @@ extern "C" void cuda_follow(struct device *device, const struct op_follow *op) {
     LAUNCH_UPDATE(cuda, follow_kernel, args, op->master, op->copy);
 }
 
+struct average_args {
+    float *average;      // (count)
+    const float *scale;  // (1)
+    int64_t count;
+    float decay;
+};
+
+// What a master there would come back as.
+static __device__ __forceinline__ float as_stored(struct halves, float x) {
+    uint32_t split = split_halves(x);
+    return merge_halves(split, split >> 16);
+}
+
+template <typename T> static __device__ __forceinline__ float as_stored(struct whole_master<T>, float x) {
+    return x;
+}
+
+template <typename M> static __global__ void average_kernel(struct average_args args, M where) {
+    if (!isfinite(*args.scale))
+        return;
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float average[4], master[4];
+        load4(average, args.average, i, args.count);
+        load4(master, where, i, args.count);
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            average[n] = as_stored(where, average[n] + (1.0f - args.decay) * (master[n] - average[n]));
+        store4(args.average, i, args.count, average);
+    }
+}
+
+extern "C" void cuda_average(struct device *device, const struct op_average *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct average_args args = {};
+    args.average = (float *)op->average.data;
+    args.scale = (const float *)op->scale.data;
+    args.count = tensor_count(op->average);
+    args.decay = op->decay;
+    LAUNCH_UPDATE(cuda, average_kernel, args, op->master, op->copy);
+}
+
 struct momentum_args {
     float *y, *m;        // (count)
     const float *grad;   // (count)

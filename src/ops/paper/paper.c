@@ -276,6 +276,11 @@ static void paper_follow(struct device *device, const struct op_follow *op) {
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->x, op->scale, op->rate);
 }
 
+static void paper_average(struct device *device, const struct op_average *op) {
+    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
+    COUNT_BYTES(device, op->average, op->average, op->master, halves, op->scale);
+}
+
 // Stamps for traces of a twin that tells the time.
 static void paper_clock_start(struct device *device, int64_t most) {
     struct paper_device *paper = paper_of(device);
