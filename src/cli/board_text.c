@@ -1,4 +1,4 @@
-// Runs and their losses in the terminal. See board_text.h. Names and texts come from files that may be hostile: control
+// Runs and their curves in the terminal. See board_text.h. Names and texts come from files that may be hostile: control
 // characters do not reach the terminal.
 #include "cli/board_text.h"
 #include "base/clock.h"
@@ -41,6 +41,7 @@ static void print_progress(const struct json *run) {
            updated = number_of(run, "updated");
     double validation = number_of(run, "validation"), speed = number_of(run, "tokens_per_second");
     double iteration = number_of(run, "iteration"), planned = number_of(run, "planned_tokens_per_second");
+    double balance = number_of(run, "expert_balance");
     char time[32] = "";
     printf("  iteration %.0f", isfinite(iteration) ? iteration : 0);
     if (train_iters > 0)
@@ -49,6 +50,8 @@ static void print_progress(const struct json *run) {
         printf(", loss %.4f", loss);
     if (isfinite(validation))
         printf(", validation %.4f", validation);
+    if (balance > 0)
+        printf(", expert balance %.2f", balance);
     if (speed > 0)
         printf(", %.0f tokens/s", speed);
     if (speed > 0 && planned > 0)
@@ -99,8 +102,10 @@ static void print_jobs(const struct json *detail) {
     printf("\n");
 }
 
-static bool is_loss(const char *tag) {
-    return strstr(tag, "loss") && !strstr(tag, "scale") && !strstr(tag, " vs ") && !strstr(tag, "ppl");
+// Losses, and the balance of experts over all layers; event files have it with a hyphen.
+static bool is_drawn(const char *tag) {
+    return (strstr(tag, "loss") && !strstr(tag, "scale") && !strstr(tag, " vs ") && !strstr(tag, "ppl")) ||
+           strcmp(tag, "expert balance") == 0 || strcmp(tag, "expert-balance") == 0;
 }
 
 // A point of a curve that stands for one value gives that; one that stands for many gives the lowest and the highest.
@@ -145,14 +150,14 @@ static void draw_curve(const struct json *curve, const struct board_text_options
     free(y);
 }
 
-static int draw_losses(struct board_store *store, const struct json *run, const struct board_text_options *options) {
+static int draw_curves(struct board_store *store, const struct json *run, const struct board_text_options *options) {
     const struct json *tags = json_member(run, "tags");
     const char *id = text_of(run, "id");
     struct buffer text = {0};
     struct json *root = NULL;
     int status = 0;
     for (size_t i = 0; status == 0 && i < count_of(tags); i++) {
-        if (tags->items[i].type != JSON_STRING || !is_loss(tags->items[i].string))
+        if (tags->items[i].type != JSON_STRING || !is_drawn(tags->items[i].string))
             continue;
         struct curve_query query = {.ids = &id, .id_count = 1, .tags = &tags->items[i].string, .tag_count = 1};
         buffer_clear(&text);
@@ -188,7 +193,7 @@ static int print_run(struct board_store *store, const struct json *run, const st
     if (bad_lines > 0)
         printf("  %.0f lines could not be parsed\n", bad_lines);
     json_free(detail);
-    status = draw_losses(store, run, options);
+    status = draw_curves(store, run, options);
     printf("\n");
     return status;
 }

@@ -1,4 +1,4 @@
-// bevatron board --text: runs and their losses in the terminal.
+// bevatron board --text: runs in the terminal, with their losses and the balance of experts.
 #ifndef CLI_BOARD_TEXT_H
 #define CLI_BOARD_TEXT_H
 

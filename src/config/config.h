@@ -476,6 +476,8 @@ int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // balance them.
 bool config_layer_has_experts(const struct config *config, int64_t layer);
 int64_t config_expert_layers(const struct config *config);
+// How many layers before this one have experts.
+int64_t config_expert_layers_before(const struct config *config, int64_t layer);
 int64_t config_expert_width(const struct config *config);
 bool config_same_expert_layers(const struct config *a, const struct config *b);
 double config_router_factor(const struct config *config);    // of the chosen experts' weights

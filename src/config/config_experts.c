@@ -19,13 +19,17 @@ bool config_layer_has_experts(const struct config *config, int64_t layer) {
     return has_experts;
 }
 
-int64_t config_expert_layers(const struct config *config) {
+int64_t config_expert_layers_before(const struct config *config, int64_t layer) {
     bool *layers = list_layers(config);
     int64_t count = 0;
-    for (int64_t i = 0; i < config->num_layers; i++)
+    for (int64_t i = 0; i < layer; i++)
         count += layers[i];
     free(layers);
     return count;
+}
+
+int64_t config_expert_layers(const struct config *config) {
+    return config_expert_layers_before(config, config->num_layers);
 }
 
 bool config_same_expert_layers(const struct config *a, const struct config *b) {

@@ -105,11 +105,12 @@ struct layer_choices choices_layer(const struct choices *choices, bool has_cross
         .sublayers = {&sublayer_self_attention, has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL}};
 }
 
-void choices_add_experts(struct layer_choices *layer) {
+void choices_add_experts(struct layer_choices *layer, int64_t before) {
     int last = MOST_SUBLAYERS - 1;
     while (!layer->sublayers[last])
         last--;
     layer->sublayers[last] = &sublayer_experts;
+    layer->expert_layer = before;
 }
 
 static void set_experts(struct expert_choices *experts, const struct config *config) {

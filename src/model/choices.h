@@ -63,13 +63,14 @@ struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
     int64_t window;
     bool skips_rope, has_local_rope;
+    int64_t expert_layer;  // if it has experts: how many layers before it have some
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
 // The choices of a dense layer without a window, of a stack that attends to a memory or not.
 struct layer_choices choices_layer(const struct choices *choices, bool has_cross);
-// Makes it a layer whose MLP is a mixture of experts.
-void choices_add_experts(struct layer_choices *layer);
+// Makes it a layer whose MLP is a mixture of experts, with so many such layers before it.
+void choices_add_experts(struct layer_choices *layer, int64_t before);
 // The activation that a flag names.
 enum activation choices_activation(const char *name);
 // Whether the ranks that share layers split the residual stream as well.

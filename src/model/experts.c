@@ -67,7 +67,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     int64_t E = choices->experts.E, F = choices->experts.F, C = choices->C, inner = choices->is_gated ? 2 * F : F;
     double deviation = choices->standard_deviation;
     experts->choices = choices;
-    router_build(&experts->router, params, name, choices);
+    router_build(&experts->router, params, name, options);
     if (choices->experts.shared > 0)
         shared_experts_build(&experts->shared, params, name, options);
     experts->fc1 =

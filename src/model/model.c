@@ -27,7 +27,7 @@ static void build_stack(struct model *model, struct param_list *params, const st
         each[i].has_local_rope = each[i].window > 0 && options->config->rotary_base_local > 0;
         each[i].skips_rope = is_decoder && config_layer_skips_rope(options->config, stack.first + i);
         if (is_decoder && config_layer_has_experts(options->config, stack.first + i))
-            choices_add_experts(&each[i]);
+            choices_add_experts(&each[i], config_expert_layers_before(options->config, stack.first + i));
     }
     stack.each = each;
     stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);

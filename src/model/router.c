@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-void router_build(struct router *router, struct param_list *params, const char *name, const struct choices *choices) {
+void router_build(struct router *router, struct param_list *params, const char *name,
+                  const struct sublayer_options *options) {
+    const struct choices *choices = options->choices;
     const struct expert_choices *experts = &choices->experts;
     char *router_name = memory_printf("%s.router", name);
     linear_build(&router->linear, params, router_name,
@@ -17,6 +19,7 @@ void router_build(struct router *router, struct param_list *params, const char *
     // The weight is whole, but as with a split one, all rows are gathered for it and its dx is summed over the ranks.
     router->linear.sums_input = choices->parts > 1;
     router->choices = experts;
+    router->number = options->layer->expert_layer;
     free(router_name);
 }
 
@@ -59,6 +62,14 @@ static void begin_balance(const struct router *router, const struct pass *pass, 
     op_scale(pass->device, &(struct op_scale){.x = tensor_flat(saved->slopes[kind]), .factor = (float)factor});
 }
 
+// Where the rows of each expert are counted, once for each row that is trained on.
+static struct tensor counts_of(const struct router *router, const struct pass *pass) {
+    struct tensor all = pass->batch->expert_counts;
+    if (!pass->is_training || pass->is_again || !all.data)
+        return (struct tensor){0};
+    return tensor_rows(all, router->number * router->choices->E, router->choices->E);
+}
+
 void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x) {
     const struct expert_choices *choices = router->choices;
     const struct linear *linear = &router->linear;
@@ -75,6 +86,7 @@ void router_forward(const struct router *router, const struct pass *pass, struct
                                                 .bias = linear_bias(linear)});
     op_route_forward(pass->device, &(struct op_route_forward){.experts = saved->experts,
                                                               .weights = saved->weights,
+                                                              .counts = counts_of(router, pass),
                                                               .logits = saved->logits,
                                                               .rule = choices->rule});
     for (int kind = BALANCE_BATCH; pass->is_training && kind <= BALANCE_SEQUENCE; kind++)

@@ -7,11 +7,12 @@
 #ifndef MODEL_ROUTER_H
 #define MODEL_ROUTER_H
 
-#include "model/choices.h"
+#include "model/sublayer.h"
 
 struct router {
     struct linear linear;  // weight (E, C), bias (E)
     const struct expert_choices *choices;
+    int64_t number;  // of its layer, counting those with experts
 };
 
 // What backward needs of a micro-batch.
@@ -24,8 +25,9 @@ struct router_saved {
     struct tensor sums[BALANCE_COUNT], slopes[BALANCE_COUNT];
 };
 
-void router_build(struct router *router, struct param_list *params, const char *name, const struct choices *choices);
-// x (N, C): all rows.
+void router_build(struct router *router, struct param_list *params, const char *name,
+                  const struct sublayer_options *options);
+// x (N, C): all rows. In training, adds to the step's counts of the rows that each expert gets.
 void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x);
 // Adds to dx (N, C) the gradient of x, and to the gradient of the bias. Returns that of the logits (N, E), in scratch
 // and in the dtype of the pass. Adds the losses to the micro-batch's sums.

@@ -281,7 +281,9 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
         struct tensor out = {0};
         if (!leaves_open(stack, pass))
             out = take_stream(stack, pass, pass->activations);
-        forward_group(stack, pass, flight, &stream, group, out);
+        struct pass again = *pass;
+        again.is_again = true;
+        forward_group(stack, &again, flight, &stream, group, out);
         arena_release(pass->scratch, mark);
     }
     struct pass inner = *pass;

@@ -15,6 +15,13 @@ struct metrics_loss {
     bool is_share;     // it is not a loss but a share in percent: "top1_acc"
 };
 
+// How evenly a layer uses its experts.
+struct metrics_expert_layer {
+    int64_t layer;   // its number, from 0 on
+    double balance;  // the most tokens that one expert got, relative to the mean; 1 is perfect
+    int64_t idle;    // experts without tokens
+};
+
 struct metrics {
     double wall_seconds;  // since the epoch, when the line is made
     int64_t iteration, train_iters;
@@ -35,7 +42,12 @@ struct metrics {
     double params_norm;
     int64_t skipped_iterations, nan_iterations;  // since the last line
     int64_t memory_bytes;                        // of the rank that uses most; 0 if unknown
-    bool is_skipped;                             // this iteration made no update
+    // Of models with experts; 0 layers without. They are borrowed, and NULL in a copy that outlives the call.
+    const struct metrics_expert_layer *expert_layers;
+    int expert_layer_count;
+    double expert_balance;  // mean over these layers
+    int64_t idle_experts;   // of all of them
+    bool is_skipped;        // this iteration made no update
     bool has_throughput, has_decoupled, has_grad_norm, has_num_zeros, has_params_norm;
 };
 

@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -171,6 +173,30 @@ void metrics_file_run(struct metrics_file *file, const struct metrics_start *sta
     metrics_file_line(file, &line);
 }
 
+// Layers are members of an object, which readers show as curves. Most layers have no idle experts.
+static void write_experts(struct json_writer *json, const struct metrics *m) {
+    char layer[24];
+    key_double(json, "expert_balance", m->expert_balance);
+    key_int(json, "idle_experts", m->idle_experts);
+    json_key(json, "expert_balance_of_layer");
+    json_begin_object(json);
+    for (int i = 0; i < m->expert_layer_count; i++) {
+        snprintf(layer, sizeof layer, "%" PRId64, m->expert_layers[i].layer);
+        key_double(json, layer, m->expert_layers[i].balance);
+    }
+    json_end_object(json);
+    if (m->idle_experts == 0)
+        return;
+    json_key(json, "idle_experts_of_layer");
+    json_begin_object(json);
+    for (int i = 0; i < m->expert_layer_count; i++) {
+        snprintf(layer, sizeof layer, "%" PRId64, m->expert_layers[i].layer);
+        if (m->expert_layers[i].idle > 0)
+            key_int(json, layer, m->expert_layers[i].idle);
+    }
+    json_end_object(json);
+}
+
 void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
@@ -202,6 +228,8 @@ void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     key_int(&json, "nan_iterations", m->nan_iterations);
     if (m->memory_bytes > 0)
         key_int(&json, "memory_bytes", m->memory_bytes);
+    if (m->expert_layer_count > 0)
+        write_experts(&json, m);
     json_end_object(&json);
     metrics_file_line(file, &line);
 }

@@ -165,6 +165,11 @@ static void put_metrics(const struct prometheus *p, struct buffer *out) {
         put_one(p, out, "grad_norm", "Norm of the gradient before clipping.", m->grad_norm);
     if (m->memory_bytes > 0)
         put_one(p, out, "memory_bytes", "Memory of the rank that uses most.", (double)m->memory_bytes);
+    if (m->expert_layer_count > 0) {
+        put_one(p, out, "expert_balance", "Tokens of the expert with most, relative to the mean; mean over layers.",
+                m->expert_balance);
+        put_one(p, out, "idle_experts", "Experts without tokens in the last log interval.", (double)m->idle_experts);
+    }
     put_one(p, out, "skipped_iterations_total", "Iterations of this start without an update.", (double)p->skipped);
     put_one(p, out, "nan_iterations_total", "Iterations of this start whose loss was not finite.", (double)p->nan);
 }
@@ -298,6 +303,7 @@ static void set_value(struct prometheus_value *value, const struct metrics_loss 
 void prometheus_train(struct prometheus *p, const struct metrics *m) {
     pthread_mutex_lock(&p->lock);
     p->last = *m;
+    p->last.expert_layers = NULL;
     p->has_last = true;
     p->loss_count = m->loss_count;
     for (int i = 0; i < m->loss_count; i++)

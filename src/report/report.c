@@ -343,6 +343,7 @@ void report_step(struct report *report, const struct metrics *m) {
         history_push(&report->history, (double)m->iteration, m->losses[0].value);
     if (report->has_live_view) {
         report->shown = *m;
+        report->shown.expert_layers = NULL;
         live_update(&report->live, m, losses_of(report));
     }
     bool is_due = m->iteration % report->tensorboard_interval == 0;
@@ -404,8 +405,10 @@ void report_interval(struct report *report, const struct metrics *m) {
     print_and_free(report, &line);
     if (report->has_metrics)
         metrics_file_train(&report->metrics, m);
-    if (report->tensorboard && report->choice.timers) {
-        tensorboard_timers(report->tensorboard, m);
+    if (report->tensorboard && (report->choice.timers || m->expert_layer_count > 0)) {
+        if (report->choice.timers)
+            tensorboard_timers(report->tensorboard, m);
+        tensorboard_experts(report->tensorboard, m);
         tensorboard_flush(report->tensorboard);
     }
     if (report->wandb)

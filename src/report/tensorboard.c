@@ -112,6 +112,19 @@ void tensorboard_train(struct tensorboard *board, const struct metrics *m, const
         both(board, "num-zeros", m->num_zeros, axes);
     if (m->has_params_norm)
         both(board, "params-norm", m->params_norm, axes);
+    if (m->expert_layer_count > 0) {
+        both(board, "expert-balance", m->expert_balance, axes);
+        both(board, "idle-experts", (double)m->idle_experts, axes);
+    }
+}
+
+void tensorboard_experts(struct tensorboard *board, const struct metrics *m) {
+    for (int i = 0; i < m->expert_layer_count; i++) {
+        const struct metrics_expert_layer *layer = &m->expert_layers[i];
+        char *tag = memory_printf("expert-balance/layer-%" PRId64, layer->layer);
+        write_scalar(board, tag, layer->balance, m->iteration);
+        free(tag);
+    }
 }
 
 void tensorboard_timers(struct tensorboard *board, const struct metrics *m) {

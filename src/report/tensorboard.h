@@ -26,10 +26,12 @@ struct tensorboard_choice {
 // Every --tensorboard-log-interval iterations.
 void tensorboard_train(struct tensorboard *board, const struct metrics *metrics,
                        const struct tensorboard_choice *choice);
-// iteration-time and throughput, at the log interval.
 // How long a phase of the step took, in seconds, as Megatron writes its timers: tag "NAME-time".
 void tensorboard_timer(struct tensorboard *board, const char *name, double seconds, int64_t iteration);
+// iteration-time and throughput, at the log interval.
 void tensorboard_timers(struct tensorboard *board, const struct metrics *metrics);
+// The balance of experts layer by layer, at the log interval.
+void tensorboard_experts(struct tensorboard *board, const struct metrics *metrics);
 void tensorboard_eval(struct tensorboard *board, const struct metrics_eval *eval,
                       const struct tensorboard_choice *choice);
 

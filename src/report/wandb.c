@@ -277,6 +277,10 @@ void wandb_train(struct wandb *wandb, const struct metrics *m) {
         put_number(row, "num-zeros", m->num_zeros);
     if (m->has_params_norm)
         put_number(row, "params-norm", m->params_norm);
+    if (m->expert_layer_count > 0) {
+        put_number(row, "expert-balance", m->expert_balance);
+        put_number(row, "idle-experts", (double)m->idle_experts);
+    }
 }
 
 void wandb_interval(struct wandb *wandb, const struct metrics *m) {

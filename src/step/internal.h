@@ -11,7 +11,8 @@
 #include "tensor/arena.h"
 
 // A step's sums on the device. The first two are accumulated there, as are the hits of ICT's top-k accuracies, which
-// follow them all, and the losses that balance experts behind those; the others arrive with the inputs.
+// follow them all, and behind those the losses that balance experts and the rows of each expert; the others arrive with
+// the inputs.
 enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
 
 // Where a batch's `counts` have its weight; before it they are as the totals from TOTAL_TOKENS on.
@@ -163,13 +164,23 @@ static inline int step_balances(const struct step *step) {
     return step->chunks[0].model.choices.experts.E > 0 ? BALANCE_COUNT : 0;
 }
 
+// How many experts all layers have together.
+static inline int step_experts(const struct step *step) {
+    return (int)(step->options.expert_layers * step->chunks[0].model.choices.experts.E);
+}
+
 static inline int step_total_count(const struct step *step) {
-    return TOTAL_COUNT + step_tops(step) + step_balances(step);
+    return TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step);
 }
 
 // The totals of those losses, indexed by enum balance_kind.
 static inline struct tensor step_balance_totals(const struct step *step) {
     return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step));
+}
+
+// How many rows chose each expert, layer by layer.
+static inline struct tensor step_expert_counts(const struct step *step) {
+    return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step) + step_balances(step), step_experts(step));
 }
 
 #endif

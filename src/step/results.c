@@ -95,6 +95,8 @@ static void read_balance(const struct step *step, const struct step_row *row, st
         result->has_balance[i] = coefficients[i] > 0;
         result->balance[i] = (double)totals[i] / divisor;
     }
+    if (row->is_training && step_experts(step) > 0)
+        result->expert_counts = totals + step_balances(step);
 }
 
 struct step_result step_take_result(struct step *step) {

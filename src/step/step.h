@@ -40,6 +40,9 @@ struct step_result {
     // The losses that balance experts, without their coefficients: means over layers with experts and micro-batches.
     double balance[BALANCE_COUNT];
     bool has_balance[BALANCE_COUNT];
+    // Of a training step: how many tokens chose each expert, layer by layer of those with experts. Valid until the next
+    // step is queued. NULL without experts.
+    const float *expert_counts;
 };
 
 // How many steps may be queued behind the one whose result is taken next.

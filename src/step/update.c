@@ -194,9 +194,12 @@ void step_sum_totals(struct step *step) {
         op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->own, OWN_LOSS, 1),
                                                 .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
-    // Every stage has routers.
+    // Every stage has routers: their losses and counts follow each other.
     if (step_balances(step) > 0)
-        comm_all_reduce(step->mesh.group[AXIS_PIPELINE], step_balance_totals(step), REDUCE_SUM, "losses of routers");
+        comm_all_reduce(
+            step->mesh.group[AXIS_PIPELINE],
+            tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step) + step_experts(step)),
+            REDUCE_SUM, "totals of routers");
     // Only the last stage has the others.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
 }

@@ -12,10 +12,20 @@ bool meter_result_is_good(const struct step_result *result) {
     return isfinite(result->loss) && isfinite(result->grad_norm);
 }
 
-void meter_name_losses(struct meter *meter) {
+void meter_open(struct meter *meter) {
     const struct config *config = meter->config;
+    expert_balance_open(&meter->experts, config);
     for (int64_t i = 0; i < config->retriever_report_topk_accuracies.count; i++)
         snprintf(meter->top_names[i], sizeof meter->top_names[i], "top%" PRId64 "_acc", config_top(config, i));
+}
+
+void meter_close(struct meter *meter) {
+    expert_balance_close(&meter->experts);
+}
+
+void meter_forget(struct meter *meter) {
+    meter->interval = (struct meter_interval){0};
+    expert_balance_clear(&meter->experts);
 }
 
 int meter_list_losses(const struct meter *meter, const struct step_result *result,
@@ -98,7 +108,7 @@ static void add_weight_metrics(const struct meter *meter, struct metrics *metric
 }
 
 // Replaces what `metrics` says of the last iteration by what holds for the interval.
-static void take_interval(const struct meter *meter, struct metrics *metrics) {
+static void take_interval(struct meter *meter, struct metrics *metrics) {
     const struct meter_interval *interval = &meter->interval;
     double mean_seconds = interval->seconds / (double)interval->iterations;
     bool has_loss = interval->good > 0;
@@ -110,6 +120,7 @@ static void take_interval(const struct meter *meter, struct metrics *metrics) {
     metrics->loss_count = has_loss ? metrics->loss_count : 0;
     metrics->skipped_iterations = interval->skipped;
     metrics->nan_iterations = interval->nan;
+    expert_balance_tell(&meter->experts, NULL, metrics);
 }
 
 // Of the rank that uses most: what the step has taken of a device with memory of its own, else what the process holds.
@@ -132,6 +143,7 @@ static void add_to_interval(struct meter *meter, const struct meter_reading *rea
     if (!meter_result_is_good(result))
         return;
     interval->good++;
+    expert_balance_add(&meter->experts, result->expert_counts);
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     for (int i = 0, count = meter_list_losses(meter, result, losses); i < count; i++)
         interval->losses[i] += losses[i].value;
@@ -151,6 +163,8 @@ void meter_add(struct meter *meter, const struct meter_reading *reading) {
     int64_t iteration = reading->at.iteration;
     add_to_interval(meter, reading);
     struct metrics metrics = make_metrics(meter, reading);
+    if (reading->result.expert_counts)
+        expert_balance_tell(&meter->experts, reading->result.expert_counts, &metrics);
     if (meter_needs_weights(meter, iteration))
         add_weight_metrics(meter, &metrics);
     report_step(meter->report, &metrics);
@@ -163,7 +177,7 @@ void meter_add(struct meter *meter, const struct meter_reading *reading) {
     report_interval(meter->report, &metrics);
     // The line of the first iteration is an extra one: its numbers also count for the interval it belongs to.
     if (iteration % meter->config->log_interval == 0)
-        meter->interval = (struct meter_interval){0};
+        meter_forget(meter);
 }
 
 // Without this, a run shorter than the log interval would leave only its first iteration in the file.

@@ -6,6 +6,7 @@
 #include "model/census.h"
 #include "report/report.h"
 #include "step/step.h"
+#include "train/expert_balance.h"
 #include "train/planned.h"
 #include "train/state.h"
 
@@ -25,9 +26,10 @@ struct meter {
     const struct planned *planned;  // may be empty
     int64_t first_iteration;        // of this start; it always gets a log line
     struct meter_interval interval;
+    struct expert_balance experts;
     struct metrics rest;  // of the last iteration; with has_rest, that is if it got no log line
     bool has_rest;
-    char top_names[CONFIG_MOST_TOPS][24];  // of ICT's top-k accuracies, set by meter_name_losses
+    char top_names[CONFIG_MOST_TOPS][24];  // of ICT's top-k accuracies, set by meter_open
 };
 
 // An iteration that has completed.
@@ -38,7 +40,11 @@ struct meter_reading {
     double seconds;
 };
 
-void meter_name_losses(struct meter *meter);
+// Makes it ready for the first iteration; its other members are set.
+void meter_open(struct meter *meter);
+void meter_close(struct meter *meter);
+// Forgets the iterations since the last log line.
+void meter_forget(struct meter *meter);
 // What a result says under the names of the log; returns how many there are. The names are the meter's.
 int meter_list_losses(const struct meter *meter, const struct step_result *result,
                       struct metrics_loss losses[METRICS_MAX_LOSSES]);

@@ -172,7 +172,7 @@ static int set_up(struct trainer *trainer) {
                                     .report = trainer->report,
                                     .planned = &trainer->watching.planned,
                                     .first_iteration = trainer->at.iteration + 1};
-    meter_name_losses(&trainer->meter);
+    meter_open(&trainer->meter);
     trainer->recovery = (struct recovery){.config = config,
                                           .mesh = trainer->mesh,
                                           .report = trainer->report,
@@ -343,7 +343,7 @@ static int go_back(struct trainer *trainer) {
     limits_load_end(&work, trainer->mesh->all, status);
     TRY(status);
     trainer->batch_size = 0;
-    trainer->meter.interval = (struct meter_interval){0};
+    meter_forget(&trainer->meter);
     trainer->meter.first_iteration = trainer->at.iteration + 1;
     atomic_store(&trainer->watching.farewell.iteration, trainer->at.iteration);
     return saver_go_back(&trainer->saver, &trainer->at, trainer->recovery.from);
@@ -575,5 +575,6 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     text_data_close(&trainer.texts);
     kept_files_close(&trainer.kept);
     identity_free(&trainer.identity);
+    meter_close(&trainer.meter);
     return status;
 }

@@ -21,7 +21,8 @@ from times import test_times
 HOSTILE = '<img src=x onerror="window.broken=1"> & </script><script>window.broken=1</script>'
 MODEL = ["--mock-data", "--vocab-size", "97", "--num-layers", "1", "--hidden-size", "32", "--num-attention-heads", "2",
          "--seq-length", "32", "--max-position-embeddings", "32", "--micro-batch-size", "2", "--global-batch-size", "2",
-         "--lr", "1e-3", "--log-interval", "1", "--device", "cpu", "--threads", "1"]
+         "--lr", "1e-3", "--log-interval", "1", "--device", "cpu", "--threads", "1",
+         "--num-experts", "4", "--moe-ffn-hidden-size", "16"]
 
 
 def plot_box(browser):
@@ -238,6 +239,15 @@ def test_live(browser, bevatron, folder):
         browser.wait(f"{speed}.series.find((series) => series.id === {name}.id)?.planned > 1000 && "
                      f"{speed}.note.textContent.includes('planned')", "the planned speed beside the measured one")
         check(browser.evaluate("!curves.charts.has('planned tokens per second')"), "one chart of speeds")
+        experts = "curves.charts.get('expert balance')"
+        browser.evaluate(f"{experts}.element.scrollIntoView()")
+        curve = f"{experts}.series.find((series) => series.id === {name}.id)?.curve"
+        browser.wait(f"{curve}?.count > 1", "the curve of the balance of experts")
+        check(browser.evaluate(f"[...{curve}.mean].every((value) => value >= 1 && value <= 2)"), "a balance from 1 to E / K")
+        check(browser.evaluate(f"{experts}.element.closest('section').getAttribute('aria-label')") == "Experts" and
+              browser.evaluate("curves.charts.has('expert balance of layer 0') && curves.charts.has('idle experts')"),
+              "charts of experts in a group of their own")
+        check(browser.evaluate(f"runFacts({name}).textContent.includes('Expert balance')"), "the balance on the page")
         browser.wait(f"boardDetails({name}.id, () => null).value?.events.some(({{event}}) => event === 'planned')",
                      "the comparison among the events")
         check(browser.evaluate("!curves.marks.some(({event}) => event === 'planned')"), "no mark of the comparison")
@@ -259,6 +269,7 @@ def test_export(browser, bevatron, folder):
     browser.open("file://" + path)
     browser.wait(DRAWN, "a curve of the exported page")
     browser.wait(QUIET, "the exported charts")
+    check(browser.evaluate("curves.charts.has('expert balance')"), "the exported balance of experts")
     check("Exported" in browser.evaluate("byId('status').textContent"), "the page says that it was exported")
     browser.evaluate("stateChange({from: 200, to: 400})")
     browser.wait(f"{CHART}.view.xScale.low === 200 && {CHART}.series.length > 1", "a zoom without a server")

@@ -14,11 +14,21 @@ expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}"
 grep -q "load_balancing_loss\|z_loss" "$work/out" && fail "losses without coefficients are logged" || pass
 first=$(sed -n 's/.*iteration        1\/.*lm loss: \([^ ]*\) .*/\1/p' "$work/out")
 expect 0 " | z_loss: 1." "$BEVATRON" train "${model[@]}" "${losses[@]}" \
-    --save "$work/whole" --save-interval 6 --tensorboard-dir "$work/board"
+    --save "$work/whole" --save-interval 6 --tensorboard-dir "$work/board" --prometheus-textfile "$work/run.prom"
 grep -q "lm loss: [^|]*| load_balancing_loss: 1[^|]*| seq_load_balancing_loss: 1" "$work/out" && pass || fail "losses of routers"
 grep -q "iteration        1/.*lm loss: $first " "$work/out" && pass || fail "the losses of routers are part of the loss"
 grep -q '"z_loss": *1\.' "$work/whole/metrics.jsonl" && pass || fail "metrics.jsonl has no z_loss"
 grep -q "seq_load_balancing_loss" "$work"/board/* && pass || fail "the event file has no seq_load_balancing_loss"
+# Tokens of experts: in the metrics by layer, not in the line.
+grep -q '"expert_balance": *1[0-9.]*, *"idle_experts": *0, *"expert_balance_of_layer": *{"1": *1[0-9.]*, *"2": *1' "$work/whole/metrics.jsonl" &&
+    pass || fail "metrics.jsonl has no balance of experts"
+grep -q "expert-balance/layer-2" "$work"/board/* && grep -q "idle-experts vs samples" "$work"/board/* && pass || fail "the event file has no balance of experts"
+grep -q "^bevatron_expert_balance.* 1\." "$work/run.prom" && grep -q "^bevatron_idle_experts.* 0$" "$work/run.prom" && pass || fail "Prometheus gets no balance of experts"
+grep -q "expert.balance" "$work/out" && fail "the line is not Megatron's" || pass
+expect 0 "expert balance 1." "$BEVATRON" board --logdir "$work/whole" --text --no-cache
+grep -qx " *expert balance" "$work/out" && pass || fail "board --text draws no balance of experts"
+expect 0 "" "$BEVATRON" board --logdir "$work/whole" --export "$work/report.html" --no-cache
+grep -q '"expert balance of layer 2"' "$work/report.html" && pass || fail "the exported page has no balance of experts"
 grep -q "validation.*load_balancing" "$work/out" && fail "evaluations have losses of routers" || pass
 
 # Interrupted and resumed, the bits are the same.

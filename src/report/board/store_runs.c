@@ -87,6 +87,7 @@ static void write_progress(struct json_writer *w, const struct board_run *run, e
     key_double(w, "validation", run_last_value(run, run_loss_tag(run, true)));
     key_double(w, "tokens_per_second", run_last_value(run, run_tag_named(run, "tokens per second")));
     key_double(w, "planned_tokens_per_second", run_last_value(run, run_tag_named(run, "planned tokens per second")));
+    key_double(w, "expert_balance", run_last_value(run, run_tag_named(run, "expert balance")));
     key_double(w, "mfu", run_last_value(run, run_tag_named(run, "mfu")));
     key_double(w, "eta_seconds", state == RUN_LIVE && summary->train_iters > 0 && left >= 0 ? left : (double)NAN);
 }

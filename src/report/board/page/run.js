@@ -93,6 +93,7 @@ function runFacts(run) {
     const rows = [["Iteration", steps], ["Loss", formatNumber(run.loss)],
         ["Validation loss", formatNumber(run.validation)],
         ["Tokens per second", run.tokens_per_second ? formatCount(run.tokens_per_second) : MISSING],
+        ...(run.expert_balance ? [["Expert balance", formatNumber(run.expert_balance)]] : []),
         ...(run.planned_tokens_per_second ? [["Planned", runPlanned(run)]] : []),
         ...(run.mfu ? [["MFU", `${(100 * run.mfu).toFixed(1)} %`]] : []),
         ["Time left", run.state === "live" ? formatDuration(run.eta_seconds) : MISSING],

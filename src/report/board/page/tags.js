@@ -32,7 +32,8 @@ function tagsGrouped(tags) {
     const groups = new Map();
     for (const tag of tags)
         groups.set(tagGroup(tag), [...(groups.get(tagGroup(tag)) ?? []), tag]);
-    const first = ["lm loss", "lm loss validation", "tokens per second", "learning rate", "grad norm"];
+    const first = ["lm loss", "lm loss validation", "tokens per second", "learning rate", "grad norm",
+        "expert balance", "expert-balance", "idle experts", "idle-experts"];
     const rank = (tag) => (first.includes(tag) ? first.indexOf(tag) : first.length);
     for (const list of groups.values())
         list.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", {numeric: true}));

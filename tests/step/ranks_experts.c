@@ -1,0 +1,172 @@
+// A step counts the tokens of each expert of each layer, of all micro-batches and all ranks, however ranks share the
+// model and with recompute. The model adds nothing to its residual stream, so every router sees the norm of the token's
+// embedding, and a plain loop knows what it chooses. Run under mpirun.
+#include "ranks_step.h"
+
+#include <math.h>
+
+static struct ranks ranks;
+
+enum { C = 24, E = 6, K = 2, V = 97, T = 16, B = 2, SAMPLES = 8 };
+
+#define MODEL                                                                                                          \
+    "--model llama --num-layers 4 --hidden-size 24 --num-attention-heads 4 --seq-length 16 "                           \
+    "--max-position-embeddings 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "              \
+    "--global-batch-size 8 --num-experts 6 --moe-layer-freq [1,0,1,1] --moe-ffn-hidden-size 20 --threads 1 "           \
+    "--moe-aux-loss-coeff 1e-2 --init-method-std 0.2 "
+
+static const int expert_layers[] = {0, 2, 3};
+enum { EXPERT_LAYERS = 3 };
+
+struct counted_layout {
+    const char *flags;
+    int ranks, lengths[AXIS_COUNT];
+};
+
+static int32_t token_of(int64_t sample, int64_t position) {
+    return (int32_t)(philox4x32(1, (uint32_t)sample, (uint32_t)position, 0, 0).word[0] % V);
+}
+
+// The samples of a micro-batch are those of all data-parallel ranks, one rank after the other.
+struct counted_step {
+    struct config config;
+    struct step *step;
+    const struct mesh *mesh;
+    int32_t tokens[B * T];
+    float mask[B * T];
+    int64_t samples[B], micro_batch;
+};
+
+static int next_batch(void *context, struct batch *batch) {
+    struct counted_step *own = context;
+    int64_t first = (own->micro_batch++ * own->mesh->length[AXIS_DATA] + own->mesh->place[AXIS_DATA]) * B;
+    for (int64_t n = 0; n < (int64_t)B * T; n++) {
+        own->tokens[n] = token_of(first + n / T, n % T);
+        own->mask[n] = 1;
+    }
+    for (int64_t b = 0; b < B; b++)
+        own->samples[b] = first + b;
+    *batch = (struct batch){
+        .B = B, .T = T, .tokens = own->tokens, .labels = own->tokens, .loss_mask = own->mask, .samples = own->samples};
+    return 0;
+}
+
+static bool adds_to_stream(const char *name) {
+    return strstr(name, "linear_proj.weight") || strstr(name, "linear_fc2.weight");
+}
+
+static void open_counted(struct counted_step *own, const char *flags, const struct mesh *mesh, struct device *device) {
+    *own = (struct counted_step){.mesh = mesh};
+    rank_step_parse(&own->config, flags, mesh->size);
+    EXPECT_OK(setup_step(&own->step, &(struct setup){&own->config, device, mesh, STEP_TRAIN}));
+    step_initialize(own->step);
+    for (int i = 0; i < step_params(own->step)->count; i++) {
+        const struct param *param = step_params(own->step)->items[i];
+        if (adds_to_stream(param->name))
+            memset(param->value.data, 0, tensor_bytes(param->value));
+    }
+}
+
+static struct step_result train(struct counted_step *own) {
+    struct step_source source = {next_batch, own, SAMPLES / B / own->mesh->length[AXIS_DATA]};
+    EXPECT_OK(step_train(own->step, &source, 0, 0));
+    return step_result(own->step);
+}
+
+// The K best experts of a token, of equal ones the first.
+static void choose(const float *embedding, const float *router, double counts[E]) {
+    double squares = 0, logits[E];
+    for (int c = 0; c < C; c++)
+        squares += (double)embedding[c] * (double)embedding[c];
+    double scale = 1 / sqrt(squares / C + 1e-5);
+    for (int e = 0; e < E; e++) {
+        logits[e] = 0;
+        for (int c = 0; c < C; c++)
+            logits[e] += scale * (double)embedding[c] * (double)router[e * C + c];
+    }
+    for (int k = 0; k < K; k++) {
+        int best = 0;
+        for (int e = 1; e < E; e++)
+            best = logits[e] > logits[best] ? e : best;
+        counts[best]++;
+        logits[best] = -INFINITY;
+    }
+}
+
+// From the weights of a model that one rank holds.
+static void count_plainly(const struct step *alone, double counts[EXPERT_LAYERS][E]) {
+    const float *table = param_find(step_params(alone), "embedding.word_embeddings.weight")->value.data;
+    for (int l = 0; l < EXPERT_LAYERS; l++) {
+        char *name = memory_printf("decoder.layers.%d.mlp.router.weight", expert_layers[l]);
+        const float *router = param_find(step_params(alone), name)->value.data;
+        for (int e = 0; e < E; e++)
+            counts[l][e] = 0;
+        for (int64_t n = 0; n < (int64_t)SAMPLES * T; n++)
+            choose(table + (ptrdiff_t)token_of(n / T, n % T) * C, router, counts[l]);
+        free(name);
+    }
+}
+
+static void expect_counts(const struct step_result *result, double want[EXPERT_LAYERS][E]) {
+    EXPECT(result->expert_counts != NULL);
+    for (int i = 0; result->expert_counts && i < EXPERT_LAYERS * E; i++)
+        EXPECT_NEAR((double)result->expert_counts[i], want[i / E][i % E], 0);
+}
+
+TEST(tokens_of_experts_are_those_of_a_plain_loop) {
+    static const struct counted_layout layouts[] = {
+        {"", 0, {[AXIS_DATA] = 0}},
+        {"--use-distributed-optimizer --overlap-grad-reduce", 0, {[AXIS_DATA] = 0}},
+        {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", 0, {[AXIS_DATA] = 0}},
+        {"--tensor-model-parallel-size 2", 2, {[AXIS_TENSOR] = 2}},
+        {"--tensor-model-parallel-size 2 --sequence-parallel", 2, {[AXIS_TENSOR] = 2}},
+        {"--pipeline-model-parallel-size 2", 2, {[AXIS_PIPELINE] = 2}},
+        {"--context-parallel-size 2", 2, {[AXIS_CONTEXT] = 2}},
+        {"--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2",
+         4,
+         {[AXIS_TENSOR] = 2, [AXIS_PIPELINE] = 2}},
+        {"--context-parallel-size 2 --pipeline-model-parallel-size 2", 4, {[AXIS_CONTEXT] = 2, [AXIS_PIPELINE] = 2}},
+        {"--tensor-model-parallel-size 2", 4, {[AXIS_TENSOR] = 2}},
+    };
+    double want[EXPERT_LAYERS][E];
+    struct counted_step own;
+    struct world *self;
+    struct mesh alone;
+    EXPECT_OK(world_open(&self, &(struct world_options){.backend = "self"}, ranks.device));
+    EXPECT_OK(mesh_place(&alone, 0, 1, NULL));
+    EXPECT_OK(mesh_connect(&alone, self));
+    open_counted(&own, MODEL, &alone, ranks.device);
+    count_plainly(own.step, want);
+    struct step_result result = train(&own);
+    expect_counts(&result, want);
+    struct step_source source = {next_batch, &own, 1};
+    EXPECT_OK(step_evaluate(own.step, &source));
+    result = step_result(own.step);
+    EXPECT(result.expert_counts == NULL);
+    step_close(own.step);
+    config_free(&own.config);
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        struct mesh mesh;
+        if (layouts[i].ranks > 0 && layouts[i].ranks != ranks.place.size)
+            continue;
+        EXPECT_OK(mesh_place(&mesh, ranks.place.rank, ranks.place.size, layouts[i].lengths));
+        EXPECT_OK(mesh_connect(&mesh, ranks.world));
+        char *flags = memory_printf(MODEL "%s", layouts[i].flags);
+        open_counted(&own, flags, &mesh, ranks.device);
+        // The second step has the same samples again: its counts are not added to those of the first.
+        for (int step = 0; step < 2; step++) {
+            own.micro_batch = 0;
+            result = train(&own);
+            expect_counts(&result, want);
+        }
+        step_close(own.step);
+        config_free(&own.config);
+        free(flags);
+    }
+    world_close(self);
+}
+
+int main(void) {
+    const struct test_case cases[] = {TEST_CASE(tokens_of_experts_are_those_of_a_plain_loop)};
+    return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
+}
