@@ -21,8 +21,7 @@ from times import test_times
 HOSTILE = '<img src=x onerror="window.broken=1"> & </script><script>window.broken=1</script>'
 MODEL = ["--mock-data", "--vocab-size", "97", "--num-layers", "1", "--hidden-size", "32", "--num-attention-heads", "2",
          "--seq-length", "32", "--max-position-embeddings", "32", "--micro-batch-size", "2", "--global-batch-size", "2",
-         "--lr", "1e-3", "--log-interval", "1", "--device", "cpu", "--threads", "1",
-         "--num-experts", "4", "--moe-ffn-hidden-size", "16"]
+         "--lr", "1e-3", "--log-interval", "1", "--device", "cpu", "--threads", "1"]
 
 
 def plot_box(browser):
@@ -239,15 +238,6 @@ def test_live(browser, bevatron, folder):
         browser.wait(f"{speed}.series.find((series) => series.id === {name}.id)?.planned > 1000 && "
                      f"{speed}.note.textContent.includes('planned')", "the planned speed beside the measured one")
         check(browser.evaluate("!curves.charts.has('planned tokens per second')"), "one chart of speeds")
-        experts = "curves.charts.get('expert balance')"
-        browser.evaluate(f"{experts}.element.scrollIntoView()")
-        curve = f"{experts}.series.find((series) => series.id === {name}.id)?.curve"
-        browser.wait(f"{curve}?.count > 1", "the curve of the balance of experts")
-        check(browser.evaluate(f"[...{curve}.mean].every((value) => value >= 1 && value <= 2)"), "a balance from 1 to E / K")
-        check(browser.evaluate(f"{experts}.element.closest('section').getAttribute('aria-label')") == "Experts" and
-              browser.evaluate("curves.charts.has('expert balance of layer 0') && curves.charts.has('idle experts')"),
-              "charts of experts in a group of their own")
-        check(browser.evaluate(f"runFacts({name}).textContent.includes('Expert balance')"), "the balance on the page")
         browser.wait(f"boardDetails({name}.id, () => null).value?.events.some(({{event}}) => event === 'planned')",
                      "the comparison among the events")
         check(browser.evaluate("!curves.marks.some(({event}) => event === 'planned')"), "no mark of the comparison")
@@ -257,6 +247,24 @@ def test_live(browser, bevatron, folder):
         train.wait(LIMIT)
     browser.wait(f"{name}.state === 'stopped'", "the run has stopped")
     check("stopped" in browser.evaluate(f"runsRows.get({name}.id).row.textContent"), "the list says that it stopped")
+
+
+def test_experts(browser, bevatron, folder):
+    """A run with experts has charts of their balance, in a group of their own."""
+    place = os.path.join(folder, "really", "experts")
+    subprocess.run([bevatron, "train", *MODEL, "--num-experts", "4", "--moe-ffn-hidden-size", "16", "--train-iters", "20",
+                    "--save", place], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    name = "board.runs.find((run) => run.name.includes('experts'))"
+    chart = "curves.charts.get('expert balance')"
+    browser.wait(f"{name} && boardShown().includes({name}.id) && {chart}", "a chart of the balance of experts")
+    browser.evaluate(f"{chart}.element.scrollIntoView()")
+    curve = f"{chart}.series.find((series) => series.id === {name}.id)?.curve"
+    browser.wait(f"{curve}?.count === 20", "its curve")
+    check(browser.evaluate(f"[...{curve}.mean].every((value) => value >= 1 && value <= 2)"), "from 1 to E / K")
+    check(browser.evaluate(f"{chart}.element.closest('section').getAttribute('aria-label')") == "Experts", "the group")
+    check(browser.evaluate("curves.charts.has('expert balance of layer 0') && curves.charts.has('idle experts')"),
+          "charts of layers and of idle experts")
+    check(browser.evaluate(f"runFacts({name}).textContent.includes('Expert balance')"), "the balance on the run's page")
 
 
 def test_export(browser, bevatron, folder):
@@ -302,6 +310,7 @@ def main():
         test_rows(browser)
         test_phone(board.url)
         test_live(browser, options.bevatron, folder)
+        test_experts(browser, options.bevatron, folder)
         others = [url for url in browser.requests if not url.startswith((board.url, "data:", "about:"))]
         check(others == [], f"requests to others: {others[:5]}")
         test_export(browser, options.bevatron, folder)
