@@ -225,7 +225,7 @@ def test_live(browser, bevatron, folder):
     place = os.path.join(folder, "really", "training")
     with open(os.path.join(folder, "train.log"), "w") as log:
         train = subprocess.Popen([bevatron, "train", *MODEL, "--train-iters", "1000000", "--save", place, "--machine",
-                                  "p5.48xlarge"], stdout=log, stderr=subprocess.STDOUT)
+                                  "c7i.48xlarge"], stdout=log, stderr=subprocess.STDOUT)
     try:
         name = "board.runs.find((run) => run.name.includes('training'))"
         browser.wait(f"{name} && boardShown().includes({name}.id)", "the new run in the list")
