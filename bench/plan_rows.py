@@ -38,13 +38,25 @@ LLAMAS = {
     # SimuMax pads the 405B model for its runs: configs/models/llama3-405b_padding_128.json
     "llama3_405b_padded": (128, 16384, 128, 16, 53248, 128256),
 }
+# Qwen3 with experts: preset, layers, hidden size, heads, KV heads, width of an expert, experts, chosen; vocabulary
+# 151936, heads of 128, norms of queries and keys.
+QWENS = {"QWEN3_30B": ("qwen3-30b-a3b", 48, 2048, 32, 4, 768, 128, 8),
+         "QWEN3_235B": ("qwen3-235b-a22b", 94, 4096, 64, 4, 1536, 128, 8)}
+# What this program lacks of other models.
+LACKING = {"DEEPSEEK": "latent attention (MLA)", "KIMI": "latent attention (MLA)", "NEMOTRON": "Mamba layers",
+           "GPT": "attention sinks"}
 # MPT's: layers, hidden size, heads (llm-foundry scripts/train/yamls/pretrain); vocabulary 50368, tied.
 MPTS = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40),
         "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
 SOURCES = {"narayanan_t1": "Narayanan 2021, table 1", "megatron2020": "Megatron-LM 2020, A100-40",
+           "megatron2020_v100": "Megatron-LM 2020, V100",
            "korthikanti_t5": "Korthikanti 2022, table 5", "mcore_r0.8": "Megatron-Core r0.8",
            "megascale_t2_megatron": "MegaScale 2024", "megascale_t2_megascale": "MegaScale 2024"}
-MACHINES = {"A100-80": "dgx-a100", "A100": "p4d.24xlarge", "H100": "dgx-h100", "DGX-H100": "dgx-h100",
+# Megatron-LM 2020 (images/tables.tex, 5281919420): layers, hidden size, heads, TP, ms of a step of 8 × 1024 tokens on
+# the V100 GPUs of a DGX-2.
+VOLTAS = [("1.16B", 24, 1920, 15, 1, 1121), ("2.03B", 30, 2304, 18, 2, 1093), ("4.24B", 36, 3072, 24, 4, 1238),
+          ("8.67B", 42, 4096, 32, 8, 1407)]
+MACHINES = {"A100-80": "dgx-a100", "A100": "p4d.24xlarge", "V100": "p3dn.24xlarge", "H100": "dgx-h100", "DGX-H100": "dgx-h100",
             "H100-80GB": "dgx-h100", "H200": "dgx-h200", "B200": "dgx-b200", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300",
             "DGX-GB200": "dgx-gb200", "DGX-GB300": "dgx-gb300", "p6-b300": "p6-b300.48xlarge"}
 # Python programs launch kernels one by one: SimuMax measured 30 µs for each on a B200
@@ -52,11 +64,15 @@ MACHINES = {"A100-80": "dgx-a100", "A100": "p4d.24xlarge", "H100": "dgx-h100", "
 PYTHON = tempfile.NamedTemporaryFile("w", suffix=".yaml")
 PYTHON.write("launch-us: 30\n")
 PYTHON.flush()
+# Transformer Engine launches a matmul for each expert: SimuMax's times of them on a B200 (tests/plan/test_grouped.c).
+EXPERTS = tempfile.NamedTemporaryFile("w", suffix=".yaml")
+EXPERTS.write("expert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\n")
+EXPERTS.flush()
 # Sharded parameters are not a layout of this program. Such rows are planned with a distributed optimizer, as if their
 # traffic were hidden, and counted apart.
 FSDP = ", FSDP"
 ASSUMED = ", micro-batch 1 assumed"
-# Rows that contradict themselves.
+# Rows that contradict themselves, or others of their source.
 DOUBTFUL = {
     "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": "4 stages with 8 micro-batches and no virtual stages idle for 27 % of a "
                                               "step; yet it is faster than 26.02 with 5 of them",
@@ -88,7 +104,8 @@ class Row:
     def __init__(self, source, name):
         self.source, self.name = source, name
         self.flags = self.layout = self.skipped = ""
-        self.seconds = self.gib = self.parameters = self.flops = None
+        self.seconds = self.gib = self.parameters = self.active = self.flops = None
+        self.published_flops = None  # what the source's own TFLOP/s and time say
         self.machine, self.gbs, self.gpus = "dgx-h100", 1, 1
         self.found = None
         self.master_ranks = self.layer_bytes = 0  # of Megatron's own memory
@@ -104,11 +121,13 @@ class Row:
         if not self.flags:
             return self
         layout = self.layout
+        counting = f"--nproc 1 --micro-batch-size 1 --global-batch-size {self.gbs} --bf16 "
         if self.skipped:
-            layout = f"--nproc 1 --micro-batch-size 1 --global-batch-size {self.gbs} --bf16 "
+            layout = counting
         self.found, why = plan(program, self.flags + layout + f" --machine {self.machine}")
         if why:
             self.skipped = why
+            self.found, _ = plan(program, self.flags + counting)
         return self
 
 
@@ -168,6 +187,13 @@ def old_row(given):
     return row
 
 
+def volta_rows():
+    for name, layers, hidden, heads, tp, milliseconds in VOLTAS:
+        yield old_row({"source": "megatron2020_v100", "model": name, "gpus": tp, "gpu": "V100", "gbs": 8, "mbs": 8,
+                       "t_iter_s": milliseconds / 1000, "vocab": 51200, "layers": layers, "hidden": hidden,
+                       "heads": heads, "seq": 1024, "tp": tp, "pp": 1, "recompute": "full"})
+
+
 def first(text):
     """The first of "664 (622)": the row's own precision, where a second one is in parentheses."""
     return text.split(" (")[0]
@@ -179,7 +205,7 @@ def simumax_row(given):
     row.seconds, row.gib = float(given["step_s"]), float(given["mem_gib"])
     row.gpus, row.machine = 8, "dgx-b200"
     if not given["model"].startswith("llama"):
-        row.skipped = "MoE with MLA"
+        row.skipped = LACKING["DEEPSEEK"]
         return row
     layers = int(re.search(r"_l(\d+)_", given["model"]).group(1))
     batches = int(re.search(r"mbc(\d+)", given["model"]).group(1))
@@ -194,6 +220,51 @@ def simumax_row(given):
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
+    return row
+
+
+def qwen_counts(kind, gbs, seq):
+    """Parameters, those that a token meets, and FLOPs of a step as Megatron counts them: without the router, and of
+    causal attention half."""
+    _, layers, hidden, heads, groups, width, experts, chosen = kind
+    projections = 2 * hidden * heads * 128 + 2 * hidden * groups * 128
+    expert, vocab = 3 * hidden * width, 151936
+    layer = projections + experts * hidden + 2 * hidden + 2 * 128
+    rest = 2 * vocab * hidden + hidden
+    matmuls = layers * (projections + chosen * expert) + vocab * hidden
+    return (layers * (layer + experts * expert) + rest, layers * (layer + chosen * expert) + rest,
+            6 * gbs * seq * (matmuls + layers * seq * heads * 128))
+
+
+def qwen_row(given, source):
+    row = Row(source, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]), given["release"],
+                                "EP " + given["ep"]]))
+    name = "QWEN3_30B" if "30B" in given["model"] else "QWEN3_235B"
+    kind = QWENS[name]
+    row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
+    row.machine = MACHINES.get(given["system"], "p5.48xlarge")
+    row.parameters, row.active, row.flops = qwen_counts(kind, row.gbs, seq)
+    row.flags = (f"--preset {kind[0]} --vocab-size 151936 --make-vocab-size-divisible-by 1 --seq-length {seq} "
+                 f"--max-position-embeddings {seq} --attention-dropout 0 --hidden-dropout 0 ")
+    rate = float(first(given["tokens_s_gpu"] or "0"))
+    row.seconds = row.gbs * seq / rate / row.gpus if rate else float(given["step_s"] or 0)
+    if row.seconds and given["tflops_gpu"]:
+        row.published_flops = float(first(given["tflops_gpu"])) * 1e12 * row.gpus * row.seconds
+    if given["fsdp"] not in ("", "0", "-"):
+        row.source += FSDP
+    if not row.seconds:
+        row.skipped = "micro-batch and step time not stated"
+    elif precision_of(given["precision"]) != "--bf16 ":
+        row.skipped = "experts in fp8"
+    elif first(given["tp"]) != "1":
+        row.skipped = "experts that are not split as other layers are (tensor parallelism of experts 1)"
+    if row.skipped:
+        return row
+    row.layout = layout_of(given, row.machine, row.gpus) + precision_of(given["precision"]) + (
+        f"--hardware {EXPERTS.name} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+        f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+    if kind[1] % (int(given["pp"]) * int(given["vp"] if given["vp"].isdigit() else 1)):
+        row.layout += "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
     return row
 
 
@@ -272,10 +343,15 @@ def new_row(given):
         return llama_row(given, {"MooreThreads": "", "NVIDIA-NeMo/Megatron-Bridge": "Megatron-Bridge",
                                  "NVIDIA-NeMo/Automodel": "Automodel", "pytorch/torchtitan": "torchtitan"}[
                                      source.split(" ")[0]])
+    if model.upper().startswith("QWEN3"):
+        return qwen_row(given, source.split(" ")[0].split("/")[1])
     row = Row(source.split(" ")[0].split("/")[1], model + " " + given["gpus"])
+    if model.startswith("Qwen2.5"):
+        row.skipped = "fine-tuning"
+        return row
     found = re.match(r"GPT-[\d.]+B \(heads (\d+) hidden (\d+) layers (\d+)\)", model)
     if not found:
-        row.skipped = "MoE, MLA or Mamba"
+        row.skipped = next(why for name, why in LACKING.items() if model.upper().startswith(name))
         return row
     heads, hidden, layers = found.groups()
     row.gbs = int(given["gbs"])
@@ -303,6 +379,10 @@ def describe(row):
         text += f" params {percent(row.found['parameters'], row.parameters):+6.2f} %"
     if row.found and row.flops:
         text += f" flops {percent(row.found['model_flops_per_step'], row.flops):+6.2f} %"
+    if row.found and row.active:
+        text += f" active {percent(row.found['active_parameters'], row.active):+6.2f} %"
+    if row.published_flops:
+        text += f" its own FLOPs {percent(row.published_flops, row.flops):+6.2f} %"
     if row.skipped:
         return text + f"  no time: {row.skipped}"
     if row.gib:
@@ -345,7 +425,14 @@ def summary(rows, markdown):
     equal = sum(round(r.parameters) == r.found["parameters"] for r in exact)
     counted = [percent(r.found["model_flops_per_step"], r.flops) for r in exact if r.flops]
     print(f"\nParameters are equal in {equal} of {len(exact)} rows, FLOPs within 0.1 % in "
-          f"{sum(abs(e) < 0.1 for e in counted)} of {len(counted)}.\n")
+          f"{sum(abs(e) < 0.1 for e in counted)} of {len(counted)}.")
+    experts = [r for r in exact if r.active]
+    equal = sum(r.active == r.found["active_parameters"] for r in experts)
+    told = [percent(r.published_flops, r.flops) for r in experts if r.published_flops]
+    if told:
+        print(f"Parameters that a token meets are equal in {equal} of {len(experts)} rows with experts; the TFLOP/s of "
+              f"{len(told)} of them, times their seconds, are {min(told):+.1f} … {max(told):+.1f} % off.")
+    print()
     memory = sorted(percent(r.planned_gib(), r.gib) for r in rows if r.gib and not r.skipped)
     if memory:
         print(f"Memory of {len(memory)} rows is {memory[0]:+.1f} … {memory[-1]:+.1f} % off the published one, "
@@ -353,6 +440,9 @@ def summary(rows, markdown):
     for why, count in collections.Counter(r.skipped for r in rows if r.skipped).most_common():
         print(f"- {count} rows have no time: {why}.")
     for row in rows:
+        if row.published_flops and abs(percent(row.published_flops, row.flops)) > 1.5:
+            print(f"- doubtful: {row.source} {row.name}: its TFLOP/s and its seconds give "
+                  f"{percent(row.published_flops, row.flops):+.1f} % of the model's FLOPs.")
         if row.name in DOUBTFUL and not row.skipped:
             print(f"- doubtful: {row.source} {row.name}, {error(row):+.1f} %: {DOUBTFUL[row.name]}.")
 
@@ -372,6 +462,8 @@ def main():
     for path in arguments[1:]:
         with open(path, newline="") as file:
             rows += [old_row(r) if "t_iter_s" in r else new_row(r) for r in csv.DictReader(file)]
+    if any(r.source == SOURCES["megatron2020"] for r in rows):
+        rows += volta_rows()
     rows = [r for r in rows if only in r.source]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         rows = list(pool.map(lambda r: r.plan(arguments[0]), rows))

@@ -24,11 +24,15 @@
 #define PAPERS "data sheets; matmuls: the runs of Narayanan 2021 and Korthikanti 2022"
 #define SIMUMAX "SimuMax's measurements, 2026-05 (configs/system/b200_bf16_ceperm.json); fp8: " BRIDGE
 #define MEASURED "seven models on an H200, 2026-11-16 (bench/plan_rows.py)"
-#define SHEET(year) "estimate: NVIDIA's data sheet of " year ", and the H200's parts of its peaks"
+// Long matmuls and copies of single GPUs. Steps of the H200 reach 0.87 of its 790 TFLOP/s there, so those of GPUs that
+// power limits do, too; V100 and A100 reach all of theirs. Attention is the H200's part of matmuls.
+#define BENCHES "matmuls: zzc0721/torch-performance-test-data, 2026-01"
+#define COPIES "; memory: chsasank/device-benchmarks, 2025-04"
 static const struct hardware table[] = {
-    GPU("V100", 0, 125e12, 0, RATES(14e12, 92e12, 92e12, 80, 50e12, 40e12, 0.78e12), LINK(4e-6, 120e9, 8e6),
-        SHEET("2018")),
-    GPU("T4", 0, 65e12, 0, RATES(7e12, 35e12, 35e12, 40, 20e12, 16e12, 0.26e12), LINK(15e-6, 10e9, 4e6), SHEET("2018")),
+    GPU("V100", 0, 125e12, 0, RATES(14e12, 95e12, 95e12, 80, 50e12, 40e12, 0.77e12), LINK(4e-6, 120e9, 8e6),
+        BENCHES COPIES "; checked with Megatron-LM's runs of 2020; attention, links: estimates"),
+    GPU("T4", 0, 65e12, 0, RATES(4e12, 25e12, 25e12, 40, 18e12, 14e12, 0.24e12), LINK(15e-6, 10e9, 4e6),
+        "chsasank/device-benchmarks, 2025-04: 25 TFLOP/s in long runs, 42 in short ones; attention, links: estimates"),
     GPU("A100", 40, 312e12, 0, RATES(18e12, 245e12, 245e12, 108, 190e12, 160e12, 1.3e12), LINK(3e-6, 230e9, 12e6),
         PAPERS),
     GPU("A100", 0, 312e12, 0, RATES(18e12, 245e12, 245e12, 108, 190e12, 160e12, 1.7e12), LINK(3e-6, 230e9, 12e6),
@@ -40,26 +44,36 @@ static const struct hardware table[] = {
     GPU("B200", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), SIMUMAX),
     GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6), "estimate: those of the B200"),
+        LINK(12e-6, 606e9, 30e6), "estimate: those of the B200; runs of dense models on B300 are not published"),
     GPU("GB200", 0, 2500e12, 5000e12, RATES(76e12, 1250e12, 2650e12, 152, 1200e12, 940e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), "fp8: " BRIDGE "; bf16: estimate; links: those of the B200"),
     GPU("GB300", 0, 2500e12, 5000e12, RATES(76e12, 1400e12, 3450e12, 152, 1300e12, 1000e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), "fp8: " BRIDGE "; bf16: estimate; links: those of the B200"),
-    GPU("A10G", 0, 70e12, 0, RATES(15e12, 55e12, 55e12, 80, 40e12, 32e12, 0.5e12), LINK(15e-6, 12e9, 4e6),
-        SHEET("2021")),
-    GPU("L4", 0, 121e12, 242e12, RATES(15e12, 60e12, 120e12, 58, 45e12, 36e12, 0.26e12), LINK(15e-6, 12e9, 4e6),
-        SHEET("2023")),
-    GPU("L40S", 0, 362e12, 733e12, RATES(45e12, 180e12, 350e12, 142, 130e12, 100e12, 0.74e12), LINK(15e-6, 24e9, 4e6),
-        SHEET("2023")),
+    GPU("A10G", 0, 70e12, 0, RATES(20e12, 58e12, 58e12, 80, 42e12, 33e12, 0.47e12), LINK(15e-6, 12e9, 4e6),
+        BENCHES COPIES " (A10); attention, links: estimates"),
+    GPU("L4", 0, 121e12, 242e12, RATES(13e12, 60e12, 120e12, 58, 43e12, 34e12, 0.235e12), LINK(15e-6, 12e9, 4e6),
+        BENCHES COPIES "; fp8, attention, links: estimates"),
+    GPU("L40S", 0, 362e12, 733e12, RATES(41e12, 234e12, 440e12, 142, 168e12, 132e12, 0.7e12), LINK(15e-6, 24e9, 4e6),
+        BENCHES "; fp8, attention, memory, links: estimates"),
 };
 
-// Of one processor as EC2 counts them, half a core with AVX-512; measured with `bench matmul` and `bench step`.
-static const struct hardware processor =
-    GPU("CPU", 0, 90e9, 0, RATES(45e9, 22e9, 22e9, 1, 18e9, 18e9, 2.5e9), LINK(5e-6, 3e9, 1e6),
-        "estimate: Intel Ice Lake, bench matmul and bench step");
+// Of one processor as EC2 counts them, half a core with AVX-512; those of c7i have AMX, which multiplies in bf16.
+static const struct {
+    const char *family;  // of machines; "" for all others
+    struct hardware one;
+} processor_table[] = {
+    {"c7i.", GPU("CPU", 0, 1.3e12, 0, RATES(58e9, 270e9, 270e9, 1, 23e9, 23e9, 3e9), LINK(5e-6, 3e9, 1e6),
+                 "GPT-2 124M on 16 processors of a Xeon with AMX, 4 × 256 tokens: 1.036 s in fp32, 0.326 s in bf16, "
+                 "2026-11-16; links: estimates")},
+    {"", GPU("CPU", 0, 90e9, 0, RATES(45e9, 22e9, 22e9, 1, 18e9, 18e9, 2.5e9), LINK(5e-6, 3e9, 1e6),
+             "bench matmul and bench step on Intel Ice Lake; links: estimates")},
+};
 
-static struct hardware processors(int count) {
-    struct hardware all = processor;
+static struct hardware processors_of(const struct machine *machine) {
+    int kind = 0, count = machine->cpus;
+    while (strncmp(machine->name, processor_table[kind].family, strlen(processor_table[kind].family)) != 0)
+        kind++;
+    struct hardware all = processor_table[kind].one;
     struct device_rates *rates = &all.rates;
     all.peak[0] *= count;
     for (int i = 0; i < 3; i++)
@@ -88,7 +102,7 @@ static struct comm_path network_of(const struct machine *machine) {
 int hardware_of(struct hardware *hardware, const struct machine *machine) {
     bool is_known = !machine->gpu;
     if (is_known)
-        *hardware = processors(machine->cpus);
+        *hardware = processors_of(machine);
     for (size_t i = 0; !is_known && i < sizeof table / sizeof table[0]; i++) {
         is_known = strcmp(table[i].gpu, machine->gpu) == 0 && (table[i].gib == 0 || table[i].gib == machine->gpu_gib);
         if (is_known)
