@@ -10,7 +10,8 @@
 #   make test-faults     injects every fault of docs/reliability.md into runs of four ranks, and writes its table: half an hour
 #                        (ROWS="1 8" measures these rows)
 #   make test-syscalls   kills ranks at every system call of a save that changes a file: 20 minutes; STRIDE=7 for a sample
-#   make soak            trains with SOAK_FAULTS seeded faults on each of two layouts: about 10 s per fault
+#   make soak            trains with SOAK_FAULTS seeded faults on each of several layouts: about 10 s per fault;
+#                        SOAK_SEEDS="1 2 3" takes several seeds, SOAK_JOBS runs at a time
 #   make test-threads    runs the unit tests that use threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
 #                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… select, see tests/layouts/run.sh)
@@ -109,8 +110,9 @@ test-syscalls: setup-test release
 
 SOAK_FAULTS ?= 100
 SOAK_SEED ?= 1
+SOAK_JOBS ?= $(shell expr $(JOBS) / 2)
 soak: all
-	@BEVATRON=build/release/bevatron bash tests/faults/soak.sh build/soak $(SOAK_FAULTS) $(SOAK_SEED)
+	@BEVATRON=build/release/bevatron bash tests/faults/$(if $(SOAK_SEEDS),soaks.sh build/soak $(SOAK_FAULTS) $(SOAK_JOBS) $(SOAK_SEEDS),soak.sh build/soak $(SOAK_FAULTS) $(SOAK_SEED))
 
 # The tests whose code starts threads. ThreadSanitizer wants its memory at places that randomised addresses may take.
 test-threads: setup-test

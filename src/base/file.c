@@ -74,6 +74,7 @@ static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bo
         result = read_to_end(descriptor, path, limit_bytes, out, S_ISFIFO(status.st_mode));
     }
     close(descriptor);
+    watchdog_done();
     if (result < 0)
         buffer_clear(out);
     return result;
@@ -280,6 +281,7 @@ int file_sync_folder(const char *path) {
     if (has_failed && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
         result = error_set("cannot sync the folder %s: %s; check the disk", path, strerror(errno));
     close(descriptor);
+    watchdog_done();
     return result;
 }
 

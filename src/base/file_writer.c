@@ -80,6 +80,7 @@ static int take_target(const char *path, char **taken) {
 static int create(struct file_writer *writer, const char *path, mode_t mode, bool follows) {
     *writer = (struct file_writer){.descriptor = -1};
     TRY((follows ? resolve_target : take_target)(path, &writer->path));
+    watchdog_doing("writing", writer->path);
     file_sweep(writer->path);
     for (int i = 0; i < MOST_NAMES; i++) {
         free(writer->temporary);
@@ -95,7 +96,6 @@ static int create(struct file_writer *writer, const char *path, mode_t mode, boo
         writer->temporary = NULL;
         return fail(writer, "create", error);
     }
-    watchdog_doing("writing", writer->path);
     writer->pending = memory_alloc(BLOCK_BYTES);
     return 0;
 }

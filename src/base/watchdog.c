@@ -79,6 +79,15 @@ void watchdog_doing(const char *what, const char *path) {
     watchdog_beat();
 }
 
+void watchdog_done(void) {
+    if (!own)
+        return;
+    pthread_mutex_lock(&state.lock);
+    own->doing[0] = '\0';
+    pthread_mutex_unlock(&state.lock);
+    watchdog_beat();
+}
+
 void watchdog_iteration(int64_t number) {
     atomic_store(&iteration, number);
 }
@@ -95,7 +104,10 @@ static void describe(const struct watchdog_work *work, char what[256], char wher
     snprintf(what, 256, "%s", work->label);
     if (number >= 0)
         snprintf(what, 256, "%s after iteration %" PRId64, work->label, number);
-    snprintf(where, 768, "rank %d on %s%s%s", state.options.rank, state.host, work->doing[0] ? ", " : "", work->doing);
+    char who[32] = "the launcher";
+    if (state.options.rank >= 0)
+        snprintf(who, sizeof who, "rank %d", state.options.rank);
+    snprintf(where, 768, "%s on %s%s%s", who, state.host, work->doing[0] ? ", " : "", work->doing);
 }
 
 // What is to be said of work that takes long.

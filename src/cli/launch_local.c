@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/screen.h"
 #include "base/signal_queue.h"
+#include "base/watchdog.h"
 #include "checkpoint/vault.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
@@ -116,8 +117,11 @@ static void tell_event(const struct supervised *run, const char *name, const str
                                   .iteration = end->state.iteration > 0 ? end->state.iteration : 0,
                                   .text = text,
                                   .exit_code = end->exit_code};
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_SAVE, "adding an event to the metrics");
     if (run->metrics_path && !has_line && metrics_file_add_event(run->metrics_path, &event, false) < 0)
         log_debug("%s", error_message());
+    watchdog_end(&work);
     on_event_tell(run->on_event, &event);
 }
 
@@ -132,7 +136,10 @@ static void tell_silent_end(const struct supervised *run, const struct attempt_e
     if (is_good || end->exit_code == EXIT_CODE_USAGE || end->state.has_told_end)
         return;
     // A process that dies of a fault leaves the line and nothing else.
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_LOAD, "reading the metrics");
     bool has_line = run->metrics_path && metrics_file_has_end(run->metrics_path, started);
+    watchdog_end(&work);
     bool is_fault = number > 0 && number < NSIG;
     if (has_line && !is_fault)
         return;
@@ -291,8 +298,11 @@ struct newest {
 };
 
 static struct newest find_newest(const struct supervised *run) {
-    int64_t on_disk = restarts_checkpoint(run->save, run->fallback),
-            in_memory = run->vault ? vault_newest(run->vault) : -1;
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_LOAD, "looking for the newest checkpoint");
+    int64_t on_disk = restarts_checkpoint(run->save, run->fallback);
+    watchdog_end(&work);
+    int64_t in_memory = run->vault ? vault_newest(run->vault) : -1;
     bool is_in_memory = in_memory >= 0 && in_memory >= on_disk;
     return (struct newest){is_in_memory ? in_memory : on_disk, is_in_memory};
 }
@@ -383,16 +393,14 @@ static int keep_memory(struct supervised *run, const struct config *config, int6
     return run->vault ? setenv(RANKS_MEMORY, vault_path(run->vault), 1) : -1;
 }
 
-static int launch(void *given_options, struct launch_command *command, struct config *config) {
-    struct local_options *options = given_options;
+// Until it ends; the exit code.
+static int supervise(const struct local_options *options, struct launch_command *command, struct config *config) {
     int exit_code = EXIT_CODE_OK;
-    if (strcmp(command->rest[0], "train") != 0)
-        return error_set_code(EXIT_CODE_USAGE, "launch local runs train only; run bevatron %s by itself",
-                              command->rest[0]);
-    TRY(launch_export(&options->exported, &options->environment));
-    TRY(set_environment(&options->environment));
-    TRY(launch_config(config, command, options->nproc));
-    TRY(launch_resume(command, config));
+    struct watchdog_work work;
+    watchdog_begin(&work, WATCHDOG_LOAD, "looking for the newest checkpoint");
+    int found = launch_resume(command, config);
+    watchdog_end(&work);
+    TRY(found);
     // What starting again does not change.
     if (options->nproc > 1 && options->nproc <= INT_MAX)
         TRY(job_check_ranks((int)options->nproc));
@@ -425,6 +433,24 @@ static int launch(void *given_options, struct launch_command *command, struct co
     lifeline_free(run.lifeline);
     free(words);
     return status < 0 ? -1 : exit_code;
+}
+
+static int launch(void *given_options, struct launch_command *command, struct config *config) {
+    struct local_options *options = given_options;
+    if (strcmp(command->rest[0], "train") != 0)
+        return error_set_code(EXIT_CODE_USAGE, "launch local runs train only; run bevatron %s by itself",
+                              command->rest[0]);
+    TRY(launch_export(&options->exported, &options->environment));
+    TRY(set_environment(&options->environment));
+    TRY(launch_config(config, command, options->nproc));
+    // A file system that does not answer would hold up this process in silence.
+    watchdog_open(&(struct watchdog_options){
+        .limits =
+            {[WATCHDOG_SAVE] = 60 * config->save_timeout_minutes, [WATCHDOG_LOAD] = 60 * config->load_timeout_minutes},
+        .rank = -1});
+    int status = supervise(options, command, config);
+    watchdog_close();
+    return status;
 }
 
 int launch_local(int argc, char **argv) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/watchdog.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -70,6 +71,7 @@ bool appender_write(struct appender *appender, const void *record, size_t bytes)
         return false;
     size_t done = 0;
     int error = appender->has_ended ? EIO : 0;
+    watchdog_doing("writing", appender->path);
     while (error == 0 && done < bytes) {
         ssize_t count = write(appender->descriptor, (const char *)record + done, bytes - done);
         if (count < 0 && errno == EINTR)
@@ -79,6 +81,7 @@ bool appender_write(struct appender *appender, const void *record, size_t bytes)
         else
             done += (size_t)count;
     }
+    watchdog_done();
     if (error != 0) {
         tell_loss(appender, error);
         appender->has_ended = appender->has_ended || !take_back(appender, done);

@@ -125,6 +125,17 @@ end_of "$process"
 grep -Eq "shrinks.bin was truncated to 100 bytes while it was in use, and byte [0-9]+ is gone; restore the file" "$work/out" && pass ||
     fail "the truncated file is not named"
 
+# ---- the launcher itself ----
+
+# It looks for checkpoints, too, when no rank is there to say anything.
+if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then
+    "${train[@]}" --save "$work/launched" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint"
+    stuck "still looking for the newest checkpoint, [0-9]+ s, the launcher on $host, reading .*launched/iter_0000002/manifest.json" \
+        "looking for the newest checkpoint: nothing was completed for [0-9]+ s, longer than --load-timeout-minutes allows, on the launcher" -- \
+        env SLOW_READS=manifest.json SLOW_SECONDS=1800 LD_PRELOAD="$slow" "$BEVATRON" launch local -n 1 "${train[@]:2}" --save "$work/launched" \
+        --load-timeout-minutes LIMIT --train-iters 3 --override-opt_param-scheduler
+fi
+
 # ---- limits of the process ----
 
 # The signal of a file that may not grow ends a process without a message. The signal is not ignored by the shell here.

@@ -109,5 +109,16 @@ tests() {
     report "$row" "$case" "$result" "" "" "" "ctest -R $3: $note"
 }
 
+# waits SECONDS COMMAND…: until it succeeds.
+waits() {
+    local i most=$(($1 * 5))
+    shift
+    for ((i = 0; i < most; i++)); do
+        "$@" && return
+        sleep 0.2
+    done
+    return 1
+}
+
 # Processes of runs of this script that are still there.
 left_over() { pgrep -f -- "$work/run" | grep -vx "$$"; }

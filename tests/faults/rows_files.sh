@@ -146,6 +146,31 @@ row_12() {
     fi
 }
 
+# A file system of its own, in a file; needs root.
+make_disk() {
+    mkdir -p "$work/disk" && truncate -s 64M "$work/image" && mkfs.ext4 -q "$work/image" && mount -o loop "$work/image" "$work/disk"
+} 2>/dev/null
+# hangs_for_a_minute TEXT FLAGS…: nothing can be written to the disk of --save for 65 s, as on a file server that does not
+# answer. The log has the text meanwhile, and the run ends as if nothing had been.
+hangs_for_a_minute() {
+    local text=$1 said=no run
+    shift
+    make_disk || return 1
+    local long=(--train-iters 500 --save-interval 100)
+    [ -d "$work/long" ] || "${train[@]}" "${long[@]}" --save "$work/long" >/dev/null 2>&1 </dev/null
+    "${train[@]}" "${long[@]}" --save "$work/disk/run" "$@" >"$work/log" 2>&1 </dev/null &
+    run=$!
+    waits 100 grep -aq "successfully saved checkpoint from iteration     100" "$work/log"
+    fsfreeze -f "$work/disk" && sleep 65 && grep -aqE "$text" "$work/log" && said=yes
+    fsfreeze -u "$work/disk"
+    wait "$run"
+    code=$?
+    note=$(grep -aE "still " "$work/log" | head -n 1)
+    local result=1
+    [ "$code" = 0 ] && [ "$said" = yes ] && same_tensors "$work/long/iter_0000500" "$work/disk/run/iter_0000500" && result=0
+    umount "$work/disk"
+    return "$result"
+}
 row_25() {
     local mode deadline
     # shellcheck disable=SC2207
@@ -159,6 +184,14 @@ row_25() {
             --inject stuck-fsync:rank=3:step=6
     done
     checks 25 "an fsync takes 12 s, twice the deadline of collectives" continues --distributed-timeout-minutes 0.1 --inject stuck-fsync:rank=0:step=6:seconds=12
+    if command -v fsfreeze >/dev/null && make_disk; then
+        umount "$work/disk"
+        checks 25 "the file system of --save hangs for 65 s: the run waits, says so, and goes on" hangs_for_a_minute "still .*writing .*disk/run"
+        checks 25 "the same, while only checkpoints are there" hangs_for_a_minute "still saving the checkpoint" --metrics-file "$work/metrics.jsonl"
+        checks 25 "the same with --async-save" hangs_for_a_minute "still saving a checkpoint" --metrics-file "$work/metrics.jsonl" --async-save
+    else
+        report 25 "the file system of --save hangs for 65 s" "not run" "" "" "" "a file system can be neither mounted nor frozen here"
+    fi
     survives 25 "an fsync never returns, supervised" "${deadline[@]}" --inject stuck-fsync:rank=0:step=6
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# soak.sh FOLDER FAULTS [SEED]: trains on four ranks, as DP4 and as TP2 x PP2, with seeded faults at random ranks,
-# iterations and phases, under `launch local` and, with the same faults, under a plain loop of restarts
+# soak.sh FOLDER FAULTS [SEED]: trains on four ranks, on each of SOAK_LAYOUTS (all by default), with seeded faults at
+# random ranks, iterations and phases, under `launch local` and, with the same faults, under a plain loop of restarts
 # (SOAK_LOOP=no leaves that out). The weights must be those of a run without faults, and nothing may be left behind.
+# Several seeds at a time: soaks.sh, which looks for shared memory itself (SOAK_IS_ALONE=no).
 # Effective time: how long a run without faults takes, as a share of the time with them.
 # Writes FOLDER/soak.csv; the last line of output sums it up.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -46,7 +47,7 @@ find_leaks() {
     local before=$1 growth
     [ -z "$(find "$work" -name '*.tmp.*')" ] || echo "temporary files"
     [ -z "$(pgrep -f -- "$work/run")" ] || echo "processes"
-    [ "$(count_shm)" -le "$before" ] || echo "shared memory"
+    [ "${SOAK_IS_ALONE:-yes}" = no ] || [ "$(count_shm)" -le "$before" ] || echo "shared memory"
     growth=$(awk 'NR == 3 { kb = $1; fd = $2 } END { if (NR > 3 && ($1 > kb + 1024 || $2 > fd + 2)) print "memory or descriptors of the supervisor" }' "$folder/supervisor")
     [ -z "$growth" ] || echo "$growth"
     # The folder in which launchers note what a killed mpirun leaves stays; it must be empty.
@@ -117,9 +118,22 @@ soak_layout() {
     [[ $result == pass* ]] || failed=1
 }
 
-soak_layout DP4
-soak_layout TP2xPP2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+# The flags of a layout of four ranks.
+flags_of() {
+    case $1 in
+    DP4) ;;
+    TP2xPP2) echo --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 ;;
+    EP2) echo --num-experts 4 --moe-router-topk 2 --expert-model-parallel-size 2 ;;
+    *) echo "soak: there is no layout $1" >&2 && exit 2 ;;
+    esac
+}
+layouts=${SOAK_LAYOUTS:-DP4 TP2xPP2$(has_flag --expert-model-parallel-size && echo " EP2")}
+for layout in $layouts; do
+    flags_of_layout=$(flags_of "$layout") || exit
+    # shellcheck disable=SC2086
+    soak_layout "$layout" $flags_of_layout
+done
 verdict="weights equal to the bit, nothing left behind"
 [ "$failed" = 0 ] || verdict="FAILED"
-echo "$total_fired faults, $total_restarts restarts on DP4 and TP2 x PP2: $verdict; effective time $(share "$pure" "$ours") %$([ "$loops" = 0 ] || echo ", plain loop $(share "$pure" "$loops") %")"
+echo "$total_fired faults, $total_restarts restarts on $layouts: $verdict; effective time $(share "$pure" "$ours") %$([ "$loops" = 0 ] || echo ", plain loop $(share "$pure" "$loops") %")"
 exit "$failed"
