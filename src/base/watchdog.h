@@ -23,7 +23,7 @@ enum watchdog_kind {
 
 struct watchdog_options {
     double limits[WATCHDOG_KINDS];  // seconds; 0 for none
-    int rank;  // -1: the process that started the ranks
+    int rank;                       // -1: the process that started the ranks
 };
 void watchdog_open(const struct watchdog_options *options);
 void watchdog_close(void);
@@ -49,7 +49,7 @@ void watchdog_beat(void);
 void watchdog_beat_all(void);
 // The thread begins something that may not return: "syncing", and a path.
 void watchdog_doing(const char *what, const char *path);
-void watchdog_done(void);  // it has returned
+void watchdog_done(void);                    // it has returned
 void watchdog_iteration(int64_t iteration);  // the last one that is complete, for messages
 // Whether a limit of this process has been exceeded, so that the run ends because of it.
 bool watchdog_has_fired(void);
