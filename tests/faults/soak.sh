@@ -127,7 +127,7 @@ flags_of() {
     *) echo "soak: there is no layout $1" >&2 && exit 2 ;;
     esac
 }
-layouts=${SOAK_LAYOUTS:-DP4 TP2xPP2$(has_flag --expert-model-parallel-size && echo " EP2")}
+layouts=${SOAK_LAYOUTS:-DP4 TP2xPP2$(grep -q '^| `--expert-model-parallel-size' <<<"$flags" && echo " EP2")}
 for layout in $layouts; do
     flags_of_layout=$(flags_of "$layout") || exit
     # shellcheck disable=SC2086

@@ -6,7 +6,7 @@ folder=${1:?folder} faults=${2:?number of faults} jobs=${3:?runs at a time}
 shift 3
 export BEVATRON=${BEVATRON:-build/release/bevatron} SOAK_LOOP=no SOAK_IS_ALONE=no
 layouts=${SOAK_LAYOUTS:-DP4 TP2xPP2}
-[ -n "${SOAK_LAYOUTS:-}" ] || ! "$BEVATRON" help flags --markdown | grep -q -- '`--expert-model-parallel-size' || layouts+=" EP2"
+[ -n "${SOAK_LAYOUTS:-}" ] || ! "$BEVATRON" help flags --markdown | grep -q '^| `--expert-model-parallel-size' || layouts+=" EP2"
 rm -rf "$folder" && mkdir -p "$folder" || exit 1
 count_shm() { find /dev/shm -maxdepth 1 2>/dev/null | wc -l; }
 before=$(count_shm)
