@@ -5,7 +5,7 @@ alone, as PyTorch runs them in short bursts, and the bytes that must move at the
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
 usage: torch_step.py [--floor] [--load] [--muon] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS] [--energy]
-                     NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+                     [--experts N --chosen K --width F] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
 and another program can have the GPU for itself. --limit counts from then.
@@ -37,14 +37,45 @@ def rotate(x, angles):
     return torch.cat((low * cosine - high * sine, high * cosine + low * sine), dim=-1).to(x.dtype)
 
 
-class Block(nn.Module):
-    def __init__(self, hidden, heads, is_llama, dropout):
+class Experts(nn.Module):
+    """SwiGLU experts without a capacity: rows sorted by expert, a grouped matmul for each layer of theirs."""
+
+    def __init__(self, hidden, width, count, chosen):
         super().__init__()
-        self.heads, self.is_llama, self.dropout = heads, is_llama, dropout
+        self.count, self.chosen = count, chosen
+        self.router = nn.Linear(hidden, count, bias=False)
+        self.fc1 = nn.Parameter(torch.empty(count, hidden, 2 * width))
+        self.fc2 = nn.Parameter(torch.empty(count, width, hidden))
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        logits = self.router(rows).float()
+        best, experts = logits.topk(self.chosen)
+        experts = experts.flatten()
+        order = experts.argsort(stable=True)
+        source = order // self.chosen
+        counts = torch.histc(experts.float(), bins=self.count, min=0, max=self.count - 1)
+        ends = counts.to(torch.int32).cumsum(0, dtype=torch.int32)
+        gate, up = torch._grouped_mm(rows[source].bfloat16(), self.fc1.bfloat16(), offs=ends).chunk(2, dim=-1)
+        out = torch._grouped_mm(functional.silu(gate) * up, self.fc2.bfloat16(), offs=ends)
+        out = out * best.softmax(dim=-1).flatten()[order, None].to(out.dtype)
+        balance = self.count * (logits.softmax(dim=-1).mean(dim=0) * counts / experts.numel()).sum()
+        return torch.zeros_like(rows, dtype=out.dtype).index_add(0, source, out).view(x.shape), balance
+
+
+class Block(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        hidden, is_llama = shape.hidden, shape.kind == "llama"
+        self.heads, self.is_llama, self.dropout = shape.heads, is_llama, shape.dropout
+        self.experts = None
         norm = nn.RMSNorm if is_llama else nn.LayerNorm
         self.norm1, self.norm2 = norm(hidden, eps=1e-5), norm(hidden, eps=1e-5)
         self.qkv = nn.Linear(hidden, 3 * hidden, bias=not is_llama)
         self.proj = nn.Linear(hidden, hidden, bias=not is_llama)
+        if shape.experts:
+            self.experts = Experts(hidden, shape.width, shape.experts, shape.chosen)
+            return
         width = gated_width(hidden) if is_llama else 4 * hidden
         self.fc1 = nn.Linear(hidden, 2 * width if is_llama else width, bias=not is_llama)
         self.fc2 = nn.Linear(width, hidden, bias=not is_llama)
@@ -60,13 +91,16 @@ class Block(nn.Module):
 
     def forward(self, x, angles):
         x = x + functional.dropout(self.attend(self.norm1(x), angles), self.dropout)
+        if self.experts is not None:
+            out, balance = self.experts(self.norm2(x))
+            return x + functional.dropout(out, self.dropout), balance
         inner = self.fc1(self.norm2(x))
         if self.is_llama:
             gate, up = inner.chunk(2, dim=-1)
             inner = functional.silu(gate) * up
         else:
             inner = functional.gelu(inner, approximate="tanh")
-        return x + functional.dropout(self.fc2(inner), self.dropout)
+        return x + functional.dropout(self.fc2(inner), self.dropout), 0
 
 
 class Model(nn.Module):
@@ -76,7 +110,7 @@ class Model(nn.Module):
         self.is_llama, self.dropout = shape.kind == "llama", shape.dropout
         self.tokens = nn.Embedding(shape.vocabulary, hidden)
         self.positions = None if self.is_llama else nn.Embedding(length, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads, self.is_llama, self.dropout) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = (nn.RMSNorm if self.is_llama else nn.LayerNorm)(hidden, eps=1e-5)
         self.head = nn.Linear(hidden, shape.vocabulary, bias=False)
         if not self.is_llama:
@@ -94,10 +128,12 @@ class Model(nn.Module):
         if self.positions is not None:
             x = x + self.positions.weight
         x = functional.dropout(x, self.dropout)
+        balance = 0
         for block in self.blocks:
-            x = block(x, (self.cosine, self.sine))
+            x, more = block(x, (self.cosine, self.sine))
+            balance = balance + more
         logits = self.head(self.norm(x))
-        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1))
+        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1)) + 0.01 * balance
 
 
 class Energy:
@@ -275,6 +311,9 @@ def main():
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--load", action="store_true", help="the floor's parts for two seconds each")
     parser.add_argument("--muon", action="store_true", help="torch.optim.Muon for the matrices of the blocks")
+    parser.add_argument("--experts", type=int, default=0, metavar="N", help="experts of each layer instead of its MLP")
+    parser.add_argument("--chosen", type=int, default=2, metavar="K", help="experts of a token")
+    parser.add_argument("--width", type=int, default=0, metavar="F", help="of an expert")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--dropout", type=float, default=0.0, metavar="RATE", help="of the stream and of attention")
     parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")
@@ -285,6 +324,8 @@ def main():
         parser.add_argument(name, type=int)
     parser.add_argument("kind", nargs="?", default="gpt", choices=("gpt", "llama"))
     shape = parser.parse_args()
+    if shape.experts and (shape.kind != "llama" or shape.floor or shape.load or shape.muon):
+        parser.error("--experts is for llama, without --floor, --load and --muon")
     parent = os.getppid()
     while shape.after and not os.path.exists(shape.after):
         if parent == 1 or os.getppid() != parent:

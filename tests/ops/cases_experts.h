@@ -349,6 +349,8 @@ static inline void case_grouped_matmul(struct lab *lab) {
         {5, 130, 72, {0, 0, 300, 0, 0}},
         {3, 33, 257, {31, 32, 17}},
         {4, 256, 64, {128, 127, 129, 256}},
+        {4, 360, 344, {130, 0, 1, 66}},
+        {3, 256, 520, {63, 64, 65}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         grouped_variant(lab, &cases[i]);

@@ -27,18 +27,15 @@ template <typename T> static __device__ __forceinline__ float2 gate_at(enum acti
     return make_float2(x * s, s + x * s * (1.0f - s));
 }
 
-// Eight columns of x + bias.
+// Eight columns of a bias, added to x.
 template <typename T>
-static __device__ __forceinline__ void load_biased(float out[8], const T *x, const T *bias, int64_t column,
-                                                   int64_t columns, bool is_wide) {
-    load8(out, x, column, columns, is_wide);
-    if (!bias)
-        return;
+static __device__ __forceinline__ void add_bias(float x[8], const T *bias, int64_t column, int64_t columns,
+                                                bool is_wide) {
     float add[8];
     load8(add, bias, column, columns, is_wide);
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        out[i] += add[i];
+        x[i] += add[i];
 }
 
 template <typename T>
@@ -46,20 +43,25 @@ static __device__ __forceinline__ const T *bias_at(const struct expert_args &arg
     return args.bias ? (const T *)args.bias + expert_at(args.offsets, args.experts, blockIdx.x) * width : NULL;
 }
 
+// Rows are read before it is known whether the place has a source: that takes two more reads, one after the other.
 template <typename T> static __global__ void expert_forward_kernel(struct expert_args args) {
     int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
     int32_t source = args.sources[place];
     const T *x = (const T *)args.x + place * width, *bias = source >= 0 ? bias_at<T>(args, width) : NULL;
-    float weight = source >= 0 ? args.weights[source] : 0.0f;
     for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
-        float value[8] = {}, up[8];
-        if (source >= 0) {
-            load_biased(value, x, bias, column, columns, args.is_wide);
-            if (args.is_gated)
-                load_biased(up, x + columns, bias ? bias + columns : NULL, column, columns, args.is_wide);
+        float value[8], up[8];
+        load8(value, x, column, columns, args.is_wide);
+        if (args.is_gated)
+            load8(up, x + columns, column, columns, args.is_wide);
+        float weight = source >= 0 ? args.weights[source] : 0.0f;
+        if (bias)
+            add_bias(value, bias, column, columns, args.is_wide);
+        if (bias && args.is_gated)
+            add_bias(up, bias + columns, column, columns, args.is_wide);
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                value[i] = weight * gate_at<T>(args.activation, value[i]).x * (args.is_gated ? up[i] : 1.0f);
+        for (int i = 0; i < 8; i++) {
+            float y = weight * gate_at<T>(args.activation, value[i]).x * (args.is_gated ? up[i] : 1.0f);
+            value[i] = source >= 0 ? y : 0.0f;
         }
         store8((T *)args.y + place * columns, column, columns, args.is_wide, value);
     }
@@ -72,23 +74,26 @@ template <typename T> static __global__ void expert_backward_kernel(struct exper
     int32_t source = args.sources[place];
     const T *x = (const T *)args.x + place * width, *bias = source >= 0 ? bias_at<T>(args, width) : NULL;
     T *dx = (T *)args.dx + place * width;
-    float weight = source >= 0 ? args.weights[source] : 0.0f, dweight = 0;
+    float dweight = 0;
     for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
-        float gate[8] = {}, up[8] = {}, dy[8] = {};
-        if (source >= 0) {
-            load_biased(gate, x, bias, column, columns, args.is_wide);
-            if (args.is_gated)
-                load_biased(up, x + columns, bias ? bias + columns : NULL, column, columns, args.is_wide);
-            load8(dy, (const T *)args.dy + place * columns, column, columns, args.is_wide);
+        float gate[8], up[8], dy[8];
+        load8(gate, x, column, columns, args.is_wide);
+        if (args.is_gated)
+            load8(up, x + columns, column, columns, args.is_wide);
+        load8(dy, (const T *)args.dy + place * columns, column, columns, args.is_wide);
+        float weight = source >= 0 ? args.weights[source] : 0.0f;
+        if (bias)
+            add_bias(gate, bias, column, columns, args.is_wide);
+        if (bias && args.is_gated)
+            add_bias(up, bias + columns, column, columns, args.is_wide);
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                float2 at = gate_at<T>(args.activation, gate[i]);
-                float other = args.is_gated ? up[i] : 1.0f, y = at.x * other;
-                dweight += dy[i] * y;
-                gate[i] = weight * dy[i] * other * at.y;
-                up[i] = weight * dy[i] * at.x;
-                dy[i] = weight * y;
-            }
+        for (int i = 0; i < 8; i++) {
+            float2 at = gate_at<T>(args.activation, gate[i]);
+            float other = args.is_gated ? up[i] : 1.0f, y = at.x * other;
+            dweight += dy[i] * y;
+            gate[i] = source >= 0 ? weight * dy[i] * other * at.y : 0.0f;
+            up[i] = source >= 0 ? weight * dy[i] * at.x : 0.0f;
+            dy[i] = source >= 0 ? weight * y : 0.0f;
         }
         store8(dx, column, columns, args.is_wide, gate);
         if (args.is_gated)

@@ -19,7 +19,7 @@ struct grouped_args {
 // THREADS threads.
 template <int THREADS>
 static __device__ __forceinline__ void count_tiles(int *before, const struct grouped_args &args, int size) {
-    constexpr int PER_THREAD = ROUTER_MOST_EXPERTS / THREADS;
+    constexpr int PER_THREAD = (ROUTER_MOST_EXPERTS + THREADS - 1) / THREADS;
     __shared__ int shared[32];
     int first = threadIdx.x * PER_THREAD, own[PER_THREAD], sum = 0;
 #pragma unroll
@@ -54,5 +54,7 @@ static __device__ __forceinline__ struct group_tile find_tile(const int *before,
 
 // The 16-bit matmuls whose rows are aligned to 16 bytes, by tensor cores.
 void grouped_run_tensor(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
+// The same on a GPU of compute capability 9.0; false: not on this GPU, or not for this shape.
+bool grouped_run_hopper(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
 
 #endif

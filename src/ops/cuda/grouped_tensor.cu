@@ -252,6 +252,10 @@ static void launch_tensor(struct cuda_device *cuda, grouped_kernel kernel, int64
 }
 
 void grouped_run_tensor(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args) {
+#ifdef BEVATRON_HOPPER
+    if (grouped_run_hopper(cuda, op, args))
+        return;
+#endif
     bool is_half = op->a.dtype == DTYPE_F16;
     if (op->kind == GROUPED_WEIGHT) {
         int64_t tiles = divide_up(args.outputs, 128) * divide_up(args.inputs, COLUMNS);

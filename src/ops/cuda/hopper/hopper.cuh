@@ -1,0 +1,154 @@
+// Instructions that only GPUs of compute capability 9.0 have: barriers in shared memory that copies complete, copies of
+// boxes of tensors, and matmuls of four warps whose operands lie in shared memory.
+//
+// An operand is a row of boxes of 64 columns of 16 bits, as the copies leave them: lines of 128 bytes whose 16-byte
+// chunks are permuted (the "128-byte swizzle"), eight lines a pattern. "Straight" ones have the inner dimension of the
+// matmul along the line, "crossed" ones across lines.
+#ifndef OPS_CUDA_HOPPER_HOPPER_CUH
+#define OPS_CUDA_HOPPER_HOPPER_CUH
+
+#include "ops/cuda/cuda.cuh"
+
+#include <cuda.h>
+
+static __device__ __forceinline__ uint32_t shared_address(const void *shared) {
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+// ---- Barriers ----
+
+static __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+// After all of them were initialised: copies see it, too.
+static __device__ __forceinline__ void barriers_ready(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Arrives, and lets the phase end only after so many bytes were copied.
+static __device__ __forceinline__ void barrier_expect(uint64_t *barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+
+// Waits for the end of the phase of this parity.
+static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+                 "@done bra over;\n"
+                 "bra again;\n"
+                 "over:\n"
+                 "}" ::"r"(shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+// Threads of some warps meet at one of the block's 16 hardware barriers; number 0 is that of __syncthreads.
+template <int NUMBER, int THREADS> static __device__ __forceinline__ void meet(void) {
+    asm volatile("bar.sync %0, %1;" ::"n"(NUMBER), "n"(THREADS) : "memory");
+}
+
+// What this thread wrote to shared memory is there for copies and matmuls; a barrier must follow.
+static __device__ __forceinline__ void fence_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- Copies ----
+
+static __device__ __forceinline__ void prefetch_map(const CUtensorMap *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The box at (column, row, matrix); what lies beyond the tensor is 0.
+static __device__ __forceinline__ void copy_box(void *shared, const CUtensorMap *map, uint64_t *barrier, int64_t column,
+                                                int64_t row, int64_t matrix) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(shared_address(shared)),
+        "l"(map), "r"(shared_address(barrier)), "r"((int)column), "r"((int)row), "r"((int)matrix)
+        : "memory");
+}
+
+// ---- Matmuls ----
+
+enum { BOX_COLUMNS = 64, LINE_BYTES = 128, PATTERN_BYTES = 8 * LINE_BYTES };
+
+// Where an operand begins. `box_bytes` is the distance between neighbouring boxes of 64 columns of a crossed one.
+static __device__ __forceinline__ uint64_t describe_operand(const void *shared, int box_bytes) {
+    uint64_t address = shared_address(shared) & 0x3FFFF;
+    return address >> 4 | (uint64_t)(box_bytes >> 4) << 16 | (uint64_t)(PATTERN_BYTES >> 4) << 32 | 1ULL << 62;
+}
+
+// From one 16 steps of the inner dimension to the next: 32 bytes along a line, or 16 lines.
+template <bool IS_CROSSED> static __device__ __forceinline__ uint64_t next_steps(uint64_t operand) {
+    return operand + (IS_CROSSED ? 16 * LINE_BYTES >> 4 : 32 >> 4);
+}
+
+// Before the first matmul, and whenever registers of sums were touched.
+static __device__ __forceinline__ void matmul_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void matmul_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Waits until at most so many committed groups are under way.
+template <int UNDER_WAY> static __device__ __forceinline__ void matmul_wait(void) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(UNDER_WAY) : "memory");
+}
+
+#define SUMS4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define SUMS16(i) SUMS4(i), SUMS4((i) + 4), SUMS4((i) + 8), SUMS4((i) + 12)
+#define SUMS64(i) SUMS16(i), SUMS16((i) + 16), SUMS16((i) + 32), SUMS16((i) + 48)
+#define WIDE_MATMUL(type)                                                                                              \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %130, 0;\n"                                                   \
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " "                                      \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                             \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                    \
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                    \
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                    \
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                    \
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                    \
+                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "        \
+                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "   \
+                 "%128, %129, keep, 1, 1, %131, %132;\n}"                                                              \
+                 : SUMS64(0), SUMS64(64)                                                                               \
+                 : "l"(a), "l"(b), "r"((int)keeps), "n"((int)A_CROSSED), "n"((int)B_CROSSED))
+
+// d = (keeps ? d : 0) + a times b, 64 rows by 256 columns of sums over 16 steps. Of thread t of the four warps, d[4 j]
+// and the next are at row t / 32 * 16 + t % 32 / 4 and columns 8 j + t % 4 * 2 and the next, the two after them eight
+// rows below.
+template <bool A_CROSSED, bool B_CROSSED>
+static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, uint64_t b, bool keeps, __nv_bfloat16) {
+    WIDE_MATMUL("bf16");
+}
+
+template <bool A_CROSSED, bool B_CROSSED>
+static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, uint64_t b, bool keeps, __half) {
+    WIDE_MATMUL("f16");
+}
+#undef WIDE_MATMUL
+#undef SUMS64
+#undef SUMS16
+#undef SUMS4
+
+// ---- Registers ----
+
+// Warps that only copy give registers to those that compute. All four of a group call one of these.
+template <int COUNT> static __device__ __forceinline__ void give_registers(void) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> static __device__ __forceinline__ void take_registers(void) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+#endif
