@@ -181,8 +181,6 @@ static int make_plan(struct command_options *options, const struct hardware_file
     TRY(complete(config));
     TRY(count_ranks(options, machine, &ranks));
     TRY(config_validate(config, ranks));
-    if (machine->gpus > 0)
-        dry_run_note_experts(config);
     TRY(planned_vocabulary_set(config, &assumed_for));
     struct timeline timeline;
     const struct schedule_watcher watcher = timeline_watcher(&timeline);

@@ -59,8 +59,6 @@ int plan_search_open(const struct plan_search *options, struct layout_search *se
         return error_set_code(EXIT_CODE_USAGE, "%" PRId64 " ranks are more than %d; give fewer --nodes", gpus,
                               PLAN_MOST_RANKS);
     TRY(check_machines(&what));
-    if (what.machines[0]->gpus > 0)
-        dry_run_note_experts(what.base);
     if (options->base->global_batch_size == 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "--search needs --global-batch-size, the samples of an update; %" PRId64

@@ -481,7 +481,6 @@ struct ops {
     int most_head_size;   // the widest heads that attention takes; 0 for any
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
     bool fuses_quantize;    // norm_forward can store its result in fp8
-    bool lacks_experts;     // its operations of ops_experts.h are not proved on the hardware: models do not use them
     size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened
 
     void (*close)(struct device *device);

@@ -53,12 +53,6 @@ int dry_run_complete(struct config *config) {
     return 0;
 }
 
-void dry_run_note_experts(const struct config *config) {
-    if (config->num_experts > 0)
-        log_info("note: this version trains mixtures of experts on CPUs only; on GPUs their times were never measured, "
-                 "and train refuses them");
-}
-
 // What follows the layer number in "decoder.layers.7.mlp…"; NULL if the name has none.
 static const char *behind_layer(const char *name) {
     const char *layers = strstr(name, ".layers.");
@@ -194,8 +188,6 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
                  " tokens (--vocab-size changes it)",
                  assumed_for, config->padded_vocab_size);
     TRY(mesh_place_config(&mesh, 0, world_size, config));
-    if (device_times_algorithms(config->device))
-        dry_run_note_experts(config);
     TRY(open_devices(config, &paper, &cpu));
     int status = setup_step(&step, &(struct setup){config, paper, &mesh, STEP_TRAIN});
     if (status == 0)

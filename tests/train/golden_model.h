@@ -67,16 +67,6 @@ static inline void golden_parse(struct golden_model *g, const char *more) {
     free(line);
 }
 
-// Whether a device computes the layers of a family; those it lacks are refused.
-static inline bool golden_is_possible(const char *name, const char *device_name) {
-    bool has_experts = strstr(name, "moe") || strstr(name, "mixtral");
-    struct device *device;
-    EXPECT_OK(device_open(&device, &(struct device_options){.name = device_name, .threads = 1}));
-    bool lacks_experts = device->ops->lacks_experts;
-    device_close(device);
-    return !has_experts || !lacks_experts;
-}
-
 // `more` are flags in addition to those of the file.
 static inline void golden_open(struct golden_model *g, const char *name, const char *more, enum step_mode mode,
                                int threads) {

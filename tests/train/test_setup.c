@@ -99,24 +99,5 @@ TEST(a_vocabulary_that_is_not_aligned) {
     }
 }
 
-// A device without the operations of experts refuses them before anything is taken.
-TEST(devices_that_lack_experts) {
-    struct device *device;
-    struct mesh mesh;
-    struct step *step;
-    rank_step_parse(&config, SIZES "--num-experts 4", 1);
-    EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
-    EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
-    const struct ops *has = device->ops;
-    struct ops lacks = *has;
-    lacks.lacks_experts = true;
-    device->ops = &lacks;
-    EXPECT_ERROR(setup_step(&step, &(struct setup){&config, device, &mesh, STEP_TRAIN}),
-                 "cannot train mixtures of experts; give --device cpu");
-    device->ops = has;
-    device_close(device);
-    config_free(&config);
-}
-
-TEST_MAIN(TEST_CASE(devices_that_lack_experts), TEST_CASE(a_vocabulary_that_is_not_aligned), TEST_CASE(micro_batches),
-          TEST_CASE(schedules), TEST_CASE(exchange_among_ranks))
+TEST_MAIN(TEST_CASE(a_vocabulary_that_is_not_aligned), TEST_CASE(micro_batches), TEST_CASE(schedules),
+          TEST_CASE(exchange_among_ranks))
