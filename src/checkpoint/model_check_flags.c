@@ -58,6 +58,7 @@ static void add_experts(const struct config *from, const struct config *to, stru
         MEANING("--moe-expert-capacity-factor", config_expert_capacity),
         FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
         FIELD("--moe-shared-expert-gate", moe_shared_expert_gate),
+        FIELD("--moe-router-enable-expert-bias", moe_router_enable_expert_bias),
     };
     tell_facts(facts, COUNT(facts), out);
     if (strcmp(from->moe_router_score_function, to->moe_router_score_function) != 0)

@@ -103,7 +103,9 @@ struct config {
     char *moe_router_dtype;                             // NULL | "fp32" | "fp64"
     struct string_list moe_router_load_balancing_type;  // see config_balance
     struct string_list moe_aux_loss_coeff;
-    double moe_z_loss_coeff;            // 0: none
+    double moe_z_loss_coeff;  // 0: none
+    bool moe_router_enable_expert_bias;
+    double moe_router_bias_update_rate;
     double moe_expert_capacity_factor;  // 0 or less: none
     bool moe_pad_expert_input_to_capacity;
     char *moe_token_drop_policy;                  // "probs" | "position"

@@ -88,6 +88,7 @@ static const char *const model_fields[] = {"model",
                                            "moe_token_drop_policy",
                                            "moe_shared_expert_intermediate_size",
                                            "moe_shared_expert_gate",
+                                           "moe_router_enable_expert_bias",
                                            "padded_vocab_size"};
 
 // How a checkpoint stores its model and which states it has; loading only the weights converts them.
@@ -412,6 +413,7 @@ static const struct {
                  {"moe_router_group_topk", MEANS_NOTHING},
                  {"moe_shared_expert_intermediate_size", MEANS_NOTHING},
                  {"moe_shared_expert_gate", MEANS_NOTHING},
+                 {"moe_router_enable_expert_bias", MEANS_NOTHING},
                  {"moe_layer_freq", MEANS_EXPERT_LAYERS},
                  {"moe_ffn_hidden_size", MEANS_EXPERT_WIDTH},
                  {"moe_router_score_function", MEANS_EXPERT_SCORES},

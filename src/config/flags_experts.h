@@ -28,6 +28,11 @@
              "coefficient of each --moe-router-load-balancing-type, e.g. 1e-2", .initial = "0.0"),                     \
         REAL("--moe-z-loss-coeff", moe_z_loss_coeff, NULL, 0, 1e6,                                                     \
              "coefficient of the z-loss, which keeps logits of routers small, e.g. 1e-3; default: none"),              \
+        SWITCH("--moe-router-enable-expert-bias", moe_router_enable_expert_bias,                                       \
+               "balance experts by a bias that only the choice of experts sees, updated after each step; needs "       \
+               "--moe-router-score-function sigmoid or sqrtsoftplus"),                                                 \
+        REAL("--moe-router-bias-update-rate", moe_router_bias_update_rate, "1e-3", 0, 1e6,                             \
+             "how far that bias moves per step, towards experts with fewer tokens than the mean", ADVANCED),           \
         REAL("--moe-expert-capacity-factor", moe_expert_capacity_factor, NULL, -1e6, 1e6,                              \
              "in training, an expert drops tokens beyond this factor of the mean; default or below 0: none",           \
              ADVANCED),                                                                                                \

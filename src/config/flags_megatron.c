@@ -122,7 +122,6 @@ const char flags_refused[] =
     "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
     "--moe-shared-expert-glu-interleave-size= "
     "--moe-enable-routing-replay --moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
-    "--moe-router-enable-expert-bias --moe-router-bias-update-rate=0.001 "
     "--moe-router-quantile-balancing-ema=0.0 --moe-router-force-load-balancing --moe-router-force-biased= "
     "--use-grouped-gemm-for-dense-mlp --moe-use-grouped-tensor --moe-single-grouped-weight "
     "--moe-single-grouped-bias --moe-input-jitter-eps= "

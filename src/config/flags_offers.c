@@ -24,6 +24,7 @@
     "--num-experts --moe-layer-freq --moe-ffn-hidden-size --moe-router-topk --moe-router-score-function "              \
     "--moe-router-pre-softmax --moe-router-topk-scaling-factor --moe-router-num-groups --moe-router-group-topk "       \
     "--moe-router-dtype --moe-expert-capacity-factor --moe-pad-expert-input-to-capacity --moe-token-drop-policy "      \
+    "--moe-router-enable-expert-bias "                                                                                 \
     "--moe-shared-expert-intermediate-size --moe-shared-expert-gate --expert-tensor-parallel-size "                    \
     "--moe-token-dispatcher-type "                                                                                     \
     "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file "                                    \

@@ -25,6 +25,8 @@ static void warn_without_experts(const struct config *config) {
                                         "--moe-router-load-balancing-type",
                                         "--moe-aux-loss-coeff",
                                         "--moe-z-loss-coeff",
+                                        "--moe-router-enable-expert-bias",
+                                        "--moe-router-bias-update-rate",
                                         "--moe-expert-capacity-factor",
                                         "--moe-pad-expert-input-to-capacity",
                                         "--moe-token-drop-policy",
@@ -85,6 +87,13 @@ static void validate_router(const struct config *config, struct complaints *comp
     if (!is_softmax && config->moe_router_pre_softmax)
         log_warn_once("--moe-router-pre-softmax has no effect with --moe-router-score-function %s, as in Megatron",
                       config->moe_router_score_function);
+    if (is_softmax && config->moe_router_enable_expert_bias)
+        complain(complaints,
+                 "--moe-router-enable-expert-bias needs scores that do not depend on each other, as in Megatron; give "
+                 "--moe-router-score-function sigmoid or sqrtsoftplus");
+    if (!config->moe_router_enable_expert_bias &&
+        flag_source(&config->given, "--moe-router-bias-update-rate") == FLAG_FROM_COMMAND)
+        log_warn_once("--moe-router-bias-update-rate has no effect without --moe-router-enable-expert-bias");
     if (is(config->moe_router_dtype, "fp64"))
         complain(complaints, "--moe-router-dtype fp64 is not supported: routers compute in fp32; leave it out");
     validate_groups(config, complaints);

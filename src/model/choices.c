@@ -129,6 +129,8 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                  .factor = (float)config_router_factor(config),
                  .groups = config->moe_router_num_groups,
                  .chosen_groups = config->moe_router_group_topk},
+        .has_bias = config->moe_router_enable_expert_bias,
+        .bias_rate = (float)config->moe_router_bias_update_rate,
         .coefficients =
             {[BALANCE_BATCH] = balance.batch, [BALANCE_SEQUENCE] = balance.sequence, [BALANCE_Z] = balance.z},
         .capacity_factor = config_expert_capacity(config),

@@ -19,6 +19,8 @@ struct expert_choices {
     int64_t shared;   // width of the expert that every token goes to; 0: none
     bool has_shared_gate;
     struct router_rule rule;
+    bool has_bias;                       // balances experts too, see op_route_forward; a step updates it
+    float bias_rate;                     // how far in a step
     double coefficients[BALANCE_COUNT];  // of the losses that balance experts; 0: no such loss
     double capacity_factor;              // 0: no token is dropped
     bool is_padded, keeps_first;         // with a capacity: pads to it; keeps the first tokens, not the best

@@ -23,6 +23,7 @@ struct device_batch {
     struct tensor top_hits;                 // fp32, one for each of ICT's top-k accuracies, or none: the same
     struct tensor balance_sums;             // (BALANCE_COUNT) fp32 or none: routers add their losses to them
     struct tensor expert_counts;            // fp32, E for each layer with experts, or none: rows that chose an expert
+    struct tensor expert_bias;              // as the counts, or none: what routers add to scores to choose experts
     struct tensor balance_share;            // (1) fp32 or none: what the gradients of routers' losses are multiplied by
 };
 

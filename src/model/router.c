@@ -62,12 +62,16 @@ static void begin_balance(const struct router *router, const struct pass *pass, 
     op_scale(pass->device, &(struct op_scale){.x = tensor_flat(saved->slopes[kind]), .factor = (float)factor});
 }
 
+// What a tensor of all routers has for this one; none if it is none.
+static struct tensor own_part(const struct router *router, struct tensor all) {
+    int64_t E = router->choices->E;
+    return all.data ? tensor_rows(all, router->number * E, E) : (struct tensor){0};
+}
+
 // Where the rows of each expert are counted, once for each row that is trained on.
 static struct tensor counts_of(const struct router *router, const struct pass *pass) {
-    struct tensor all = pass->batch->expert_counts;
-    if (!pass->is_training || pass->is_again || !all.data)
-        return (struct tensor){0};
-    return tensor_rows(all, router->number * router->choices->E, router->choices->E);
+    bool counts = pass->is_training && !pass->is_again;
+    return counts ? own_part(router, pass->batch->expert_counts) : (struct tensor){0};
 }
 
 void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x) {
@@ -88,6 +92,7 @@ void router_forward(const struct router *router, const struct pass *pass, struct
                                                               .weights = saved->weights,
                                                               .counts = counts_of(router, pass),
                                                               .logits = saved->logits,
+                                                              .bias = own_part(router, pass->batch->expert_bias),
                                                               .rule = choices->rule});
     for (int kind = BALANCE_BATCH; pass->is_training && kind <= BALANCE_SEQUENCE; kind++)
         if (has_loss(router, (enum balance_kind)kind))

@@ -135,6 +135,7 @@ struct step {
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
     struct tensor totals;         // (step_total_count) fp32
+    struct tensor expert_bias;    // (step_experts) fp32, of all layers on every rank, or none
     struct tensor own;            // (OWN_COUNT) fp32, behind the totals
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation

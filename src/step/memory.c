@@ -60,6 +60,8 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + OWN_COUNT);
     step->totals = tensor_rows(totals, 0, total_count);
     step->own = tensor_rows(totals, total_count, OWN_COUNT);
+    if (step->chunks[0].model.choices.experts.has_bias)
+        step->expert_bias = owner ? owner->expert_bias : arena_1d(arena, DTYPE_F32, step_experts(step));
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
@@ -89,6 +91,8 @@ static int settle_in(struct step *step) {
     if (!step->options.weights_of)
         device_zero(step->device, step->values);
     device_zero(step->device, step->totals);
+    if (step->expert_bias.data && !step->options.weights_of)
+        device_zero(step->device, step->expert_bias);
     if (step->grads.data)
         device_zero(step->device, step->grads);
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)

@@ -7,6 +7,11 @@ const struct optimizer *step_optimizer(const struct step *step, int group) {
     return &step->updates.optimizers[group];
 }
 
+struct tensor step_expert_bias(const struct step *step, int64_t layer) {
+    int64_t E = step->chunks[0].model.choices.experts.E;
+    return step->expert_bias.data ? tensor_rows(step->expert_bias, layer * E, E) : (struct tensor){0};
+}
+
 enum { TENSORS_A_LAYER = 2 };
 
 int step_range_count(const struct step *step) {
@@ -44,6 +49,7 @@ int step_list_state(const struct step *step, struct tensor *list) {
         for (int k = 0; k < optimizer->state_count; k++)
             count = add(list, count, optimizer->states[k].tensor);
     }
+    count = add(list, count, step->expert_bias);
     for (int i = 0; i < step->chunk_count; i++) {
         count = add(list, count, step->chunks[i].model.fp8.ranges);
         count = add(list, count, step->chunks[i].model.fp8.history);

@@ -295,6 +295,8 @@ static int do_item(struct list_run *run, struct schedule_item item) {
     case WORK_TOTALS:
         flush_messages(step);
         step_sum_totals(step);
+        if (run->is_learning)
+            step_balance_experts(step);
         break;
     case WORK_CLIP:
         step_clip(step);

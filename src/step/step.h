@@ -135,15 +135,17 @@ struct step_range {
 };
 int step_range_count(const struct step *step);
 struct step_range step_range(const struct step *step, int i);
+// The bias of a router, (E) fp32; layers with experts are counted from 0 on, whichever stage holds them. None without.
+struct tensor step_expert_bias(const struct step *step, int64_t layer);
 // The numbers that a run resumes with. step_counters waits for the device; step_resume comes after loading the tensors.
 struct step_counters {
     int64_t updates;             // made so far, without skipped ones
     struct scaler_state scaler;  // of the loss
     int64_t fp8_steps;           // seen by the fp8 ranges; 0: they are not known, and the next step measures them
 };
-// Everything on this rank's device that the next step depends on, as it is stored there: the parameters and what the
-// optimizer and fp8 keep. With the counters it is all that the same step on the same layout needs to resume. Fills
-// `list` unless it is NULL; returns how many. To read them, call step_settle first.
+// Everything on this rank's device that the next step depends on, as it is stored there: the parameters, the biases of
+// routers, and what the optimizer and fp8 keep. With the counters it is all that the same step on the same layout needs
+// to resume. Fills `list` unless it is NULL; returns how many. To read them, call step_settle first.
 int step_list_state(const struct step *step, struct tensor *list);
 struct step_counters step_counters(const struct step *step);
 void step_resume(struct step *step, const struct step_counters *counters);

@@ -58,6 +58,7 @@ struct device_batch step_device_batch(const struct step *step, const struct batc
     batch.top_hits = tensor_rows(step->totals, TOTAL_COUNT, step_tops(step));
     batch.balance_sums = step_balance_totals(step);
     batch.expert_counts = step_expert_counts(step);
+    batch.expert_bias = step->expert_bias;
     if (batch.counts.data)
         batch.balance_share = tensor_rows(batch.counts, COUNT_SHARE, 1);
     return batch;

@@ -128,6 +128,8 @@ void step_draw_weights(struct step *step) {
 }
 
 void step_initialize(struct step *step) {
+    if (step->expert_bias.data)
+        device_zero(step->device, step->expert_bias);
     step_reset_optimizer(step);
     step_draw_weights(step);
     step_accept_weights(step);
@@ -202,6 +204,17 @@ void step_sum_totals(struct step *step) {
             REDUCE_SUM, "totals of routers");
     // Only the last stage has the others.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
+}
+
+// Every rank has the counts of all layers now, and moves the whole bias alike.
+void step_balance_experts(struct step *step) {
+    const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
+    int64_t layers = step->options.expert_layers;
+    if (step->expert_bias.data)
+        op_balance_bias(step->device, &(struct op_balance_bias){
+                                          .bias = tensor_reshape_2d(step->expert_bias, layers, experts->E),
+                                          .counts = tensor_reshape_2d(step_expert_counts(step), layers, experts->E),
+                                          .rate = experts->bias_rate});
 }
 
 void step_clip(struct step *step) {

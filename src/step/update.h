@@ -18,6 +18,8 @@ bool step_is_alone(const struct step *step);
 void step_reduce_gradients(struct step *step);
 // Sums losses and counts over all ranks.
 void step_sum_totals(struct step *step);
+// Then, in training: moves the bias of routers towards experts that got few tokens.
+void step_balance_experts(struct step *step);
 // The rest follows once gradients are reduced; on a rank that is alone it only queues work on the device. First the
 // norm of the gradients and their scale; then the update of a bucket, in the order in which the next forward pass needs
 // them, so that the first values travel while the last are computed; or of everything, if no ranks split the update.

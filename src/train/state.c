@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
+#include "train/expert_bias.h"
 #include "train/foreign.h"
 #include "train/gains.h"
 #include "train/ranges.h"
@@ -84,8 +85,11 @@ static void free_named_list(struct checkpoint_tensor *list, size_t count) {
     free(list);
 }
 
-static struct checkpoint_tensor *list_model(const struct step *step, size_t *count) {
-    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step_params(step)->count);
+// The weights, and on the first stage the biases of all routers. Of these the list owns the names, see free_model_list.
+static struct checkpoint_tensor *list_model(const struct step *step, const struct config *config, size_t *count) {
+    bool is_first = step_mesh(step)->place[AXIS_PIPELINE] == 0;
+    size_t biases = is_first ? expert_bias_count(step, config) : 0;
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * ((size_t)step_params(step)->count + biases));
     *count = 0;
     for (int i = 0; i < step_params(step)->count; i++) {
         const struct param *param = step_params(step)->items[i];
@@ -95,7 +99,18 @@ static struct checkpoint_tensor *list_model(const struct step *step, size_t *cou
                                                           .shard = &param->shard,
                                                           .group = &step_params(step)->groups[param->group]};
     }
+    if (biases > 0)
+        expert_bias_list(step, config, list + *count);
+    *count += biases;
     return list;
+}
+
+// Weights have the names of their parameters, and shards.
+static void free_model_list(struct checkpoint_tensor *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!list[i].shard)
+            free((char *)(uintptr_t)list[i].name);
+    free(list);
 }
 
 // What the three ways of saving share: the lists of a step, and where they go.
@@ -142,7 +157,7 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                                .retain_interval = config->save_retain_interval,
                                                .unmarked = run->unmarked};
     struct checkpoint_save *options = &saving->options;
-    options->model = saving->model = list_model(step, &options->model_count);
+    options->model = saving->model = list_model(step, config, &options->model_count);
     if (!config->no_save_optim) {
         struct tensor masters[PARAM_MOST_GROUPS];
         step_open_masters(step, masters);
@@ -155,7 +170,7 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
 static void end_saving(struct saving *saving, struct step *step) {
     if (saving->optimizer)
         step_close_masters(step);
-    free(saving->model);
+    free_model_list(saving->model, saving->options.model_count);
     free_named_list(saving->optimizer, saving->options.optimizer_count);
     checkpoint_file_list_free(&saving->options.files);
     buffer_free(&saving->json);
@@ -289,20 +304,21 @@ static int load_foreign_weights(const struct run_state *run, const char *path) {
 // Everything that this rank computes with, also where the optimizer is split, is rounded from what is loaded here. So
 // whatever the checkpoint's dtype and the run's, all replicas have the same values, and with `from_masters` a
 // resumed run loses nothing.
-static int load_weights(struct step *step, const char *path, bool from_masters, bool is_centered) {
+static int load_weights(const struct run_state *run, const char *path, bool from_masters, bool is_centered) {
+    struct step *step = run->step;
     struct checkpoint_tensor *list = list_weights(step, from_masters ? "master." : "");
     size_t count = (size_t)step_params(step)->count;
     gains_convert(list, step_params(step), is_centered);
     // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
-    // model. Beside the masters lie the moments.
-    bool is_stage = step_mesh(step)->length[AXIS_PIPELINE] > 1;
+    // model. Beside the masters lie the moments, and beside the weights the biases of routers.
+    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || expert_bias_count(step, run->config) > 0;
     enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = part,
                                                                    .device = step_device(step),
                                                                    .tensors = list,
                                                                    .count = count,
-                                                                   .is_partial = from_masters || is_stage});
+                                                                   .is_partial = from_masters || is_part});
     free_named_list(list, count);
     if (status == 0)
         step_accept_weights(step);
@@ -337,7 +353,9 @@ static int load(const struct run_state *run, const char *path, bool with_optimiz
     if (status == 0 && with_optimizer)
         status = check_optimizer(path);
     if (status == 0)
-        status = load_weights(step, path, with_optimizer && has_masters(step, path), is_centered);
+        status = load_weights(run, path, with_optimizer && has_masters(step, path), is_centered);
+    if (status == 0)
+        status = expert_bias_load(run, path);
     if (status == 0 && with_optimizer)
         status = resume(run, path, &state);
     if (status == 0 && progress) {

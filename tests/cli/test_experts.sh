@@ -40,11 +40,27 @@ done
 expect 1 "moe_router_topk is 2 there and 3 here" "$BEVATRON" train "${model[@]}" --moe-router-topk 3 --load "$work/parts"
 expect 0 "--moe-z-loss-coeff is 0.001 there" "$BEVATRON" train "${model[@]}" --load "$work/parts" --ckpt-step 3
 
+# A bias that balances experts is part of the model and of what a run resumes with; a run in bf16 keeps it in fp32.
+biased=(--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-bias-update-rate 0.01 --bf16)
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${biased[@]}" --save "$work/bias" --save-interval 6
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${biased[@]}" --save "$work/halves" --save-interval 3 --exit-interval 3
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${biased[@]}" --load "$work/halves" --save "$work/halves" --save-interval 6
+for file in model optimizer; do
+    cmp -s "$work/bias/iter_0000006/$file.safetensors" "$work/halves/iter_0000006/$file.safetensors" && pass || fail "$file with a bias differs"
+done
+expect 0 "decoder.layers.2.mlp.router.expert_bias" "$BEVATRON" checkpoint inspect --tensors "$work/bias"
+grep -q "router.expert_bias.*\(F32\|fp32\)" "$work/out" && pass || fail "the bias is not in fp32"
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${biased[@]}" --load "$work/whole" --finetune --moe-router-bias-update-rate 0
+expect 1 "moe_router_enable_expert_bias is true there and false here" "$BEVATRON" train "${model[@]}" --moe-router-score-function sigmoid --bf16 --load "$work/bias"
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/bias_copy" --to bevatron
+expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/other" --to huggingface
+expect 2 "give --moe-router-score-function sigmoid or sqrtsoftplus" "$BEVATRON" train "${model[@]}" --moe-router-enable-expert-bias
+
 # Evaluation drops no token: the loss does not depend on how samples share batches, nor on the padding of the last one.
 for _ in $(seq 30); do printf 'the cat sat on the mat and a dog ran to the cat. '; done >"$work/text.txt"
 expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.txt" --vocab-size 270 --output-prefix "$work/t"
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --vocab-size 270 --vocab-file "$work/t-vocab.json" --merge-file "$work/t-merges.txt" \
-    --lr 3e-2 --moe-expert-capacity-factor 0.5 --moe-pad-expert-input-to-capacity --save "$work/capacity" --save-interval 6
+    --lr 3e-2 --moe-expert-capacity-factor 0.5 --moe-pad-expert-input-to-capacity "${biased[@]:0:3}" --save "$work/capacity" --save-interval 6
 for rows in 3 16; do
     expect 0 '"loss"' "$BEVATRON" evaluate --load "$work/capacity" --text "$work/text.txt" --micro-batch-size $rows --device cpu --json
     sed -nE 's/.*"loss": ?([0-9.]+).*/\1/p' "$work/out" >>"$work/loss"

@@ -259,6 +259,7 @@ def flat(entry, pick):
 
 COMMON = f"--seq-length {T} --micro-batch-size {B} --padded-vocab-size {V} --hidden-dropout 0 --attention-dropout 0 "
 BALANCE = [0.3, 0.2, 0.1]  # coefficients of the losses of mixtral's routers, over the batch and each sequence, and of z
+BIAS_RATE = 1 / 32
 LLAMA = "--normalization RMSNorm --swiglu --disable-bias-linear --position-embedding-type rope "
 
 
@@ -402,6 +403,14 @@ def glm4_moe():
     return hf.Glm4MoeForCausalLM(c), map_llama, flags
 
 
+def glm4_moe_bias():
+    """The same with a bias that balances experts. Multiples of small powers of two, so that fp32 holds its path exactly."""
+    model, mapping, flags = glm4_moe()
+    for b in model.model.layers[1:]:
+        b.mlp.gate.e_score_correction_bias.copy_(torch.randint(-16, 17, (8,)) / 64)
+    return model, mapping, flags + f" --moe-router-enable-expert-bias --moe-router-bias-update-rate {BIAS_RATE}"
+
+
 def nemotron():
     c = hf.NemotronConfig(vocab_size=V, hidden_size=16, intermediate_size=21, num_hidden_layers=2, num_attention_heads=4,
                           num_key_value_heads=2, head_dim=4, max_position_embeddings=64, partial_rotary_factor=0.5,
@@ -525,6 +534,7 @@ FAMILIES = {
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
     "olmo2": lambda: like_llama("olmo2"),
     "mixtral": mixtral, "qwen3_moe": qwen3_moe, "qwen2_moe": qwen2_moe, "glm4_moe": glm4_moe,
+    "glm4_moe_bias": glm4_moe_bias,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),
     "ict": lambda: ict("ict"), "ict_shared": lambda: ict("ict_shared"),
@@ -582,6 +592,30 @@ class Routers:
         return losses
 
 
+class Biases:
+    """The bias of routers as DeepSeek-V3 and Megatron move it after a step: by a rate, towards experts with fewer tokens
+    than the mean."""
+
+    def __init__(self, model):
+        self.gates = [b.mlp.gate for b in model.model.layers if hasattr(b.mlp, "gate")]
+        self.chosen, self.counts, self.path = [], [], [self.now()]
+        for gate in self.gates:
+            gate.register_forward_hook(lambda _m, _in, out: self.chosen.append(out[2]))
+
+    def now(self):
+        return torch.stack([gate.e_score_correction_bias.clone() for gate in self.gates])
+
+    def move(self):
+        counts = []
+        for gate, chosen in zip(self.gates, self.chosen):
+            count = torch.bincount(chosen.reshape(-1), minlength=gate.num_experts).double()
+            gate.e_score_correction_bias += BIAS_RATE * torch.sign(count.mean() - count)
+            counts.append(count)
+        self.chosen.clear()
+        self.counts.append(torch.stack(counts))
+        self.path.append(self.now())
+
+
 def losses_of(model, form, data, rows):
     """Logits and the loss of some rows, as defined in this program: means over counted tokens, and over pairs."""
     part = {k: v[rows] for k, v in data.items()}
@@ -632,6 +666,7 @@ def make(name):
                                   lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
     losses, pairs, norms, tops, balances = [], [], [], [], []
     routers = Routers(model) if name == "mixtral" else None
+    biases = Biases(model) if name == "glm4_moe_bias" else None
     for step in range(STEPS):
         logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
         optimizer.zero_grad()
@@ -652,6 +687,10 @@ def make(name):
             ranks = (logits > logits.diagonal()[:, None]).sum(1)
             tops.append([(ranks < k).double().mean().item() for k in (1, 2)])
         optimizer.step()
+        if biases:
+            biases.move()
+    if biases:
+        out["expert_bias"], out["expert_counts"] = torch.stack(biases.path).float(), torch.stack(biases.counts).float()
     if balances:
         out["balances"] = torch.stack(balances).float()
     if tops:

@@ -1,6 +1,7 @@
 // A step counts the tokens of each expert of each layer, of all micro-batches and all ranks, however ranks share the
-// model and with recompute. The model adds nothing to its residual stream, so every router sees the norm of the token's
-// embedding, and a plain loop knows what it chooses. Run under mpirun.
+// model and with recompute, and moves the bias of routers by these counts. The model adds nothing to its residual
+// stream, so every router sees the norm of the token's embedding, and a plain loop knows what it chooses. Run under
+// mpirun.
 #include "ranks_step.h"
 
 #include <math.h>
@@ -13,7 +14,8 @@ enum { C = 24, E = 6, K = 2, V = 97, T = 16, B = 2, SAMPLES = 8 };
     "--model llama --num-layers 4 --hidden-size 24 --num-attention-heads 4 --seq-length 16 "                           \
     "--max-position-embeddings 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "              \
     "--global-batch-size 8 --num-experts 6 --moe-layer-freq [1,0,1,1] --moe-ffn-hidden-size 20 --threads 1 "           \
-    "--moe-aux-loss-coeff 1e-2 --init-method-std 0.2 "
+    "--moe-aux-loss-coeff 1e-2 --init-method-std 0.2 --moe-router-score-function sigmoid "                             \
+    "--moe-router-enable-expert-bias --moe-router-bias-update-rate 0.0625 "
 
 static const int expert_layers[] = {0, 2, 3};
 enum { EXPERT_LAYERS = 3 };
@@ -73,47 +75,85 @@ static struct step_result train(struct counted_step *own) {
     return step_result(own->step);
 }
 
-// The K best experts of a token, of equal ones the first.
-static void choose(const float *embedding, const float *router, double counts[E]) {
-    double squares = 0, logits[E];
-    for (int c = 0; c < C; c++)
-        squares += (double)embedding[c] * (double)embedding[c];
-    double scale = 1 / sqrt(squares / C + 1e-5);
-    for (int e = 0; e < E; e++) {
-        logits[e] = 0;
-        for (int c = 0; c < C; c++)
-            logits[e] += scale * (double)embedding[c] * (double)router[e * C + c];
-    }
-    for (int k = 0; k < K; k++) {
-        int best = 0;
-        for (int e = 1; e < E; e++)
-            best = logits[e] > logits[best] ? e : best;
-        counts[best]++;
-        logits[best] = -INFINITY;
-    }
+// What a plain loop knows of the routers: the weights of one rank, the bias, and the tokens of a step.
+struct plain_routers {
+    float *table, *routers[EXPERT_LAYERS];  // (V, C), (E, C)
+    double bias[EXPERT_LAYERS][E], counts[EXPERT_LAYERS][E];
+};
+
+static float *copy_weight(const struct step *alone, const char *name) {
+    struct tensor value = param_find(step_params(alone), name)->value;
+    float *copy = memory_alloc(tensor_bytes(value));
+    memcpy(copy, value.data, tensor_bytes(value));
+    return copy;
 }
 
-// From the weights of a model that one rank holds.
-static void count_plainly(const struct step *alone, double counts[EXPERT_LAYERS][E]) {
-    const float *table = param_find(step_params(alone), "embedding.word_embeddings.weight")->value.data;
+static void open_plain(struct plain_routers *plain, const struct step *alone) {
+    plain->table = copy_weight(alone, "embedding.word_embeddings.weight");
     for (int l = 0; l < EXPERT_LAYERS; l++) {
         char *name = memory_printf("decoder.layers.%d.mlp.router.weight", expert_layers[l]);
-        const float *router = param_find(step_params(alone), name)->value.data;
-        for (int e = 0; e < E; e++)
-            counts[l][e] = 0;
-        for (int64_t n = 0; n < (int64_t)SAMPLES * T; n++)
-            choose(table + (ptrdiff_t)token_of(n / T, n % T) * C, router, counts[l]);
+        plain->routers[l] = copy_weight(alone, name);
         free(name);
     }
 }
 
-static void expect_counts(const struct step_result *result, double want[EXPERT_LAYERS][E]) {
-    EXPECT(result->expert_counts != NULL);
-    for (int i = 0; result->expert_counts && i < EXPERT_LAYERS * E; i++)
-        EXPECT_NEAR((double)result->expert_counts[i], want[i / E][i % E], 0);
+static void close_plain(struct plain_routers *plain) {
+    free(plain->table);
+    for (int l = 0; l < EXPERT_LAYERS; l++)
+        free(plain->routers[l]);
 }
 
-TEST(tokens_of_experts_are_those_of_a_plain_loop) {
+// The K best experts of a token, of equal ones the first.
+static void choose(const float *embedding, const float *router, const double bias[E], double counts[E]) {
+    double squares = 0, scores[E];
+    for (int c = 0; c < C; c++)
+        squares += (double)embedding[c] * (double)embedding[c];
+    double scale = 1 / sqrt(squares / C + 1e-5);
+    for (int e = 0; e < E; e++) {
+        double logit = 0;
+        for (int c = 0; c < C; c++)
+            logit += scale * (double)embedding[c] * (double)router[e * C + c];
+        scores[e] = 1 / (1 + exp(-logit)) + bias[e];
+    }
+    for (int k = 0; k < K; k++) {
+        int best = 0;
+        for (int e = 1; e < E; e++)
+            best = scores[e] > scores[best] ? e : best;
+        counts[best]++;
+        scores[best] = -INFINITY;
+    }
+}
+
+// A step's tokens, and the bias after it.
+static void step_plainly(struct plain_routers *plain) {
+    for (int l = 0; l < EXPERT_LAYERS; l++) {
+        double *counts = plain->counts[l], mean = (double)SAMPLES * T * K / E;
+        for (int e = 0; e < E; e++)
+            counts[e] = 0;
+        for (int64_t n = 0; n < (int64_t)SAMPLES * T; n++)
+            choose(plain->table + (ptrdiff_t)token_of(n / T, n % T) * C, plain->routers[l], plain->bias[l], counts);
+        for (int e = 0; e < E; e++)
+            plain->bias[l][e] += 0.0625 * ((counts[e] < mean) - (counts[e] > mean));
+    }
+}
+
+// Several steps over the same samples: counts of one step are not added to those of another.
+static void expect_steps(struct counted_step *own, struct plain_routers *plain) {
+    memset(plain->bias, 0, sizeof plain->bias);
+    for (int step = 0; step < 3; step++) {
+        own->micro_batch = 0;
+        struct step_result result = train(own);
+        step_plainly(plain);
+        EXPECT(result.expert_counts != NULL);
+        for (int i = 0; result.expert_counts && i < EXPERT_LAYERS * E; i++) {
+            const float *bias = step_expert_bias(own->step, i / E).data;
+            EXPECT_NEAR((double)result.expert_counts[i], plain->counts[i / E][i % E], 0);
+            EXPECT_NEAR((double)bias[i % E], plain->bias[i / E][i % E], 0);
+        }
+    }
+}
+
+TEST(tokens_and_biases_of_experts_are_those_of_a_plain_loop) {
     static const struct counted_layout layouts[] = {
         {"", 0, {[AXIS_DATA] = 0}},
         {"--use-distributed-optimizer --overlap-grad-reduce", 0, {[AXIS_DATA] = 0}},
@@ -128,7 +168,7 @@ TEST(tokens_of_experts_are_those_of_a_plain_loop) {
         {"--context-parallel-size 2 --pipeline-model-parallel-size 2", 4, {[AXIS_CONTEXT] = 2, [AXIS_PIPELINE] = 2}},
         {"--tensor-model-parallel-size 2", 4, {[AXIS_TENSOR] = 2}},
     };
-    double want[EXPERT_LAYERS][E];
+    struct plain_routers plain = {0};
     struct counted_step own;
     struct world *self;
     struct mesh alone;
@@ -136,12 +176,11 @@ TEST(tokens_of_experts_are_those_of_a_plain_loop) {
     EXPECT_OK(mesh_place(&alone, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&alone, self));
     open_counted(&own, MODEL, &alone, ranks.device);
-    count_plainly(own.step, want);
-    struct step_result result = train(&own);
-    expect_counts(&result, want);
+    open_plain(&plain, own.step);
+    expect_steps(&own, &plain);
     struct step_source source = {next_batch, &own, 1};
     EXPECT_OK(step_evaluate(own.step, &source));
-    result = step_result(own.step);
+    struct step_result result = step_result(own.step);
     EXPECT(result.expert_counts == NULL);
     step_close(own.step);
     config_free(&own.config);
@@ -153,20 +192,16 @@ TEST(tokens_of_experts_are_those_of_a_plain_loop) {
         EXPECT_OK(mesh_connect(&mesh, ranks.world));
         char *flags = memory_printf(MODEL "%s", layouts[i].flags);
         open_counted(&own, flags, &mesh, ranks.device);
-        // The second step has the same samples again: its counts are not added to those of the first.
-        for (int step = 0; step < 2; step++) {
-            own.micro_batch = 0;
-            result = train(&own);
-            expect_counts(&result, want);
-        }
+        expect_steps(&own, &plain);
         step_close(own.step);
         config_free(&own.config);
         free(flags);
     }
     world_close(self);
+    close_plain(&plain);
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(tokens_of_experts_are_those_of_a_plain_loop)};
+    const struct test_case cases[] = {TEST_CASE(tokens_and_biases_of_experts_are_those_of_a_plain_loop)};
     return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
 }

@@ -23,10 +23,10 @@ struct golden_model {
 };
 
 static const char *const golden_families[] = {
-    "gpt2",       "gpt2_erf",     "opt",       "llama1",        "llama2",    "llama3",  "mistral", "qwen2",
-    "nemotron",   "qwen3",        "bert",      "megatron_bert", "roberta",   "t5",      "t5_v1_1", "opt_narrow",
-    "llama_yarn", "llama_biases", "bert_tanh", "umt5",          "gpt_neox",  "granite", "smollm3", "gemma",
-    "mixtral",    "qwen3_moe",    "glm4_moe",  "phi",           "qwen2_moe", "olmo2",   "windows"};
+    "gpt2",       "gpt2_erf",     "opt",       "llama1",        "llama2",   "llama3",    "mistral", "qwen2",
+    "nemotron",   "qwen3",        "bert",      "megatron_bert", "roberta",  "t5",        "t5_v1_1", "opt_narrow",
+    "llama_yarn", "llama_biases", "bert_tanh", "umt5",          "gpt_neox", "granite",   "smollm3", "gemma",
+    "mixtral",    "qwen3_moe",    "glm4_moe",  "glm4_moe_bias", "phi",      "qwen2_moe", "olmo2",   "windows"};
 enum { GOLDEN_FAMILIES = sizeof golden_families / sizeof golden_families[0] };
 
 static inline const struct safetensors_tensor *golden_find(const struct golden_model *g, const char *prefix,
@@ -67,6 +67,17 @@ static inline void golden_parse(struct golden_model *g, const char *more) {
     free(line);
 }
 
+// The bias of routers that the run of the file began with, if it has any; biases after each step follow it.
+static inline void golden_take_bias(const struct golden_model *g) {
+    const struct safetensors_tensor *path = safetensors_find(&g->file, "expert_bias");
+    for (int64_t l = 0; path && l < path->shape[1]; l++) {
+        struct tensor bias = step_expert_bias(g->step, l);
+        EXPECT_INT(path->shape[2], tensor_count(bias));
+        device_copy_in(g->device, bias, path->data + tensor_bytes(bias) * (size_t)l);
+    }
+    device_synchronize(g->device);
+}
+
 // `more` are flags in addition to those of the file.
 static inline void golden_open(struct golden_model *g, const char *name, const char *more, enum step_mode mode,
                                int threads) {
@@ -95,6 +106,7 @@ static inline void golden_open(struct golden_model *g, const char *name, const c
         device_copy_in(g->device, target, value->data);
     }
     step_accept_weights(g->step);
+    golden_take_bias(g);
 }
 
 static inline void golden_close(struct golden_model *g) {

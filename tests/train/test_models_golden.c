@@ -52,6 +52,21 @@ static void check_balance(const struct golden_model *g, const struct step_result
     }
 }
 
+// The tokens of experts in a step and the bias that follows from them, exactly, if the file has them.
+static void check_bias(const struct golden_model *g, const struct step_result *result, int64_t step) {
+    const struct safetensors_tensor *path = safetensors_find(&g->file, "expert_bias");
+    for (int64_t l = 0; path && l < path->shape[1]; l++) {
+        float bias[64];
+        int64_t E = path->shape[2], layers = path->shape[1];
+        device_copy_out(g->device, bias, step_expert_bias(g->step, l));
+        for (int64_t e = 0; e < E; e++) {
+            double tokens = (double)golden_float(g, "expert_counts", (step * layers + l) * E + e);
+            EXPECT_NEAR((double)result->expert_counts[l * E + e], tokens, 0);
+            EXPECT_NEAR(bias[e], golden_float(g, "expert_bias", ((step + 1) * layers + l) * E + e), 0);
+        }
+    }
+}
+
 static void train(const char *name, int threads) {
     struct golden_model g;
     golden_open(&g, name, "", STEP_TRAIN, threads);
@@ -67,6 +82,7 @@ static void train(const char *name, int threads) {
                       result.pair_loss, want, pair);
         EXPECT_NEAR(result.grad_norm, golden_float(&g, "grad_norms", i), 2e-4);
         check_balance(&g, &result, i);
+        check_bias(&g, &result, i);
     }
     golden_close(&g);
 }
