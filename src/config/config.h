@@ -131,7 +131,7 @@ struct config {
     bool calculate_per_token_loss;
 
     // Optimizer.
-    char *optimizer;  // "adam" | "sgd" | "lion" | "muon"
+    char *optimizer;  // "adam" | "sgd" | "lion" | "muon" | "adaptive_muon"
     double lr;
     double min_lr;
     double decoupled_lr;      // of the input embedding and the output layer; 0: as the others
@@ -157,7 +157,9 @@ struct config {
     double adam_beta1;
     double adam_beta2;
     double adam_eps;
-    double ema_decay;  // 0: no moving average of the weights
+    char *exp_avg_dtype;     // "fp32" | "bf16"; of Adam's moments
+    char *exp_avg_sq_dtype;  // the same
+    double ema_decay;        // 0: no moving average of the weights
     bool eval_with_ema;
     double sgd_momentum;
     double lion_beta1;
@@ -169,8 +171,11 @@ struct config {
     int64_t muon_num_ns_steps;
     double muon_extra_scale_factor;
     bool muon_no_split_qkv;
-    char *muon_fp32_matmul_prec;  // "low" | "medium" | "high"
-    char *muon_tp_mode;           // "duplicated"; the result is the same on every layout
+    char *muon_fp32_matmul_prec;         // "low" | "medium" | "high"
+    char *muon_tp_mode;                  // "duplicated"; the result is the same on every layout
+    char *adaptive_muon_moment2_method;  // "adamuon" | "normuon"
+    double adaptive_muon_beta2;
+    double adaptive_muon_eps;
     char *muon_scalar_optimizer;  // "adam" | "lion"
 
     // Precision.

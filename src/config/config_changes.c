@@ -52,9 +52,13 @@ static const char *const watched[] = {
     "--muon-num-ns-steps",
     "--muon-no-split-qkv",
     "--muon-fp32-matmul-prec",
+    "--adaptive-muon-beta2",
+    "--adaptive-muon-eps",
     "--adam-beta1",
     "--adam-beta2",
     "--adam-eps",
+    "--exp-avg-dtype",
+    "--exp-avg-sq-dtype",
     "--bf16",
     "--fp16",
 };

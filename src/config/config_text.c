@@ -92,7 +92,8 @@ static const char *const model_fields[] = {"model",
                                            "padded_vocab_size"};
 
 // How a checkpoint stores its model and which states it has; loading only the weights converts them.
-static const char *const storage_fields[] = {"apply_layernorm_1p", "optimizer", "muon_scalar_optimizer"};
+static const char *const storage_fields[] = {"apply_layernorm_1p", "optimizer", "muon_scalar_optimizer",
+                                             "adaptive_muon_moment2_method"};
 
 // What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.
 static const char *const tokenizer_fields[] = {"seq_length",
@@ -496,12 +497,20 @@ int config_check_json(const struct config *config, const struct json *object, co
     return status;
 }
 
+// Flags of one optimizer say nothing about the states of another.
+static bool is_storage_of(const struct config *config, const char *field) {
+    bool is_adaptive = strcmp(config->optimizer, "adaptive_muon") == 0;
+    if (strcmp(field, "muon_scalar_optimizer") == 0)
+        return is_adaptive || strcmp(config->optimizer, "muon") == 0;
+    return is_adaptive || strcmp(field, "adaptive_muon_moment2_method") != 0;
+}
+
 int config_check_storage(const struct config *config, const struct json *object, const char *name) {
     if (object->type != JSON_OBJECT)
         return error_set("%s: the configuration is not a JSON object", name);
     struct buffer differences = {0};
     for (size_t i = 0; i < COUNT(storage_fields); i++)
-        if (strcmp(storage_fields[i], "muon_scalar_optimizer") != 0 || strcmp(config->optimizer, "muon") == 0)
+        if (is_storage_of(config, storage_fields[i]))
             compare_field(config, object, storage_fields[i], &differences);
     int status = 0;
     if (differences.length)

@@ -154,8 +154,10 @@ static const struct flag rows[] = {
     INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout, sample order and sampled tokens"),
 
     GROUP("Optimizer and schedules"),
-    CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd", "lion", "muon"),
-           "optimizer: AdamW, SGD with momentum, Lion, or Muon with AdamW or Lion for what is not a matrix", ADVANCED),
+    CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd", "lion", "muon", "adaptive_muon"),
+           "optimizer: AdamW, SGD with momentum, Lion, or Muon (adaptive: AdaMuon or NorMuon) with AdamW or Lion for "
+           "what is not a matrix",
+           ADVANCED),
     REAL("--lr", lr, NULL, 0, 1e6, "peak learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "minimum learning rate after warmup"),
     REAL("--decoupled-lr", decoupled_lr, NULL, 0, 1e6,

@@ -15,7 +15,7 @@ const char flags_always_so[] =
     "--use-pytorch-profiler --nvtx-ranges ";
 
 // Numbers that Megatron can keep in fewer bits: here they have more, and the run differs by less rounding only.
-const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= --exp-avg-dtype= --exp-avg-sq-dtype= "
+const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= "
                            "--fp16-lm-cross-entropy --fp8-param-gather ";
 
 // Fusions, overlap, buckets, graphs and the mechanics of saving.

@@ -7,6 +7,10 @@
     REAL("--ema-decay", ema_decay, NULL, 0, 1,                                                                         \
          "keep a moving average of the weights that decays by this every iteration, e.g. 0.999",                       \
          .bounds = FLAG_ABOVE_MINIMUM | FLAG_BELOW_MAXIMUM, ADVANCED),                                                 \
+        CHOICE("--exp-avg-dtype", exp_avg_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                        \
+               "Adam: dtype of the first moment; fp16 and fp8 mean bf16", ADVANCED),                                   \
+        CHOICE("--exp-avg-sq-dtype", exp_avg_sq_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                  \
+               "Adam: dtype of the second moment; fp16 and fp8 mean bf16", ADVANCED),                                  \
         SWITCH("--eval-with-ema", eval_with_ema, "evaluate the moving average of --ema-decay, not the weights",        \
                ADVANCED),                                                                                              \
         REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                              \
@@ -35,6 +39,13 @@
         CHOICE("--muon-tp-mode", muon_tp_mode, "duplicated", ONE_OF("duplicated"),                                     \
                "Muon: tensor-parallel ranks gather each matrix, so that the result is the same on every layout",       \
                ADVANCED),                                                                                              \
+        CHOICE("--adaptive-muon-moment2-method", adaptive_muon_moment2_method, "adamuon",                              \
+               ONE_OF("adamuon", "normuon"),                                                                           \
+               "adaptive_muon: second moment of elements (AdaMuon) or of rows or columns (NorMuon)", ADVANCED),        \
+        REAL("--adaptive-muon-beta2", adaptive_muon_beta2, "0.95", 0, 1, "adaptive_muon: decay of the second moment",  \
+             .bounds = FLAG_BELOW_MAXIMUM, ADVANCED),                                                                  \
+        REAL("--adaptive-muon-eps", adaptive_muon_eps, "1e-8", 0, 1, "adaptive_muon: epsilon of the second moment",    \
+             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
         CHOICE("--muon-scalar-optimizer", muon_scalar_optimizer, "adam", ONE_OF("adam", "lion"),                       \
                "Muon: optimizer of embeddings, the output layer, biases and norms", ADVANCED),
 

@@ -157,9 +157,20 @@ static void validate_strips(const struct config *config, struct complaints *comp
     }
 }
 
-static void validate_optimizer_division(const struct config *config, struct complaints *complaints) {
-    if (is(config->optimizer, "muon") && config->fp16)
-        complain(complaints, "--optimizer muon does not work with --fp16; give --bf16, or train in fp32");
+// Megatron keeps moments in fp16 or fp8 with a scale for each tensor; here 16 bits are bf16.
+static void use_bf16(char **dtype) {
+    if (is(*dtype, "fp16") || is(*dtype, "fp8")) {
+        free(*dtype);
+        *dtype = memory_string("bf16");
+    }
+}
+
+static void validate_optimizer_division(struct config *config, struct complaints *complaints) {
+    use_bf16(&config->exp_avg_dtype);
+    use_bf16(&config->exp_avg_sq_dtype);
+    if ((is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon")) && config->fp16)
+        complain(complaints, "--optimizer %s does not work with --fp16; give --bf16, or train in fp32",
+                 config->optimizer);
     if (config->eval_with_ema && config->ema_decay == 0)
         complain(complaints, "--eval-with-ema needs a moving average; give --ema-decay, e.g. 0.999");
     if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))

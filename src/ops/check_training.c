@@ -130,16 +130,22 @@ static void check_update(struct device *device, const char *name, const struct o
     }
 }
 
+static void check_moment(const char *name, const char *which, struct tensor moment, int64_t count) {
+    check_tensor(name, which, moment, check_1d(moment.dtype, count));
+    check_rule(name, moment.dtype == DTYPE_F32 || moment.dtype == DTYPE_BF16, "moments must be fp32 or bf16");
+}
+
 void op_adam(struct device *device, const struct op_adam *op) {
     const char *name = "op_adam";
     check_update(device, name,
                  &(struct op_sgd){.master = op->master,
                                   .copy = op->copy,
                                   .grad = op->grad,
-                                  .m = op->m,
+                                  .m = op->grad,
                                   .scale = op->scale,
                                   .rate = op->rate});
-    check_flat(name, "v", op->v, tensor_count(op->master));
+    check_moment(name, "m", op->m, tensor_count(op->master));
+    check_moment(name, "v", op->v, tensor_count(op->master));
     check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
                "beta1 and beta2 must be at least 0 and below 1");
     device->ops->adam(device, op);
@@ -212,6 +218,31 @@ void op_normalize(struct device *device, const struct op_normalize *op) {
     check_rule(name, op->least > 0, "least must be above 0");
     check_apart(name, "y", op->y, "x", op->x);
     device->ops->normalize(device, op);
+}
+
+void op_mean_squares(struct device *device, const struct op_mean_squares *op) {
+    const char *name = "op_mean_squares";
+    int64_t M = op->y.shape[0], N = op->y.shape[1];
+    check_tensor(name, "y", op->y, check_2d(DTYPE_F32, M, N));
+    struct tensor x =
+        op->is_by_columns ? check_2d(DTYPE_F32, op->x.shape[0], N) : check_2d(DTYPE_F32, M, op->x.shape[1]);
+    check_strided(name, "x", op->x, x);
+    check_rule(name, op->x.shape[0] > 0 && op->x.shape[1] > 0, "x must not be empty");
+    check_apart(name, "y", op->y, "x", op->x);
+    device->ops->mean_squares(device, op);
+}
+
+void op_adapt(struct device *device, const struct op_adapt *op) {
+    const char *name = "op_adapt";
+    int64_t count = tensor_count(op->x);
+    check_flat(name, "x", op->x, count);
+    check_flat(name, "v", op->v, count);
+    if (op->squares.data)
+        check_flat(name, "squares", op->squares, count);
+    check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
+    check_apart(name, "v", op->v, "x", op->x);
+    check_rule(name, op->beta2 >= 0 && op->beta2 < 1, "beta2 must be at least 0 and below 1");
+    device->ops->adapt(device, op);
 }
 
 void op_follow(struct device *device, const struct op_follow *op) {

@@ -446,6 +446,8 @@ struct op_scale {
     X(lion)                                                                                                            \
     X(momentum)                                                                                                        \
     X(normalize)                                                                                                       \
+    X(mean_squares)                                                                                                    \
+    X(adapt)                                                                                                           \
     X(follow)                                                                                                          \
     X(average)                                                                                                         \
     X(split)                                                                                                           \

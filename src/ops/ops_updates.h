@@ -19,6 +19,9 @@ enum {
 // then master -= rate[ADAM_STEP] * m / (sqrt(v * rate[ADAM_CORRECTION]) + epsilon) + rate[ADAM_DECAY] * master, without
 // the last term unless is_decayed; copy = master in its dtype. If scale is not finite, everything stays as it was. With
 // a copy in bf16, the master may be stored as what the copy lacks of it, see op_split; both are then read and written.
+// m and v may be bf16: what is stored is then one of the two neighbours of the fp32, chosen with probabilities that
+// make the mean right (a sum with beta2 0.999 would stand still if it were rounded to nearest). The choice comes from a
+// hash of the gradient's bits and the fp32's, so it needs no state and does not depend on where an element is.
 enum {
     ADAM_STEP = RATE_OWN,  // lr / (1 - beta1^t), for update number t, counted from 1
     ADAM_CORRECTION,       // 1 / (1 - beta2^t)
@@ -28,7 +31,7 @@ struct op_adam {
     struct tensor master;  // (n) fp32, or int16 with a copy in bf16
     struct tensor copy;    // (n) in the parameter dtype; none if parameters are fp32 (then master is the parameter)
     struct tensor grad;    // (n) fp32
-    struct tensor m, v;    // (n) fp32
+    struct tensor m, v;    // (n) fp32 or bf16
     struct tensor scale;   // (1) fp32
     struct tensor rate;    // (RATE_GROUP) fp32
     float beta1, beta2, epsilon;
@@ -84,6 +87,23 @@ struct op_normalize {
     struct tensor x;            // (n) fp32
     struct tensor sum_squares;  // (1) fp32
     float least;
+};
+// The mean square of every row of x, or of every column with is_by_columns, in all of y's elements of that row or
+// column.
+struct op_mean_squares {
+    struct tensor y;  // (M, N) fp32 out
+    struct tensor x;  // (M, K), or (K, N) by columns; fp32, rows may be further apart than their length
+    bool is_by_columns;
+};
+// Divides an update by the root of its second moment, over a flat range: v = beta2 * v + (1 - beta2) * squares, where
+// squares are x^2 if none are given; then x /= sqrt(v) + epsilon, or sqrt(max(v, epsilon)) with is_bounded. If scale is
+// not finite, both stay as they were.
+struct op_adapt {
+    struct tensor x, v;     // (n) fp32
+    struct tensor squares;  // (n) fp32, or none
+    struct tensor scale;    // (1) fp32
+    float beta2, epsilon;
+    bool is_bounded;
 };
 // Over a flat range: master -= rate[FOLLOW_STEP] * factor * x + rate[FOLLOW_DECAY] * master, without the last term
 // unless is_decayed. The rest is as in op_adam.

@@ -2,6 +2,7 @@
 #include "optim/optimizer.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { STATE_M, STATE_V };
 
@@ -29,5 +30,10 @@ static void adam_apply(const struct config *config, const struct optimizer_run *
                                            .is_decayed = run->is_decayed});
 }
 
+static enum dtype adam_dtype(const struct config *config, int state) {
+    const char *name = state == STATE_M ? config->exp_avg_dtype : config->exp_avg_sq_dtype;
+    return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+}
+
 const struct optimizer_rule optimizer_adam = {
-    .name = "adam", .states = {"exp_avg", "exp_avg_sq"}, .begin = adam_begin, .apply = adam_apply};
+    .name = "adam", .states = {"exp_avg", "exp_avg_sq"}, .dtype = adam_dtype, .begin = adam_begin, .apply = adam_apply};

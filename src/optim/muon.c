@@ -1,7 +1,10 @@
 // Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
 // iteration sees the whole matrix on every layout: ranks that hold slices of it gather them first, so the result does
 // not depend on tensor parallelism. The queries', keys' and values' rows of a packed projection are matrices of their
-// own. Everything that is not a matrix between activations has another optimizer, --muon-scalar-optimizer.
+// own. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second moment: of every
+// element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, which leaves its norm as it was.
+// The state has a number for every element in both. Everything that is not a matrix between activations has another
+// optimizer, --muon-scalar-optimizer.
 #include "optim/optimizer.h"
 #include "base/error.h"
 #include "ops/device.h"
@@ -127,6 +130,70 @@ static struct tensor place_of(const struct shard *shard, struct tensor whole, in
                                    : tensor_slice(whole, 1, rank * columns, columns);
 }
 
+// Whether it takes a second moment, and whether that is NorMuon's.
+static bool is_adaptive(const struct config *config) {
+    return strcmp(config->optimizer, "adaptive_muon") == 0;
+}
+
+static bool is_normuon(const struct config *config) {
+    return strcmp(config->adaptive_muon_moment2_method, "normuon") == 0;
+}
+
+static struct tensor zeroed_scalar(const struct optimizer_run *run) {
+    struct tensor scalar = arena_1d(run->scratch, DTYPE_F32, 1);
+    device_zero(run->device, scalar);
+    return scalar;
+}
+
+// A matrix that was made orthogonal, in fp32, and this rank's part of it.
+struct orthogonal {
+    struct tensor whole;  // (M, N)
+    struct tensor own;    // (rows, columns), as it is stored
+    struct tensor v;      // (rows * columns): the second moment
+    struct matrix_part part;
+};
+
+// The mean squares of the whole matrix's rows or columns that this rank's elements lie in, (rows, columns).
+static struct tensor mean_squares(const struct optimizer_run *run, const struct orthogonal *x) {
+    const struct shard *shard = &run->matrix->shard;
+    bool is_by_columns = x->whole.shape[0] < x->whole.shape[1];
+    struct tensor from = x->whole;
+    if (shard->parts > 1 && is_split_by_rows(shard) != is_by_columns)
+        from = place_of(shard, x->whole, shard->part, x->part);
+    struct tensor squares = arena_2d(run->scratch, DTYPE_F32, x->own.shape[0], x->own.shape[1]);
+    op_mean_squares(run->device, &(struct op_mean_squares){.y = squares, .x = from, .is_by_columns = is_by_columns});
+    return squares;
+}
+
+// Divides by the root of the second moment. Returns where the result is, flat.
+static struct tensor adapt(const struct config *config, const struct optimizer_run *run, const struct orthogonal *x) {
+    float epsilon = (float)config->adaptive_muon_eps;
+    struct op_adapt op = {.x = tensor_flat(x->own),
+                          .v = x->v,
+                          .scale = run->scale,
+                          .beta2 = (float)config->adaptive_muon_beta2,
+                          .epsilon = epsilon};
+    if (!is_normuon(config)) {
+        op_adapt(run->device, &op);
+        return op.x;
+    }
+    struct tensor before = zeroed_scalar(run), after = zeroed_scalar(run), norm = zeroed_scalar(run);
+    op_sum_squares(run->device, &(struct op_sum_squares){.out = before, .x = tensor_flat(x->whole)});
+    op.squares = tensor_flat(mean_squares(run, x));
+    op.is_bounded = true;
+    op_adapt(run->device, &op);
+    op_sum_squares(run->device, &(struct op_sum_squares){.out = after, .x = op.x});
+    if (run->matrix->shard.parts > 1)
+        comm_all_reduce(run->slices, after, REDUCE_SUM, "norm of an update");
+    // To the norm that it had: over its own, times that.
+    op_clip_scale(run->device,
+                  &(struct op_clip_scale){.scale = zeroed_scalar(run), .norm = norm, .sum_squares = before});
+    op_normalize(run->device,
+                 &(struct op_normalize){.y = op.squares, .x = op.x, .sum_squares = after, .least = epsilon});
+    op_scale(run->device, &(struct op_scale){.x = op.squares, .factor = 1, .by = norm});
+    return op.squares;
+}
+
 static void update_part(const struct config *config, const struct optimizer_run *run, struct tensor gathered,
                         struct matrix_part part) {
     const struct shard *shard = &run->matrix->shard;
@@ -140,8 +207,7 @@ static void update_part(const struct config *config, const struct optimizer_run 
     for (int i = 0; i < parts && parts > 1; i++)
         op_copy(device,
                 &(struct op_copy){.dst = place_of(shard, whole, i, part), .src = slice_part(run, gathered, i, part)});
-    struct tensor squares = arena_1d(run->scratch, DTYPE_F32, 1), x = arena_2d(run->scratch, dtype, M, N);
-    device_zero(device, squares);
+    struct tensor squares = zeroed_scalar(run), x = arena_2d(run->scratch, dtype, M, N);
     op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
     op_normalize(device, &(struct op_normalize){
                              .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = 1e-15f});
@@ -149,9 +215,17 @@ static void update_part(const struct config *config, const struct optimizer_run 
     // This rank's own, in fp32, where its momentum was.
     struct tensor own = slice_part(run, gathered, shard->part, part);
     op_copy(device, &(struct op_copy){.dst = own, .src = place_of(shard, x, shard->part, part)});
+    struct tensor along = tensor_flat(own);
+    if (is_adaptive(config)) {
+        if (parts > 1)
+            op_copy(device, &(struct op_copy){.dst = whole, .src = x});
+        along = adapt(config, run,
+                      &(struct orthogonal){
+                          .whole = whole, .own = own, .v = tensor_rows(run->states[1], first, count), .part = part});
+    }
     op_follow(device, &(struct op_follow){.master = tensor_rows(run->master, first, count),
                                           .copy = run->copy.data ? tensor_rows(run->copy, first, count) : run->copy,
-                                          .x = tensor_flat(own),
+                                          .x = along,
                                           .scale = run->scale,
                                           .rate = run->rate,
                                           .factor = (float)(scale_of(config, M, N) * config->muon_extra_scale_factor),
@@ -193,3 +267,10 @@ const struct optimizer_rule optimizer_muon = {.name = "muon",
                                               .leaves_rest = true,
                                               .begin = muon_begin,
                                               .apply = muon_apply};
+
+const struct optimizer_rule optimizer_adaptive_muon = {.name = "adaptive_muon",
+                                                       .states = {"momentum_buffer", "moment2_buffer"},
+                                                       .takes_matrices = true,
+                                                       .leaves_rest = true,
+                                                       .begin = muon_begin,
+                                                       .apply = muon_apply};

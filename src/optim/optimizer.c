@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd, &optimizer_lion, &optimizer_muon};
+static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd, &optimizer_lion, &optimizer_muon,
+                                                     &optimizer_adaptive_muon};
 
 const struct optimizer_rule *optimizer_find(const char *name) {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
@@ -25,6 +26,17 @@ int optimizer_state_count(const struct optimizer_rule *rule, const struct config
     return count_of_rule(rule) + (config->ema_decay > 0);
 }
 
+static enum dtype state_dtype(const struct optimizer_rule *rule, const struct config *config, int state) {
+    return rule->dtype && state < count_of_rule(rule) ? rule->dtype(config, state) : DTYPE_F32;
+}
+
+size_t optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config) {
+    size_t bytes = 0;
+    for (int i = 0; i < optimizer_state_count(rule, config); i++)
+        bytes += dtype_bytes(state_dtype(rule, config, i));
+    return bytes;
+}
+
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options) {
     const struct optimizer_rule *rule = options->rule;
     *optimizer = (struct optimizer){.rule = rule,
@@ -38,8 +50,9 @@ void optimizer_build(struct optimizer *optimizer, struct arena *arena, const str
     int own = count_of_rule(rule);
     optimizer->state_count = optimizer_state_count(rule, options->config);
     for (int i = 0; i < optimizer->state_count; i++)
-        optimizer->states[i] = (struct optimizer_state){.name = i < own ? rule->states[i] : OPTIMIZER_AVERAGE,
-                                                        .tensor = arena_1d(arena, DTYPE_F32, count)};
+        optimizer->states[i] =
+            (struct optimizer_state){.name = i < own ? rule->states[i] : OPTIMIZER_AVERAGE,
+                                     .tensor = arena_1d(arena, state_dtype(rule, options->config, i), count)};
     if (optimizer->state_count > own)
         optimizer->average = optimizer->states[own].tensor;
 }

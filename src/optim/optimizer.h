@@ -41,7 +41,7 @@ struct optimizer_run {
     struct tensor master;                         // (n) fp32; int16 if the copy is bf16, see op_split
     struct tensor copy;                           // (n): the parameters; none if they are fp32 (then master is)
     struct tensor grad;                           // (n) fp32
-    struct tensor states[OPTIMIZER_MOST_STATES];  // (n) fp32
+    struct tensor states[OPTIMIZER_MOST_STATES];  // (n), in the dtypes that the rule says
     struct tensor scale;                          // (1) fp32
     struct tensor rate;                           // (RATE_GROUP) fp32
     const struct param *matrix;                   // with takes_matrices: whose slice this is, else NULL
@@ -53,22 +53,27 @@ struct optimizer_run {
 struct optimizer_rule {
     const char *name;                           // --optimizer
     const char *states[OPTIMIZER_MOST_STATES];  // names in a checkpoint, in front of a parameter's; NULL for none
-    bool takes_matrices;                        // a run is this rank's slice of one parameter; needs keeps_whole
-    bool leaves_rest;                           // embeddings and vectors, to --muon-scalar-optimizer
+    // Of a state in memory, fp32 or bf16; NULL: all are fp32. Checkpoints of one are read as the other.
+    enum dtype (*dtype)(const struct config *config, int state);
+    bool takes_matrices;  // a run is this rank's slice of one parameter; needs keeps_whole
+    bool leaves_rest;     // embeddings and vectors, to --muon-scalar-optimizer
     // Sets how far update number t goes, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
     void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
     void (*apply)(const struct config *config, const struct optimizer_run *run);
 };
-extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion, optimizer_muon;
+extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion, optimizer_muon,
+    optimizer_adaptive_muon;
 // The rule of that name; every name that --optimizer accepts has one.
 const struct optimizer_rule *optimizer_find(const char *name);
 // How many states a run has: the rule's and, with --ema-decay, OPTIMIZER_AVERAGE.
 int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config);
+// Their bytes for one element.
+size_t optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config);
 #define OPTIMIZER_AVERAGE "ema"
 
 struct optimizer_state {
     const char *name;
-    struct tensor tensor;  // (n / parts) fp32
+    struct tensor tensor;  // (n / parts) fp32 or bf16
 };
 
 struct optimizer {

@@ -118,8 +118,8 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
     double held = estimator->parameters / layer_share(layout);
     double replicas = layout->optimizer == LAYOUT_WHOLE ? 1 : (double)layout->data * layout->context;
     double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
-    double states =
-        4 * optimizer_state_count(optimizer_find(estimator->space->model->optimizer), estimator->space->model);
+    const struct config *model = estimator->space->model;
+    double states = (double)optimizer_state_bytes(optimizer_find(model->optimizer), model);
     return held * (weights + 4 + (states + (layout->precision == LAYOUT_FP32 ? 0 : 2)) / replicas);
 }
 

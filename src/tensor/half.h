@@ -51,6 +51,22 @@ HALF_INLINE uint16_t half_to_f16(float value) {
     return (uint16_t)(sign | result);
 }
 
+// One of the two bf16 next to a finite fp32: the one farther from 0 if the fp32's rest is above `dice`, a number below
+// 0x10000.
+HALF_INLINE uint16_t half_to_bf16_by(float value, uint32_t dice) {
+    uint32_t bits = half_float_bits(value);
+    uint32_t diced = (bits + 0xFFFFu - dice) >> 16;
+    return (bits & 0x7F800000u) == 0x7F800000u ? half_to_bf16(value) : (uint16_t)diced;
+}
+
+// 16 bits that look random, of two fp32.
+HALF_INLINE uint32_t half_dice(float a, float b) {
+    uint32_t x = half_float_bits(a) * 0x9E3779B1u ^ half_float_bits(b) * 0x85EBCA77u;
+    x = (x ^ x >> 15) * 0x2C1B3C6Du;
+    x = (x ^ x >> 12) * 0x297A2D39u;
+    return x >> 16;
+}
+
 // An fp32 in two halves of 16 bits: the bf16 nearest to it and the rest, the difference of the bit patterns, from which
 // the fp32 comes back. As a pattern grows with its number's magnitude, this holds for either sign, for numbers too
 // small to be normal and for those that round to infinity. The rest lies within -0x8000 and 0x8000, and 16 bits hold

@@ -91,6 +91,27 @@ expect 1 "muon_scalar_optimizer is lion there and adam here" "$BEVATRON" train "
 expect 1 "optimizer is muon there and lion here" "$BEVATRON" train "${model[@]}" --optimizer lion --bf16 --train-iters 6 --load "$work/lion"
 expect 2 "--lion-beta2" "$BEVATRON" train "${model[@]}" --optimizer lion --lion-beta2 1
 
+# With second moments of Muon, and with Adam's moments in bf16, which fp32 ones become and come from.
+for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-sq-dtype fp8" \
+    "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-scalar-optimizer lion"; do
+    read -ra other <<<"$flags --lr 1e-3 --train-iters 6 --threads 1 --save-interval 3"
+    rm -rf "$work/other" "$work/other2"
+    expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${other[@]}" --save "$work/other"
+    expect 0 "exiting program" "$BEVATRON" train "${model[@]}" "${other[@]}" --save "$work/other2" --exit-interval 3
+    expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${other[@]}" --load "$work/other2" --save "$work/other2"
+    expect_same_state "$work/other/iter_0000006" "$work/other2/iter_0000006" "stop and resume with $flags"
+    [ "${other[0]}" = --optimizer ] || mv "$work/other" "$work/narrow"
+done
+expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
+    --adaptive-muon-moment2-method adamuon --load "$work/other"
+expect 2 "--optimizer adaptive_muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer adaptive_muon --fp16
+expect 2 "--adaptive-muon-eps" "$BEVATRON" train "${model[@]}" --optimizer adaptive_muon --adaptive-muon-eps 0
+expect 2 "--exp-avg-dtype" "$BEVATRON" train "${model[@]}" --exp-avg-dtype int8
+expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --lr 1e-3 --train-iters 7 --threads 1 --load "$work/narrow" \
+    --override-opt_param-scheduler
+expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --exp-avg-dtype bf16 --lr 1e-3 --train-iters 7 --threads 1 \
+    --load "$work/narrow" --override-opt_param-scheduler
+
 # In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
 [ -f "$work/many/iter_0000015/model-00005-of-00005.safetensors" ] && pass || fail "five files"

@@ -64,9 +64,11 @@
     X(rates)                                                                                                           \
     X(adam)                                                                                                            \
     X(adam_halves)                                                                                                     \
+    X(adam_narrow)                                                                                                     \
     X(sgd)                                                                                                             \
     X(lion)                                                                                                            \
     X(muon)                                                                                                            \
+    X(adapt)                                                                                                           \
     X(average)                                                                                                         \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \

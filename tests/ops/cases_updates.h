@@ -85,6 +85,58 @@ static inline void case_adam(struct lab *lab) {
     }
 }
 
+// Moments in bf16: each is a neighbour of the fp32 that it stands for, the weights are those of fp32 moments, and over
+// many elements the mean is right.
+static inline void check_adam_narrow(struct lab *lab, int64_t count, double scale, bool has_halves, int narrow) {
+    struct adam_setup s;
+    adam_setup(lab, &s, count, scale, has_halves);
+    struct tensor m = s.op.m, v = s.op.v, master = s.op.master;
+    s.op.m = narrow & 1 ? arena_1d(&lab->arena, DTYPE_BF16, count) : m;
+    s.op.v = narrow & 2 ? arena_1d(&lab->arena, DTYPE_BF16, count) : v;
+    if (narrow & 1)
+        op_copy(lab->device, &(struct op_copy){.dst = s.op.m, .src = m});
+    if (narrow & 2)
+        op_copy(lab->device, &(struct op_copy){.dst = s.op.v, .src = v});
+    memcpy(s.m.x, lab_read(lab, s.op.m), sizeof(double) * (size_t)count);
+    memcpy(s.v.x, lab_read(lab, s.op.v), sizeof(double) * (size_t)count);
+    if (has_halves) {
+        s.op.master = arena_1d(&lab->arena, DTYPE_I16, count);
+        op_split(lab->device, &(struct op_split){.value = s.op.copy, .rest = s.op.master, .x = master});
+    }
+    if (isfinite(scale))
+        naive_adam(&s, scale);
+    op_adam(lab->device, &s.op);
+    if (has_halves)
+        op_merge(lab->device, &(struct op_merge){.x = master, .value = s.op.copy, .rest = s.op.master});
+    const double *found[2] = {lab_read(lab, s.op.m), lab_read(lab, s.op.v)}, *wanted[2] = {s.m.x, s.v.x};
+    for (int k = 0; k < 2; k++) {
+        double bias = 0, sum = 0;
+        for (int64_t i = 0; i < count; i++) {
+            double off = found[k][i] - wanted[k][i], size = fabs(wanted[k][i]);
+            EXPECT(fabs(off) <= (narrow >> k & 1 ? 0x1p-7 * size : 0) + 1e-6);
+            bias += off * (wanted[k][i] < 0 ? -1 : 1);
+            sum += size;
+        }
+        EXPECT(count < 10000 || fabs(bias) < 1e-4 * sum);
+    }
+    double coarse = lab->tolerance;
+    lab->tolerance = 1e-5;
+    lab_expect(lab, master, s.master.x);
+    lab->tolerance = coarse;
+    lab_clear(lab);
+}
+
+static inline void case_adam_narrow(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    enum dtype dtype = lab->dtype;
+    for (int i = 0; i < 42; i++) {
+        bool has_halves = i >= 21;
+        lab->dtype = has_halves ? DTYPE_BF16 : dtype;
+        check_adam_narrow(lab, counts[i % 7], i == 3 ? NAN : i == 25 ? INFINITY : 0.5, has_halves, 1 + i / 7 % 3);
+    }
+    lab->dtype = dtype;
+}
+
 // With masters in fp32, alone and with a copy, and in halves. A scale that is not finite changes nothing.
 static inline void check_sgd(struct lab *lab, int64_t count, double scale, bool has_copy, bool has_halves) {
     struct adam_setup s;
@@ -258,6 +310,51 @@ static inline void case_muon(struct lab *lab) {
         check_muon(lab, counts[i], i == 4 ? INFINITY : 0.5, true, i % 2 == 1);
     lab->dtype = dtype;
     lab->tolerance = tolerance;
+}
+
+// Mean squares of a slice's rows or columns, and an update divided by the root of its second moment.
+static inline void check_adapt(struct lab *lab, int64_t M, int64_t N, bool is_by_columns, double scale) {
+    struct sample x = lab_sample(lab, arena_2d(&lab->arena, DTYPE_F32, M, N + 3), 1);
+    struct sample y = lab_sample(lab, arena_2d(&lab->arena, DTYPE_F32, is_by_columns ? M + 2 : M, N), 1);
+    struct sample s = lab_fp32_1d(lab, 1, 1), update = lab_fp32_1d(lab, M * N, 1), v = lab_fp32_1d(lab, M * N, 1);
+    for (int64_t i = 0; i < tensor_count(y.t); i++) {
+        double sum = 0;
+        int64_t at = is_by_columns ? i % N : i / N, length = is_by_columns ? M : N + 3;
+        for (int64_t k = 0; k < length; k++)
+            sum += pow(is_by_columns ? x.x[k * (N + 3) + at] : x.x[at * (N + 3) + k], 2);
+        y.x[i] = sum / (double)length;
+    }
+    struct tensor from = is_by_columns ? tensor_slice(x.t, 1, 0, N) : x.t;
+    op_mean_squares(lab->device, &(struct op_mean_squares){.y = y.t, .x = from, .is_by_columns = is_by_columns});
+    for (int64_t i = 0; i < M * N; i++)
+        v.x[i] = fabs(v.x[i]);
+    lab_write(lab, v.t, v.x);
+    lab_write(lab, s.t, &scale);
+    struct tensor squares = tensor_rows(tensor_flat(y.t), 0, M * N);
+    for (int64_t i = 0; i < M * N && isfinite(scale); i++) {
+        v.x[i] = 0.75 * v.x[i] + 0.25 * (is_by_columns ? y.x[i] : update.x[i] * update.x[i]);
+        update.x[i] /= is_by_columns ? sqrt(fmax(v.x[i], 0.5)) : sqrt(v.x[i]) + 0.5;
+    }
+    op_adapt(lab->device, &(struct op_adapt){.x = update.t,
+                                             .v = v.t,
+                                             .squares = is_by_columns ? squares : (struct tensor){0},
+                                             .scale = s.t,
+                                             .beta2 = 0.75f,
+                                             .epsilon = 0.5f,
+                                             .is_bounded = is_by_columns});
+    double coarse = lab->tolerance;
+    lab->tolerance = 1e-5;
+    lab_expect(lab, y.t, y.x);
+    lab_expect(lab, v.t, v.x);
+    lab_expect(lab, update.t, update.x);
+    lab->tolerance = coarse;
+    lab_clear(lab);
+}
+
+static inline void case_adapt(struct lab *lab) {
+    static const int64_t sides[] = {1, 3, 17, 65, 300};
+    for (int i = 0; i < 50; i++)
+        check_adapt(lab, sides[i % 5], sides[i / 5 % 5], i >= 25, i == 31 ? NAN : i == 7 ? INFINITY : 0.5);
 }
 
 // The moving average of masters, whole and in halves; that of the latter can be split without loss.

@@ -217,6 +217,7 @@ static void run_optimizer(struct lab *lab) {
     struct tensor along = arena_1d(&lab->arena, DTYPE_F32, tensor_count(master));
     op_momentum(lab->device, &(struct op_momentum){.y = along, .grad = grad, .m = m, .scale = scale, .momentum = 0.9f});
     op_normalize(lab->device, &(struct op_normalize){.y = copy, .x = along, .sum_squares = squares, .least = 1e-3f});
+    op_adapt(lab->device, &(struct op_adapt){.x = along, .v = v, .scale = scale, .beta2 = 0.9f, .epsilon = 1e-8f});
     op_follow(lab->device,
               &(struct op_follow){
                   .master = master, .x = along, .scale = scale, .rate = rate, .factor = 2, .is_decayed = true});

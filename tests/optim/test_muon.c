@@ -1,5 +1,5 @@
-// Muon beside a loop in double, for every mode, with masters in fp32 and in halves; and beside torch.optim.Muon, whose
-// matrices in golden/muon.txt have gone through 20 updates.
+// Muon, AdaMuon and NorMuon beside a loop in double, for every mode, with masters in fp32 and in halves; and beside
+// torch.optim.Muon, whose matrices in golden/muon.txt have gone through 20 updates.
 #include "optim/updates.h"
 
 #include "base/memory.h"
@@ -53,7 +53,7 @@ static void open_lab(struct muon_lab *lab, const struct config *config, struct s
                                   .scratch = &lab->scratch};
     param_list_bind(&lab->params, lab->update.values, lab->update.grads);
     updates_build(&lab->updates, &lab->arena,
-                  &(struct optimizer_options){.rule = optimizer_find("muon"),
+                  &(struct optimizer_options){.rule = optimizer_find(config->optimizer),
                                               .config = &lab->config,
                                               .lr_multiplier = 1,
                                               .pieces = pieces,
@@ -129,13 +129,37 @@ struct naive_muon {
     const double (*coefficients)[3];  // one for each step
     double momentum, scale;
     bool is_nesterov;
+    const char *moment2;  // of AdaMuon and NorMuon, else NULL
 };
+
+// Divides x (M, N) by the root of its second moment v, as AdaMuon and NorMuon do with beta2 0.95 and epsilon 1e-8.
+static void naive_adapt(const struct naive_muon *naive, double *x, double *v) {
+    int M = naive->rows, N = naive->columns;
+    bool is_norm = strcmp(naive->moment2, "normuon") == 0;
+    double before = 0, after = 0;
+    double *squares = memory_alloc(sizeof(double) * (size_t)(M * N));
+    for (int n = 0; n < M * N; n++) {
+        int length = M >= N ? N : M;
+        for (int k = 0; k < length && is_norm; k++)
+            squares[n] += pow(M >= N ? x[n / N * N + k] : x[k * N + n % N], 2) / length;
+        squares[n] = is_norm ? squares[n] : x[n] * x[n];
+        before += x[n] * x[n];
+    }
+    for (int n = 0; n < M * N; n++) {
+        v[n] = 0.95 * v[n] + 0.05 * squares[n];
+        x[n] /= is_norm ? sqrt(fmax(v[n], 1e-8)) : sqrt(v[n]) + 1e-8;
+        after += x[n] * x[n];
+    }
+    for (int n = 0; n < M * N && is_norm; n++)
+        x[n] *= sqrt(before) / fmax(sqrt(after), 1e-8);
+    free(squares);
+}
 
 // All updates of rows that are a matrix of their own, from weights w on.
 static void naive_updates(const struct naive_muon *naive, double *w) {
     int M = naive->rows, N = naive->columns, first = naive->first * N;
     double *m = memory_alloc(sizeof(double) * (size_t)(M * N)), *x = memory_alloc(sizeof(double) * (size_t)(M * N));
-    double *next = memory_alloc(sizeof(double) * (size_t)(M * N));
+    double *next = memory_alloc(sizeof(double) * (size_t)(M * N)), *v = memory_alloc(sizeof(double) * (size_t)(M * N));
     for (int t = 1; t <= UPDATES; t++) {
         double squares = 0;
         for (int n = 0; n < M * N; n++) {
@@ -150,12 +174,15 @@ static void naive_updates(const struct naive_muon *naive, double *w) {
             naive_step(x, next, M, N, naive->coefficients[i]);
             memcpy(x, next, sizeof(double) * (size_t)(M * N));
         }
+        if (naive->moment2)
+            naive_adapt(naive, x, v);
         for (int n = 0; n < M * N; n++)
             w[first + n] -= 0.02 * 0.1 * w[first + n] + 0.02 * naive->scale * x[n];
     }
     free(m);
     free(x);
     free(next);
+    free(v);
 }
 
 static const double QUINTIC[][3] = {{4.0848, -6.8946, 2.9270},
@@ -168,9 +195,11 @@ static const double SIMPLE[][3] = {{3.4445, -4.7750, 2.0315}, {3.4445, -4.7750, 
 static struct config make_config(const char *mode, const char *type, int64_t steps, bool is_nesterov) {
     struct config config;
     config_defaults(&config);
+    free(config.optimizer);
     free(config.muon_scale_mode);
     free(config.muon_coefficient_type);
     free(config.muon_fp32_matmul_prec);
+    config.optimizer = memory_string("muon");
     config.muon_scale_mode = memory_string(mode);
     config.muon_coefficient_type = memory_string(type);
     config.muon_fp32_matmul_prec = memory_string("high");
@@ -201,12 +230,12 @@ static void expect_naive(const struct config *config, struct shard shard, const 
 
 TEST(modes_beside_a_loop_in_double) {
     struct config config = make_config("spectral", "quintic", 5, false);
-    struct naive_muon naive = {9, 13, 0, 5, QUINTIC, 0.9, sqrt(13), false};
+    struct naive_muon naive = {9, 13, 0, 5, QUINTIC, 0.9, sqrt(13), false, NULL};
     expect_naive(&config, shard_whole(2, 9, 13), &naive, 1);
     config_free(&config);
     config = make_config("unit_rms_norm", "simple", 3, true);
     config.muon_extra_scale_factor = 0.2;
-    naive = (struct naive_muon){8, 8, 0, 3, SIMPLE, 0.9, 0.2, true};
+    naive = (struct naive_muon){8, 8, 0, 3, SIMPLE, 0.9, 0.2, true, NULL};
     expect_naive(&config, shard_whole(2, 8, 8), &naive, 1);
     config_free(&config);
 }
@@ -214,8 +243,40 @@ TEST(modes_beside_a_loop_in_double) {
 // The Gram matrix is then that of the columns, with the same result.
 TEST(tall_matrices) {
     struct config config = make_config("shape_scaling", "quintic", 5, true);
-    struct naive_muon naive = {21, 4, 0, 5, QUINTIC, 0.9, sqrt(21.0 / 4), true};
+    struct naive_muon naive = {21, 4, 0, 5, QUINTIC, 0.9, sqrt(21.0 / 4), true, NULL};
     expect_naive(&config, shard_whole(2, 21, 4), &naive, 1);
+    config_free(&config);
+}
+
+static struct config adaptive_config(const char *method) {
+    struct config config = make_config("spectral", "quintic", 5, true);
+    free(config.optimizer);
+    free(config.adaptive_muon_moment2_method);
+    config.optimizer = memory_string("adaptive_muon");
+    config.adaptive_muon_moment2_method = memory_string(method);
+    config.muon_extra_scale_factor = 0.2;
+    return config;
+}
+
+// Wide, tall and square matrices, whose second moments are of columns and of rows; and three in one tensor.
+TEST(second_moments_beside_a_loop_in_double) {
+    static const struct { int rows, columns; } sides[] = {{9, 13}, {21, 4}, {8, 8}, {1, 7}, {5, 1}};
+    static const char *const methods[] = {"adamuon", "normuon"};
+    for (size_t i = 0; i < 2 * sizeof sides / sizeof sides[0]; i++) {
+        int M = sides[i / 2].rows, N = sides[i / 2].columns;
+        struct config config = adaptive_config(methods[i % 2]);
+        struct naive_muon naive = {M, N, 0, 5, QUINTIC, 0.9, 0.2 * sqrt(M > N ? M : N), true, methods[i % 2]};
+        expect_naive(&config, shard_whole(2, M, N), &naive, 1);
+        config_free(&config);
+    }
+    struct shard packed = shard_whole(2, 12, 10);
+    packed.segment_count = 3;
+    memcpy(packed.segments, (int64_t[]){6, 3, 3}, sizeof packed.segments);
+    struct config config = adaptive_config("normuon");
+    struct naive_muon parts[] = {{6, 10, 0, 5, QUINTIC, 0.9, 0.2 * sqrt(10), true, "normuon"},
+                                 {3, 10, 6, 5, QUINTIC, 0.9, 0.2 * sqrt(10), true, "normuon"},
+                                 {3, 10, 9, 5, QUINTIC, 0.9, 0.2 * sqrt(10), true, "normuon"}};
+    expect_naive(&config, packed, parts, 3);
     config_free(&config);
 }
 
@@ -224,12 +285,12 @@ TEST(queries_keys_and_values_are_matrices_of_their_own) {
     packed.segment_count = 3;
     memcpy(packed.segments, (int64_t[]){6, 3, 3}, sizeof packed.segments);
     struct config config = make_config("spectral", "quintic", 5, true);
-    struct naive_muon parts[] = {{6, 10, 0, 5, QUINTIC, 0.9, sqrt(10), true},
-                                 {3, 10, 6, 5, QUINTIC, 0.9, sqrt(10), true},
-                                 {3, 10, 9, 5, QUINTIC, 0.9, sqrt(10), true}};
+    struct naive_muon parts[] = {{6, 10, 0, 5, QUINTIC, 0.9, sqrt(10), true, NULL},
+                                 {3, 10, 6, 5, QUINTIC, 0.9, sqrt(10), true, NULL},
+                                 {3, 10, 9, 5, QUINTIC, 0.9, sqrt(10), true, NULL}};
     expect_naive(&config, packed, parts, 3);
     config.muon_no_split_qkv = true;
-    struct naive_muon one = {12, 10, 0, 5, QUINTIC, 0.9, sqrt(12), true};
+    struct naive_muon one = {12, 10, 0, 5, QUINTIC, 0.9, sqrt(12), true, NULL};
     expect_naive(&config, packed, &one, 1);
     config_free(&config);
 }
@@ -237,9 +298,9 @@ TEST(queries_keys_and_values_are_matrices_of_their_own) {
 // Every set of coefficients brings singular values of 0.02 to 1 near 1.
 TEST(each_of_several_matrices_is_one_of_its_own) {
     struct config config = make_config("spectral", "quintic", 5, false);
-    struct naive_muon parts[] = {{4, 10, 0, 5, QUINTIC, 0.9, sqrt(10), false},
-                                 {4, 10, 4, 5, QUINTIC, 0.9, sqrt(10), false},
-                                 {4, 10, 8, 5, QUINTIC, 0.9, sqrt(10), false}};
+    struct naive_muon parts[] = {{4, 10, 0, 5, QUINTIC, 0.9, sqrt(10), false, NULL},
+                                 {4, 10, 4, 5, QUINTIC, 0.9, sqrt(10), false, NULL},
+                                 {4, 10, 8, 5, QUINTIC, 0.9, sqrt(10), false, NULL}};
     expect_naive(&config, shard_matrices(3, 4, 10), parts, 3);
     config_free(&config);
 }
@@ -321,6 +382,7 @@ TEST(twenty_updates_beside_torch) {
 }
 
 TEST_MAIN(TEST_CASE(modes_beside_a_loop_in_double), TEST_CASE(tall_matrices),
+          TEST_CASE(second_moments_beside_a_loop_in_double),
           TEST_CASE(queries_keys_and_values_are_matrices_of_their_own),
           TEST_CASE(each_of_several_matrices_is_one_of_its_own), TEST_CASE(coefficients_make_matrices_orthogonal),
           TEST_CASE(skipped_updates_change_nothing), TEST_CASE(twenty_updates_beside_torch))

@@ -51,7 +51,9 @@ for family in gpt llama; do
 done
 same gpt "tp=4"
 # Lion, alone and for what Muon leaves. In a Llama no gradient is 0 up to rounding, whose sign would depend on the layout.
-for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion --muon-fp32-matmul-prec high"; do
+# NorMuon's norm is that of the whole matrix.
+for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion --muon-fp32-matmul-prec high" \
+    "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-fp32-matmul-prec high"; do
     read -ra lion <<<"$flags"
     plain=("${adam[@]}" --global-batch-size 8 --micro-batch-size 1 --lr 1e-4 "${lion[@]}")
     training=("${plain[@]}")

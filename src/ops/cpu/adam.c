@@ -132,21 +132,83 @@ static void run_update(struct device *device, struct update_job *job) {
         cpu_run(device, cpu_pieces(tensor_count(job->master), CPU_FLAT_CHUNK), update_task, job);
 }
 
+// A moment's numbers in fp32: those in bf16 are converted to memory that stays in the cache.
+static float *widen(struct tensor moment, int64_t first, int64_t count, float *piece) {
+    if (moment.dtype == DTYPE_F32)
+        return (float *)moment.data + first;
+    for (int64_t i = 0; i < count; i++)
+        piece[i] = half_from_bf16(((const uint16_t *)moment.data)[first + i]);
+    return piece;
+}
+
+CPU_CLONES static void narrow(struct tensor moment, int64_t first, int64_t count, const float *restrict piece,
+                              const float *restrict grad) {
+    uint16_t *restrict to = (uint16_t *)moment.data + first;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        to[i] = half_to_bf16_by(piece[i], half_dice(grad[i], piece[i]));
+}
+
+struct narrow_job {
+    const struct update_job *job;
+    const struct op_adam *op;
+};
+
+// Like update_task, with moments in bf16.
+static void narrow_task(void *context, int64_t index, int thread) {
+    enum { PIECE = 1024 };
+    (void)thread;
+    const struct narrow_job *narrow_job = context;
+    const struct op_adam *op = narrow_job->op;
+    struct cpu_range range = cpu_piece(tensor_count(op->master), CPU_FLAT_CHUNK, index);
+    float m[PIECE], v[PIECE];
+    for (int64_t at = range.first; at < range.end; at += PIECE) {
+        int64_t count = range.end - at < PIECE ? range.end - at : PIECE;
+        struct update_range r = narrow_job->job->range;
+        r.m = widen(op->m, at, count, m);
+        r.v = widen(op->v, at, count, v);
+        r.grad = (const float *)op->grad.data + at;
+        if (op->master.dtype == DTYPE_I16) {
+            update_halves(narrow_job->job, r, at, count);
+        } else {
+            r.master = (float *)op->master.data + at;
+            adam_update(&r, count);
+            if (op->copy.data)
+                cpu_convert((unsigned char *)op->copy.data + (size_t)at * dtype_bytes(op->copy.dtype), op->copy.dtype,
+                            r.master, DTYPE_F32, count);
+        }
+        if (r.m == m)
+            narrow(op->m, at, count, m, r.grad);
+        if (r.v == v)
+            narrow(op->v, at, count, v, r.grad);
+    }
+}
+
+static void run_adam(struct device *device, struct update_job *job, const struct op_adam *op) {
+    if (op->m.dtype == DTYPE_F32 && op->v.dtype == DTYPE_F32)
+        run_update(device, job);
+    else if (isfinite(job->range.scale))
+        cpu_run(device, cpu_pieces(tensor_count(op->master), CPU_FLAT_CHUNK), narrow_task,
+                &(struct narrow_job){.job = job, .op = op});
+}
+
 void cpu_adam(struct device *device, const struct op_adam *op) {
     const float *rate = op->rate.data;
-    run_update(device, &(struct update_job){.update = adam_update,
-                                            .master = op->master,
-                                            .copy = op->copy,
-                                            .range = {.m = op->m.data,
-                                                      .v = op->v.data,
-                                                      .grad = op->grad.data,
-                                                      .scale = *(const float *)op->scale.data,
-                                                      .beta1 = op->beta1,
-                                                      .beta2 = op->beta2,
-                                                      .epsilon = op->epsilon,
-                                                      .decay = op->is_decayed ? rate[ADAM_DECAY] : 0,
-                                                      .step_size = rate[ADAM_STEP],
-                                                      .correction = rate[ADAM_CORRECTION]}});
+    run_adam(device,
+             &(struct update_job){.update = adam_update,
+                                  .master = op->master,
+                                  .copy = op->copy,
+                                  .range = {.m = op->m.data,
+                                            .v = op->v.data,
+                                            .grad = op->grad.data,
+                                            .scale = *(const float *)op->scale.data,
+                                            .beta1 = op->beta1,
+                                            .beta2 = op->beta2,
+                                            .epsilon = op->epsilon,
+                                            .decay = op->is_decayed ? rate[ADAM_DECAY] : 0,
+                                            .step_size = rate[ADAM_STEP],
+                                            .correction = rate[ADAM_CORRECTION]}},
+             op);
 }
 
 void cpu_sgd(struct device *device, const struct op_sgd *op) {
@@ -271,6 +333,47 @@ static void normalize_task(void *context, int64_t index, int thread) {
 
 void cpu_normalize(struct device *device, const struct op_normalize *op) {
     cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), normalize_task, op);
+}
+
+static void mean_squares_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_mean_squares *op = context;
+    int64_t M = op->y.shape[0], N = op->y.shape[1], stride = op->x.stride[0];
+    const float *x = op->x.data;
+    float *y = op->y.data;
+    double sum = 0;
+    if (op->is_by_columns) {
+        for (int64_t k = 0; k < op->x.shape[0]; k++)
+            sum += (double)x[k * stride + index] * (double)x[k * stride + index];
+        for (int64_t i = 0; i < M; i++)
+            y[i * N + index] = (float)(sum / (double)op->x.shape[0]);
+        return;
+    }
+    for (int64_t k = 0; k < op->x.shape[1]; k++)
+        sum += (double)x[index * stride + k] * (double)x[index * stride + k];
+    for (int64_t i = 0; i < N; i++)
+        y[index * N + i] = (float)(sum / (double)op->x.shape[1]);
+}
+
+void cpu_mean_squares(struct device *device, const struct op_mean_squares *op) {
+    cpu_run(device, op->y.shape[op->is_by_columns ? 1 : 0], mean_squares_task, op);
+}
+
+static void adapt_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_adapt *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
+    float *x = op->x.data, *v = op->v.data;
+    const float *squares = op->squares.data;
+    for (int64_t i = range.first; i < range.end; i++) {
+        v[i] = op->beta2 * v[i] + (1.0f - op->beta2) * (squares ? squares[i] : x[i] * x[i]);
+        x[i] /= op->is_bounded ? sqrtf(v[i] > op->epsilon ? v[i] : op->epsilon) : sqrtf(v[i]) + op->epsilon;
+    }
+}
+
+void cpu_adapt(struct device *device, const struct op_adapt *op) {
+    if (isfinite(*(const float *)op->scale.data))
+        cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), adapt_task, op);
 }
 
 static void split_task(void *context, int64_t index, int thread) {

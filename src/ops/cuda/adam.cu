@@ -2,6 +2,7 @@
 // weights may be kept as fp32 or in two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one
 // to the other. All element by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
 
 // Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
 // 4.2 TB/s so, and 3.95 with 4096 blocks. The step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
@@ -12,8 +13,10 @@ static unsigned flat_blocks(int64_t count) {
     return (unsigned)min(blocks, (int64_t)MOST_FLAT_BLOCKS);
 }
 
-struct adam_args {
-    float *m, *v;        // (count)
+// P and Q are the types of the moments, float or __nv_bfloat16.
+template <typename P, typename Q> struct adam_args {
+    P *m;                // (count)
+    Q *v;                // (count)
     const float *grad;   // (count)
     const float *scale;  // (1)
     const float *rate;   // (RATE_GROUP)
@@ -27,7 +30,8 @@ struct adam_factors {
     float scale, step, correction, decay;
 };
 
-static __device__ __forceinline__ void adam_update(const struct adam_args &args, struct adam_factors factors,
+template <typename P, typename Q>
+static __device__ __forceinline__ void adam_update(const struct adam_args<P, Q> &args, struct adam_factors factors,
                                                    const float grad[4], float master[4], float m[4], float v[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -39,7 +43,8 @@ static __device__ __forceinline__ void adam_update(const struct adam_args &args,
     }
 }
 
-static __device__ __forceinline__ struct adam_factors read_factors(const struct adam_args &args) {
+template <typename P, typename Q>
+static __device__ __forceinline__ struct adam_factors read_factors(const struct adam_args<P, Q> &args) {
     struct adam_factors factors = {*args.scale, args.rate[ADAM_STEP], args.rate[ADAM_CORRECTION],
                                    args.is_decayed ? args.rate[ADAM_DECAY] : 0.0f};
     return factors;
@@ -119,8 +124,28 @@ static __device__ __forceinline__ void store4(struct whole_master<T> to, int64_t
         store4(to.copy, i, count, x);
 }
 
+// Moments are stored as they are, or as one of the two neighbours in bf16, as half_to_bf16_by and half_dice choose it.
+static __device__ __forceinline__ void store_moment(float *to, int64_t i, int64_t count, const float x[4],
+                                                    const float grad[4]) {
+    store4(to, i, count, x);
+}
+
+static __device__ __forceinline__ void store_moment(__nv_bfloat16 *to, int64_t i, int64_t count, const float x[4],
+                                                    const float grad[4]) {
+    float rounded[4];
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        uint32_t bits = __float_as_uint(x[n]), dice = __float_as_uint(grad[n]) * 0x9E3779B1u ^ bits * 0x85EBCA77u;
+        dice = (dice ^ dice >> 15) * 0x2C1B3C6Du;
+        dice = (dice ^ dice >> 12) * 0x297A2D39u;
+        bool is_finite = (bits & 0x7F800000u) != 0x7F800000u;
+        rounded[n] = is_finite ? __uint_as_float((bits + 0xFFFFu - (dice >> 16)) & 0xFFFF0000u) : x[n];
+    }
+    store4(to, i, count, rounded);
+}
+
 // Four elements a thread and step. M is a whole_master or halves.
-template <typename M> static __global__ void adam_kernel(struct adam_args args, M where) {
+template <typename M, typename P, typename Q> static __global__ void adam_kernel(struct adam_args<P, Q> args, M where) {
     struct adam_factors factors = read_factors(args);
     if (!isfinite(factors.scale))
         return;
@@ -132,8 +157,8 @@ template <typename M> static __global__ void adam_kernel(struct adam_args args, 
         load4(m, args.m, i, args.count);
         load4(v, args.v, i, args.count);
         adam_update(args, factors, grad, master, m, v);
-        store4(args.m, i, args.count, m);
-        store4(args.v, i, args.count, v);
+        store_moment(args.m, i, args.count, m, grad);
+        store_moment(args.v, i, args.count, v, grad);
         store4(where, i, args.count, master);
     }
 }
@@ -155,11 +180,10 @@ template <typename M> static __global__ void adam_kernel(struct adam_args args, 
         });                                                                                                            \
     } while (0)
 
-extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    struct adam_args args = {};
-    args.m = (float *)op->m.data;
-    args.v = (float *)op->v.data;
+template <typename P, typename Q> static void adam(struct cuda_device *cuda, const struct op_adam *op) {
+    struct adam_args<P, Q> args = {};
+    args.m = (P *)op->m.data;
+    args.v = (Q *)op->v.data;
     args.grad = (const float *)op->grad.data;
     args.scale = (const float *)op->scale.data;
     args.count = tensor_count(op->master);
@@ -169,6 +193,15 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     args.epsilon = op->epsilon;
     args.is_decayed = op->is_decayed;
     LAUNCH_UPDATE(cuda, adam_kernel, args, op->master, op->copy);
+}
+
+extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    bool has_narrow_m = op->m.dtype == DTYPE_BF16;
+    if (op->v.dtype == DTYPE_BF16)
+        has_narrow_m ? adam<__nv_bfloat16, __nv_bfloat16>(cuda, op) : adam<float, __nv_bfloat16>(cuda, op);
+    else
+        has_narrow_m ? adam<__nv_bfloat16, float>(cuda, op) : adam<float, float>(cuda, op);
 }
 
 struct sgd_args {
@@ -406,6 +439,81 @@ extern "C" void cuda_normalize(struct device *device, const struct op_normalize 
         LAUNCH(cuda, normalize_kernel<T>, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, (T *)op->y.data,
                (const float *)op->x.data, (const float *)op->sum_squares.data, op->least, count);
     });
+}
+
+// A block for each row. Sums are of floats, as in other kernels of norms.
+static __global__ void row_squares_kernel(float *y, const float *x, int64_t columns, int64_t length, int64_t stride) {
+    __shared__ float shared[32];
+    const float *row = x + (int64_t)blockIdx.x * stride;
+    float sum = 0;
+    for (int64_t i = threadIdx.x; i < length; i += blockDim.x)
+        sum += row[i] * row[i];
+    float mean = block_sum(sum, shared) / (float)length;
+    for (int64_t i = threadIdx.x; i < columns; i += blockDim.x)
+        y[(int64_t)blockIdx.x * columns + i] = mean;
+}
+
+// A thread for each column.
+static __global__ void column_squares_kernel(float *y, const float *x, int64_t rows, int64_t columns, int64_t length,
+                                             int64_t stride) {
+    int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= columns)
+        return;
+    float sum = 0;
+    for (int64_t i = 0; i < length; i++)
+        sum += x[i * stride + column] * x[i * stride + column];
+    for (int64_t i = 0; i < rows; i++)
+        y[i * columns + column] = sum / (float)length;
+}
+
+extern "C" void cuda_mean_squares(struct device *device, const struct op_mean_squares *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t M = op->y.shape[0], N = op->y.shape[1], stride = op->x.stride[0];
+    float *y = (float *)op->y.data;
+    const float *x = (const float *)op->x.data;
+    if (M == 0 || N == 0)
+        return;
+    if (op->is_by_columns)
+        LAUNCH(cuda, column_squares_kernel, (unsigned)divide_up(N, FLAT_THREADS), FLAT_THREADS, 0, y, x, M, N,
+               op->x.shape[0], stride);
+    else
+        LAUNCH(cuda, row_squares_kernel, (unsigned)M, FLAT_THREADS, 0, y, x, N, op->x.shape[1], stride);
+}
+
+struct adapt_args {
+    float *x, *v;          // (count)
+    const float *squares;  // (count) or NULL
+    const float *scale;    // (1)
+    int64_t count;
+    float beta2, epsilon;
+    bool is_bounded;
+};
+
+static __global__ void adapt_kernel(struct adapt_args args) {
+    if (!isfinite(*args.scale))
+        return;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step) {
+        float x = args.x[i], square = args.squares ? args.squares[i] : x * x;
+        float v = args.beta2 * args.v[i] + (1 - args.beta2) * square;
+        args.v[i] = v;
+        args.x[i] = x / (args.is_bounded ? sqrtf(fmaxf(v, args.epsilon)) : sqrtf(v) + args.epsilon);
+    }
+}
+
+extern "C" void cuda_adapt(struct device *device, const struct op_adapt *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct adapt_args args = {};
+    args.x = (float *)op->x.data;
+    args.v = (float *)op->v.data;
+    args.squares = (const float *)op->squares.data;
+    args.scale = (const float *)op->scale.data;
+    args.count = tensor_count(op->x);
+    args.beta2 = op->beta2;
+    args.epsilon = op->epsilon;
+    args.is_bounded = op->is_bounded;
+    if (args.count > 0)
+        LAUNCH(cuda, adapt_kernel, flat_blocks(args.count), FLAT_THREADS, 0, args);
 }
 
 // From fp32 to halves and back: each side is a pointer to floats or halves.

@@ -271,6 +271,14 @@ static void paper_normalize(struct device *device, const struct op_normalize *op
     COUNT_BYTES(device, op->y, op->x, op->sum_squares);
 }
 
+static void paper_mean_squares(struct device *device, const struct op_mean_squares *op) {
+    COUNT_BYTES(device, op->y, op->x);
+}
+
+static void paper_adapt(struct device *device, const struct op_adapt *op) {
+    COUNT_BYTES(device, op->x, op->x, op->v, op->v, op->squares, op->scale);
+}
+
 static void paper_follow(struct device *device, const struct op_follow *op) {
     struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->x, op->scale, op->rate);
