@@ -103,6 +103,8 @@ void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *ro
 // The path of the file of that role; NULL if there is none.
 const char *checkpoint_file_find(const struct checkpoint_file_list *list, const char *role);
 
+enum checkpoint_part { CHECKPOINT_MODEL, CHECKPOINT_OPTIMIZER };
+
 // ---- saving ----
 
 // The ranks of a run that save together.
@@ -123,8 +125,8 @@ struct checkpoint_save {
     int64_t shares;                        // how many files of each list this process then writes; 0 is one
     const struct checkpoint_state *state;
     struct checkpoint_file_list files;  // copied; borrowed
-    // If the model's tensors are not in memory (data is NULL): writes the elements of tensor i. NULL otherwise.
-    int (*produce)(void *context, size_t i, struct safetensors_writer *writer);
+    // If the tensors are not in memory (data is NULL): writes the elements of tensor i of a list. NULL otherwise.
+    int (*produce)(void *context, enum checkpoint_part part, size_t i, struct safetensors_writer *writer);
     // Inspects the complete folder before it gets its name; NULL for no inspection. A save that fails here leaves
     // nothing.
     int (*check)(void *context, const char *folder);
@@ -211,8 +213,6 @@ int checkpoint_verify(const char *path, bool skip_checksums);
 // ---- loading, from the iter_… folder that checkpoint_find returned ----
 
 int checkpoint_load_state(const char *path, struct checkpoint_state *state);
-
-enum checkpoint_part { CHECKPOINT_MODEL, CHECKPOINT_OPTIMIZER };
 
 struct checkpoint_load {
     const char *path;  // an iter_… folder

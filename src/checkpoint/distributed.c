@@ -303,6 +303,16 @@ int distributed_find_object(struct distributed *checkpoint, const char *name, co
     return 0;
 }
 
+bool distributed_has_prefix(const struct distributed *checkpoint, const char *prefix) {
+    const struct torch_value *state = torch_get(checkpoint->pickle.root, "state_dict_metadata");
+    for (size_t i = 0; i < state->count; i += 2) {
+        const char *name = text_of(state->items[i]);
+        if (name && strncmp(name, prefix, strlen(prefix)) == 0)
+            return true;
+    }
+    return false;
+}
+
 void distributed_close(struct distributed *checkpoint) {
     for (size_t i = 0; i < checkpoint->count; i++)
         free(checkpoint->tensors[i].pieces);

@@ -45,6 +45,8 @@ int distributed_open(struct distributed *checkpoint, const char *path, bool (*is
 // until distributed_close.
 int distributed_find_object(struct distributed *checkpoint, const char *name, const unsigned char **data,
                             size_t *bytes);
+// Whether there is a tensor or an object whose name begins so, wanted or not.
+bool distributed_has_prefix(const struct distributed *checkpoint, const char *prefix);
 void distributed_close(struct distributed *checkpoint);  // safe on a zeroed one
 
 // Which part of a tensor: all of it, or one index of its first dimension.

@@ -5,7 +5,7 @@
 // are in common.pt or in an object that is stored like a tensor.
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/megatron_folder.h"
+#include "checkpoint/megatron_optimizer.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,31 @@ static enum config_form form_of(const struct distributed *checkpoint) {
     return form;
 }
 
-static void add(struct megatron_folder *folder, const struct distributed_tensor *tensor, const char *name,
+// Where tensors go: with a state, to that of the optimizer.
+struct megatron_target {
+    struct megatron_folder *folder;
+    const char *state;
+};
+
+static void add_state(const struct megatron_target *target, const struct distributed_tensor *tensor, const char *name,
+                      int64_t first) {
+    const struct megatron_place place = {.form = target->folder->form};
+    struct megatron_found found = megatron_name(name, &place);
+    if (found.ours) {
+        char *key = memory_printf("00/%s/%s", target->state, found.ours);
+        weights_add_distributed(&target->folder->states, key, tensor, first);
+        free(key);
+    }
+    free(found.ours);
+}
+
+static void add(const struct megatron_target *target, const struct distributed_tensor *tensor, const char *name,
                 int64_t first) {
+    struct megatron_folder *folder = target->folder;
+    if (target->state) {
+        add_state(target, tensor, name, first);
+        return;
+    }
     const struct megatron_place place = {.form = folder->form};
     struct megatron_found found = megatron_name(name, &place);
     if (found.layer >= folder->layers[found.stack])
@@ -48,30 +71,78 @@ static void add(struct megatron_folder *folder, const struct distributed_tensor 
 }
 
 // A layer's number goes where the name of a stack has none.
-static void add_stack(struct megatron_folder *folder, const struct distributed_tensor *tensor, const char *rest) {
+static void add_stack(const struct megatron_target *target, const struct distributed_tensor *tensor, const char *theirs,
+                      const char *rest) {
     for (int64_t layer = 0; layer < tensor->shape[0]; layer++) {
-        char *name = memory_printf("%.*s%" PRId64 ".%s", (int)(rest - tensor->name), tensor->name, layer, rest);
-        add(folder, tensor, name, layer);
+        char *name = memory_printf("%.*s%" PRId64 ".%s", (int)(rest - theirs), theirs, layer, rest);
+        add(target, tensor, name, layer);
         free(name);
     }
 }
 
-static int add_tensors(struct megatron_folder *folder) {
+// `theirs` is the name of the parameter that the tensor belongs to.
+static int add_tensor(const struct megatron_target *target, const struct distributed_tensor *tensor,
+                      const char *theirs) {
     enum { MAX_LAYERS = 100000 };
+    const char *layers = strstr(theirs, ".layers."), *rest = layers ? layers + strlen(".layers.") : NULL;
+    bool is_stack = rest && strspn(rest, "0123456789") == 0 && tensor->rank > 0;
+    if (is_stack && tensor->shape[0] > MAX_LAYERS)
+        return error_set("%s: \"%.200s\" has %" PRId64 " layers, which is not possible", target->folder->path,
+                         tensor->name, tensor->shape[0]);
+    if (is_stack)
+        add_stack(target, tensor, theirs, rest);
+    else
+        add(target, tensor, theirs, DISTRIBUTED_ALL);
+    return 0;
+}
+
+static int add_tensors(struct megatron_folder *folder) {
+    const struct megatron_target target = {.folder = folder};
     const struct distributed *checkpoint = folder->weights.distributed;
+    for (size_t i = 0; i < checkpoint->count; i++)
+        TRY(add_tensor(&target, &checkpoint->tensors[i], checkpoint->tensors[i].name));
+    return 0;
+}
+
+// ---- the optimizer ----
+
+static const char model_space[] = "optimizer.state.";
+
+static bool is_of_optimizer(const char *name) {
+    return strncmp(name, model_space, strlen(model_space)) == 0 && !strchr(name, '/');
+}
+
+// What stands before the name of the parameter, and what we call it. Optimizers that are not distributed and earlier
+// releases call the copies fp32_param.
+static const struct {
+    const char *theirs;
+    enum source_state state;
+} states[] = {{"exp_avg.", STATE_EXP_AVG},
+              {"exp_avg_sq.", STATE_EXP_AVG_SQ},
+              {"param.", STATE_MASTER},
+              {"fp32_param.", STATE_MASTER}};
+
+int megatron_open_model_space(struct megatron_folder *folder, bool *is_there) {
+    TRY(weights_open_distributed(&folder->states, folder->path, is_of_optimizer));
+    const struct distributed *checkpoint = folder->states.distributed;
     for (size_t i = 0; i < checkpoint->count; i++) {
         const struct distributed_tensor *tensor = &checkpoint->tensors[i];
-        const char *layers = strstr(tensor->name, ".layers."), *rest = layers ? layers + strlen(".layers.") : NULL;
-        bool is_stack = rest && strspn(rest, "0123456789") == 0 && tensor->rank > 0;
-        if (is_stack && tensor->shape[0] > MAX_LAYERS)
-            return error_set("%s: \"%.200s\" has %" PRId64 " layers, which is not possible", folder->path, tensor->name,
-                             tensor->shape[0]);
-        if (is_stack)
-            add_stack(folder, tensor, rest);
-        else
-            add(folder, tensor, tensor->name, DISTRIBUTED_ALL);
+        const char *rest = tensor->name + strlen(model_space);
+        for (size_t k = 0; k < sizeof states / sizeof states[0]; k++) {
+            size_t length = strlen(states[k].theirs);
+            if (strncmp(rest, states[k].theirs, length) != 0)
+                continue;
+            const struct megatron_target target = {.folder = folder, .state = source_state_names[states[k].state]};
+            TRY(add_tensor(&target, tensor, rest + length));
+        }
     }
-    return 0;
+    *is_there = folder->states.count > 0;
+    if (!*is_there && distributed_has_prefix(checkpoint, "optimizer.distributed."))
+        return megatron_refuse_optimizer(folder, "its states lie in the buffers of a distributed optimizer; load and "
+                                                 "save it in Megatron-LM with --dist-ckpt-optim-fully-reshardable");
+    if (distributed_has_prefix(checkpoint, "chained_"))
+        return megatron_refuse_optimizer(folder, "it is made of several optimizers");
+    return weights_sort(&folder->states);
 }
 
 // Opens common.pt or, since core 0.19, the object that took its place among the pieces, a list of one dict.
@@ -80,6 +151,7 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
     if (file_exists(path)) {
         TRY(weights_open_torch(&folder->weights, path, &file));
         *root = file->pickle.root;
+        folder->common_file = file;
         return 0;
     }
     const unsigned char *bytes = NULL;
@@ -97,6 +169,7 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
     if (list->type != TORCH_LIST || list->count != 1)
         return error_set("%s is not a list of one dict", file->path);
     *root = list->items[0];
+    folder->common_file = file;
     return 0;
 }
 
@@ -106,6 +179,7 @@ static int read_common(struct megatron_folder *folder) {
     int result = open_common(folder, path, &root);
     if (result == 0)
         megatron_read_numbers(folder, root);
+    folder->common = root;
     if (result == 0 && !folder->args)
         result = error_set("%s of %s has no \"args\", so the model's size is unknown",
                            file_exists(path) ? "common.pt" : "\"common_state\"", folder->path);

@@ -166,7 +166,17 @@ struct flattening {
     struct megatron_place place;
     int64_t layers[MEGATRON_STACKS];  // that were seen
     int64_t entries;                  // so were
+    struct megatron_order *order;
 };
+
+static void add_entry(struct megatron_order *order, const char *key, const struct torch_tensor *tensor, bool is_first) {
+    if (order->count == order->capacity) {
+        order->capacity = order->capacity ? order->capacity * 2 : 64;
+        order->entries = memory_realloc(order->entries, order->capacity * sizeof order->entries[0]);
+    }
+    order->entries[order->count++] =
+        (struct megatron_entry){.key = key ? memory_string(key) : NULL, .tensor = tensor, .is_first = is_first};
+}
 
 static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
     struct megatron_found found = megatron_name(name, &flat->place);
@@ -174,11 +184,16 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
         flat->layers[found.stack] = found.layer + 1;
     if (!found.ours && !found.is_ignored)
         name_list_add(&flat->folder->unknown, name);
+    // The last stage's copy of the embedding has a state of its own.
+    if (!found.ours && strstr(name, "word_embeddings_for_head."))
+        add_entry(flat->order, NULL, tensor, false);
     if (!found.ours)
         return;
     char *key = memory_printf("%02d/%s", flat->tensor_rank, found.ours);
-    if (found.layer >= 0 || !megatron_is_there(flat->folder, key))
+    bool is_first = found.layer >= 0 || !megatron_is_there(flat->folder, key);
+    if (is_first)
         weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
+    add_entry(flat->order, key, tensor, is_first);
     free(key);
     free(found.ours);
 }
@@ -264,13 +279,12 @@ static int open_files(struct megatron_folder *folder, struct rank_files *files) 
     return 0;
 }
 
-static int flatten_chunk(struct megatron_folder *folder, const struct rank_files *files, int stage, int chunk) {
+static int flatten_chunk(struct megatron_folder *folder, int stage, int chunk) {
     int64_t layers[MEGATRON_STACKS] = {0};
     for (int rank = 0; rank < folder->tensor_ranks; rank++) {
-        struct flattening flat = {.folder = folder,
-                                  .file = files->files[stage * folder->tensor_ranks + rank],
-                                  .tensor_rank = rank,
-                                  .place.form = folder->form};
+        struct megatron_order *order = &folder->orders[stage * folder->tensor_ranks + rank];
+        struct flattening flat = {
+            .folder = folder, .file = order->file, .order = order, .tensor_rank = rank, .place.form = folder->form};
         memcpy(flat.place.first_layer, folder->layers, sizeof folder->layers);
         const struct torch_value *model = chunk_of(flat.file, chunk);
         if (!model)
@@ -327,10 +341,16 @@ static enum config_form form_of(const struct torch_file *file) {
 static int read_folder(struct megatron_folder *folder, struct rank_files *files) {
     TRY(open_files(folder, files));
     megatron_read_numbers(folder, files->files[0]->pickle.root);
+    folder->common = files->files[0]->pickle.root;
+    folder->common_file = files->files[0];
+    folder->orders = memory_alloc((files->count + 1) * sizeof folder->orders[0]);
+    folder->order_count = files->count;
+    for (size_t i = 0; i < files->count; i++)
+        folder->orders[i].file = files->files[i];
     folder->form = form_of(files->files[files->count - 1]);
     for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(files->files[0], chunk); chunk++)
         for (int stage = 0; stage < folder->stages; stage++)
-            TRY(flatten_chunk(folder, files, stage, chunk));
+            TRY(flatten_chunk(folder, stage, chunk));
     if (folder->weights.count == 0)
         return error_set("%s has no \"model\" with tensors", files->files[0]->path);
     return weights_sort(&folder->weights);
@@ -374,6 +394,13 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
 }
 
 void megatron_close(struct megatron_folder *folder) {
+    for (size_t i = 0; i < folder->order_count; i++) {
+        for (size_t k = 0; k < folder->orders[i].count; k++)
+            free(folder->orders[i].entries[k].key);
+        free(folder->orders[i].entries);
+    }
+    free(folder->orders);
+    weights_close(&folder->states);
     weights_close(&folder->weights);
     if (folder->zip)
         megatron_zip_close(folder->zip);
@@ -388,6 +415,14 @@ bool megatron_is_there(const struct megatron_folder *folder, const char *key) {
         if (strcmp(folder->weights.items[i].name, key) == 0)
             return true;
     return false;
+}
+
+const struct weight *megatron_find_state(const struct megatron_folder *folder, int tensor_rank, const char *state,
+                                         const char *ours) {
+    char *key = memory_printf("%02d/%s/%s", tensor_rank, state, ours);
+    const struct weight *weight = weights_find(&folder->states, key);
+    free(key);
+    return weight;
 }
 
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours) {

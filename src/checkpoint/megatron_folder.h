@@ -9,6 +9,18 @@
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
+// The tensors of a file in its order, which is that of the parameters of its optimizer.
+struct megatron_entry {
+    char *key;  // "TT/our name"; NULL for a copy under a name that is not read
+    const struct torch_tensor *tensor;
+    bool is_first;  // of those with its name
+};
+struct megatron_order {
+    const struct torch_file *file;
+    struct megatron_entry *entries;
+    size_t count, capacity;
+};
+
 struct megatron_folder {
     char *path;                // iter_… or release, or the archive
     struct megatron_zip *zip;  // NULL for a folder
@@ -19,7 +31,14 @@ struct megatron_folder {
     int64_t layers[MEGATRON_STACKS];
     struct weights weights;          // "TT/our name", TT the tensor-parallel rank
     const struct torch_value *args;  // of the first file; NULL if it has none
-    struct name_list unknown;        // tensors whose names are not known
+    // For the optimizer:
+    struct megatron_order *orders;  // of every file, stage by stage; none for distributed checkpoints
+    size_t order_count;
+    struct weights states;                 // "TT/STATE/our name", see megatron_optimizer.h
+    const struct torch_value *common;      // the dict of the first file, or of common.pt
+    const struct torch_file *common_file;  // where its tensors are
+    const struct torch_value *inner;       // the inner optimizer, if it is not in `common`
+    struct name_list unknown;              // tensors whose names are not known
 };
 
 // What the file of a rank may be called; NULL after the last.
@@ -37,6 +56,9 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
 void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one
 // A shard of a parameter; NULL if there is none.
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours);
+// The same of a state of its optimizer, once megatron_open_optimizer has found it.
+const struct weight *megatron_find_state(const struct megatron_folder *folder, int tensor_rank, const char *state,
+                                         const char *ours);
 // Sets the model's flags from the arguments, and if there are none from the tensors themselves.
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
 

@@ -64,6 +64,17 @@ int model_source_read(struct model_source *source, size_t i, void *to) {
     return source->of->read(source, i, to);
 }
 
+const char *const source_state_names[SOURCE_STATES] = {"exp_avg", "exp_avg_sq", "master"};
+
+int model_source_open_optimizer(struct model_source *source) {
+    return source->of->open_optimizer ? source->of->open_optimizer(source) : 0;
+}
+
+int model_source_read_state(struct model_source *source, size_t i, enum source_state state, float *to) {
+    CHECK(i < source->count && source->has_optimizer && (state != STATE_MASTER || source->has_masters));
+    return source->of->read_state(source, i, state, to);
+}
+
 bool model_source_is_foreign(const char *path) {
     for (size_t i = 1; i < KIND_COUNT; i++)
         if (kinds[i]->is_folder(path))

@@ -18,6 +18,10 @@ struct source_tensor {
     size_t bytes;
 };
 
+// What an optimizer (Adam) remembers of every parameter.
+enum source_state { STATE_EXP_AVG, STATE_EXP_AVG_SQ, STATE_MASTER, SOURCE_STATES };
+extern const char *const source_state_names[SOURCE_STATES];  // "exp_avg", "exp_avg_sq", "master"
+
 struct model_source {
     const char *kind;      // "bevatron", "huggingface", "megatron", "llm.c"
     char *path;            // the folder that was opened
@@ -30,6 +34,8 @@ struct model_source {
     struct json *foreign_config;         // config.json of Hugging Face; NULL otherwise
     bool has_foreign_tokenizer;          // and its token ids are those of the model's tokenizer
     struct buffer notes;                 // what is done otherwise here than by the program that wrote the folder
+    bool has_optimizer;                  // set by model_source_open_optimizer
+    bool has_masters;                    // and it keeps fp32 copies of 16-bit parameters
     struct buffer left;                  // files of the folder that are not among `files`, with the reasons
     const struct model_source_kind *of;  // how tensors are read
     void *detail;
@@ -48,6 +54,11 @@ int model_source_open(struct model_source *source, const struct model_source_opt
 void model_source_close(struct model_source *source);  // safe on a zeroed one
 // Reads the elements of tensor i, row-major, into `to`, which holds its bytes.
 int model_source_read(struct model_source *source, size_t i, void *to);
+// Looks for an optimizer to resume with, and sets has_optimizer, has_masters and what `state` and `config` say of its
+// steps and schedules. One that is there and cannot be used is an error; a folder without one is not.
+int model_source_open_optimizer(struct model_source *source);
+// Reads a state of tensor i, in the shape and order of the tensor.
+int model_source_read_state(struct model_source *source, size_t i, enum source_state state, float *to);
 // Whether it is a folder of Hugging Face or Megatron or a file of llm.c, which model_source_open reads and
 // checkpoint_find does not.
 bool model_source_is_foreign(const char *path);
@@ -77,6 +88,7 @@ struct model_write {
     bool has_dtype;          // otherwise every tensor keeps its own
     enum dtype dtype;        // fp32, bf16 or fp16
     bool is_q8;              // GGUF: blocks of 8-bit integers
+    bool leaves_optimizer;   // our own format and Megatron's: the weights alone are written
     const char *family;      // Hugging Face: NULL for the first that fits
     bool allows_near;        // a target that cannot express the model may come near
     uint64_t shard_bytes;    // Hugging Face: the most that a file holds
@@ -87,7 +99,7 @@ struct model_write {
     void *context;
 };
 
-// Our own format, without an optimizer.
+// Our own format, with the optimizer's state if the source has it.
 int model_write_ours(const struct model_write *write);
 // config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained expects them.
 int model_write_huggingface(const struct model_write *write);

@@ -1,4 +1,4 @@
-// A model source written as a checkpoint of ours: iteration and samples are kept, there is no optimizer.
+// A model source written as a checkpoint of ours: iteration and samples are kept, and so is the optimizer's state.
 #include "checkpoint/model_source.h"
 
 #include "base/error.h"
@@ -54,8 +54,24 @@ void model_bytes_free(struct model_bytes *bytes) {
     *bytes = (struct model_bytes){0};
 }
 
-static int produce(void *context, size_t i, struct safetensors_writer *writer) {
+// The optimizer's list has the parameters once for each state.
+static int produce_state(const struct model_write *write, size_t i, struct safetensors_writer *writer) {
+    struct model_source *source = write->source;
+    size_t param = i % source->count;
+    const struct source_tensor *tensor = &source->tensors[param];
+    size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
+    float *memory = memory_alloc(count * sizeof *memory + 1);
+    int result = model_source_read_state(source, param, (enum source_state)(i / source->count), memory);
+    if (result == 0)
+        result = safetensors_write(writer, memory, count * sizeof *memory);
+    free(memory);
+    return result;
+}
+
+static int produce(void *context, enum checkpoint_part part, size_t i, struct safetensors_writer *writer) {
     const struct model_write *write = context;
+    if (part == CHECKPOINT_OPTIMIZER)
+        return produce_state(write, i, writer);
     struct model_bytes bytes = {0};
     TRY(model_bytes_read(write, i, &bytes));
     int result = safetensors_write(writer, bytes.data, bytes.bytes);
@@ -75,16 +91,38 @@ static struct tensor view_of(const struct source_tensor *from, enum dtype dtype)
     return from->rank == 1 ? tensor_1d(NULL, dtype, shape[0]) : tensor_2d(NULL, dtype, shape[0], shape[1]);
 }
 
+static struct checkpoint_tensor *list_states(const struct model_source *source, size_t *count) {
+    size_t states = !source->has_optimizer ? 0 : source->has_masters ? SOURCE_STATES : STATE_MASTER;
+    struct checkpoint_tensor *list = memory_alloc((states * source->count + 1) * sizeof list[0]);
+    *count = 0;
+    for (size_t state = 0; state < states; state++)
+        for (size_t i = 0; i < source->count; i++)
+            list[(*count)++] = (struct checkpoint_tensor){
+                .name = memory_printf("%s.%s", source_state_names[state], source->tensors[i].name),
+                .tensor = view_of(&source->tensors[i], DTYPE_F32)};
+    return list;
+}
+
+static void free_states(struct checkpoint_tensor *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        free((char *)(uintptr_t)list[i].name);
+    free(list);
+}
+
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
     bool is_new = !file_exists(write->folder);
     TRY(model_range_check(write));
+    if (!write->leaves_optimizer)
+        TRY(model_source_open_optimizer(source));
     struct checkpoint_tensor *tensors = memory_alloc((source->count + 1) * sizeof tensors[0]);
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *from = &source->tensors[i];
         enum dtype dtype = write->has_dtype ? write->dtype : from->dtype;
         tensors[i] = (struct checkpoint_tensor){.name = from->name, .tensor = view_of(from, dtype)};
     }
+    size_t state_count;
+    struct checkpoint_tensor *states = list_states(source, &state_count);
     struct buffer json = {0};
     struct json_writer writer = {.out = &json};
     config_to_json(&source->config, &writer);
@@ -94,6 +132,8 @@ int model_write_ours(const struct model_write *write) {
     int result = checkpoint_save(&(struct checkpoint_save){.folder = write->folder,
                                                            .model = tensors,
                                                            .model_count = source->count,
+                                                           .optimizer = states,
+                                                           .optimizer_count = state_count,
                                                            .state = &state,
                                                            .files = source->files,
                                                            .produce = produce,
@@ -103,6 +143,7 @@ int model_write_ours(const struct model_write *write) {
     if (result < 0 && is_new)
         (void)rmdir(write->folder);
     buffer_free(&json);
+    free_states(states, state_count);
     free(tensors);
     return result;
 }

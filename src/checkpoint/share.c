@@ -194,7 +194,8 @@ static int write_item(struct writing *writing, const struct share_item *item, co
     const struct checkpoint_save *save = writing->save;
     TRY(go_on(writing));
     if (save->produce)
-        TRY(save->produce(save->context, item->number, &writing->writer));
+        TRY(save->produce(save->context, item->file == 0 ? CHECKPOINT_MODEL : CHECKPOINT_OPTIMIZER, item->number,
+                          &writing->writer));
     else if (whole || !save->device)
         TRY(safetensors_write(&writing->writer, whole ? whole : item->tensor->tensor.data, item->bytes));
     else

@@ -13,6 +13,9 @@ struct model_source_kind {
     int (*open)(struct model_source *source, const struct model_source_options *options);
     int (*read)(struct model_source *source, size_t i, void *to);
     void (*close)(struct model_source *source);  // detail
+    // Of kinds whose folders may have an optimizer; both NULL otherwise. See model_source_open_optimizer.
+    int (*open_optimizer)(struct model_source *source);
+    int (*read_state)(struct model_source *source, size_t i, enum source_state state, float *to);
 };
 
 extern const struct model_source_kind source_ours, source_huggingface, source_megatron, source_llmc;

@@ -8,7 +8,8 @@
 // T5's keys and values of the memory are packed in the same way, without queries.
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/megatron_folder.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/megatron_optimizer.h"
 #include "checkpoint/megatron_names.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
@@ -216,14 +217,22 @@ static void gather(const struct gathering *g) {
     }
 }
 
-static int read_tensor(struct model_source *source, size_t i, void *to) {
+// Puts tensor i together from the shards of all ranks: the parameter itself or, in fp32, a state of its optimizer.
+static int read_shards(struct model_source *source, size_t i, const char *state, void *to) {
     const struct source_tensor *tensor = &source->tensors[i];
+    enum dtype dtype = state ? DTYPE_F32 : tensor->dtype;
     struct gathering g = {.source = source, .folder = source->detail, .tensor = tensor, .to = to};
-    g.row_bytes = (size_t)(tensor->rank == 2 ? tensor->shape[1] : 1) * dtype_bytes(tensor->dtype);
+    g.row_bytes = (size_t)(tensor->rank == 2 ? tensor->shape[1] : 1) * dtype_bytes(dtype);
     for (g.rank = 0; g.rank < g.folder->tensor_ranks; g.rank++) {
-        const struct weight *weight = megatron_find(g.folder, g.rank, tensor->name);
+        const struct weight *weight = state ? megatron_find_state(g.folder, g.rank, state, tensor->name)
+                                            : megatron_find(g.folder, g.rank, tensor->name);
         unsigned char *shard = memory_alloc(weight->bytes + 1);
         int result = weight_read(weight, shard);
+        if (result == 0 && weight->dtype != dtype) {
+            float *wide = convert_shifted(shard, weight->dtype, weight->bytes / dtype_bytes(weight->dtype), 0);
+            free(shard);
+            shard = (unsigned char *)wide;
+        }
         g.shard = shard;
         if (result == 0)
             gather(&g);
@@ -233,6 +242,69 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
     return 0;
 }
 
+static int read_tensor(struct model_source *source, size_t i, void *to) {
+    return read_shards(source, i, NULL, to);
+}
+
+// ---- the optimizer ----
+
+static int check_states(const struct model_source *source) {
+    const struct megatron_folder *folder = source->detail;
+    struct source_problems problems = {0};
+    for (size_t i = 0; i < source->count; i++)
+        for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++)
+            for (int rank = 0; rank < folder->tensor_ranks; rank++) {
+                const char *name = source->tensors[i].name;
+                const struct weight *weight = megatron_find(folder, rank, name),
+                                    *found = megatron_find_state(folder, rank, source_state_names[state], name);
+                if (found) {
+                    (void)source_check_weight(&problems, found, weight->rank, weight->shape);
+                    continue;
+                }
+                char *missing = memory_printf("%s of %s", source_state_names[state], name);
+                name_list_add(&problems.missing, missing);
+                free(missing);
+            }
+    if (source_report(&problems, folder->path) < 0)
+        return error_context("the optimizer state cannot be used (give --weights-only to convert without it)");
+    return 0;
+}
+
+static int open_optimizer(struct model_source *source) {
+    struct megatron_folder *folder = source->detail;
+    TRY(megatron_open_optimizer(folder, &source->has_optimizer));
+    if (!source->has_optimizer)
+        return 0;
+    // Copies of parameters that are in fp32 themselves are the same numbers again.
+    for (size_t i = 0; i < source->count; i++)
+        source->has_masters = source->has_masters || source->tensors[i].dtype != DTYPE_F32;
+    TRY(check_states(source));
+    return megatron_read_progress(folder, source);
+}
+
+// The copy of a parameter must round to it: otherwise the states are those of other parameters.
+static int check_master(struct model_source *source, size_t i, const float *master) {
+    const struct source_tensor *tensor = &source->tensors[i];
+    size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
+    unsigned char *weights = memory_alloc(tensor->bytes + 1), *rounded = memory_alloc(tensor->bytes + 1);
+    int result = read_tensor(source, i, weights);
+    convert_elements(&(struct convert){
+        .to = rounded, .to_dtype = tensor->dtype, .from = master, .from_dtype = DTYPE_F32, .count = count});
+    if (result == 0 && memcmp(weights, rounded, tensor->bytes) != 0) {
+        char *why = memory_printf("the fp32 copy of %s does not round to it", tensor->name);
+        result = megatron_refuse_optimizer(source->detail, why);
+        free(why);
+    }
+    free(weights);
+    free(rounded);
+    return result;
+}
+
+static int read_state(struct model_source *source, size_t i, enum source_state state, float *to) {
+    TRY(read_shards(source, i, source_state_names[state], to));
+    return state == STATE_MASTER ? check_master(source, i, to) : 0;
+}
+
 static void close_source(struct model_source *source) {
     if (source->detail)
         megatron_close(source->detail);
@@ -240,4 +312,11 @@ static void close_source(struct model_source *source) {
 }
 
 const struct model_source_kind source_megatron = {
-    .name = "megatron", .is_folder = is_folder, .open = open_source, .read = read_tensor, .close = close_source};
+    .name = "megatron",
+    .is_folder = is_folder,
+    .open = open_source,
+    .read = read_tensor,
+    .close = close_source,
+    .open_optimizer = open_optimizer,
+    .read_state = read_state,
+};

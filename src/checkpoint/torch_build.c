@@ -158,6 +158,16 @@ static int make_tensor(struct torch_pickle *pickle, const struct torch_value *ar
     return check_place(tensor);
 }
 
+// A tensor with attributes, as Megatron's have them for its ranks. They are not looked at.
+static int make_typed_tensor(struct torch_pickle *pickle, const struct torch_value *arguments,
+                             struct torch_value **value) {
+    const struct torch_value *function = argument(arguments, 0, TORCH_NAME), *own = argument(arguments, 2, TORCH_LIST);
+    enum torch_role role = function ? torch_name_role(function->name) : ROLE_REFUSED;
+    if (!own || (role != ROLE_TENSOR && role != ROLE_TENSOR_V2))
+        return error_set("it has a tensor with attributes that is made of something else");
+    return make_tensor(pickle, own, value);
+}
+
 static int make_dict(struct torch_pickle *pickle, const struct torch_value *arguments, struct torch_value **value) {
     *value = torch_new(pickle, TORCH_DICT);
     const struct torch_value *pairs = argument(arguments, 0, TORCH_LIST);
@@ -195,6 +205,8 @@ int torch_make(struct torch_pickle *pickle, const struct torch_value *name, cons
     case ROLE_TENSOR:
     case ROLE_TENSOR_V2:
         return make_tensor(pickle, arguments, value);
+    case ROLE_TYPED_TENSOR:
+        return make_typed_tensor(pickle, arguments, value);
     case ROLE_PARAMETER:
         *value = arguments->count > 0 ? arguments->items[0] : NULL;
         if (!*value || (*value)->type != TORCH_TENSOR)

@@ -12,6 +12,7 @@ enum torch_role {
     ROLE_LIST,            // torch.Size, set, list, tuple of one argument
     ROLE_TENSOR,          // _rebuild_tensor(storage, offset, size, stride)
     ROLE_TENSOR_V2,       // … requires_grad, hooks
+    ROLE_TYPED_TENSOR,    // _rebuild_from_type_v2(one of these two, type, its arguments, attributes)
     ROLE_PARAMETER,       // _rebuild_parameter(tensor, …)
     ROLE_STORAGE,         // torch.FloatStorage
     ROLE_STORAGE_UNTYPED  // torch.UntypedStorage

@@ -23,7 +23,7 @@ struct checkpoint_convert_options {
     char *input, *output, *to, *dtype, *family, *max_shard_size;
     char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model, *eod_token;
     int64_t ckpt_step, vocab_size, num_attention_heads;
-    bool json, allow_inexact, verify, no_tokenizer;
+    bool json, allow_inexact, verify, no_tokenizer, weights_only;
 };
 
 #define FLAG_STRUCT struct checkpoint_convert_options
@@ -68,6 +68,9 @@ static const struct flag rows[] = {
     INT("--num-attention-heads", num_attention_heads, "0", 0, 65535,
         "attention heads, for the oldest Megatron-LM checkpoints, which do not store them; 0 to assume heads of 64 "
         "channels"),
+    SWITCH(
+        "--weights-only", weights_only,
+        "leave the optimizer state of a Megatron-LM checkpoint out; default: it is converted, so that the run resumes"),
     SWITCH("--verify", verify,
            "for Hugging Face: load the result with transformers and compare its logits with ours. Runs $PYTHON, or "
            "python3; skipped with a note if it has no transformers"),
@@ -230,6 +233,7 @@ static int convert(void *context) {
                                 .has_dtype = options->dtype != NULL,
                                 .dtype = options->dtype ? dtype_of(options->dtype) : DTYPE_F32,
                                 .is_q8 = options->dtype && strcmp(options->dtype, "q8_0") == 0,
+                                .leaves_optimizer = options->weights_only,
                                 .family = options->family,
                                 .allows_near = options->allow_inexact,
                                 .vocab_size = options->vocab_size,

@@ -53,7 +53,9 @@ static void say_weights_only(const struct beginning *from, bool is_foreign) {
         log_info("note: only its weights are read, so the run starts at iteration 0, as with --finetune");
     else if (from->iteration > 0)
         log_warn("only its weights are read: the run starts at iteration 0 with a fresh optimizer; give "
-                 "--no-load-optim to continue at iteration %" PRId64 ", or --finetune if this is intended",
+                 "--no-load-optim to continue at iteration %" PRId64
+                 ", or --finetune if this is intended; to resume with "
+                 "its optimizer, convert it first (bevatron checkpoint convert)",
                  from->iteration);
     else
         log_warn("only its weights are read: the run starts at iteration 0 with a fresh optimizer; give --finetune if "

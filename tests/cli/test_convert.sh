@@ -167,7 +167,8 @@ grep -q "iteration       41/" "$work/out" && pass || fail "--no-load-optim goes 
 mock=(--mock-data --micro-batch-size 2 --seq-length 9 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1)
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/llama --use-checkpoint-args --train-iters 2
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_v2_tp2_pp2 --use-checkpoint-args --train-iters 2
-expect 0 "megatron, 52 tensors" "$BEVATRON" checkpoint convert --input $foreign/megatron_v1_tp2 --output "$work/megatron"
+expect 1 "give --weights-only to convert without it" "$BEVATRON" checkpoint convert --input $foreign/megatron_v1_tp2 --output "$work/megatron"
+expect 0 "megatron, 52 tensors" "$BEVATRON" checkpoint convert --input $foreign/megatron_v1_tp2 --output "$work/megatron" --weights-only
 expect 0 "iteration      102/     102" "$BEVATRON" train "${mock[@]}" --load "$work/megatron" --use-checkpoint-args --train-iters 102 \
     --no-load-optim
 expect 216 "no optimizer.safetensors" "$BEVATRON" train "${mock[@]}" --load "$work/megatron" --use-checkpoint-args --train-iters 102
@@ -195,6 +196,11 @@ expect 0 "llm.c, 28 tensors" "$BEVATRON" checkpoint convert --input $foreign/llm
 head -c 20000 $foreign/llmc_fp32.bin >"$work/cut.bin"
 expect 1 "truncated or damaged" "$BEVATRON" checkpoint inspect "$work/cut.bin"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/llmc_bf16.bin --use-checkpoint-args --train-iters 2
+
+# A run of Megatron-LM resumes with its optimizer and its schedule.
+expect 0 "megatron, 9 tensors" "$BEVATRON" checkpoint convert --input tests/golden/resume/torch_bf16_tp2 --output "$work/resume"
+expect 0 "iteration        6/      20" "$BEVATRON" train --load "$work/resume" --use-checkpoint-args --use-checkpoint-opt_param-scheduler --bf16 \
+    --mock-data --micro-batch-size 4 --seq-length 8 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1 --train-iters 20
 
 # A run of Megatron-LM is resumed at its iteration if requested.
 expect 0 "iteration      102/     102" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \

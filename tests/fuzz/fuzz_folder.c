@@ -129,6 +129,10 @@ static void read_tensors(struct model_source *source) {
         void *values = memory_alloc(tensor->bytes);
         (void)model_source_read(source, i, values);
         free(values);
+        float *state = memory_alloc((size_t)count * sizeof *state);
+        for (int k = 0; source->has_optimizer && k < (source->has_masters ? SOURCE_STATES : STATE_MASTER); k++)
+            (void)model_source_read_state(source, i, (enum source_state)k, state);
+        free(state);
     }
 }
 
@@ -152,6 +156,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct model_source source;
     struct model_source_options options = {.path = folder, .step = -1, .attention_heads = size % 2 ? 4 : 0};
     if (model_source_open(&source, &options) == 0) {
+        if (model_source_open_optimizer(&source) < 0)
+            source.has_optimizer = false;
         read_tensors(&source);
         model_source_close(&source);
     }

@@ -178,7 +178,7 @@ static struct model_source open_source(const char *path) {
 
 static void convert(const char *from, const char *to, bool to_huggingface) {
     struct model_source source = open_source(from);
-    struct model_write write = {.source = &source, .folder = to, .shard_bytes = 20000};
+    struct model_write write = {.source = &source, .folder = to, .shard_bytes = 20000, .leaves_optimizer = true};
     if (to_huggingface)
         EXPECT_OK(model_write_huggingface(&write));
     else

@@ -1,0 +1,25 @@
+// The optimizer of a Megatron checkpoint: the moments and fp32 copies of parameters, and where the run stood. Internal
+// to this folder.
+#ifndef CHECKPOINT_MEGATRON_OPTIMIZER_H
+#define CHECKPOINT_MEGATRON_OPTIMIZER_H
+
+#include "checkpoint/megatron_folder.h"
+#include "checkpoint/model_source.h"
+
+// Fills folder->states. *is_there is false if the checkpoint has none; one that cannot be used is an error.
+int megatron_open_optimizer(struct megatron_folder *folder, bool *is_there);
+// Sets the counters of the run, its loss scale and its schedules, as far as the checkpoint says them.
+int megatron_read_progress(const struct megatron_folder *folder, struct model_source *source);
+
+// ---- between the files of this reader ----
+
+// Fails with the remedy that fits every state that cannot be used.
+int megatron_refuse_optimizer(const struct megatron_folder *folder, const char *why);
+// The dict of the inner optimizer (param_groups and, unless they are elsewhere, states); NULL if there is none.
+const struct torch_value *megatron_inner_optimizer(const struct torch_value *optimizer);
+// A number, or a tensor of one; false if it is neither.
+bool megatron_number(const struct torch_file *file, const struct torch_value *value, double *number);
+// The states of a distributed checkpoint that lie beside the parameters.
+int megatron_open_model_space(struct megatron_folder *folder, bool *is_there);
+
+#endif

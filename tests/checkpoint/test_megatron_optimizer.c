@@ -1,0 +1,140 @@
+// The optimizer of Megatron checkpoints (tests/golden/make_resume.py): every state is the one that megatron-core had,
+// in our order; counters, loss scale and schedules too; and damage to the files does no harm.
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/model_source.h"
+#include "checkpoint/weights.h"
+#include "temporary.h"
+
+static const char folder[] = "tests/golden/resume";
+enum { MOST_ELEMENTS = 12 * 24 };  // of a parameter of these models
+
+static int open_source(struct model_source *source, const char *path) {
+    return model_source_open(source, &(struct model_source_options){.path = path, .step = -1});
+}
+
+static size_t elements_of(const struct model_source *source, size_t i) {
+    return source->tensors[i].bytes / dtype_bytes(source->tensors[i].dtype);
+}
+
+static void compare_states(struct model_source *source, const char *expected) {
+    struct weights weights = {0};
+    EXPECT_OK(weights_add_safetensors(&weights, expected));
+    EXPECT_OK(weights_sort(&weights));
+    EXPECT_INT(weights.count, source->count * (source->has_masters ? SOURCE_STATES : STATE_MASTER));
+    for (size_t i = 0; i < source->count; i++)
+        for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++) {
+            char *name = memory_printf("%s.%s", source_state_names[state], source->tensors[i].name);
+            const struct weight *wanted = weights_find(&weights, name);
+            free(name);
+            EXPECT(wanted != NULL);
+            if (!wanted)
+                continue;
+            size_t bytes = elements_of(source, i) * sizeof(float);
+            EXPECT_INT(wanted->bytes, bytes);
+            float *found = memory_alloc(bytes), *there = memory_alloc(bytes);
+            EXPECT_OK(model_source_read_state(source, i, (enum source_state)state, found));
+            EXPECT_OK(weight_read(wanted, there));
+            EXPECT(memcmp(found, there, bytes) == 0);
+            free(found);
+            free(there);
+        }
+    weights_close(&weights);
+}
+
+static void check_run(const char *name, double loss_scale) {
+    char *path = file_join(folder, name), *expected = memory_printf("%s.safetensors", path);
+    struct model_source source;
+    EXPECT_OK(open_source(&source, path));
+    EXPECT_OK(model_source_open_optimizer(&source));
+    EXPECT(source.has_optimizer);
+    EXPECT(source.has_masters);
+    EXPECT_INT(source.state.iteration, 5);
+    EXPECT_INT(source.state.adam_step, 5);
+    EXPECT_INT(source.state.consumed_train_samples, 20);
+    EXPECT_INT(source.state.schedule_samples, 20);
+    EXPECT_INT(source.state.seed, 1234);
+    EXPECT(source.state.loss_scale == loss_scale);
+    EXPECT_INT(source.config.lr_decay_steps, 80);
+    EXPECT(source.config.lr_warmup_steps == 40);
+    EXPECT(source.config.lr == 2e-3 && source.config.min_lr == 2e-4 && source.config.weight_decay == 0.1);
+    EXPECT(source.config.adam_beta2 == 0.95 && source.config.clip_grad == 1);
+    EXPECT_STRING(source.config.lr_decay_style, "cosine");
+    compare_states(&source, expected);
+    model_source_close(&source);
+    free(path);
+    free(expected);
+}
+
+TEST(torch_with_tensor_ranks) {
+    check_run("torch_bf16_tp2", 1);
+}
+
+TEST(torch_with_a_loss_scale) {
+    check_run("torch_fp16", 4096);
+}
+
+TEST(distributed_checkpoints) {
+    check_run("dist_bf16_dp2", 1);
+}
+
+// Every 61st byte changed, and every 997th length, of the file that has it all.
+TEST(damage) {
+    struct temporary temporary = temporary_create_fast();
+    struct buffer bytes = read_whole("tests/golden/resume/torch_fp16/iter_0000005/mp_rank_00/model_optim_rng.pt");
+    char *rank = file_join(temporary.path, "mp_rank_00");
+    EXPECT_OK(file_make_folders(rank));
+    char *path = file_join(rank, "model_optim_rng.pt");
+    int opened = 0;
+    for (size_t at = 0; at < bytes.length; at += 61) {
+        bool is_cut = at % 997 < 61;
+        unsigned char *byte = (unsigned char *)bytes.data + at, kept = *byte;
+        *byte ^= is_cut ? 0 : 0x55;
+        write_whole(path, bytes.data, is_cut ? at : bytes.length);
+        *byte = kept;
+        struct model_source source;
+        if (open_source(&source, temporary.path) < 0)
+            continue;
+        float memory[MOST_ELEMENTS];
+        bool is_usable = model_source_open_optimizer(&source) == 0 && source.has_optimizer && source.has_masters;
+        for (size_t i = 0; is_usable && i < source.count; i++) {
+            EXPECT(elements_of(&source, i) <= MOST_ELEMENTS);
+            opened += model_source_read_state(&source, i, STATE_MASTER, memory) == 0;
+        }
+        model_source_close(&source);
+    }
+    EXPECT(opened > 0);
+    free(path);
+    free(rank);
+    buffer_free(&bytes);
+    temporary_remove(&temporary);
+}
+
+// The copies of two parameters of one shape were exchanged in this file.
+TEST(other_parameters) {
+    struct model_source source;
+    EXPECT_OK(open_source(&source, "tests/golden/resume/exchanged"));
+    EXPECT_OK(model_source_open_optimizer(&source));
+    int refused = 0;
+    float memory[MOST_ELEMENTS];
+    for (size_t i = 0; i < source.count; i++) {
+        if (model_source_read_state(&source, i, STATE_MASTER, memory) == 0)
+            continue;
+        EXPECT(strstr(error_message(), "does not round to it") != NULL);
+        refused++;
+    }
+    EXPECT_INT(refused, 2);
+    model_source_close(&source);
+}
+
+// Another optimizer than Adam is refused by name.
+TEST(refused) {
+    struct model_source source;
+    EXPECT_OK(open_source(&source, "tests/golden/resume/sgd"));
+    EXPECT_ERROR(model_source_open_optimizer(&source), "lacks the moments of Adam");
+    EXPECT(strstr(error_message(), "--weights-only") != NULL);
+    model_source_close(&source);
+}
+
+TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale), TEST_CASE(distributed_checkpoints),
+          TEST_CASE(damage), TEST_CASE(other_parameters), TEST_CASE(refused))
