@@ -82,7 +82,7 @@ static int count_ranks(const struct command_options *options, const struct machi
                               options->nodes, machine->name, options->nodes * each, options->nproc,
                               (options->nproc + each - 1) / each);
     if (count == 0)
-        count = config_model_ranks(&options->config);
+        count = config_least_ranks(&options->config);
     if (count > MOST_RANKS)
         return error_set_code(EXIT_CODE_USAGE, "%" PRId64 " ranks are more than %d", count, MOST_RANKS);
     *ranks = (int)count;

@@ -110,10 +110,11 @@ static void agree(struct preflight *flight) {
 // model, or a share of the batch that does not divide evenly, is not its fault.
 static int ranks_of_run(const struct session *session, const struct config *config) {
     int size = session->place.size;
-    int64_t least = config_model_ranks(config), batch = config->global_batch_size, micro = config->micro_batch_size;
+    int64_t least = config_least_ranks(config), copy = config_model_ranks(config), batch = config->global_batch_size,
+            micro = config->micro_batch_size;
     if (session->place.local_size < size || least <= 0 || least > INT32_MAX)
         return size;
-    bool is_whole = size % least == 0 && (batch <= 0 || micro <= 0 || batch % (micro * (size / least)) == 0);
+    bool is_whole = size % least == 0 && (batch <= 0 || micro <= 0 || batch % (micro * (size / copy)) == 0);
     if (!is_whole && session->place.rank == 0)
         log_info("note: this is one machine of a run whose layout needs a multiple of %lld ranks", (long long)least);
     return is_whole ? size : (int)least;

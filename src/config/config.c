@@ -76,6 +76,10 @@ int64_t config_model_ranks(const struct config *config) {
     return config->tensor_model_parallel_size * config->context_parallel_size * config->pipeline_model_parallel_size;
 }
 
+int64_t config_least_ranks(const struct config *config) {
+    return config_model_ranks(config) * config->expert_model_parallel_size;
+}
+
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples) {
     if (config->rampup_start == 0 || consumed_samples > config->rampup_samples)
         return config->global_batch_size;

@@ -325,6 +325,7 @@ struct config {
     int64_t tensor_model_parallel_size;
     int64_t pipeline_model_parallel_size;
     int64_t context_parallel_size;
+    int64_t expert_model_parallel_size;  // of the data-parallel ranks, how many share out the experts
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
     int64_t num_virtual_stages_per_pipeline_rank;
@@ -421,6 +422,9 @@ int config_pad_vocab(struct config *config, int64_t vocab_size);
 
 // What the model's flags mean in combination (config_model.c). The fields themselves stay as they were given, so that
 // they can be compared with a checkpoint's.
+// How many ranks may share out the experts at most.
+enum { EXPERT_RANKS_MOST = 256 };
+
 enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5, CONFIG_ICT };
 enum config_form config_form(const struct config *config);
 // Whether a stack of it reads whole texts in both directions and nothing else does: BERT, and each tower of ICT.
@@ -499,8 +503,10 @@ int64_t config_rotary_channels(const struct config *config);
 // --tokenizer-type auto: train trains a tokenizer on its text. Then vocab_size is how many tokens it gets at most.
 bool config_trains_tokenizer(const struct config *config);
 
-// The ranks that one copy of the model needs: the product of all axes of the mesh but data.
+// The ranks that work on the same samples: the product of all axes of the mesh that data-parallel ranks do not lie on.
 int64_t config_model_ranks(const struct config *config);
+// The ranks that one copy of the model needs: as many more as share out its experts.
+int64_t config_least_ranks(const struct config *config);
 
 // The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
 // train_samples make.

@@ -97,7 +97,7 @@ const char flags_refused[] =
     // Model and parallelism.
     "--tensor-parallel-num-weight-shards= "
     "--max-seqlen-per-dp-cp-rank= --hybrid-context-parallel "
-    "--expert-model-parallel-size=1 --expert-tensor-parallel-num-weight-shards= "
+    "--expert-tensor-parallel-num-weight-shards= "
     "--no-initialization --overlap-moe-expert-parallel-comm --overlap-dispatch-backward-with-experts-wgrad "
     "--ep-overlap-early-attn-memory-release --mtp-standalone "
     "--mtp-num-layers= --mtp-loss-scaling-factor=0.1 "

@@ -31,7 +31,8 @@
     "--tokenizer-model --vocab-size --vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --eod-token "      \
     "--decoder-start-token --load --checkpoint-cache-path --endpoint-url "                                             \
     "--ckpt-step --use-checkpoint-args --auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels "      \
-    "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --sequence-parallel "         \
+    "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size "                             \
+    "--expert-model-parallel-size --sequence-parallel "                                                                \
     "--distributed-backend --distributed-timeout-minutes --attention-backend "
 // What an evaluation needs besides: the text, and how samples are made of it.
 #define DATA_FLAGS                                                                                                     \

@@ -142,9 +142,34 @@ static void validate_capacity(const struct config *config, struct complaints *co
                  "splits; leave one of them out");
 }
 
+// Experts are shared out to some of the data-parallel ranks.
+static void validate_ranks(const struct config *config, struct complaints *complaints) {
+    int64_t ranks = config->expert_model_parallel_size, E = config->num_experts, copies = config->data_parallel_size;
+    if (ranks == 1)
+        return;
+    if (E % ranks != 0)
+        complain(complaints,
+                 "--num-experts %" PRId64 " cannot be shared out evenly to --expert-model-parallel-size %" PRId64
+                 " ranks; nearest: --expert-model-parallel-size %" PRId64,
+                 E, ranks, nearest_divisor(E, ranks));
+    if (copies % ranks != 0)
+        complain(complaints,
+                 "--expert-model-parallel-size %" PRId64 " does not divide the %" PRId64
+                 " data-parallel ranks; start a multiple of %" PRId64
+                 " ranks (tensor × pipeline × context × expert parallelism), or make it %" PRId64,
+                 ranks, copies, config_least_ranks(config), nearest_divisor(copies, ranks));
+    if (is(config->optimizer, "muon"))
+        complain(complaints, "--optimizer muon does not work with --expert-model-parallel-size; leave one of them out");
+    if (config->sample_interval > 0)
+        complain(complaints,
+                 "--sample-interval does not work with --expert-model-parallel-size; leave one of them out");
+}
+
 void validate_experts(const struct config *config, struct complaints *complaints) {
     if (config->num_experts == 0) {
         warn_without_experts(config);
+        if (config->expert_model_parallel_size > 1)
+            complain(complaints, "--expert-model-parallel-size needs --num-experts; give it, or leave it out");
         return;
     }
     if (config_form(config) != CONFIG_GPT)
@@ -166,4 +191,5 @@ void validate_experts(const struct config *config, struct complaints *complaints
     validate_router(config, complaints);
     validate_balance(config, complaints);
     validate_capacity(config, complaints);
+    validate_ranks(config, complaints);
 }

@@ -59,6 +59,21 @@ const struct param *block_last_matrix(const struct block *block) {
     return block->sublayers[block->count - 1]->last->weight;
 }
 
+void block_await(const struct block *block, const struct pass *pass) {
+    pass_await_param(pass, block_last_matrix(block));
+    for (int i = 0; i < block->count; i++) {
+        pass_await_param(pass, block->sublayers[i]->apart.last);
+        pass_await_param(pass, block->sublayers[i]->apart.biases);
+    }
+}
+
+void block_gradients_final(const struct block *block, const struct pass *pass) {
+    pass_gradients_final(pass, block_first_matrix(block));
+    for (int i = 0; i < block->count; i++)
+        if (block->sublayers[i]->apart.first)
+            pass_gradients_final(pass, block->sublayers[i]->apart.first);
+}
+
 static struct dropout dropout_after(const struct block *block, const struct pass *pass,
                                     const struct sublayer *sublayer) {
     return pass_dropout(pass, block->dropout, sublayer->dropout_layer, sublayer->kind->dropout_place);

@@ -52,9 +52,13 @@ void block_saved_open(struct block_saved *saved, const struct block *block);
 void block_saved_close(struct block_saved *saved);
 // Takes memory for what attention keeps of earlier tokens, see struct pass.
 void block_take_cache(const struct block *block, struct block_saved *saved, const struct cache_options *options);
-// The matrices that are declared first and last.
+// The matrices that are declared first and last in the usual group of parameters.
 const struct param *block_first_matrix(const struct block *block);
 const struct param *block_last_matrix(const struct block *block);
+// Waits for the values of all parameters of the block, see pass_await_param; tells that their gradients are final, see
+// pass_gradients_final.
+void block_await(const struct block *block, const struct pass *pass);
+void block_gradients_final(const struct block *block, const struct pass *pass);
 // Moves the residual stream forward through the block. The result goes to out (N, C); if out is none, which requires
 // pre-norm, the last delta remains to be added. Its x must stay until the backward. What the block keeps comes
 // from pass->activations.

@@ -113,13 +113,15 @@ void choices_add_experts(struct layer_choices *layer, int64_t before) {
     layer->expert_layer = before;
 }
 
-static void set_experts(struct expert_choices *experts, const struct config *config) {
+static void set_experts(struct expert_choices *experts, const struct config *config, const struct mesh *mesh) {
     struct config_balance balance = config_balance(config);
     const char *function = config->moe_router_score_function;
     *experts = (struct expert_choices){
         .E = config->num_experts,
         .K = config->moe_router_topk,
         .F = config_expert_width(config),
+        .ranks = mesh->length[AXIS_EXPERT],
+        .rank = mesh->place[AXIS_EXPERT],
         .shared = config->moe_shared_expert_intermediate_size,
         .has_shared_gate = config->moe_shared_expert_gate,
         .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID
@@ -188,7 +190,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
     choices->norm.sums_gradient = choices->splits_rows;
     set_multipliers(choices, config);
     if (config->num_experts > 0)
-        set_experts(&choices->experts, config);
+        set_experts(&choices->experts, config, mesh);
     set_rope(&choices->rope, config, config->rotary_base, false);
     if (config->rotary_base_local > 0)
         set_rope(&choices->local_rope, config, config->rotary_base_local, true);

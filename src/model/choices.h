@@ -16,6 +16,7 @@ struct rope {
 // Mixtures of experts.
 struct expert_choices {
     int64_t E, K, F;  // experts (0: none), those that a token goes to, width of one
+    int ranks, rank;  // how many ranks share them out, and which of them this is
     int64_t shared;   // width of the expert that every token goes to; 0: none
     bool has_shared_gate;
     struct router_rule rule;

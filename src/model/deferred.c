@@ -23,22 +23,25 @@ static bool is_in(const struct arena *arena, struct tensor x) {
     return data >= arena->base && data < arena->base + arena->capacity;
 }
 
-static struct tensor copy(struct deferred *deferred, const struct pass *pass, struct tensor x) {
+// Memory is taken for at least `room` rows.
+static struct tensor copy(struct deferred *deferred, const struct pass *pass, struct tensor x, int64_t room) {
     struct arena *arena = &deferred->arena;
-    struct tensor kept =
-        x.rank == 1 ? arena_1d(arena, x.dtype, x.shape[0]) : arena_2d(arena, x.dtype, x.shape[0], x.shape[1]);
+    int64_t rows = x.shape[0] > room ? x.shape[0] : room;
+    struct tensor kept = x.rank == 1 ? arena_1d(arena, x.dtype, rows) : arena_2d(arena, x.dtype, rows, x.shape[1]);
+    kept = tensor_rows(kept, 0, x.shape[0]);
     op_copy(pass->device, &(struct op_copy){.dst = kept, .src = x});
     return kept;
 }
 
 // Ranges are always copied: other micro-batches may change those of the layer before the matmul is computed.
-static struct operand keep(struct deferred *deferred, const struct pass *pass, struct operand x, bool is_lost) {
+static struct operand keep(struct deferred *deferred, const struct pass *pass, struct operand x, bool is_lost,
+                           int64_t room) {
     if (is_lost && x.value.data)
-        x.value = copy(deferred, pass, x.value);
+        x.value = copy(deferred, pass, x.value, room);
     if (is_lost && x.transposed.data)
-        x.transposed = copy(deferred, pass, x.transposed);
+        x.transposed = copy(deferred, pass, x.transposed, 0);
     if (x.range.data)
-        x.range = copy(deferred, pass, x.range);
+        x.range = copy(deferred, pass, x.range, 0);
     return x;
 }
 
@@ -48,13 +51,14 @@ static struct tensor matrix(struct operand x) {
 
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_matmul *matmul) {
     bool all = deferred->copies_inputs;
+    int64_t room = matmul->room;
     if (deferred->count == deferred->capacity)
         deferred_reserve(deferred, deferred->capacity ? 2 * deferred->capacity : 64);
-    struct operand dy = keep(deferred, pass, matmul->dy, all || !is_in(pass->activations, matrix(matmul->dy)));
-    struct operand x = keep(deferred, pass, matmul->x, all || is_in(pass->scratch, matrix(matmul->x)));
+    struct operand dy = keep(deferred, pass, matmul->dy, all || !is_in(pass->activations, matrix(matmul->dy)), room);
+    struct operand x = keep(deferred, pass, matmul->x, all || is_in(pass->scratch, matrix(matmul->x)), room);
     struct tensor offsets = matmul->offsets;
     if (offsets.data && all)
-        offsets = copy(deferred, pass, offsets);
+        offsets = copy(deferred, pass, offsets, 0);
     deferred->items[deferred->count++] = (struct deferred_matmul){
         .linear = matmul->linear, .dy = dy, .x = x, .experts = matmul->experts, .offsets = offsets};
 }

@@ -12,6 +12,7 @@ struct deferred_matmul {
     struct operand dy, x;         // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
     const struct param *experts;  // the weights, with the next; see grouped.h
     struct tensor offsets;        // (E + 1) i32
+    int64_t room;                 // rows that memory is taken for, if other passes may have more; else 0
 };
 
 struct deferred {

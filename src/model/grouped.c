@@ -27,11 +27,12 @@ void grouped_weight_matmul(const struct param *weight, const struct pass *pass, 
 }
 
 void grouped_backward_weight(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
-                             struct tensor offsets) {
+                             struct tensor offsets, int64_t room) {
     if (pass->deferred)
         deferred_add(
             pass->deferred, pass,
-            &(struct deferred_matmul){.experts = weight, .dy = operand_of(dy), .x = operand_of(x), .offsets = offsets});
+            &(struct deferred_matmul){
+                .experts = weight, .dy = operand_of(dy), .x = operand_of(x), .offsets = offsets, .room = room});
     else
         grouped_weight_matmul(weight, pass, dy, x, offsets);
 }

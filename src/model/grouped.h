@@ -11,9 +11,10 @@ void grouped_forward(const struct param *weight, const struct pass *pass, struct
 // dx (R, in) = dy W.
 void grouped_backward_input(const struct param *weight, const struct pass *pass, struct tensor dx, struct tensor dy,
                             struct tensor offsets);
-// dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so.
+// dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so; then memory is taken for the
+// `room` rows that there may be in other passes.
 void grouped_backward_weight(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
-                             struct tensor offsets);
+                             struct tensor offsets, int64_t room);
 // The matmul itself, never deferred.
 void grouped_weight_matmul(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
                            struct tensor offsets);

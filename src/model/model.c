@@ -66,6 +66,7 @@ void model_build(struct model *model, struct param_list *params, const struct mo
         biencoder_build(&model->biencoder, params, config, &model->choices);
         return;
     }
+    experts_declare_groups(params, &model->choices);
     if (options->chunk.begins)
         embedding_build(&model->embedding, params, config, &model->choices);
     build_stacks(model, params, options);

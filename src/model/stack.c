@@ -209,7 +209,7 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
         struct tensor next = out;
         if (layer < group.end - 1)
             next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->activations);
-        pass_await_param(pass, block_last_matrix(&stack->blocks[layer]));
+        block_await(&stack->blocks[layer], pass);
         if (stack->choices->has_layer_tables)
             set_relative_bias(stack, &inner, flight, layer);
         block_forward(&stack->blocks[layer], &inner, &flight->saved[layer], stream, next);
@@ -294,7 +294,7 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
         block_backward(&stack->blocks[layer], &inner, &flight->saved[layer], gradient, before);
         if (stack->choices->has_layer_tables)
             backward_relative_bias(stack, &inner, layer);
-        pass_gradients_final(pass, block_first_matrix(&stack->blocks[layer]));
+        block_gradients_final(&stack->blocks[layer], pass);
     }
 }
 

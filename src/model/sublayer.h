@@ -9,13 +9,21 @@
 
 #include "model/choices.h"
 
+// Matrices of a group of parameters of their own (see parallel/param.h), in order of declaration, and one parameter of
+// another such group.
+struct sublayer_apart {
+    const struct param *first, *last;
+    const struct param *biases;
+};
+
 struct sublayer {
     const struct sublayer_kind *kind;
     struct norm norm;  // before or after it
     // The matmul whose input is the result of the norm, and the one whose bias is added together with its result. No
     // matrix of the sublayer is declared before or after theirs.
     const struct linear *first, *last;
-    int64_t dropout_layer;  // a number that keys its dropout masks
+    struct sublayer_apart apart;  // zeroed if all are in the usual group; else `last` is the last of those
+    int64_t dropout_layer;        // a number that keys its dropout masks
 };
 
 struct sublayer_options {
@@ -51,6 +59,9 @@ struct sublayer_kind {
                                struct tensor dx, struct tensor ddelta);
     void (*take_cache)(const struct sublayer *sublayer, void *saved, const struct cache_options *options);  // or NULL
 };
+
+// Every stage of a pipeline declares the same groups of parameters in the same order: before its layers are built.
+void experts_declare_groups(struct param_list *params, const struct choices *choices);
 
 extern const struct sublayer_kind sublayer_self_attention, sublayer_cross_attention, sublayer_mlp, sublayer_gated_mlp,
     sublayer_experts;

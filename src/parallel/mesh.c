@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A new axis is an entry of enum axis, a row here and a factor of config_model_ranks. Its ranks read the same samples
-// and their gradients are summed, so something must be split along it: see docs/internals/parallel.md.
+// A new axis is an entry of enum axis, a row here and, unless it is in MESH_SAMPLES, a factor of config_model_ranks.
+// Its ranks read the same samples and their gradients are summed, so something must be split along it: see
+// docs/internals/parallel.md.
 static const struct {
     const char *name;
     size_t length;  // int64_t in struct config
 } axes[AXIS_COUNT] = {
     [AXIS_TENSOR] = {"tensor", offsetof(struct config, tensor_model_parallel_size)},
     [AXIS_CONTEXT] = {"context", offsetof(struct config, context_parallel_size)},
+    [AXIS_EXPERT] = {"expert", offsetof(struct config, expert_model_parallel_size)},
     [AXIS_DATA] = {"data", 0},  // what the others leave
     [AXIS_PIPELINE] = {"pipeline", offsetof(struct config, pipeline_model_parallel_size)},
 };
@@ -27,7 +29,7 @@ const char *mesh_axis_name(enum axis axis) {
 static int refuse(const struct mesh *mesh, int model) {
     struct buffer text = {0};
     for (int axis = 0; axis < AXIS_COUNT; axis++)
-        if (axis != AXIS_DATA)
+        if (axis != AXIS_DATA && (axis != AXIS_EXPERT || mesh->length[axis] > 1))
             buffer_printf(&text, "%s%s %d", text.length > 0 ? " × " : "", axes[axis].name, mesh->length[axis]);
     error_set("%d ranks cannot be split into %s; start a multiple of %d ranks or change the --*-parallel-size flags",
               mesh->size, buffer_string(&text), model);
@@ -48,6 +50,11 @@ int mesh_place(struct mesh *mesh, int rank, int size, const int length[AXIS_COUN
     mesh_move(mesh, mesh->place, MESH_ALL, rank);
     mesh_declare(mesh, MESH_REPLICAS, "replicas");
     mesh_declare(mesh, MESH_STAGE, "stage");
+    if (mesh->length[AXIS_EXPERT] > 1) {
+        mesh_declare(mesh, MESH_SAME_EXPERTS, "ranks with the same slices of experts");
+        mesh_declare(mesh, MESH_STAGE & ~MESH_SAME_EXPERTS, "ranks with other slices of experts");
+        mesh_declare(mesh, MESH_STAGE & ~AXES(AXIS_EXPERT), "ranks with the same experts");
+    }
     return 0;
 }
 
@@ -56,7 +63,7 @@ int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config
     for (int axis = 0; axis < AXIS_COUNT; axis++)
         length[axis] = axis == AXIS_DATA ? 0 : (int)*(const int64_t *)((const char *)config + axes[axis].length);
     TRY(mesh_place(mesh, rank, size, length));
-    CHECK(mesh->length[AXIS_DATA] * config_model_ranks(config) == size);  // batches are counted by the latter
+    CHECK(mesh_count(mesh, MESH_SAMPLES) * config_model_ranks(config) == size);  // batches are counted by the latter
     return 0;
 }
 

@@ -1,20 +1,27 @@
-// The place of a rank. The world is a grid of tensor × context × data × pipeline ranks in Megatron's order, tensor
-// fastest: rank = tp + TP * (cp + CP * (dp + DP * pp)). A place is a value that is passed down; nothing looks it up.
+// The place of a rank. The world is a grid of tensor × context × expert × data × pipeline ranks, tensor fastest, as in
+// Megatron: rank = tp + TP * (cp + CP * (ep + EP * (dp + DP * pp))). A place is a value that is passed down; nothing
+// looks it up.
+//
+// Ranks along both the expert and the data axis train on other samples: users count them together as data-parallel
+// ranks. Those along the expert axis share out the experts and send each other tokens, those along the data axis hold
+// the same experts.
 #ifndef PARALLEL_MESH_H
 #define PARALLEL_MESH_H
 
 #include "comm/comm.h"
 #include "config/config.h"
 
-enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXIS_COUNT };
+enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_EXPERT, AXIS_DATA, AXIS_PIPELINE, AXIS_COUNT };
 
 // A set of axes is a mask. Ranks that differ along a set of axes only are numbered with the first axis fastest.
 #define AXES(axis) (1u << (axis))
 #define MESH_ALL (AXES(AXIS_COUNT) - 1)
-#define MESH_STAGE (MESH_ALL & ~AXES(AXIS_PIPELINE))     // the ranks that hold the same layers
-#define MESH_REPLICAS (MESH_STAGE & ~AXES(AXIS_TENSOR))  // those of them that hold the same slices
-#define MESH_SAMPLES AXES(AXIS_DATA)                     // the ranks that train on other samples
-#define MESH_TALKING (MESH_STAGE & ~AXES(AXIS_DATA))     // those that communicate within a pass
+#define MESH_STAGE (MESH_ALL & ~AXES(AXIS_PIPELINE))        // the ranks that hold the same layers
+#define MESH_REPLICAS (MESH_STAGE & ~AXES(AXIS_TENSOR))     // those of them that hold the same slices
+#define MESH_SAMPLES (AXES(AXIS_EXPERT) | AXES(AXIS_DATA))  // the ranks that train on other samples
+#define MESH_TALKING (MESH_STAGE & ~AXES(AXIS_DATA))        // those that communicate within a pass
+// The ranks that hold the same slices of the same experts; declared if there is an expert axis.
+#define MESH_SAME_EXPERTS (MESH_REPLICAS & ~AXES(AXIS_EXPERT))
 
 // Between neighbours along the pipeline (the last stage and the first are neighbours too), activations go one way and
 // gradients the other. Each direction has its own group of two ranks: first the sender, then the receiver. So every

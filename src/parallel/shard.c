@@ -27,25 +27,54 @@ struct shard shard_split(struct shard whole, int dimension, int parts, int part)
     return whole;
 }
 
+struct shard shard_split_outer(struct shard shard, int parts, int part) {
+    CHECK(shard.outer <= 1 && part >= 0 && part < parts && shard.global[0] % parts == 0);
+    CHECK(shard.parts == 1 || shard.dimension > 0);
+    shard.outer = parts;
+    shard.part += shard.parts * part;
+    shard.parts *= parts;
+    return shard;
+}
+
+// How many slices each outer part is split into, and which of them this is.
+static int inner_parts(const struct shard *shard) {
+    return shard->outer > 1 ? shard->parts / shard->outer : shard->parts;
+}
+
+static int inner_part(const struct shard *shard) {
+    return shard->part % inner_parts(shard);
+}
+
+// The indices of the first dimension that the outer part has, and where they begin.
+static int64_t outer_length(const struct shard *shard) {
+    return shard->outer > 1 ? shard->global[0] / shard->outer : shard->global[0];
+}
+
+static int64_t outer_start(const struct shard *shard) {
+    return shard->outer > 1 ? shard->part / inner_parts(shard) * outer_length(shard) : 0;
+}
+
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
 // Slice `part` of a range of `length`: where it begins and how long it is.
 static int64_t slice_start(const struct shard *shard, int64_t length) {
-    int64_t most = (length + shard->parts - 1) / shard->parts;
-    return least(most * shard->part, length);
+    int64_t most = (length + inner_parts(shard) - 1) / inner_parts(shard);
+    return least(most * inner_part(shard), length);
 }
 
 static int64_t slice_length(const struct shard *shard, int64_t length) {
-    int64_t most = (length + shard->parts - 1) / shard->parts;
+    int64_t most = (length + inner_parts(shard) - 1) / inner_parts(shard);
     return least(most, length - slice_start(shard, length));
 }
 
 int64_t shard_local_size(const struct shard *shard, int dimension) {
     if (dimension >= shard->rank)
         return 1;
-    if (dimension != shard->dimension || shard->parts == 1)
+    if (dimension == 0 && shard->outer > 1)
+        return outer_length(shard);
+    if (dimension != shard->dimension || inner_parts(shard) == 1)
         return shard->global[dimension];
     int64_t size = 0;
     for (int i = 0; i < shard->segment_count; i++)
@@ -54,7 +83,7 @@ int64_t shard_local_size(const struct shard *shard, int dimension) {
 }
 
 int64_t shard_local_start(const struct shard *shard) {
-    CHECK(shard->segment_count == 1);
+    CHECK(shard->segment_count == 1 && shard->outer <= 1);
     return shard->parts == 1 ? 0 : slice_start(shard, shard->segments[0]);
 }
 
@@ -72,30 +101,32 @@ int64_t shard_global_count(const struct shard *shard) {
     return count;
 }
 
-// How many times the dimension that is split occurs, and how many elements lie between two of its indices.
-static int64_t split_repeats(const struct shard *shard) {
-    int64_t count = 1;
-    for (int i = 0; i < shard->dimension; i++)
-        count *= shard->global[i];
-    return count;
-}
-
-static int64_t split_width(const struct shard *shard) {
+// The elements between two indices of a dimension, of the whole tensor.
+static int64_t width_behind(const struct shard *shard, int dimension) {
     int64_t width = 1;
-    for (int i = shard->dimension + 1; i < shard->rank; i++)
+    for (int i = dimension + 1; i < shard->rank; i++)
         width *= shard->global[i];
     return width;
 }
 
+// How many times the dimension that is split occurs in the outer part.
+static int64_t split_repeats(const struct shard *shard) {
+    int64_t count = 1;
+    for (int i = 0; i < shard->dimension; i++)
+        count *= i == 0 ? outer_length(shard) : shard->global[i];
+    return count;
+}
+
 // A split of the rows gives one run per segment; a split of the columns gives one run per row and segment.
 int64_t shard_run_count(const struct shard *shard) {
-    return shard->parts == 1 ? 1 : split_repeats(shard) * shard->segment_count;
+    return inner_parts(shard) == 1 ? 1 : split_repeats(shard) * shard->segment_count;
 }
 
 struct shard_run shard_run(const struct shard *shard, int64_t i) {
     CHECK(i >= 0 && i < shard_run_count(shard));
-    if (shard->parts == 1)
-        return (struct shard_run){.count = shard_global_count(shard)};
+    int64_t outer_offset = outer_start(shard) * width_behind(shard, 0);
+    if (inner_parts(shard) == 1)
+        return (struct shard_run){.global_offset = outer_offset, .count = shard_local_count(shard)};
     int64_t repeat = i / shard->segment_count;
     int segment = (int)(i % shard->segment_count);
     int64_t global_start = 0, local_start = 0;
@@ -103,10 +134,10 @@ struct shard_run shard_run(const struct shard *shard, int64_t i) {
         global_start += shard->segments[s];
         local_start += slice_length(shard, shard->segments[s]);
     }
-    int64_t length = slice_length(shard, shard->segments[segment]), width = split_width(shard);
+    int64_t length = slice_length(shard, shard->segments[segment]), width = width_behind(shard, shard->dimension);
     global_start += slice_start(shard, shard->segments[segment]);
     return (struct shard_run){
-        .global_offset = (repeat * shard->global[shard->dimension] + global_start) * width,
+        .global_offset = outer_offset + (repeat * shard->global[shard->dimension] + global_start) * width,
         .local_offset = (repeat * shard_local_size(shard, shard->dimension) + local_start) * width,
         .count = length * width,
     };

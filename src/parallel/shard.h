@@ -7,6 +7,9 @@
 // the q, k and v of its heads. Then the local tensor keeps the order of the segments, and every segment must divide
 // evenly. A slice is described by runs: ranges of elements that are contiguous both in the whole tensor and in the
 // slice.
+//
+// The tensors of experts are split twice: their first dimension into `outer` parts, experts after experts, and what
+// each of those holds along another dimension as above. Slices are numbered with the outer part slowest.
 #ifndef PARALLEL_SHARD_H
 #define PARALLEL_SHARD_H
 
@@ -20,7 +23,8 @@ struct shard {
     int dimension;                         // which one is split
     int segment_count;                     // 1 if the dimension is in one piece
     int64_t segments[SHARD_MAX_SEGMENTS];  // lengths, which add up to global[dimension]
-    int parts, part;                       // this is slice `part` of `parts`
+    int outer;                             // into how many parts the first dimension is split besides; 1 or 0: none
+    int parts, part;                       // this is slice `part` of `parts`, all of both splits
 };
 
 struct shard_run {
@@ -36,9 +40,13 @@ struct shard shard_matrices(int64_t count, int64_t rows, int64_t columns);
 // Slice `part` of `parts` along a dimension. If there are several segments, one that does not divide evenly is a broken
 // invariant.
 struct shard shard_split(struct shard whole, int dimension, int parts, int part);
+// Part `part` of `parts` of the first dimension of a tensor that is whole or split along another one. A number of parts
+// that does not divide that dimension is a broken invariant.
+struct shard shard_split_outer(struct shard shard, int parts, int part);
 
 int64_t shard_local_size(const struct shard *shard, int dimension);
-// Where the slice begins along the dimension that is split; 0 for a whole tensor. Only for a single segment.
+// Where the slice begins along the dimension that is split; 0 for a whole tensor. Only for a single segment, and for
+// tensors that are not split twice.
 int64_t shard_local_start(const struct shard *shard);
 int64_t shard_local_count(const struct shard *shard);
 int64_t shard_global_count(const struct shard *shard);

@@ -22,7 +22,7 @@ static int give(struct config *config, const char *flag, int64_t value) {
 }
 
 int dry_run_world(const struct config *config, int size) {
-    int64_t least = config_model_ranks(config);
+    int64_t least = config_least_ranks(config);
     if (size > 1 || least <= 1 || least > INT32_MAX)
         return size;
     log_info("note: one rank of the %" PRId64 " that one copy of the model needs is shown", least);

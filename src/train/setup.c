@@ -85,7 +85,19 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
     if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
         return error_set(
             "%s has no fp8; leave out --fp8-format or use a GPU of compute capability 8.9 or later (L4, H100)", text);
+    if (setup->config->expert_model_parallel_size > 1 && setup->device->ops->lacks_expert_ranks)
+        return error_set("%s cannot share out experts to ranks; give --device cpu, or leave out "
+                         "--expert-model-parallel-size",
+                         text);
     return 0;
+}
+
+void setup_log_ranks(const struct config *config, const struct mesh *mesh) {
+    log_info("using world size: %d, data-parallel size: %" PRId64 ", context-parallel size: %" PRId64
+             ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64
+             ", expert-model-parallel size: %" PRId64,
+             mesh->size, config->data_parallel_size, config->context_parallel_size, config->tensor_model_parallel_size,
+             config->pipeline_model_parallel_size, config->expert_model_parallel_size);
 }
 
 void setup_describe_memory(const struct step_memory *memory, struct buffer *out) {

@@ -20,6 +20,8 @@ struct step_options setup_options(const struct setup *setup);
 int setup_step(struct step **step, const struct setup *setup);
 // The same with options that setup_options has made and the caller has changed.
 int setup_open(struct step **step, const struct setup *setup, const struct step_options *options);
+// One line that says how many ranks there are, along each axis.
+void setup_log_ranks(const struct config *config, const struct mesh *mesh);
 // Appends "1.23 GB (weights 0.45, …)".
 void setup_describe_memory(const struct step_memory *memory, struct buffer *out);
 

@@ -105,10 +105,7 @@ static int open_loaders(struct trainer *trainer) {
 // A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
-    log_info("using world size: %d, data-parallel size: %" PRId64 ", context-parallel size: %" PRId64
-             ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64,
-             trainer->mesh->size, config->data_parallel_size, config->context_parallel_size,
-             config->tensor_model_parallel_size, config->pipeline_model_parallel_size);
+    setup_log_ranks(config, trainer->mesh);
     TRY(save_folder_open(&trainer->save_folder, config, trainer->mesh));
     // The file is now known to be this run's.
     trainer->watching.farewell.metrics_path = config->metrics_file;

@@ -359,6 +359,27 @@ TEST(experts) {
                  "--moe-ffn-hidden-size 6 cannot be shared");
     EXPECT_ERROR(validate(BY_ITERS "--num-experts 4 --moe-expert-capacity-factor 1 --context-parallel-size 2", 2),
                  "leave one of them out");
+    static const struct {
+        const char *flags, *message;
+        int ranks;
+    } shared_out[] = {
+        {"--expert-model-parallel-size 3", "nearest: --expert-model-parallel-size 2", 3},
+        {"--expert-model-parallel-size 4", "start a multiple of 4 ranks", 2},
+        {"--expert-model-parallel-size 2 --tensor-model-parallel-size 2", "does not divide the 1 data-parallel ranks",
+         2},
+        {"--expert-model-parallel-size 2 --context-parallel-size 2", "start a multiple of 4 ranks", 2},
+        {"--expert-model-parallel-size 2 --optimizer muon", "--optimizer muon does not work with", 2},
+        {"--expert-model-parallel-size 2 --sample-interval 1", "--sample-interval does not work with", 2},
+        {"--expert-model-parallel-size 257", "from 1 to 256", 2},
+    };
+    for (size_t i = 0; i < sizeof shared_out / sizeof shared_out[0]; i++) {
+        char *line = memory_printf(BY_ITERS "--num-experts 4 %s", shared_out[i].flags);
+        EXPECT_ERROR(validate(line, shared_out[i].ranks), shared_out[i].message);
+        free(line);
+    }
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --expert-model-parallel-size 2", 4));
+    EXPECT_INT(config.data_parallel_size, 4);
+    EXPECT_ERROR(validate(BY_ITERS "--expert-model-parallel-size 2", 2), "needs --num-experts");
     bool layers[7];
     EXPECT_OK(config_parse_layer_freq("([0]*2+[1,0])*1 + [1]*3", layers, 7));
     EXPECT(!layers[0] && !layers[1] && layers[2] && !layers[3] && layers[4] && layers[5] && layers[6]);

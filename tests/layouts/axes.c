@@ -17,7 +17,7 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
     "--num-layers 8 --num-attention-heads 8 --swiglu --disable-bias-linear --moe-shared-expert-intermediate-size 16 "
-    "--moe-shared-expert-gate --num-experts 6 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
+    "--moe-shared-expert-gate --num-experts 24 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
     "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
     "--moe-z-loss-coeff 1e-3"};
 // Adam divides gradients by their own size, so a gradient that is only rounding (that of a key's bias, which does not
@@ -90,12 +90,16 @@ int64_t layout_cost(const struct layout *layout) {
 
 void layout_describe(const struct layout *layout, char *text, size_t size) {
     const int *v = layout->value;
-    snprintf(text, size, "%s, %d ranks: tensor %d%s, context %d, pipeline %d%s%s, data %d%s%s%s%s%s%s%s",
+    char expert[32] = "";
+    if (v[LAYOUT_EXPERT] > 1)
+        snprintf(expert, sizeof expert, " with expert %d", v[LAYOUT_EXPERT]);
+    snprintf(text, size, "%s, %d ranks: tensor %d%s, context %d, pipeline %d%s%s, data %d%s%s%s%s%s%s%s%s",
              model_names[v[LAYOUT_MODEL]], layout->ranks, v[LAYOUT_TENSOR], v[LAYOUT_SEQUENCE] ? " with sequence" : "",
              v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]],
-             v[LAYOUT_DATA], v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "", recompute_names[v[LAYOUT_RECOMPUTE]],
-             method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], v[LAYOUT_SAVED] ? ", saved in parts" : "",
-             overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]], dtype_names[v[LAYOUT_DTYPE]]);
+             v[LAYOUT_DATA], expert, v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "",
+             recompute_names[v[LAYOUT_RECOMPUTE]], method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]],
+             v[LAYOUT_SAVED] ? ", saved in parts" : "", overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]],
+             dtype_names[v[LAYOUT_DTYPE]]);
 }
 
 // Whether `layers` can be split evenly over stages and the chunks on each.
@@ -183,8 +187,9 @@ int layout_config(struct config *config, const struct layout *layout, const char
                                    .micro_batch = layout_micro_batch(layout)};
     begin_line(&line, &like, more);
     buffer_printf(&line,
-                  " --tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d",
-                  v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE]);
+                  " --tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d "
+                  "--expert-model-parallel-size %d",
+                  v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], v[LAYOUT_EXPERT]);
     buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
                   method_flags[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], overlap_flags[v[LAYOUT_OVERLAP]],
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",

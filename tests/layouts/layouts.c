@@ -69,7 +69,7 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
         const int *length = bench->meshes[i].length;
         *result = &bench->meshes[i];
         if (length[AXIS_TENSOR] == v[LAYOUT_TENSOR] && length[AXIS_CONTEXT] == v[LAYOUT_CONTEXT] &&
-            length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE])
+            length[AXIS_EXPERT] == v[LAYOUT_EXPERT] && length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE])
             return 0;
     }
     CHECK(bench->mesh_count < MOST_MESHES);
@@ -79,6 +79,7 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
     TRY(mesh_place(mesh, place.rank, place.size,
                    (const int[AXIS_COUNT]){[AXIS_TENSOR] = v[LAYOUT_TENSOR],
                                            [AXIS_CONTEXT] = v[LAYOUT_CONTEXT],
+                                           [AXIS_EXPERT] = v[LAYOUT_EXPERT],
                                            [AXIS_PIPELINE] = v[LAYOUT_PIPELINE]}));
     return mesh_connect(mesh, bench->world);
 }

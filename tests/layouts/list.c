@@ -15,12 +15,13 @@ static int *pair_of(struct pairs *pairs, const struct layout *layout, int a, int
 }
 
 // In the sample all sizes that are not powers of two count as the same, so that not each of them must occur with
-// everything else.
+// everything else, and so do all numbers of ranks that share out experts.
 static struct layout by_kind(const struct layout *layout) {
     struct layout kind = *layout;
     for (int axis = LAYOUT_TENSOR; axis <= LAYOUT_DATA; axis++)
         if ((kind.value[axis] & (kind.value[axis] - 1)) != 0)
             kind.value[axis] = 3;
+    kind.value[LAYOUT_EXPERT] = kind.value[LAYOUT_EXPERT] > 1 ? 2 : 1;
     return kind;
 }
 
@@ -110,6 +111,16 @@ static void add_settings(struct layout_list *list, struct pairs *pairs, struct l
     }
 }
 
+// The same for each number of ranks that may share out experts.
+static void add_expert_sizes(struct layout_list *list, struct pairs *pairs, struct layout layout) {
+    int most = layout.value[LAYOUT_MODEL] == MODEL_EXPERTS ? layout.value[LAYOUT_DATA] : 1;
+    for (int ranks = 1; ranks <= most; ranks++) {
+        layout.value[LAYOUT_EXPERT] = ranks;
+        if (layout.value[LAYOUT_DATA] % ranks == 0)
+            add_settings(list, pairs, layout);
+    }
+}
+
 // Verifies that the list, whose pairs these are, lacks none that any legal layout has.
 static int check_pairs(const struct layout_list *list, struct pairs *pairs) {
     char text[256];
@@ -190,7 +201,7 @@ int layouts_make(struct layout_list *list) {
     *list = (struct layout_list){0};
     for (int model = 0; model < MODEL_COUNT; model++) {
         struct config config;
-        struct layout alone = {.value = {model, 1, 1, 1, 1}, .ranks = 1};
+        struct layout alone = {.value = {model, 1, 1, 1, 1, 1}, .ranks = 1};
         int status = layout_config(&config, &alone, "");
         config_free(&config);
         TRY(status);
@@ -200,7 +211,7 @@ int layouts_make(struct layout_list *list) {
                     for (int pipeline = 1; tensor * context * pipeline <= ranks; pipeline++) {
                         int data = ranks / (tensor * context * pipeline);
                         if (tensor * context * pipeline * data == ranks)
-                            add_settings(
+                            add_expert_sizes(
                                 list, pairs,
                                 (struct layout){.value = {model, tensor, context, pipeline, data}, .ranks = ranks});
                     }

@@ -8,7 +8,8 @@
 
 int train(struct step *step, const struct config *config, struct loss_history *history) {
     struct samples samples;
-    samples_open(&samples, config, step_mesh(step)->place[AXIS_DATA], step_mesh(step)->length[AXIS_DATA]);
+    const struct mesh *mesh = step_mesh(step);
+    samples_open(&samples, config, mesh_index(mesh, mesh->place, MESH_SAMPLES), mesh_count(mesh, MESH_SAMPLES));
     int status = 0;
     for (int i = 0; i < STEPS && status == 0; i++) {
         struct step_source source = samples_step(&samples);

@@ -8,6 +8,7 @@ axes=(
     "pp   1 2 4 8                  --pipeline-model-parallel-size %"
     "cp   1 2 4 8                  --context-parallel-size %"
     "dp   1 2 4 8                  "
+    "ep   1 2 4 8                  --expert-model-parallel-size %"
     "vp   1 2 4                    --num-virtual-stages-per-pipeline-rank %"
     "zb   no yes                   --pipeline-schedule zero-bubble"
     "sp   no yes                   --sequence-parallel"

@@ -31,6 +31,29 @@ TEST(flags_and_mesh_count_alike) {
     EXPECT_ERROR(mesh_place_config(&mesh, 0, 45, &config), "45 ranks cannot be split into tensor 2 × context 3 ×");
 }
 
+// Ranks that share out experts are some of those that read other samples: they are next to each other.
+TEST(expert_ranks_are_data_parallel_ranks) {
+    struct mesh mesh;
+    const struct config config = {.tensor_model_parallel_size = 2,
+                                  .context_parallel_size = 1,
+                                  .expert_model_parallel_size = 3,
+                                  .pipeline_model_parallel_size = 2};
+    EXPECT_INT(config_model_ranks(&config), 4);
+    EXPECT_INT(config_least_ranks(&config), 12);
+    for (int rank = 0; rank < 24; rank++) {
+        EXPECT_OK(mesh_place_config(&mesh, rank, 24, &config));
+        EXPECT_INT(mesh.length[AXIS_DATA], 2);
+        EXPECT_INT(mesh.place[AXIS_EXPERT], rank / 2 % 3);
+        EXPECT_INT(mesh.place[AXIS_DATA], rank / 6 % 2);
+        EXPECT_INT(mesh_count(&mesh, MESH_SAMPLES), 6);
+        EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_SAMPLES), rank / 2 % 6);
+        EXPECT_INT(mesh_count(&mesh, MESH_SAME_EXPERTS), 2);
+        EXPECT_INT(mesh_count(&mesh, MESH_REPLICAS), 6);
+    }
+    EXPECT_ERROR(mesh_place_config(&mesh, 0, 8, &config),
+                 "8 ranks cannot be split into tensor 2 × context 1 × expert 3 × pipeline 2");
+}
+
 // Any set of axes numbers the ranks along it, and the numbers lead back to the ranks.
 TEST(any_set_of_axes_has_its_ranks) {
     struct mesh mesh;
@@ -133,6 +156,52 @@ TEST(slices_cover_exactly_once) {
     }
 }
 
+// Experts are shared out, and each is split besides: slice `part` of `parts` of the experts of one of `outer` ranks.
+static void check_experts(struct shard whole, int dimension, int parts, int outer) {
+    int64_t count = shard_global_count(&whole), width = count / whole.global[0];
+    int *owners = calloc((size_t)count, sizeof *owners);
+    for (int rank = 0; rank < outer * parts; rank++) {
+        struct shard inner = parts > 1 ? shard_split(whole, dimension, parts, rank % parts) : whole;
+        struct shard slice = shard_split_outer(inner, outer, rank / parts);
+        EXPECT(slice.parts == outer * parts && slice.part == rank);
+        EXPECT_INT(shard_local_size(&slice, 0), whole.global[0] / outer);
+        EXPECT_INT(shard_local_count(&slice), count / outer / parts);
+        int64_t local = 0;
+        for (int64_t i = 0; i < shard_run_count(&slice); i++) {
+            struct shard_run run = shard_run(&slice, i);
+            EXPECT_INT(run.local_offset, local);
+            local += run.count;
+            for (int64_t n = run.global_offset; n < run.global_offset + run.count; n++) {
+                EXPECT_INT(n / width / (whole.global[0] / outer), rank / parts);
+                owners[n] += 1 + rank % parts;
+            }
+        }
+        EXPECT_INT(local, shard_local_count(&slice));
+    }
+    // Row or column `at` of the split dimension belongs to the part that the split without ranks gives it.
+    int64_t behind = 1, length = whole.segment_count > 1 ? whole.segments[0] : whole.global[dimension];
+    for (int i = dimension + 1; i < whole.rank; i++)
+        behind *= whole.global[i];
+    for (int64_t n = 0; n < count; n++)
+        EXPECT_INT(owners[n], parts > 1 ? 1 + n / behind % length / (length / parts) : 1);
+    free(owners);
+}
+
+TEST(experts_are_split_twice) {
+    for (int outer = 1; outer <= 6; outer++)
+        for (int parts = 1; parts <= 4 && 6 % outer == 0; parts += 1 + (parts > 1)) {
+            struct shard gated = shard_matrices(6, 16, 5), biases = shard_whole(2, 6, 16);
+            gated.segment_count = biases.segment_count = 2;
+            gated.dimension = biases.dimension = 1;
+            gated.segments[0] = gated.segments[1] = biases.segments[0] = biases.segments[1] = 8;
+            check_experts(gated, 1, parts, outer);
+            check_experts(biases, 1, parts, outer);
+            check_experts(shard_matrices(6, 8, 5), 1, parts, outer);
+            check_experts(shard_matrices(6, 5, 8), 2, parts, outer);
+            check_experts(shard_whole(2, 6, 5), 1, 1, outer);
+        }
+}
+
 TEST(packed_projections_keep_their_heads) {
     // q rows 0-7, k rows 8-11, v rows 12-15: slice 1 of 2 holds q 4-7, k 10-11, v 14-15.
     struct shard packed = shard_whole(2, 16, 10);
@@ -169,6 +238,7 @@ TEST(parameters_with_decay_come_first) {
 }
 
 TEST_MAIN(TEST_CASE(places_follow_megatrons_order), TEST_CASE(flags_and_mesh_count_alike),
-          TEST_CASE(any_set_of_axes_has_its_ranks), TEST_CASE(a_mesh_on_paper_has_any_size),
-          TEST_CASE(slices_cover_exactly_once), TEST_CASE(packed_projections_keep_their_heads),
+          TEST_CASE(expert_ranks_are_data_parallel_ranks), TEST_CASE(any_set_of_axes_has_its_ranks),
+          TEST_CASE(a_mesh_on_paper_has_any_size), TEST_CASE(slices_cover_exactly_once),
+          TEST_CASE(experts_are_split_twice), TEST_CASE(packed_projections_keep_their_heads),
           TEST_CASE(parameters_with_decay_come_first))

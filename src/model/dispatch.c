@@ -1,0 +1,99 @@
+// The exchange of rows between ranks that share out experts. See dispatch.h.
+#include "model/dispatch.h"
+#include "base/memory.h"
+#include "ops/device.h"
+
+#include <stdlib.h>
+
+static struct group *peers_of(const struct pass *pass) {
+    return pass->mesh->group[AXIS_EXPERT];
+}
+
+// How many rows each of all ranks sends to each expert: (P, E). On paper the host gets no numbers, and those that it
+// has stay: experts get equally many.
+static int64_t *exchange_counts(const struct pass *pass, const struct expert_choices *choices,
+                                const struct dispatch_slots *slots) {
+    int64_t E = choices->E, R = slots->sources.shape[0];
+    int32_t firsts[ROUTER_MOST_EXPERTS + 1];
+    int64_t *table = memory_alloc(sizeof *table * (size_t)(choices->ranks * E));
+    for (int64_t e = 0; e <= E; e++)
+        firsts[e] = (int32_t)(R * e / E);
+    device_copy_out(pass->device, firsts, slots->offsets);
+    for (int64_t e = 0; e < E; e++)
+        table[choices->rank * E + e] = firsts[e + 1] - firsts[e];
+    comm_all_gather_i64(peers_of(pass), table, (int)E, "tokens of experts");
+    return table;
+}
+
+// Sets the numbers of rows, and the experts of those that arrive.
+static void count_rows(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
+                       const int64_t *table) {
+    int64_t E = choices->E, own = E / choices->ranks, arrived = 0;
+    for (int rank = 0; rank < choices->ranks; rank++) {
+        dispatch->sent[rank] = dispatch->received[rank] = 0;
+        for (int64_t e = 0; e < own; e++) {
+            dispatch->sent[rank] += table[choices->rank * E + rank * own + e];
+            dispatch->received[rank] += table[rank * E + choices->rank * own + e];
+        }
+        arrived += dispatch->received[rank];
+    }
+    dispatch->rows = arrived > 0 ? arrived : 1;
+    dispatch->experts = dispatch_take(dispatch, pass->scratch, DTYPE_I32, 1);
+    int32_t *experts = memory_alloc(sizeof *experts * (size_t)dispatch->rows), *next = experts;
+    experts[0] = -1;
+    for (int rank = 0; rank < choices->ranks; rank++)
+        for (int64_t e = 0; e < own; e++)
+            for (int64_t i = 0; i < table[rank * E + choices->rank * own + e]; i++)
+                *next++ = (int32_t)e;
+    device_copy_in(pass->device, dispatch->experts, experts);
+    device_synchronize(pass->device);
+    free(experts);
+}
+
+// The weights of this rank's slots go the way of their rows.
+static void send_weights(struct dispatch *dispatch, const struct pass *pass, const struct dispatch_slots *slots) {
+    int64_t R = slots->sources.shape[0], count = tensor_count(slots->weights);
+    struct tensor places = arena_2d(pass->scratch, DTYPE_F32, R, 1);
+    op_gather_slots(pass->device, &(struct op_gather_slots){.y = places,
+                                                            .x = tensor_2d(slots->weights.data, DTYPE_F32, count, 1),
+                                                            .sources = slots->sources,
+                                                            .per_row = 1});
+    dispatch_send(dispatch, pass, dispatch->weights, places, "weights of rows to experts");
+}
+
+void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
+                   const struct dispatch_slots *slots) {
+    int64_t own = choices->E / choices->ranks;
+    dispatch->room = choices->ranks * slots->most;
+    int64_t *table = exchange_counts(pass, choices, slots);
+    count_rows(dispatch, pass, choices, table);
+    free(table);
+    dispatch->weights = dispatch_take(dispatch, pass->activations, DTYPE_F32, 1);
+    dispatch->offsets = arena_1d(pass->activations, DTYPE_I32, own + 1);
+    dispatch->sources = tensor_flat(dispatch_take(dispatch, pass->activations, DTYPE_I32, 1));
+    dispatch->places = dispatch_take(dispatch, pass->activations, DTYPE_I32, 1);
+    op_sort_slots(pass->device, &(struct op_sort_slots){.offsets = dispatch->offsets,
+                                                        .sources = dispatch->sources,
+                                                        .places = dispatch->places,
+                                                        .experts = dispatch->experts});
+    send_weights(dispatch, pass, slots);
+}
+
+struct tensor dispatch_take(const struct dispatch *dispatch, struct arena *arena, enum dtype dtype, int64_t columns) {
+    return tensor_rows(arena_2d(arena, dtype, dispatch->room, columns), 0, dispatch->rows);
+}
+
+void dispatch_send(const struct dispatch *dispatch, const struct pass *pass, struct tensor arrived,
+                   struct tensor places, const char *name) {
+    const struct comm_exchange exchange = {
+        .to = arrived, .from = places, .received = dispatch->received, .sent = dispatch->sent};
+    struct comm_request request = comm_all_to_all_start(peers_of(pass), &exchange, name);
+    comm_wait(&request);
+}
+
+struct comm_request dispatch_return_start(const struct dispatch *dispatch, const struct pass *pass,
+                                          struct tensor places, struct tensor arrived, const char *name) {
+    const struct comm_exchange exchange = {
+        .to = places, .from = arrived, .received = dispatch->sent, .sent = dispatch->received};
+    return comm_all_to_all_start(peers_of(pass), &exchange, name);
+}
