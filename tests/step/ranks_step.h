@@ -16,6 +16,7 @@ struct ranks {
     struct world_place place;
     struct mesh meshes[RANKS_MOST_PARTS + 1];  // by number of ranks that share layers, connected once
     struct mesh pipeline;                      // of all ranks
+    struct mesh experts;                       // which all ranks share out
 };
 
 struct rank_step {
@@ -54,10 +55,12 @@ static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, cons
     *r = (struct rank_step){0};
     rank_step_parse(&r->config, flags, ranks->place.size);
     int parts = (int)r->config.tensor_model_parallel_size, stages = (int)r->config.pipeline_model_parallel_size;
-    struct mesh *mesh = stages > 1 ? &ranks->pipeline : &ranks->meshes[parts];
+    int owners = (int)r->config.expert_model_parallel_size;
+    struct mesh *mesh = stages > 1 ? &ranks->pipeline : owners > 1 ? &ranks->experts : &ranks->meshes[parts];
     if (mesh->size == 0) {
-        EXPECT_OK(mesh_place(mesh, ranks->place.rank, ranks->place.size,
-                             (const int[AXIS_COUNT]){[AXIS_TENSOR] = parts, [AXIS_PIPELINE] = stages}));
+        EXPECT_OK(mesh_place(
+            mesh, ranks->place.rank, ranks->place.size,
+            (const int[AXIS_COUNT]){[AXIS_TENSOR] = parts, [AXIS_EXPERT] = owners, [AXIS_PIPELINE] = stages}));
         EXPECT_OK(mesh_connect(mesh, ranks->world));
     }
     EXPECT_OK(setup_step(&r->step, &(struct setup){&r->config, ranks->device, mesh, STEP_TRAIN}));
@@ -69,7 +72,7 @@ static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, cons
     r->mask = memory_alloc(sizeof *r->mask * (size_t)r->N);
     r->samples = memory_alloc(sizeof *r->samples * (size_t)B);
     for (int64_t n = 0; n < r->N; n++) {
-        struct philox random = philox4x32(1, (uint32_t)n, (uint32_t)mesh->place[AXIS_DATA], 0, 0);
+        struct philox random = philox4x32(1, (uint32_t)n, (uint32_t)mesh_index(mesh, mesh->place, MESH_SAMPLES), 0, 0);
         r->tokens[n] = (int32_t)(random.word[0] % (uint32_t)V);
         r->labels[n] = (int32_t)(random.word[1] % (uint32_t)V);
         r->mask[n] = 1;

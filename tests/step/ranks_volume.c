@@ -1,6 +1,9 @@
-// The bytes that a step gives to its groups match the formulas of docs/parallelism.md, for data, tensor and pipeline
-// parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
+// The bytes that a step gives to its groups match the formulas of docs/parallelism.md, for data, tensor, pipeline and
+// expert parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
 #include "ranks_step.h"
+
+#include <math.h>
+#include <string.h>
 
 static struct ranks ranks;
 
@@ -157,6 +160,54 @@ TEST(a_divided_stream_is_gathered_and_scattered) {
     }
 }
 
+// Rows go to their experts and back, in both passes, each with its weight or the gradient of that. The volume is known
+// where every row goes to every expert, and where experts are padded to their capacity.
+TEST(expert_ranks_exchange_rows_and_weights) {
+    static const struct {
+        const char *flags;
+        int experts_of_rank;
+        double capacity;  // factor; 0: each row goes to all experts
+        int again;        // forward passes that are repeated
+    } cases[] = {{"", 1, 0, 0},
+                 {WHOLE_LAYERS, 1, 0, 1},
+                 {"--moe-expert-capacity-factor 0.75 --moe-pad-expert-input-to-capacity ", 3, 0.75, 0},
+                 {"--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity --bf16 ", 2, 1.5, 0},
+                 {"--use-distributed-optimizer ", 1, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int owners = ranks.place.size, E = owners * cases[i].experts_of_rank, K = cases[i].capacity > 0 ? 2 : E;
+        int64_t rows = cases[i].capacity > 0 ? E * (int64_t)ceil(cases[i].capacity * N * K / E) : N * K;
+        char *line = memory_printf(
+            MODEL "--num-experts %d --moe-router-topk %d --moe-ffn-hidden-size 24 --expert-model-parallel-size %d %s",
+            E, K, owners, cases[i].flags);
+        struct rank_step r;
+        struct volume replicas, tensor, before, after;
+        rank_step_open(&r, &ranks, line);
+        count(&r, 2, &replicas, &tensor);
+        const struct mesh *mesh = step_mesh(r.step);
+        const struct param_list *params = step_params(r.step);
+        before = volume_of(mesh->group[AXIS_EXPERT]);
+        (void)rank_step_train(&r, 2);
+        after = volume_of(mesh->group[AXIS_EXPERT]);
+        int64_t bytes = strstr(cases[i].flags, "bf16") ? 2 : 4;
+        EXPECT_INT(after.bytes[COLLECTIVE_ALL_TO_ALL] - before.bytes[COLLECTIVE_ALL_TO_ALL],
+                   2 * L * ((4 + 2 * cases[i].again) * rows * C * bytes + (2 + cases[i].again) * rows * 4));
+        // Each rank has other experts: only what is not theirs is summed.
+        int64_t usual = params->groups[0].end - params->groups[0].first;
+        EXPECT_INT(params->group_count, 3);
+        EXPECT_INT(params->groups[1].end - params->groups[1].first,
+                   (int64_t)L * cases[i].experts_of_rank * 2 * 24 * C +
+                       (int64_t)L * 64 * ((cases[i].experts_of_rank * 24 + 63) / 64));
+        bool is_divided = strstr(cases[i].flags, "distributed") != NULL;
+        // The losses of routers are summed beside the other numbers.
+        int64_t numbers = replicas.bytes[COLLECTIVE_ALL_REDUCE] - (is_divided ? NORM : 4 * usual);
+        EXPECT(numbers >= LOSS && numbers < 1024);
+        EXPECT_INT(replicas.bytes[COLLECTIVE_REDUCE_SCATTER], is_divided ? 4 * usual : 0);
+        EXPECT_INT(replicas.bytes[COLLECTIVE_ALL_GATHER], is_divided ? 4 * usual : 0);
+        rank_step_close(&r);
+        free(line);
+    }
+}
+
 static int64_t sent(const struct group *group) {
     return group_traffic(group, COLLECTIVE_SEND).bytes;
 }
@@ -200,16 +251,18 @@ TEST(stages_send_the_stream_and_its_gradient_once) {
 }
 
 // Everything that a step gives to the groups of its mesh.
-enum { LEDGER_GROUPS = AXIS_COUNT + 2 + LINK_COUNT };
+enum { LEDGER_GROUPS = AXIS_COUNT + MESH_MOST_SETS + LINK_COUNT };
 struct ledger {
     struct traffic traffic[LEDGER_GROUPS][COLLECTIVE_KINDS];
 };
 
 static struct ledger read_ledger(const struct step *step) {
     const struct mesh *mesh = step_mesh(step);
-    const struct group *groups[LEDGER_GROUPS] = {[AXIS_COUNT] = mesh->replicas, mesh->stage};
+    const struct group *groups[LEDGER_GROUPS] = {0};
     memcpy(groups, mesh->group, sizeof mesh->group);
-    memcpy(groups + AXIS_COUNT + 2, mesh->links, sizeof mesh->links);
+    for (int i = 0; i < mesh->set_count; i++)
+        groups[AXIS_COUNT + i] = mesh->sets[i].group;
+    memcpy(groups + AXIS_COUNT + MESH_MOST_SETS, mesh->links, sizeof mesh->links);
     struct ledger ledger = {0};
     for (int g = 0; g < LEDGER_GROUPS; g++)
         for (int kind = 0; groups[g] && kind < COLLECTIVE_KINDS; kind++)
@@ -234,6 +287,11 @@ static struct ledger step_ledger(struct ranks *on, const char *flags) {
     return after;
 }
 
+// As many rows go to each expert on paper and here.
+#define EXPERTS                                                                                                        \
+    "--num-experts 8 --moe-expert-capacity-factor 1 "                                                                  \
+    "--moe-pad-expert-input-to-capacity --moe-aux-loss-coeff 1e-2 "
+
 // The same step without the other ranks and without memory counts the same bytes and messages, by group and kind.
 TEST(a_step_on_paper_counts_the_same) {
     static const struct {
@@ -243,6 +301,8 @@ TEST(a_step_on_paper_counts_the_same) {
                  {"--bf16 --use-distributed-optimizer --overlap-grad-reduce --ddp-num-buckets 5", false},
                  {"--tensor-model-parallel-size 2", false},
                  {"--tensor-model-parallel-size 2 --sequence-parallel " WHOLE_LAYERS, false},
+                 {EXPERTS, false},
+                 {EXPERTS "--use-distributed-optimizer " WHOLE_LAYERS, false},
                  {"", true},
                  {"--pipeline-schedule zero-bubble", true},
                  {"--num-virtual-stages-per-pipeline-rank 2", true}};
@@ -253,8 +313,10 @@ TEST(a_step_on_paper_counts_the_same) {
         int stages = cases[i].has_stages ? ranks.place.size : 1;
         char *line = memory_printf("--num-layers 8 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
                                    "--micro-batch-size 2 --global-batch-size %d --vocab-size 97 --threads 1 "
-                                   "--make-vocab-size-divisible-by 1 --pipeline-model-parallel-size %d %s",
-                                   stages > 1 ? 8 : 16, stages, cases[i].flags);
+                                   "--make-vocab-size-divisible-by 1 --pipeline-model-parallel-size %d "
+                                   "--expert-model-parallel-size %d %s",
+                                   stages > 1 ? 8 : 16, stages,
+                                   strstr(cases[i].flags, "experts") ? ranks.place.size : 1, cases[i].flags);
         struct ledger real = step_ledger(&ranks, line), counted = step_ledger(&paper, line);
         EXPECT(memcmp(&real, &counted, sizeof real) == 0);
         int64_t bytes = 0;
@@ -276,6 +338,7 @@ int main(void) {
                                       TEST_CASE(a_divided_optimizer_scatters_gradients_and_gathers_values),
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
                                       TEST_CASE(a_divided_stream_is_gathered_and_scattered),
+                                      TEST_CASE(expert_ranks_exchange_rows_and_weights),
                                       TEST_CASE(stages_send_the_stream_and_its_gradient_once),
                                       TEST_CASE(a_step_on_paper_counts_the_same)};
     return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
