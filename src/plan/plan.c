@@ -187,7 +187,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     const char *attention = config->attention_backend;
     making.hardware.rates.writes_scores = attention && (!strcmp(attention, "unfused") || !strcmp(attention, "local"));
     making.fabric = hardware_fabric(&making.hardware, options->machine, options->ranks);
-    int data = making.mesh.length[AXIS_DATA], each = hardware_ranks(options->machine);
+    int data = mesh_count(&making.mesh, MESH_SAMPLES), each = hardware_ranks(options->machine);
     *plan = (struct plan){.ranks = options->ranks,
                           .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,

@@ -47,6 +47,7 @@ static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *s
     stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
     stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
     stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);
+    stage->other += sign * group_exposed_seconds(mesh->group[AXIS_EXPERT]);
     for (int i = 0; i < mesh->set_count; i++) {
         const struct mesh_set *set = &mesh->sets[i];
         if (set->group && !is_axis(mesh, set->group))
