@@ -1,9 +1,10 @@
 // Short steps and the line through them. See steady.h.
 #include "plan/steady.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <math.h>
-#include <stddef.h>
+#include <stdlib.h>
 
 static int group_of(const struct schedule_shape *shape) {
     if (shape->kind != SCHEDULE_INTERLEAVED)
@@ -60,33 +61,98 @@ int steady_simulate_all(const struct schedule_shape *shape, const struct schedul
     return simulate(shape, shape->micro_batches, cost, run, watcher);
 }
 
-// Whether three runs, each longer than the one before by equally many micro-batches, lie on a line.
-static bool is_line(const struct schedule_run runs[3]) {
-    const double rounding = 1e-10;
-    double first = runs[1].seconds - runs[0].seconds, second = runs[2].seconds - runs[1].seconds;
-    double first_idle = runs[1].idle - runs[0].idle, second_idle = runs[2].idle - runs[1].idle;
-    return fabs(second - first) <= rounding * runs[2].seconds &&
-           fabs(second_idle - first_idle) <= rounding * runs[2].seconds;
+// ---- pipelines that repeat themselves ----
+
+// What is seen of a short run. Its pipeline fills during the first two periods and drains during the last two.
+struct steady_run {
+    const struct schedule_shape *shape;
+    int64_t count, period;  // micro-batches of the run; after a period the lists repeat themselves
+    double *starts;         // (works, count, chunks, stages) of passes; negative: there is no such pass
+    double *busy;           // (2, stages): of the run, and of a period of it
+};
+
+static double *start_of(const struct steady_run *short_run, int stage, struct schedule_item item) {
+    int64_t row = ((int64_t)item.work * short_run->count + item.micro_batch) * short_run->shape->chunks + item.chunk;
+    return &short_run->starts[row * short_run->shape->stages + stage];
+}
+
+static void see_span(void *context, const struct schedule_span *span) {
+    const struct steady_run *short_run = context;
+    double seconds = span->end - span->start;
+    int64_t m = span->item.micro_batch, first = short_run->count - 3 * short_run->period;
+    short_run->busy[span->stage] += seconds;
+    if (span->item.work > WORK_BACKWARD_WEIGHT)
+        return;
+    *start_of(short_run, span->stage, span->item) = span->start;
+    if (m >= first && m < first + short_run->period)
+        short_run->busy[short_run->shape->stages + span->stage] += seconds;
+}
+
+// By how much passes begin later than those of a period before: *least and *most, over two periods before the last two.
+static void compare_periods(const struct steady_run *short_run, double *least, double *most) {
+    *least = INFINITY;
+    *most = 0;
+    struct schedule_item item = {0};
+    for (int work = WORK_FORWARD; work <= WORK_BACKWARD_WEIGHT; work++)
+        for (int64_t m = short_run->count - 4 * short_run->period; m < short_run->count - 2 * short_run->period; m++)
+            for (item.chunk = 0; item.chunk < short_run->shape->chunks; item.chunk++)
+                for (int stage = 0; stage < short_run->shape->stages; stage++) {
+                    item.work = (enum work)work;
+                    item.micro_batch = (int)m;
+                    double start = *start_of(short_run, stage, item);
+                    item.micro_batch = (int)(m - short_run->period);
+                    double later = start - *start_of(short_run, stage, item);
+                    *least = start >= 0 && later < *least ? later : *least;
+                    *most = start >= 0 && later > *most ? later : *most;
+                }
+}
+
+// Adds periods of so many seconds to a run.
+static void extend_run(const struct steady_run *short_run, double times, double seconds, struct schedule_run *run) {
+    run->seconds += times * seconds;
+    run->bubble = 0;
+    for (int stage = 0; stage < short_run->shape->stages; stage++) {
+        double idle = run->seconds - short_run->busy[stage] - times * short_run->busy[short_run->shape->stages + stage];
+        run->bubble = idle > run->bubble ? idle : run->bubble;
+        run->idle = stage == 0 || idle < run->idle ? idle : run->idle;
+    }
+}
+
+// Runs short_run->count micro-batches and, if all passes begin equally much later than those a period before, adds the
+// others. Of a pipeline that does not settle, as many as MOST_PASSES stand for all.
+static int try_sample(struct steady_run *short_run, const struct schedule_cost *cost, struct schedule_run *run,
+                      bool *is_done) {
+    const double rounding = 1e-11;
+    const int64_t MOST_PASSES = 1 << 21;
+    const struct schedule_shape *shape = short_run->shape;
+    int64_t passes = short_run->count * shape->chunks * shape->stages, slots = (WORK_BACKWARD_WEIGHT + 1) * passes;
+    short_run->starts = memory_alloc(sizeof(double) * (size_t)slots);
+    short_run->busy = memory_alloc(sizeof(double) * 2 * (size_t)shape->stages);
+    for (int64_t i = 0; i < slots; i++)
+        short_run->starts[i] = -1;
+    int status = simulate(shape, (int)short_run->count, cost, run, &(struct schedule_watcher){see_span, short_run});
+    double least = 0, most = 0;
+    if (status == 0)
+        compare_periods(short_run, &least, &most);
+    *is_done = status < 0 || most - least <= rounding * run->seconds || passes > MOST_PASSES;
+    if (status == 0 && *is_done)
+        extend_run(short_run, (double)(shape->micro_batches - short_run->count) / (double)short_run->period, most, run);
+    free(short_run->starts);
+    free(short_run->busy);
+    return status;
 }
 
 int steady_simulate(const struct schedule_shape *shape, const struct schedule_cost *cost, struct schedule_run *run,
                     const struct schedule_watcher *watcher) {
-    int64_t group = group_of(shape), stages = shape->stages, further = (stages + group - 1) / group * group;
-    for (int64_t least = 4 * further; !watcher; least *= 2) {
-        struct schedule_run runs[3];
-        int64_t count = like_the_end(shape, least);
-        if (count + 2 * further > shape->micro_batches / 2)
-            break;
-        for (int i = 0; i < 3; i++)
-            TRY(simulate(shape, (int)(count + i * further), cost, &runs[i], NULL));
-        if (is_line(runs)) {
-            double times = (double)(shape->micro_batches - count) / (double)further;
-            *run = runs[0];
-            run->seconds += times * (runs[1].seconds - runs[0].seconds);
-            run->bubble += times * (runs[1].bubble - runs[0].bubble);
-            run->idle += times * (runs[1].idle - runs[0].idle);
+    int64_t group = group_of(shape), period = (shape->stages + group - 1) / group * group;
+    for (int64_t least = 8 * period; !watcher && 2 * (least + period) <= shape->micro_batches; least *= 2) {
+        // Whole periods are added.
+        int64_t count = least + (shape->micro_batches - least) % period;
+        struct steady_run short_run = {.shape = shape, .count = count, .period = period};
+        bool is_done = false;
+        TRY(try_sample(&short_run, cost, run, &is_done));
+        if (is_done)
             return 0;
-        }
     }
     return steady_simulate_all(shape, cost, run, watcher);
 }

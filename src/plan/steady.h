@@ -1,6 +1,7 @@
 // A step of many micro-batches, from a few of them. Between the first micro-batch and the last one, all take equally
-// long on a rank alone, so that what a step costs is a line over its micro-batches. Once a pipeline is full, it repeats
-// itself, too: short lists are run on paper until a further group of micro-batches adds as much as the one before it.
+// long on a rank alone, so that what a step costs is a line over its micro-batches. A full pipeline repeats itself too,
+// once all of its passes begin equally much later than those a period before. The length of a step does not show that:
+// it grows on a line already while the slowest stage still has idle time to use up.
 #ifndef PLAN_STEADY_H
 #define PLAN_STEADY_H
 

@@ -69,9 +69,11 @@ static double far_away(const void *context, int from, int to) {
     return from < to ? 0.3 : 0.55;
 }
 
-// Stages that take different times, messages that take longer than passes, and groups.
+// Stages that take different times; or nearly the same, so that the slowest one determines the step only after many
+// micro-batches. Messages that take longer than passes, and groups.
 TEST(lists_of_uneven_stages) {
-    static const double stages[][5] = {{1, 1, 1, 1, 1}, {1, 1.125, 0.7, 1, 1.3}, {2, 0.3, 0.1, 1.9, 0.2}};
+    static const double stages[][5] = {
+        {1, 1, 1, 1, 1}, {1, 1.125, 0.7, 1, 1.3}, {2, 0.3, 0.1, 1.9, 0.2}, {1.02, 1.004, 1.013, 1.03, 1.028}};
     static const struct schedule_shape shapes[] = {
         {.kind = SCHEDULE_1F1B, .stages = 5, .chunks = 1, .micro_batches = 1000},
         {.kind = SCHEDULE_INTERLEAVED, .stages = 5, .chunks = 3, .micro_batches = 1000},
