@@ -400,6 +400,9 @@ void megatron_close(struct megatron_folder *folder) {
         free(folder->orders[i].entries);
     }
     free(folder->orders);
+    for (size_t i = 0; i < folder->view_count; i++)
+        free(folder->views[i]);
+    free(folder->views);
     weights_close(&folder->states);
     weights_close(&folder->weights);
     if (folder->zip)
@@ -408,6 +411,13 @@ void megatron_close(struct megatron_folder *folder) {
     name_list_free(&folder->unknown);
     free(folder->path);
     *folder = (struct megatron_folder){0};
+}
+
+void megatron_keep_view(struct megatron_folder *folder, struct torch_tensor *view) {
+    if ((folder->view_count & (folder->view_count - 1)) == 0)  // full at powers of two
+        folder->views =
+            memory_realloc(folder->views, (folder->view_count ? folder->view_count * 2 : 1) * sizeof folder->views[0]);
+    folder->views[folder->view_count++] = view;
 }
 
 bool megatron_is_there(const struct megatron_folder *folder, const char *key) {

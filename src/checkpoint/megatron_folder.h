@@ -34,7 +34,9 @@ struct megatron_folder {
     // For the optimizer:
     struct megatron_order *orders;  // of every file, stage by stage; none for distributed checkpoints
     size_t order_count;
-    struct weights states;                 // "TT/STATE/our name", see megatron_optimizer.h
+    struct weights states;        // "TT/STATE/our name", see megatron_optimizer.h
+    struct torch_tensor **views;  // parts of flat tensors that `states` refers to
+    size_t view_count;
     const struct torch_value *common;      // the dict of the first file, or of common.pt
     const struct torch_file *common_file;  // where its tensors are
     const struct torch_value *inner;       // the inner optimizer, if it is not in `common`
@@ -66,6 +68,8 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
 
 // Version, iteration and arguments out of a dict that torch.save wrote.
 void megatron_read_numbers(struct megatron_folder *folder, const struct torch_value *root);
+// Takes a tensor over that is freed with the folder.
+void megatron_keep_view(struct megatron_folder *folder, struct torch_tensor *view);
 // Whether "TT/our name" is among the weights already. What is outside the layers may be there several times, all alike:
 // the tied embedding on the first stage and the last, and parts of core's T5 under two names.
 bool megatron_is_there(const struct megatron_folder *folder, const char *key);

@@ -147,9 +147,7 @@ static int take_file(struct megatron_folder *folder, const struct megatron_order
     taking.masters = torch_get(optimizer, "fp32_from_fp16_params");
     taking.masters = taking.masters ? taking.masters : torch_get(optimizer, "fp32_from_fp16");
     if (inner && !taking.states)
-        return megatron_refuse_optimizer(folder, "its states are in distrib_optim.pt, in the buffers of a distributed "
-                                                 "optimizer; load it in Megatron-LM with --ckpt-convert-format "
-                                                 "torch_dist --dist-ckpt-optim-fully-reshardable");
+        return megatron_take_buffers(folder, order);
     if (!inner || !taking.states || taking.states->type != TORCH_DICT || taking.states->count / 2 > order->count)
         return megatron_refuse_optimizer(folder, "it has no states, or those of other parameters");
     const struct torch_value *groups = torch_get(inner, "param_groups");

@@ -19,6 +19,8 @@ int megatron_refuse_optimizer(const struct megatron_folder *folder, const char *
 const struct torch_value *megatron_inner_optimizer(const struct torch_value *optimizer);
 // A number, or a tensor of one; false if it is neither.
 bool megatron_number(const struct torch_file *file, const struct torch_value *value, double *number);
+// The states of a rank whose optimizer is distributed (format torch).
+int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order);
 // The states of a distributed checkpoint that lie beside the parameters.
 int megatron_open_model_space(struct megatron_folder *folder, bool *is_there);
 

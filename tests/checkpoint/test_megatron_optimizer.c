@@ -74,6 +74,10 @@ TEST(torch_with_a_loss_scale) {
     check_run("torch_fp16", 4096);
 }
 
+TEST(torch_with_a_distributed_optimizer) {
+    check_run("torch_buffers", 1);
+}
+
 TEST(distributed_checkpoints) {
     check_run("dist_bf16_dp2", 1);
 }
@@ -136,5 +140,6 @@ TEST(refused) {
     model_source_close(&source);
 }
 
-TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale), TEST_CASE(distributed_checkpoints),
-          TEST_CASE(damage), TEST_CASE(other_parameters), TEST_CASE(refused))
+TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale),
+          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints), TEST_CASE(damage),
+          TEST_CASE(other_parameters), TEST_CASE(refused))

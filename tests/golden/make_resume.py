@@ -12,6 +12,7 @@ import sys
 FOLDER = "tests/golden/resume"
 # Name, kind, 16 bits, tensor- and data-parallel ranks, distributed optimizer, format.
 CASES = [("torch_bf16_tp2", "llama", "bfloat16", 2, 1, False, "torch"),
+         ("torch_buffers", "gpt", "bfloat16", 1, 2, True, "torch"),
          ("torch_fp16", "gpt", "float16", 1, 1, False, "torch"),
          ("dist_bf16_dp2", "llama", "bfloat16", 1, 2, True, "fully_reshardable")]
 

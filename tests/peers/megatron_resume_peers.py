@@ -21,6 +21,8 @@ BEGUN, END, MORE = 50, 100, 20
 CASES = [
     ("torch_gpt", "gpt", 1, 1, False, "torch"),
     ("torch_llama_tp2", "llama", 2, 1, False, "torch"),
+    ("torch_gpt_dp2_buffers", "gpt", 1, 2, True, "torch"),
+    ("torch_llama_tp2_buffers", "llama", 2, 1, True, "torch"),
     ("dist_gpt", "gpt", 1, 1, False, None),
     ("dist_llama_dp2_reshardable", "llama", 1, 2, True, "fully_reshardable"),
     ("dist_gpt_tp2_reshardable", "gpt", 2, 1, True, "fully_reshardable"),
