@@ -207,6 +207,7 @@ checkpoint inspect
 checkpoint verify
 checkpoint convert
 checkpoint reshard
+checkpoint average
 board
 launch local
 launch slurm
