@@ -104,6 +104,8 @@ struct config {
     struct string_list moe_router_load_balancing_type;  // see config_balance
     struct string_list moe_aux_loss_coeff;
     double moe_z_loss_coeff;  // 0: none
+    bool moe_use_upcycling;
+    int64_t moe_upcycling_granularity;
     bool moe_router_enable_expert_bias;
     double moe_router_bias_update_rate;
     double moe_expert_capacity_factor;  // 0 or less: none

@@ -224,9 +224,6 @@ const char flags_refused[] =
     "--dino-local-crops-number=10 --dino-head-hidden-size=2048 --dino-bottleneck-size=256 "
     "--dino-freeze-last-layer=1 --dino-norm-last-layer --dino-warmup-teacher-temp=0.04 "
     "--dino-teacher-temp=0.07 --dino-warmup-teacher-temp-epochs=30 "
-    // MoE (remaining; rest under model config).
-    "--moe-use-upcycling "
-    "--moe-upcycling-granularity=1 "
     // MLA.
     "--q-lora-rank= --kv-lora-rank=32 --qk-head-dim=128 --qk-pos-emb-head-dim=64 --v-head-dim=128 "
     "--rotary-scaling-factor=1.0 --mscale=1.0 --mscale-all-dim=0.0 --cache-mla-latents --mla-down-proj-fusion "

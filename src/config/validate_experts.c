@@ -106,7 +106,11 @@ static void validate_balance(const struct config *config, struct complaints *com
         const char *type = types->items[i];
         if (strcmp(type, "aux_loss") != 0 && strcmp(type, "seq_aux_loss") != 0 && strcmp(type, "none") != 0)
             complain(complaints,
-                     "--moe-router-load-balancing-type %s is not supported; give aux_loss, seq_aux_loss or none", type);
+                     "--moe-router-load-balancing-type %s is not supported; give aux_loss, seq_aux_loss or none%s",
+                     type,
+                     strcmp(type, "global_aux_loss") == 0
+                         ? "; --moe-router-enable-expert-bias balances experts over the whole batch"
+                         : "");
         for (int64_t k = 0; k < i; k++)
             if (strcmp(type, types->items[k]) == 0)
                 complain(complaints, "--moe-router-load-balancing-type %s is given twice; give it once", type);
@@ -165,8 +169,24 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  "--sample-interval does not work with --expert-model-parallel-size; leave one of them out");
 }
 
+static void validate_upcycling(const struct config *config, struct complaints *complaints) {
+    if (!config->moe_use_upcycling)
+        return;
+    if (!config->load)
+        complain(complaints, "--moe-use-upcycling needs --load, the dense checkpoint to start from");
+    if (config->moe_upcycling_granularity != 1 || config_expert_width(config) != config->ffn_hidden_size)
+        complain(complaints,
+                 "--moe-use-upcycling makes every expert a whole copy of the dense MLP; leave out "
+                 "--moe-upcycling-granularity and --moe-ffn-hidden-size, and give the dense --ffn-hidden-size");
+    if (config->moe_shared_expert_intermediate_size > 0)
+        complain(complaints, "--moe-use-upcycling has nothing to make shared experts of; leave out "
+                             "--moe-shared-expert-intermediate-size");
+}
+
 void validate_experts(const struct config *config, struct complaints *complaints) {
     if (config->num_experts == 0) {
+        if (config->moe_use_upcycling)
+            complain(complaints, "--moe-use-upcycling needs --num-experts; give it, e.g. 8");
         warn_without_experts(config);
         if (config->expert_model_parallel_size > 1)
             complain(complaints, "--expert-model-parallel-size needs --num-experts; give it, or leave it out");
@@ -192,4 +212,5 @@ void validate_experts(const struct config *config, struct complaints *complaints
     validate_balance(config, complaints);
     validate_capacity(config, complaints);
     validate_ranks(config, complaints);
+    validate_upcycling(config, complaints);
 }

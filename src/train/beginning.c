@@ -7,6 +7,7 @@
 #include "base/watchdog.h"
 #include "checkpoint/model_source.h"
 #include "train/bert_load.h"
+#include "train/upcycle.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,16 +69,20 @@ static int load_weights(struct step *step, struct config *config, const struct b
     say_loading(from);
     (void)fault_at(FAULT_AT_LOAD);
     bool is_foreign = model_source_is_foreign(from->path), is_release = state_is_release(from->path);
-    bool begins = config->finetune || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
-    if (mesh->rank == 0 && is_release && begins && !config->finetune && !from->is_pretrained)
+    bool begins = config->finetune || config->moe_use_upcycling || from->is_pretrained ||
+                  (is_release && !(is_foreign && config->no_load_optim));
+    bool is_meant = config->finetune || config->moe_use_upcycling || from->is_pretrained;
+    if (mesh->rank == 0 && is_release && begins && !is_meant)
         say_weights_only(from, is_foreign);
     bool with_optimizer = !begins && !config->no_load_optim;
     int status = with_optimizer ? state_match_schedule(config, from->path) : 0;
     if (status == 0 && !begins && !is_foreign)
         status = comm_agree(mesh->all, identity_check(identity, config, from->path), "what the run trains on");
-    if (status == 0)
-        status = state_load(&(struct run_state){.step = step, .config = config, .progress = begins ? NULL : at},
-                            from->path, with_optimizer);
+    const struct run_state run = {.step = step, .config = config, .progress = begins ? NULL : at};
+    if (status == 0 && config->moe_use_upcycling)
+        status = upcycle_load(&run, from->path);
+    else if (status == 0)
+        status = state_load(&run, from->path, with_optimizer);
     int64_t iteration = begins ? from->iteration : at->iteration;
     if (status == 0 && iteration >= 0)
         log_info("  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64, from->folder,

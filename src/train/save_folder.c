@@ -69,11 +69,12 @@ static int check_run(const struct owner *owner, const struct config *config) {
         free(again);
         return -1;
     }
-    if (config->finetune && owner->iteration > 0)
+    const char *flag = config->moe_use_upcycling ? "--moe-use-upcycling" : config->finetune ? "--finetune" : NULL;
+    if (flag && owner->iteration > 0)
         return error_set_code(EXIT_CODE_USAGE,
-                              "--finetune starts a new run, and %s holds checkpoints of the old one, up to iteration "
-                              "%" PRId64 "; give another --save, or leave out --finetune to resume",
-                              save, owner->iteration);
+                              "%s starts a new run, and %s holds checkpoints of the old one, up to iteration "
+                              "%" PRId64 "; give another --save, or leave out %s to resume",
+                              flag, save, owner->iteration, flag);
     return 0;
 }
 

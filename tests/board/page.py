@@ -256,7 +256,7 @@ def test_experts(browser, bevatron, folder):
                     "--save", place], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     name = "board.runs.find((run) => run.name.includes('experts'))"
     chart = "curves.charts.get('expert balance')"
-    browser.wait(f"{name} && boardShown().includes({name}.id) && {chart}", "a chart of the balance of experts")
+    browser.wait(f"!!{name} && boardShown().includes({name}.id) && !!{chart}", "a chart of the balance of experts")
     browser.evaluate(f"{chart}.element.scrollIntoView()")
     curve = f"{chart}.series.find((series) => series.id === {name}.id)?.curve"
     browser.wait(f"{curve}?.count === 20", "its curve")

@@ -4,9 +4,9 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 
-model=(--mock-data --vocab-size 97 --num-layers 3 --hidden-size 24 --num-attention-heads 3 --seq-length 16
-    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --train-iters 6 --log-interval 1 --eval-iters 1 --device cpu --threads 1
-    --num-experts 4 --moe-layer-freq "[0]+[1]*2" --moe-ffn-hidden-size 20 --swiglu --disable-bias-linear)
+base=(--mock-data --vocab-size 97 --num-layers 3 --hidden-size 24 --num-attention-heads 4 --seq-length 16
+    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --train-iters 6 --log-interval 1 --eval-iters 1 --device cpu --threads 1)
+model=("${base[@]}" --num-experts 4 --moe-layer-freq "[0]+[1]*2" --moe-ffn-hidden-size 20 --swiglu --disable-bias-linear)
 losses=(--moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-3 --moe-z-loss-coeff 1e-3)
 
 # Without coefficients there are no losses to log; with them they stand beside the loss, and are no part of it.
@@ -55,6 +55,26 @@ expect 1 "moe_router_enable_expert_bias is true there and false here" "$BEVATRON
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/bias_copy" --to bevatron
 expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/other" --to huggingface
 expect 2 "give --moe-router-score-function sigmoid or sqrtsoftplus" "$BEVATRON" train "${model[@]}" --moe-router-enable-expert-bias
+
+# A dense checkpoint becomes experts: the first loss is the dense model's, on one rank and where two split every expert.
+dense=("${base[@]}" --ffn-hidden-size 40 --swiglu)
+first_loss() { sed -n 's/.*iteration        1\/.*lm loss: \([^ ]*\) .*/\1/p' "$work/out"; }
+expect 0 "saved checkpoint" "$BEVATRON" train "${dense[@]}" --save "$work/dense" --save-interval 6
+expect 0 "iteration        6/       6" "$BEVATRON" train "${dense[@]}" --load "$work/dense" --finetune
+of_dense=$(first_loss)
+up=("${dense[@]}" --num-experts 4 --load "$work/dense" --moe-use-upcycling)
+expect 0 "saved checkpoint" "$BEVATRON" train "${up[@]}" --save "$work/up" --save-interval 6
+[ -n "$of_dense" ] && [ "$(first_loss)" = "$of_dense" ] && pass || fail "the loss of experts is $(first_loss), not $of_dense"
+if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
+    expect 0 "iteration        6/       6" "$BEVATRON" train "${up[@]}" --nproc 2 --tensor-model-parallel-size 2
+    awk -v a="$(first_loss)" -v b="$of_dense" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-10) }' && pass || fail "the loss of experts on two ranks is $(first_loss), not $of_dense"
+fi
+expect 2 "holds checkpoints of another run" "$BEVATRON" train "${up[@]}" --save "$work/up"
+expect 1 "ffn_hidden_size is 40 there and 44 here" "$BEVATRON" train "${up[@]}" --ffn-hidden-size 44
+expect 1 "num_experts is 4 there" "$BEVATRON" train "${up[@]}" --load "$work/up"
+expect 2 "leave out --moe-upcycling-granularity" "$BEVATRON" train "${up[@]}" --moe-upcycling-granularity 2
+expect 2 "needs --num-experts" "$BEVATRON" train "${dense[@]}" --load "$work/dense" --moe-use-upcycling
+expect 1 "bevatron checkpoint convert --to bevatron" "$BEVATRON" train "${up[@]}" --load tests/golden/foreign/llama
 
 # Evaluation drops no token: the loss does not depend on how samples share batches, nor on the padding of the last one.
 for _ in $(seq 30); do printf 'the cat sat on the mat and a dog ran to the cat. '; done >"$work/text.txt"

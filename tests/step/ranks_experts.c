@@ -41,7 +41,9 @@ struct counted_step {
 
 static int next_batch(void *context, struct batch *batch) {
     struct counted_step *own = context;
-    int64_t first = (own->micro_batch++ * own->mesh->length[AXIS_DATA] + own->mesh->place[AXIS_DATA]) * B;
+    int64_t first = (own->micro_batch++ * mesh_count(own->mesh, MESH_SAMPLES) +
+                     mesh_index(own->mesh, own->mesh->place, MESH_SAMPLES)) *
+                    B;
     for (int64_t n = 0; n < (int64_t)B * T; n++) {
         own->tokens[n] = token_of(first + n / T, n % T);
         own->mask[n] = 1;
@@ -70,7 +72,7 @@ static void open_counted(struct counted_step *own, const char *flags, const stru
 }
 
 static struct step_result train(struct counted_step *own) {
-    struct step_source source = {next_batch, own, SAMPLES / B / own->mesh->length[AXIS_DATA]};
+    struct step_source source = {next_batch, own, SAMPLES / B / mesh_count(own->mesh, MESH_SAMPLES)};
     EXPECT_OK(step_train(own->step, &source, 0, 0));
     return step_result(own->step);
 }
@@ -161,6 +163,10 @@ TEST(tokens_and_biases_of_experts_are_those_of_a_plain_loop) {
         {"--tensor-model-parallel-size 2", 2, {[AXIS_TENSOR] = 2}},
         {"--tensor-model-parallel-size 2 --sequence-parallel", 2, {[AXIS_TENSOR] = 2}},
         {"--pipeline-model-parallel-size 2", 2, {[AXIS_PIPELINE] = 2}},
+        {"--expert-model-parallel-size 2", 2, {[AXIS_EXPERT] = 2}},
+        {"--expert-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel",
+         4,
+         {[AXIS_EXPERT] = 2, [AXIS_TENSOR] = 2}},
         {"--context-parallel-size 2", 2, {[AXIS_CONTEXT] = 2}},
         {"--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2",
          4,
