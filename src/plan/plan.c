@@ -50,8 +50,37 @@ static int measure_stage(struct making *making, int index) {
     return status;
 }
 
+// How many layers of a chunk have no window of a model with windows, and how many have experts.
+struct layer_kinds {
+    int64_t whole, sparse;
+};
+
+static struct layer_kinds count_kinds(const struct config *config, int64_t chunk) {
+    const struct config_chunk layers = config_chunk(config, chunk);
+    struct layer_kinds kinds = {0};
+    for (int64_t i = 0; i < layers.decoder_count; i++) {
+        kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->sliding_window;
+        kinds.sparse += config->num_experts > 0 && config_layer_has_experts(config, layers.decoder_first + i);
+    }
+    return kinds;
+}
+
+// Whether a stage between the first and the last has other layers than the second.
+static bool has_different_stages(const struct config *config) {
+    int64_t stages = config->pipeline_model_parallel_size;
+    bool is_different = config_form(config) == CONFIG_T5;
+    for (int64_t first = 0; first < stages * config_chunks(config) && !is_different; first += stages) {
+        struct layer_kinds second = count_kinds(config, first + 1);
+        for (int64_t stage = 2; stage < stages - 1; stage++) {
+            struct layer_kinds own = count_kinds(config, first + stage);
+            is_different = is_different || own.whole != second.whole || own.sparse != second.sparse;
+        }
+    }
+    return is_different;
+}
+
 // Stages between the first and the last hold equally many layers and differ only in how many micro-batches are in
-// flight, most in the second. The stages of an encoder and a decoder all differ.
+// flight, most in the second. Those of an encoder and a decoder all differ, and those with layers of several kinds may.
 static void choose_stages(struct plan *plan, bool are_different) {
     enum { FEW = 4 };
     bool takes_all = plan->stages <= FEW || (are_different && plan->stages <= PLAN_MOST_STAGES);
@@ -202,7 +231,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     struct census census = census_take(config);
     plan->flops = census_flops(&census, config, config->global_batch_size);
     control_plan(&making.mesh, plan->control);
-    choose_stages(plan, config_form(config) == CONFIG_T5);
+    choose_stages(plan, plan->stages > 1 && has_different_stages(config));
     making.costs = memory_alloc(sizeof *making.costs * (size_t)plan->measured);
     int status = make(&making);
     world_close(making.world);

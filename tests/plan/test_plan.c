@@ -54,6 +54,20 @@ TEST(parallelism_costs_what_it_should) {
     EXPECT(tensor.stage[0].memory.weights * 7 < alone.stage[0].memory.weights);
 }
 
+// The two layers without a window are on the third of eight stages, which no other stage stands for.
+TEST(stages_with_other_windows) {
+#define WINDOWS                                                                                                        \
+    "--num-layers 16 --hidden-size 1024 --num-attention-heads 16 --seq-length 8192 --max-position-embeddings 8192 "    \
+    "--vocab-size 1024 --bf16 --micro-batch-size 1 --global-batch-size 16 --pipeline-model-parallel-size 8 "           \
+    "--sliding-window 256 "
+    struct plan same = plan_of(WINDOWS, 8, "p5.48xlarge");
+    struct plan mixed = plan_of(WINDOWS "--window-attn-skip-freq [1]*4+[0]*2+[1]*10", 8, "p5.48xlarge");
+    EXPECT_INT(same.measured, 3);
+    EXPECT_INT(mixed.measured, 8);
+    EXPECT(mixed.seconds > 1.1 * same.seconds && mixed.executed > same.executed);
+    EXPECT_NEAR(mixed.stage[2].flops - mixed.stage[1].flops, mixed.executed - same.executed, 1e-3 * mixed.executed);
+}
+
 // Attention that writes its scores takes longer, and matmuls that send their tiles hide most of the collectives.
 TEST(other_programs) {
     struct plan fused = plan_of(MODEL BATCH "--micro-batch-size 1 --global-batch-size 8", 1, "dgx-a100");
@@ -268,5 +282,5 @@ TEST_MAIN(TEST_CASE(experts_are_counted), TEST_CASE(a_rank_alone_only_computes),
           TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(many_ranks_meet), TEST_CASE(other_programs),
-          TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(nvlink_reaches_over_machines),
-          TEST_CASE(hardware_files))
+          TEST_CASE(stages_with_other_windows), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),
+          TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
