@@ -65,14 +65,15 @@ static bool has_range(const struct flag *flag) {
     return flag->minimum != 0 || flag->maximum != 0;
 }
 
+// Steps compute in fp32: a number that is left out must not be reached by rounding to it either.
 static bool in_range(const struct flag *flag, double value) {
     if (!has_range(flag))
         return true;
     if (value < flag->minimum || value > flag->maximum)
         return false;
-    if ((flag->bounds & FLAG_ABOVE_MINIMUM) && value == flag->minimum)
+    if ((flag->bounds & FLAG_ABOVE_MINIMUM) && (float)value == (float)flag->minimum)
         return false;
-    return !((flag->bounds & FLAG_BELOW_MAXIMUM) && value == flag->maximum);
+    return !((flag->bounds & FLAG_BELOW_MAXIMUM) && (float)value == (float)flag->maximum);
 }
 
 // `nearest` is the value that the flag could have instead; NULL if none is close or it is one that bounds leave out.
