@@ -12,12 +12,20 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // ---- which checkpoints ----
 
+// One folder may have several names: a/b and a/./b, or a link.
+static bool is_same_folder(const char *a, const char *b) {
+    struct stat one, other;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino);
+}
+
 static int add_path(struct average_list *list, char *path) {
     for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->paths[i], path) == 0) {
+        if (is_same_folder(list->paths[i], path)) {
             int status = error_set("%s is named twice; name every checkpoint once", path);
             free(path);
             return status;

@@ -112,6 +112,10 @@ static void free_states(struct checkpoint_tensor *list, size_t count) {
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
     bool is_new = !file_exists(write->folder);
+    if (source->config.num_experts > 0 && source->config.moe_router_enable_expert_bias)
+        return error_set("%s has biases of routers (--moe-router-enable-expert-bias), which would be lost; use the "
+                         "checkpoint as it is, or checkpoint reshard",
+                         source->path);
     TRY(model_range_check(write));
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));

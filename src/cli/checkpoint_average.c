@@ -82,8 +82,8 @@ static int average(void *context) {
         status = average_write(&average);
     log_status(NULL);  // the result starts on a new line
     if (status == 0)
-        printf("the %s of %zu checkpoints → %s, iteration %" PRId64 "\n", options->ema ? "moving average" : "average",
-               list.count, options->output, average.iteration);
+        printf("the %s of %zu checkpoint%s → %s, iteration %" PRId64 "\n", options->ema ? "moving average" : "average",
+               list.count, list.count == 1 ? "" : "s", options->output, average.iteration);
     average_list_free(&list);
     return status;
 }

@@ -173,6 +173,8 @@ static void validate_optimizer_division(struct config *config, struct complaints
                  config->optimizer);
     if (config->eval_with_ema && config->ema_decay == 0)
         complain(complaints, "--eval-with-ema needs a moving average; give --ema-decay, e.g. 0.999");
+    if (config->ema_decay > 0 && config->save && config->no_save_optim)
+        log_warn_once("--no-save-optim leaves the moving average of --ema-decay out of checkpoints; leave it out");
     if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))
         complain(complaints,
                  "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce; give them too");

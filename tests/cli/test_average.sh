@@ -28,10 +28,14 @@ expect 2 "exclude each other" "${average[@]}" "$work/run" --last 2 --ckpt-step 2
 expect 2 "give the checkpoints" "$BEVATRON" checkpoint average --output "$work/d"
 expect 1 "is a model of another program" "${average[@]}" "$work/run" "$work/hf" --last 2 --output "$work/d"
 expect 1 "is named twice" "${average[@]}" "$work/run" "$work/run/iter_0000006" --last 2 --output "$work/d"
+expect 1 "is named twice" "${average[@]}" "$work/run/iter_0000006" "$work/run/./iter_0000006" --output "$work/d"
 expect 1 "keeps no moving average" "${average[@]}" "$work/run" --ema --output "$work/d"
 expect 1 "--output" "${average[@]}" "$work/run" --last 2 --output "$work/a"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${model[@]}" --hidden-size 24 --train-iters 2 --save "$work/other"
 expect 1 "different models: --hidden-size" "${average[@]}" "$work/run" "$work/other" --output "$work/d"
+expect 0 "iteration        2/       2" "$BEVATRON" train "${model[@]}" --num-experts 4 --moe-router-topk 2 --train-iters 2 \
+    --moe-router-score-function sigmoid --moe-router-enable-expert-bias --save "$work/biased" --save-interval 1
+expect 1 "has biases of routers" "${average[@]}" "$work/biased" --last 2 --output "$work/d"
 printf x | dd of="$work/run/iter_0000004/model.safetensors" bs=1 seek=2000 conv=notrunc status=none
 expect 1 "its bytes have changed" "${average[@]}" "$work/run" --last 2 --output "$work/d"
 [ ! -e "$work/d" ] && pass || fail "a refused average leaves something"

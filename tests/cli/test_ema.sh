@@ -11,9 +11,9 @@ model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 32 --num-attenti
 same_bytes() { # PART A B WHAT
     expect_same "$2/iter_0000006/$1.safetensors" "$3/iter_0000006/$1.safetensors" "$4"
 }
-# The last loss on the set "validation" of the output.
-evaluated() {
-    grep -o "validation set | lm loss value: [0-9.E+-]*" "$work/out" | tail -1
+# The last loss on a set of the output.
+evaluated() { # [SET]
+    grep -o "${1:-validation} set | lm loss value: [0-9.E+-]*" "$work/out" | tail -1
 }
 
 for precision in "" --bf16 "--fp16 --initial-loss-scale 1024"; do
@@ -32,12 +32,12 @@ for precision in "" --bf16 "--fp16 --initial-loss-scale 1024"; do
     expect 0 "iteration        6/" "$BEVATRON" train "${model[@]}" "${flags[@]}" --load "$work/again" --save "$work/again"
     same_bytes optimizer "$work/used" "$work/again" "a resumed average [$precision]"
     # What is exported is what was evaluated.
-    expect 0 "the moving average of 1 checkpoints" "$BEVATRON" checkpoint average --input "$work/used" --ema --output "$work/average"
+    expect 0 "the moving average of 1 checkpoint " "$BEVATRON" checkpoint average --input "$work/used" --ema --output "$work/average"
     expect 0 "validation" "$BEVATRON" train "${model[@]}" "${flags[@]:0:${#flags[@]}-3}" --load "$work/average" --finetune --skip-train
-    exported=$(evaluated)
+    exported=$(evaluated test)
     expect 0 "validation" "$BEVATRON" train "${model[@]}" "${flags[@]}" --load "$work/used" --skip-train
-    skipped=$(evaluated)
-    [ -n "$exported" ] && [ -n "$skipped" ] && pass || fail "no evaluation"
+    skipped=$(evaluated test)
+    [ -n "$exported" ] && [ "$exported" = "$skipped" ] && pass || fail "exported: $exported, evaluated: $skipped [$precision]"
 done
 
 # A run that begins to average, and one that stops.
@@ -46,7 +46,9 @@ expect 0 "has no moving average of the weights" "$BEVATRON" train "${model[@]}" 
 expect 0 "iteration        7/" "$BEVATRON" train "${model[@]}" --fp16 --initial-loss-scale 1024 --load "$work/used" --train-iters 7 \
     --override-opt_param-scheduler
 expect 2 "--eval-with-ema needs a moving average" "$BEVATRON" train "${model[@]}" --eval-with-ema
+expect 0 "--no-save-optim leaves the moving average" "$BEVATRON" train "${model[@]}" --ema-decay 0.7 --no-save-optim --save "$work/bare"
 expect 2 "--ema-decay" "$BEVATRON" train "${model[@]}" --ema-decay 1
+expect 2 "--ema-decay" "$BEVATRON" train "${model[@]}" --ema-decay 0.99999999
 expect 2 "--ema-decay" "$BEVATRON" train "${model[@]}" --ema-decay nan
 # Memory is planned: four bytes for each parameter more.
 planned() {
