@@ -3,7 +3,7 @@
 
 usage: bench/plan_rows.py BEVATRON [--markdown] [--source TEXT] [ROWS.csv…]
 
-Without a file it plans the seven models of bench/RESULTS.md on one H200. With files it plans the rows of published runs:
+Without a file it plans the ten models of bench/RESULTS.md on one H200. With files it plans the rows of published runs:
 parameters and FLOPs where the architecture is stated, time and memory where layout and machine are stated, too. Prints
 every row, then errors by source; --markdown prints the latter as in docs/plan.md. --source takes the rows whose source
 contains TEXT.
@@ -27,6 +27,13 @@ OURS = [
     ("megatron-3.6B", 30, 3072, 32, 2048, 4, 51200, "", (23907, 33536), (73.6, 76.8)),
     ("llama-1.3B", 24, 2048, 16, 4096, 8, 32000, "5632", (61508, 84143), (73.4, 69.0)),
     ("llama7B-8layers", 8, 4096, 32, 4096, 4, 32000, "11008", (51518, 75051), (46.6, 48.0)),
+]
+# With experts: name, layers, hidden size, heads, width of an expert, experts, chosen, micro-batch, vocabulary; ms and GB
+# in bf16 (bench/RESULTS.md, 2026-11-17); 4096 tokens.
+OUR_EXPERTS = [
+    ("qwen3-30B-A3B-4layers", 4, 2048, 16, 768, 128, 8, 8, 32000, 146.3, 52.9),
+    ("mixtral-8x7B-2layers", 2, 4096, 32, 14336, 8, 2, 4, 32000, 191.3, 56.5),
+    ("olmoe-1B-7B-8layers", 8, 2048, 16, 1024, 64, 8, 8, 50304, 300.4, 78.5),
 ]
 LLAMA = ("--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights "
          "--disable-bias-linear --ffn-hidden-size ")
@@ -399,6 +406,14 @@ def own(program):
             " --attention-dropout 0 --hidden-dropout 0 ")
         row.layout = f"--bf16 {FP8 if kind else ''}--micro-batch-size {batch} --global-batch-size {batch} --nproc 1 "
         row.machine, row.seconds, row.gib = "p5en.48xlarge", batch * seq / speeds[kind], gigabytes[kind] * 1e9 / 2**30
+        print(describe(row.plan(program)))
+    for name, layers, hidden, heads, width, experts, chosen, batch, vocab, milliseconds, gigabytes in OUR_EXPERTS:
+        row = Row("H200, this program", name)
+        row.flags = shape(layers, hidden, heads, 4096, vocab) + LLAMA + (
+            f"{width} --num-experts {experts} --moe-router-topk {chosen} --moe-aux-loss-coeff 0.01 "
+            "--attention-dropout 0 --hidden-dropout 0 ")
+        row.layout = f"--bf16 --micro-batch-size {batch} --global-batch-size {batch} --nproc 1 "
+        row.machine, row.seconds, row.gib = "p5en.48xlarge", milliseconds / 1000, gigabytes * 1e9 / 2**30
         print(describe(row.plan(program)))
 
 
