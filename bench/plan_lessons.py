@@ -4,6 +4,7 @@
 usage: bench/plan_lessons.py BEVATRON [MACHINE]
 
 Plans the runs of Narayanan et al. 2021 (figures 12 to 16) and Korthikanti et al. 2022 (table 5) on DGX A100 machines,
+and a mixture of experts on three kinds of machines,
 prints what the papers found beside what the plan says, and exits with 1 if a lesson does not come out. The lessons that
 do not are named in docs/plan.md.
 """
@@ -88,11 +89,31 @@ def recompute(p):
                  24 < slower < 37, f"{slower:.1f} %, published {published} %")
 
 
+def expert_parallelism(p):
+    """Qwen3 235B with 32 ranks that share out the experts: in one NVLink domain of 72 GPUs, on machines of 8 with
+    InfiniBand, and with EFA."""
+    shares = {}
+    for machine in ("dgx-gb200", "dgx-b200", "p6-b200.48xlarge"):
+        command = ("plan --json --mock-data --lr 1e-4 --train-iters 1 --bf16 --preset qwen3-235b-a22b --vocab-size 151936 "
+                   "--seq-length 4096 --max-position-embeddings 4096 --expert-model-parallel-size 32 --nproc 64 "
+                   "--micro-batch-size 1 --global-batch-size 512 --use-distributed-optimizer --overlap-grad-reduce "
+                   f"--overlap-param-gather --machine {machine}")
+        result = subprocess.run([p.program] + command.split(), capture_output=True, text=True)
+        if result.returncode:
+            sys.exit(result.stderr)
+        plan = json.loads(result.stdout)
+        shares[machine] = 100 * plan["step_parts_seconds"]["expert"] / plan["step_seconds"]
+    p.lesson("235B, EP 32: all-to-all dominates across machines, not inside NVLink",
+             min(shares["dgx-b200"], shares["p6-b200.48xlarge"]) > 50 and shares["dgx-gb200"] < 33,
+             ", ".join(f"{machine}: {share:.0f} % of a step" for machine, share in shares.items()))
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     planner = Planner(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "dgx-a100")
-    for lesson in (interleaving, tensor_and_pipeline, micro_batch, data_parallelism, recompute):
+    for lesson in (interleaving, tensor_and_pipeline, micro_batch, data_parallelism, recompute,
+                   expert_parallelism):
         lesson(planner)
     sys.exit(1 if planner.failed else 0)
 

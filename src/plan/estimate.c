@@ -9,6 +9,9 @@ void estimator_open(struct estimator *estimator, const struct layout_space *spac
     estimator->space = space;
     estimator->census = census_take(space->model);
     estimator->parameters = (double)census_parameters(space->model);
+    const struct config *model = space->model;
+    double spared = estimator->parameters - (double)census_active_parameters(model);
+    estimator->of_experts = spared > 0 ? spared / (1 - (double)model->moe_router_topk / (double)model->num_experts) : 0;
 }
 
 // One collective over `ranks` neighbours in the order of ranks, of which a rank holds or gets `bytes`.
@@ -24,10 +27,27 @@ static double ring_seconds(const struct comm_fabric *fabric, double ranks, doubl
     return path->seconds * log2(ranks) + (moved + path->half_bytes) / speed;
 }
 
+// Rows to experts of other ranks: each rank sends an equal part to all, what leaves the machine by its own network.
+static double exchange_seconds(const struct layout_space *space, const struct plan_layout *layout, double bytes) {
+    const struct comm_fabric *fabric = &space->fabric;
+    double ranks = layout->expert, near = fmin(ranks, fmax(1, fabric->node / (layout->tensor * layout->context)));
+    if (ranks <= 1)
+        return 0;
+    double inside = bytes * (near - 1) / ranks / (0.89 * fabric->inside.bytes_per_second);
+    return fmax(inside, bytes * (ranks - near) / ranks / fabric->across.bytes_per_second);
+}
+
 // Seconds of parts of a micro-batch on a rank of a stage in the middle.
 struct pass_estimate {
-    double matmul, attention, bytes, tensor, context;
+    double matmul, attention, bytes, tensor, context, expert;
 };
+
+// Elements of a token's rows inside an MLP, and at the places of its experts.
+static double inner_elements(const struct config *model) {
+    double chosen = (double)model->moe_router_topk;
+    return model->num_experts > 0 ? chosen * (double)(model->moe_ffn_hidden_size + model->hidden_size)
+                                  : (double)model->ffn_hidden_size;
+}
 
 static double layer_share(const struct plan_layout *layout) {
     return (double)layout->tensor * layout->pipeline;
@@ -56,12 +76,13 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
                   (0.5 + 0.5 * filled),
         .attention = (config_form(model) == CONFIG_GPT ? 2 : 4) * tokens * length * channels / layer_share(layout) /
                      rates->attention[0],
-        .bytes = layers * (tokens * (20 * wide + 6 * (double)model->ffn_hidden_size / layout->tensor) * 2 /
-                               rates->bytes_per_second +
-                           12 * rates->seconds_per_operation),
+        .bytes =
+            layers * (tokens * (20 * wide + 6 * inner_elements(model) / layout->tensor) * 2 / rates->bytes_per_second +
+                      12 * rates->seconds_per_operation),
         .tensor = layers * 4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes),
         .context = layers * 0.5 *
                    ring_seconds(&space->fabric, layout->context, layout->tensor, tokens * keys * 4 * layout->context),
+        .expert = layers * 2 * exchange_seconds(space, layout, row_bytes * (double)model->moe_router_topk),
     };
 }
 
@@ -80,12 +101,18 @@ static double head_seconds(const struct estimator *estimator, const struct plan_
     return layout->ends & 2 ? fmax(0, head - layer_seconds) : head;
 }
 
+// By a rank of an average stage.
+static double held_parameters(const struct estimator *estimator, const struct plan_layout *layout) {
+    return (estimator->parameters - estimator->of_experts * (1 - 1.0 / layout->expert)) / layer_share(layout);
+}
+
 static double update_seconds(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct layout_space *space = estimator->space;
-    double held = estimator->parameters / layer_share(layout), replicas = (double)layout->data * layout->context;
+    double held = held_parameters(estimator, layout), replicas = (double)layout->data * layout->context;
     bool is_sharded = layout->optimizer != LAYOUT_WHOLE;
     double reduce = ring_seconds(&space->fabric, replicas, layout->tensor, held * (is_sharded ? 6 : 8));
-    double adam = 30 * held / (is_sharded ? replicas : 1) / space->hardware->rates.bytes_per_second;
+    double adam = 30 * (is_sharded ? estimator->parameters / layer_share(layout) / replicas : held) /
+                  space->hardware->rates.bytes_per_second;
     return reduce * (layout->optimizer == LAYOUT_OVERLAPPED ? 0.15 : 1) + adam;
 }
 
@@ -95,9 +122,9 @@ double estimate_seconds(const struct estimator *estimator, const struct plan_lay
     double compute = pass.matmul + pass.attention + pass.bytes, again = share_again(estimator, layout);
     double backward_attention =
         2.5 * pass.attention * space->hardware->rates.attention[0] / space->hardware->rates.attention[1];
-    double forward = compute + pass.tensor + pass.context;
+    double forward = compute + pass.tensor + pass.context + pass.expert;
     double both = forward + 2 * (pass.matmul + pass.bytes + pass.context) + backward_attention + pass.tensor +
-                  again * forward + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
+                  pass.expert + again * forward + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
     double layers = (double)config_layers(space->model) / layout->pipeline;
     both += head_seconds(estimator, layout, both / layers);
     double count = (double)space->model->global_batch_size / (double)(layout->micro_batch * layout->data);
@@ -115,12 +142,13 @@ double estimate_seconds(const struct estimator *estimator, const struct plan_lay
 }
 
 double estimate_state_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
-    double held = estimator->parameters / layer_share(layout);
-    double replicas = layout->optimizer == LAYOUT_WHOLE ? 1 : (double)layout->data * layout->context;
+    double held = held_parameters(estimator, layout), whole = estimator->parameters / layer_share(layout);
+    double replicas = (double)layout->data * layout->context;
+    double updated = layout->optimizer == LAYOUT_WHOLE ? held : whole / replicas;
     double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
     const struct config *model = estimator->space->model;
     double states = (double)optimizer_state_bytes(optimizer_find(model->optimizer), model);
-    return held * (weights + 4 + (states + (layout->precision == LAYOUT_FP32 ? 0 : 2)) / replicas);
+    return held * (weights + 4) + updated * (states + (layout->precision == LAYOUT_FP32 ? 0 : 2));
 }
 
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {

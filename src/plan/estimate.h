@@ -9,7 +9,7 @@
 struct estimator {
     const struct layout_space *space;
     struct census census;
-    double parameters;
+    double parameters, of_experts;
 };
 void estimator_open(struct estimator *estimator, const struct layout_space *space);
 double estimate_seconds(const struct estimator *estimator, const struct plan_layout *layout);

@@ -11,6 +11,7 @@
 static const char *const fixing[CHOICE_COUNT][6] = {
     [CHOICE_TENSOR] = {"--tensor-model-parallel-size"},
     [CHOICE_CONTEXT] = {"--context-parallel-size"},
+    [CHOICE_EXPERT] = {"--expert-model-parallel-size"},
     [CHOICE_PIPELINE] = {"--pipeline-model-parallel-size"},
     [CHOICE_CHUNKS] = {"--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage",
                        "--pipeline-schedule"},
@@ -40,6 +41,7 @@ void layout_space_open(struct layout_space *space, const struct config *base) {
         .context = (int)base->context_parallel_size,
         .pipeline = (int)base->pipeline_model_parallel_size,
         .data = 1,
+        .expert = (int)base->expert_model_parallel_size,
         .chunks = (int)config_chunks(base),
         .is_zero_bubble = is(base->pipeline_schedule, "zero-bubble"),
         .ends = base->account_for_embedding_in_pipeline_split | base->account_for_loss_in_pipeline_split << 1,
@@ -60,9 +62,10 @@ void layout_space_open(struct layout_space *space, const struct config *base) {
 
 bool layout_is_same(const struct plan_layout *a, const struct plan_layout *b) {
     return a->tensor == b->tensor && a->context == b->context && a->pipeline == b->pipeline && a->chunks == b->chunks &&
-           a->is_zero_bubble == b->is_zero_bubble && a->ends == b->ends && a->micro_batch == b->micro_batch &&
-           a->recompute == b->recompute && a->recomputed_layers == b->recomputed_layers &&
-           a->splits_rows == b->splits_rows && a->optimizer == b->optimizer && a->precision == b->precision;
+           a->expert == b->expert && a->is_zero_bubble == b->is_zero_bubble && a->ends == b->ends &&
+           a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
+           a->recomputed_layers == b->recomputed_layers && a->splits_rows == b->splits_rows &&
+           a->optimizer == b->optimizer && a->precision == b->precision;
 }
 
 bool layout_needs_less(const struct plan_layout *a, const struct plan_layout *b) {
@@ -130,6 +133,8 @@ int layout_flags(const struct layout_space *space, const struct plan_layout *lay
         add(&writer, CHOICE_ROWS, "--sequence-parallel", "");
     if (layout->context > 1)
         add_number(&writer, CHOICE_CONTEXT, "--context-parallel-size", layout->context);
+    if (layout->expert > 1)
+        add_number(&writer, CHOICE_EXPERT, "--expert-model-parallel-size", layout->expert);
     add_pipeline(&writer, layout);
     add_number(&writer, CHOICE_MICRO_BATCH, "--micro-batch-size", layout->micro_batch);
     add_recompute(&writer, layout);

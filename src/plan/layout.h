@@ -11,7 +11,9 @@ enum layout_optimizer { LAYOUT_WHOLE, LAYOUT_SHARDED, LAYOUT_OVERLAPPED };
 enum layout_precision { LAYOUT_FP32, LAYOUT_BF16, LAYOUT_FP16, LAYOUT_FP8 };
 
 struct plan_layout {
-    int tensor, context, pipeline, data;
+    int tensor, context, pipeline;
+    int data;             // replicas of the layers
+    int expert;           // how many of them share out the experts
     int chunks;           // of layers on a rank, 1: no virtual stages
     bool is_zero_bubble;  // else 1F1B or, with chunks, interleaved
     int ends;             // bit 0: the embedding counts as a layer of the first stage; bit 1: the loss of the last
@@ -27,6 +29,7 @@ struct plan_layout {
 enum layout_choice {
     CHOICE_TENSOR,
     CHOICE_CONTEXT,
+    CHOICE_EXPERT,
     CHOICE_PIPELINE,
     CHOICE_CHUNKS,
     CHOICE_ENDS,
@@ -51,9 +54,10 @@ struct layout_space {
 
 void layout_space_open(struct layout_space *space, const struct config *base);
 // Calls `take` with every layout that the rules allow. The rules, all of them: sizes divide; tensor parallelism stays
-// inside the NVLink domain; context-parallel ranks keep 2048 tokens or more; micro-batches are powers of two of up to
-// 64k tokens; full micro-batch groups for virtual stages; sequence parallelism and an optimizer that is sharded and
-// overlapped wherever they are possible (layout_neighbours has the others).
+// inside the NVLink domain; the ranks that share out experts are a power of two; context-parallel ranks keep 2048
+// tokens or more; micro-batches are powers of two of up to 64k tokens; full micro-batch groups for virtual stages;
+// sequence parallelism and an optimizer that is sharded and overlapped wherever they are possible (layout_neighbours
+// has the others).
 typedef void layout_taker(void *context, const struct plan_layout *layout);
 void layout_list(const struct layout_space *space, layout_taker *take, void *context);
 // Layouts that differ from one in one choice, fixed choices and all rules of sizes respected.

@@ -55,6 +55,13 @@ static int64_t micro_batches(const struct layout_space *space, const struct plan
     return space->model->global_batch_size / (layout->micro_batch * layout->data);
 }
 
+static bool allows_expert(const struct layout_space *space, const struct plan_layout *layout, int expert) {
+    if (expert == 1)
+        return true;
+    return expert <= EXPERT_RANKS_MOST && divides(expert, layout->data) && space->model->num_experts > 0 &&
+           divides(expert, space->model->num_experts) && (layout->tensor == 1 || layout->splits_rows);
+}
+
 static bool allows_chunks(const struct layout_space *space, const struct plan_layout *layout, int chunks) {
     if (chunks == 1)
         return true;
@@ -162,7 +169,14 @@ static void list_mesh(const struct layout_listing *listing, struct plan_layout l
         layout.splits_rows = layout.tensor > 1;
     if (!space->is_fixed[CHOICE_OPTIMIZER])
         layout.optimizer = layout.data * layout.context > 1 ? LAYOUT_OVERLAPPED : LAYOUT_WHOLE;
-    list_micro_batches(listing, layout);
+    if (space->is_fixed[CHOICE_EXPERT]) {
+        if (allows_expert(space, &layout, layout.expert))
+            list_micro_batches(listing, layout);
+        return;
+    }
+    for (layout.expert = 1; layout.expert <= layout.data; layout.expert *= 2)
+        if (allows_expert(space, &layout, layout.expert))
+            list_micro_batches(listing, layout);
 }
 
 static void list_pipelines(const struct layout_listing *listing, struct plan_layout layout) {
@@ -222,7 +236,12 @@ static void take_changed(const struct layout_listing *listing, struct plan_layou
         layout.splits_rows = true;
     if (layout.data * layout.context == 1 && !space->is_fixed[CHOICE_OPTIMIZER])
         layout.optimizer = LAYOUT_WHOLE;
-    if (!allows_micro_batch(space, &layout, layout.micro_batch))
+    // As many ranks share out the experts as the new mesh allows.
+    while (!space->is_fixed[CHOICE_EXPERT] && choice != CHOICE_EXPERT && layout.expert > 1 &&
+           !allows_expert(space, &layout, layout.expert))
+        layout.expert /= 2;
+    if (layout.expert < 1 || !allows_expert(space, &layout, layout.expert) ||
+        !allows_micro_batch(space, &layout, layout.micro_batch))
         return;
     // Virtual stages that the new mesh cannot have become as many as it can.
     while (layout.chunks > 1 && !space->is_fixed[CHOICE_CHUNKS] && !allows_chunks(space, &layout, layout.chunks))
@@ -296,6 +315,11 @@ static void change_rest(const struct layout_listing *listing, const struct plan_
         changed.recomputed_layers = 0;
         if (recompute != LAYOUT_BLOCK && changed.recompute != layout->recompute)
             take_changed(listing, changed, CHOICE_RECOMPUTE);
+    }
+    for (int doubles = 0; doubles < 2; doubles++) {
+        changed = *layout;
+        changed.expert = doubles ? 2 * layout->expert : layout->expert / 2;
+        take_changed(listing, changed, CHOICE_EXPERT);
     }
     changed = *layout;
     changed.splits_rows = !layout->splits_rows;

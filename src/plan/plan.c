@@ -220,6 +220,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     *plan = (struct plan){.ranks = options->ranks,
                           .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,
+                          .expert_parallel = making.mesh.length[AXIS_EXPERT],
                           .parameters = census_parameters(config),
                           .active = census_active_parameters(config),
                           .global_batch_size = config->global_batch_size,
@@ -256,11 +257,15 @@ const struct plan_stage *plan_stage_of(const struct plan *plan, int stage) {
     return &plan->stage[measured_as(plan, stage)];
 }
 
+static double seconds_of_passes(const struct plan_stage *stage) {
+    return stage->compute + stage->tensor + stage->context + stage->expert;
+}
+
 const struct plan_stage *plan_slowest(const struct plan *plan) {
     const struct plan_stage *slowest = &plan->stage[0];
     for (int i = 1; i < plan->measured; i++) {
         const struct plan_stage *stage = &plan->stage[i];
-        if (stage->compute + stage->tensor + stage->context > slowest->compute + slowest->tensor + slowest->context)
+        if (seconds_of_passes(stage) > seconds_of_passes(slowest))
             slowest = stage;
     }
     return slowest;

@@ -15,8 +15,9 @@ struct plan_stage {
     int stage;
     int64_t parameters;
     struct step_memory memory;
-    double compute;                // seconds of a step in which its device computes
-    double tensor, context, data;  // seconds in which it waits for collectives along these axes, and for others
+    double compute;  // seconds of a step in which its device computes
+    // Seconds in which it waits for collectives along these axes, and for others.
+    double tensor, context, expert, data;
     double other;
     double flops;   // that its device executes in a step: matmuls and attention, with those that are repeated
     double update;  // seconds after the last pass: norm, optimizer, new parameters; waits included
@@ -25,7 +26,8 @@ struct plan_stage {
 enum { PLAN_MOST_STAGES = 64 };
 
 struct plan {
-    int ranks, nodes, data_parallel;
+    int ranks, nodes;
+    int data_parallel, expert_parallel;  // replicas of the layers, and how many of them share out the experts
     int64_t parameters, micro_batches, global_batch_size;
     int64_t active;  // parameters that a token meets: of experts, as many as it goes to
     double tokens;   // of a step

@@ -72,7 +72,7 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
 }
 
 // The parts of a step, as the slowest stage spends it. They add up to the step.
-enum { STEP_PARTS = 7 };
+enum { STEP_PARTS = 8 };
 struct step_part {
     const char *key, *name;
     double seconds;
@@ -80,13 +80,14 @@ struct step_part {
 
 static void list_parts(const struct plan *plan, struct step_part parts[STEP_PARTS]) {
     const struct plan_stage *slowest = plan_slowest(plan);
-    double rest =
-        plan->seconds - slowest->compute - slowest->tensor - slowest->context - slowest->data - slowest->other;
+    double rest = plan->seconds - slowest->compute - slowest->tensor - slowest->context - slowest->expert -
+                  slowest->data - slowest->other;
     double messages = fmax(0, fmin(plan->messages, rest));
     const struct step_part found[STEP_PARTS] = {
         {"compute", "computing", slowest->compute},
         {"tensor", "waiting for tensor parallelism", slowest->tensor},
         {"context", "waiting for context parallelism", slowest->context},
+        {"expert", "waiting for expert parallelism", slowest->expert},
         {"data", "waiting for data parallelism", slowest->data},
         {"other", "waiting for other collectives", slowest->other},
         {"messages", "waiting for messages of stages", messages},
@@ -166,6 +167,8 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
                   plan->ranks, plural(plan->ranks), plan->nodes, budget->machine->name, plan->data_parallel,
                   plural(plan->data_parallel), plan->stages, plural(plan->stages), plan->micro_batches,
                   plan->micro_batches == 1 ? "" : "es", plan->data_parallel == 1 ? "" : " each");
+    if (plan->expert_parallel > 1)
+        buffer_printf(out, "%d of the replicas share out the experts\n", plan->expert_parallel);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", plan->parameters);
     if (plan->active < plan->parameters)
         buffer_printf(out, "of which a token meets: %" PRId64 "\n", plan->active);
@@ -206,8 +209,9 @@ static void write_stage(struct json_writer *w, const struct plan_stage *stage) {
         double seconds;
     } times[] = {
         {"compute_seconds", stage->compute},      {"tensor_wait_seconds", stage->tensor},
-        {"context_wait_seconds", stage->context}, {"data_wait_seconds", stage->data},
-        {"other_wait_seconds", stage->other},     {"after_passes_seconds", stage->update},
+        {"context_wait_seconds", stage->context}, {"expert_wait_seconds", stage->expert},
+        {"data_wait_seconds", stage->data},       {"other_wait_seconds", stage->other},
+        {"after_passes_seconds", stage->update},
     };
     json_begin_object(w);
     json_key(w, "stage");
@@ -271,6 +275,8 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
     json_int(&w, plan->nodes);
     json_key(&w, "data_parallel");
     json_int(&w, plan->data_parallel);
+    json_key(&w, "expert_parallel");
+    json_int(&w, plan->expert_parallel);
     json_key(&w, "micro_batches");
     json_int(&w, plan->micro_batches);
     json_key(&w, "parameters");

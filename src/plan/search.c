@@ -62,8 +62,8 @@ int search_count(const struct layout_search *search, enum search_outcome outcome
 
 static double ranked_value(const struct layout_search *search, const struct search_item *item) {
     const struct plan_layout *layout = &item->layout;
-    return search_value(search, item) *
-           (1 + handicap * ((layout->tensor > 1) + (layout->context > 1) + (layout->pipeline > 1)));
+    return search_value(search, item) * (1 + handicap * ((layout->tensor > 1) + (layout->context > 1) +
+                                                         (layout->pipeline > 1) + (layout->expert > 1)));
 }
 
 double search_room(const struct layout_search *search, int machine) {
@@ -273,7 +273,8 @@ static int plan_neighbours(struct layout_search *search) {
 // Layouts of one family differ only in batches, recompute and schedule: the best stands for all.
 static bool is_same_family(const struct search_item *a, const struct search_item *b) {
     return group_of(a) == group_of(b) && a->layout.tensor == b->layout.tensor &&
-           a->layout.context == b->layout.context && a->layout.pipeline == b->layout.pipeline;
+           a->layout.context == b->layout.context && a->layout.pipeline == b->layout.pipeline &&
+           a->layout.expert == b->layout.expert;
 }
 
 static bool is_proposed(const struct layout_search *search, const struct search_item *item) {
@@ -319,7 +320,7 @@ static int open_model(struct layout_search *search) {
         model->decoder_first_pipeline_num_layers = model->decoder_last_pipeline_num_layers = 0;
         model->account_for_embedding_in_pipeline_split = model->account_for_loss_in_pipeline_split = false;
     }
-    int64_t ranks = config_model_ranks(model);
+    int64_t ranks = config_least_ranks(model);
     int gpus = search->options.gpus;
     TRY(config_validate(model, gpus % ranks == 0 ? (int)ranks : gpus));
     return planned_vocabulary_set(model, &assumed_for);

@@ -68,10 +68,10 @@ static void append_row(const struct layout_search *search, int i, double tokens,
     snprintf(chunks, sizeof chunks, layout->is_zero_bubble ? "zb" : "%d", layout->chunks);
     snprintf(recompute, sizeof recompute, layout->recompute == LAYOUT_BLOCK ? "%s %" PRId64 : "%s",
              layout_recompute_name(layout->recompute), layout->recomputed_layers);
-    buffer_printf(out, "%2d %10.1f %5.1f %6.1f %4d %3d %3d %3s %5d %4" PRId64 "  %-9s  %-19s  %-4s", i + 1,
+    buffer_printf(out, "%2d %10.1f %5.1f %6.1f %4d %3d %3d %3d %3s %5d %4" PRId64 "  %-9s  %-19s  %-4s", i + 1,
                   item->plan->seconds * 1e3, 100 * plan_mfu(item->plan), fullest_bytes(item) / 1e9, layout->tensor,
-                  layout->context, layout->pipeline, chunks, layout->data, layout->micro_batch, recompute,
-                  layout_optimizer_name(layout->optimizer), layout_precision_name(layout->precision));
+                  layout->context, layout->expert, layout->pipeline, chunks, layout->data, layout->micro_batch,
+                  recompute, layout_optimizer_name(layout->optimizer), layout_precision_name(layout->precision));
     if (search->options.machine_count > 1)
         buffer_printf(out, "  %-18s", search_machine(search, item)->name);
     if (tokens > 0)
@@ -84,8 +84,9 @@ static void append_row(const struct layout_search *search, int i, double tokens,
 }
 
 static void append_table(const struct layout_search *search, double tokens, struct buffer *out) {
-    buffer_append_string(out, " #    step ms MFU %     GB   TP  CP  PP  VP    DP  MBS  recompute  optimizer            "
-                              "in  ");
+    buffer_append_string(out,
+                         " #    step ms MFU %     GB   TP  CP  EP  PP  VP    DP  MBS  recompute  optimizer            "
+                         "in  ");
     if (search->options.machine_count > 1)
         buffer_append_string(out, "  machine           ");
     if (tokens > 0)
@@ -116,10 +117,10 @@ static void append_plain_data(const struct layout_search *search, struct buffer 
     const struct search_item *best = proposal(search, 0);
     const struct layout_space *space = &search->spaces[best->machine];
     struct plan_layout plain = best->layout;
-    if (plain.tensor * plain.context * plain.pipeline == 1 || space->is_fixed[CHOICE_TENSOR] ||
+    if (plain.tensor * plain.context * plain.expert * plain.pipeline == 1 || space->is_fixed[CHOICE_TENSOR] ||
         space->is_fixed[CHOICE_PIPELINE] || space->is_fixed[CHOICE_CONTEXT])
         return;
-    plain.tensor = plain.context = plain.pipeline = 1;
+    plain.tensor = plain.context = plain.expert = plain.pipeline = 1;
     plain.data = search->options.gpus;
     plain.optimizer = LAYOUT_OVERLAPPED;
     double bytes = estimate_state_bytes(&search->estimators[best->machine], &plain);
@@ -185,6 +186,7 @@ static void write_layout(struct json_writer *w, const struct layout_search *sear
     json_cstring(w, search_machine(search, item)->name);
     write_int(w, "tensor", layout->tensor);
     write_int(w, "context", layout->context);
+    write_int(w, "expert", layout->expert);
     write_int(w, "pipeline", layout->pipeline);
     write_int(w, "virtual_stages", layout->chunks);
     write_int(w, "data", layout->data);

@@ -5,10 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PARTS = 6 };
+enum { PARTS = 7 };
 static const char *const part_names[PARTS] = {"computing",
                                               "waiting for tensor parallelism",
                                               "waiting for context parallelism",
+                                              "waiting for expert parallelism",
                                               "waiting for data parallelism",
                                               "waiting for other collectives",
                                               "waiting for other stages"};
@@ -19,12 +20,13 @@ static void take_parts(const struct plan *plan, double *parts) {
     parts[0] = stage->compute;
     parts[1] = stage->tensor;
     parts[2] = stage->context;
-    parts[3] = stage->data;
-    parts[4] = stage->other;
-    parts[5] = plan->seconds;
-    for (int i = 0; i < 5; i++)
-        parts[5] -= parts[i];
-    parts[5] = fmax(parts[5], 0);
+    parts[3] = stage->expert;
+    parts[4] = stage->data;
+    parts[5] = stage->other;
+    parts[6] = plan->seconds;
+    for (int i = 0; i < 6; i++)
+        parts[6] -= parts[i];
+    parts[6] = fmax(parts[6], 0);
 }
 
 static void append_seconds(double seconds, struct buffer *out) {
@@ -134,6 +136,8 @@ void search_difference(const struct plan_layout *a, const struct plan_layout *b,
         append_change(&text, "TP", b->tensor);
     if (a->context != b->context)
         append_change(&text, "CP", b->context);
+    if (a->expert != b->expert)
+        append_change(&text, "EP", b->expert);
     if (a->pipeline != b->pipeline)
         append_change(&text, "PP", b->pipeline);
     if (a->data != b->data)

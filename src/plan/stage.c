@@ -45,9 +45,9 @@ static bool is_axis(const struct mesh *mesh, const struct group *group) {
 static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *stage) {
     stage->tensor += sign * group_exposed_seconds(mesh->group[AXIS_TENSOR]);
     stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
+    stage->expert += sign * group_exposed_seconds(mesh->group[AXIS_EXPERT]);
     stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
     stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);
-    stage->other += sign * group_exposed_seconds(mesh->group[AXIS_EXPERT]);
     for (int i = 0; i < mesh->set_count; i++) {
         const struct mesh_set *set = &mesh->sets[i];
         if (set->group && !is_axis(mesh, set->group))
@@ -98,9 +98,10 @@ static void extend_step(const struct steady_counts *counts, int micro_batches, c
                         struct measured_step *whole) {
     const struct plan_stage *from = &shorter->stage;
     struct plan_stage *to = &whole->stage;
-    const double *const values[] = {&from->compute, &from->tensor, &from->context, &from->data,
-                                    &from->other,   &from->flops,  &from->update};
-    double *const results[] = {&to->compute, &to->tensor, &to->context, &to->data, &to->other, &to->flops, &to->update};
+    const double *const values[] = {&from->compute, &from->tensor, &from->context, &from->expert,
+                                    &from->data,    &from->other,  &from->flops,   &from->update};
+    double *const results[] = {&to->compute, &to->tensor, &to->context, &to->expert,
+                               &to->data,    &to->other,  &to->flops,   &to->update};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
         *results[i] = steady_extend(counts, micro_batches, *values[i], *results[i]);
     for (int work = 0; work < WORK_COUNT; work++)

@@ -76,7 +76,7 @@ static double share_of_waits(const struct timeline *timeline, const struct plan 
         if (span->stage == stage && colour_of(span->item.work) <= WEIGHTS)
             passes += span->end - span->start;
     }
-    double share = passes > 0 ? (kind->tensor + kind->context) / passes : 0;
+    double share = passes > 0 ? (kind->tensor + kind->context + kind->expert) / passes : 0;
     return share < worth_drawing ? 0 : fmin(share, 1);
 }
 

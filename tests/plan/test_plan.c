@@ -278,7 +278,34 @@ TEST(experts_are_counted) {
     EXPECT_INT(qwen.active, 3353032704);
 }
 
-TEST_MAIN(TEST_CASE(experts_are_counted), TEST_CASE(a_rank_alone_only_computes),
+// Rows go to experts on other ranks and back, in both passes: 4 × 4 × 8 micro-batches × 1024 rows × 2 chosen × 1024 ×
+// 2 bytes, 7/8 of them to others. Between machines a rank has 44 GB/s, and all-to-all is the largest part of a step.
+TEST(experts_of_other_ranks) {
+#define EXPERTS                                                                                                        \
+    "--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 1024 --bf16 "            \
+    "--max-position-embeddings 1024 --num-experts 16 --moe-router-topk 2 --ffn-hidden-size 4096 --micro-batch-size 1 " \
+    "--global-batch-size 64 --use-distributed-optimizer "
+    struct plan whole = plan_of(EXPERTS, 8, "p5.48xlarge");
+    struct plan inside = plan_of(EXPERTS "--expert-model-parallel-size 8", 8, "p5.48xlarge");
+    struct plan across = plan_of(EXPERTS "--expert-model-parallel-size 8", 8, "p5.4xlarge");
+    EXPECT_INT(whole.expert_parallel, 1);
+    EXPECT_INT(inside.expert_parallel, 8);
+    EXPECT_INT(inside.data_parallel, 8);
+    EXPECT_INT(inside.micro_batches, 8);
+    EXPECT_INT(inside.parameters, whole.parameters);
+    EXPECT(whole.stage[0].expert == 0);
+    EXPECT_INT(whole.stage[0].parameters - inside.stage[0].parameters, 4LL * 14 * (2 * 1024 * 4096 + 4096 + 1024));
+    double bytes = 4.0 * 4 * 8 * 1024 * 2 * 1024 * 2 * 7 / 8;
+    EXPECT(inside.stage[0].expert > bytes / 450e9 && across.stage[0].expert > bytes / 12.5e9);
+    EXPECT(across.stage[0].expert > across.stage[0].compute && inside.stage[0].expert < across.stage[0].expert / 4);
+    struct buffer out = {0};
+    plan_describe(&across, &(struct plan_budget){.machine = machine_find("p5.4xlarge")}, &out);
+    EXPECT(strstr(buffer_string(&out), "8 of the replicas share out the experts"));
+    EXPECT(strstr(buffer_string(&out), "waiting for expert parallelism"));
+    buffer_free(&out);
+}
+
+TEST_MAIN(TEST_CASE(experts_are_counted), TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
           TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(many_ranks_meet), TEST_CASE(other_programs),
