@@ -121,7 +121,9 @@ static void read_tensors(struct model_source *source) {
     size_t left = MOST_READ_BYTES;
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *tensor = &source->tensors[i];
-        int64_t count = tensor->shape[0] * (tensor->rank == 2 ? tensor->shape[1] : 1);
+        int64_t count = 1;
+        for (int axis = 0; axis < tensor->rank; axis++)
+            count *= tensor->shape[axis];
         CHECK(count > 0 && tensor->bytes == (size_t)count * dtype_bytes(tensor->dtype));
         if (tensor->bytes > left)
             return;
