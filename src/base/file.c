@@ -168,6 +168,7 @@ static int sync_parent(const char *path) {
 }
 
 static int make_folder(const char *path) {
+    watchdog_doing("creating", path);
     if (mkdir(path, 0777) == 0)
         return sync_parent(path);
     int error = errno;
@@ -192,6 +193,7 @@ int file_make_folders(const char *path) {
     }
     if (result == 0)
         result = make_folder(path);
+    watchdog_done();
     free(prefix);
     return result;
 }
