@@ -87,7 +87,7 @@ static struct param_list make_list(void) {
         if (i % 3 == 0)
             param->group =
                 param_list_group(&list, &(struct param_group){.name = "other",
-                                                              .replicas = AXES(AXIS_DATA),
+                                                              .replicas = MESH_SAMPLES,
                                                               .slices = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT)});
         if (i % 4 == 0)
             param->shard = shard_split(param->shard, 0, 2, 0);
