@@ -217,6 +217,10 @@ static void run_optimizer(struct lab *lab) {
     struct tensor along = arena_1d(&lab->arena, DTYPE_F32, tensor_count(master));
     op_momentum(lab->device, &(struct op_momentum){.y = along, .grad = grad, .m = m, .scale = scale, .momentum = 0.9f});
     op_normalize(lab->device, &(struct op_normalize){.y = copy, .x = along, .sum_squares = squares, .least = 1e-3f});
+    struct tensor matrix = tensor_reshape_2d(tensor_rows(along, 0, 300000), 300, 1000);
+    struct tensor means = arena_2d(&lab->arena, DTYPE_F32, 300, 1000);
+    for (int i = 0; i < 2; i++)
+        op_mean_squares(lab->device, &(struct op_mean_squares){.y = means, .x = matrix, .is_by_columns = i});
     op_adapt(lab->device, &(struct op_adapt){.x = along, .v = v, .scale = scale, .beta2 = 0.9f, .epsilon = 1e-8f});
     op_follow(lab->device,
               &(struct op_follow){
