@@ -177,7 +177,9 @@ static void append_cell(const char *text, struct buffer *out) {
 static void markdown_row(const struct flag *flag, struct buffer *out) {
     struct buffer values = {0};
     const char *value = flag_value_name(flag);
-    buffer_printf(out, "| `%s%s%s` | ", flag->name, value ? " " : "", value ? value : "");
+    buffer_printf(out, "| `%s%s", flag->name, value ? " " : "");
+    append_cell(value ? value : "", out);
+    buffer_append_string(out, "` | ");
     if (flag->required)
         buffer_append_string(out, "required");
     else if (flag->initial && flag->type != FLAG_BOOL_OFF)

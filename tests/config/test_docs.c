@@ -15,4 +15,23 @@ TEST(flags_page_is_fresh) {
         test_fail("docs/flags.md is stale: run `bevatron help flags --markdown > docs/flags.md`");
 }
 
-TEST_MAIN(TEST_CASE(flags_page_is_fresh))
+// A bar that is not escaped begins another cell, also between backticks.
+TEST(rows_have_four_cells) {
+    struct buffer made = {0};
+    config_markdown(&made);
+    int rows = 0;
+    for (const char *line = buffer_string(&made); *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        if (strncmp(line, "| `--", 5) != 0)
+            continue;
+        int bars = 0;
+        for (const char *at = line; *at && *at != '\n'; at++)
+            bars += *at == '|' && (at == line || at[-1] != '\\');
+        if (bars != 5)
+            test_fail("%.*s has %d cells", (int)strcspn(line, "\n"), line, bars - 1);
+        rows++;
+    }
+    EXPECT(rows > 100);
+    buffer_free(&made);
+}
+
+TEST_MAIN(TEST_CASE(flags_page_is_fresh), TEST_CASE(rows_have_four_cells))
