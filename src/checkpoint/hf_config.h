@@ -35,6 +35,8 @@ char *hf_sparse_layers_dense(const struct config *config);
 char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config);
 char *hf_windows_types(const struct config *config);
 double hf_local_base(const struct config *config);
+// Of one with a query_scalar: the whole number that is written as it.
+double hf_query_scalar(const struct config *config);
 
 // The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
 const struct hf_family *hf_family_choose(const struct model_write *write);

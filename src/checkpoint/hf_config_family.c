@@ -27,6 +27,9 @@ static const char *const shaping[] = {"--model",
                                       "--sliding-window",
                                       "--window-attn-skip-freq",
                                       "--rotary-base-local",
+                                      "--attn-logit-softcapping",
+                                      "--final-logit-softcapping",
+                                      "--softmax-type",
                                       "--softmax-scale",
                                       "--activation",
                                       "--gated-linear-unit",
@@ -169,6 +172,8 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
         return family->rotary_part || family->rotary_channels_key;
     if (strcmp(flag, "--no-rope-freq") == 0)
         return family->has_no_rope_layers;
+    if (strcmp(flag, "--softmax-scale") == 0)
+        return family->query_scalar;
     if (strcmp(flag, "--window-attn-skip-freq") == 0)
         return family->window_freq;
     if (strcmp(flag, "--rotary-base-local") == 0)
@@ -256,6 +261,9 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     int64_t groups = config_query_groups(config);
     if (family->has_multi_query && groups != 1 && groups != config->num_attention_heads)
         return "--num-query-groups";
+    double scalar = hf_query_scalar(config), scale = config->softmax_scale;
+    if (family->query_scalar && scale > 0 && fabs(scale * sqrt(scalar) - 1) > 1e-9)
+        return "--softmax-scale";
     const char *rope = find_rope_obstacle(family, config);
     if (rope)
         return rope;

@@ -299,6 +299,15 @@ static int read_windows(const struct hf_family *family, const struct json *root,
     return result;
 }
 
+// Scores are divided by the root of a number, by default that of a head's channels.
+static int read_query_scalar(const struct hf_family *family, const struct json *root, struct config *config) {
+    const struct json *value = member(root, "query_pre_attn_scalar");
+    double scalar = value ? value->number : strtod(family->query_scalar, NULL);
+    if ((value && value->type != JSON_NUMBER) || !(scalar > 0))
+        return error_set("its \"query_pre_attn_scalar\" is not a number above 0");
+    return scalar == (double)config->kv_channels ? 0 : set_real(config, "--softmax-scale", 1 / sqrt(scalar));
+}
+
 // SmolLM3 says for each layer whether it has rotary positions; without that, every so many layers one has none.
 static int read_no_rope_layers(const struct json *root, struct config *config) {
     const struct json *layers = member(root, "no_rope_layers"), *interval = member(root, "no_rope_layer_interval");
@@ -402,6 +411,8 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
             TRY(read_groups(family, root, config));
     }
     TRY(family->window_freq ? read_windows(family, root, config) : check_layer_types(root, config));
+    if (family->query_scalar)
+        TRY(read_query_scalar(family, root, config));
     if (family->has_no_rope_layers)
         TRY(read_no_rope_layers(root, config));
     if (family->has_sparse_layers)

@@ -1,5 +1,5 @@
-// Which layers have a window, as layer_types says it, or sliding_window_pattern (all but every so many). See
-// hf_config.h.
+// How layers attend: which have a window, as layer_types says it, or sliding_window_pattern (all but every so many),
+// and by what Gemma divides scores. See hf_config.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"
@@ -78,6 +78,11 @@ char *hf_windows_types(const struct config *config) {
     char *types = memory_printf("%s]", buffer_string(&text));
     buffer_free(&text);
     return types;
+}
+
+double hf_query_scalar(const struct config *config) {
+    double scale = config->softmax_scale;
+    return scale > 0 ? round(1 / (scale * scale)) : (double)config->kv_channels;
 }
 
 double hf_local_base(const struct config *config) {

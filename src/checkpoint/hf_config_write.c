@@ -277,6 +277,8 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_rope(members, family, config);
     if (family->has_no_rope_layers)
         set_no_rope_layers(members, config);
+    if (family->query_scalar)
+        set_member(members, "query_pre_attn_scalar", memory_printf("%.0f", hf_query_scalar(config)));
     if (family->window_freq)
         set_layer_types(members, config);
     if (family->has_sparse_layers)

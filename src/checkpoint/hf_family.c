@@ -8,8 +8,8 @@
 
 // Of several families that can express a model, the first is written.
 const struct hf_family *hf_family_at(size_t i) {
-    const struct hf_families tables[] = {hf_families_learned(), hf_families_rotary(), hf_families_parallel(),
-                                         hf_families_experts(), hf_families_encoders()};
+    const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
+                                         hf_families_parallel(), hf_families_experts(), hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -38,9 +38,7 @@ const char *hf_family_missing(const char *model_type) {
         {"cohere2", "one norm without biases for attention and MLP, and layers with windows"},
         {"bloom", alibi},
         {"mpt", alibi},
-        {"gemma2", "soft caps of attention scores and logits, four norms in a layer, and layers with windows"},
-        {"gemma3", "four norms in a layer, and layers with windows and a rotary base of their own"},
-        {"gemma3_text", "four norms in a layer, and layers with windows and a rotary base of their own"},
+        {"gemma3", "a tower for images beside its text model (a model of text alone is gemma3_text)"},
         {"olmo", "norms without weights"},
         {"olmo3", "layers with windows beside layers without"},
         {"granitemoe", "matrices of all experts in one tensor"},

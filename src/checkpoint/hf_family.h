@@ -78,6 +78,7 @@ struct hf_family {
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
     const char *window_freq;          // every so many layers one has no window if config.json does not say; NULL: all
     const char *local_base;           // rope_local_base_freq if config.json does not say; NULL: one base for all layers
+    const char *query_scalar;         // query_pre_attn_scalar, scale^-2, if config.json does not say; NULL: none
     bool has_sparse_layers;           // decoder_sparse_step and mlp_only_layers say which layers have experts
     bool scales_embedding;            // word embeddings are multiplied by the square root of their width
     bool has_centered_gains;          // gains of norms are stored as their distance from 1

@@ -104,6 +104,8 @@ static void add_facts(const struct config *from, const struct config *to, struct
         MEANING("--bert-no-binary-head", !config_has_binary_head),
         FIELD("--sliding-window", sliding_window),
         FIELD("--rotary-base-local", rotary_base_local),
+        FIELD("--attn-logit-softcapping", attn_logit_softcapping),
+        FIELD("--final-logit-softcapping", final_logit_softcapping),
         FIELD("--use-rope-scaling", use_rope_scaling),
         FIELD("--num-experts", num_experts),
     };
@@ -121,6 +123,7 @@ static void add_words(const struct config *from, const struct config *to, bool h
     const struct flag_word words[] = {
         {"--model", from->model, to->model},
         {"--normalization", from->normalization, to->normalization},
+        {"--softmax-type", from->softmax_type, to->softmax_type},
         {"--norm-placement", from->norm_placement, to->norm_placement},
         {"--position-embedding-type", from->position_embedding_type, to->position_embedding_type},
         {"--activation", config_activation(from), config_activation(to)},

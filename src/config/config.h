@@ -52,9 +52,11 @@ struct config {
     char *window_size;            // config_validate makes a sliding_window of it
     char *window_attn_skip_freq;  // layers with the window: "N", a list, or NULL for all; see config_layer_window
     double rotary_base_local;     // of layers with the window, without scaling; 0: as in the others
-    double softmax_scale;         // 0: 1 / sqrt(kv_channels)
-    char *normalization;          // "LayerNorm" | "RMSNorm"
-    char *norm_placement;         // "pre" | "post" | "output"
+    double attn_logit_softcapping, final_logit_softcapping;  // 0 for none
+    char *softmax_type;                                      // "vanilla" | "off-by-one" | "learnable"
+    double softmax_scale;                                    // 0: 1 / sqrt(kv_channels)
+    char *normalization;                                     // "LayerNorm" | "RMSNorm"
+    char *norm_placement;                                    // "pre" | "post" | "output" | "both"
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool qk_layernorm, qk_layernorm_all_heads;

@@ -10,10 +10,11 @@
         SWITCH("--qk-layernorm-all-heads", qk_layernorm_all_heads,                                                     \
                "with --qk-layernorm: one norm over all queries and one over all keys of a token, as in OLMo 2",        \
                ADVANCED),                                                                                              \
-        CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post", "output"),                             \
-               "norm before each sublayer (pre), after its residual as in the original BERT (post), or of its result " \
-               "as in OLMo 2 (output)",                                                                                \
-               ADVANCED),                                                                                              \
+        CHOICE(                                                                                                        \
+            "--norm-placement", norm_placement, "pre", ONE_OF("pre", "post", "output", "both"),                        \
+            "norm before each sublayer, after its residual as in BERT (post), of its result as in OLMo 2 (output), "   \
+            "or both as in Gemma 2",                                                                                   \
+            ADVANCED),                                                                                                 \
         SWITCH("--parallel-residual", parallel_residual,                                                               \
                "attention and MLP of a layer read the same input and are added together, as in GPT-NeoX", ADVANCED),   \
         SWITCH("--parallel-residual-one-norm", parallel_residual_one_norm,                                             \

@@ -102,7 +102,7 @@ const char flags_refused[] =
     "--ep-overlap-early-attn-memory-release --mtp-standalone "
     "--mtp-num-layers= --mtp-loss-scaling-factor=0.1 "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
-    "--softmax-type=vanilla --fp32-residual-connection --apply-residual-connection-post-layernorm "
+    "--fp32-residual-connection --apply-residual-connection-post-layernorm "
     "--glu-linear-offset=0.0 --activation-func-clamp-value= "
     "--qk-l2-norm --qk-clip --qk-clip-alpha=0.5 --qk-clip-threshold=100 --attention-output-gate "
     "--multi-latent-attention --experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "

@@ -11,7 +11,8 @@
     "--rope-scaling-type --yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "             \
     "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
     "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
-    "--window-size --window-attn-skip-freq --rotary-base-local "                                                       \
+    "--window-size --window-attn-skip-freq --rotary-base-local --attn-logit-softcapping --final-logit-softcapping "    \
+    "--softmax-type "                                                                                                  \
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
     "--qk-layernorm-all-heads --parallel-residual --parallel-residual-one-norm --embedding-multiplier "                \
     "--residual-multiplier --logits-scaling "                                                                          \

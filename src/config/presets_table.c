@@ -46,6 +46,11 @@
     "--normalization RMSNorm --apply-layernorm-1p true --activation gelu_tanh --gated-linear-unit true "               \
     "--disable-bias-linear true --position-embedding-type rope --norm-epsilon 1e-6 --kv-channels 256 "                 \
     "--hidden-dropout 0 --attention-dropout 0 "
+#define GEMMA2 GEMMA "--norm-placement both --group-query-attention true "
+#define CAPPED                                                                                                         \
+    "--attn-logit-softcapping 50 --final-logit-softcapping 30 --sliding-window 4096 --window-attn-skip-freq 2 "
+#define GEMMA3 GEMMA2 "--qk-layernorm true --rotary-base 1000000 --rotary-base-local 10000 --window-attn-skip-freq 6 "
+#define LONG_GEMMA3 GEMMA3 "--sliding-window 1024 --rotary-seq-len-interpolation-factor 8 --seq-length 4096 "
 #define BERT "--model bert --norm-placement post --norm-epsilon 1e-12 --activation gelu --num-token-types 2 "
 #define ROBERTA                                                                                                        \
     "--model bert --norm-placement post --activation gelu --num-token-types 1 --position-offset 2 "                    \
@@ -78,6 +83,8 @@
 #define XLMR_PAPER "Conneau et al. 2020"
 #define PYTHIA_PAPER "Biderman et al. 2023"
 #define OLMO2_PAPER "Walsh et al. 2025"
+#define GEMMA2_PAPER "Gemma Team 2024b"
+#define GEMMA3_PAPER "Gemma Team 2025"
 #define RELEASED "released configuration"
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
@@ -256,6 +263,27 @@ static const struct preset presets[] = {
      "2.5B", "Gemma Team 2024"},
     {"gemma-7b", 28, 3072, 16, 8192, 128, GEMMA, "--ffn-hidden-size 24576 --embedding-multiplier 55.42562584220407",
      "8.5B", "Gemma Team 2024"},
+    {"gemma2-2b", 26, 2304, 8, 8192, 128, GEMMA2,
+     CAPPED "--ffn-hidden-size 9216 --num-query-groups 4 --embedding-multiplier 48", "2.6B", GEMMA2_PAPER},
+    {"gemma2-9b", 42, 3584, 16, 8192, 128, GEMMA2,
+     CAPPED "--ffn-hidden-size 14336 --num-query-groups 8 --embedding-multiplier 59.866518188383061", "9.2B",
+     GEMMA2_PAPER},
+    {"gemma2-27b", 46, 4608, 32, 8192, 128, GEMMA2,
+     CAPPED "--ffn-hidden-size 36864 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.083333333333333329 "
+            "--embedding-multiplier 67.882250993908557",
+     "27.2B", GEMMA2_PAPER},
+    {"gemma3-1b", 26, 1152, 4, 32768, 128, GEMMA3,
+     "--ffn-hidden-size 6912 --num-query-groups 1 --sliding-window 512 --embedding-multiplier 33.941125496954278 "
+     "--seq-length 4096",
+     "1.0B", GEMMA3_PAPER},
+    {"gemma3-4b", 34, 2560, 8, 131072, 64, LONG_GEMMA3,
+     "--ffn-hidden-size 10240 --num-query-groups 4 --embedding-multiplier 50.596442562694074", "3.9B", GEMMA3_PAPER},
+    {"gemma3-12b", 48, 3840, 16, 131072, 64, LONG_GEMMA3,
+     "--ffn-hidden-size 15360 --num-query-groups 8 --embedding-multiplier 61.967733539318670", "11.8B", GEMMA3_PAPER},
+    {"gemma3-27b", 62, 5376, 32, 131072, 64, LONG_GEMMA3,
+     "--ffn-hidden-size 21504 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.077151674981045955 "
+     "--embedding-multiplier 73.321211119293441",
+     "27.0B", GEMMA3_PAPER},
     {"bert-base", 12, 768, 12, 512, 1, BERT, "", "110M", BERT_PAPER},
     {"bert-large", 24, 1024, 16, 512, 1, BERT, "", "340M", BERT_PAPER},
     {"megatron-bert-345m", 24, 1024, 16, 512, 128, "--model bert ", "", "345M", "Shoeybi et al. 2019"},

@@ -1,4 +1,4 @@
-// What a token attends to: windows, in all layers or in some, and their rotary positions.
+// What a token attends to and how: windows, in all layers or in some, and their rotary positions; caps and sinks.
 #include "base/memory.h"
 #include "config/validate.h"
 #include <inttypes.h>
@@ -55,4 +55,15 @@ void validate_attention(struct config *config, struct complaints *complaints) {
     if (config->rotary_base_local > 0 && (config->sliding_window == 0 || !is(config->position_embedding_type, "rope")))
         complain(complaints, "--rotary-base-local belongs to layers with a window and --position-embedding-type rope; "
                              "give --sliding-window, or leave it out");
+    const char *decoder_flag = config->attn_logit_softcapping > 0      ? "--attn-logit-softcapping"
+                               : config->final_logit_softcapping > 0   ? "--final-logit-softcapping"
+                               : is(config->softmax_type, "learnable") ? "--softmax-type learnable"
+                                                                       : NULL;
+    if (decoder_flag && config_form(config) != CONFIG_GPT)
+        complain(complaints, "%s belongs to decoders (--model gpt or llama); leave it out", decoder_flag);
+    if (config->attn_logit_softcapping > 0 && is(config->position_embedding_type, "relative"))
+        complain(complaints, "--attn-logit-softcapping does not work with --position-embedding-type relative; leave "
+                             "one out");
+    if (is(config->softmax_type, "off-by-one"))
+        complain(complaints, "--softmax-type off-by-one is not supported; give vanilla or learnable");
 }

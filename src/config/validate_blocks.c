@@ -13,13 +13,14 @@ static void validate_multipliers(const struct config *config, struct complaints 
         return;
     if (config_form(config) != CONFIG_GPT)
         complain(complaints, "%s belongs to decoders (--model gpt or llama); leave it out", flag);
-    if (config_has_attention_bias(config) || config_has_mlp_bias(config))
+    bool is_pre = is(config->norm_placement, "pre");
+    if (is_pre && (config_has_attention_bias(config) || config_has_mlp_bias(config)))
         complain(complaints,
                  "%s needs --disable-bias-linear, without --add-attention-bias and --add-mlp-bias: biases of what is "
                  "added to the residual stream would have to be multiplied too",
                  flag);
-    if (!is(config->norm_placement, "pre"))
-        complain(complaints, "%s needs --norm-placement pre", flag);
+    if (is(config->norm_placement, "post"))
+        complain(complaints, "%s does not work with --norm-placement post; give another", flag);
     if (scales_words && is(config->position_embedding_type, "learned_absolute"))
         complain(complaints, "--embedding-multiplier needs positions that are not added to words: "
                              "--position-embedding-type rope, relative or none");
@@ -30,8 +31,10 @@ void validate_blocks(const struct config *config, struct complaints *complaints)
         complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
     if (config->qk_layernorm_all_heads && !config->qk_layernorm)
         complain(complaints, "--qk-layernorm-all-heads needs --qk-layernorm; give it too");
-    if (is(config->norm_placement, "output") && config_form(config) != CONFIG_GPT)
-        complain(complaints, "--norm-placement output belongs to decoders (--model gpt or llama); give pre or post");
+    const char *placement = config->norm_placement;
+    if ((is(placement, "output") || is(placement, "both")) && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--norm-placement %s belongs to decoders (--model gpt or llama); give pre or post",
+                 placement);
     if (config->parallel_residual && config_form(config) != CONFIG_GPT)
         complain(complaints, "--parallel-residual belongs to decoders (--model gpt or llama); leave it out");
     if (config->parallel_residual && !is(config->norm_placement, "pre"))

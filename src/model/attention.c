@@ -30,6 +30,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
     attention->first_head = (int)attention->H * choices->part;
     attention->D = choices->D;
     attention->scale = choices->scale;
+    attention->cap = choices->score_cap;
     attention->is_recomputed = choices->recomputes_attention;
     attention->dropout = choices->attention_dropout;
 }
@@ -77,6 +78,11 @@ static struct attention_mask mask_of(const struct attention *attention, const st
                                    .relative_bias = pass->relative_bias[which]};
 }
 
+static struct attention_scores scores_of(const struct attention *attention) {
+    return (struct attention_scores){.cap = attention->cap,
+                                     .sinks = attention->sinks ? attention->sinks->value : (struct tensor){0}};
+}
+
 // Masks are drawn by the number of the head in the whole layer.
 static struct dropout dropout_of(const struct attention *attention, const struct pass *pass, int which) {
     struct dropout dropout =
@@ -117,6 +123,7 @@ static void attend(const struct attention *attention, const struct pass *pass, s
                                                .k = views.k,
                                                .v = views.v,
                                                .scale = attention->scale,
+                                               .scores = scores_of(attention),
                                                .is_causal = attention->is_causal,
                                                .mask = mask_of(attention, pass, which),
                                                .dropout = dropout_of(attention, pass, which),
@@ -155,6 +162,9 @@ static struct tensor backward_strip(const struct attention *attention, const str
     struct result result = result_of(attention, pass, which, g->out, g->lse);
     struct attention_mask mask = mask_of(attention, pass, which);
     size_t mark = arena_mark(pass->scratch);
+    struct tensor dsinks = {0};
+    if (attention->sinks)
+        dsinks = arena_2d(pass->scratch, DTYPE_F32, strip.B, attention->H);
     op_attention_backward(
         pass->device,
         &(struct op_attention_backward){
@@ -162,6 +172,7 @@ static struct tensor backward_strip(const struct attention *attention, const str
             .dk = gradients.k,
             .dv = gradients.v,
             .drelative_bias = mask.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
+            .dsinks = dsinks,
             .dout = attention_heads(attention, strip_rows(&strip, g->dout), strip.B, 0, attention->H),
             .out = result.out,
             .lse = result.lse,
@@ -171,10 +182,13 @@ static struct tensor backward_strip(const struct attention *attention, const str
             .k = views.k,
             .v = views.v,
             .scale = attention->scale,
+            .scores = scores_of(attention),
             .is_causal = attention->is_causal,
             .mask = mask,
             .dropout = dropout_of(attention, pass, which),
         });
+    if (dsinks.data)
+        op_column_sum(pass->device, &(struct op_column_sum){.out = attention->sinks->grad, .x = dsinks});
     arena_release(pass->scratch, mark);
     return dkv;
 }

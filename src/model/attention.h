@@ -10,10 +10,11 @@
 
 struct attention {
     struct sublayer sublayer;
-    struct linear proj;  // (C, H D)
-    int64_t H, G, D;     // heads of this rank, and the size of a head
-    int first_head;      // the first head of this rank, among those of the whole layer
-    float scale;
+    struct linear proj;   // (C, H D)
+    int64_t H, G, D;      // heads of this rank, and the size of a head
+    int first_head;       // the first head of this rank, among those of the whole layer
+    float scale, cap;     // of scores; cap: 0 for none
+    struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
     int64_t window;
     double dropout;

@@ -9,22 +9,30 @@ void block_build(struct block *block, struct param_list *params, const char *nam
     const struct choices *choices = options->choices;
     *block = (struct block){.is_post_norm = choices->is_post_norm,
                             .is_output_norm = choices->is_output_norm,
+                            .has_input_norm = choices->has_input_norm,
+                            .factor = choices->addition_scale,
                             .is_parallel = choices->is_parallel,
                             .has_one_norm = choices->has_one_norm,
                             .C = choices->C,
                             .dropout = choices->hidden_dropout};
-    bool is_behind = block->is_post_norm || block->is_output_norm;
+    bool is_before = !block->is_post_norm && (!block->is_output_norm || block->has_input_norm);
+    struct norm_options output = choices->norm;
+    output.epsilon = choices->epsilon;
     while (block->count < MOST_SUBLAYERS && options->layer->sublayers[block->count]) {
         const struct sublayer_kind *kind = options->layer->sublayers[block->count];
         struct sublayer *sublayer = memory_alloc(kind->bytes);
-        char *norm_name = memory_printf("%s.%s", name, is_behind ? kind->post_norm : kind->pre_norm);
+        char *before = memory_printf("%s.%s", name, kind->pre_norm);
+        char *behind = memory_printf("%s.%s", name, kind->post_norm);
         char *layer_name = memory_printf("%s.%s", name, kind->name);
         sublayer->kind = kind;
-        if (block->count == 0 || !block->has_one_norm)
-            norm_build(&sublayer->norm, params, norm_name, &choices->norm);
+        if (block->is_post_norm || (is_before && (block->count == 0 || !block->has_one_norm)))
+            norm_build(&sublayer->norm, params, is_before ? before : behind, &choices->norm);
+        if (block->is_output_norm)
+            norm_build(&sublayer->output_norm, params, behind, &output);
         kind->build(sublayer, params, layer_name, options);
         block->sublayers[block->count++] = sublayer;
-        free(norm_name);
+        free(before);
+        free(behind);
         free(layer_name);
     }
 }
@@ -180,7 +188,7 @@ static void forward_post_norm(const struct block *block, const struct pass *pass
     }
 }
 
-// s->x is the result of the sublayer with its bias: what the norm is given.
+// s->result is the result of the sublayer with its bias: what the output norm is given.
 static void forward_output_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
                                 struct residual_stream *stream, struct tensor out) {
     int64_t N = pass_stream_rows(pass);
@@ -188,17 +196,24 @@ static void forward_output_norm(const struct block *block, const struct pass *pa
         const struct sublayer *sublayer = block->sublayers[i];
         struct sublayer_saved *s = &saved->sublayers[i];
         struct tensor bias = linear_bias(sublayer->last);
+        size_t mark = arena_mark(pass->scratch);
+        s->x = stream->x;
+        s->result = arena_2d(pass->activations, pass->dtype, N, block->C);
         s->input = operand_of(stream->x);
-        s->x = arena_2d(pass->activations, pass->dtype, N, block->C);
-        sublayer->kind->forward(sublayer, pass, s->own, s->x, s->input);
+        if (block->has_input_norm)
+            s->input =
+                linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &(struct residual){0});
+        sublayer->kind->forward(sublayer, pass, s->own, s->result, s->input);
+        arena_release(pass->scratch, mark);
         if (bias.data)
-            op_dropout_add(pass->device, &(struct op_dropout_add){.out = s->x, .x = s->x, .bias = bias});
-        norm_take(&sublayer->norm, pass, &s->norm, N, operand_of(stream->room));
-        norm_forward(&sublayer->norm, pass, &s->norm, s->x, &(struct residual){0});
+            op_dropout_add(pass->device, &(struct op_dropout_add){.out = s->result, .x = s->result, .bias = bias});
+        norm_take(&sublayer->output_norm, pass, &s->output_norm, N, operand_of(stream->room));
+        norm_forward(&sublayer->output_norm, pass, &s->output_norm, s->result, &(struct residual){0});
         struct tensor next = i == block->count - 1 ? out : arena_2d(pass->activations, pass->dtype, N, block->C);
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = next,
                                                               .x = stream->room,
                                                               .residual = stream->x,
+                                                              .factor = block->factor,
                                                               .dropout = dropout_after(block, pass, sublayer)});
         stream->x = next;
     }
@@ -336,6 +351,32 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
     }
 }
 
+// What the backward of a sublayer gives: the gradients of its input (N, C) and of its first matmul's result.
+struct input_gradient {
+    struct tensor dinput;
+    struct operand dfirst;
+};
+
+// Adds the gradient of sublayer i's input to g->dx, which has that of the stream around the sublayer.
+static void backward_input(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                           const struct stream_gradient *g, int i, struct input_gradient own) {
+    const struct sublayer *sublayer = block->sublayers[i];
+    const struct sublayer_saved *s = &saved->sublayers[i];
+    struct tensor dinput = own.dinput;
+    struct operand dfirst = own.dfirst;
+    if (!block->has_input_norm) {
+        linear_backward_weight(sublayer->first, pass, dfirst, s->input);
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
+        return;
+    }
+    bool is_kept = linear_keeps_input(sublayer->first, pass);
+    struct norm_gradient gradient = {.dx = g->dx, .dy = dinput, .x = s->x, .dresidual = g->dx};
+    if (!is_kept)
+        gradient.y = dinput;
+    norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
+    linear_backward_weight(sublayer->first, pass, dfirst, is_kept ? s->input : operand_of(dinput));
+}
+
 // dresult (N, C) is the gradient of a sublayer's result, dinput that of what it read.
 static void backward_output_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                                  const struct stream_gradient *g) {
@@ -345,20 +386,22 @@ static void backward_output_norm(const struct block *block, const struct pass *p
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer *sublayer = block->sublayers[i];
         const struct sublayer_saved *s = &saved->sublayers[i];
-        struct tensor dbias = linear_bias_gradient(sublayer->last);
+        struct tensor dbias = linear_bias_gradient(sublayer->last), dsum = g->dx;
         struct dropout dropout = dropout_after(block, pass, sublayer);
-        if (dropout.rate > 0)
-            op_dropout_backward(pass->device,
-                                &(struct op_dropout_backward){.dx = g->ddelta, .dy = g->dx, .dropout = dropout});
-        norm_backward(&sublayer->norm, pass, &s->norm,
-                      &(struct norm_gradient){.dx = dresult, .dy = g->ddelta, .x = s->x});
+        if (dropout.rate > 0 || block->factor != 1) {
+            dsum = dinput;
+            op_dropout_backward(
+                pass->device,
+                &(struct op_dropout_backward){.dx = dsum, .dy = g->dx, .factor = block->factor, .dropout = dropout});
+        }
+        norm_backward(&sublayer->output_norm, pass, &s->output_norm,
+                      &(struct norm_gradient){.dx = dresult, .dy = dsum, .x = s->result});
         if (dbias.data)
             op_column_sum(pass->device, &(struct op_column_sum){.out = dbias, .x = dresult});
         size_t mark = arena_mark(pass->scratch);
         struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dinput, dresult);
-        linear_backward_weight(sublayer->first, pass, dfirst, s->input);
+        backward_input(block, pass, saved, g, i, (struct input_gradient){dinput, dfirst});
         arena_release(pass->scratch, mark);
-        op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
     }
 }
 

@@ -1,7 +1,8 @@
 // A transformer block: a list of sublayers, each with a norm and a residual addition:
 //   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
 //   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
-//   of outputs: stream += drop(norm(sublayer(stream) + bias))
+//   of outputs: stream += factor * drop(norm(sublayer(stream) + bias)); with has_input_norm the sublayer reads another
+//               norm of the stream
 //   parallel:   stream += the sum of drop(sublayer(norm(stream)) + bias) over the sublayers, which all read the same
 //               stream; with one norm for all of them (has_one_norm) that of the first
 // The addition is fused into the norm that follows it. The result of a norm before a sublayer is only kept if the first
@@ -14,17 +15,19 @@
 
 struct sublayer_saved {
     struct tensor x;       // (N, C): input of the norm
+    struct tensor result;  // (N, C): input of the output norm
     struct operand input;  // (N, C): input of the sublayer; kept unless a norm before it can compute it again
-    struct norm_saved norm;
+    struct norm_saved norm, output_norm;
     void *own;  // what the kind saves
 };
 
 struct block {
     struct sublayer *sublayers[MOST_SUBLAYERS];
     int count;
-    bool is_post_norm, is_output_norm, is_parallel, has_one_norm;
+    bool is_post_norm, is_output_norm, has_input_norm, is_parallel, has_one_norm;
     int64_t C;
     double dropout;
+    float factor;
 };
 struct block_saved {
     struct sublayer_saved sublayers[MOST_SUBLAYERS];

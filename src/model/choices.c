@@ -145,11 +145,14 @@ bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
 }
 
 // The residual stream is kept divided by the factor of the embeddings, so that no operation has to multiply them: norms
-// give the same results with an epsilon divided by its square, and sublayers add that much less.
+// give the same results with an epsilon divided by its square, and sublayers add that much less. Behind a norm of a
+// sublayer's result, the addition has the factor.
 static void set_multipliers(struct choices *choices, const struct config *config) {
     double factor = config->embedding_multiplier;
     choices->norm.epsilon = config->norm_epsilon / (factor * factor);
-    choices->residual_scale = (float)(config->residual_multiplier / factor);
+    choices->residual_scale = choices->addition_scale = 1;
+    *(choices->is_output_norm ? &choices->addition_scale : &choices->residual_scale) =
+        (float)(config->residual_multiplier / factor);
 }
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
@@ -166,7 +169,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_head_norm = config->qk_layernorm,
         .norms_all_heads = config->qk_layernorm_all_heads,
         .is_post_norm = is(config->norm_placement, "post"),
-        .is_output_norm = is(config->norm_placement, "output"),
+        .is_output_norm = is(config->norm_placement, "output") || is(config->norm_placement, "both"),
+        .has_input_norm = is(config->norm_placement, "both"),
         .is_parallel = config->parallel_residual,
         .has_one_norm = config->parallel_residual_one_norm,
         .activation = choices_activation(config_activation(config)),
@@ -176,6 +180,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_mlp_bias = config_has_mlp_bias(config),
         .scale = scale_of(config),
         .unscaled_scale = config_softmax_scale(config),
+        .score_cap = (float)config->attn_logit_softcapping,
+        .has_sinks = is(config->softmax_type, "learnable"),
         .has_relative_bias = is(config->position_embedding_type, "relative"),
         .has_layer_tables = is(config->position_embedding_type, "relative") && config->relative_attention_per_layer,
         .relative = {.buckets = config->relative_attention_num_buckets,

@@ -35,13 +35,17 @@ struct choices {
     bool norms_all_heads;      // one norm of all queries and one of all keys instead
     bool is_post_norm;         // norm after the residual addition instead of before the sublayer
     bool is_output_norm;       // norm of a sublayer's result, before the residual addition
+    bool has_input_norm;       // with it: a norm before the sublayer too
     bool is_parallel;          // the sublayers of a block read the same residual stream and are added to it together
     bool has_one_norm;         // such sublayers share the norm of the first
     enum activation activation;
     bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
     float scale, unscaled_scale;                          // of attention scores; without rotary scaling
-    float residual_scale;                                 // of what sublayers add to the residual stream
+    float residual_scale;                                 // of the last matmul of sublayers
+    float addition_scale;                                 // of what norms of outputs add to the residual stream
+    float score_cap;                                      // of attention scores, 0 for none
+    bool has_sinks;                                       // a score of each head that has no value
     struct rope rope, local_rope;                         // the second: of layers with has_local_rope
     bool has_relative_bias, has_layer_tables;  // a table of relative positions for the stack, or for each of its layers
     struct relative_rule relative;             // first_distance and the direction are set by each stack

@@ -12,6 +12,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     double deviation = choices->standard_deviation;
     float scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f;
     *head = (struct head){.scale = scale / (float)config->logits_scaling,
+                          .cap = (float)config->final_logit_softcapping,
                           .C = C,
                           .E = E,
                           .activation = choices_activation(config_head_activation(config)),
@@ -82,6 +83,8 @@ void head_forward(const struct head *head, const struct pass *pass, struct head_
                                                 .epilogue = head->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
                                                 .bias = head->bias ? head->bias->value : (struct tensor){0},
                                                 .is_uneven = head->is_uneven});
+    if (head->cap > 0)
+        op_softcap(pass->device, &(struct op_softcap){.x = flight->logits, .cap = head->cap});
 }
 
 // The statistics of a softmax whose classes several ranks share: each rank computes those of its own classes, all are
@@ -107,7 +110,8 @@ static void share_stats(const struct pass *pass, const struct op_cross_entropy *
     arena_release(pass->scratch, mark);
 }
 
-void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class) {
+void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
+                   float cap) {
     int64_t rows = logits.shape[0];
     size_t mark = arena_mark(pass->scratch);
     struct op_cross_entropy op = {.losses = arena_1d(pass->scratch, DTYPE_F32, rows),
@@ -118,7 +122,8 @@ void head_add_loss(const struct pass *pass, struct tensor logits, const struct t
                                   .makes_stats = first_class < 0,
                                   .labels = targets->labels,
                                   .weights = targets->weights,
-                                  .vocabulary_start = first_class < 0 ? 0 : first_class};
+                                  .vocabulary_start = first_class < 0 ? 0 : first_class,
+                                  .cap = cap};
     if (!op.makes_stats)
         share_stats(pass, &op);
     op_cross_entropy(pass->device, &op);
@@ -128,7 +133,7 @@ void head_add_loss(const struct pass *pass, struct tensor logits, const struct t
 
 void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
                const struct targets *targets) {
-    head_add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1);
+    head_add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1, head->cap);
 }
 
 static void backward_transform(const struct head *head, const struct pass *pass, const struct head_flight *flight,
@@ -205,7 +210,7 @@ void pair_head_forward(const struct pair_head *head, const struct pass *pass, st
     op_activation_forward(pass->device, &(struct op_activation_forward){
                                             .y = flight->after, .x = flight->before, .activation = ACTIVATION_TANH});
     linear_forward(&head->output, pass, flight->logits, operand_of(flight->after), EPILOGUE_BIAS, none);
-    head_add_loss(pass, flight->logits, targets, -1);
+    head_add_loss(pass, flight->logits, targets, -1, 0);
 }
 
 void pair_head_backward(const struct pair_head *head, const struct pass *pass, const struct pair_head_flight *flight,

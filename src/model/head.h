@@ -19,7 +19,7 @@ struct targets {
 struct head {
     struct param *weight;  // (V, E), split along V; the embedding's if tied
     struct param *bias;    // (V), or NULL
-    float scale;           // of the logits
+    float scale, cap;      // of the logits; cap: 0 for none
     int64_t V, C, E;       // V: the part of the vocabulary that this rank holds
     int64_t vocabulary_start;
     bool is_uneven;  // the last rank holds less of the vocabulary than the others
@@ -39,8 +39,10 @@ struct head_flight {
 };
 
 // Adds the losses of logits (rows, classes) to the targets' sum; if there are weights, the logits become their
-// gradients. If ranks share the classes, `first_class` is the first class of this rank; otherwise it is -1.
-void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class);
+// gradients, before their cap if they went through one (0 if they did not). If ranks share the classes, `first_class`
+// is the first class of this rank; otherwise it is -1.
+void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
+                   float cap);
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices);

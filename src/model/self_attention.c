@@ -42,6 +42,14 @@ static void build_head_norms(struct self_attention *self, struct param_list *par
     free(k_name);
 }
 
+static void build_sinks(struct self_attention *self, struct param_list *params, const char *name,
+                        const struct choices *choices) {
+    char *sinks_name = memory_printf("%s.softmax_offset", name);
+    self->attention.sinks = param_add(params, sinks_name, choices_split(choices, shard_whole(1, choices->H, 1), 0),
+                                      INIT_NORMAL, choices->standard_deviation);
+    free(sinks_name);
+}
+
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
                   const struct sublayer_options *options) {
     struct self_attention *self = (struct self_attention *)sublayer;
@@ -55,6 +63,8 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     free(qkv_name);
     if (choices->has_head_norm)
         build_head_norms(self, params, name, choices);
+    if (choices->has_sinks)
+        build_sinks(self, params, name, choices);
     attention_build(&self->attention, params, name, options);
     self->attention.is_causal = options->is_causal;
     self->attention.window = options->layer->window;

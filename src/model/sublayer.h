@@ -18,7 +18,8 @@ struct sublayer_apart {
 
 struct sublayer {
     const struct sublayer_kind *kind;
-    struct norm norm;  // before or after it
+    struct norm norm;         // before it, or after the addition of its result
+    struct norm output_norm;  // of its result
     // The matmul whose input is the result of the norm, and the one whose bias is added together with its result. No
     // matrix of the sublayer is declared before or after theirs.
     const struct linear *first, *last;

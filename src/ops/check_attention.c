@@ -39,12 +39,20 @@ static void check_mask(const char *op, bool is_causal, const struct attention_ma
                    check_2d(DTYPE_F32, q.shape[2], q.shape[1] + k.shape[1] - 1));
 }
 
+static void check_scores(const char *op, const struct attention_scores *scores, const struct attention_mask *mask,
+                         struct tensor q) {
+    check_rule(op, scores->cap >= 0 && (scores->cap == 0 || !mask->relative_bias.data),
+               "a cap is above 0 and does not go with a relative bias");
+    check_optional(op, "sinks", scores->sinks, check_1d(q.dtype, q.shape[2]));
+}
+
 void op_attention_forward(struct device *device, const struct op_attention_forward *op) {
     const char *name = "op_attention_forward";
     struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
     check_strided(name, "out", op->out, shape.query);
     check_optional(name, "lse", op->lse, shape.row);
     check_mask(name, op->is_causal, &op->mask, op->q, op->k);
+    check_scores(name, &op->scores, &op->mask, op->q);
     check_apart(name, "out", op->out, "q", op->q);
     check_apart(name, "out", op->out, "k", op->k);
     check_apart(name, "out", op->out, "v", op->v);
@@ -79,6 +87,9 @@ void op_attention_backward(struct device *device, const struct op_attention_back
     check_tensor(name, "lse", op->lse, shape.row);
     check_tensor(name, "scratch", op->scratch, shape.row);
     check_mask(name, op->is_causal, &op->mask, op->q, op->k);
+    check_scores(name, &op->scores, &op->mask, op->q);
+    check_rule(name, !op->dsinks.data == !op->scores.sinks.data, "sinks and dsinks go together");
+    check_optional(name, "dsinks", op->dsinks, check_2d(DTYPE_F32, op->q.shape[0], op->q.shape[2]));
     check_rule(name, !op->drelative_bias.data == !op->mask.relative_bias.data,
                "relative_bias and drelative_bias go together");
     check_optional(name, "drelative_bias", op->drelative_bias,

@@ -51,6 +51,14 @@ void op_cross_entropy(struct device *device, const struct op_cross_entropy *op) 
     device->ops->cross_entropy(device, op);
 }
 
+void op_softcap(struct device *device, const struct op_softcap *op) {
+    const char *name = "op_softcap";
+    check_activation(device, name, "x", op->x, 2);
+    check_tensor(name, "x", op->x, check_2d(op->x.dtype, op->x.shape[0], op->x.shape[1]));
+    check_rule(name, op->cap > 0, "a cap is above 0");
+    device->ops->softcap(device, op);
+}
+
 void op_top_hits(struct device *device, const struct op_top_hits *op) {
     const char *name = "op_top_hits";
     check_rule(name, op->logits.rank == 2 && op->count >= 1 && op->count <= OPS_MOST_TOPS,

@@ -226,11 +226,17 @@ struct attention_mask {
     // (H, Tq + Tk - 1) fp32 or none: column j - i + Tq - 1 is added to the scaled score of query i and key j.
     struct tensor relative_bias;
 };
+// What else is done to scores. The cap comes right behind the scale; it does not go with a relative bias.
+struct attention_scores {
+    float cap;            // a score s becomes cap * tanh(s / cap); 0 for none
+    struct tensor sinks;  // (H) or none: a score of each head that all its queries see, of a key without a value
+};
 struct op_attention_forward {
     struct tensor out;  // (B, Tq, H, D)
-    struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scaled scores; none if no backward follows
+    struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scores, the sink's too; none if no backward follows
     struct tensor q, k, v;
     float scale;
+    struct attention_scores scores;
     bool is_causal;
     struct attention_mask mask;
     struct dropout dropout;  // row_ids (B * Tq): those of the queries
@@ -239,16 +245,21 @@ struct op_attention_forward {
 struct op_attention_backward {
     struct tensor dq, dk, dv;
     struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; none if there is no relative bias
+    struct tensor dsinks;          // (B, H) fp32 out; none if there are no sinks
     struct tensor dout, out;       // (B, Tq, H, D)
     struct tensor lse;             // (B, H, Tq) fp32
     struct tensor scratch;         // (B, H, Tq) fp32: holds the row sums of dout * out
     struct tensor workspace;       // (attention_workspace_bytes) u8; if none, a slower algorithm may be used
     struct tensor q, k, v;
     float scale;
+    struct attention_scores scores;
     bool is_causal;
     struct attention_mask mask;
     struct dropout dropout;
 };
+static inline bool attention_has_plain_scores(const struct attention_scores *scores) {
+    return scores->cap == 0 && !scores->sinks.data;
+}
 static inline bool attention_has_mask(const struct attention_mask *mask) {
     return mask->window > 0 || mask->key_counts.data || mask->first_keys.data || mask->relative_bias.data;
 }
@@ -321,6 +332,13 @@ struct op_cross_entropy {
     struct tensor labels;
     struct tensor weights;  // (N) fp32, or none: losses only
     int64_t vocabulary_start;
+    float cap;  // logits went through op_softcap, and the gradient is that of what it was given; 0 if they did not
+};
+
+// x = cap * tanh(x / cap), for logits of an activation dtype.
+struct op_softcap {
+    struct tensor x;  // (N, V)
+    float cap;        // above 0
 };
 
 // hits[i] += the number of rows whose label is among their tops[i] largest logits. Of equal logits, those of lower
@@ -334,17 +352,19 @@ struct op_top_hits {
     int count;  // of tops, at least 1
 };
 
-// out = residual + dropout(x + bias). out may alias residual or x; bias and residual may be none.
+// out = residual + factor * dropout(x + bias). out may alias residual or x; bias and residual may be none.
 struct op_dropout_add {
     struct tensor out, x, residual;  // (N, C)
     struct tensor bias;              // (C)
     struct dropout dropout;
+    float factor;  // 0 for 1
 };
-// dx = dy through the dropout; may alias dy. dbias (C) fp32, accumulated, or none.
+// dx = factor * dy through the dropout; may alias dy. dbias (C) fp32, accumulated, or none.
 struct op_dropout_backward {
     struct tensor dx, dy;
     struct tensor dbias;
     struct dropout dropout;
+    float factor;  // 0 for 1
 };
 
 // out (C) fp32 += column sums of x (N, C).
@@ -435,6 +455,7 @@ struct op_scale {
     X(relative_bias_backward)                                                                                          \
     X(softmax_stats)                                                                                                   \
     X(softmax_merge)                                                                                                   \
+    X(softcap)                                                                                                         \
     X(cross_entropy)                                                                                                   \
     X(top_hits)                                                                                                        \
     X(dot)                                                                                                             \

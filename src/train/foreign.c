@@ -43,12 +43,15 @@ static void note_choices(const struct choices *theirs, const struct choices *our
     add_if(config_no_rope_freq(source) != config_no_rope_freq(config), "--no-rope-freq", &names);
     add_if(theirs->norm.kind != ours->norm.kind, "--normalization", &names);
     add_if(theirs->epsilon != ours->epsilon, "--norm-epsilon", &names);
-    add_if(theirs->is_post_norm != ours->is_post_norm || theirs->is_output_norm != ours->is_output_norm,
+    add_if(theirs->is_post_norm != ours->is_post_norm || theirs->is_output_norm != ours->is_output_norm ||
+               theirs->has_input_norm != ours->has_input_norm,
            "--norm-placement", &names);
     add_if(theirs->is_parallel != ours->is_parallel, "--parallel-residual", &names);
     add_if(theirs->activation != ours->activation, "the activation", &names);
     add_if(theirs->scale != ours->scale, "--softmax-scale", &names);
     add_if(!config_same_windows(source, config), "--sliding-window or --window-attn-skip-freq", &names);
+    add_if(source->attn_logit_softcapping != config->attn_logit_softcapping, "--attn-logit-softcapping", &names);
+    add_if(source->final_logit_softcapping != config->final_logit_softcapping, "--final-logit-softcapping", &names);
     add_if(source->rotary_base_local != config->rotary_base_local, "--rotary-base-local", &names);
     add_if(theirs->rope.pairs != ours->rope.pairs || theirs->rope.is_interleaved != ours->rope.is_interleaved ||
                memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(float)) != 0,

@@ -36,6 +36,14 @@ MODELS = {
         rope_parameters=rope(1.0, 500.0, rope_type="yarn", factor=16.0, original_max_position_embeddings=4))),
     "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
+    "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=9, sliding_window=4,
+        attn_logit_softcapping=2.0, final_logit_softcapping=3.0, rope_parameters=rope(theta=500.0))),
+    "gemma3_text": lambda: hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=9, sliding_window=4,
+        layer_types=["full_attention", "sliding_attention"],
+        # Frequencies that float32 has exactly: transformers rounds them, and normed queries and keys amplify that.
+        rope_parameters={"full_attention": rope(theta=512.0, rope_type="linear", factor=2.0), "sliding_attention": rope(theta=64.0)})),
     "mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
         **dict(SIZE, num_attention_heads=4), **IDS, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.02,
         rope_parameters=rope(theta=500.0))),

@@ -431,6 +431,52 @@ def gpt_neox():
     return hf.GPTNeoXForCausalLM(c), map_neox, flags
 
 
+def map_gemma(m):
+    out = {"embedding.word_embeddings.weight": m.model.embed_tokens.weight}
+    for i, b in enumerate(m.model.layers):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.input_layernorm)
+        linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
+        linear(out, n + "self_attention.linear_proj", b.self_attn.o_proj)
+        if hasattr(b.self_attn, "q_norm"):
+            norm(out, n + "self_attention.q_layernorm", b.self_attn.q_norm)
+            norm(out, n + "self_attention.k_layernorm", b.self_attn.k_norm)
+        norm(out, n + "post_attention_layernorm", b.post_attention_layernorm)
+        norm(out, n + "pre_mlp_layernorm", b.pre_feedforward_layernorm)
+        linear(out, n + "mlp.linear_fc1", b.mlp.gate_proj, b.mlp.up_proj)
+        linear(out, n + "mlp.linear_fc2", b.mlp.down_proj)
+        norm(out, n + "post_mlp_layernorm", b.post_feedforward_layernorm)
+    norm(out, "decoder.final_layernorm", m.model.norm)
+    return out
+
+
+GEMMA = "--normalization RMSNorm --apply-layernorm-1p --activation gelu_tanh --gated-linear-unit --disable-bias-linear " \
+    "--position-embedding-type rope --norm-epsilon 1e-6 --norm-placement both --hidden-size 16 --num-attention-heads 4 " \
+    "--kv-channels 6 --ffn-hidden-size 17 --max-position-embeddings 64 --group-query-attention --num-query-groups 2 " \
+    "--embedding-multiplier 4 --softmax-scale 0.3333333333333333 "
+
+
+def gemma2():
+    c = hf.Gemma2Config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
+                        num_key_value_heads=2, head_dim=6, max_position_embeddings=64, query_pre_attn_scalar=9, sliding_window=4,
+                        attn_logit_softcapping=2.0, final_logit_softcapping=3.0, pad_token_id=None,
+                        rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = GEMMA + "--num-layers 2 --window-size 3,0 --window-attn-skip-freq 2 --attn-logit-softcapping 2 " \
+        "--final-logit-softcapping 3"
+    return hf.Gemma2ForCausalLM(c), map_gemma, flags
+
+
+def gemma3():
+    c = hf.Gemma3TextConfig(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=3, num_attention_heads=4,
+                            num_key_value_heads=2, head_dim=6, max_position_embeddings=64, query_pre_attn_scalar=9,
+                            sliding_window=4, sliding_window_pattern=3, pad_token_id=None,
+                            rope_parameters={"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0},
+                                             "sliding_attention": {"rope_type": "default", "rope_theta": 90.0}})
+    flags = GEMMA + "--num-layers 3 --sliding-window 4 --window-attn-skip-freq 3 --rotary-base-local 90 " \
+        "--rotary-seq-len-interpolation-factor 2 --qk-layernorm"
+    return hf.Gemma3ForCausalLM(c), map_gemma, flags
+
+
 def map_phi(m):
     out = {"embedding.word_embeddings.weight": m.model.embed_tokens.weight}
     for i, b in enumerate(m.model.layers):
@@ -530,7 +576,7 @@ FAMILIES = {
     "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": lambda: opt(14), "opt_narrow": lambda: opt(9),
     "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
-    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "windows": windows, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
+    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "windows": windows, "gemma2": gemma2, "gemma3": gemma3, "qwen3": qwen3, "gpt_neox": gpt_neox, "phi": phi,
     "granite": lambda: like_llama("granite"), "smollm3": lambda: like_llama("smollm3"), "gemma": lambda: like_llama("gemma"),
     "olmo2": lambda: like_llama("olmo2"),
     "mixtral": mixtral, "qwen3_moe": qwen3_moe, "qwen2_moe": qwen2_moe, "glm4_moe": glm4_moe,

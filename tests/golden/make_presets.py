@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -127,6 +127,16 @@ add("smollm3-3b", SmolLM3ForCausalLM, SmolLM3Config())
 add("gemma-2b", GemmaForCausalLM, GemmaConfig(num_hidden_layers=18, hidden_size=2048, num_attention_heads=8, num_key_value_heads=1,
                                               intermediate_size=16384))
 add("gemma-7b", GemmaForCausalLM, GemmaConfig())
+for name, layers, hidden, heads, groups, ffn, channels in (("2b", 26, 2304, 8, 4, 9216, 256), ("9b", 42, 3584, 16, 8, 14336, 256),
+                                                           ("27b", 46, 4608, 32, 16, 36864, 128)):
+    add("gemma2-" + name, Gemma2ForCausalLM, Gemma2Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                          num_key_value_heads=groups, intermediate_size=ffn, head_dim=channels))
+for name, layers, hidden, heads, groups, ffn, channels, vocab in (
+        ("1b", 26, 1152, 4, 1, 6912, 256, 262144), ("4b", 34, 2560, 8, 4, 10240, 256, 262208),
+        ("12b", 48, 3840, 16, 8, 15360, 256, 262208), ("27b", 62, 5376, 32, 16, 21504, 128, 262208)):
+    add("gemma3-" + name, Gemma3ForCausalLM, Gemma3TextConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_key_value_heads=groups, intermediate_size=ffn,
+        head_dim=channels, vocab_size=vocab))
 for name, layers, hidden, heads in (("base", 12, 768, 12), ("large", 24, 1024, 16)):
     add("bert-" + name, BertForPreTraining, BertConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                        intermediate_size=4 * hidden))

@@ -49,6 +49,7 @@
     X(attention)                                                                                                       \
     X(attention_dropout)                                                                                               \
     X(attention_masks)                                                                                                 \
+    X(attention_scores)                                                                                                \
     X(attention_wide)                                                                                                  \
     X(attention_slope)                                                                                                 \
     X(cross_entropy)                                                                                                   \
@@ -57,6 +58,7 @@
     X(cross_entropy_whole)                                                                                             \
     X(cross_entropy_not_finite)                                                                                        \
     X(cross_entropy_low)                                                                                               \
+    X(cross_entropy_capped)                                                                                            \
     X(top_hits)                                                                                                        \
     X(sums)                                                                                                            \
     X(digest)                                                                                                          \

@@ -13,18 +13,21 @@ struct attention_case {
     // The mask: a window, samples of several lengths, documents that begin within the row, biases by distance.
     int64_t window;
     bool has_counts, has_starts, has_bias;
+    float cap;
+    bool has_sinks;
 };
 
 struct attention_setup {
     struct attention_case c;
     struct attention_mask mask;
+    struct attention_scores scores;
     int32_t *counts, *starts;  // (B), (B, Tq)
     double *bias;              // (H, Tq + Tk - 1)
     struct dropout dropout;
     const unsigned char *kept;  // (B, H, Tq, Tk), or NULL: the mask is the one that ops.h defines
     struct tensor q, k, v, out, lse;
     struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one if packed
-    double *values[4];       // (B, Tq, H, D), (B, Tk, G, D) twice, the bias
+    double *values[5];       // (B, Tq, H, D), (B, Tk, G, D) twice, the bias, the sinks
     double scale;
 };
 
@@ -115,20 +118,30 @@ static inline void attention_setup(struct lab *lab, struct attention_setup *s, c
     s->lse = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq);
     device_zero(lab->device, s->lse);  // a library may write it unnoticed by a memory checker
     attention_set_mask(lab, s);
+    s->scores.cap = c->cap;
+    if (c->has_sinks) {
+        struct sample sinks = lab_sample(lab, arena_1d(&lab->arena, lab->dtype, c->H), 2);
+        s->scores.sinks = sinks.t;
+        s->values[4] = sinks.x;
+    }
 }
 
-// Probabilities of one query before dropout: (Tk), 0 for hidden keys. Returns the log-sum-exp. x[3] is the bias.
-static inline double naive_probabilities(const struct attention_setup *s, double *const x[4], const int64_t at[3],
+// Probabilities of one query before dropout: (Tk), 0 for hidden keys; then the slopes of the cap, (Tk). Returns the
+// log-sum-exp. x[3] is the bias, x[4] the sinks.
+static inline double naive_probabilities(const struct attention_setup *s, double *const x[5], const int64_t at[3],
                                          double *p) {
     const struct attention_case *c = &s->c;
     int64_t b = at[0], h = at[1], i = at[2], g = h / (c->H / c->G);
-    double max = -INFINITY, sum = 0;
+    double max = s->values[4] ? x[4][h] : -INFINITY, sum = 0;
     for (int64_t j = 0; j < c->Tk; j++) {
         p[j] = -INFINITY;
         if (!attention_sees(s, b, i, j))
             continue;
         p[j] = s->scale *
                lab_inner(x[0] + ((b * c->Tq + i) * c->H + h) * c->D, x[1] + ((b * c->Tk + j) * c->G + g) * c->D, c->D);
+        p[c->Tk + j] = c->cap > 0 ? 1 - pow(tanh(p[j] / (double)c->cap), 2) : 1;
+        if (c->cap > 0)
+            p[j] = (double)c->cap * tanh(p[j] / (double)c->cap);
         if (s->bias)
             p[j] += x[3][h * (c->Tq + c->Tk - 1) + j - i + c->Tq - 1];
         max = p[j] > max ? p[j] : max;
@@ -137,6 +150,8 @@ static inline double naive_probabilities(const struct attention_setup *s, double
         memset(p, 0, (size_t)c->Tk * sizeof *p);
         return -INFINITY;
     }
+    if (s->values[4])
+        sum = exp(x[4][h] - max);
     for (int64_t j = 0; j < c->Tk; j++)
         sum += exp(p[j] - max);
     for (int64_t j = 0; j < c->Tk; j++)
@@ -151,10 +166,10 @@ static inline double attention_factor(const struct attention_setup *s, int64_t b
     return lab_factor(&s->dropout, b * s->c.Tq + i, j, site);
 }
 
-static inline void naive_attention(struct lab *lab, const struct attention_setup *s, double *const x[4], double *out,
+static inline void naive_attention(struct lab *lab, const struct attention_setup *s, double *const x[5], double *out,
                                    double *lse) {
     const struct attention_case *c = &s->c;
-    double *p = lab_doubles(lab, c->Tk);
+    double *p = lab_doubles(lab, 2 * c->Tk);
     memset(out, 0, (size_t)(c->B * c->Tq * c->H * c->D) * sizeof *out);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
         int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
@@ -168,18 +183,20 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
     }
 }
 
-// gradient[0…3] of q, k, v and the bias of each sample, zeroed by the caller. `out` is the result of forward: the sum
-// of weights times their gradients is taken from it, as on devices, because its rounding to 16 bits matters if a query
-// sees few keys.
+// gradient[0…4] of q, k, v, the bias and the sinks of each sample, zeroed by the caller. `out` is the result of
+// forward: the sum of weights times their gradients is taken from it, as on devices, because its rounding to 16 bits
+// matters if a query sees few keys.
 static inline void naive_attention_backward(struct lab *lab, const struct attention_setup *s, const double *dout,
-                                            const double *out, double *const gradient[4]) {
+                                            const double *out, double *const gradient[5]) {
     const struct attention_case *c = &s->c;
-    double *p = lab_doubles(lab, c->Tk), *dp = lab_doubles(lab, c->Tk);
+    double *p = lab_doubles(lab, 2 * c->Tk), *dp = lab_doubles(lab, c->Tk);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
         int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
         int64_t query = ((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D;
         double dot = lab_inner(dout + query, out + query, c->D);
-        naive_probabilities(s, s->values, at, p);
+        double lse = naive_probabilities(s, s->values, at, p);
+        if (s->values[4])
+            gradient[4][at[0] * c->H + at[1]] -= exp(s->values[4][at[1]] - lse) * dot;
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
             double factor = attention_factor(s, at[0], at[1], at[2], j);
@@ -189,7 +206,7 @@ static inline void naive_attention_backward(struct lab *lab, const struct attent
         }
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
-            double ds = s->scale * p[j] * (dp[j] - dot);
+            double ds = s->scale * p[j] * (dp[j] - dot) * p[c->Tk + j];
             if (s->bias)
                 gradient[3][(at[0] * c->H + at[1]) * (c->Tq + c->Tk - 1) + j - at[2] + c->Tq - 1] +=
                     p[j] * (dp[j] - dot);
@@ -207,6 +224,7 @@ static inline void attention_run_forward(struct lab *lab, struct attention_setup
                                       .k = s->k,
                                       .v = s->v,
                                       .scale = (float)s->scale,
+                                      .scores = s->scores,
                                       .is_causal = s->c.is_causal,
                                       .mask = s->mask,
                                       .dropout = s->dropout};
@@ -215,9 +233,10 @@ static inline void attention_run_forward(struct lab *lab, struct attention_setup
     op_attention_forward(lab->device, &op);
 }
 
-// Runs the backward pass; gradients[0…2] are then dq, dk and dv, gradients[3] what was added to that of the bias.
+// Runs the backward pass; gradients[0…2] are then dq, dk and dv, gradients[3] what was added to that of
+// the bias, gradients[4] dsinks.
 static inline void attention_run_backward(struct lab *lab, struct attention_setup *s, struct sample dout,
-                                          double *gradients[4]) {
+                                          double *gradients[5]) {
     struct tensor whole[3];
     struct attention_case *c = &s->c;
     whole[0] = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, c->B, c->Tq, s->whole[0].shape[2]), 1).t;
@@ -236,6 +255,7 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
         .k = s->k,
         .v = s->v,
         .scale = (float)s->scale,
+        .scores = s->scores,
         .is_causal = c->is_causal,
         .mask = s->mask,
         .dropout = s->dropout,
@@ -245,8 +265,11 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
     if (c->has_bias)
         dbias = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, width), 1);
     op.drelative_bias = dbias.t;
+    if (c->has_sinks)
+        op.dsinks = lab_fp32_2d(lab, c->B, c->H, 1).t;
     op_attention_backward(lab->device, &op);
     gradients[3] = c->has_bias ? lab_moved(lab, lab_read(lab, dbias.t), dbias.x, -1, biases) : NULL;
+    gradients[4] = c->has_sinks ? lab_read(lab, op.dsinks) : NULL;
     gradients[0] = heads_gather(lab, op.dq, whole[0], lab_read(lab, whole[0]));
     gradients[1] = heads_gather(lab, op.dk, whole[1], lab_read(lab, whole[1]));
     gradients[2] = heads_gather(lab, op.dv, whole[2], lab_read(lab, whole[2]));
@@ -270,13 +293,15 @@ static inline void attention_compare(struct lab *lab, struct attention_setup *s)
     lab_expect_values(lab, actual_lse, lse, c->B * c->H * c->Tq);
     struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
     int64_t biases = c->B * c->H * (c->Tq + c->Tk - 1);
-    double *expected[4] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys),
-                           lab_doubles(lab, biases)};
+    double *expected[5] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys),
+                           lab_doubles(lab, biases), lab_doubles(lab, c->B * c->H)};
     naive_attention_backward(lab, s, dout.x, actual_out, expected);
-    double *gradients[4];
+    double *gradients[5];
     attention_run_backward(lab, s, dout, gradients);
     if (c->has_bias)
         lab_expect_values(lab, gradients[3], expected[3], biases);
+    if (c->has_sinks)
+        lab_expect_values(lab, gradients[4], expected[4], c->B * c->H);
     lab_expect_values(lab, gradients[0], expected[0], queries);
     lab_expect_values(lab, gradients[1], expected[1], keys);
     lab_expect_values(lab, gradients[2], expected[2], keys);
@@ -352,6 +377,23 @@ static inline void case_attention_masks(struct lab *lab) {
         attention_variant(lab, &cases[i]);
 }
 
+// Caps from those that nearly all scores reach to those that change little, and sinks.
+static inline void case_attention_scores(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 1, 1, 1, 1, 2, .is_causal = true, .cap = 1, .has_sinks = true},
+        {2, 17, 17, 3, 3, 8, .is_causal = true, .is_packed = true, .cap = 0.5f},
+        {2, 65, 65, 4, 2, 16, .is_causal = true, .is_packed = true, .has_sinks = true},
+        {1, 200, 200, 2, 1, 32, .is_causal = true, .cap = 3, .has_sinks = true, .rate = 0.1f},
+        {2, 150, 150, 2, 1, 16, .is_causal = true, .window = 20, .cap = 50, .has_sinks = true},
+        {2, 1, 40, 4, 2, 16, .is_causal = true, .window = 7, .has_sinks = true},
+        {4, 33, 70, 4, 2, 8, .is_causal = false, .has_counts = true, .has_sinks = true},  // some see only the sink
+        {1, 66, 131, 2, 1, 256, .is_causal = true, .cap = 2, .has_sinks = true},
+        {2, 17, 17, 3, 3, 8, .is_causal = true, .has_bias = true, .has_sinks = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        attention_variant(lab, &cases[i]);
+}
+
 // Heads of any width, for devices without a limit: less than one slice of the CPU's matmuls, one more, several.
 static inline void case_attention_wide(struct lab *lab) {
     static const struct attention_case cases[] = {
@@ -375,15 +417,16 @@ static inline void case_attention_wide(struct lab *lab) {
     lab->tolerance = tolerance;
 }
 
-static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[4],
+static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[5],
                                     const double *dout, double step) {
     const struct attention_case *c = &s->c;
     int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
     int64_t biases = c->H * (c->Tq + c->Tk - 1);
-    double *moved[4] = {lab_moved(lab, s->values[0], direction[0], step, queries),
+    double *moved[5] = {lab_moved(lab, s->values[0], direction[0], step, queries),
                         lab_moved(lab, s->values[1], direction[1], step, keys),
                         lab_moved(lab, s->values[2], direction[2], step, keys),
-                        s->bias ? lab_moved(lab, s->bias, direction[3], step, biases) : NULL};
+                        s->bias ? lab_moved(lab, s->bias, direction[3], step, biases) : NULL,
+                        s->values[4] ? lab_moved(lab, s->values[4], direction[4], step, c->H) : NULL};
     double *out = lab_doubles(lab, queries), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
     naive_attention(lab, s, moved, out, lse);
     return lab_inner(out, dout, queries);
@@ -396,6 +439,9 @@ static inline void case_attention_slope(struct lab *lab) {
         {1, 65, 65, 2, 1, 16, .is_causal = false},
         {2, 17, 17, 2, 2, 8, .is_causal = true, .window = 4, .has_starts = true},
         {2, 12, 19, 2, 1, 4, .is_causal = false, .has_counts = true, .has_bias = true},
+        {2, 17, 17, 4, 2, 8, .is_causal = true, .cap = 1.5f},
+        {2, 17, 17, 4, 2, 8, .is_causal = true, .has_sinks = true, .rate = 0.2f},
+        {2, 9, 21, 4, 2, 3, .is_causal = true, .window = 4, .cap = 0.7f, .has_sinks = true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct attention_case *c = &cases[i];
@@ -403,16 +449,18 @@ static inline void case_attention_slope(struct lab *lab) {
         attention_setup(lab, &s, c);
         int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
         struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
-        double *gradients[4];
+        double *gradients[5];
         int64_t biases = c->H * (c->Tq + c->Tk - 1);
-        double *direction[4] = {lab_direction(lab, queries), lab_direction(lab, keys), lab_direction(lab, keys),
-                                lab_direction(lab, biases)};
+        double *direction[5] = {lab_direction(lab, queries), lab_direction(lab, keys), lab_direction(lab, keys),
+                                lab_direction(lab, biases), lab_direction(lab, c->H)};
         attention_run_forward(lab, &s, true);
         attention_run_backward(lab, &s, dout, gradients);
         double slope = lab_inner(gradients[0], direction[0], queries) + lab_inner(gradients[1], direction[1], keys) +
                        lab_inner(gradients[2], direction[2], keys);
         for (int64_t b = 0; b < c->B && c->has_bias; b++)
             slope += lab_inner(gradients[3] + b * biases, direction[3], biases);
+        for (int64_t b = 0; b < c->B && c->has_sinks; b++)
+            slope += lab_inner(gradients[4] + b * c->H, direction[4], c->H);
         lab_expect_slope(lab, slope, attention_loss(lab, &s, direction, dout.x, 1e-5),
                          attention_loss(lab, &s, direction, dout.x, -1e-5), 1e-5);
         lab_clear(lab);

@@ -259,12 +259,14 @@ static inline void dropout_add_variant(struct lab *lab, const int64_t size[2], f
         op.bias = bias.t;
     if (has_residual)
         op.residual = residual.t;
+    op.factor = aliases == 0 ? 0.3f : aliases == 1 ? 1 : 0;
+    double factor = aliases == 0 ? (double)op.factor : 1;
     op.out = aliases == 0 ? lab_2d(lab, rows, channels, 1).t : aliases == 1 ? residual.t : x.t;
     double *expected = lab_doubles(lab, rows * channels);
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t c = 0; c < channels; c++) {
             double value = x.x[i * channels + c] + (has_bias ? bias.x[c] : 0);
-            expected[i * channels + c] = value * lab_factor(&op.dropout, i, c, op.dropout.site) +
+            expected[i * channels + c] = factor * value * lab_factor(&op.dropout, i, c, op.dropout.site) +
                                          (has_residual ? residual.x[i * channels + c] : 0);
         }
     }
@@ -290,9 +292,10 @@ static inline void case_dropout_backward(struct lab *lab) {
             struct op_dropout_backward op = {.dy = dy.t, .dropout = lab_dropout(lab, variant & 1 ? 0.25f : 0, rows)};
             op.dx = variant & 2 ? dy.t : lab_2d(lab, rows, channels, 1).t;
             op.dbias = dbias.t;
-            double *expected = lab_doubles(lab, rows * channels);
+            op.factor = variant >= 2 ? 2.5f : 0;
+            double *expected = lab_doubles(lab, rows * channels), factor = variant >= 2 ? 2.5 : 1;
             for (int64_t n = 0; n < rows * channels; n++) {
-                expected[n] = dy.x[n] * lab_factor(&op.dropout, n / channels, n % channels, op.dropout.site);
+                expected[n] = factor * dy.x[n] * lab_factor(&op.dropout, n / channels, n % channels, op.dropout.site);
                 dbias.x[n % channels] += expected[n];
             }
             op_dropout_backward(lab->device, &op);

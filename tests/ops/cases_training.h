@@ -183,6 +183,33 @@ static inline void case_cross_entropy_whole(struct lab *lab) {
     }
 }
 
+// Logits through a cap: the gradient is that of what the cap was given.
+static inline void case_cross_entropy_capped(struct lab *lab) {
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 64}, {65, 65}, {5, 2049}, {40, 1000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int64_t rows = sizes[i][0], columns = sizes[i][1], count = rows * columns;
+        const double cap = 3;
+        struct loss_setup s;
+        loss_setup(lab, &s, sizes[i], 0);
+        double *capped = lab_doubles(lab, count);
+        for (int64_t n = 0; n < count; n++)
+            capped[n] = cap * tanh(s.logits.x[n] / cap);
+        op_softcap(lab->device, &(struct op_softcap){.x = s.logits.t, .cap = (float)cap});
+        lab_expect(lab, s.logits.t, capped);
+        capped = lab_read(lab, s.logits.t);  // rounded: from here on these are the logits
+        naive_loss(lab, &s, 0, capped);
+        for (int64_t n = 0; n < count; n++)
+            s.gradient[n] *= 1 - pow(capped[n] / cap, 2);
+        s.loss.makes_stats = true;
+        s.loss.cap = (float)cap;
+        s.loss.weights = s.weights.t;
+        op_cross_entropy(lab->device, &s.loss);
+        lab_expect(lab, s.loss.losses, s.losses);
+        lab_expect(lab, s.loss.logits, s.gradient);
+        lab_clear(lab);
+    }
+}
+
 // NaN where NaN is expected, the same infinity where that is expected, and all other numbers within the tolerance.
 static inline void expect_kinds(struct lab *lab, const char *name, const double *actual, const double *expected,
                                 int64_t count) {

@@ -170,6 +170,7 @@ static void run_loss(struct lab *lab) {
     if (logits.dtype == DTYPE_F32)
         op_top_hits(lab->device,
                     &(struct op_top_hits){.hits = total, .logits = logits, .labels = labels, .tops = {3}, .count = 1});
+    op_softcap(lab->device, &(struct op_softcap){.x = logits, .cap = 5});
     op_cross_entropy(lab->device, &(struct op_cross_entropy){.losses = losses,
                                                              .logits = logits,
                                                              .row_max = max,

@@ -131,6 +131,25 @@ TEST(exact_gelu_and_silu) {
     expect_function("silu", silu, silu_gradient, exact_silu);
 }
 
+TEST(tanh_everywhere) {
+    double worst = 0;
+    for (uint64_t bits = 0; bits < (uint64_t)1 << 32; bits += 641) {
+        float x = float_of((uint32_t)bits);
+        if (isnan(x) || fabsf(x) < 1e-30f)
+            continue;
+        double expected = tanh((double)x), error = fabs((double)vector_tanh(x) - expected) / ulp_at(expected);
+        worst = error > worst ? error : worst;
+    }
+    for (float x = -10.0f; x < 10.0f; x += 0.0000731f) {
+        double expected = tanh((double)x), error = fabs((double)vector_tanh(x) - expected) / ulp_at(expected);
+        worst = error > worst ? error : worst;
+    }
+    printf("    largest error of tanh: %.3f ulp\n", worst);
+    EXPECT(worst < 2);
+    EXPECT(vector_tanh(0.0f) == 0 && vector_tanh(INFINITY) == 1 && vector_tanh(-INFINITY) == -1);
+    EXPECT(isnan(vector_tanh(NAN)));
+}
+
 TEST(bf16_rounding) {
     static const struct {
         uint32_t from;
@@ -213,5 +232,5 @@ TEST(between_the_16_bit_types) {
 }
 
 TEST_MAIN(TEST_CASE(exp_everywhere), TEST_CASE(exp_at_the_ends), TEST_CASE(gelu_everywhere),
-          TEST_CASE(exact_gelu_and_silu), TEST_CASE(bf16_rounding), TEST_CASE(f16_all_values),
-          TEST_CASE(between_the_16_bit_types))
+          TEST_CASE(exact_gelu_and_silu), TEST_CASE(tanh_everywhere), TEST_CASE(bf16_rounding),
+          TEST_CASE(f16_all_values), TEST_CASE(between_the_16_bit_types))

@@ -159,6 +159,32 @@ def gemma(r):
     return hf.GemmaForCausalLM(hf.GemmaConfig(**decoder(r), bos_token_id=0, eos_token_id=0, pad_token_id=None))
 
 
+def layer_types(r, sizes):
+    """Windows in some layers: the default of the family, all, none or any."""
+    layers = sizes["num_hidden_layers"]
+    return r.choice([None, None, ["sliding_attention"] * layers, ["full_attention"] * layers,
+                     [r.choice(["sliding_attention", "full_attention"]) for _ in range(layers)]])
+
+
+def gemma_sizes(r):
+    return dict(decoder(r), bos_token_id=0, eos_token_id=0, pad_token_id=None, query_pre_attn_scalar=r.choice([4, 7, 24, 256]),
+                sliding_window=r.choice([2, 3, 8, 500]))
+
+
+def gemma2(r):
+    sizes = gemma_sizes(r)
+    return hf.Gemma2ForCausalLM(hf.Gemma2Config(**sizes, layer_types=layer_types(r, sizes), attn_logit_softcapping=r.choice([None, 1.0, 5.0, 50.0]),
+                                                final_logit_softcapping=r.choice([None, 2.0, 30.0])))
+
+
+def gemma3_text(r):
+    sizes = gemma_sizes(r)
+    whole = sizes.pop("rope_parameters")
+    return hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **sizes, layer_types=layer_types(r, sizes), final_logit_softcapping=r.choice([None, None, 3.0]),
+        rope_parameters={"full_attention": whole, "sliding_attention": {"rope_type": "default", "rope_theta": r.choice([10000.0, 77.0])}}))
+
+
 def olmo2(r):
     return hf.Olmo2ForCausalLM(hf.Olmo2Config(**decoder(r), rms_norm_eps=r.choice([1e-5, 1e-6]), attention_bias=r.random() < 0.4,
                                               bos_token_id=0, eos_token_id=0, pad_token_id=None))
@@ -246,7 +272,7 @@ def t5(r):
 
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
-                                    smollm3, gemma, olmo2, falcon, bert,
+                                    smollm3, gemma, gemma2, gemma3_text, olmo2, falcon, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
@@ -342,7 +368,7 @@ def save(r, model, folder):
         torch.save({filed(model, name): tensor for name, tensor in model.state_dict().items()}, f"{folder}/pytorch_model.bin", _use_new_zipfile_serialization=how == "torch")
     else:
         model.save_pretrained(folder, max_shard_size="8KB" if how == "shards" else "5GB")
-    if r.random() < 0.4 and getattr(model.config, "rope_parameters", None):
+    if r.random() < 0.4 and (getattr(model.config, "rope_parameters", None) or {}).get("rope_type"):
         how += ", rope_scaling"
         write_old_rope(r, f"{folder}/config.json")
     return how
@@ -439,7 +465,7 @@ def check(name, seed, folder):
         for parameter_name, p in model.named_parameters():
             # Wide layers must not saturate attention: there fp32 of any program is far from fp64.
             deviation = 0.25 * min(1, (16 / p.shape[-1]) ** 0.5 if p.dim() > 1 else 1)
-            is_gain = p.dim() == 1 and "weight" in parameter_name and name != "gemma"  # whose gains are kept as gain - 1
+            is_gain = p.dim() == 1 and "weight" in parameter_name and not name.startswith("gemma")  # whose gains are kept as gain - 1
             p.copy_(torch.randn(p.shape) * deviation + (1 if is_gain else 0))
     model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
     source = f"{folder}/theirs"

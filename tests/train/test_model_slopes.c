@@ -58,6 +58,16 @@ static const struct {
      "--window-size 2,0 --window-attn-skip-freq 2 --rotary-base-local 7 --position-embedding-type rope --rotary-base "
      "90 "
      "--rotary-seq-len-interpolation-factor 2"},
+    {"GPT with norms before and behind sublayers, caps and sinks",
+     "--norm-placement both --attn-logit-softcapping 0.7 --final-logit-softcapping 1.5 --softmax-type learnable "
+     "--position-embedding-type rope --group-query-attention --num-query-groups 2 --qk-layernorm"},
+    {"GPT with norms before and behind sublayers, multipliers, recomputed",
+     "--norm-placement both --embedding-multiplier 3 --residual-multiplier 0.4 --position-embedding-type rope "
+     "--disable-bias-linear --softmax-type learnable --attn-logit-softcapping 2 --sliding-window 3 "
+     "--recompute-granularity full"},
+    {"GPT with norms of outputs, multipliers and biases",
+     "--norm-placement output --embedding-multiplier 3 --position-embedding-type rope --recompute-granularity "
+     "selective"},
     {"GPT with experts, biases and all losses",
      "--num-experts 7 --moe-ffn-hidden-size 10 --moe-router-load-balancing-type aux_loss seq_aux_loss "
      "--moe-aux-loss-coeff 2 3 --moe-z-loss-coeff 0.5"},

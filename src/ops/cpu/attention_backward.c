@@ -2,6 +2,7 @@
 // stored. A task owns one key/value head of one sample, with all query heads that use it, so every gradient is written
 // by one task in a fixed order. With P the probabilities, f the dropout factors (1 where off) and s the scale:
 //   dV = (P f)^T dO,  dP = (dO V^T) f,  dS = P (dP - rowsum(dO O)),  dQ = s dS K,  dK = s dS^T Q.
+// A cap multiplies dS by its slope, 1 - tanh^2. A sink has no value: its gradient is the sum of -P rowsum(dO O).
 #include "ops/cpu/attention.h"
 #include "ops/cpu/block.h"
 #include "ops/cpu/dropout.h"
@@ -18,6 +19,7 @@ struct backward_tile {
     float probabilities[QUERY_TILE * KEY_TILE];  // P
     float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
     float factors[QUERY_TILE * KEY_TILE];        // f
+    float slopes[QUERY_TILE * KEY_TILE];         // of the cap
     bool is_wide;                                // the head has several slices: nothing is packed for several matmuls
     struct block_panels keys, values;            // (keys, D), of the present tile of keys; not if wide
     struct block_panels keys_transposed;         // (D, keys), times the scale; not if wide
@@ -63,6 +65,17 @@ CPU_CLONES static void row_product(float *out, const float *a, const float *b, i
 #pragma omp simd
     for (int64_t j = 0; j < count; j++)
         out[j] = a[j] * b[j];
+}
+
+// x = cap tanh(x / cap), and the slopes of that.
+CPU_CLONES static void row_cap(float *x, float *slopes, float cap, int64_t count) {
+    float inverse = 1.0f / cap;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) {
+        float t = vector_tanh(x[j] * inverse);
+        x[j] = cap * t;
+        slopes[j] = 1.0f - t * t;
+    }
 }
 
 // g = p * (g - dot), or p * (g * f - dot) with dropout.
@@ -120,6 +133,8 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
         int64_t query = at->queries.first + i;
         struct cpu_range seen = attention_within(attention_seen(&at->rules, at->b, query), at->first_key, at->keys);
         const float *bias = attention_bias_row(&at->rules, at->head, query);
+        if (op->scores.cap > 0)
+            row_cap(tile->probabilities + i * KEY_TILE, tile->slopes + i * KEY_TILE, op->scores.cap, at->keys);
         if (bias)
             row_add(tile->probabilities + i * KEY_TILE, bias + at->first_key, at->keys);
         row_probabilities(tile->probabilities + i * KEY_TILE, lse[query], seen, at->keys);
@@ -147,6 +162,8 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
             .dot = dots[at->queries.first + i],
         };
         row_gradient(&row, at->keys);
+        if (op->scores.cap > 0)
+            row_product(row.g, row.g, tile->slopes + i * KEY_TILE, at->keys);
     }
 }
 
@@ -216,6 +233,17 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
         dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
 }
 
+// A query that sees nothing else gives all its weight to the sink, and has a dot of 0.
+static void sink_gradient(const struct op_attention_backward *op, int64_t b, int64_t head) {
+    int64_t query_count = op->q.shape[1], heads = op->q.shape[2], first = (b * heads + head) * query_count;
+    const float *dots = (const float *)op->scratch.data + first, *lse = (const float *)op->lse.data + first;
+    float sink = ((const float *)op->scores.sinks.data)[head];
+    double sum = 0;
+    for (int64_t t = 0; t < query_count; t++)
+        sum -= (double)(vector_exp(sink - lse[t]) * dots[t]);
+    ((float *)op->dsinks.data)[b * heads + head] = (float)sum;
+}
+
 static void pack_keys(const struct op_attention_backward *op, struct backward_tile *tile,
                       const struct backward_place *at, int64_t keys) {
     struct block_operand key_block = attention_block(&op->k, at->b, at->first_key, at->group, keys);
@@ -279,6 +307,8 @@ static void attention_backward_task(void *context, int64_t index, int thread) {
     tile.is_wide = op->q.shape[3] > HEAD_SLICE;
     for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++) {
         row_dots(op, at.b, head);
+        if (op->dsinks.data)
+            sink_gradient(op, at.b, head);
         if (at.is_masked)
             clear_rows(&op->dq, at.b, head);
     }

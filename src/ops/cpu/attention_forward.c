@@ -65,6 +65,14 @@ CPU_CLONES static void row_add(float *x, const float *y, int64_t count) {
         x[j] += y[j];
 }
 
+// x = cap tanh(x / cap).
+CPU_CLONES static void row_cap(float *x, float cap, int64_t count) {
+    float inverse = 1.0f / cap;
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++)
+        x[j] = cap * vector_tanh(x[j] * inverse);
+}
+
 struct tile_keys {
     int64_t first, count;  // what the tile's queries see of this tile of keys
 };
@@ -118,6 +126,8 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
         int64_t visible = seen.end - seen.first;
         float *scores = tile->scores + i * KEY_TILE + seen.first;
         const float *bias = attention_bias_row(&at->rules, at->head, query);
+        if (op->scores.cap > 0)
+            row_cap(scores, op->scores.cap, visible);
         if (bias)
             row_add(scores, bias + keys.first + seen.first, visible);
         soften_row(tile, i, seen, keys.count);
@@ -158,6 +168,16 @@ static struct cpu_range start_tile(struct forward_tile *tile, const struct forwa
     return all;
 }
 
+// The sink joins the sum of each query, which is scaled to the sink if that is the largest score.
+static void add_sink(struct forward_tile *tile, float sink, int64_t queries) {
+    for (int64_t i = 0; i < queries; i++) {
+        float max = vector_max(sink, tile->max[i]), correction = vector_exp(tile->max[i] - max);
+        tile->sum[i] = tile->sum[i] * correction + vector_exp(sink - max);
+        tile->max[i] = max;
+        row_scale(tile->out + i * tile->out_stride, tile->out + i * tile->out_stride, correction, tile->head_size);
+    }
+}
+
 static void attention_forward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct forward_job *job = context;
@@ -187,6 +207,8 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
         struct tile_keys keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);
     }
+    if (op->scores.sinks.data)
+        add_sink(&tile, ((const float *)op->scores.sinks.data)[at.head], at.queries.end - at.queries.first);
     for (int64_t i = 0; i < at.queries.end - at.queries.first; i++) {
         int64_t query = at.queries.first + i;
         row_scale(attention_row(&op->out, at.b, query, at.head), tile.out + i * tile.out_stride,

@@ -80,17 +80,23 @@ CPU_CLONES static void add_row(const struct dropout_add_row *row, const float *f
 }
 
 void dropout_add(const struct dropout_add_row *add, const struct dropout *dropout, int64_t row, int64_t channels) {
-    if (dropout->rate == 0) {
+    bool is_dropped = dropout->rate != 0, is_scaled = add->factor != 0 && add->factor != 1;
+    if (!is_dropped && !is_scaled) {
         add_row(add, NULL, channels);
         return;
     }
-    struct dropout_row mask = dropout_row(dropout, row);
+    struct dropout_row mask = {0};
+    if (is_dropped)
+        mask = dropout_row(dropout, row);
     float factors[DROPOUT_PIECE];
     for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
         int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
-        dropout_factors(factors, &mask, c, count);
+        if (is_dropped)
+            dropout_factors(factors, &mask, c, count);
+        for (int64_t i = 0; is_scaled && i < count; i++)
+            factors[i] = add->factor * (is_dropped ? factors[i] : 1.0f);
         struct dropout_add_row piece = {add->out + c, add->x + c, add->residual ? add->residual + c : NULL,
-                                        add->bias ? add->bias + c : NULL};
+                                        add->bias ? add->bias + c : NULL, 0};
         add_row(&piece, factors, count);
     }
 }
@@ -106,6 +112,7 @@ static void dropout_add_task(void *context, int64_t index, int thread) {
             .x = (const float *)op->x.data + n * channels,
             .residual = op->residual.data ? (const float *)op->residual.data + n * channels : NULL,
             .bias = op->bias.data,
+            .factor = op->factor,
         };
         dropout_add(&row, &op->dropout, n, channels);
     }
@@ -116,8 +123,9 @@ void cpu_dropout_add(struct device *device, const struct op_dropout_add *op) {
 }
 
 void cpu_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
-    if (op->dropout.rate != 0 || op->dx.data != op->dy.data) {
-        struct op_dropout_add masked = {.out = op->dx, .x = op->dy, .dropout = op->dropout};
+    bool is_scaled = op->factor != 0 && op->factor != 1;
+    if (op->dropout.rate != 0 || is_scaled || op->dx.data != op->dy.data) {
+        struct op_dropout_add masked = {.out = op->dx, .x = op->dy, .dropout = op->dropout, .factor = op->factor};
         cpu_dropout_add(device, &masked);
     }
     if (op->dbias.data)

@@ -26,6 +26,7 @@ void dropout_factors(float *factors, const struct dropout_row *row, int64_t firs
 struct dropout_add_row {
     float *out;
     const float *x, *residual, *bias;
+    float factor;  // of what is added to the residual; 0 for 1
 };
 // Row number `row` of the dropout, or without factors if its rate is 0.
 void dropout_add(const struct dropout_add_row *add, const struct dropout *dropout, int64_t row, int64_t channels);

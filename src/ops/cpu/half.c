@@ -201,11 +201,11 @@ HALF(norm_backward, FIELD(norm_backward, dx, WRITTEN), FIELD(norm_backward, dy, 
      FIELD(norm_backward, gain, READ), FIELD(norm_backward, y, WRITTEN), FIELD(norm_backward, bias, READ),
      FIELD(norm_backward, dresidual, READ), FIELD(norm_backward, ddelta, WRITTEN))
 HALF(attention_forward, FIELD(attention_forward, out, WRITTEN), FIELD(attention_forward, q, READ),
-     FIELD(attention_forward, k, READ), FIELD(attention_forward, v, READ))
+     FIELD(attention_forward, k, READ), FIELD(attention_forward, v, READ), FIELD(attention_forward, scores.sinks, READ))
 HALF(attention_backward, FIELD(attention_backward, dq, WRITTEN), FIELD(attention_backward, dk, WRITTEN),
      FIELD(attention_backward, dv, WRITTEN), FIELD(attention_backward, dout, READ),
      FIELD(attention_backward, out, READ), FIELD(attention_backward, q, READ), FIELD(attention_backward, k, READ),
-     FIELD(attention_backward, v, READ))
+     FIELD(attention_backward, v, READ), FIELD(attention_backward, scores.sinks, READ))
 HALF(embedding_forward, FIELD(embedding_forward, out, WRITTEN))
 HALF(embedding_backward, FIELD(embedding_backward, dout, READ))
 HALF(dropout_backward, FIELD(dropout_backward, dx, WRITTEN), FIELD(dropout_backward, dy, READ))

@@ -126,6 +126,16 @@ CPU_CLONES static void softmax_gradient(float *logits, float max, float factor, 
         logits[c] = factor * vector_exp(logits[c] - max);
 }
 
+// The same times the slope of a cap, which the capped logits tell.
+CPU_CLONES static void capped_gradient(float *logits, float max, float factor, float cap, int64_t columns) {
+    float inverse = 1.0f / cap;
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++) {
+        float t = logits[c] * inverse;
+        logits[c] = factor * vector_exp(logits[c] - max) * (1.0f - t * t);
+    }
+}
+
 // The gradient in place of a row of logits.
 static void row_gradient(const struct op_cross_entropy *op, int64_t n, float weight) {
     float max = ((const float *)op->row_max.data)[n], sum = ((const float *)op->row_sum.data)[n], buffer[COLUMN_PIECE];
@@ -133,13 +143,42 @@ static void row_gradient(const struct op_cross_entropy *op, int64_t n, float wei
     for (int64_t i = 0; i < cpu_pieces(op->logits.shape[1], COLUMN_PIECE); i++) {
         struct cpu_range columns = cpu_piece(op->logits.shape[1], COLUMN_PIECE, i);
         float *x = widen(&op->logits, n, columns, buffer);
-        softmax_gradient(x, max, weight / sum, columns.end - columns.first);
-        if (label >= columns.first && label < columns.end)
-            x[label - columns.first] -= weight;
+        bool is_here = label >= columns.first && label < columns.end;
+        float t = is_here && op->cap > 0 ? x[label - columns.first] / op->cap : 0;
+        if (op->cap > 0)
+            capped_gradient(x, max, weight / sum, op->cap, columns.end - columns.first);
+        else
+            softmax_gradient(x, max, weight / sum, columns.end - columns.first);
+        if (is_here)
+            x[label - columns.first] -= weight * (1.0f - t * t);
         if (x == buffer)
             cpu_convert(logits_at(&op->logits, n, columns.first), op->logits.dtype, buffer, DTYPE_F32,
                         columns.end - columns.first);
     }
+}
+
+CPU_CLONES static void block_cap(float *x, float cap, int64_t columns) {
+    float inverse = 1.0f / cap;
+#pragma omp simd
+    for (int64_t c = 0; c < columns; c++)
+        x[c] = cap * vector_tanh(x[c] * inverse);
+}
+
+static void softcap_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_softcap *op = context;
+    float buffer[COLUMN_PIECE];
+    int64_t all = op->x.shape[1], pieces = cpu_pieces(all, COLUMN_PIECE);
+    struct cpu_range columns = cpu_piece(all, COLUMN_PIECE, index % pieces);
+    float *x = widen(&op->x, index / pieces, columns, buffer);
+    block_cap(x, op->cap, columns.end - columns.first);
+    if (x == buffer)
+        cpu_convert(logits_at(&op->x, index / pieces, columns.first), op->x.dtype, buffer, DTYPE_F32,
+                    columns.end - columns.first);
+}
+
+void cpu_softcap(struct device *device, const struct op_softcap *op) {
+    cpu_run(device, op->x.shape[0] * cpu_pieces(op->x.shape[1], COLUMN_PIECE), softcap_task, op);
 }
 
 static void cross_entropy_task(void *context, int64_t index, int thread) {

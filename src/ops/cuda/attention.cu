@@ -1,20 +1,23 @@
 // The attention of the CUDA backend: the first of four implementations that takes the operation, from the fastest to
 // the most general. cuDNN; tensor cores (attention_tensor*); fp32 arithmetic in tiles, without a mask
-// (attention_forward.cu, attention_backward.cu); and a warp for each query, with any mask (attention_masked.cu).
+// (attention_forward.cu, attention_backward.cu); and a warp for each query, with any mask (attention_masked.cu). Only
+// the last takes caps of scores and sinks.
 #include "ops/cuda/attention.cuh"
 
 extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0 || cudnn_attention_forward(cuda->cudnn, op) || tensor_attention_forward(cuda, op))
+    bool is_plain = attention_has_plain_scores(&op->scores);
+    if (tensor_count(op->q) == 0 ||
+        (is_plain && (cudnn_attention_forward(cuda->cudnn, op) || tensor_attention_forward(cuda, op))))
         return;
-    if (attention_has_mask(&op->mask))
+    if (!is_plain || attention_has_mask(&op->mask))
         masked_attention_forward(cuda, op);
     else
         tiled_attention_forward(cuda, op);
 }
 
 // What keeps attention from the fast kernels, each said once by a device.
-enum attention_note { NOTE_DROPOUT, NOTE_BIAS, NOTE_MASK, NOTE_LENGTH, NOTE_OTHER, NOTE_PLAIN };
+enum attention_note { NOTE_DROPOUT, NOTE_BIAS, NOTE_MASK, NOTE_LENGTH, NOTE_OTHER, NOTE_PLAIN, NOTE_SCORES };
 
 static void note_once(struct cuda_device *cuda, enum attention_note note, const char *text) {
     if (cuda->attention_notes >> note & 1)
@@ -46,7 +49,14 @@ static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_b
 
 extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0 || cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic))
+    if (tensor_count(op->q) == 0)
+        return;
+    if (!attention_has_plain_scores(&op->scores)) {
+        note_once(cuda, NOTE_SCORES, "soft caps of scores and sinks run without tensor cores, many times slower");
+        masked_attention_backward(cuda, op);
+        return;
+    }
+    if (cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic))
         return;
     note_not_cudnn(cuda, op);
     if (tensor_attention_backward(cuda, op))

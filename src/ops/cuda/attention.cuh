@@ -27,7 +27,9 @@ struct attention_args {
     float *delta;  // (B, H, Tq): row sums of dout * out
     int64_t batches, queries, keys;
     int heads, key_heads, head_size;
-    float scale;
+    float scale, cap;   // cap: 0 for none
+    const void *sinks;  // (H) in the dtype of q, or NULL
+    float *dsinks;      // (B, H), or NULL
     bool is_causal;
     int first_head;
     struct cuda_dropout dropout;
@@ -46,7 +48,7 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
 // In tiles of fp32; the operation has no mask but the causal one.
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
-// Anything.
+// Anything: caps and sinks too, which the others do not take.
 void masked_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void masked_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 
@@ -100,6 +102,8 @@ static inline struct attention_args attention_forward_args(const struct op_atten
     args.out = attention_view(op->out);
     args.lse = (float *)op->lse.data;
     args.scale = op->scale;
+    args.cap = op->scores.cap;
+    args.sinks = op->scores.sinks.data;
     args.is_causal = op->is_causal;
     return args;
 }
@@ -116,6 +120,9 @@ static inline struct attention_args attention_backward_args(const struct op_atte
     args.delta = (float *)op->scratch.data;
     args.dbias = (float *)op->drelative_bias.data;
     args.scale = op->scale;
+    args.cap = op->scores.cap;
+    args.sinks = op->scores.sinks.data;
+    args.dsinks = (float *)op->dsinks.data;
     args.is_causal = op->is_causal;
     return args;
 }

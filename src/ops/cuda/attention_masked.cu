@@ -1,4 +1,5 @@
-// Attention with any mask: windows, padding, borders of documents, biases by distance. Plain rather than fast: a warp
+// Attention with any mask: windows, padding, borders of documents, biases by distance; and with caps of scores and
+// sinks. Plain rather than fast: a warp
 // takes one query (or, for the gradients of keys and values, one key) and walks over what it sees, 32 lanes along the
 // head.
 #include "ops/cuda/attention.cuh"
@@ -73,6 +74,19 @@ static __device__ __forceinline__ float bias_of(const struct attention_args &arg
     return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
 }
 
+// A score from the inner product of its query and key, and the slope of its cap.
+static __device__ __forceinline__ float score_of(const struct attention_args &args, int head, int64_t query,
+                                                 int64_t key, float product, float *slope) {
+    float score = product * args.scale;
+    *slope = 1.0f;
+    if (args.cap > 0) {
+        float t = tanhf(score / args.cap);
+        score = args.cap * t;
+        *slope = 1.0f - t * t;
+    }
+    return score + bias_of(args, head, query, key);
+}
+
 // Lanes draw dropout for one another. Along the keys of a query, a lane draws eight neighbouring keys, so the warp has
 // 256 at a time; down the queries of a key or a distance, a lane draws one score, so the warp has 32.
 
@@ -114,13 +128,17 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
     if (query >= args.queries)
         return;
-    float q[MOST_LANE_COLUMNS], out[MOST_LANE_COLUMNS] = {}, largest = -INFINITY, sum = 0;
+    float q[MOST_LANE_COLUMNS], out[MOST_LANE_COLUMNS] = {}, largest = -INFINITY, sum = 0, slope;
+    if (args.sinks) {
+        largest = to_float(((const T *)args.sinks)[head]);
+        sum = 1;
+    }
     load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
     keys_seen(args, batch, query, &first, &end);
     struct key_draws draws = {-1, 0};
     for (int64_t key = first; key < end; key++) {
-        float score = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size) * args.scale +
-                      bias_of(args, head, query, key);
+        float product = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size);
+        float score = score_of(args, head, query, key, product, &slope);
         float next = fmaxf(largest, score), correction = expf(largest - next), weight = expf(score - next);
         sum = sum * correction + weight;
         largest = next;
@@ -147,12 +165,12 @@ score_gradient(const struct attention_args &args, const float q[MOST_LANE_COLUMN
                int64_t batch, int head, int64_t query, int64_t key, float factor, float *dropped) {
     int group = head / (args.heads / args.key_heads);
     int64_t row = (batch * args.heads + head) * args.queries + query;
-    float score =
-        row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size) * args.scale + bias_of(args, head, query, key);
+    float product = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size), slope;
+    float score = score_of(args, head, query, key, product, &slope);
     float p = expf(score - args.lse[row]);
     float dp = row_dot(dout, row_at<T>(args.v, batch, key, group), args.head_size) * factor;
     *dropped = p * factor;
-    return p * (dp - args.delta[row]);
+    return p * (dp - args.delta[row]) * slope;
 }
 
 // A warp per query: delta, then dq.
@@ -228,6 +246,19 @@ template <typename T> static __global__ void masked_bias_kernel(struct attention
         args.dbias[(batch * args.heads + head) * width + column] += sum;
 }
 
+// A warp per head of a sample: a sink has no value, so that its gradient is the sum of -p delta over all queries.
+template <typename T> static __global__ void sink_kernel(struct attention_args args) {
+    int64_t row = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5);
+    if (row >= args.batches * args.heads)
+        return;
+    float sink = to_float(((const T *)args.sinks)[row % args.heads]), sum = 0;
+    for (int64_t query = threadIdx.x & 31; query < args.queries; query += 32)
+        sum -= expf(sink - args.lse[row * args.queries + query]) * args.delta[row * args.queries + query];
+    sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0)
+        args.dsinks[row] = sum;
+}
+
 static dim3 warps_over(int64_t rows, int64_t heads, int64_t batches) {
     return dim3(grid_x(divide_up(rows, MASKED_WARPS)), grid_yz(heads), grid_yz(batches));
 }
@@ -244,6 +275,9 @@ template <typename T> static void masked_backward(struct cuda_device *cuda, cons
     dim3 distances = warps_over(args.queries + args.keys - 1, args.heads, args.batches);
     LAUNCH(cuda, masked_query_kernel<T>, queries, 32 * MASKED_WARPS, 0, args);
     LAUNCH(cuda, masked_key_kernel<T>, keys, 32 * MASKED_WARPS, 0, args);
+    if (args.dsinks)
+        LAUNCH(cuda, sink_kernel<T>, grid_x(divide_up(args.batches * args.heads, MASKED_WARPS)), 32 * MASKED_WARPS, 0,
+               args);
     if (args.dbias)
         LAUNCH(cuda, masked_bias_kernel<T>, distances, 32 * MASKED_WARPS, 0, args);
 }

@@ -11,9 +11,10 @@ template <typename T> struct dropout_args {
     int64_t rows, columns;
     bool is_wide;
     struct cuda_dropout dropout;
+    float factor;
 };
 
-// out = residual + dropout(x + bias)
+// out = residual + factor * dropout(x + bias)
 template <typename T> static __global__ void dropout_kernel(dropout_args<T> args) {
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, columns = args.columns, offset = row * columns;
     if (row >= args.rows)
@@ -31,7 +32,7 @@ template <typename T> static __global__ void dropout_kernel(dropout_args<T> args
         dropout_apply<8>(x, args.dropout, row, column);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            x[i] += residual[i];
+            x[i] = args.factor == 1.0f ? x[i] + residual[i] : x[i] * args.factor + residual[i];
         store8(args.out + offset, column, columns, args.is_wide, x);
     }
 }
@@ -51,6 +52,7 @@ static void dropout_run(struct cuda_device *cuda, const struct op_dropout_add *o
         const struct tensor tensors[] = {op->out, op->x, op->residual, op->bias};
         args.is_wide = rows_are_wide(columns, tensors, sizeof tensors / sizeof tensors[0]);
         args.dropout = cuda_dropout(&op->dropout);
+        args.factor = op->factor == 0 ? 1.0f : op->factor;
         unsigned threads = (unsigned)min(divide_up(columns, 8 * 32) * 32, (int64_t)256), height = 256 / threads;
         LAUNCH(cuda, dropout_kernel<T>, grid_x(divide_up(rows, height)), dim3(threads, height), 0, args);
     });
@@ -67,7 +69,9 @@ extern "C" void cuda_dropout_backward(struct device *device, const struct op_dro
     forward.out = op->dx;
     forward.x = op->dy;
     forward.dropout = op->dropout;
-    if (op->dropout.rate > 0 || op->dx.data != op->dy.data)
+    forward.factor = op->factor;
+    bool is_scaled = op->factor != 0 && op->factor != 1;
+    if (op->dropout.rate > 0 || is_scaled || op->dx.data != op->dy.data)
         dropout_run(cuda, &forward);
     if (op->dbias.data)
         column_sum(cuda, (float *)op->dbias.data, op->dx);

@@ -16,6 +16,7 @@ template <typename T> struct loss_args {
     const int32_t *labels;                           // (N)
     const float *weights;                            // (N) or NULL
     int64_t rows, columns, vocabulary_start;
+    float cap;  // of the logits, 0 for none
     bool is_wide;
 };
 
@@ -121,8 +122,11 @@ static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, 
         if (weight != 0) {
             load8(value, logits, column, columns, args.is_wide);
 #pragma unroll
-            for (int i = 0; i < 8; i++)
+            for (int i = 0; i < 8; i++) {
+                float t = args.cap > 0 ? value[i] / args.cap : 0.0f;
                 value[i] = exponential<T>(value[i] - sum.largest) * factor - (column + i == label ? weight : 0.0f);
+                value[i] *= 1.0f - t * t;
+            }
         }
         store8(logits, column, columns, args.is_wide, value);
     }
@@ -330,6 +334,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     args.rows = op->logits.shape[0];
     args.columns = op->logits.shape[1];
     args.vocabulary_start = op->vocabulary_start;
+    args.cap = op->cap;
     args.is_wide = rows_are_wide(args.columns, &op->logits, 1);
     unsigned rows = grid_x(op->logits.shape[0]), threads = loss_threads(args.columns);
     if (!op->makes_stats) {
@@ -340,7 +345,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     size_t kept_bytes = 2 * (size_t)args.columns * sizeof(T);
     CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
-    if (sizeof(T) == 2 && args.is_wide && kept_bytes + SUMS_BYTES <= (size_t)most) {
+    if (sizeof(T) == 2 && args.is_wide && args.cap == 0 && kept_bytes + SUMS_BYTES <= (size_t)most) {
         CHECK_CUDA(
             cudaFuncSetAttribute(whole_rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes));
         // Rows do not meet, so their split over blocks may follow the number of processors.
@@ -357,6 +362,23 @@ extern "C" void cuda_cross_entropy(struct device *device, const struct op_cross_
     if (tensor_count(op->logits) == 0)
         return;
     WITH_TYPE(op->logits.dtype, T, cross_entropy<T>(cuda, op));
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(LOSS_THREADS) softcap_kernel(T *x, int64_t count, float cap) {
+    int64_t i = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
+    if (i < count)
+        store(x + i, cap * tanhf(to_float(x[i]) / cap));
+}
+
+extern "C" void cuda_softcap(struct device *device, const struct op_softcap *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t count = tensor_count(op->x);
+    if (count == 0)
+        return;
+    WITH_TYPE(op->x.dtype, T,
+              LAUNCH(cuda, softcap_kernel<T>, grid_x(divide_up(count, LOSS_THREADS)), LOSS_THREADS, 0, (T *)op->x.data,
+                     count, op->cap));
 }
 
 extern "C" void cuda_top_hits(struct device *device, const struct op_top_hits *op) {

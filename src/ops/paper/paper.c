@@ -235,6 +235,10 @@ static void paper_embedding_backward(struct device *device, const struct op_embe
     COUNT_BYTES(device, op->dout, op->dout, op->dout, position_rows, position_rows, op->tokens, op->positions);
 }
 
+static void paper_softcap(struct device *device, const struct op_softcap *op) {
+    COUNT_BYTES(device, op->x, op->x);
+}
+
 static void paper_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
     struct tensor logits = op->weights.data ? op->logits : (struct tensor){0};
     COUNT_BYTES(device, op->losses, logits, logits, op->row_max, op->row_sum, op->row_target, op->labels, op->weights);
@@ -242,7 +246,8 @@ static void paper_cross_entropy(struct device *device, const struct op_cross_ent
 
 static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
     // What is dropped nowhere and stays in its place is not touched, only summed if there is a bias.
-    bool is_moved = op->dropout.rate > 0 || op->dx.data != op->dy.data;
+    bool is_scaled = op->factor != 0 && op->factor != 1;
+    bool is_moved = op->dropout.rate > 0 || is_scaled || op->dx.data != op->dy.data;
     struct tensor none = {0}, read = is_moved || op->dbias.data ? op->dy : none;
     COUNT_BYTES(device, is_moved ? op->dx : none, read, op->dbias, op->dbias);
 }

@@ -1,0 +1,64 @@
+// Decoders with norms before and behind each sublayer, and layers with windows beside layers without: Gemma 2 and the
+// text models of Gemma 3. See hf_family.h.
+#include "checkpoint/hf_tables_rotary.h"
+
+static const struct hf_row rows[] = {
+    SAME("embedding.word_embeddings", "model.embed_tokens"),
+    SAME(OURS "input_layernorm", LLAMA "input_layernorm"),
+    JOINED(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
+           LLAMA "self_attn.v_proj"),
+    SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
+    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
+    SAME(OURS "post_attention_layernorm", LLAMA "post_attention_layernorm"),
+    SAME(OURS "pre_mlp_layernorm", LLAMA "pre_feedforward_layernorm"),
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
+    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    SAME(OURS "post_mlp_layernorm", LLAMA "post_feedforward_layernorm"),
+    SAME("decoder.final_layernorm", "model.norm"),
+    SAME("output_layer", "lm_head"),
+};
+
+#define GEMMA_KEYS                                                                                                     \
+    SIZE_KEYS("0.02"), NUMBER("head_dim", "--kv-channels", .fallback = "256"),                                         \
+        NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"),                                                 \
+        MAP("hidden_activation", NULL, "gelu_pytorch_tanh=", .fallback = "gelu_pytorch_tanh"),                         \
+        NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),                            \
+        ONLY("attention_bias", "false"), READ_ONLY("use_bidirectional_attention", "false")
+static const struct hf_key gemma2_keys[] = {
+    GEMMA_KEYS,
+    NUMBER("attn_logit_softcapping", "--attn-logit-softcapping", .fallback = "50", .has_null = true),
+    NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "30", .has_null = true),
+};
+// transformers has a cap of scores in its configuration, and does not apply it.
+static const struct hf_key gemma3_keys[] = {
+    GEMMA_KEYS,
+    READ_ONLY("attn_logit_softcapping", "null"),
+    NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "0", .has_null = true),
+};
+
+#define GEMMA_FLAGS                                                                                                    \
+    {"--model", "gpt"}, {"--normalization", "RMSNorm"}, {"--norm-placement", "both"}, {"--activation", "gelu_tanh"},   \
+        {"--gated-linear-unit", "true"}, {"--disable-bias-linear", "true"}, {"--position-embedding-type", "rope"}, {   \
+        "--hidden-dropout", "0"                                                                                        \
+    }
+static const struct hf_flag gemma2_flags[] = {GEMMA_FLAGS};
+static const struct hf_flag gemma3_flags[] = {GEMMA_FLAGS, {"--qk-layernorm", "true"}};
+
+static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
+static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
+
+#define GEMMA(type, class, name)                                                                                       \
+    ROTARY(type, class), .tie = "true", .groups = "4", .scales_embedding = true, .has_centered_gains = true,           \
+                         .query_scalar = "256", .rows = rows, .row_count = COUNT(rows), .ignored = ignored,            \
+                         .written = no_ids, .written_count = COUNT(no_ids), .keys = name##_keys,                       \
+                         .key_count = COUNT(name##_keys), .flags = name##_flags, .flag_count = COUNT(name##_flags)
+static const struct hf_family families[] = {
+    {GEMMA("gemma2", "Gemma2ForCausalLM", gemma2), .window_freq = "2"},
+    {GEMMA("gemma3_text", "Gemma3ForCausalLM", gemma3), .window_freq = "6", .rotary_base = "1000000",
+     .local_base = "10000"},
+};
+
+struct hf_families hf_families_gemma(void) {
+    return (struct hf_families){families, COUNT(families)};
+}
