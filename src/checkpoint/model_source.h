@@ -101,6 +101,9 @@ struct model_write {
 
 // Our own format, with the optimizer's state if the source has it.
 int model_write_ours(const struct model_write *write);
+// A distributed checkpoint (torch_dist) that Megatron-LM loads on any layout, likewise with the optimizer; `folder` is
+// that of its --load.
+int model_write_megatron(const struct model_write *write);
 // config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained expects them.
 int model_write_huggingface(const struct model_write *write);
 // A file of llama.cpp, with the tokenizer in it; `folder` is its name.

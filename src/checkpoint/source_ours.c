@@ -12,7 +12,7 @@
 
 struct ours_detail {
     char *iteration_path;
-    struct weights weights;
+    struct weights weights, optimizer;
     const struct weight **of_tensor;  // one per tensor
     int hold;                         // keeps a run in progress from removing the checkpoint; -1 for nothing
 };
@@ -132,10 +132,72 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
     return weight_read(detail->of_tensor[i], to);
 }
 
+// ---- the optimizer ----
+
+// What of the configuration a run is resumed with elsewhere.
+static int read_schedules(struct model_source *source, const char *path) {
+    struct json *root = NULL;
+    struct config *config = &source->config;
+    const struct {
+        const char *name;
+        double *value;
+    } members[] = {{"adam_beta1", &config->adam_beta1},
+                   {"adam_beta2", &config->adam_beta2},
+                   {"adam_eps", &config->adam_eps},
+                   {"clip_grad", &config->clip_grad}};
+    TRY(json_parse(&root, source->state.config_json, strlen(source->state.config_json), path));
+    config->use_checkpoint_opt_param_scheduler = true;
+    int result = config_match_schedule(config, root, path);
+    config->use_checkpoint_opt_param_scheduler = false;
+    // Of a constant weight decay it is not taken, because nothing depends on it here.
+    const struct json *schedule = json_member(root, "schedule"),
+                      *steps = schedule ? json_member(schedule, "wd_incr_steps") : NULL;
+    if (result == 0 && steps && steps->type == JSON_NUMBER)
+        result = json_get_int(schedule, "wd_incr_steps", &config->wd_incr_steps);
+    for (size_t i = 0; i < sizeof members / sizeof members[0] && result == 0; i++)
+        if (json_member(root, members[i].name))
+            result = json_get_double(root, members[i].name, members[i].value);
+    json_free(root);
+    return result;
+}
+
+static const struct weight *find_state(const struct model_source *source, size_t i, enum source_state state) {
+    const struct ours_detail *detail = source->detail;
+    char *name = memory_printf("%s.%s", source_state_names[state], source->tensors[i].name);
+    const struct weight *weight = weights_find(&detail->optimizer, name);
+    free(name);
+    return weight;
+}
+
+static int open_optimizer(struct model_source *source) {
+    struct ours_detail *detail = source->detail;
+    if (!checkpoint_has_part(detail->iteration_path, CHECKPOINT_OPTIMIZER))
+        return 0;
+    TRY(weights_open_checkpoint(&detail->optimizer, detail->iteration_path, "optimizer"));
+    source->has_masters = source->count > 0 && find_state(source, 0, STATE_MASTER);
+    for (size_t i = 0; i < source->count; i++)
+        for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++) {
+            const struct weight *weight = find_state(source, i, (enum source_state)state);
+            const struct source_tensor *tensor = &source->tensors[i];
+            if (!weight || weight->bytes != tensor->bytes / dtype_bytes(tensor->dtype) * sizeof(float) ||
+                !weight->is_readable || weight->dtype != DTYPE_F32)
+                return error_set("%s has no Adam optimizer for every parameter; give --weights-only to convert without "
+                                 "it",
+                                 detail->iteration_path);
+        }
+    source->has_optimizer = true;
+    return read_schedules(source, detail->iteration_path);
+}
+
+static int read_state(struct model_source *source, size_t i, enum source_state state, float *to) {
+    return weight_read(find_state(source, i, state), to);
+}
+
 static void close_source(struct model_source *source) {
     struct ours_detail *detail = source->detail;
     if (!detail)
         return;
+    weights_close(&detail->optimizer);
     weights_close(&detail->weights);
     if (detail->hold >= 0)
         close(detail->hold);
@@ -145,4 +207,11 @@ static void close_source(struct model_source *source) {
 }
 
 const struct model_source_kind source_ours = {
-    .name = "bevatron", .is_folder = is_folder, .open = open_source, .read = read_tensor, .close = close_source};
+    .name = "bevatron",
+    .is_folder = is_folder,
+    .open = open_source,
+    .read = read_tensor,
+    .close = close_source,
+    .open_optimizer = open_optimizer,
+    .read_state = read_state,
+};

@@ -28,7 +28,7 @@ struct checkpoint_convert_options {
 
 #define FLAG_STRUCT struct checkpoint_convert_options
 
-static const char *const target_names[] = {"bevatron", "huggingface", "gguf", NULL};
+static const char *const target_names[] = {"bevatron", "huggingface", "megatron", "gguf", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", "q8_0", NULL};
 
 static const struct flag rows[] = {
@@ -68,9 +68,10 @@ static const struct flag rows[] = {
     INT("--num-attention-heads", num_attention_heads, "0", 0, 65535,
         "attention heads, for the oldest Megatron-LM checkpoints, which do not store them; 0 to assume heads of 64 "
         "channels"),
-    SWITCH(
-        "--weights-only", weights_only,
-        "leave the optimizer state of a Megatron-LM checkpoint out; default: it is converted, so that the run resumes"),
+    SWITCH("--weights-only", weights_only,
+           "leave the optimizer state out of what is written for bevatron or Megatron-LM; default: it is converted, so "
+           "that "
+           "the run resumes"),
     SWITCH("--verify", verify,
            "for Hugging Face: load the result with transformers and compare its logits with ours. Runs $PYTHON, or "
            "python3; skipped with a note if it has no transformers"),
@@ -214,6 +215,8 @@ static int write_model(const struct model_write *write, const char *to) {
         return model_write_gguf(write);
     if (write->is_q8)
         return error_set_code(EXIT_CODE_USAGE, "--dtype q8_0 is for --to gguf");
+    if (strcmp(to, "megatron") == 0)
+        return model_write_megatron(write);
     return strcmp(to, "huggingface") == 0 ? model_write_huggingface(write) : model_write_ours(write);
 }
 
@@ -233,7 +236,7 @@ static int convert(void *context) {
                                 .has_dtype = options->dtype != NULL,
                                 .dtype = options->dtype ? dtype_of(options->dtype) : DTYPE_F32,
                                 .is_q8 = options->dtype && strcmp(options->dtype, "q8_0") == 0,
-                                .leaves_optimizer = options->weights_only,
+                                .leaves_optimizer = options->weights_only || (is_ours && strcmp(to, "bevatron") == 0),
                                 .family = options->family,
                                 .allows_near = options->allow_inexact,
                                 .vocab_size = options->vocab_size,
@@ -262,8 +265,8 @@ int checkpoint_convert(int argc, char **argv) {
     const struct flag_command command = {
         .name = "checkpoint convert",
         .argument_flag = "--input",
-        .summary = "Converts Hugging Face, Megatron-LM and llm.c models to bevatron, and all of them to Hugging Face "
-                   "or GGUF. Never executes anything in a file.",
+        .summary = "Converts Hugging Face, Megatron-LM and llm.c models to bevatron, and all of them to Hugging Face, "
+                   "Megatron-LM or GGUF. Never executes anything in a file.",
         .tables = &table,
         .table_count = 1,
         .epilogue =

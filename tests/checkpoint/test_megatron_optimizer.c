@@ -82,6 +82,40 @@ TEST(distributed_checkpoints) {
     check_run("dist_bf16_dp2", 1);
 }
 
+// What is written for Megatron reads back with the same states and counters. That megatron-core loads it is shown by
+// tests/peers/megatron_resume_peers.py.
+static void check_written(const char *name) {
+    struct temporary temporary = temporary_create_fast();
+    char *path = file_join(folder, name), *to = file_join(temporary.path, "written"),
+         *expected = memory_printf("%s.safetensors", path);
+    struct model_source source, written;
+    EXPECT_OK(open_source(&source, path));
+    EXPECT_OK(model_write_megatron(&(struct model_write){.source = &source, .folder = to}));
+    EXPECT_OK(open_source(&written, to));
+    EXPECT_OK(model_source_open_optimizer(&written));
+    EXPECT(written.has_optimizer && written.has_masters);
+    EXPECT_INT(written.state.iteration, 5);
+    EXPECT_INT(written.state.adam_step, 5);
+    EXPECT_INT(written.state.consumed_train_samples, 20);
+    EXPECT_INT(written.state.schedule_samples, 20);
+    EXPECT(written.state.loss_scale == source.state.loss_scale);
+    EXPECT_INT(written.config.lr_decay_steps, 80);
+    EXPECT(written.config.lr_warmup_steps == 40 && written.config.adam_beta2 == 0.95);
+    compare_states(&written, expected);
+    model_source_close(&written);
+    EXPECT_ERROR(model_write_megatron(&(struct model_write){.source = &source, .folder = to}), "not an empty folder");
+    model_source_close(&source);
+    free(path);
+    free(to);
+    free(expected);
+    temporary_remove(&temporary);
+}
+
+TEST(written_for_megatron) {
+    check_written("torch_fp16");
+    check_written("dist_bf16_dp2");
+}
+
 // Every 61st byte changed, and every 997th length, of the file that has it all.
 TEST(damage) {
     struct temporary temporary = temporary_create_fast();
@@ -141,5 +175,5 @@ TEST(refused) {
 }
 
 TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale),
-          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints), TEST_CASE(damage),
-          TEST_CASE(other_parameters), TEST_CASE(refused))
+          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints),
+          TEST_CASE(written_for_megatron), TEST_CASE(damage), TEST_CASE(other_parameters), TEST_CASE(refused))

@@ -30,11 +30,23 @@ class Cpu(TorchFunctionMode):
         return result
 
 
+def keep_steps():
+    """The distributed optimizer expects fused Adam, which has no step for each parameter. torch's own has one, which is
+    loaded with the parameter groups; where states are copied, it stays."""
+    from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+    copy = DistributedOptimizer._set_main_param_and_optimizer_states
+
+    def copy_states(self, parameter, tensors):
+        copy(self, parameter, {"step": self._get_main_param_and_optimizer_states(parameter)["step"]} | tensors)
+    DistributedOptimizer._set_main_param_and_optimizer_states = copy_states
+
+
 def no_gpu():
     import megatron.core.tensor_parallel.random as random
     torch.cuda.current_device = lambda: "cpu"
     torch.cuda.synchronize = lambda *_: None
     random.CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()
+    keep_steps()
     Cpu().__enter__()
 
 
@@ -160,9 +172,15 @@ class Run:
 
     def load_dist(self, folder, iteration, kind):
         from megatron.core import dist_checkpointing
-        state = dist_checkpointing.load(self.sharded(kind, True), f"{folder}/iter_{iteration:07d}", strict="raise_all")
+        for inner in self.optimizer.chained_optimizers if self.distributed else []:
+            inner._init_optimizer_states_with_dummy_values()  # as torch's own Adam needs it
+        state = dist_checkpointing.load(self.sharded(kind, True), f"{folder}/iter_{iteration:07d}", strict="assume_ok_unexpected")
         self.ddp.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        # Without fused Adam, all parameters share one step here, which then grows with each of them.
+        for inner in self.optimizer.chained_optimizers if self.distributed else []:
+            for states in inner.optimizer.state.values():
+                states["step"] = states["step"].clone()
         self.scheduler.load_state_dict(state["opt_param_scheduler"])
         self.iteration = state["iteration"]
         return state

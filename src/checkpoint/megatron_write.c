@@ -1,0 +1,373 @@
+// A model source written as a distributed checkpoint of Megatron-LM (torch_dist) that any of its layouts loads: the
+// inverse of megatron_distributed.c. Every layer is a piece of a stack, and the states of a distributed optimizer lie
+// beside the parameters (fully_reshardable). All pieces are in one file; .metadata says where.
+#include "checkpoint/megatron_write.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/model_bytes.h"
+#include "checkpoint/model_check.h"
+#include "checkpoint/model_range.h"
+#include "checkpoint/torch_write.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char data_name[] = "__0_0.distcp";
+enum { THE_WEIGHT = -1 };  // or a state
+
+struct written_piece {
+    char *name;     // theirs, the same for all layers of a stack
+    int64_t layer;  // -1 if it is not of a stack
+    size_t from;    // the parameter
+    int state;      // THE_WEIGHT or enum source_state
+    enum dtype dtype;
+    int rank;
+    int64_t shape[SHARD_MAX_RANK + 1];  // of the whole, with the layers
+    uint64_t offset, bytes;             // in the file
+};
+
+struct megatron_job {
+    const struct model_write *write;
+    char *folder;  // iter_…
+    struct written_piece *pieces;
+    size_t count;
+    struct file_writer file;
+    uint64_t nothing_offset, nothing_bytes;  // a None, for what Transformer Engine's modules keep beside their weights
+};
+
+// ---- names ----
+
+static const struct {
+    const char *ours, *theirs;
+} of_layer[] = {{"input_layernorm.", "self_attention.linear_qkv.layer_norm_"},
+                {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_"},
+                {"self_attention.linear_qkv.", "self_attention.linear_qkv."},
+                {"self_attention.linear_proj.", "self_attention.linear_proj."},
+                {"self_attention.q_layernorm.", "self_attention.q_layernorm."},
+                {"self_attention.k_layernorm.", "self_attention.k_layernorm."},
+                {"mlp.linear_fc1.", "mlp.linear_fc1."},
+                {"mlp.linear_fc2.", "mlp.linear_fc2."}};
+// Modules with an extra state, of either implementation.
+static const char *const with_extra[] = {"self_attention.linear_qkv", "self_attention.linear_proj",
+                                         "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"};
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static char *their_name(const char *ours, int64_t *layer) {
+    static const char *const same[] = {"embedding.word_embeddings.weight", "embedding.position_embeddings.weight",
+                                       "decoder.final_layernorm.weight", "decoder.final_layernorm.bias",
+                                       "output_layer.weight"};
+    static const char stack[] = "decoder.layers.";
+    *layer = -1;
+    for (size_t i = 0; i < COUNT(same); i++)
+        if (strcmp(ours, same[i]) == 0)
+            return memory_string(ours);
+    if (strncmp(ours, stack, strlen(stack)) != 0)
+        return NULL;
+    char *rest;
+    *layer = strtoll(ours + strlen(stack), &rest, 10);
+    for (size_t i = 0; *rest == '.' && i < COUNT(of_layer); i++) {
+        size_t length = strlen(of_layer[i].ours);
+        if (strncmp(rest + 1, of_layer[i].ours, length) == 0)
+            return memory_printf("%s%s%s", stack, of_layer[i].theirs, rest + 1 + length);
+    }
+    return NULL;
+}
+
+static int compare_pieces(const void *a, const void *b) {
+    const struct written_piece *x = a, *y = b;
+    int names = strcmp(x->name, y->name);
+    return names ? names : x->layer < y->layer ? -1 : x->layer > y->layer;
+}
+
+static int list_pieces(struct megatron_job *job) {
+    static const char *const prefixes[] = {"", "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq.",
+                                           "optimizer.state.param."};
+    const struct model_source *source = job->write->source;
+    int states = source->has_optimizer ? SOURCE_STATES : 0;
+    job->pieces = memory_alloc((source->count * (SOURCE_STATES + 1) + 1) * sizeof job->pieces[0]);
+    for (size_t i = 0; i < source->count; i++) {
+        const struct source_tensor *tensor = &source->tensors[i];
+        int64_t layer;
+        char *name = their_name(tensor->name, &layer);
+        if (!name)
+            return error_set("%s has no counterpart in a GPT of Megatron-LM, so the model cannot be written for it",
+                             tensor->name);
+        for (int state = THE_WEIGHT; state < states; state++) {
+            struct written_piece *piece = &job->pieces[job->count++];
+            enum dtype own = job->write->has_dtype ? job->write->dtype : tensor->dtype;
+            *piece = (struct written_piece){.name = memory_printf("%s%s", prefixes[state + 1], name),
+                                            .layer = layer,
+                                            .from = i,
+                                            .state = state,
+                                            .dtype = state == THE_WEIGHT ? own : DTYPE_F32};
+            if (layer >= 0)
+                piece->shape[piece->rank++] = source->config.num_layers;
+            for (int k = 0; k < tensor->rank; k++)
+                piece->shape[piece->rank++] = tensor->shape[k];
+        }
+        free(name);
+    }
+    qsort(job->pieces, job->count, sizeof job->pieces[0], compare_pieces);
+    return 0;
+}
+
+// ---- elements ----
+
+// The elements in our order, to be freed.
+static int read_elements(struct megatron_job *job, const struct written_piece *piece, unsigned char **elements,
+                         size_t *bytes) {
+    struct model_source *source = job->write->source;
+    const struct source_tensor *tensor = &source->tensors[piece->from];
+    size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
+    *bytes = count * dtype_bytes(piece->dtype);
+    if (piece->state >= 0 && (piece->state != STATE_MASTER || source->has_masters)) {
+        *elements = memory_alloc(*bytes + 1);
+        return model_source_read_state(source, piece->from, (enum source_state)piece->state, (float *)*elements);
+    }
+    struct model_write wanted = *job->write;
+    wanted.has_dtype = true;
+    wanted.dtype = piece->dtype;
+    struct model_bytes read = {0};
+    int result = model_bytes_read(&wanted, piece->from, &read);
+    *elements = read.data;
+    return result;
+}
+
+static int write_piece(struct megatron_job *job, struct written_piece *piece) {
+    const struct config *config = &job->write->source->config;
+    unsigned char *elements = NULL;
+    size_t bytes = 0;
+    int result = read_elements(job, piece, &elements, &bytes);
+    bool is_packed = strstr(piece->name, ".linear_qkv.weight") || strstr(piece->name, ".linear_qkv.bias");
+    if (result == 0 && is_packed) {
+        unsigned char *together = memory_alloc(bytes + 1);
+        size_t heads = (size_t)(config->num_attention_heads + 2 * config_query_groups(config));
+        convert_heads(&(struct convert_heads){.to = together,
+                                              .from = elements,
+                                              .to_groups = true,
+                                              .heads = config->num_attention_heads,
+                                              .groups = config_query_groups(config),
+                                              .head_bytes = bytes / heads});
+        free(elements);
+        elements = together;
+    }
+    if (result == 0 && bytes > TORCH_MOST_BYTES)
+        result = error_set("%s has %.2f GB; tensors of more than 1 GiB are not written for Megatron-LM", piece->name,
+                           (double)bytes / 1e9);
+    if (result == 0) {
+        int64_t shape[SHARD_MAX_RANK + 1];
+        memcpy(shape, piece->shape, sizeof shape);
+        shape[0] = piece->layer >= 0 ? 1 : shape[0];
+        struct buffer pickle = {0};
+        pickle_begin(&pickle);
+        pickle_tensor(&pickle, piece->dtype, shape, piece->rank, 0);
+        pickle_end(&pickle);
+        piece->offset = job->file.written_bytes;
+        result = torch_write(&job->file, &pickle, &(struct torch_storage_bytes){elements, bytes}, 1);
+        piece->bytes = job->file.written_bytes - piece->offset;
+        buffer_free(&pickle);
+    }
+    free(elements);
+    return result;
+}
+
+static int write_nothing(struct megatron_job *job) {
+    struct buffer pickle = {0};
+    pickle_begin(&pickle);
+    pickle_begin_list(&pickle);  // objects are in lists of one
+    pickle_none(&pickle);
+    pickle_end_list(&pickle);
+    pickle_end(&pickle);
+    job->nothing_offset = job->file.written_bytes;
+    int result = torch_write(&job->file, &pickle, NULL, 0);
+    job->nothing_bytes = job->file.written_bytes - job->nothing_offset;
+    buffer_free(&pickle);
+    return result;
+}
+
+static int write_data(struct megatron_job *job) {
+    char *path = file_join(job->folder, data_name);
+    int result = file_create(&job->file, path);
+    free(path);
+    TRY(result);
+    for (size_t i = 0; i < job->count && result == 0; i++)
+        result = write_piece(job, &job->pieces[i]);
+    if (result == 0)
+        result = write_nothing(job);
+    if (result == 0)
+        return file_commit(&job->file);
+    file_abort(&job->file);
+    return result;
+}
+
+// ---- .metadata ----
+
+static const char metadata_module[] = "torch.distributed.checkpoint.metadata";
+
+static void put_chunk(struct buffer *out, const struct written_piece *piece) {
+    int64_t offsets[SHARD_MAX_RANK + 1] = {0}, sizes[SHARD_MAX_RANK + 1];
+    memcpy(sizes, piece->shape, sizeof sizes);
+    if (piece->layer >= 0) {
+        offsets[0] = piece->layer;
+        sizes[0] = 1;
+    }
+    pickle_begin_object(out, metadata_module, "ChunkStorageMetadata");
+    pickle_text(out, "offsets");
+    pickle_size(out, offsets, piece->rank);
+    pickle_text(out, "sizes");
+    pickle_size(out, sizes, piece->rank);
+    pickle_end_object(out);
+}
+
+// The tensor of pieces first to last - 1, which have one name.
+static void put_tensor(struct buffer *out, const struct written_piece *first, const struct written_piece *last) {
+    pickle_text(out, first->name);
+    pickle_begin_object(out, metadata_module, "TensorStorageMetadata");
+    pickle_text(out, "properties");
+    pickle_name(out, metadata_module, "TensorProperties");
+    pickle_name(out, "torch",
+                first->dtype == DTYPE_BF16  ? "bfloat16"
+                : first->dtype == DTYPE_F16 ? "float16"
+                                            : "float32");
+    buffer_append(out, "\x85R", 2);
+    pickle_text(out, "size");
+    pickle_size(out, first->shape, first->rank);
+    pickle_text(out, "chunks");
+    pickle_begin_list(out);
+    for (const struct written_piece *piece = first; piece < last; piece++)
+        put_chunk(out, piece);
+    pickle_end_list(out);
+    pickle_end_object(out);
+}
+
+// A place in the file; offsets: NULL for an object.
+static void put_place(struct buffer *out, const char *name, const struct written_piece *piece, uint64_t offset,
+                      uint64_t bytes) {
+    int64_t offsets[SHARD_MAX_RANK + 1] = {0};
+    pickle_begin_object(out, metadata_module, "MetadataIndex");
+    pickle_text(out, "fqn");
+    pickle_text(out, name);
+    if (piece) {
+        offsets[0] = piece->layer >= 0 ? piece->layer : 0;
+        pickle_text(out, "offset");
+        pickle_size(out, offsets, piece->rank);
+    }
+    pickle_text(out, "index");
+    pickle_none(out);
+    pickle_end_object(out);
+    pickle_begin_object(out, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    pickle_text(out, "relative_path");
+    pickle_text(out, data_name);
+    pickle_text(out, "offset");
+    pickle_int(out, (int64_t)offset);
+    pickle_text(out, "length");
+    pickle_int(out, (int64_t)bytes);
+    pickle_end_object(out);
+}
+
+static void put_extra_states(const struct megatron_job *job, struct buffer *out, bool are_places) {
+    int64_t layers = job->write->source->config.num_layers;
+    for (int64_t layer = 0; layer < layers; layer++)
+        for (size_t i = 0; i < COUNT(with_extra); i++) {
+            char *name = memory_printf("decoder.layers.%s._extra_state/shard_%" PRId64 "_%" PRId64, with_extra[i],
+                                       layer, layers);
+            if (are_places) {
+                put_place(out, name, NULL, job->nothing_offset, job->nothing_bytes);
+            } else {
+                pickle_text(out, name);
+                pickle_name(out, metadata_module, "BytesStorageMetadata");
+                buffer_append(out, ")\x81", 2);
+            }
+            free(name);
+        }
+}
+
+static int write_metadata(const struct megatron_job *job) {
+    struct buffer out = {0};
+    pickle_begin(&out);
+    pickle_begin_object(&out, metadata_module, "Metadata");
+    pickle_text(&out, "state_dict_metadata");
+    pickle_begin_dict(&out);
+    for (size_t i = 0, end; i < job->count; i = end) {
+        for (end = i + 1; end < job->count && strcmp(job->pieces[end].name, job->pieces[i].name) == 0;)
+            end++;
+        put_tensor(&out, &job->pieces[i], &job->pieces[end]);
+    }
+    put_extra_states(job, &out, false);
+    pickle_end_dict(&out);
+    pickle_text(&out, "planner_data");
+    pickle_none(&out);
+    pickle_text(&out, "storage_data");
+    pickle_begin_dict(&out);
+    for (size_t i = 0; i < job->count; i++)
+        put_place(&out, job->pieces[i].name, &job->pieces[i], job->pieces[i].offset, job->pieces[i].bytes);
+    put_extra_states(job, &out, true);
+    pickle_end_dict(&out);
+    pickle_end_object(&out);
+    pickle_end(&out);
+    char *path = file_join(job->folder, ".metadata");
+    int result = file_write_all(path, out.data, out.length);
+    free(path);
+    buffer_free(&out);
+    return result;
+}
+
+// ---- the folder ----
+
+static int write_all(struct megatron_job *job, const char *temporary) {
+    static const char format[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+                                 "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    TRY(file_make_folders(job->folder));
+    TRY(write_data(job));
+    TRY(write_metadata(job));
+    TRY(megatron_write_common(job->write, job->folder));
+    char *path = file_join(job->folder, "metadata.json");
+    int result = file_write_all(path, format, strlen(format));
+    free(path);
+    TRY(result);
+    return folder_marker_write(temporary, job->write->source->state.iteration);
+}
+
+int model_write_megatron(const struct model_write *write) {
+    struct model_source *source = write->source;
+    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
+        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
+    if (config_form(&source->config) != CONFIG_GPT || source->config.num_experts > 0)
+        return error_set("only GPTs without experts are written for Megatron-LM");
+    TRY(model_range_check(write));
+    if (!write->leaves_optimizer)
+        TRY(model_source_open_optimizer(source));
+    char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
+    struct megatron_job job = {.write = write, .folder = checkpoint_path(temporary, source->state.iteration)};
+    int result = list_pieces(&job);
+    if (result == 0)
+        result = file_make_folders(parent);
+    if (result == 0)
+        result = write_all(&job, temporary);
+    if (result == 0)
+        result = model_check(&(struct model_check){.write = write, .path = temporary});
+    if (result == 0) {
+        (void)rmdir(write->folder);
+        result = file_rename(temporary, write->folder);
+    }
+    if (result < 0) {
+        struct error_note *note = error_take();
+        if (file_exists(temporary) && file_remove_tree(temporary) < 0)
+            log_warn("%s", error_message());
+        error_give(note);
+    }
+    for (size_t i = 0; i < job.count; i++)
+        free(job.pieces[i].name);
+    free(job.pieces);
+    free(job.folder);
+    free(parent);
+    free(temporary);
+    return result;
+}

@@ -1,0 +1,11 @@
+// What a distributed checkpoint of Megatron consists of, for the two files that write it. Internal to this folder.
+#ifndef CHECKPOINT_MEGATRON_WRITE_H
+#define CHECKPOINT_MEGATRON_WRITE_H
+
+#include "base/buffer.h"
+#include "checkpoint/model_source.h"
+
+// common.pt: arguments, counters, schedules and parameter groups of the run.
+int megatron_write_common(const struct model_write *write, const char *folder);
+
+#endif
