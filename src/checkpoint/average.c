@@ -181,7 +181,7 @@ static int check_finer(const struct averaged *averaged, const struct averaged_me
             continue;
         if (!weight->is_readable || !convert_is_possible(weight->dtype, DTYPE_F32) ||
             weight->bytes / dtype_bytes(weight->dtype) != tensor->bytes / dtype_bytes(tensor->dtype))
-            return error_set("%s: the optimizer's tensor of %s has another shape than the model's", path, tensor->name);
+            return error_set("%s: the optimizer's tensor for %s does not match the model's shape", path, tensor->name);
     }
     return 0;
 }

@@ -257,7 +257,7 @@ static size_t leave_averages(const struct step *step, const char *path, struct c
     free(first);
     if (!is_left)
         return count;
-    log_warn_once("%s has no moving average of the weights: that of --ema-decay begins at its weights", path);
+    log_warn_once("%s has no moving average of the weights; --ema-decay starts one from its weights", path);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (strncmp(list[i].name, prefix, strlen(prefix)) == 0)
