@@ -3,8 +3,8 @@
 saved in every format, 50 more there and here, on the same samples. The losses must agree within 1e-5. And back: what
 bevatron trained is converted with --to megatron, loaded by megatron-core, and trained 20 iterations more by both.
 
-16-bit runs are compared by their state: moments and fp32 copies are the same bits after the conversion. Needs torch,
-megatron-core, psutil, NumPy and safetensors. Arguments select cases by name. Run from the repository's root."""
+The runs are in fp32; tests/checkpoint/test_megatron_optimizer.c compares the states of 16-bit ones bit by bit. Needs
+torch, megatron-core, psutil and NumPy. Arguments select cases by name. Run from the repository's root."""
 import json
 import os
 import socket
