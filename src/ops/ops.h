@@ -503,9 +503,8 @@ struct ops {
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
     int most_head_size;   // the widest heads that attention takes; 0 for any
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
-    bool fuses_quantize;      // norm_forward can store its result in fp8
-    bool lacks_expert_ranks;  // ranks that share out experts are not proved on the hardware: runs are refused
-    size_t standing_bytes;    // of the device's memory, that it takes for itself when it is opened
+    bool fuses_quantize;    // norm_forward can store its result in fp8
+    size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);

@@ -85,10 +85,6 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
     if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
         return error_set(
             "%s has no fp8; leave out --fp8-format or use a GPU of compute capability 8.9 or later (L4, H100)", text);
-    if (setup->config->expert_model_parallel_size > 1 && setup->device->ops->lacks_expert_ranks)
-        return error_set("%s cannot share out experts to ranks; give --device cpu, or leave out "
-                         "--expert-model-parallel-size",
-                         text);
     return 0;
 }
 

@@ -99,24 +99,5 @@ TEST(a_vocabulary_that_is_not_aligned) {
     }
 }
 
-// A device on which ranks that share out experts are not proved refuses them before anything is taken.
-TEST(devices_that_lack_expert_ranks) {
-    struct device *device;
-    struct mesh mesh;
-    struct step *step;
-    rank_step_parse(&config, SIZES "--num-experts 4 --expert-model-parallel-size 2", 2);
-    EXPECT_OK(mesh_place_config(&mesh, 0, 2, &config));
-    EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
-    const struct ops *has = device->ops;
-    struct ops lacks = *has;
-    lacks.lacks_expert_ranks = true;
-    device->ops = &lacks;
-    EXPECT_ERROR(setup_step(&step, &(struct setup){&config, device, &mesh, STEP_TRAIN}),
-                 "cannot share out experts to ranks; give --device cpu");
-    device->ops = has;
-    device_close(device);
-    config_free(&config);
-}
-
-TEST_MAIN(TEST_CASE(devices_that_lack_expert_ranks), TEST_CASE(a_vocabulary_that_is_not_aligned),
-          TEST_CASE(micro_batches), TEST_CASE(schedules), TEST_CASE(exchange_among_ranks))
+TEST_MAIN(TEST_CASE(a_vocabulary_that_is_not_aligned), TEST_CASE(micro_batches), TEST_CASE(schedules),
+          TEST_CASE(exchange_among_ranks))

@@ -165,7 +165,6 @@ static const struct ops cuda_ops = {
     .most_head_size = MOST_HEAD_SIZE,
     .fuses_stats = true,
     .fuses_quantize = true,
-    .lacks_expert_ranks = true,
     .standing_bytes = (size_t)BLAS_WORKSPACE_BYTES + SCRATCH_BYTES,
     .close = cuda_close,
     .supports = cuda_supports,
