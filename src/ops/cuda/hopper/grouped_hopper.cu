@@ -373,8 +373,8 @@ template <typename T> static hopper_kernel kernel_of(enum grouped_kind kind) {
 
 bool grouped_run_hopper(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args) {
     int64_t columns = op->d.shape[op->d.rank - 1], across = divide_up(columns, COLUMNS);
-    // Tiles that are mostly empty cost more than the faster instructions save.
-    if (!is_hopper(cuda->index) || across * COLUMNS > columns + columns / 2 || !map_encoder())
+    // Tiles that are mostly empty cost more than the faster instructions save. A map cannot be of nothing.
+    if (!is_hopper(cuda->index) || op->a.shape[0] == 0 || across * COLUMNS > columns + columns / 2 || !map_encoder())
         return false;
     bool is_weight = op->kind == GROUPED_WEIGHT;
     CUtensorMap a_map = map_tensor(op->a, is_weight ? (int)STEP : (int)ROWS);
