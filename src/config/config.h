@@ -491,6 +491,8 @@ int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // balance them.
 bool config_layer_has_experts(const struct config *config, int64_t layer);
 int64_t config_expert_layers(const struct config *config);
+// Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
+bool config_upcycles_load(const struct config *config);
 // How many layers before this one have experts.
 int64_t config_expert_layers_before(const struct config *config, int64_t layer);
 int64_t config_expert_width(const struct config *config);

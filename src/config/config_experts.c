@@ -32,6 +32,10 @@ int64_t config_expert_layers(const struct config *config) {
     return config_expert_layers_before(config, config->num_layers);
 }
 
+bool config_upcycles_load(const struct config *config) {
+    return config->moe_use_upcycling && !config->pretrained_checkpoint;
+}
+
 bool config_same_expert_layers(const struct config *a, const struct config *b) {
     if (a->num_layers != b->num_layers)
         return false;

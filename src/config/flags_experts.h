@@ -43,7 +43,8 @@
         INT("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size, NULL, 1, 1 << 22,            \
             "width of all shared experts together, which every token goes to; default: none"),                         \
         SWITCH("--moe-use-upcycling", moe_use_upcycling,                                                               \
-               "--load is a dense checkpoint: every expert begins as a copy of its MLP, at iteration 0"),              \
+               "--load, or if given --pretrained-checkpoint, is a dense checkpoint: every expert begins as a copy of " \
+               "its MLP, at iteration 0"),                                                                             \
         INT("--moe-upcycling-granularity", moe_upcycling_granularity, "1", 1, 1 << 20,                                 \
             "experts that a dense MLP is cut into; only 1 works", ADVANCED),                                           \
         CHOICE("--moe-token-dispatcher-type", moe_token_dispatcher_type, NULL,                                         \

@@ -162,8 +162,9 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  " data-parallel ranks; start a multiple of %" PRId64
                  " ranks (tensor × pipeline × context × expert parallelism), or make it %" PRId64,
                  ranks, copies, config_least_ranks(config), nearest_divisor(copies, ranks));
-    if (is(config->optimizer, "muon"))
-        complain(complaints, "--optimizer muon does not work with --expert-model-parallel-size; leave one of them out");
+    if (is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon"))
+        complain(complaints, "--optimizer %s does not work with --expert-model-parallel-size; leave one of them out",
+                 config->optimizer);
     if (config->sample_interval > 0)
         complain(complaints,
                  "--sample-interval does not work with --expert-model-parallel-size; leave one of them out");
@@ -172,7 +173,7 @@ static void validate_ranks(const struct config *config, struct complaints *compl
 static void validate_upcycling(const struct config *config, struct complaints *complaints) {
     if (!config->moe_use_upcycling)
         return;
-    if (!config->load)
+    if (!config->load && !config->pretrained_checkpoint)
         complain(complaints, "--moe-use-upcycling needs --load, the dense checkpoint to start from");
     if (config->moe_upcycling_granularity != 1 || config_expert_width(config) != config->ffn_hidden_size)
         complain(complaints,

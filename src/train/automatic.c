@@ -293,7 +293,7 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
 static int take_saved(const struct automatic_run *run, struct run_choice *choice, bool *is_taken) {
     const struct config *config = run->config;
     *is_taken = false;
-    if (!config->load || config->finetune || config->moe_use_upcycling || !state_is_begun(config))
+    if (!config->load || config->finetune || config_upcycles_load(config) || !state_is_begun(config))
         return 0;
     char *path;
     int64_t iteration;

@@ -36,6 +36,9 @@ static int find_beginning(const struct config *config, const struct mesh *mesh, 
         beginning->is_pretrained = true;
         return state_find_pretrained(config, mesh, &beginning->path, &beginning->iteration);
     }
+    if (!beginning->path && config_upcycles_load(config))
+        return error_set("no checkpoint in %s, the dense one that --moe-use-upcycling starts from; check --load",
+                         config->load);
     if (!beginning->path && config->load && mesh->rank == 0)
         log_warn("no checkpoint in %s: the run starts from random weights", config->load);
     return 0;
@@ -69,9 +72,10 @@ static int load_weights(struct step *step, struct config *config, const struct b
     say_loading(from);
     (void)fault_at(FAULT_AT_LOAD);
     bool is_foreign = model_source_is_foreign(from->path), is_release = state_is_release(from->path);
-    bool begins = config->finetune || config->moe_use_upcycling || from->is_pretrained ||
-                  (is_release && !(is_foreign && config->no_load_optim));
-    bool is_meant = config->finetune || config->moe_use_upcycling || from->is_pretrained;
+    bool upcycles = from->is_pretrained ? config->moe_use_upcycling : config_upcycles_load(config);
+    bool begins =
+        config->finetune || upcycles || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
+    bool is_meant = config->finetune || upcycles || from->is_pretrained;
     if (mesh->rank == 0 && is_release && begins && !is_meant)
         say_weights_only(from, is_foreign);
     bool with_optimizer = !begins && !config->no_load_optim;
@@ -79,7 +83,7 @@ static int load_weights(struct step *step, struct config *config, const struct b
     if (status == 0 && !begins && !is_foreign)
         status = comm_agree(mesh->all, identity_check(identity, config, from->path), "what the run trains on");
     const struct run_state run = {.step = step, .config = config, .progress = begins ? NULL : at};
-    if (status == 0 && config->moe_use_upcycling)
+    if (status == 0 && upcycles)
         status = upcycle_load(&run, from->path);
     else if (status == 0)
         status = state_load(&run, from->path, with_optimizer);

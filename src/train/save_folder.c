@@ -69,7 +69,7 @@ static int check_run(const struct owner *owner, const struct config *config) {
         free(again);
         return -1;
     }
-    const char *flag = config->moe_use_upcycling ? "--moe-use-upcycling" : config->finetune ? "--finetune" : NULL;
+    const char *flag = config_upcycles_load(config) ? "--moe-use-upcycling" : config->finetune ? "--finetune" : NULL;
     if (flag && owner->iteration > 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "%s starts a new run, and %s holds checkpoints of the old one, up to iteration "

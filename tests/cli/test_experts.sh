@@ -73,6 +73,13 @@ expect 2 "holds checkpoints of another run" "$BEVATRON" train "${up[@]}" --save 
 expect 1 "ffn_hidden_size is 40 there and 44 here" "$BEVATRON" train "${up[@]}" --ffn-hidden-size 44
 expect 1 "num_experts is 4 there" "$BEVATRON" train "${up[@]}" --load "$work/up"
 expect 2 "leave out --moe-upcycling-granularity" "$BEVATRON" train "${up[@]}" --moe-upcycling-granularity 2
+# With --pretrained-checkpoint the same command starts and resumes, to the bit; nothing to start from is no new model.
+again=("${up[@]}" --pretrained-checkpoint "$work/dense" --load "$work/again" --save "$work/again")
+expect 0 "saved checkpoint" "$BEVATRON" train "${again[@]}" --save-interval 3 --exit-interval 3
+[ "$(first_loss)" = "$of_dense" ] && pass || fail "the loss of experts is $(first_loss), not $of_dense"
+expect 0 "at iteration 3" "$BEVATRON" train "${again[@]}" --save-interval 6
+cmp -s "$work/up/iter_0000006/model.safetensors" "$work/again/iter_0000006/model.safetensors" && pass || fail "experts that are resumed differ"
+expect 1 "no checkpoint in $work/nothing" "$BEVATRON" train "${up[@]}" --load "$work/nothing"
 expect 2 "needs --num-experts" "$BEVATRON" train "${dense[@]}" --load "$work/dense" --moe-use-upcycling
 expect 1 "bevatron checkpoint convert --to bevatron" "$BEVATRON" train "${up[@]}" --load tests/golden/foreign/llama
 

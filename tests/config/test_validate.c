@@ -376,6 +376,7 @@ TEST(experts) {
          2},
         {"--expert-model-parallel-size 2 --context-parallel-size 2", "start a multiple of 4 ranks", 2},
         {"--expert-model-parallel-size 2 --optimizer muon", "--optimizer muon does not work with", 2},
+        {"--expert-model-parallel-size 2 --optimizer adaptive_muon", "--optimizer adaptive_muon does not work with", 2},
         {"--expert-model-parallel-size 2 --sample-interval 1", "--sample-interval does not work with", 2},
         {"--expert-model-parallel-size 257", "from 1 to 256", 2},
     };
