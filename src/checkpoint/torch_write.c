@@ -123,7 +123,7 @@ void pickle_tensor(struct buffer *out, enum dtype dtype, const int64_t *shape, i
                 : dtype == DTYPE_F16 ? "HalfStorage"
                                      : "FloatStorage");
     pickle_text(out, key);
-    buffer_append(out, "X\3\0\0\0cpu", 8);  // torch's location of the storage: host memory
+    pickle_text(out, "cpu");  // torch's name of host memory, where the storage is loaded
     pickle_int(out, count);
     pickle_end_tuple(out);
     buffer_append_byte(out, 'Q');
