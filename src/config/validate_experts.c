@@ -31,7 +31,9 @@ static void warn_without_experts(const struct config *config) {
                                         "--moe-pad-expert-input-to-capacity",
                                         "--moe-token-drop-policy",
                                         "--moe-shared-expert-intermediate-size",
-                                        "--moe-shared-expert-gate"};
+                                        "--moe-shared-expert-gate",
+                                        "--moe-upcycling-granularity",
+                                        "--expert-tensor-parallel-size"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flag_source(&config->given, flags[i]) == FLAG_FROM_COMMAND)
             log_warn_once("%s has no effect without --num-experts: every MLP is dense", flags[i]);
@@ -171,8 +173,11 @@ static void validate_ranks(const struct config *config, struct complaints *compl
 }
 
 static void validate_upcycling(const struct config *config, struct complaints *complaints) {
-    if (!config->moe_use_upcycling)
+    if (!config->moe_use_upcycling) {
+        if (flag_source(&config->given, "--moe-upcycling-granularity") == FLAG_FROM_COMMAND)
+            log_warn_once("--moe-upcycling-granularity has no effect without --moe-use-upcycling");
         return;
+    }
     if (!config->load && !config->pretrained_checkpoint)
         complain(complaints, "--moe-use-upcycling needs --load, the dense checkpoint to start from");
     if (config->moe_upcycling_granularity != 1 || config_expert_width(config) != config->ffn_hidden_size)

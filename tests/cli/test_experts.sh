@@ -128,5 +128,8 @@ expect 0 "memory of a rank" "$BEVATRON" train --preset mixtral-8x7b --vocab-size
 awk -v a="$(memory_of)" -v b="$whole" 'BEGIN { exit !(a > 0 && a < 0.8 * b) }' && pass || fail "activations of $(memory_of) GB with a capacity, $whole without"
 expect 2 "start a multiple of 2 ranks" "$BEVATRON" train "${model[@]}" --expert-model-parallel-size 2
 expect 2 "differs from --tensor-model-parallel-size 1" "$BEVATRON" train "${model[@]}" --expert-tensor-parallel-size 2
-expect 0 "has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m --moe-router-topk 3 --dry-run
+for flag in "--moe-router-topk 3" "--expert-tensor-parallel-size 2" "--moe-upcycling-granularity 2"; do
+    expect 0 "${flag% *} has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m $flag --dry-run
+done
+expect 0 "has no effect without --moe-use-upcycling" "$BEVATRON" train "${model[@]}" --moe-upcycling-granularity 2 --dry-run
 finish
