@@ -179,6 +179,10 @@ static int open_optimizer(struct model_source *source) {
         for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++) {
             const struct weight *weight = find_state(source, i, (enum source_state)state);
             const struct source_tensor *tensor = &source->tensors[i];
+            if (weight && weight->is_readable && weight->dtype == DTYPE_BF16)
+                return error_set("%s has moments in bf16 (--exp-avg-dtype, --exp-avg-sq-dtype), which are not "
+                                 "converted; give --weights-only to convert without the optimizer",
+                                 detail->iteration_path);
             if (!weight || weight->bytes != tensor->bytes / dtype_bytes(tensor->dtype) * sizeof(float) ||
                 !weight->is_readable || weight->dtype != DTYPE_F32)
                 return error_set("%s has no Adam optimizer for every parameter; give --weights-only to convert without "

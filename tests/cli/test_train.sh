@@ -111,6 +111,8 @@ expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --lr 1e-3
     --override-opt_param-scheduler
 expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --exp-avg-dtype bf16 --lr 1e-3 --train-iters 7 --threads 1 \
     --load "$work/narrow" --override-opt_param-scheduler
+expect 1 "has moments in bf16 (--exp-avg-dtype, --exp-avg-sq-dtype)" "$BEVATRON" checkpoint convert --input "$work/narrow" \
+    --output "$work/narrow_there" --to megatron --no-tokenizer
 
 # In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
