@@ -12,8 +12,11 @@ static struct config config;
 
 enum { V = 37, P = 16 };
 
-static void set_up(void) {
+static void set_up_with(const char *const *flags) {
     config_defaults(&config);
+    struct flag_table table = config_flag_table(0);
+    for (; flags && *flags; flags += 2)
+        EXPECT_OK(flag_set(&table, &config, flags[0], flags[1], FLAG_FROM_FILE));
     config.num_layers = 2;
     config.hidden_size = 24;
     config.num_attention_heads = 3;
@@ -33,6 +36,10 @@ static void set_up(void) {
     step_initialize(step);
 }
 
+static void set_up(void) {
+    set_up_with(NULL);
+}
+
 static void tear_down(void) {
     step_close(step);
     world_close(world);
@@ -41,8 +48,7 @@ static void tear_down(void) {
 }
 
 // Tokens one at a time, through the cache, against all of them at once.
-TEST(cache_equals_whole) {
-    set_up();
+static void compare_cache(void) {
     int32_t tokens[P];
     float with_cache[40], whole[40];
     for (int t = 0; t < P; t++)
@@ -58,6 +64,35 @@ TEST(cache_equals_whole) {
         for (int v = 0; v < 40; v++)
             EXPECT_NEAR(with_cache[v], whole[v], 2e-5);
     }
+}
+
+TEST(cache_equals_whole) {
+    set_up();
+    compare_cache();
+    tear_down();
+}
+
+// A sink is in every softmax once, however many tokens come at a time, and windows and caps are those of training.
+TEST(cache_with_sinks_and_caps) {
+    static const char *const flags[] = {"--softmax-type",
+                                        "learnable",
+                                        "--attn-logit-softcapping",
+                                        "0.7",
+                                        "--final-logit-softcapping",
+                                        "1.5",
+                                        "--norm-placement",
+                                        "both",
+                                        "--sliding-window",
+                                        "5",
+                                        "--window-attn-skip-freq",
+                                        "2",
+                                        "--position-embedding-type",
+                                        "rope",
+                                        "--rotary-base-local",
+                                        "100",
+                                        NULL};
+    set_up_with(flags);
+    compare_cache();
     tear_down();
 }
 
@@ -136,4 +171,5 @@ TEST(sampling) {
     check_frequencies((struct sampling){.temperature = 0, .top_p = 1}, (double[]){0, 0, 0, 1, 0});
 }
 
-TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(text_longer_than_the_window), TEST_CASE(sampling))
+TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(text_longer_than_the_window),
+          TEST_CASE(sampling))
