@@ -43,7 +43,7 @@ flags_of() {
     muon) echo "--optimizer muon $muon" ;;
     adamuon) echo "--optimizer adaptive_muon $muon --muon-scale-mode unit_rms_norm" ;;
     normuon) echo "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon $muon" ;;
-    *) echo "curves.sh: there is no optimizer $1" >&2; return 1 ;;
+    *) echo "curves.sh: unknown optimizer $1" >&2; return 1 ;;
     esac
 }
 

@@ -159,7 +159,7 @@ static int take_file(struct megatron_folder *folder, const struct megatron_order
 
 int megatron_open_optimizer(struct megatron_folder *folder, bool *is_there) {
     *is_there = false;
-    if (folder->iteration == 0)  // a release: Megatron begins anew with its weights, whatever else it has
+    if (folder->iteration == 0)  // a release: Megatron starts over with its weights
         return 0;
     if (folder->order_count == 0)
         return megatron_open_model_space(folder, is_there);

@@ -158,9 +158,6 @@ static int write_piece(struct megatron_job *job, struct written_piece *piece) {
         free(elements);
         elements = together;
     }
-    if (result == 0 && bytes > TORCH_MOST_BYTES)
-        result = error_set("%s has %.2f GB; tensors of more than 1 GiB are not written for Megatron-LM", piece->name,
-                           (double)bytes / 1e9);
     if (result == 0) {
         int64_t shape[SHARD_MAX_RANK + 1];
         memcpy(shape, piece->shape, sizeof shape);
@@ -321,6 +318,19 @@ static int write_metadata(const struct megatron_job *job) {
 
 // ---- the folder ----
 
+static int check_sizes(const struct megatron_job *job) {
+    for (size_t i = 0; i < job->count; i++) {
+        const struct written_piece *piece = &job->pieces[i];
+        double bytes = (double)dtype_bytes(piece->dtype);
+        for (int axis = piece->layer >= 0 ? 1 : 0; axis < piece->rank; axis++)
+            bytes *= (double)piece->shape[axis];
+        if (bytes > TORCH_MOST_BYTES)
+            return error_set("%s has %.2f GB; tensors of more than 1 GiB are not written for Megatron-LM", piece->name,
+                             bytes / 1e9);
+    }
+    return 0;
+}
+
 static int write_all(struct megatron_job *job, const char *temporary) {
     static const char format[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
                                  "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
@@ -347,6 +357,8 @@ int model_write_megatron(const struct model_write *write) {
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
     struct megatron_job job = {.write = write, .folder = checkpoint_path(temporary, source->state.iteration)};
     int result = list_pieces(&job);
+    if (result == 0)
+        result = check_sizes(&job);
     if (result == 0)
         result = file_make_folders(parent);
     if (result == 0)

@@ -101,7 +101,7 @@ struct model_write {
 
 // Our own format, with the optimizer's state if the source has it.
 int model_write_ours(const struct model_write *write);
-// A distributed checkpoint (torch_dist) that Megatron-LM loads on any layout, likewise with the optimizer; `folder` is
+// A distributed checkpoint (torch_dist) that Megatron-LM loads on any layout, with the optimizer too; `folder` is
 // that of its --load.
 int model_write_megatron(const struct model_write *write);
 // config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained expects them.

@@ -2,10 +2,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
+#include "optim/optimizer.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -169,6 +171,15 @@ static const struct weight *find_state(const struct model_source *source, size_t
     return weight;
 }
 
+static void note_average(const struct model_source *source) {
+    const struct ours_detail *detail = source->detail;
+    char *name = memory_printf(OPTIMIZER_AVERAGE ".%s", source->count > 0 ? source->tensors[0].name : "");
+    if (weights_find(&detail->optimizer, name))
+        log_warn("the moving average of %s is not converted; bevatron checkpoint average --ema exports it",
+                 detail->iteration_path);
+    free(name);
+}
+
 static int open_optimizer(struct model_source *source) {
     struct ours_detail *detail = source->detail;
     if (!checkpoint_has_part(detail->iteration_path, CHECKPOINT_OPTIMIZER))
@@ -190,6 +201,7 @@ static int open_optimizer(struct model_source *source) {
                                  detail->iteration_path);
         }
     source->has_optimizer = true;
+    note_average(source);
     return read_schedules(source, detail->iteration_path);
 }
 

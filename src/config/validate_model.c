@@ -158,16 +158,17 @@ static void validate_strips(const struct config *config, struct complaints *comp
 }
 
 // Megatron keeps moments in fp16 or fp8 with a scale for each tensor; here 16 bits are bf16.
-static void use_bf16(char **dtype) {
+static void use_bf16(char **dtype, const char *flag) {
     if (is(*dtype, "fp16") || is(*dtype, "fp8")) {
+        log_warn_once("%s %s is not implemented; using bf16", flag, *dtype);
         free(*dtype);
         *dtype = memory_string("bf16");
     }
 }
 
 static void validate_optimizer_division(struct config *config, struct complaints *complaints) {
-    use_bf16(&config->exp_avg_dtype);
-    use_bf16(&config->exp_avg_sq_dtype);
+    use_bf16(&config->exp_avg_dtype, "--exp-avg-dtype");
+    use_bf16(&config->exp_avg_sq_dtype, "--exp-avg-sq-dtype");
     if ((is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon")) && config->fp16)
         complain(complaints, "--optimizer %s does not work with --fp16; give --bf16, or train in fp32",
                  config->optimizer);

@@ -245,7 +245,7 @@ struct op_attention_forward {
 struct op_attention_backward {
     struct tensor dq, dk, dv;
     struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; none if there is no relative bias
-    struct tensor dsinks;          // (B, H) fp32 out; none if there are no sinks
+    struct tensor dsinks;          // (B, H) fp32 out; none without sinks
     struct tensor dout, out;       // (B, Tq, H, D)
     struct tensor lse;             // (B, H, Tq) fp32
     struct tensor scratch;         // (B, H, Tq) fp32: holds the row sums of dout * out

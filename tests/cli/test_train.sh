@@ -113,6 +113,11 @@ expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --exp-avg
     --load "$work/narrow" --override-opt_param-scheduler
 expect 1 "has moments in bf16 (--exp-avg-dtype, --exp-avg-sq-dtype)" "$BEVATRON" checkpoint convert --input "$work/narrow" \
     --output "$work/narrow_there" --to megatron --no-tokenizer
+expect 0 "warning: --exp-avg-sq-dtype fp8 is not implemented; using bf16" "$BEVATRON" train "${model[@]}" --exp-avg-sq-dtype fp8 \
+    --lr 1e-3 --train-iters 6 --threads 1
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --ema-decay 0.9 --lr 1e-3 --train-iters 6 --threads 1 --save "$work/mean"
+expect 0 "is not converted; bevatron checkpoint average --ema exports it" "$BEVATRON" checkpoint convert --input "$work/mean" \
+    --output "$work/mean_there" --to megatron --no-tokenizer
 
 # In several files, and in one again; a run can resume from either.
 expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
