@@ -12,10 +12,17 @@ static bool is_temporary_of(const char *name, const char *target) {
     return file_temporary_stem(name) == length && strncmp(name, target, length) == 0;
 }
 
+// A folder that has a temporary name itself is new and removed as a whole. Thousands of ranks may write to it, and must
+// not all read the names of all others' files.
+static bool is_new(const char *folder) {
+    const char *slash = strrchr(folder, '/');
+    return file_temporary_stem(slash ? slash + 1 : folder) > 0;
+}
+
 void file_sweep(const char *path) {
     const char *slash = strrchr(path, '/'), *target = slash ? slash + 1 : path;
     char *parent = file_parent(path);
-    DIR *folder = opendir(parent);
+    DIR *folder = is_new(parent) ? NULL : opendir(parent);
     const struct dirent *entry;
     while (folder && (entry = readdir(folder))) {
         if (!is_temporary_of(entry->d_name, target))

@@ -24,7 +24,7 @@ struct command_options {
     int64_t nproc, nodes;
     struct string_list calibrate;
     char *machine, *hardware, *timeline, *trace;
-    double tokens, save_bandwidth, failures_per_day, restart_minutes;
+    double tokens, save_bandwidth, file_operations, failures_per_day, restart_minutes;
     bool json, print_hardware, tp_comm_overlap;
     bool search;
     int64_t gpus;
@@ -62,6 +62,8 @@ static const struct flag own_flags[] = {
     REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, for its days and dollars; 0 for none"),
     REAL("--save-bandwidth", save_bandwidth, "0", 0, 1e9,
          "GB/s at which the file system takes checkpoints from all machines together; 0: 1 GB/s from each"),
+    REAL("--file-operations", file_operations, "0", 0, 1e12,
+         "operations (create, open, rename) a second of the file system for all ranks together; 0: 12000"),
     REAL("--failures-per-day", failures_per_day, INTERRUPTIONS_FAILURES_PER_DAY, 0, 1e6,
          "failures a day of 8 GPUs, or of a machine without GPUs, that end the run"),
     REAL("--restart-minutes", restart_minutes, "5", 0, 1e6,
@@ -199,6 +201,7 @@ static int make_plan(struct command_options *options, const struct hardware_file
     struct buffer out = {0};
     const struct plan_budget budget = {.tokens = options->tokens,
                                        .machine = machine,
+                                       .file_operations = options->file_operations,
                                        .rates = {.bytes_per_second = options->save_bandwidth * 1e9,
                                                  .failures_per_day = options->failures_per_day,
                                                  .is_default = !flag_is_given(&options->given, "--failures-per-day"),
@@ -235,9 +238,9 @@ static int check_ranks(const struct command_options *options) {
 
 // Flags that a search has no use for.
 static int check_search_flags(const struct command_options *options) {
-    static const char *const of_plan[] = {"--timeline",        "--trace",          "--calibrate",
-                                          "--print-hardware",  "--save-bandwidth", "--failures-per-day",
-                                          "--restart-minutes", "--tp-comm-overlap"};
+    static const char *const of_plan[] = {"--timeline",        "--trace",           "--calibrate",
+                                          "--print-hardware",  "--save-bandwidth",  "--failures-per-day",
+                                          "--restart-minutes", "--tp-comm-overlap", "--file-operations"};
     const char *name = options->budget ? "--budget" : "--search";
     for (size_t i = 0; i < sizeof of_plan / sizeof of_plan[0]; i++)
         if (flag_is_given(&options->given, of_plan[i]))

@@ -1,50 +1,243 @@
-// Counts of src/comm/tcp.c, mesh_connect, rank_report.c and checkpoint/save.c, times what the hub pays. See control.h.
+// Counts of src/comm (tcp.c, hang.c, pulse.c), mesh_connect, rank_report.c, checkpoint/save.c and load.c, times what
+// rank 0 and the file system pay. See control.h; docs/plan.md compares them with real ranks.
 #include "plan/control.h"
+#include "plan/rank_queue.h"
 
-const char *const control_names[CONTROL_PHASES] = {"join", "addresses", "hosts", "groups", "log_line", "save"};
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+const char *const control_names[CONTROL_PHASES] = {"join",      "addresses",  "hosts",        "groups",
+                                                   "rehearsal", "log_line",   "save",         "save_files",
+                                                   "heartbeat", "load_files", "hang_records", "hang_report"};
 
 // CPU time of the hub, bench_star with 64 to 512 processes (2026-11-17, 2 shared cores): 15 to 22 us for a rank that
 // joins, 4 to 10 us for a rank's row and its answer, 3 to 6 GB/s of answers.
 static const double JOIN_SECONDS = 18e-6, MESSAGE_SECONDS = 8e-6, BYTES_PER_SECOND = 5e9;
 
-// Numbers of 8 bytes in the row of a rank.
-enum { ADDRESS_WORDS = 4, HOST_WORDS = 12, PORT_WORDS = 1, LOG_WORDS = 8, SAVE_WORDS = 12 };
+// Metadata of a shared file system: FSx for Lustre is sold with 1,500 to 192,000 operations a second. An answer that
+// does not queue takes about half a millisecond over a network.
+static const double USUAL_OPERATIONS_PER_SECOND = 12000, ANSWER_SECONDS = 0.5e-3;
 
-static double star_bytes(int ranks, int words) {
-    return 8.0 * words * ranks * ranks;
+// Numbers of 8 bytes in the row of a rank.
+enum { ADDRESS_WORDS = 4, HOST_WORDS = 12, PORT_WORDS = 1, LOG_WORDS = 8, SIZE_WORDS = 4, DIGEST_WORDS = 16 };
+// Exchanges of a word or a name in a save: five agreements and the name of the folder.
+enum { SAVE_EXCHANGES = 7 };
+// Of a file that is written: two looks for its name, create, sync, rename, open and sync its folder.
+enum { OPERATIONS_A_FILE = 7, FILES_A_WRITER = 2, FILES_OF_FIRST = 4 };
+// A rank that resumes opens every file of weights once and of the optimizer twice, and looks at some others; before,
+// every file is verified by one rank, which opens it twice.
+enum { OPENS_A_WRITER = 3, VERIFYING_OPENS_A_WRITER = 4, OTHER_LOOKS = 100 };
+enum { OPERATIONS_A_RECORD = 3 };
+static const double BYTES_A_WRITER = 0x1p26;
+
+// ---- rank 0 of a star ----
+
+struct same_work {
+    double requests;
+    bool *has_sent;
+};
+
+static bool sends_all(void *context, int rank, double *time, double *requests) {
+    const struct same_work *work = context;
+    bool sends = !work->has_sent[rank];
+    (void)time;
+    *requests = work->requests;
+    work->has_sent[rank] = true;
+    return sends;
+}
+
+// So many ranks ask at the same time, each one request after another.
+static double ask_all(struct rank_queue *place, int ranks, double requests) {
+    struct same_work work = {requests, memory_alloc(sizeof(bool) * (size_t)ranks)};
+    double seconds = rank_queue_run(place, ranks, sends_all, &work, false);
+    free(work.has_sent);
+    return seconds;
+}
+
+// Each rank sends its words, and gets an answer of `answer_bytes` when all have come.
+static struct control_cost exchange_cost(int ranks, double answer_bytes) {
+    struct rank_queue arrivals = {.service = MESSAGE_SECONDS / 2, .burst = 1};
+    struct rank_queue answers = {.service = MESSAGE_SECONDS / 2 + answer_bytes / BYTES_PER_SECOND, .burst = 1};
+    return (struct control_cost){.bytes = answer_bytes * ranks,
+                                 .seconds = ask_all(&arrivals, ranks, 1) + ask_all(&answers, ranks, 1)};
 }
 
 static struct control_cost table_cost(int ranks, int words) {
-    double bytes = star_bytes(ranks, words);
-    return (struct control_cost){bytes, ranks * MESSAGE_SECONDS + bytes / BYTES_PER_SECOND};
+    return exchange_cost(ranks, 8.0 * words * ranks);
 }
 
-// The calls of world_group in mesh_connect.
+static double join_seconds(int ranks) {
+    struct rank_queue hub = {.service = JOIN_SECONDS, .burst = 1};
+    return ask_all(&hub, ranks, 1);
+}
+
+static void add_cost(struct control_cost *sum, struct control_cost cost, double times) {
+    sum->bytes += times * cost.bytes;
+    sum->seconds += times * cost.seconds;
+    sum->operations += times * cost.operations;
+}
+
+int control_writers(const struct control_shape *shape) {
+    int most = shape->ranks / shape->stages;
+    double wanted =
+        shape->writers > 0 ? (double)shape->writers : floor(shape->checkpoint_bytes / shape->stages / BYTES_A_WRITER);
+    return wanted < 1 ? 1 : wanted < most ? (int)wanted : most;
+}
+
+static double all_writers(const struct control_shape *shape) {
+    return (double)control_writers(shape) * shape->stages;
+}
+
+static struct control_cost save_cost(const struct control_shape *shape) {
+    struct control_cost cost = {0};
+    double sums = shape->tensors + FILES_A_WRITER * all_writers(shape);
+    add_cost(&cost, exchange_cost(shape->ranks, 8), SAVE_EXCHANGES);
+    add_cost(&cost, table_cost(shape->ranks, SIZE_WORDS), 1);
+    add_cost(&cost, table_cost(shape->ranks, DIGEST_WORDS), 1);
+    add_cost(&cost, exchange_cost(shape->ranks, 8 * sums), 1);
+    return cost;
+}
+
+// ---- the file system ----
+
+static struct rank_queue metadata_of(const struct control_shape *shape) {
+    double rate = shape->operations_per_second > 0 ? shape->operations_per_second : USUAL_OPERATIONS_PER_SECOND;
+    return (struct rank_queue){.service = 1 / rate, .delay = ANSWER_SECONDS, .burst = 1};
+}
+
+// So many ranks do these operations at the same time, each one after another.
+static struct control_cost file_cost(const struct control_shape *shape, double ranks, double operations) {
+    enum { BURSTS = 16 };
+    int count = (int)ranks;
+    struct rank_queue metadata = metadata_of(shape);
+    metadata.burst = fmax(1, ceil(operations / BURSTS));
+    double seconds = ask_all(&metadata, count, operations);
+    return (struct control_cost){.seconds = seconds, .operations = metadata.served};
+}
+
+static struct control_cost save_files_cost(const struct control_shape *shape) {
+    struct control_cost cost = file_cost(shape, all_writers(shape), OPERATIONS_A_FILE * FILES_A_WRITER);
+    double of_first = OPERATIONS_A_FILE * FILES_OF_FIRST;
+    if (shape->removes_old)
+        of_first += FILES_A_WRITER * all_writers(shape) + FILES_OF_FIRST;
+    add_cost(&cost, file_cost(shape, 1, of_first), 1);
+    return cost;
+}
+
+static struct control_cost load_files_cost(const struct control_shape *shape) {
+    double opens = all_writers(shape) * (OPENS_A_WRITER + (double)VERIFYING_OPENS_A_WRITER / shape->ranks);
+    return file_cost(shape, shape->ranks, OTHER_LOOKS + opens);
+}
+
+// Rank 0 removes what the others have tried.
+static struct control_cost rehearsal_cost(const struct control_shape *shape) {
+    struct control_cost cost = file_cost(shape, all_writers(shape), OPERATIONS_A_FILE);
+    add_cost(&cost, file_cost(shape, 1, all_writers(shape)), 1);
+    return cost;
+}
+
+// ---- a rank that hangs ----
+
+// The replicas of the rank that hangs have read all files but its own, and wait up to half a second for it in naps. All
+// others see that their own peers wait too, and look for the silent rank among all.
+struct search_of_silent {
+    const struct control_shape *shape;
+    double *waited;  // of each rank since it first looked; -1 before
+    double *asked;   // when it last looked
+};
+
+static bool looks_for_silent(void *context, int rank, double *time, double *requests) {
+    const double nap = 0.1, patience = 0.5, most_counted = 1;
+    struct search_of_silent *search = context;
+    double *waited = &search->waited[rank], *asked = &search->asked[rank];
+    bool is_peer = rank < search->shape->replicas - 1;
+    double of_group = fmax(0, search->shape->replicas - 2.0), of_all = search->shape->ranks - 2.0;
+    if (*waited < 0) {
+        *waited = 0;
+        *requests = is_peer ? of_group : of_group + of_all;
+    } else {
+        if (*asked > 0)
+            *waited += fmin(*time - *asked, most_counted);
+        if (*waited >= patience)
+            return false;
+        *asked = *time;
+        *time += nap;
+        *requests = is_peer ? of_group : 0;
+    }
+    *requests += 1;  // a look for the file that is not there
+    return true;
+}
+
+static struct control_cost hang_report_cost(const struct control_shape *shape) {
+    enum { BURSTS = 16 };
+    int waiting = shape->ranks - 1;
+    if (waiting < 1)
+        return (struct control_cost){0};
+    struct rank_queue metadata = metadata_of(shape);
+    metadata.burst = fmax(1, ceil((double)shape->replicas / BURSTS));
+    struct search_of_silent search = {shape, memory_alloc(sizeof(double) * (size_t)waiting),
+                                      memory_alloc(sizeof(double) * (size_t)waiting)};
+    for (int i = 0; i < waiting; i++)
+        search.waited[i] = -1;
+    double seconds = rank_queue_run(&metadata, waiting, looks_for_silent, &search, true);
+    free(search.waited);
+    free(search.asked);
+    return (struct control_cost){.seconds = seconds, .operations = metadata.served};
+}
+
+// ---- all phases ----
+
+// The calls of world_group in mesh_connect, and the group of the heartbeat.
 static int count_groups(const struct mesh *mesh) {
-    enum { LINK_ROUNDS = 3, LINK_WAYS = 2 };
-    return AXIS_COUNT + mesh->set_count + (mesh->length[AXIS_PIPELINE] > 1 ? LINK_ROUNDS * LINK_WAYS : 0);
+    enum { LINK_ROUNDS = 3, LINK_WAYS = 2, HEARTBEAT = 1 };
+    return AXIS_COUNT + mesh->set_count + HEARTBEAT + (mesh->length[AXIS_PIPELINE] > 1 ? LINK_ROUNDS * LINK_WAYS : 0);
 }
 
-// Groups of one call are disjoint, so that they join beside each other: the largest is the last.
-static double join_groups_seconds(const struct mesh *mesh) {
-    double ranks = 0;
+struct control_shape control_shape_of(const struct mesh *mesh) {
+    struct control_shape shape = {.ranks = mesh->size,
+                                  .stages = mesh->length[AXIS_PIPELINE],
+                                  .replicas = mesh_count(mesh, MESH_REPLICAS),
+                                  .groups = count_groups(mesh)};
+    // Groups of one call are disjoint, so that they join beside each other: the largest is the last.
     for (int axis = 0; axis < AXIS_COUNT; axis++)
-        ranks += mesh->length[axis];
+        shape.joined += mesh->length[axis];
     for (int i = 0; i < mesh->set_count; i++)
-        ranks += mesh_count(mesh, mesh->sets[i].axes);
-    return ranks * JOIN_SECONDS;
+        shape.joined += mesh_count(mesh, mesh->sets[i].axes);
+    shape.joined += mesh->size;  // the heartbeat's
+    return shape;
 }
 
-void control_plan(const struct mesh *mesh, struct control_cost costs[CONTROL_PHASES]) {
-    int ranks = mesh->size, groups = count_groups(mesh);
-    struct control_cost ports = table_cost(ranks, PORT_WORDS);
-    costs[CONTROL_JOIN] = (struct control_cost){0, ranks * JOIN_SECONDS};
+static void plan_phases(const struct control_shape *shape, struct control_cost costs[CONTROL_PHASES]) {
+    int ranks = shape->ranks;
+    for (int i = 0; i < CONTROL_PHASES; i++)
+        costs[i] = (struct control_cost){0};
+    costs[CONTROL_JOIN].seconds = join_seconds(ranks);
     costs[CONTROL_ADDRESSES] = table_cost(ranks, ADDRESS_WORDS);
     costs[CONTROL_HOSTS] = table_cost(ranks, HOST_WORDS);
-    costs[CONTROL_GROUPS] =
-        (struct control_cost){groups * ports.bytes, groups * ports.seconds + join_groups_seconds(mesh)};
+    add_cost(&costs[CONTROL_GROUPS], table_cost(ranks, PORT_WORDS), shape->groups);
+    costs[CONTROL_GROUPS].seconds += join_seconds((int)shape->joined);
+    costs[CONTROL_REHEARSAL] = rehearsal_cost(shape);
     costs[CONTROL_LOG] = table_cost(ranks, LOG_WORDS);
-    costs[CONTROL_SAVE] = table_cost(ranks, SAVE_WORDS);
+    costs[CONTROL_SAVE] = save_cost(shape);
+    costs[CONTROL_SAVE_FILES] = save_files_cost(shape);
+    costs[CONTROL_HEARTBEAT] = exchange_cost(ranks, 8);
+    costs[CONTROL_LOAD_FILES] = load_files_cost(shape);
+    costs[CONTROL_HANG_RECORDS] = file_cost(shape, ranks, OPERATIONS_A_RECORD);
+    costs[CONTROL_HANG_REPORT] = hang_report_cost(shape);
+}
+
+void control_plan(const struct control_shape *shape, struct control_cost costs[CONTROL_PHASES]) {
+    struct control_shape doubled = *shape;
+    struct control_cost more[CONTROL_PHASES];
+    doubled.ranks *= 2;
+    doubled.replicas *= 2;
+    doubled.joined += shape->replicas + shape->ranks;
+    plan_phases(shape, costs);
+    plan_phases(&doubled, more);
+    for (int i = 0; i < CONTROL_PHASES; i++)
+        costs[i].growth = costs[i].seconds > 0 ? log2(more[i].seconds / costs[i].seconds) : 0;
 }
 
 double control_start_seconds(const struct control_cost costs[CONTROL_PHASES]) {

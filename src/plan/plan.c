@@ -162,6 +162,18 @@ static double checkpoint_bytes(const struct config *config) {
     return elements * weight + (config->no_save_optim ? 0 : optimizer);
 }
 
+// Weights, and of each what the optimizer keeps: the master and its states.
+static void describe_checkpoint(struct plan *plan, const struct config *config) {
+    double elements = (double)plan->parameters, weight = config->bf16 || config->fp16 ? 2 : 4, tensors = 0;
+    for (int i = 0; i < plan->stages; i++)
+        tensors += plan->stage[measured_as(plan, i)].tensors;
+    double states = config->no_save_optim ? 0 : round((plan->checkpoint_bytes / elements - weight) / sizeof(float));
+    plan->control.tensors = tensors * (1 + states);
+    plan->control.checkpoint_bytes = plan->checkpoint_bytes;
+    plan->control.writers = config->ckpt_writers;
+    plan->control.removes_old = config->keep_last > 0;
+}
+
 static void find_fullest(struct plan *plan) {
     for (int i = 1; i < plan->measured; i++)
         if (plan->stage[i].memory.total > plan->stage[plan->fullest].memory.total)
@@ -186,6 +198,7 @@ static int make(struct making *making) {
         rows /= making->mesh.length[AXIS_TENSOR];
     making->message_bytes = rows * (double)config->hidden_size * (double)dtype_bytes(options.dtype);
     add_executed(plan);
+    describe_checkpoint(plan, config);
     return run_lists(making, &options.schedule);
 }
 
@@ -231,7 +244,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                           .peak = making.hardware.peak[config->fp8_format != NULL]};
     struct census census = census_take(config);
     plan->flops = census_flops(&census, config, config->global_batch_size);
-    control_plan(&making.mesh, plan->control);
+    plan->control = control_shape_of(&making.mesh);
     choose_stages(plan, plan->stages > 1 && has_different_stages(config));
     making.costs = memory_alloc(sizeof *making.costs * (size_t)plan->measured);
     int status = make(&making);

@@ -14,6 +14,7 @@
 struct plan_stage {
     int stage;
     int64_t parameters;
+    int tensors;  // of the model, of which a rank holds parts
     struct step_memory memory;
     double compute;  // seconds of a step in which its device computes
     // Seconds in which it waits for collectives along these axes, and for others.
@@ -41,7 +42,7 @@ struct plan {
     double peak;                                // FLOP/s of a GPU in the run's precision
     double executed;                            // FLOPs of a step that the devices of all ranks execute
     double checkpoint_bytes;                    // of weights and optimizer
-    struct control_cost control[CONTROL_PHASES];
+    struct control_shape control;
 };
 
 struct plan_options {

@@ -129,29 +129,76 @@ static void append_interruptions(const struct plan *plan, const struct plan_budg
                   budget->rates.restart_seconds / 60);
 }
 
-// Worth a line where many ranks meet.
-static void append_control(const struct plan *plan, struct buffer *out) {
+static void plan_control(const struct plan *plan, const struct plan_budget *budget,
+                         struct control_cost costs[CONTROL_PHASES]) {
+    struct control_shape shape = plan->control;
+    shape.operations_per_second = budget->file_operations;
+    control_plan(&shape, costs);
+}
+
+// What grows faster than the ranks and takes long.
+static void append_growing(const struct control_cost costs[CONTROL_PHASES], struct buffer *out) {
+    const double long_seconds = 10, faster = 1.2;
+    static const struct {
+        enum control_phase phase;
+        const char *text;
+    } growing[] = {
+        {CONTROL_SAVE, "the tables of a save"},
+        {CONTROL_LOAD_FILES, "opening the files of a checkpoint on all ranks (--ckpt-writers N makes fewer)"},
+        {CONTROL_HANG_REPORT, "naming a rank that hangs"},
+    };
+    for (size_t i = 0; i < sizeof growing / sizeof growing[0]; i++) {
+        const struct control_cost *cost = &costs[growing[i].phase];
+        if (cost->seconds < long_seconds || cost->growth < faster)
+            continue;
+        buffer_printf(out, "grows with ranks^%.1f: %s takes ", cost->growth, growing[i].text);
+        append_duration(out, cost->seconds);
+        buffer_append_byte(out, '\n');
+    }
+}
+
+// Worth some lines where many ranks meet.
+static void append_control(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
     enum { MANY_RANKS = 512 };
-    const struct control_cost *log = &plan->control[CONTROL_LOG], *save = &plan->control[CONTROL_SAVE];
+    struct control_cost costs[CONTROL_PHASES];
+    const struct control_cost *log = &costs[CONTROL_LOG], *save = &costs[CONTROL_SAVE];
     if (plan->ranks < MANY_RANKS)
         return;
+    plan_control(plan, budget, costs);
     buffer_printf(
         out,
         "rank 0 works %.2f s until all ranks have met and formed their groups, %.2f s for a log line (%.2f GB "
         "to all ranks) and %.2f s for the tables of a save (%.2f GB)\n",
-        control_start_seconds(plan->control), log->seconds, log->bytes / 1e9, save->seconds, save->bytes / 1e9);
+        control_start_seconds(costs), log->seconds, log->bytes / 1e9, save->seconds, save->bytes / 1e9);
+    buffer_printf(out, "beside the bytes, the file system takes ");
+    append_duration(out, costs[CONTROL_SAVE_FILES].seconds);
+    buffer_printf(out, " for %d files of a save and ", 2 * plan->stages * control_writers(&plan->control));
+    append_duration(out, costs[CONTROL_LOAD_FILES].seconds);
+    buffer_append_string(out, " to open them on all ranks; a rank that hangs is named ");
+    append_duration(out, costs[CONTROL_HANG_REPORT].seconds);
+    buffer_append_string(out, " after the deadline\n");
+    append_growing(costs, out);
 }
 
-static void write_control(struct json_writer *w, const struct plan *plan) {
+static void write_control(struct json_writer *w, const struct plan *plan, const struct plan_budget *budget) {
+    struct control_cost costs[CONTROL_PHASES];
+    plan_control(plan, budget, costs);
     json_key(w, "control");
     json_begin_object(w);
     for (int i = 0; i < CONTROL_PHASES; i++) {
+        const struct {
+            const char *name;
+            double value;
+        } values[] = {{"seconds", costs[i].seconds},
+                      {"bytes", costs[i].bytes},
+                      {"file_operations", costs[i].operations},
+                      {"growth", costs[i].growth}};
         json_key(w, control_names[i]);
         json_begin_object(w);
-        json_key(w, "seconds");
-        json_double(w, plan->control[i].seconds);
-        json_key(w, "bytes");
-        json_double(w, plan->control[i].bytes);
+        for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+            json_key(w, values[k].name);
+            json_double(w, values[k].value);
+        }
         json_end_object(w);
     }
     json_end_object(w);
@@ -186,7 +233,7 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
                   "HFU %.1f %%: FLOPs that the devices execute, those computed twice included; MFU: the model's, as "
                   "Megatron counts them; both of %.0f TFLOP/s\n",
                   100 * plan_hfu(plan), plan->peak / 1e12);
-    append_control(plan, out);
+    append_control(plan, budget, out);
     append_interruptions(plan, budget, out);
     append_cost(plan, budget, out);
 }
@@ -298,7 +345,7 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
         json_double(&w, run_dollars(plan, budget));
     }
     write_parts(&w, plan);
-    write_control(&w, plan);
+    write_control(&w, plan, budget);
     json_key(&w, "stages");
     json_begin_array(&w);
     for (int i = 0; i < plan->measured; i++)

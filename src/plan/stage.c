@@ -141,6 +141,7 @@ int stage_run(const struct setup *setup, const struct plan_options *options, str
     struct blank_batches blanks = {.device = setup->device};
     stage->memory = *step_memory(step);
     stage->parameters = held_parameters(step_params(step));
+    stage->tensors = step_params(step)->count;
     if (options->stops_if_too_large && (double)stage->memory.total > plan_room(options->machine)) {
         step_close(step);
         return 0;
@@ -159,6 +160,7 @@ int stage_run(const struct setup *setup, const struct plan_options *options, str
     measured.stage.stage = stage->stage;
     measured.stage.memory = stage->memory;
     measured.stage.parameters = stage->parameters;
+    measured.stage.tensors = stage->tensors;
     *stage = measured.stage;
     *costs = measured.costs;
     return status;

@@ -378,6 +378,26 @@ TEST(leftovers_are_swept) {
     remove_place(place);
 }
 
+// A folder with a temporary name is removed as a whole: ranks that write to it do not read all names in it.
+TEST(new_folders_are_not_swept) {
+    char *place = make_place(), *whole = file_join(place, "iter_0000001"), *folder = file_temporary_name(whole);
+    char *path = file_join(folder, "f");
+    EXPECT_OK(file_make_folders(folder));
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        struct file_writer killed;
+        _exit(file_create(&killed, path) < 0);
+    }
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_OK(file_write_all(path, "x", 1));
+    EXPECT_INT(entries_in(folder), 2);
+    EXPECT_OK(file_remove_tree(folder));
+    free(whole), free(folder), free(path);
+    remove_place(place);
+}
+
 TEST(new_folders_are_synced) {
     char *place = make_place(), *outer = file_join(place, "a"), *inner = file_join(outer, "b");
     synced_count = 0;
@@ -516,6 +536,6 @@ TEST(huge_files_are_synced_in_pieces) {
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(pipes_are_not_files),
           TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet),
-          TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_synced),
-          TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths),
-          TEST_CASE(huge_files_are_synced_in_pieces))
+          TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_not_swept),
+          TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths),
+          TEST_CASE(same_paths), TEST_CASE(huge_files_are_synced_in_pieces))

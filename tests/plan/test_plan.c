@@ -154,29 +154,6 @@ TEST(rows_that_are_not_aligned) {
     EXPECT(odd.seconds / even.seconds > 1.75 && odd.seconds / even.seconds < 2.25);
 }
 
-// What rank 0 sends grows with the square of the ranks, what it receives with the ranks.
-TEST(many_ranks_meet) {
-    struct config few_config, many_config;
-    struct mesh few, many;
-    struct control_cost small[CONTROL_PHASES], large[CONTROL_PHASES];
-#define SHARED MODEL BATCH "--micro-batch-size 1 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 "
-    rank_step_parse(&few_config, SHARED "--global-batch-size 1024", 1024);
-    rank_step_parse(&many_config, SHARED "--global-batch-size 1024", 8192);
-    EXPECT_OK(mesh_place_config(&few, 0, 1024, &few_config));
-    EXPECT_OK(mesh_place_config(&many, 0, 8192, &many_config));
-    control_plan(&few, small);
-    control_plan(&many, large);
-    for (int i = 0; i < CONTROL_PHASES; i++) {
-        EXPECT_NEAR(large[i].bytes, 64 * small[i].bytes, 1e-6 * large[i].bytes);
-        EXPECT(large[i].seconds > 7.9 * small[i].seconds && large[i].seconds < 64 * small[i].seconds);
-    }
-    // 8,192 rows of 12 numbers for 8,192 ranks.
-    EXPECT_NEAR(large[CONTROL_SAVE].bytes, 8.0 * 12 * 8192 * 8192, 1);
-    EXPECT(control_start_seconds(small) < 0.5 && control_start_seconds(large) < 20);
-    config_free(&few_config);
-    config_free(&many_config);
-}
-
 static double number_of(const struct json *root, const char *key) {
     double number = NAN;
     EXPECT_OK(json_get_double(root, key, &number));
@@ -308,6 +285,6 @@ TEST(experts_of_other_ranks) {
 TEST_MAIN(TEST_CASE(experts_are_counted), TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
           TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
-          TEST_CASE(rows_that_are_not_aligned), TEST_CASE(many_ranks_meet), TEST_CASE(other_programs),
-          TEST_CASE(stages_with_other_windows), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),
-          TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
+          TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(stages_with_other_windows),
+          TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(nvlink_reaches_over_machines),
+          TEST_CASE(hardware_files))
