@@ -1,5 +1,6 @@
 // A page that a run and its supervisor share. See lifeline.h.
 #include "base/lifeline.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/whereabouts.h"
 #include "base/watchdog.h"
@@ -19,6 +20,7 @@ static const uint64_t MAGIC = 0x6c6966656c696e65;
 struct lifeline_page {
     uint64_t magic;
     atomic_int_fast64_t iteration, beats;
+    _Atomic double beat_at;
     atomic_bool is_attached, has_told_end, cannot_save;
     char phase[48];
 };
@@ -28,7 +30,9 @@ struct lifeline {
     struct lifeline_page *page;
 };
 
-static struct lifeline_page *own;  // of the run
+// Of the run: the supervisor's page and the node's. One that is not there is `nobody`.
+static struct lifeline_page nobody, *own[2] = {&nobody, &nobody};
+enum { PAGES = sizeof own / sizeof own[0] };
 
 static struct lifeline_page *map(int file) {
     void *page = mmap(NULL, sizeof(struct lifeline_page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -69,6 +73,7 @@ void lifeline_reset(struct lifeline *lifeline) {
     page->magic = MAGIC;
     page->iteration = -1;
     page->beats = 0;
+    page->beat_at = 0;
     page->is_attached = page->has_told_end = page->cannot_save = false;
     memset(page->phase, 0, sizeof page->phase);
 }
@@ -87,7 +92,8 @@ static struct lifeline_state state_of(const struct lifeline_page *page) {
                                    .has_told_end = page->has_told_end,
                                    .cannot_save = page->cannot_save,
                                    .iteration = page->iteration,
-                                   .beats = page->beats};
+                                   .beats = page->beats,
+                                   .beat_at = page->beat_at};
     memcpy(state.phase, page->phase, sizeof state.phase - 1);
     return state;
 }
@@ -136,41 +142,53 @@ bool lifeline_read(const char *path, struct lifeline_state *state) {
     return true;
 }
 
-void lifeline_attach(const char *path) {
-    own = open_page(path);
-    if (own)
-        own->is_attached = true;
+static void report_to(struct lifeline_page **place, struct lifeline_page *page) {
+    *place = page ? page : &nobody;
+    if (page)
+        page->is_attached = true;
     lifeline_beat();
+}
+
+void lifeline_attach(const char *path) {
+    report_to(&own[0], open_page(path));
+}
+
+void lifeline_publish(const char *path) {
+    if (path && *path)
+        report_to(&own[1], lifeline_make(path) ? open_page(path) : NULL);
 }
 
 void lifeline_iteration(int64_t iteration) {
     whereabouts_set_iteration(iteration + 1);
     watchdog_iteration(iteration);
-    if (own)
-        own->iteration = iteration;
+    for (int i = 0; i < PAGES; i++)
+        own[i]->iteration = iteration;
     lifeline_beat();
 }
 
 void lifeline_beat(void) {
     watchdog_beat_all();
-    if (own)
-        own->beats++;
+    double now = clock_tick_seconds();
+    for (int i = 0; i < PAGES; i++) {
+        own[i]->beat_at = now;
+        own[i]->beats++;
+    }
 }
 
 void lifeline_phase(const char *label) {
-    if (own) {
-        strncpy(own->phase, label, sizeof own->phase - 1);
-        own->phase[sizeof own->phase - 1] = '\0';
+    for (int i = 0; i < PAGES; i++) {
+        strncpy(own[i]->phase, label, sizeof own[i]->phase - 1);
+        own[i]->phase[sizeof own[i]->phase - 1] = '\0';
     }
     lifeline_beat();
 }
 
 void lifeline_told_end(void) {
-    if (own)
-        own->has_told_end = true;
+    for (int i = 0; i < PAGES; i++)
+        own[i]->has_told_end = true;
 }
 
 void lifeline_cannot_save(void) {
-    if (own)
-        own->cannot_save = true;
+    for (int i = 0; i < PAGES; i++)
+        own[i]->cannot_save = true;
 }

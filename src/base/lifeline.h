@@ -23,6 +23,7 @@ struct lifeline_state {
     bool cannot_save;   // it ends since no checkpoint could be saved for too long
     int64_t iteration;  // the last one that it completed; -1: none
     int64_t beats;      // rises with everything that it completes
+    double beat_at;     // when the last one was, on the monotonic clock of the run's machine; 0: never
     char phase[48];     // what it does apart from iterations, e.g. "loading the checkpoint"; "" for nothing
 };
 struct lifeline_state lifeline_look(const struct lifeline *lifeline);
@@ -36,6 +37,9 @@ bool lifeline_read(const char *path, struct lifeline_state *state);
 
 // Of one process of the run. Without a file, or without a call, the functions below only tell the watchdog.
 void lifeline_attach(const char *path);
+// The same to a file that this process makes: on every node its first rank tells those who look in from time to time,
+// e.g. a probe of Kubernetes. NULL is fine.
+void lifeline_publish(const char *path);
 void lifeline_iteration(int64_t iteration);  // completed; also whereabouts.h learns that the next one is computed
 void lifeline_beat(void);
 void lifeline_phase(const char *label);

@@ -24,6 +24,10 @@ int process_signal_below(pid_t ancestor, const char *program, int number);
 int process_catching_below(pid_t ancestor, const char *program, int number);
 bool process_catches(pid_t process, int number);
 
+// When a process was started, in ticks of _SC_CLK_TCK since the machine was; 0 if it is gone. With the number it names
+// one process for good.
+unsigned long long process_start(pid_t process);
+
 // For a child of `parent`, which has forked it from its first thread: it gets SIGTERM when that one ends, however it
 // does, and now if it has ended already.
 void process_end_with(pid_t parent);

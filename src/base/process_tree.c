@@ -18,19 +18,37 @@ struct relative {
     bool is_below;
 };
 
-// The parent of a process, 0 if it is gone. Its own name comes first, in parentheses, and may hold anything.
-static pid_t parent_of(pid_t process) {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+// The fields of /proc/PID/stat after the program's name, which may hold anything; NULL if the process is gone.
+static const char *read_fields(pid_t process, char *text, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
     FILE *file = fopen(path, "r");
     if (!file)
-        return 0;
-    size_t length = fread(text, 1, sizeof text - 1, file);
+        return NULL;
+    size_t length = fread(text, 1, size - 1, file);
     fclose(file);
     text[length] = '\0';
     const char *end = strrchr(text, ')');
+    return end ? end + 1 : NULL;
+}
+
+// The parent of a process, 0 if it is gone.
+static pid_t parent_of(pid_t process) {
+    char text[512];
+    const char *fields = read_fields(process, text, sizeof text);
     int parent = 0;
-    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+    return fields && sscanf(fields, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+unsigned long long process_start(pid_t process) {
+    char text[512], state;
+    const char *fields = read_fields(process, text, sizeof text);
+    unsigned long long start;
+    // The 22nd field; the third is the first of these.
+    bool is_read =
+        fields && sscanf(fields, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+                         &state, &start) == 2;
+    return is_read && state != 'Z' && state != 'X' ? start : 0;
 }
 
 static struct relative *list_processes(size_t *count) {

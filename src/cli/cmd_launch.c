@@ -9,6 +9,7 @@ static const struct command_part parts[] = {
      launch_kubernetes},
     {"keeper", "for job scripts: holds checkpoints in a node's memory while ranks are restarted", launch_keeper},
     {"decide", "for job scripts: decides whether a run that ended is started again", launch_decide},
+    {"progress", "for job scripts and probes: exits with code 212 when a run makes no progress", launch_progress},
 };
 
 int cmd_launch(int argc, char **argv) {

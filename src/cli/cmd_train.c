@@ -147,6 +147,8 @@ static int run_training(struct train_options *options, struct session *session, 
         signal(SIGPIPE, SIG_IGN);
     if (session->place.rank == 0 && !options->dry_run)
         lifeline_attach(getenv(RANKS_LIFELINE));
+    if (session->place.local_rank == 0 && !options->dry_run)
+        lifeline_publish(getenv(RANKS_NODE_LIFELINE));
     if (options->machine && !machine_find(options->machine))
         return -1;
     TRY(config_apply_preset(config));

@@ -9,6 +9,7 @@ int launch_decide(int argc, char **argv);
 int launch_keeper(int argc, char **argv);
 int launch_kubernetes(int argc, char **argv);
 int launch_local(int argc, char **argv);
+int launch_progress(int argc, char **argv);
 int launch_slurm(int argc, char **argv);
 
 // A launcher's command line: its own flags, then those of the command to be launched.

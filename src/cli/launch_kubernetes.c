@@ -20,7 +20,7 @@ struct kubernetes_options {
     char *kind, *job_name, *name_space, *image, *machine, *cpu, *memory, *hugepages, *shm_size, *claim, *mount, *binary;
     char *service_account, *to, *pod_file;
     int64_t nodes, gpus_per_node, efa_per_node, nproc, max_restarts;
-    double restart_window_minutes;
+    double restart_window_minutes, progress_timeout_minutes;
     struct string_list environment, exported, urls, pull_secrets, tolerations, node_selectors, host_paths;
     bool dry_run, watch, rehearse, may_not_fit;
 };
@@ -71,6 +71,9 @@ static const struct flag own_flags[] = {
         "and pytorchjob), otherwise in all"),
     REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
          "forget failures that are older than this, so that a long run is not given up for rare ones"),
+    REAL("--progress-timeout-minutes", progress_timeout_minutes, "60", 0, 1e9,
+         "restart the pods of a run of train that completes no iteration and no other work for this long, by a "
+         "liveness probe (not with mpijob); 0 to wait forever"),
     TEXT("--binary", binary, NULL, "PATH",
          "path of bevatron in the image; default: bevatron, or /opt/bevatron/bin/bevatron for an mpijob"),
     SWITCH("--allow-out-of-memory", may_not_fit,
@@ -322,6 +325,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
                                  .pod_fields = options->pod_file ? &fields : NULL,
                                  .max_restarts = options->max_restarts,
                                  .window_minutes = options->restart_window_minutes,
+                                 .progress_minutes = is_train ? options->progress_timeout_minutes : 0,
                                  .token = token};
     TRY(choose_kind(options, is_train, &job.kind));
     choose_resources(options, machine, is_train, &job);

@@ -15,6 +15,7 @@
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "cli/restarts.h"
+#include "cli/stall.h"
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
@@ -66,7 +67,7 @@ static const struct flag_command local_command = {
                 "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 9\n"};
 
 // COMMAND_SECONDS: how long the supervisor waits at its end for the command of --on-event.
-static const double LOOK_SECONDS = 1, KILL_SECONDS = 30, COMMAND_SECONDS = 10, SOON_SECONDS = 0.1;
+static const double KILL_SECONDS = 30, COMMAND_SECONDS = 10, SOON_SECONDS = 0.1;
 
 // The signal that came last before `train` was started, 0 if none did.
 static int signal_before(void) {
@@ -159,22 +160,6 @@ static void tell_silent_end(const struct supervised *run, const struct attempt_e
     tell_event(run, "failed", end, text, has_line);
 }
 
-// Seconds without anything that the run completed. Of the time between two looks only a little counts: a paused
-// machine, or a supervisor that was suspended, says nothing about the run.
-struct stall {
-    int64_t beats;
-    double waited, looked;
-};
-
-static bool has_stalled(struct stall *stall, const struct supervised *run) {
-    double now = clock_seconds(), passed = stall->looked > 0 ? now - stall->looked : 0;
-    int64_t beats = lifeline_look(run->lifeline).beats;
-    stall->waited = beats == stall->beats ? stall->waited + fmin(passed, 2 * LOOK_SECONDS) : 0;
-    stall->beats = beats;
-    stall->looked = now;
-    return run->stall_seconds > 0 && stall->waited > run->stall_seconds;
-}
-
 // Ends the ranks that are left below us after the command itself has ended: they hang, and their parents are gone, so
 // they are our children by now (see watch). Programs that others have started, e.g. an agent that holds keys, are not
 // ours to end or to wait for. -1 if a rank cannot be ended.
@@ -195,17 +180,9 @@ static int end_ranks(void) {
 
 static void end_stalled(const struct supervised *run, pid_t child, double seconds) {
     struct attempt_end end = {.state = lifeline_look(run->lifeline), .exit_code = EXIT_CODE_HANG};
-    const struct lifeline_state *state = &end.state;
-    struct buffer place = {0};
-    if (state->iteration >= 0)
-        buffer_printf(&place, " after iteration %lld", (long long)state->iteration);
-    if (state->phase[0])
-        buffer_printf(&place, ", %s", state->phase);
-    char *text = memory_printf("the run has completed nothing for %.0f s%s; ending it (--progress-timeout-minutes)",
-                               seconds, buffer_string(&place));
+    char *text = stall_describe(&end.state, seconds);
     log_error("%s", text);
     tell_event(run, "hang", &end, text, false);
-    buffer_free(&place);
     free(text);
     // The process that started the ranks sees them end and cleans up.
     if (process_signal_below(child, "/proc/self/exe", SIGKILL) == 0)
@@ -276,10 +253,11 @@ static int run_once(const struct supervised *run, double failed_at, struct attem
             return status;
         }
         is_resumed = is_resumed || has_resumed(run, failed_at);
-        int number = signal_queue_next(is_resumed ? LOOK_SECONDS : SOON_SECONDS);
+        int number = signal_queue_next(is_resumed ? STALL_LOOK_SECONDS : SOON_SECONDS);
         if (stalled > 0 && clock_seconds() - stalled > KILL_SECONDS)
             kill(child, SIGKILL);
-        if (number == 0 && stalled == 0 && has_stalled(&stall, run)) {
+        if (number == 0 && stalled == 0 &&
+            stall_look(&stall, lifeline_look(run->lifeline).beats) > run->stall_seconds && run->stall_seconds > 0) {
             end_stalled(run, child, stall.waited);
             stalled = clock_seconds();
         }

@@ -23,7 +23,7 @@
 struct slurm_options {
     struct flag_given given;
     int64_t nodes, spares, ntasks_per_node, gpus_per_node, cpus_per_task, signal_seconds, max_requeues, array_chain;
-    double restart_window_minutes;
+    double restart_window_minutes, progress_timeout_minutes;
     char *job_name, *partition, *account, *reservation, *qos, *constraint, *time, *after, *logs, *machine;
     char *container_image, *container_mounts, *binary, *mpi;
     struct string_list environment, exported, sbatch;
@@ -70,6 +70,9 @@ static const struct flag own_flags[] = {
         "time limit"),
     REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
          "forget failures that are older than this, so that a long run is not given up for rare ones"),
+    REAL("--progress-timeout-minutes", progress_timeout_minutes, "60", 0, 1e9,
+         "end and requeue a run of train that completes no iteration and no other work for this long; 0 to wait "
+         "forever"),
     INT("--array-chain", array_chain, NULL, 0, 10000,
         "submit N allocations in sequence instead of requeueing; each resumes where the last one stopped"),
     GROUP("What runs"),
@@ -401,6 +404,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
                             .warning_seconds = is_train || journal ? options->signal_seconds : 0,
                             .max_requeues = options->max_requeues,
                             .window_minutes = options->restart_window_minutes,
+                            .progress_minutes = options->progress_timeout_minutes,
                             .save = config->save,
                             .fallback = config->save_fallback,
                             .journal = journal,

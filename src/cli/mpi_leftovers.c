@@ -53,25 +53,6 @@ static void find_place(char *place, size_t size) {
     buffer_free(&start);
 }
 
-// When a process was started; 0 if it is gone.
-static unsigned long long start_of(long process) {
-    char path[64], state = 0;
-    struct buffer text = {0};
-    unsigned long long start = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", process);
-    bool is_read = file_read_all(path, 4096, &text) == 0;
-    error_clear();
-    // The name of the program may hold anything, but the fields start after its last parenthesis.
-    const char *fields = is_read ? strrchr(buffer_string(&text), ')') : NULL;
-    if (!fields ||
-        sscanf(fields + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state,
-               &start) != 2 ||
-        state == 'Z' || state == 'X')
-        start = 0;
-    buffer_free(&text);
-    return start;
-}
-
 // A segment of Open MPI 4 (vader) or 5 (sm) in a line of /proc/PID/maps; NULL if there is none.
 static const char *segment_in(const char *line) {
     static const char *const kinds[] = {"/vader_segment.", "/sm_segment."};
@@ -115,7 +96,7 @@ static void expect_segments(struct note *note, const char *job) {
 
 char *mpi_leftovers_note(const char *base, const char *session, const char *job) {
     struct note note = {.process = getppid()};
-    note.start = start_of(note.process);
+    note.start = process_start((pid_t)note.process);
     expect_segments(&note, job);
     find_segments(&note);
     char *folder = note.start > 0 && (note.count > 0 || session) ? notes_folder(base) : NULL;
@@ -264,7 +245,7 @@ void mpi_leftovers_sweep(const char *base) {
         struct note note;
         // Of a note from another container it cannot be said whether its processes live.
         if (entry->d_name[0] != '.' && read_note(&note, path) && strcmp(note.place, place) == 0 &&
-            start_of(note.process) != note.start && !is_in_use(&note))
+            process_start((pid_t)note.process) != note.start && !is_in_use(&note))
             clean_up(&note, path);
         free(path);
     }

@@ -46,6 +46,8 @@ bool ranks_start(const struct ranks_command *command, int *exit_code);
 void ranks_touch_mark(const char *mark);
 // The same of the file by which the run's first rank tells `launch local` how far it is: see lifeline.h.
 #define RANKS_LIFELINE "BEVATRON_LIFELINE"
+// The name of a file that the first rank of each node makes, by which it tells `launch progress --once` the same.
+#define RANKS_NODE_LIFELINE "BEVATRON_NODE_LIFELINE"
 // The same of the memory that `launch local` or `launch keeper` holds for checkpoints: see checkpoint/vault.h.
 #define RANKS_MEMORY "BEVATRON_MEMORY"
 // Its path with the node's name, which may be NULL, for every %N; to be freed. NULL if there is no path.

@@ -44,9 +44,10 @@ struct kubernetes_job {
     const struct yaml_node *pod_fields;
     int64_t max_restarts;  // within the window if the run has --save, otherwise in all
     double window_minutes;
-    const char *save;      // folder of the run's checkpoints, where restarts are counted; NULL for none
-    const char *fallback;  // of --save-fallback; NULL for none
-    const char *token;     // random, by which the ranks of a PyTorchJob know each other; NULL: none
+    double progress_minutes;  // pods of train whose ranks complete nothing for so long are restarted; 0: never
+    const char *save;         // folder of the run's checkpoints, where restarts are counted; NULL for none
+    const char *fallback;     // of --save-fallback; NULL for none
+    const char *token;        // random, by which the ranks of a PyTorchJob know each other; NULL: none
 };
 
 // What files at a path of the pod are on.

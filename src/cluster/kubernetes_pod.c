@@ -69,15 +69,24 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
     free(path);
 }
 
+// The kubelet ends a container whose probe fails, and the job starts it again as after any failure. What counts is in
+// memory of the pod: a file system that does not answer cannot hold the probe up. A paused machine fails one probe, not
+// three in a row. The launcher of an MPIJob has no ranks, and its workers are not restarted by anyone.
+static bool has_probe(const struct kubernetes_job *job) {
+    return job->progress_minutes > 0 && job->kind != KUBERNETES_MPIJOB;
+}
+
 // Tells where the first pod is, for kinds of jobs whose operator does not, and adds the user's variables. The token by
 // which ranks know each other is the random id that Kubernetes gives to a Job, another one after each restart of a
 // JobSet. Pods of a PyTorchJob have no such id in common and get one with the manifest.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
     bool has_own = job->environment && job->environment->count > 0;
     bool is_pytorch = job->kind == KUBERNETES_PYTORCHJOB;
-    if (!master && !has_own && !job->efa && !(is_pytorch && job->token))
+    if (!master && !has_own && !job->efa && !(is_pytorch && job->token) && !has_probe(job))
         return;
     yaml_list(y, "env");
+    if (has_probe(job))
+        variable(y, "BEVATRON_NODE_LIFELINE", "/dev/shm/bevatron-lifeline");
     if (master) {
         variable(y, "MASTER_ADDR", master);
         variable_number(y, "MASTER_PORT", KUBERNETES_PORT);
@@ -211,6 +220,26 @@ static void command(struct yaml *y, const struct kubernetes_job *job, const stru
     yaml_end(y);
 }
 
+static void probe(struct yaml *y, const struct kubernetes_job *job) {
+    char minutes[32];
+    snprintf(minutes, sizeof minutes, "%g", job->progress_minutes);
+    const char *const words[] = {job->command[0], "launch", "progress", "--once", "--progress-timeout-minutes",
+                                 minutes};
+    yaml_map(y, "livenessProbe");
+    yaml_map(y, "exec");
+    yaml_list(y, "command");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        word(y, words[i]);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_number(y, "periodSeconds", 20);
+    yaml_number(y, "timeoutSeconds", 30);
+    yaml_number(y, "failureThreshold", 3);
+    // Ranks that hang do not save.
+    yaml_number(y, "terminationGracePeriodSeconds", 30);
+    yaml_end(y);
+}
+
 static void container(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
                       bool has_command) {
     yaml_item(y);
@@ -218,6 +247,8 @@ static void container(struct yaml *y, const struct kubernetes_job *job, const st
     yaml_text(y, "image", job->image);
     if (has_command)
         command(y, job, pod);
+    if (has_command && has_probe(job))
+        probe(y, job);
     if (pod->port) {
         yaml_list(y, "ports");
         yaml_item(y);

@@ -296,6 +296,41 @@ static const char signals[] =
     "trap 'interrupted=1 cancelled=1 warned=TERM; [ -n \"$step\" ] && kill -TERM \"$step\" 2>/dev/null' TERM\n"
     "trap 'interrupted=1 cancelled=all warned=USR1; [ -n \"$step\" ] && kill -USR1 \"$step\" 2>/dev/null' USR2\n";
 
+// The function `guard`, which ends a step of a run that completes nothing for too long, as `launch local` does. Its
+// exit code is then 212. It runs on the machine of rank 0, so both see the same pages of the file. SIGTERM makes srun
+// kill its tasks; if Slurm does not manage that, srun itself is killed, and the job goes on without it.
+static void guard(const struct slurm_job *job, struct buffer *out) {
+    if (!job->is_train || job->progress_minutes <= 0) {
+        buffer_append_string(out, "guard() { :; }\n\n");
+        return;
+    }
+    buffer_append_string(out, "# Ends a step that completes nothing for --progress-timeout-minutes, e.g. since all of "
+                              "its ranks hang.\n"
+                              "guard() {\n"
+                              "    local looker= verdict=0\n"
+                              "    trap '' USR1 USR2\n"
+                              "    trap 'kill \"$looker\" 2>/dev/null; exit \"$verdict\"' TERM\n    ");
+    if (job->container_image)
+        buffer_printf(out,
+                      "srun \"${options[@]}\" --mpi=none --overlap%s --nodes=1 --ntasks=1 "
+                      "--nodelist=\"$SLURMD_NODENAME\" \\\n        ",
+                      job->gpus_per_node > 0 ? " --gres=none" : "");
+    buffer_printf(out,
+                  "\"${command[0]}\" launch progress --progress-timeout-minutes %g &\n"
+                  "    looker=$!\n"
+                  "    wait \"$looker\"\n"
+                  "    [ $? = 212 ] || exit 0\n"
+                  "    verdict=212\n"
+                  "    kill -TERM \"$1\" 2>/dev/null\n"
+                  "    sleep 45 &\n"
+                  "    looker=$!\n"
+                  "    wait \"$looker\"\n"
+                  "    kill -KILL \"$1\" 2>/dev/null\n"
+                  "    exit 212\n"
+                  "}\n\n",
+                  job->progress_minutes);
+}
+
 // A function that runs one step and sets `code`. Its logs may hold what earlier attempts wrote: `seen` is how many
 // bytes of each, which are not shown again.
 static const char attempt[] =
@@ -313,6 +348,8 @@ static const char attempt[] =
     "    srun \"${options[@]}\" --open-mode=append --output=\"$logs/rank-%t.log\" \"${command[@]}\" &\n"
     "    step=$!\n"
     "    [ -n \"$warned\" ] && kill -\"$warned\" \"$step\" 2>/dev/null\n"
+    "    guard \"$step\" &\n"
+    "    guard=$!\n"
     "    tail -c +$((${seen[$logs/rank-0.log]-0} + 1)) -F --pid=\"$step\" \"$logs/rank-0.log\" 2>/dev/null &\n"
     "    shown=$!\n"
     "    while :; do\n"
@@ -324,6 +361,13 @@ static const char attempt[] =
     "    step=\n"
     "    # Bash 5.2 loses the code of a step that ends in the instant of a signal: it counts as ended by the warning.\n"
     "    [ \"$code\" -lt 0 ] && code=138\n"
+    "    kill \"$guard\" 2>/dev/null\n"
+    "    while :; do\n"
+    "        interrupted=\n"
+    "        wait \"$guard\"\n"
+    "        [ $? = 212 ] && [ \"$code\" != 0 ] && code=212\n"
+    "        [ -z \"$interrupted\" ] && break\n"
+    "    done\n"
     "    wait \"$shown\"\n"
     "    [ \"$code\" = 0 ] || for log in \"$logs\"/rank-*.log; do\n"
     "        [ \"$log\" = \"$logs/rank-0.log\" ] && continue\n"
@@ -377,6 +421,7 @@ static void body(const struct slurm_job *job, struct buffer *out) {
         keepers(job, out);
     if (job->spares > 0)
         spares(job, out);
+    guard(job, out);
     buffer_append_string(out, attempt);
     ending(job, out);
 }

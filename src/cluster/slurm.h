@@ -1,6 +1,7 @@
 // A job for Slurm: typed fields in, an sbatch script out that a person can read, check and keep. The script starts the
 // ranks, passes Slurm's warning on to them, and asks `bevatron launch decide` what to do when they have ended: start
-// them again in the same allocation, put the job back in the queue, or end it.
+// them again in the same allocation, put the job back in the queue, or end it. Beside them `bevatron launch progress`
+// looks whether they complete anything.
 #ifndef CLUSTER_SLURM_H
 #define CLUSTER_SLURM_H
 
@@ -25,12 +26,13 @@ struct slurm_job {
     int64_t warning_seconds;  // before the time limit the ranks are told to save and stop; 0: they are not
     int64_t max_requeues;     // after failures, within the window; 0: none at all
     double window_minutes;
-    const char *save;      // folder of the run's checkpoints; NULL: none
-    const char *fallback;  // of --save-fallback; NULL: none
-    const char *journal;   // file of a preprocessing that says how far it is; NULL: none
-    int64_t chain;         // 0: one allocation; else so many, one after the other
-    bool is_train;         // it may be started again
-    bool keeps_memory;     // its checkpoints are also in the memory of its nodes
+    double progress_minutes;  // a step of train that completes nothing for so long is ended; 0: never
+    const char *save;         // folder of the run's checkpoints; NULL: none
+    const char *fallback;     // of --save-fallback; NULL: none
+    const char *journal;      // file of a preprocessing that says how far it is; NULL: none
+    int64_t chain;            // 0: one allocation; else so many, one after the other
+    bool is_train;            // it may be started again
+    bool keeps_memory;        // its checkpoints are also in the memory of its nodes
     bool is_exclusive;
     bool has_mpi;                                    // ranks are started by PMIx; else they find each other
     const char *container_image, *container_mounts;  // for Pyxis; NULL: none

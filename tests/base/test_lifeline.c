@@ -1,4 +1,5 @@
 // A run reports to its supervisor through a file that both map.
+#include "base/clock.h"
 #include "base/lifeline.h"
 #include "base/phase.h"
 #include "test.h"
@@ -57,6 +58,37 @@ TEST(phases_are_seen) {
     lifeline_free(lifeline);
 }
 
+// A process reports to the file of its supervisor and to one that it makes itself, in the place of an old one.
+TEST(a_node_is_told_too) {
+    struct lifeline *lifeline = lifeline_create("/tmp");
+    char path[] = "/tmp/test-lifeline-XXXXXX";
+    int old = mkstemp(path);
+    EXPECT(write(old, "old", 3) == 3);
+    pid_t child = fork();
+    if (child == 0) {
+        lifeline_publish(NULL);
+        lifeline_publish("");
+        lifeline_publish("/no/such/folder/x");
+        lifeline_attach(lifeline_path(lifeline));
+        lifeline_publish(path);
+        lifeline_iteration(5);
+        _exit(0);
+    }
+    EXPECT(waitpid(child, NULL, 0) == child);
+    struct lifeline_state state;
+    EXPECT(lifeline_read(path, &state) && state.is_attached);
+    EXPECT_INT(state.iteration, 5);
+    EXPECT(state.beat_at > 0 && state.beat_at <= clock_seconds());
+    EXPECT_INT(lifeline_look(lifeline).iteration, 5);
+    EXPECT(lifeline_look(lifeline).beat_at > 0);
+    lifeline_reset(lifeline);
+    EXPECT(lifeline_look(lifeline).beat_at == 0);
+    EXPECT_INT(lseek(old, 0, SEEK_END), 3);
+    close(old);
+    unlink(path);
+    lifeline_free(lifeline);
+}
+
 // Another file, a short one or a link is not written to.
 TEST(only_such_a_file_is_taken) {
     char path[] = "/tmp/test-lifeline-XXXXXX", link[64];
@@ -85,4 +117,5 @@ TEST(only_such_a_file_is_taken) {
     close(file);
 }
 
-TEST_MAIN(TEST_CASE(a_child_is_seen), TEST_CASE(phases_are_seen), TEST_CASE(only_such_a_file_is_taken))
+TEST_MAIN(TEST_CASE(a_child_is_seen), TEST_CASE(phases_are_seen), TEST_CASE(a_node_is_told_too),
+          TEST_CASE(only_such_a_file_is_taken))

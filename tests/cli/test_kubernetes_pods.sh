@@ -142,10 +142,10 @@ for kind in jobset indexed-job pytorchjob; do
     expect 2 "one pod (--nodes 1 --nproc 2), or GPUs (--machine, --gpus-per-node)" "${launch[@]}" --claim c --kind $kind --nodes 2 "${model[@]}"
 done
 # The command of a pod: the words under `command:` of the first container that has them, one per line.
-words_of() { sed -n '/^ *command:$/,/^ *[a-zA-Z]*:/p' "$1" | sed -n 's/^ *- "\(.*\)"$/\1/p'; }
+words_of() { sed '/livenessProbe:/,$d' "$1" | sed -n '/^ *command:$/,/^ *[a-zA-Z]*:/p' | sed -n 's/^ *- "\(.*\)"$/\1/p'; }
 for kind in jobset indexed-job pytorchjob mpijob; do
     "${launch[@]}" --claim c --kind $kind --machine p4d.24xlarge --nproc 2 --rehearse --binary "$BEVATRON" "${model[@]}" >"$work/rehearsal.yaml" 2>"$work/out" && pass || fail "rehearsal of a $kind"
-    grep -q "nvidia.com/gpu\|efa\|hugepages\|instance-type" "$work/rehearsal.yaml" && fail "a rehearsal of a $kind asks for GPUs" || pass
+    grep -q "nvidia.com/gpu\|amazonaws.com/efa\|FI_PROVIDER\|hugepages\|instance-type" "$work/rehearsal.yaml" && fail "a rehearsal of a $kind asks for GPUs" || pass
     mapfile -t words < <(words_of "$work/rehearsal.yaml")
     port=$(free_port)
     case $kind in

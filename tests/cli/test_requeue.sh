@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The script of launch slurm decides with the program itself whether its job is requeued. Stand-ins play Slurm: srun
 # runs one real rank, or fails as it is told; scontrol records that the job is requeued, and the script is run again.
-# cost: 4
+# cost: 12
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1)
@@ -9,7 +9,7 @@ mkdir "$work/bin"
 stand_in() { printf '#!/bin/bash\n%s\n' "$2" >"$work/bin/$1" && chmod +x "$work/bin/$1"; }
 stand_in scontrol "[ \"\$1\" = requeue ] && echo \"\$2\" >>$work/requeued; exit 0"
 stand_in scancel 'exit 0'
-stand_in sleep 'exit 0'
+stand_in sleep '[ "$1" != 45 ] || exec /bin/sleep 45'
 stand_in tail '[[ "$*" == *-F* ]] || exec /usr/bin/tail "$@"'
 # The attempt's number decides what happens: $work/plan has a line for each.
 stand_in srun "echo x >>$work/attempts
@@ -96,6 +96,18 @@ echo '"$@" --nan-policy rewind-and-skip '"$nan" >"$work/plan"
 job nan-skip "${model[@]}" --train-iters 4 --save "$work/nan-skip"
 ran nan-skip $? 0 1 0
 
+# Ranks that complete nothing: the step is ended with code 212, and the job requeued. srun kills them when it is told to end.
+{
+    echo 'trap "kill -9 \$rank; exit 137" TERM; "$@" --allow-injected-faults --inject stop:step=3 & rank=$!; wait $rank'
+    echo '"$@"'
+} >"$work/plan"
+job hang --progress-timeout-minutes 0.1 "${model[@]}" --train-iters 4 --save "$work/hang" --save-interval 2
+ran hang $? 0 2 1
+said hang "s after iteration 2; ending it (--progress-timeout-minutes)"
+said hang "the run failed with code 212 at iteration 3; starting again from iteration 2"
+"$BEVATRON" launch slurm --dry-run --progress-timeout-minutes 0 "${model[@]}" --train-iters 4 >"$work/out" 2>&1
+grep -q "launch progress" "$work/out" && fail "a limit of 0 is one" || pass
+
 # Pods of a JobSet, as Kubernetes restarts them: after every code but those of the policy.
 cat >"$work/pod" <<END
 #!/bin/bash
@@ -106,13 +118,15 @@ set -- "$BEVATRON" "\$@"
 eval "\$step"
 END
 chmod +x "$work/pod"
+# The words of a manifest's command, which comes before that of its probe.
+words_of() { sed '/livenessProbe:/,$d' "$1" | sed -n '/^ *command:$/,/^ *[a-zA-Z]*:/p' | sed -n 's/^ *- "\(.*\)"$/\1/p'; }
 pods() {
     local name=$1 code words
     shift
     rm -f "$work/attempts"
     "$BEVATRON" launch kubernetes --image registry/bevatron:1 --dry-run --rehearse --claim c --mount "$work" --nproc 1 --binary "$work/pod" "$@" \
         >"$work/$name.yaml" 2>"$work/out" || return
-    mapfile -t words < <(sed -n '/^ *command:$/,/^ *[a-zA-Z]*:/p' "$work/$name.yaml" | sed -n 's/^ *- "\(.*\)"$/\1/p')
+    mapfile -t words < <(words_of "$work/$name.yaml")
     while :; do
         env JOB_COMPLETION_INDEX=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 BEVATRON_NODES=1 "${words[@]}" >>"$work/log-$name" 2>&1
         code=$?
@@ -139,7 +153,7 @@ ran pod-often $? 217 3 2
 : >"$work/log-pod-told"
 echo 'exec "$@"' >"$work/plan"
 pods pod-told "${model[@]}" --train-iters 1 --save "$work/pod-told"
-mapfile -t words < <(sed -n '/^ *command:$/,/^ *[a-zA-Z]*:/p' "$work/pod-told.yaml" | sed -n 's/^ *- "\(.*\)"$/\1/p')
+mapfile -t words < <(words_of "$work/pod-told.yaml")
 rm -rf "$work/pod-told" "$work/attempts"
 in_background "$work/log" "${words[@]}" --train-iters 1000000
 pod=$!

@@ -92,6 +92,27 @@ TEST(restarts) {
         }
 }
 
+// Pods of ranks have a probe that fails when the run makes no progress, and its file. Nobody restarts workers of an
+// MPIJob.
+TEST(probe) {
+    for (int kind = KUBERNETES_JOBSET; kind <= KUBERNETES_JOB; kind++)
+        for (int is_wanted = 0; is_wanted < 2; is_wanted++) {
+            struct kubernetes_job job = plain;
+            struct buffer out = {0};
+            job.kind = (enum kubernetes_kind)kind;
+            job.progress_minutes = is_wanted ? 0.5 : 0;
+            EXPECT_OK(kubernetes_manifest(&job, &out));
+            const char *probe = strstr(buffer_string(&out), "livenessProbe:");
+            bool has_probe = is_wanted && kind != KUBERNETES_MPIJOB;
+            EXPECT((probe != NULL) == has_probe);
+            EXPECT((strstr(buffer_string(&out), "BEVATRON_NODE_LIFELINE") != NULL) == has_probe);
+            static const char *const words[] = {"- \"progress\"\n", "- \"--once\"\n", "- \"0.5\"\n"};
+            for (size_t i = 0; probe && i < sizeof words / sizeof words[0]; i++)
+                EXPECT((probe = strstr(probe, words[i])) != NULL);
+            buffer_free(&out);
+        }
+}
+
 TEST(bad_fields) {
     struct buffer out = {0};
     struct kubernetes_job job = plain;
@@ -184,5 +205,5 @@ TEST(disks) {
     yaml_tree_free(&tree);
 }
 
-TEST_MAIN(TEST_CASE(yaml), TEST_CASE(every_kind_has_its_fields), TEST_CASE(restarts), TEST_CASE(bad_fields),
-          TEST_CASE(disks))
+TEST_MAIN(TEST_CASE(yaml), TEST_CASE(every_kind_has_its_fields), TEST_CASE(restarts), TEST_CASE(probe),
+          TEST_CASE(bad_fields), TEST_CASE(disks))

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# launch progress notices from outside that a run completes nothing: beside the run, where it also outlives a file system
+# that does not answer, and as a probe that looks once.
+# cost: 15
+. tests/cli/common.sh || exit
+model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
+    --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1)
+export BEVATRON_LIFELINE=$work/lifeline BEVATRON_NODE_LIFELINE=$work/node
+probe() { "$BEVATRON" launch progress --once --progress-timeout-minutes "$1" >"$work/out" 2>&1; }
+fails() { ! probe "$1"; }
+
+# The file of a run is made by whoever decides on restarts.
+begin() { "$BEVATRON" launch decide --state "$work/state" --save "$work/run" && cp "$work/state.lifeline" "$BEVATRON_LIFELINE"; }
+
+expect 2 "set BEVATRON_LIFELINE as it is set for the run" env -u BEVATRON_LIFELINE "$BEVATRON" launch progress
+expect 2 "set BEVATRON_NODE_LIFELINE as it is set for the run" env -u BEVATRON_NODE_LIFELINE "$BEVATRON" launch progress --once
+
+# Before a run starts, the age of the container counts, here that of the machine.
+probe 1e9 && pass || fail "a run that has not started is late"
+expect 212 "and has not started" "$BEVATRON" launch progress --once --progress-timeout-minutes 1e-9
+probe 0 && pass || fail "no limit is a limit"
+
+# A run that is suspended, and continued.
+begin || fail "no file"
+in_background "$work/log" "$BEVATRON" train "${model[@]}" --train-iters 100000000
+run=$!
+await_text "iteration       20/" "$work/log" || fail "the run does not start"
+[ "$(stat -c %a "$BEVATRON_NODE_LIFELINE")" = 600 ] && pass || fail "others can write the node's file"
+# A busy machine may suspend the run by itself.
+probe 0.05 || probe 1 && pass || fail "a run that makes progress fails its probe: $(cat "$work/out")"
+in_background "$work/watched" "$BEVATRON" launch progress --progress-timeout-minutes 0.05
+watcher=$!
+await_text "iteration     2000/" "$work/log" || fail "the run does not go on"
+kill -0 "$watcher" 2>/dev/null && pass || fail "a run that makes progress was given up: $(cat "$work/watched")"
+kill -STOP "$run"
+started=$(date +%s%3N)
+wait "$watcher"
+[ $? = 212 ] && pass || fail "a suspended run was not noticed"
+took=$(($(date +%s%3N) - started))
+grep -Eq "the run has completed nothing for [345] s after iteration [0-9]+; ending it" "$work/watched" && pass || fail "the message: $(cat "$work/watched")"
+# Three seconds and two; what a busy machine does not let the observer see counts in part only.
+[ "$took" -lt 5500 ] && pass || echo "NOTE noticed after $took ms on a busy machine"
+within 60 fails 0.05 && pass || fail "the probe of a suspended run succeeds"
+[ -n "$(grep "completed nothing for" "$work/out")" ] && pass || fail "the probe says nothing"
+kill -CONT "$run"
+within 60 probe 0.05 && pass || fail "the probe of a run that continues fails"
+
+# What cannot be read does not hold it up: the process that reads is suspended instead of blocked.
+in_background "$work/watched" "$BEVATRON" launch progress --progress-timeout-minutes 0.05
+watcher=$!
+reader() { pgrep -P "$watcher" >"$work/reader"; }
+within 60 reader || fail "nothing reads"
+kill -STOP "$(cat "$work/reader")"
+wait "$watcher"
+[ $? = 212 ] && pass || fail "a file system that does not answer was not noticed"
+gone() { ! kill -0 "$(cat "$work/reader")" 2>/dev/null; }
+within 60 gone && pass || fail "the process that reads is left"
+
+# Without a file nothing is known, so nothing is ended. It ends with whoever started it.
+in_background "$work/watched" "$BEVATRON" launch progress --lifeline "$work/none" --progress-timeout-minutes 0.01
+watcher=$!
+sleep 3
+kill "$watcher"
+wait "$watcher"
+[ $? = 0 ] && pass || fail "without a file: $(cat "$work/watched")"
+bash -c '"$0" launch progress & echo $! >"$1/orphan"; until pgrep -P $! >/dev/null; do sleep 0.05; done; kill -9 $$' "$BEVATRON" "$work"
+orphaned() { ! kill -0 "$(cat "$work/orphan")" 2>/dev/null; }
+within 60 orphaned && pass || fail "it outlives the job script"
+kill "$run"
+wait "$run"
+finish
