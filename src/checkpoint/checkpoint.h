@@ -25,6 +25,7 @@
 #include "ops/device.h"
 #include "parallel/pieces.h"
 #include "parallel/shard.h"
+#include "tensor/moment8.h"
 #include "tensor/tensor.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,6 +36,8 @@
 struct checkpoint_tensor {
     const char *name;                 // borrowed
     struct tensor tensor;             // what this rank holds; its pieces one after the other (n), possibly none
+    struct tensor exponents;          // (n / MOMENT8_SHARE) uint8 if the tensor has codes of moment8.h; else none
+    enum moment8_kind kind;           // of those
     const struct shard *shard;        // which slice this rank holds; NULL, or a shard of one part, for all of it
     const struct pieces *pieces;      // NULL for none; if given, `shard` is too, and one replica holds each element
     const struct param_group *group;  // with several ranks and a shard or pieces: who holds which of them

@@ -2,6 +2,7 @@
 #include "checkpoint/gather.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/coded.h"
 #include "checkpoint/convert.h"
 #include "comm/comm.h"
 
@@ -26,7 +27,7 @@ size_t gather_bytes(const struct checkpoint_tensor *tensor) {
     int rank = gather_shape(tensor, shape);
     for (int i = 0; i < rank; i++)
         count *= shape[i];
-    return (size_t)count * dtype_bytes(tensor->tensor.dtype);
+    return (size_t)count * dtype_bytes(coded_dtype(tensor));
 }
 
 // A slice in host memory, into its places in the whole.
@@ -78,13 +79,13 @@ static bool is_wanted(const struct gather *gather, int part) {
 enum { MESSAGE_BYTES = 16 << 20 };
 
 static int64_t message_elements(const struct gather *gather, int64_t count) {
-    int64_t most = MESSAGE_BYTES / (int64_t)dtype_bytes(gather->tensor->tensor.dtype);
+    int64_t most = MESSAGE_BYTES / (int64_t)dtype_bytes(coded_dtype(gather->tensor));
     return count < most ? count : most;
 }
 
 // Device memory for one message of a slice of `count` elements; to be freed.
 static struct tensor take_staging(const struct gather *gather, int64_t count) {
-    enum dtype dtype = gather->tensor->tensor.dtype;
+    enum dtype dtype = coded_dtype(gather->tensor);
     int64_t elements = message_elements(gather, count);
     void *memory = device_alloc(gather->device, (size_t)elements * dtype_bytes(dtype));
     if (!memory)
@@ -130,7 +131,7 @@ static void send_from_host(const struct gather *gather, int to, const unsigned c
 // The slice of pieces that all replicas hold, put together in host memory by a head.
 static void collect_pieces(const struct gather *gather, unsigned char *slice) {
     const struct checkpoint_tensor *tensor = gather->tensor;
-    size_t element = dtype_bytes(tensor->tensor.dtype);
+    size_t element = dtype_bytes(coded_dtype(tensor));
     struct pieces pieces = *tensor->pieces;
     int64_t end = tensor->offset + shard_local_count(tensor->shard);
     int part = place_of(gather, group_rank(gather->ranks->mesh->stage)).part;
@@ -143,7 +144,7 @@ static void collect_pieces(const struct gather *gather, unsigned char *slice) {
         if (count == 0)
             continue;
         if (pieces.part == tensor->pieces->part)
-            device_copy_out(gather->device, message, tensor->tensor);
+            coded_copy_out(gather->device, message, tensor);
         else
             receive(gather, rank_at(gather, part, pieces.part), count, message);
         const unsigned char *from = message;
@@ -157,21 +158,21 @@ static void collect_pieces(const struct gather *gather, unsigned char *slice) {
 static unsigned char *own_slice(const struct gather *gather) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     unsigned char *slice =
-        memory_alloc((size_t)shard_local_count(tensor->shard) * dtype_bytes(tensor->tensor.dtype) + 1);
+        memory_alloc((size_t)shard_local_count(tensor->shard) * dtype_bytes(coded_dtype(tensor)) + 1);
     if (tensor->pieces)
         collect_pieces(gather, slice);
     else
-        device_copy_out(gather->device, slice, tensor_flat(tensor->tensor));
+        coded_copy_out(gather->device, slice, tensor);
     return slice;
 }
 
 void gather_receive(const struct gather *gather, unsigned char *whole) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     if (!gather_is_split(tensor)) {
-        device_copy_out(gather->device, whole, tensor->tensor);
+        coded_copy_out(gather->device, whole, tensor);
         return;
     }
-    size_t element = dtype_bytes(tensor->tensor.dtype);
+    size_t element = dtype_bytes(coded_dtype(tensor));
     struct gather_place place = place_of(gather, gather->writer);
     struct shard shard = *tensor->shard;
     if (shard_local_count(&shard) > 0) {
@@ -190,11 +191,24 @@ void gather_receive(const struct gather *gather, unsigned char *whole) {
     }
 }
 
+// The elements that this rank holds.
+static void send_held(const struct gather *gather, int to) {
+    const struct checkpoint_tensor *tensor = gather->tensor;
+    if (!coded_is(tensor)) {
+        send(gather, to, tensor_flat(tensor->tensor));
+        return;
+    }
+    unsigned char *held = memory_alloc((size_t)tensor_count(tensor->tensor) * dtype_bytes(coded_dtype(tensor)));
+    coded_copy_out(gather->device, held, tensor);
+    send_from_host(gather, to, held, tensor_count(tensor->tensor));
+    free(held);
+}
+
 // A head: its slice, which is in host memory if it was put together from pieces.
 static void send_slice(const struct gather *gather) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     if (!tensor->pieces) {
-        send(gather, gather->writer, tensor_flat(tensor->tensor));
+        send_held(gather, gather->writer);
         return;
     }
     unsigned char *slice = own_slice(gather);
@@ -213,7 +227,7 @@ void gather_send(const struct gather *gather) {
     if (own.replica == writer.replica)
         send_slice(gather);
     else if (tensor->pieces && tensor_count(tensor->tensor) > 0)
-        send(gather, rank_at(gather, own.part, writer.replica), tensor_flat(tensor->tensor));
+        send_held(gather, rank_at(gather, own.part, writer.replica));
 }
 
 // ---- loading ----
@@ -232,7 +246,7 @@ static size_t keep_pieces(const struct checkpoint_tensor *wanted, unsigned char 
 static int take_elements(struct stage *stage, const struct checkpoint_tensor *wanted,
                          const struct safetensors_tensor *found) {
     if (!gather_is_split(wanted))
-        return stage_in(stage, wanted->tensor, found);
+        return coded_copy_in(stage, wanted, found);
     size_t element = dtype_bytes(found->dtype), bytes = (size_t)shard_local_count(wanted->shard) * element;
     unsigned char *slice = memory_alloc(bytes + 1);
     for (int64_t i = 0; i < shard_run_count(wanted->shard); i++) {
@@ -248,7 +262,7 @@ static int take_elements(struct stage *stage, const struct checkpoint_tensor *wa
     local.rank = wanted->tensor.rank;
     memcpy(local.shape, wanted->tensor.shape, sizeof wanted->tensor.shape);
     CHECK(bytes == (size_t)tensor_count(wanted->tensor) * element);
-    int result = stage_in(stage, wanted->tensor, &local);
+    int result = coded_copy_in(stage, wanted, &local);
     device_synchronize(stage->device);  // the memory is about to go
     free(slice);
     return result;

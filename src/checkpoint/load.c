@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/phase.h"
+#include "checkpoint/coded.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
 #include "checkpoint/manifest.h"
@@ -83,7 +84,7 @@ static int check_tensor(const struct checkpoint_load *load, const struct checkpo
     if (found->rank != rank || memcmp(found->shape, shape, (size_t)rank * sizeof shape[0]) != 0)
         return error_set("%s: tensor \"%s\" is %s in the checkpoint and %s in this model; %s", load->path, wanted->name,
                          theirs, ours, remedy);
-    if (found->other_dtype || !convert_is_possible(found->dtype, wanted->tensor.dtype))
+    if (found->other_dtype || !convert_is_possible(found->dtype, coded_dtype(wanted)))
         return error_set(
             "%s: tensor \"%s\" is %s in the checkpoint and %s in this model, and one cannot be converted into "
             "the other",

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/coded.h"
 #include "checkpoint/gather.h"
 #include "checkpoint/stage.h"
 #include <inttypes.h>
@@ -96,7 +97,7 @@ static struct safetensors_layout layout_of(const struct share_file *file) {
 static void add_entry(struct share_file *file, const struct share_item *item) {
     struct safetensors_tensor *entry = &file->entries[file->count++];
     entry->name = memory_string(item->tensor->name);
-    entry->dtype = item->tensor->tensor.dtype;
+    entry->dtype = coded_dtype(item->tensor);
     entry->rank = gather_shape(item->tensor, entry->shape);
 }
 
@@ -226,7 +227,7 @@ int share_write(struct share *share, const struct checkpoint_save *save, const c
                 continue;
             }
             own = item;
-            if (!gather_is_split(item->tensor))
+            if (!gather_is_split(item->tensor) && !coded_is(item->tensor))
                 continue;
             whole = memory_alloc(item->bytes + 1);
             gather_receive(&gather, whole);

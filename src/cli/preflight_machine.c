@@ -221,7 +221,7 @@ static int try_speed(struct preflight *flight, const char *folder) {
 static uint64_t bytes_per_parameter(const struct config *config) {
     const struct optimizer_rule *rule = optimizer_find(config->optimizer);
     uint64_t bytes = config->bf16 || config->fp16 ? 2 + sizeof(float) : sizeof(float);
-    return bytes + optimizer_state_bytes(rule, config);
+    return bytes + (uint64_t)optimizer_saved_bytes(rule, config);
 }
 
 // A checkpoint is written beside the last one before that is removed: there must be room for two.

@@ -161,7 +161,7 @@ struct config {
     double adam_beta1;
     double adam_beta2;
     double adam_eps;
-    char *exp_avg_dtype;     // "fp32" | "bf16"; of Adam's moments
+    char *exp_avg_dtype;     // "fp32" | "bf16" | "fp8"; of Adam's moments
     char *exp_avg_sq_dtype;  // the same
     double ema_decay;        // 0: no moving average of the weights
     bool eval_with_ema;

@@ -8,9 +8,9 @@
          "keep a moving average of the weights that decays by this every iteration, e.g. 0.999",                       \
          .bounds = FLAG_ABOVE_MINIMUM | FLAG_BELOW_MAXIMUM, ADVANCED),                                                 \
         CHOICE("--exp-avg-dtype", exp_avg_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                        \
-               "Adam: dtype of the first moment; fp16 and fp8 mean bf16", ADVANCED),                                   \
+               "Adam: dtype of the first moment; fp16 means bf16", ADVANCED),                                          \
         CHOICE("--exp-avg-sq-dtype", exp_avg_sq_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                  \
-               "Adam: dtype of the second moment; fp16 and fp8 mean bf16", ADVANCED),                                  \
+               "Adam: dtype of the second moment; fp16 means bf16", ADVANCED),                                         \
         SWITCH("--eval-with-ema", eval_with_ema, "evaluate the moving average of --ema-decay, not the weights",        \
                ADVANCED),                                                                                              \
         REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                              \

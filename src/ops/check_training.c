@@ -1,6 +1,7 @@
 // Checked entry points of what a training step needs around the layers: loss, sums, the optimizer, copies. Each
 // verifies the contract written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
+#include "tensor/moment8.h"
 
 void op_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
     const char *name = "op_softmax_stats";
@@ -138,9 +139,12 @@ static void check_update(struct device *device, const char *name, const struct o
     }
 }
 
-static void check_moment(const char *name, const char *which, struct tensor moment, int64_t count) {
-    check_tensor(name, which, moment, check_1d(moment.dtype, count));
-    check_rule(name, moment.dtype == DTYPE_F32 || moment.dtype == DTYPE_BF16, "moments must be fp32 or bf16");
+static void check_moment(const char *name, const char *which, struct tensor moment, struct tensor exponents) {
+    check_rule(name, moment.dtype == DTYPE_F32 || moment.dtype == DTYPE_BF16 || moment.dtype == DTYPE_U8,
+               "moments must be fp32, bf16 or uint8");
+    if (moment.dtype == DTYPE_U8)
+        check_tensor(name, which, exponents,
+                     check_1d(DTYPE_U8, (tensor_count(moment) + MOMENT8_SHARE - 1) / MOMENT8_SHARE));
 }
 
 void op_adam(struct device *device, const struct op_adam *op) {
@@ -152,8 +156,10 @@ void op_adam(struct device *device, const struct op_adam *op) {
                                   .m = op->grad,
                                   .scale = op->scale,
                                   .rate = op->rate});
-    check_moment(name, "m", op->m, tensor_count(op->master));
-    check_moment(name, "v", op->v, tensor_count(op->master));
+    check_tensor(name, "m", op->m, check_1d(op->m.dtype, tensor_count(op->master)));
+    check_tensor(name, "v", op->v, check_1d(op->v.dtype, tensor_count(op->master)));
+    check_moment(name, "exponents of m", op->m, op->m_exponents);
+    check_moment(name, "exponents of v", op->v, op->v_exponents);
     check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
                "beta1 and beta2 must be at least 0 and below 1");
     device->ops->adam(device, op);

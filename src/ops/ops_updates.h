@@ -21,7 +21,9 @@ enum {
 // a copy in bf16, the master may be stored as what the copy lacks of it, see op_split; both are then read and written.
 // m and v may be bf16: what is stored is then one of the two neighbours of the fp32, chosen with probabilities that
 // make the mean right (a sum with beta2 0.999 would stand still if it were rounded to nearest). The choice comes from a
-// hash of the gradient's bits and the fp32's, so it needs no state and does not depend on where an element is.
+// hash of the gradient's bits and the fp32's, so it needs no state and does not depend on where an element is. They may
+// also be uint8, codes of moment8.h that are chosen in the same way; then every MOMENT8_SHARE of them, counted from the
+// range's first, have an exponent.
 enum {
     ADAM_STEP = RATE_OWN,  // lr / (1 - beta1^t), for update number t, counted from 1
     ADAM_CORRECTION,       // 1 / (1 - beta2^t)
@@ -31,9 +33,10 @@ struct op_adam {
     struct tensor master;  // (n) fp32, or int16 with a copy in bf16
     struct tensor copy;    // (n) in the parameter dtype; none if parameters are fp32 (then master is the parameter)
     struct tensor grad;    // (n) fp32
-    struct tensor m, v;    // (n) fp32 or bf16
+    struct tensor m, v;    // (n) fp32, bf16 or uint8
     struct tensor scale;   // (1) fp32
     struct tensor rate;    // (RATE_GROUP) fp32
+    struct tensor m_exponents, v_exponents;  // (n / MOMENT8_SHARE, rounded up) uint8; none unless the moment is uint8
     float beta1, beta2, epsilon;
     bool is_decayed;
 };

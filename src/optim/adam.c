@@ -22,6 +22,8 @@ static void adam_apply(const struct config *config, const struct optimizer_run *
                                            .grad = run->grad,
                                            .m = run->states[STATE_M],
                                            .v = run->states[STATE_V],
+                                           .m_exponents = run->exponents[STATE_M],
+                                           .v_exponents = run->exponents[STATE_V],
                                            .scale = run->scale,
                                            .rate = run->rate,
                                            .beta1 = (float)config->adam_beta1,
@@ -32,7 +34,7 @@ static void adam_apply(const struct config *config, const struct optimizer_run *
 
 static enum dtype adam_dtype(const struct config *config, int state) {
     const char *name = state == STATE_M ? config->exp_avg_dtype : config->exp_avg_sq_dtype;
-    return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+    return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp8") == 0 ? DTYPE_U8 : DTYPE_F32;
 }
 
 const struct optimizer_rule optimizer_adam = {

@@ -30,11 +30,35 @@ static enum dtype state_dtype(const struct optimizer_rule *rule, const struct co
     return rule->dtype && state < count_of_rule(rule) ? rule->dtype(config, state) : DTYPE_F32;
 }
 
-size_t optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config) {
-    size_t bytes = 0;
-    for (int i = 0; i < optimizer_state_count(rule, config); i++)
-        bytes += dtype_bytes(state_dtype(rule, config, i));
+double optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config) {
+    double bytes = 0;
+    for (int i = 0; i < optimizer_state_count(rule, config); i++) {
+        enum dtype dtype = state_dtype(rule, config, i);
+        bytes += (double)dtype_bytes(dtype) + (dtype == DTYPE_U8 ? 1.0 / MOMENT8_SHARE : 0);
+    }
     return bytes;
+}
+
+static enum moment8_kind kind_of(int state) {
+    return state == 1 ? MOMENT8_SECOND : MOMENT8_FIRST;
+}
+
+double optimizer_saved_bytes(const struct optimizer_rule *rule, const struct config *config) {
+    double bytes = 0;
+    for (int i = 0; i < optimizer_state_count(rule, config); i++) {
+        enum dtype dtype = state_dtype(rule, config, i);
+        bytes += (double)dtype_bytes(dtype == DTYPE_U8 ? moment8_exact_dtype(kind_of(i)) : dtype);
+    }
+    return bytes;
+}
+
+static int64_t shared_exponents(int64_t count) {
+    return (count + MOMENT8_SHARE - 1) / MOMENT8_SHARE;
+}
+
+struct tensor optimizer_exponents(const struct optimizer_state *state, int64_t first, int64_t count) {
+    CHECK(first % MOMENT8_SHARE == 0);
+    return tensor_rows(state->exponents, first / MOMENT8_SHARE, shared_exponents(count));
 }
 
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options) {
@@ -49,17 +73,24 @@ void optimizer_build(struct optimizer *optimizer, struct arena *arena, const str
         optimizer->master = arena_1d(arena, options->dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32, count);
     int own = count_of_rule(rule);
     optimizer->state_count = optimizer_state_count(rule, options->config);
-    for (int i = 0; i < optimizer->state_count; i++)
-        optimizer->states[i] =
-            (struct optimizer_state){.name = i < own ? rule->states[i] : OPTIMIZER_AVERAGE,
-                                     .tensor = arena_1d(arena, state_dtype(rule, options->config, i), count)};
+    for (int i = 0; i < optimizer->state_count; i++) {
+        enum dtype dtype = state_dtype(rule, options->config, i);
+        optimizer->states[i] = (struct optimizer_state){.name = i < own ? rule->states[i] : OPTIMIZER_AVERAGE,
+                                                        .tensor = arena_1d(arena, dtype, count),
+                                                        .kind = kind_of(i)};
+        if (dtype == DTYPE_U8)
+            optimizer->states[i].exponents = arena_1d(arena, DTYPE_U8, shared_exponents(count));
+    }
     if (optimizer->state_count > own)
         optimizer->average = optimizer->states[own].tensor;
 }
 
 void optimizer_reset(struct optimizer *optimizer, struct device *device) {
-    for (int i = 0; i < optimizer->state_count; i++)
+    for (int i = 0; i < optimizer->state_count; i++) {
         device_zero(device, optimizer->states[i].tensor);
+        if (optimizer->states[i].exponents.data)
+            device_zero(device, optimizer->states[i].exponents);
+    }
     if (optimizer->master.data)
         device_zero(device, optimizer->master);
 }
@@ -186,8 +217,11 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
         .slices = mesh_group(update->mesh, update->params->groups[optimizer->group].slices),
         .scratch = update->scratch,
         .is_decayed = stretch->is_decayed};
-    for (int i = 0; i < optimizer->state_count; i++)
+    for (int i = 0; i < optimizer->state_count; i++) {
         run.states[i] = tensor_rows(optimizer->states[i].tensor, piece.local_offset, piece.count);
+        if (optimizer->states[i].exponents.data)
+            run.exponents[i] = optimizer_exponents(&optimizer->states[i], piece.local_offset, piece.count);
+    }
     optimizer->rule->apply(optimizer->config, &run);
     if (optimizer->average.data)
         op_average(run.device,

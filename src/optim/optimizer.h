@@ -19,6 +19,7 @@
 #include "parallel/param.h"
 #include "parallel/pieces.h"
 #include "tensor/arena.h"
+#include "tensor/moment8.h"
 
 // A rule has at most one less: the last may be the moving average of the weights.
 enum { OPTIMIZER_MOST_STATES = 3 };
@@ -42,18 +43,22 @@ struct optimizer_run {
     struct tensor copy;                           // (n): the parameters; none if they are fp32 (then master is)
     struct tensor grad;                           // (n) fp32
     struct tensor states[OPTIMIZER_MOST_STATES];  // (n), in the dtypes that the rule says
-    struct tensor scale;                          // (1) fp32
-    struct tensor rate;                           // (RATE_GROUP) fp32
-    const struct param *matrix;                   // with takes_matrices: whose slice this is, else NULL
-    struct group *slices;                         // ranks that hold the other slices
-    struct arena *scratch;                        // memory for as long as the update of a run takes
+    // Of states in 8 bits, (n / MOMENT8_SHARE, rounded up) uint8; else none.
+    struct tensor exponents[OPTIMIZER_MOST_STATES];
+    struct tensor scale;         // (1) fp32
+    struct tensor rate;          // (RATE_GROUP) fp32
+    const struct param *matrix;  // with takes_matrices: whose slice this is, else NULL
+    struct group *slices;        // ranks that hold the other slices
+    struct arena *scratch;       // memory for as long as the update of a run takes
     bool is_decayed;
 };
 
 struct optimizer_rule {
     const char *name;                           // --optimizer
     const char *states[OPTIMIZER_MOST_STATES];  // names in a checkpoint, in front of a parameter's; NULL for none
-    // Of a state in memory, fp32 or bf16; NULL: all are fp32. Checkpoints of one are read as the other.
+    // Of a state in memory: fp32, bf16, or uint8 for codes of moment8.h, of second moments if the state's number is 1.
+    // NULL: all are fp32. Checkpoints of one are read as the other; those of codes have bf16 or fp32, which hold them
+    // exactly.
     enum dtype (*dtype)(const struct config *config, int state);
     bool takes_matrices;  // a run is this rank's slice of one parameter; needs keeps_whole
     bool leaves_rest;     // embeddings and vectors, to --muon-scalar-optimizer
@@ -67,14 +72,21 @@ extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion
 const struct optimizer_rule *optimizer_find(const char *name);
 // How many states a run has: the rule's and, with --ema-decay, OPTIMIZER_AVERAGE.
 int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config);
-// Their bytes for one element.
-size_t optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config);
+// Their bytes for one element, in memory and in checkpoints.
+double optimizer_state_bytes(const struct optimizer_rule *rule, const struct config *config);
+double optimizer_saved_bytes(const struct optimizer_rule *rule, const struct config *config);
 #define OPTIMIZER_AVERAGE "ema"
 
 struct optimizer_state {
     const char *name;
-    struct tensor tensor;  // (n / parts) fp32 or bf16
+    struct tensor tensor;     // (n / parts) fp32, bf16 or uint8
+    struct tensor exponents;  // (n / parts / MOMENT8_SHARE) uint8, of codes in uint8; else none
+    enum moment8_kind kind;   // of such codes
 };
+
+// The exponents of elements [first, first + count) of a state in 8 bits; where parameters and pieces begin, an exponent
+// does.
+struct tensor optimizer_exponents(const struct optimizer_state *state, int64_t first, int64_t count);
 
 struct optimizer {
     const struct optimizer_rule *rule;

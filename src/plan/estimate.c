@@ -147,7 +147,7 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
     double updated = layout->optimizer == LAYOUT_WHOLE ? held : whole / replicas;
     double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
     const struct config *model = estimator->space->model;
-    double states = (double)optimizer_state_bytes(optimizer_find(model->optimizer), model);
+    double states = optimizer_state_bytes(optimizer_find(model->optimizer), model);
     return held * (weights + 4) + updated * (states + (layout->precision == LAYOUT_FP32 ? 0 : 2));
 }
 

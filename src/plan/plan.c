@@ -154,11 +154,11 @@ static double elements_left(const struct config *config) {
 static double checkpoint_bytes(const struct config *config) {
     const struct optimizer_rule *rule = optimizer_find(config->optimizer);
     double elements = (double)census_parameters(config), weight = config->bf16 || config->fp16 ? 2 : 4;
-    double optimizer = elements * ((double)optimizer_state_bytes(rule, config) + (weight < 4 ? 4 : 0));
+    double optimizer = elements * (optimizer_saved_bytes(rule, config) + (weight < 4 ? 4 : 0));
     if (rule->leaves_rest)
-        optimizer += elements_left(config) *
-                     ((double)optimizer_state_bytes(optimizer_find(config->muon_scalar_optimizer), config) -
-                      (double)optimizer_state_bytes(rule, config));
+        optimizer +=
+            elements_left(config) * (optimizer_saved_bytes(optimizer_find(config->muon_scalar_optimizer), config) -
+                                     optimizer_saved_bytes(rule, config));
     return elements * weight + (config->no_save_optim ? 0 : optimizer);
 }
 

@@ -22,6 +22,18 @@ static void add_state(struct step *step, const struct optimizer *optimizer, int 
                                       .seed = (uint64_t)number << 56});
 }
 
+static void add_exponents(struct step *step, const struct optimizer *optimizer, int i, int k) {
+    const struct param *param = step->params.items[i];
+    const struct optimizer_state *state = &optimizer->states[k];
+    int64_t first = param->offset - optimizer->pieces.first, count = shard_local_count(&param->shard);
+    if (state->exponents.data)
+        op_digest(
+            step->device,
+            &(struct op_digest){.out = tensor_rows(tensor_1d(step->grads.data, DTYPE_I64, step->params.count), i, 1),
+                                .x = optimizer_exponents(state, first, count),
+                                .seed = (uint64_t)(2 + OPTIMIZER_MOST_STATES + k) << 56});
+}
+
 // A number for every parameter, which differs if what this rank holds of it does; to be freed. They are added up where
 // the gradients are, which are not needed between steps.
 static int64_t *make_digests(struct step *step) {
@@ -37,8 +49,10 @@ static int64_t *make_digests(struct step *step) {
         if (optimizer->pieces.parts > 1)
             continue;
         add_state(step, optimizer, i, optimizer->master, 1);
-        for (int k = 0; k < optimizer->state_count; k++)
+        for (int k = 0; k < optimizer->state_count; k++) {
             add_state(step, optimizer, i, optimizer->states[k].tensor, 2 + k);
+            add_exponents(step, optimizer, i, k);
+        }
     }
     device_copy_out(step->device, digests, sums);
     device_zero(step->device, sums);

@@ -46,8 +46,10 @@ int step_list_state(const struct step *step, struct tensor *list) {
     for (int i = 0; i < step->updates.count; i++) {
         const struct optimizer *optimizer = &step->updates.optimizers[i];
         count = add(list, count, optimizer->master);
-        for (int k = 0; k < optimizer->state_count; k++)
+        for (int k = 0; k < optimizer->state_count; k++) {
             count = add(list, count, optimizer->states[k].tensor);
+            count = add(list, count, optimizer->states[k].exponents);
+        }
     }
     count = add(list, count, step->expert_bias);
     for (int i = 0; i < step->chunk_count; i++) {

@@ -6,8 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 
-// Always inlined, so that they are compiled for the same processor as the loop around them.
+// Always inlined, so that they are compiled for the same processor as the loop around them. CUDA compiles them too.
+#ifdef __CUDACC__
+#define HALF_INLINE static __host__ __device__ __forceinline__
+#else
 #define HALF_INLINE static inline __attribute__((always_inline))
+#endif
 
 HALF_INLINE uint32_t half_float_bits(float value) {
     uint32_t bits;

@@ -20,20 +20,26 @@ enum list_use { TO_SAVE, TO_LOAD };
 // What this rank's optimizer holds of a parameter, in one of its buffers: its whole slice, or those pieces of it that a
 // split optimizer holds, one after the other.
 static struct checkpoint_tensor held_of(const struct optimizer *optimizer, const struct param_group *group,
-                                        const struct param *param, struct tensor buffer) {
+                                        const struct param *param, const struct optimizer_state *state) {
     const struct pieces *pieces = &optimizer->pieces;
-    if (pieces->parts == 1)
-        return (struct checkpoint_tensor){
-            .tensor = param_at(param, buffer, param->offset - pieces->first), .shard = &param->shard, .group = group};
+    struct checkpoint_tensor held = {.shard = &param->shard, .group = group, .kind = state->kind};
+    if (pieces->parts == 1) {
+        int64_t at = param->offset - pieces->first;
+        held.tensor = param_at(param, state->tensor, at);
+        if (state->exponents.data)
+            held.exponents = optimizer_exponents(state, at, tensor_count(held.tensor));
+        return held;
+    }
     int64_t first = 0, count = 0, end = param->offset + shard_local_count(&param->shard);
     struct piece run;
     for (int64_t at = param->offset; pieces_next(pieces, &at, end, &run); count += run.count)
         first = count == 0 ? run.local_offset : first;
-    return (struct checkpoint_tensor){.tensor = tensor_rows(buffer, first, count),
-                                      .shard = &param->shard,
-                                      .pieces = pieces,
-                                      .group = group,
-                                      .offset = param->offset};
+    held.tensor = tensor_rows(state->tensor, first, count);
+    held.pieces = pieces;
+    held.offset = param->offset;
+    if (state->exponents.data)
+        held.exponents = optimizer_exponents(state, first, count);
+    return held;
 }
 
 // The optimizer's list: its states and, with `masters` of every group, the master copy of every parameter; and to save,
@@ -56,7 +62,7 @@ static struct checkpoint_tensor *list_optimizer(struct step *step, enum list_use
             if (!state.tensor.data || (use == TO_SAVE && param->is_copy))
                 continue;
             struct checkpoint_tensor *tensor = &list[(*count)++];
-            *tensor = held_of(optimizer, &params->groups[param->group], param, state.tensor);
+            *tensor = held_of(optimizer, &params->groups[param->group], param, &state);
             tensor->name = memory_printf("%s.%s", state.name, param->name);
         }
     if (use == TO_SAVE) {

@@ -91,8 +91,9 @@ expect 1 "muon_scalar_optimizer is lion there and adam here" "$BEVATRON" train "
 expect 1 "optimizer is muon there and lion here" "$BEVATRON" train "${model[@]}" --optimizer lion --bf16 --train-iters 6 --load "$work/lion"
 expect 2 "--lion-beta2" "$BEVATRON" train "${model[@]}" --optimizer lion --lion-beta2 1
 
-# With second moments of Muon, and with Adam's moments in bf16, which fp32 ones become and come from.
-for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-sq-dtype fp8" \
+# With second moments of Muon, and with Adam's moments in 16 and 8 bits, which fp32 ones become and come from.
+for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" \
+    "--exp-avg-dtype fp8 --exp-avg-sq-dtype fp8 --bf16" \
     "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-scalar-optimizer lion"; do
     read -ra other <<<"$flags --lr 1e-3 --train-iters 6 --threads 1 --save-interval 3"
     rm -rf "$work/other" "$work/other2"
@@ -100,7 +101,7 @@ for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-
     expect 0 "exiting program" "$BEVATRON" train "${model[@]}" "${other[@]}" --save "$work/other2" --exit-interval 3
     expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${other[@]}" --load "$work/other2" --save "$work/other2"
     expect_same_state "$work/other/iter_0000006" "$work/other2/iter_0000006" "stop and resume with $flags"
-    [ "${other[0]}" = --optimizer ] || mv "$work/other" "$work/narrow"
+    [ "${other[0]}" = --optimizer ] || { rm -rf "$work/narrow" && mv "$work/other" "$work/narrow"; }
 done
 expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
     --adaptive-muon-moment2-method adamuon --load "$work/other"
@@ -113,7 +114,7 @@ expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --exp-avg
     --load "$work/narrow" --override-opt_param-scheduler
 expect 1 "has moments in bf16 (--exp-avg-dtype, --exp-avg-sq-dtype)" "$BEVATRON" checkpoint convert --input "$work/narrow" \
     --output "$work/narrow_there" --to megatron --no-tokenizer
-expect 0 "warning: --exp-avg-sq-dtype fp8 is not implemented; using bf16" "$BEVATRON" train "${model[@]}" --exp-avg-sq-dtype fp8 \
+expect 0 "warning: --exp-avg-sq-dtype fp16 is not implemented; using bf16" "$BEVATRON" train "${model[@]}" --exp-avg-sq-dtype fp16 \
     --lr 1e-3 --train-iters 6 --threads 1
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --ema-decay 0.9 --lr 1e-3 --train-iters 6 --threads 1 --save "$work/mean"
 expect 0 "is not converted; bevatron checkpoint average --ema exports it" "$BEVATRON" checkpoint convert --input "$work/mean" \

@@ -67,6 +67,7 @@
     X(adam)                                                                                                            \
     X(adam_halves)                                                                                                     \
     X(adam_narrow)                                                                                                     \
+    X(adam_coded)                                                                                                      \
     X(sgd)                                                                                                             \
     X(lion)                                                                                                            \
     X(muon)                                                                                                            \

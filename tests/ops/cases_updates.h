@@ -4,6 +4,8 @@
 #define TESTS_OPS_CASES_UPDATES_H
 
 #include "lab.h"
+#include "base/memory.h"
+#include "tensor/moment8.h"
 
 struct adam_setup {
     struct sample master, m, v, grad, scale, rate;
@@ -133,6 +135,109 @@ static inline void case_adam_narrow(struct lab *lab) {
         bool has_halves = i >= 21;
         lab->dtype = has_halves ? DTYPE_BF16 : dtype;
         check_adam_narrow(lab, counts[i % 7], i == 3 ? NAN : i == 25 ? INFINITY : 0.5, has_halves, 1 + i / 7 % 3);
+    }
+    lab->dtype = dtype;
+}
+
+// Moments in 8 bits on the device, and in the host's memory.
+struct coded_moment {
+    struct tensor codes, exponents;
+    enum moment8_kind kind;
+    uint8_t *host_codes, *host_exponents;
+};
+
+static inline struct coded_moment code_moment(struct lab *lab, enum moment8_kind kind, const double *x, int64_t count) {
+    int64_t shares = (count + MOMENT8_SHARE - 1) / MOMENT8_SHARE;
+    struct coded_moment moment = {arena_1d(&lab->arena, DTYPE_U8, count), arena_1d(&lab->arena, DTYPE_U8, shares), kind,
+                                  memory_alloc((size_t)count), memory_alloc((size_t)shares)};
+    for (int64_t at = 0; at < count; at += MOMENT8_SHARE) {
+        float largest = 0;
+        for (int64_t i = at; i < count && i < at + MOMENT8_SHARE; i++)
+            largest = fmaxf(largest, moment8_size(kind, (float)x[i]));
+        uint8_t exponent = moment.host_exponents[at / MOMENT8_SHARE] = moment8_exponent(kind, largest);
+        for (int64_t i = at; i < count && i < at + MOMENT8_SHARE; i++)
+            moment.host_codes[i] = moment8_encode(kind, (float)x[i], exponent, MOMENT8_NEAREST);
+    }
+    device_copy_in(lab->device, moment.codes, moment.host_codes);
+    device_copy_in(lab->device, moment.exponents, moment.host_exponents);
+    device_synchronize(lab->device);
+    return moment;
+}
+
+static inline double decode_moment(const struct coded_moment *moment, int64_t i) {
+    return (double)moment8_decode(moment->kind, moment->host_codes[i], moment->host_exponents[i / MOMENT8_SHARE]);
+}
+
+// Each number on the device is next to the wanted one: within a mantissa's step, or the smallest step of its
+// neighbours. Over many elements the mean is right.
+static inline void expect_coded(struct lab *lab, struct coded_moment *moment, const double *wanted) {
+    int64_t count = tensor_count(moment->codes);
+    device_copy_out(lab->device, moment->host_codes, moment->codes);
+    device_copy_out(lab->device, moment->host_exponents, moment->exponents);
+    double bias = 0, sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bool is_root = moment->kind == MOMENT8_SECOND;
+        double found = decode_moment(moment, i), size = fabs(wanted[i]), off = fabs(found) - size;
+        double unit = exp2(moment->host_exponents[i / MOMENT8_SHARE] - MOMENT8_BIAS - (is_root ? 18 : 17));
+        double far = is_root ? fabs(sqrt(found) - sqrt(size)) : fabs(found - wanted[i]);
+        EXPECT(far <=
+               1.001 * fmax(unit, (is_root ? sqrt(size) / 16 : size / 8)) + 1e-6 * (is_root ? sqrt(size) : size));
+        bias += off;
+        sum += size;
+    }
+    EXPECT(count < 10000 || fabs(bias) < 3e-3 * sum);
+}
+
+static inline void free_coded(struct coded_moment *moment) {
+    free(moment->host_codes);
+    free(moment->host_exponents);
+}
+
+// Moments in 8 bits, one of them or both: the weights are those of fp32 moments. A scale that is not finite changes
+// nothing.
+static inline void check_adam_coded(struct lab *lab, int64_t count, double scale, bool has_halves, int which) {
+    struct adam_setup s;
+    adam_setup(lab, &s, count, scale, has_halves);
+    struct tensor master = s.op.master;
+    struct coded_moment first = code_moment(lab, MOMENT8_FIRST, s.m.x, count);
+    struct coded_moment second = code_moment(lab, MOMENT8_SECOND, s.v.x, count);
+    for (int64_t i = 0; i < count; i++) {
+        s.m.x[i] = which & 1 ? decode_moment(&first, i) : s.m.x[i];
+        s.v.x[i] = which & 2 ? decode_moment(&second, i) : s.v.x[i];
+    }
+    if (which & 1)
+        s.op.m = first.codes, s.op.m_exponents = first.exponents;
+    if (which & 2)
+        s.op.v = second.codes, s.op.v_exponents = second.exponents;
+    if (has_halves) {
+        s.op.master = arena_1d(&lab->arena, DTYPE_I16, count);
+        op_split(lab->device, &(struct op_split){.value = s.op.copy, .rest = s.op.master, .x = master});
+    }
+    if (isfinite(scale))
+        naive_adam(&s, scale);
+    op_adam(lab->device, &s.op);
+    if (has_halves)
+        op_merge(lab->device, &(struct op_merge){.x = master, .value = s.op.copy, .rest = s.op.master});
+    if (which & 1)
+        expect_coded(lab, &first, s.m.x);
+    if (which & 2)
+        expect_coded(lab, &second, s.v.x);
+    free_coded(&first);
+    free_coded(&second);
+    double coarse = lab->tolerance;
+    lab->tolerance = 1e-5;
+    lab_expect(lab, master, s.master.x);
+    lab->tolerance = coarse;
+    lab_clear(lab);
+}
+
+static inline void case_adam_coded(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 64, 66, 1025, 70001, 200000};
+    enum dtype dtype = lab->dtype;
+    for (int i = 0; i < 42; i++) {
+        bool has_halves = i >= 21;
+        lab->dtype = has_halves ? DTYPE_BF16 : dtype;
+        check_adam_coded(lab, counts[i % 7], i == 3 ? NAN : i == 25 ? INFINITY : 0.5, has_halves, 1 + i / 7 % 3);
     }
     lab->dtype = dtype;
 }

@@ -3,6 +3,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/convert.h"
 #include "tensor/half.h"
+#include "tensor/moment8.h"
 #include <math.h>
 #include <string.h>
 
@@ -132,21 +133,60 @@ static void run_update(struct device *device, struct update_job *job) {
         cpu_run(device, cpu_pieces(tensor_count(job->master), CPU_FLAT_CHUNK), update_task, job);
 }
 
-// A moment's numbers in fp32: those in bf16 are converted to memory that stays in the cache.
-static float *widen(struct tensor moment, int64_t first, int64_t count, float *piece) {
-    if (moment.dtype == DTYPE_F32)
-        return (float *)moment.data + first;
+// A moment of op_adam; exponents with codes of 8 bits.
+struct moment {
+    enum moment8_kind kind;
+    struct tensor tensor, exponents;
+};
+
+CPU_CLONES static void decode(const struct moment *moment, int64_t first, int64_t count, float *restrict piece) {
+    const uint8_t *codes = (const uint8_t *)moment->tensor.data + first;
+    const uint8_t *exponents = (const uint8_t *)moment->exponents.data + first / MOMENT8_SHARE;
     for (int64_t i = 0; i < count; i++)
-        piece[i] = half_from_bf16(((const uint16_t *)moment.data)[first + i]);
+        piece[i] = moment8_decode(moment->kind, codes[i], exponents[i / MOMENT8_SHARE]);
+}
+
+// Pieces begin at multiples of MOMENT8_SHARE.
+CPU_CLONES static void encode(const struct moment *moment, int64_t first, int64_t count, const float *restrict piece,
+                              const float *restrict grad) {
+    uint8_t *codes = (uint8_t *)moment->tensor.data + first;
+    uint8_t *exponents = (uint8_t *)moment->exponents.data + first / MOMENT8_SHARE;
+    enum moment8_kind kind = moment->kind;
+    for (int64_t at = 0; at < count; at += MOMENT8_SHARE) {
+        int64_t end = count - at < MOMENT8_SHARE ? count : at + MOMENT8_SHARE;
+        float largest = 0;
+        for (int64_t i = at; i < end; i++)
+            largest = fmaxf(largest, moment8_size(kind, piece[i]));
+        uint8_t exponent = exponents[at / MOMENT8_SHARE] = moment8_exponent(kind, largest);
+        for (int64_t i = at; i < end; i++)
+            codes[i] = moment8_encode(kind, piece[i], exponent, half_dice(grad[i], piece[i]));
+    }
+}
+
+// A moment's numbers in fp32: those in fewer bits are converted to memory that stays in the cache.
+static float *widen(const struct moment *moment, int64_t first, int64_t count, float *piece) {
+    struct tensor tensor = moment->tensor;
+    if (tensor.dtype == DTYPE_F32)
+        return (float *)tensor.data + first;
+    if (tensor.dtype == DTYPE_U8)
+        decode(moment, first, count, piece);
+    for (int64_t i = 0; i < count && tensor.dtype == DTYPE_BF16; i++)
+        piece[i] = half_from_bf16(((const uint16_t *)tensor.data)[first + i]);
     return piece;
 }
 
-CPU_CLONES static void narrow(struct tensor moment, int64_t first, int64_t count, const float *restrict piece,
-                              const float *restrict grad) {
-    uint16_t *restrict to = (uint16_t *)moment.data + first;
+CPU_CLONES static void round_range(uint16_t *restrict to, const float *restrict piece, const float *restrict grad,
+                                   int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = half_to_bf16_by(piece[i], half_dice(grad[i], piece[i]));
+}
+
+static void narrow(const struct moment *moment, int64_t first, int64_t count, const float *piece, const float *grad) {
+    if (moment->tensor.dtype == DTYPE_U8)
+        encode(moment, first, count, piece, grad);
+    else if (moment->tensor.dtype == DTYPE_BF16)
+        round_range((uint16_t *)moment->tensor.data + first, piece, grad, count);
 }
 
 struct narrow_job {
@@ -154,19 +194,20 @@ struct narrow_job {
     const struct op_adam *op;
 };
 
-// Like update_task, with moments in bf16.
+// Like update_task, with moments in fewer bits.
 static void narrow_task(void *context, int64_t index, int thread) {
     enum { PIECE = 1024 };
     (void)thread;
     const struct narrow_job *narrow_job = context;
     const struct op_adam *op = narrow_job->op;
     struct cpu_range range = cpu_piece(tensor_count(op->master), CPU_FLAT_CHUNK, index);
+    struct moment first = {MOMENT8_FIRST, op->m, op->m_exponents}, second = {MOMENT8_SECOND, op->v, op->v_exponents};
     float m[PIECE], v[PIECE];
     for (int64_t at = range.first; at < range.end; at += PIECE) {
         int64_t count = range.end - at < PIECE ? range.end - at : PIECE;
         struct update_range r = narrow_job->job->range;
-        r.m = widen(op->m, at, count, m);
-        r.v = widen(op->v, at, count, v);
+        r.m = widen(&first, at, count, m);
+        r.v = widen(&second, at, count, v);
         r.grad = (const float *)op->grad.data + at;
         if (op->master.dtype == DTYPE_I16) {
             update_halves(narrow_job->job, r, at, count);
@@ -177,10 +218,8 @@ static void narrow_task(void *context, int64_t index, int thread) {
                 cpu_convert((unsigned char *)op->copy.data + (size_t)at * dtype_bytes(op->copy.dtype), op->copy.dtype,
                             r.master, DTYPE_F32, count);
         }
-        if (r.m == m)
-            narrow(op->m, at, count, m, r.grad);
-        if (r.v == v)
-            narrow(op->v, at, count, v, r.grad);
+        narrow(&first, at, count, m, r.grad);
+        narrow(&second, at, count, v, r.grad);
     }
 }
 

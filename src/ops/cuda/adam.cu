@@ -3,6 +3,7 @@
 // to the other. All element by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
+#include "ops/cuda/moments.cuh"
 
 // Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
 // 4.2 TB/s so, and 3.95 with 4096 blocks. The step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
@@ -13,10 +14,10 @@ static unsigned flat_blocks(int64_t count) {
     return (unsigned)min(blocks, (int64_t)MOST_FLAT_BLOCKS);
 }
 
-// P and Q are the types of the moments, float or __nv_bfloat16.
+// P and Q are where the moments are, see moments.cuh.
 template <typename P, typename Q> struct adam_args {
-    P *m;                // (count)
-    Q *v;                // (count)
+    P m;                 // (count)
+    Q v;                 // (count)
     const float *grad;   // (count)
     const float *scale;  // (1)
     const float *rate;   // (RATE_GROUP)
@@ -124,33 +125,13 @@ static __device__ __forceinline__ void store4(struct whole_master<T> to, int64_t
         store4(to.copy, i, count, x);
 }
 
-// Moments are stored as they are, or as one of the two neighbours in bf16, as half_to_bf16_by and half_dice choose it.
-static __device__ __forceinline__ void store_moment(float *to, int64_t i, int64_t count, const float x[4],
-                                                    const float grad[4]) {
-    store4(to, i, count, x);
-}
-
-static __device__ __forceinline__ void store_moment(__nv_bfloat16 *to, int64_t i, int64_t count, const float x[4],
-                                                    const float grad[4]) {
-    float rounded[4];
-#pragma unroll
-    for (int n = 0; n < 4; n++) {
-        uint32_t bits = __float_as_uint(x[n]), dice = __float_as_uint(grad[n]) * 0x9E3779B1u ^ bits * 0x85EBCA77u;
-        dice = (dice ^ dice >> 15) * 0x2C1B3C6Du;
-        dice = (dice ^ dice >> 12) * 0x297A2D39u;
-        bool is_finite = (bits & 0x7F800000u) != 0x7F800000u;
-        rounded[n] = is_finite ? __uint_as_float((bits + 0xFFFFu - (dice >> 16)) & 0xFFFF0000u) : x[n];
-    }
-    store4(to, i, count, rounded);
-}
-
 // Four elements a thread and step. M is a whole_master or halves.
 template <typename M, typename P, typename Q> static __global__ void adam_kernel(struct adam_args<P, Q> args, M where) {
     struct adam_factors factors = read_factors(args);
     if (!isfinite(factors.scale))
         return;
-    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x, end = moments_end(args.count);
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < end; i += step) {
         float grad[4], master[4], m[4], v[4];
         load4(grad, args.grad, i, args.count);
         load4(master, where, i, args.count);
@@ -180,10 +161,10 @@ template <typename M, typename P, typename Q> static __global__ void adam_kernel
         });                                                                                                            \
     } while (0)
 
-template <typename P, typename Q> static void adam(struct cuda_device *cuda, const struct op_adam *op) {
+template <typename P, typename Q> static void adam(struct cuda_device *cuda, const struct op_adam *op, P m, Q v) {
     struct adam_args<P, Q> args = {};
-    args.m = (P *)op->m.data;
-    args.v = (Q *)op->v.data;
+    args.m = m;
+    args.v = v;
     args.grad = (const float *)op->grad.data;
     args.scale = (const float *)op->scale.data;
     args.count = tensor_count(op->master);
@@ -195,13 +176,23 @@ template <typename P, typename Q> static void adam(struct cuda_device *cuda, con
     LAUNCH_UPDATE(cuda, adam_kernel, args, op->master, op->copy);
 }
 
+template <typename P> static void adam_of(struct cuda_device *cuda, const struct op_adam *op, P m) {
+    if (op->v.dtype == DTYPE_F32)
+        adam(cuda, op, m, (float *)op->v.data);
+    else if (op->v.dtype == DTYPE_BF16)
+        adam(cuda, op, m, (__nv_bfloat16 *)op->v.data);
+    else
+        adam(cuda, op, m, coded<MOMENT8_SECOND>{(uint8_t *)op->v.data, (uint8_t *)op->v_exponents.data});
+}
+
 extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     struct cuda_device *cuda = cuda_use(device);
-    bool has_narrow_m = op->m.dtype == DTYPE_BF16;
-    if (op->v.dtype == DTYPE_BF16)
-        has_narrow_m ? adam<__nv_bfloat16, __nv_bfloat16>(cuda, op) : adam<float, __nv_bfloat16>(cuda, op);
+    if (op->m.dtype == DTYPE_F32)
+        adam_of(cuda, op, (float *)op->m.data);
+    else if (op->m.dtype == DTYPE_BF16)
+        adam_of(cuda, op, (__nv_bfloat16 *)op->m.data);
     else
-        has_narrow_m ? adam<__nv_bfloat16, float>(cuda, op) : adam<float, float>(cuda, op);
+        adam_of(cuda, op, coded<MOMENT8_FIRST>{(uint8_t *)op->m.data, (uint8_t *)op->m_exponents.data});
 }
 
 struct sgd_args {

@@ -254,8 +254,8 @@ static void paper_dropout_backward(struct device *device, const struct op_dropou
 
 static void paper_adam(struct device *device, const struct op_adam *op) {
     struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->v, op->v, op->scale,
-                op->rate);
+    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->v, op->v, op->m_exponents,
+                op->m_exponents, op->v_exponents, op->v_exponents, op->scale, op->rate);
 }
 
 static void paper_sgd(struct device *device, const struct op_sgd *op) {

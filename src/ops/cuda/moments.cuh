@@ -1,0 +1,79 @@
+// Where Adam's moments are, and how they are stored there: as they are, as one of the two neighbours in bf16, or as
+// codes of 8 bits (tensor/moment8.h). Four elements a thread; the threads of a half warp have the MOMENT8_SHARE
+// elements that share an exponent, so all of them take part up to the end of those, also beyond the last element.
+#ifndef OPS_CUDA_MOMENTS_CUH
+#define OPS_CUDA_MOMENTS_CUH
+
+#include "ops/cuda/elements.cuh"
+#include "tensor/moment8.h"
+
+static_assert(MOMENT8_SHARE == 4 * 16, "a half warp has the elements of an exponent");
+
+static __device__ __forceinline__ int64_t moments_end(int64_t count) {
+    return (count + MOMENT8_SHARE - 1) / MOMENT8_SHARE * MOMENT8_SHARE;
+}
+
+static __device__ __forceinline__ void store_moment(float *to, int64_t i, int64_t count, const float x[4],
+                                                    const float grad[4]) {
+    store4(to, i, count, x);
+}
+
+static __device__ __forceinline__ void store_moment(__nv_bfloat16 *to, int64_t i, int64_t count, const float x[4],
+                                                    const float grad[4]) {
+    float rounded[4];
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        rounded[n] = half_from_bf16(half_to_bf16_by(x[n], half_dice(grad[n], x[n])));
+    store4(to, i, count, rounded);
+}
+
+template <enum moment8_kind kind> struct coded {
+    uint8_t *codes;      // (count)
+    uint8_t *exponents;  // (count / MOMENT8_SHARE), rounded up
+};
+
+// Four codes are aligned for one access where the first is.
+static __device__ __forceinline__ bool codes_are_wide(const uint8_t *codes, int64_t i, int64_t count) {
+    return i + 4 <= count && ((uintptr_t)(codes + i) & 3) == 0;
+}
+
+template <enum moment8_kind kind>
+static __device__ __forceinline__ void load4(float out[4], struct coded<kind> from, int64_t i, int64_t count) {
+    uint32_t codes = 0;
+    if (codes_are_wide(from.codes, i, count))
+        codes = *(const uint32_t *)(from.codes + i);
+    else
+        for (int n = 0; n < 4 && i + n < count; n++)
+            codes |= (uint32_t)from.codes[i + n] << 8 * n;
+    uint8_t exponent = from.exponents[i / MOMENT8_SHARE];
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        out[n] = moment8_decode(kind, (uint8_t)(codes >> 8 * n), exponent);
+}
+
+template <enum moment8_kind kind>
+static __device__ __forceinline__ void store_moment(struct coded<kind> to, int64_t i, int64_t count, const float x[4],
+                                                    const float grad[4]) {
+    uint32_t lane = threadIdx.x & 31, mask = 0xFFFFu << (lane & 16);
+    float largest = 0;
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        largest = fmaxf(largest, i + n < count ? moment8_size(kind, x[n]) : 0);
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(mask, largest, offset));
+    uint8_t exponent = moment8_exponent(kind, largest);
+    uint32_t codes = 0;
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        codes |= (uint32_t)moment8_encode(kind, x[n], exponent, half_dice(grad[n], x[n])) << 8 * n;
+    if (i % MOMENT8_SHARE == 0)
+        to.exponents[i / MOMENT8_SHARE] = exponent;
+    if (codes_are_wide(to.codes, i, count))
+        *(uint32_t *)(to.codes + i) = codes;
+    else
+        for (int n = 0; n < 4 && i + n < count; n++)
+            to.codes[i + n] = (uint8_t)(codes >> 8 * n);
+}
+
+#endif
