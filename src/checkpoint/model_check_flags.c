@@ -108,6 +108,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--final-logit-softcapping", final_logit_softcapping),
         FIELD("--use-rope-scaling", use_rope_scaling),
         FIELD("--num-experts", num_experts),
+        FIELD("--mtp-num-layers", mtp_num_layers),
     };
     tell_facts(facts, COUNT(facts), out);
     if (from->num_experts > 0 && to->num_experts > 0)

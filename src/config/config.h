@@ -91,6 +91,8 @@ struct config {
     int64_t biencoder_projection_dim;  // ICT: width of the embeddings; 0: H, without a projection
     bool biencoder_shared_query_context_model;
     bool retriever_score_scaling;
+    int64_t mtp_num_layers;  // multi-token prediction: how many tokens ahead beyond the next; 0: none
+    double mtp_loss_scaling_factor;
 
     // Experts; see config_experts.c.
     int64_t num_experts;          // 0: every MLP is dense
@@ -435,6 +437,8 @@ enum config_form config_form(const struct config *config);
 bool config_is_encoder(const struct config *config);
 // The i-th of the top-k accuracies that ICT reports.
 enum { CONFIG_MOST_TOPS = 8 };
+// Depths of multi-token prediction.
+enum { CONFIG_MOST_DEPTHS = 8 };
 int64_t config_top(const struct config *config, int64_t i);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
 // "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu", and whether the MLP is gated.
@@ -470,6 +474,7 @@ int64_t config_split_stage(const struct config *config);
 struct config_chunk {
     int64_t encoder_first, encoder_count, decoder_first, decoder_count;
     bool begins, ends;  // its stack: it has the embeddings before the first layer, what follows the last one
+    int64_t depths;     // of multi-token prediction, behind the last layer
 };
 struct config_chunk config_chunk(const struct config *config, int64_t number);
 struct config_chunk config_whole(const struct config *config);  // all of it, whatever the pipeline
@@ -491,6 +496,8 @@ int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // balance them.
 bool config_layer_has_experts(const struct config *config, int64_t layer);
 int64_t config_expert_layers(const struct config *config);
+// The same with those of multi-token prediction, which are like the last layer.
+int64_t config_routed_layers(const struct config *config);
 // Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
 bool config_upcycles_load(const struct config *config);
 // How many layers before this one have experts.

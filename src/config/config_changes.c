@@ -38,6 +38,7 @@ static const char *const watched[] = {
     "--moe-router-load-balancing-type",
     "--moe-aux-loss-coeff",
     "--moe-z-loss-coeff",
+    "--mtp-loss-scaling-factor",
     "--clip-grad",
     "--ema-decay",
     "--eval-with-ema",

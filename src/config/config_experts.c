@@ -32,6 +32,11 @@ int64_t config_expert_layers(const struct config *config) {
     return config_expert_layers_before(config, config->num_layers);
 }
 
+int64_t config_routed_layers(const struct config *config) {
+    bool has_experts = config->num_layers > 0 && config_layer_has_experts(config, config->num_layers - 1);
+    return config_expert_layers(config) + (has_experts ? config->mtp_num_layers : 0);
+}
+
 bool config_upcycles_load(const struct config *config) {
     return config->moe_use_upcycling && !config->pretrained_checkpoint;
 }

@@ -59,7 +59,8 @@ struct config_chunk config_whole(const struct config *config) {
     return (struct config_chunk){.encoder_count = config_encoder_layers(config),
                                  .decoder_count = config_decoder_layers(config),
                                  .begins = true,
-                                 .ends = true};
+                                 .ends = true,
+                                 .depths = config->mtp_num_layers};
 }
 
 // The layers of a chunk of a model with one stack.
@@ -96,5 +97,6 @@ struct config_chunk config_chunk(const struct config *config, int64_t number) {
     bool is_encoder = config_is_encoder(config);
     *(is_encoder ? &result.encoder_first : &result.decoder_first) = first;
     *(is_encoder ? &result.encoder_count : &result.decoder_count) = chunk_layers(config, number);
+    result.depths = result.ends ? config->mtp_num_layers : 0;
     return result;
 }

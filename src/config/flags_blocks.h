@@ -1,4 +1,5 @@
-// The rows of flags that arrange a block: its norms, residual additions and positions. A part of the table in flags.c.
+// The rows of flags that arrange a block: its norms, residual additions and positions; and of those behind the last
+// layer. A part of the table in flags.c.
 #ifndef CONFIG_FLAGS_BLOCKS_H
 #define CONFIG_FLAGS_BLOCKS_H
 
@@ -27,6 +28,10 @@
         REAL("--logits-scaling", logits_scaling, "1", 0, 1e6, "divide logits by this, as in Granite",                  \
              .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
         INT("--no-rope-freq", no_rope_freq, "0", 0, MOST_LAYERS,                                                       \
-            "every N-th layer has no rotary positions, as in SmolLM3; 0 for none", ADVANCED)
+            "every N-th layer has no rotary positions, as in SmolLM3; 0 for none", ADVANCED),                          \
+        INT("--mtp-num-layers", mtp_num_layers, NULL, 0, CONFIG_MOST_DEPTHS,                                           \
+            "multi-token prediction: also predict N tokens beyond the next, with one more layer each; default: none"), \
+        REAL("--mtp-loss-scaling-factor", mtp_loss_scaling_factor, "0.1", 0, 1e6,                                      \
+             "weight of the mean of those losses in the gradients", ADVANCED)
 
 #endif

@@ -100,7 +100,6 @@ const char flags_refused[] =
     "--expert-tensor-parallel-num-weight-shards= "
     "--no-initialization --overlap-moe-expert-parallel-comm --overlap-dispatch-backward-with-experts-wgrad "
     "--ep-overlap-early-attn-memory-release --mtp-standalone "
-    "--mtp-num-layers= --mtp-loss-scaling-factor=0.1 "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "
     "--glu-linear-offset=0.0 --activation-func-clamp-value= "

@@ -22,7 +22,8 @@
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
     "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head "                     \
     "--num-token-types --biencoder-projection-dim --biencoder-shared-query-context-model --retriever-score-scaling "   \
-    "--num-experts --moe-layer-freq --moe-ffn-hidden-size --moe-router-topk --moe-router-score-function "              \
+    "--mtp-num-layers --num-experts --moe-layer-freq --moe-ffn-hidden-size --moe-router-topk "                         \
+    "--moe-router-score-function "                                                                                     \
     "--moe-router-pre-softmax --moe-router-topk-scaling-factor --moe-router-num-groups --moe-router-group-topk "       \
     "--moe-router-dtype --moe-expert-capacity-factor --moe-pad-expert-input-to-capacity --moe-token-drop-policy "      \
     "--moe-router-enable-expert-bias "                                                                                 \

@@ -1,5 +1,8 @@
 // How blocks are arranged: parallel residuals, multipliers, layers without positions.
+#include "base/log.h"
 #include "config/validate.h"
+
+#include <inttypes.h>
 #include <string.h>
 
 static bool is(const char *text, const char *name) {
@@ -24,6 +27,27 @@ static void validate_multipliers(const struct config *config, struct complaints 
     if (scales_words && is(config->position_embedding_type, "learned_absolute"))
         complain(complaints, "--embedding-multiplier needs positions that are not added to words: "
                              "--position-embedding-type rope, relative or none");
+}
+
+// Megatron-LM has only pre-norm GPTs, whose final norm a depth has too.
+static void validate_depths(const struct config *config, struct complaints *complaints) {
+    if (config->mtp_num_layers == 0) {
+        if (flag_source(&config->given, "--mtp-loss-scaling-factor") == FLAG_FROM_COMMAND)
+            log_warn_once("--mtp-loss-scaling-factor has no effect without --mtp-num-layers");
+        return;
+    }
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "--mtp-num-layers belongs to decoders (--model gpt or llama); leave it out");
+    if (is(config->norm_placement, "post"))
+        complain(complaints, "--mtp-num-layers does not work with --norm-placement post; give another");
+    if (is(config->position_embedding_type, "relative"))
+        complain(complaints, "--mtp-num-layers does not work with --position-embedding-type relative; give rope, "
+                             "learned_absolute or none");
+    if (config->seq_length > 0 && config->mtp_num_layers >= config->seq_length)
+        complain(complaints,
+                 "--mtp-num-layers %" PRId64 " leaves no token to predict in sequences of --seq-length %" PRId64
+                 "; give fewer",
+                 config->mtp_num_layers, config->seq_length);
 }
 
 void validate_blocks(const struct config *config, struct complaints *complaints) {
@@ -52,4 +76,5 @@ void validate_blocks(const struct config *config, struct complaints *complaints)
         complain(complaints, "%s does not work with --num-experts; leave one out",
                  config->parallel_residual ? "--parallel-residual" : "--embedding-multiplier or --residual-multiplier");
     validate_multipliers(config, complaints);
+    validate_depths(config, complaints);
 }

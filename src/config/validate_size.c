@@ -25,6 +25,8 @@ static double bound_of_bytes(const struct config *config) {
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
     double stacks = config_form(config) == CONFIG_T5 || config_form(config) == CONFIG_ICT ? 2 : 1;
     double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
+    double depths = (double)config->mtp_num_layers;  // each a layer, a matmul before it and logits behind it
+    layers += depths;
     double vocabulary = (double)config->padded_vocab_size, positions = (double)config->max_position_embeddings;
     double tokens = (double)config->micro_batch_size * (double)config->seq_length;
     if (tokens < positions)
@@ -39,12 +41,13 @@ static double bound_of_bytes(const struct config *config) {
     double projections = config_word_embedding_size(config) != config->hidden_size ? 2 * words * h : 0;
     double of_experts = experts * ((1 + gated) * h * inner + gated * inner + 2 * h);
     double parameters = layers * (4 * h * q + (1 + gated) * h * f + 4 * q + gated * f + 8 * h + of_experts) +
-                        (output * vocabulary + positions + heads_of_bert + 32) * words + projections;
+                        (output * vocabulary + positions + heads_of_bert + 32) * words + projections +
+                        depths * (2 * h + 8) * h;
     // What is kept of a token. A padded capacity has more places than there are choices.
     double places = chosen * fmax(1, config->moe_expert_capacity_factor);
     double kept =
         layers * (8 * h + 8 * q + 4 * gated * f + 2 * heads + places * (2 * h + 4 * gated * inner + 8) + experts) +
-        2 * vocabulary + 16 * h;
+        (1 + depths) * (2 * vocabulary + 16 * h);
     return 20 * parameters + 4 * tokens * kept;
 }
 
@@ -74,7 +77,7 @@ void validate_size(const struct config *config, struct complaints *complaints) {
         complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer", config->num_attention_heads,
                  MOST_HEADS);
     int64_t cross = config_form(config) == CONFIG_T5 ? config_decoder_layers(config) : 0;
-    int64_t layers = config_encoder_layers(config) + config_decoder_layers(config) + cross;
+    int64_t layers = config_encoder_layers(config) + config_decoder_layers(config) + cross + config->mtp_num_layers;
     if (layers > MOST_LAYERS)
         complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", layers, MOST_LAYERS);
     // Each tensor-parallel rank has ceil(vocabulary / ranks) rows of it, the last ones what is left.

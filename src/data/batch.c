@@ -24,21 +24,22 @@ struct batch_form batch_form(const struct batch *batch) {
 }
 
 bool batch_form_is_same(const struct batch_form *a, const struct batch_form *b) {
-    return a->B == b->B && a->T == b->T && a->S == b->S && a->fields == b->fields;
+    return a->B == b->B && a->T == b->T && a->S == b->S && a->depths == b->depths && a->fields == b->fields;
 }
 
 int64_t batch_columns(const struct batch_form *form, enum batch_shape shape) {
     bool has_decoder = form->fields & BATCH_BIT(DECODER_TOKENS), has_context = form->fields & BATCH_BIT(CONTEXT_TOKENS);
     if (shape == SHAPE_LABELS)
         shape = has_decoder ? SHAPE_DECODER : has_context ? SHAPE_SAMPLES : SHAPE_TOKENS;
-    return shape == SHAPE_TOKENS ? form->T : shape == SHAPE_DECODER ? form->S : 1;
+    return shape == SHAPE_TOKENS || shape == SHAPE_DEPTHS ? form->T : shape == SHAPE_DECODER ? form->S : 1;
 }
 
 int64_t batch_elements(const struct batch_form *form, enum batch_field field) {
     enum batch_shape shape = batch_rule(field)->shape;
     if (!(form->fields >> field & 1))
         return 0;
-    return shape == SHAPE_TOTALS ? BATCH_TOTALS : form->B * batch_columns(form, shape);
+    int64_t times = shape == SHAPE_DEPTHS ? form->depths : 1;
+    return shape == SHAPE_TOTALS ? BATCH_TOTALS : times * form->B * batch_columns(form, shape);
 }
 
 static size_t field_bytes(const struct batch_form *form, int field) {

@@ -26,11 +26,21 @@ enum batch_element { ELEMENT_I64, ELEMENT_I32, ELEMENT_F32 };
 #define BATCH_C_F32 float
 
 // Columns of each of the B rows: T, S, 1, or the columns of the labels (S if there are decoder tokens, 1 if there are
-// context tokens, else T). SHAPE_TOTALS: BATCH_TOTALS elements per batch.
-enum batch_shape { SHAPE_TOKENS, SHAPE_DECODER, SHAPE_SAMPLES, SHAPE_LABELS, SHAPE_TOTALS };
+// context tokens, else T). SHAPE_DEPTHS: T columns for each depth of multi-token prediction, one depth after the other.
+// SHAPE_TOTALS: BATCH_TOTALS elements per batch.
+enum batch_shape { SHAPE_TOKENS, SHAPE_DECODER, SHAPE_SAMPLES, SHAPE_LABELS, SHAPE_DEPTHS, SHAPE_TOTALS };
 // Which models read a field: every model that is given it; those with learned or rotary positions, with token types,
-// with the pair head; or none, because the field stays on the host.
-enum batch_reader { READER_ALL, READER_POSITIONS, READER_TYPES, READER_PAIRS, READER_HOST };
+// with the pair head, with multi-token prediction, with that and learned positions; or none, because the field stays on
+// the host.
+enum batch_reader {
+    READER_ALL,
+    READER_POSITIONS,
+    READER_TYPES,
+    READER_PAIRS,
+    READER_DEPTHS,
+    READER_DEPTH_POSITIONS,
+    READER_HOST
+};
 
 // The fields, wide elements first. The last two columns: the device has this field if the batch has that one; a decoder
 // with an encoder reads that one instead.
@@ -44,6 +54,8 @@ enum batch_reader { READER_ALL, READER_POSITIONS, READER_TYPES, READER_PAIRS, RE
 //   labels           for ICT: the index of the row's own context among those of all data-parallel ranks
 //   loss_mask        1 if the token counts
 //   loss_weights     weight of each token in the gradient: its share of the mean over the global batch
+//   depth_…          for depth k of multi-token prediction what token t + k has, and 0 behind the end of the row; the
+//                    weights include the factor of that loss
 //   pair_labels      1: the second sentence came first; NULL: no loss from the pair head
 //   counts           tokens and pair samples that count, in this micro-batch and those before it in the step; and the
 //                    weight of the micro-batch in the gradients of losses that are not means over tokens
@@ -64,6 +76,11 @@ enum batch_reader { READER_ALL, READER_POSITIONS, READER_TYPES, READER_PAIRS, RE
     FIELD(LABELS, labels, I32, LABELS, ALL, LABELS, LABELS)                                                            \
     FIELD(LOSS_MASK, loss_mask, F32, LABELS, ALL, LABELS, LOSS_MASK)                                                   \
     FIELD(LOSS_WEIGHTS, loss_weights, F32, LABELS, ALL, LABELS, LOSS_WEIGHTS)                                          \
+    FIELD(DEPTH_TOKENS, depth_tokens, I32, DEPTHS, DEPTHS, LABELS, NONE)                                               \
+    FIELD(DEPTH_POSITIONS, depth_positions, I32, DEPTHS, DEPTH_POSITIONS, LABELS, NONE)                                \
+    FIELD(DEPTH_LABELS, depth_labels, I32, DEPTHS, DEPTHS, LABELS, NONE)                                               \
+    FIELD(DEPTH_MASK, depth_mask, F32, DEPTHS, DEPTHS, LABELS, NONE)                                                   \
+    FIELD(DEPTH_WEIGHTS, depth_weights, F32, DEPTHS, DEPTHS, LABELS, NONE)                                             \
     FIELD(PAIR_LABELS, pair_labels, I32, SAMPLES, PAIRS, LABELS, NONE)                                                 \
     FIELD(PAIR_MASK, pair_mask, F32, SAMPLES, PAIRS, LABELS, NONE)                                                     \
     FIELD(PAIR_WEIGHTS, pair_weights, F32, SAMPLES, PAIRS, LABELS, NONE)                                               \
@@ -103,9 +120,10 @@ struct batch_rule {
 };
 const struct batch_rule *batch_rule(enum batch_field field);
 
-// Everything about a batch except its numbers. A source's form has B = 0.
+// Everything about a batch except its numbers. A source's form has B = 0. Only the form of a block on the device has
+// depths.
 struct batch_form {
-    int64_t B, T, S;
+    int64_t B, T, S, depths;
     uint32_t fields;  // BATCH_BIT of each
 };
 struct batch_form batch_form(const struct batch *batch);

@@ -47,7 +47,7 @@ static void count_matrix(struct census *census, const struct config *config, con
     double elements = (double)shard_global_count(&param->shard) * active_share(config, name);
     double columns = (double)param->shard.global[1];
     bool is_encoder = strncmp(name, "encoder.", strlen("encoder.")) == 0;
-    if (strstr(name, ".linear_"))
+    if (strstr(name, ".linear_") || strstr(name, ".eh_proj."))
         *(is_encoder ? &census->encoder : &census->decoder) += elements;
     else if (strcmp(name, "embedding.word_embeddings.weight") == 0 || strstr(name, ".projection."))
         census->head += elements;
@@ -65,6 +65,7 @@ struct census census_take(const struct config *config) {
         if (params.items[i]->shard.rank >= 2 && params.items[i]->has_decay)
             count_matrix(&census, config, params.items[i]);
     param_list_free(&params);
+    census.depth_norms = 3 * (double)config->mtp_num_layers * (double)config->hidden_size;
     return census;
 }
 
@@ -79,7 +80,8 @@ double census_flops(const struct census *census, const struct config *config, in
     double S = is_t5 ? (double)config->decoder_seq_length : s;
     double encoder =
         6 * B * s * (census->encoder + (has_decoder ? 0 : census->head)) + 12 * B * s * s * census->encoder_channels;
-    double decoder = 6 * B * S * (census->decoder + census->head) + 6 * B * S * S * census->channels +
-                     12 * B * S * s * census->cross_channels;
+    double outputs = 1 + (double)config->mtp_num_layers;
+    double decoder = 6 * B * S * (census->decoder + census->depth_norms + outputs * census->head) +
+                     6 * B * S * S * census->channels + 12 * B * S * s * census->cross_channels;
     return encoder + (has_decoder ? decoder : 0);
 }

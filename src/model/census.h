@@ -5,8 +5,9 @@
 // token that is multiplied with it, and 12 B s^2 q for attention of q = heads * head size channels, half of that if it
 // is causal. The output layer is among the matrices, whether it is tied or not; the transform and the pooler of a BERT
 // are not, and the keys and values of cross-attention count for the tokens of the decoder. Of ICT only the layers of
-// the towers count. Of experts, those that a token goes to count; routers do
-// not. What is computed again does not count. (The paper backend counts what is really computed.)
+// the towers count. Of experts, those that a token goes to count; routers do not. Each depth of multi-token prediction
+// counts with its layer, its own matrix, its norms and the output layer. What is computed again does not count. (The
+// paper backend counts what is really computed.)
 #ifndef MODEL_CENSUS_H
 #define MODEL_CENSUS_H
 
@@ -24,6 +25,7 @@ const char *census_name(const char *name);
 // What the FLOPs of a step follow from.
 struct census {
     double encoder, decoder, head;                      // elements of the matrices of all layers; of the output
+    double depth_norms;                                 // elements of the gains of norms of multi-token prediction
     double encoder_channels, channels, cross_channels;  // of attention's heads, over all layers
 };
 struct census census_take(const struct config *config);

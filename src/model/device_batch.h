@@ -19,12 +19,13 @@ struct device_batch {
         };
         struct tensor fields[BATCH_FIELD_COUNT];  // each flat
     };
-    struct tensor loss_sum, pair_loss_sum;  // (1) fp32: the heads add their losses to them
-    struct tensor top_hits;                 // fp32, one for each of ICT's top-k accuracies, or none: the same
-    struct tensor balance_sums;             // (BALANCE_COUNT) fp32 or none: routers add their losses to them
-    struct tensor expert_counts;            // fp32, E for each layer with experts, or none: rows that chose an expert
-    struct tensor expert_bias;              // as the counts, or none: what routers add to scores to choose experts
-    struct tensor balance_share;            // (1) fp32 or none: what the gradients of routers' losses are multiplied by
+    struct tensor loss_sum, pair_loss_sum;     // (1) fp32: the heads add their losses to them
+    struct tensor depth_losses, depth_counts;  // fp32, one for each depth, or none: their losses, and how many tokens
+    struct tensor top_hits;                    // fp32, one for each of ICT's top-k accuracies, or none: the same
+    struct tensor balance_sums;                // (BALANCE_COUNT) fp32 or none: routers add their losses to them
+    struct tensor expert_counts;  // fp32, E for each layer with experts, or none: rows that chose an expert
+    struct tensor expert_bias;    // as the counts, or none: what routers add to scores to choose experts
+    struct tensor balance_share;  // (1) fp32 or none: what the gradients of routers' losses are multiplied by
 };
 
 // The batch in a block of memory with the layout of batch_in_block. The sums are left to the caller.

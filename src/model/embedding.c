@@ -61,7 +61,7 @@ static bool is_plain(const struct embedding *embedding) {
 }
 
 static struct dropout dropout_of(const struct embedding *embedding, const struct pass *pass) {
-    int64_t layer = pass->is_over_encoder ? embedding->decoder_dropout_layer : 0;
+    int64_t layer = pass->is_over_encoder ? embedding->decoder_dropout_layer : embedding->dropout_layer;
     return pass_dropout(pass, embedding->dropout, layer, DROPOUT_EMBEDDING);
 }
 

@@ -16,7 +16,8 @@ struct embedding {
     bool has_norm;
     struct norm norm;
     double dropout;
-    int64_t decoder_dropout_layer;  // over an encoder, see struct block_options; otherwise it is layer 0
+    // Numbers that key the dropout masks, see struct sublayer_options; the second: of a decoder over an encoder.
+    int64_t dropout_layer, decoder_dropout_layer;
 };
 
 // What backward needs of a micro-batch if the model has a projection or a norm here.

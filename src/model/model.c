@@ -6,6 +6,16 @@
 
 #include <stdlib.h>
 
+static struct layer_choices decoder_layer(const struct model *model, const struct config *config, int64_t layer) {
+    struct layer_choices choices = choices_layer(&model->choices, config_encoder_layers(config) > 0);
+    choices.window = config_layer_window(config, layer);
+    choices.has_local_rope = choices.window > 0 && config->rotary_base_local > 0;
+    choices.skips_rope = config_layer_skips_rope(config, layer);
+    if (config_layer_has_experts(config, layer))
+        choices_add_experts(&choices, config_expert_layers_before(config, layer));
+    return choices;
+}
+
 static void build_stack(struct model *model, struct param_list *params, const struct model_options *options,
                         bool is_decoder) {
     const struct config_chunk *chunk = &options->chunk;
@@ -21,14 +31,9 @@ static void build_stack(struct model *model, struct param_list *params, const st
                                   .first_dropout_layer = is_decoder ? encoder : 0,
                                   .first_cross_dropout_layer = encoder + decoder};
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)(stack.L + 1));
-    for (int64_t i = 0; i < stack.L; i++) {
-        each[i] = choices_layer(&model->choices, is_decoder && encoder > 0);
-        each[i].window = is_decoder ? config_layer_window(options->config, stack.first + i) : 0;
-        each[i].has_local_rope = each[i].window > 0 && options->config->rotary_base_local > 0;
-        each[i].skips_rope = is_decoder && config_layer_skips_rope(options->config, stack.first + i);
-        if (is_decoder && config_layer_has_experts(options->config, stack.first + i))
-            choices_add_experts(&each[i], config_expert_layers_before(options->config, stack.first + i));
-    }
+    for (int64_t i = 0; i < stack.L; i++)
+        each[i] =
+            is_decoder ? decoder_layer(model, options->config, stack.first + i) : choices_layer(&model->choices, false);
     stack.each = each;
     stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);
     free(each);
@@ -42,6 +47,21 @@ static void build_stacks(struct model *model, struct param_list *params, const s
         build_stack(model, params, options, false);
     if (chunk->decoder_count > 0 || (is_end && model->form == CONFIG_GPT))
         build_stack(model, params, options, true);
+}
+
+// Each is like the last layer of the decoder; those with experts are counted behind it.
+static void build_depths(struct model *model, struct param_list *params, const struct model_options *options) {
+    const struct config *config = options->config;
+    model->depth_count = options->chunk.depths;
+    model->depths = memory_alloc(sizeof *model->depths * (size_t)model->depth_count);
+    struct depth_options depth = {.config = config,
+                                  .choices = &model->choices,
+                                  .embedding = &model->embedding,
+                                  .layer = decoder_layer(model, config, config_decoder_layers(config) - 1)};
+    for (; depth.number < model->depth_count; depth.number++) {
+        depth.layer.expert_layer = config_expert_layers(config) + depth.number;
+        depth_build(&model->depths[depth.number], params, &depth);
+    }
 }
 
 static bool has_both(const struct model *model) {
@@ -67,7 +87,7 @@ void model_build(struct model *model, struct param_list *params, const struct mo
         return;
     }
     experts_declare_groups(params, &model->choices);
-    if (options->chunk.begins)
+    if (options->chunk.begins || options->chunk.depths > 0)
         embedding_build(&model->embedding, params, config, &model->choices);
     build_stacks(model, params, options);
     model->has_head = model->form == CONFIG_BERT ? model->encoder.ends : model->decoder.ends;
@@ -76,12 +96,17 @@ void model_build(struct model *model, struct param_list *params, const struct mo
         head_build(&model->head, params, config, &model->choices);
     if (model->has_pair_head)
         pair_head_build(&model->pair_head, params, &model->choices);
+    if (options->chunk.depths > 0)
+        build_depths(model, params, options);
 }
 
 void model_free(struct model *model) {
     fp8_free(&model->fp8);
     stack_free(&model->encoder);
     stack_free(&model->decoder);
+    for (int64_t i = 0; i < model->depth_count; i++)
+        depth_free(&model->depths[i]);
+    free(model->depths);
     biencoder_free(&model->biencoder);
     *model = (struct model){0};
 }
@@ -91,13 +116,19 @@ const struct embedding *model_embedding(const struct model *model) {
 }
 
 void model_flight_open(struct model_flight *flight, const struct model *model) {
-    *flight = (struct model_flight){0};
+    *flight = (struct model_flight){.depth_count = model->depth_count,
+                                    .depths = memory_alloc(sizeof *flight->depths * (size_t)model->depth_count)};
+    for (int64_t i = 0; i < model->depth_count; i++)
+        depth_flight_open(&flight->depths[i], &model->depths[i]);
     stack_flight_open(&flight->encoder, &model->encoder);
     stack_flight_open(&flight->decoder, &model->decoder);
     biencoder_flight_open(&flight->biencoder, &model->biencoder);
 }
 
 void model_flight_close(struct model_flight *flight) {
+    for (int64_t i = 0; i < flight->depth_count; i++)
+        depth_flight_close(&flight->depths[i]);
+    free(flight->depths);
     stack_flight_close(&flight->encoder);
     stack_flight_close(&flight->decoder);
     biencoder_flight_close(&flight->biencoder);
@@ -194,6 +225,8 @@ struct handover model_forward(const struct model *model, const struct pass *pass
         pair_head_forward(
             &model->pair_head, &last.pass, &flight->pair_head, y,
             &(struct targets){batch->pair_labels, batch->pair_mask, batch->pair_weights, batch->pair_loss_sum});
+    for (int64_t i = 0; i < model->depth_count; i++)
+        y = depth_forward(&model->depths[i], &last.pass, &flight->depths[i], &model->head, y);
     return (struct handover){0};
 }
 
@@ -235,8 +268,23 @@ static void backward_section(const struct model *model, const struct section *se
     if (section->stack->begins) {
         struct pass at_once = *pass;
         at_once.deferred = NULL;
+        at_once.is_first = pass->is_first && model->depth_count == 0;
         embedding_backward(&model->embedding, &at_once, section->embedding_flight, dx);
     }
+}
+
+// Adds the gradient that all depths have for the input of the head to dy (N, C).
+static void backward_depths(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                            struct tensor dy) {
+    if (model->depth_count == 0)
+        return;
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dh = take_gradient(model, pass);
+    device_zero(pass->device, dh);
+    for (int64_t i = model->depth_count - 1; i >= 0; i--)
+        depth_backward(&model->depths[i], pass, &flight->depths[i], &model->head, dh);
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = dy, .x = dh, .residual = dy});
+    arena_release(pass->scratch, mark);
 }
 
 // The last section of the model, followed by the heads if this chunk has them.
@@ -254,6 +302,7 @@ static void backward_last(const struct model *model, const struct section *secti
     }
     if (model->has_pair_head)
         pair_head_backward(&model->pair_head, &at_once, &flight->pair_head, dy);
+    backward_depths(model, &at_once, flight, dy);
     backward_section(model, section, gradients->din.x, dy);
     arena_release(pass->scratch, mark);
 }

@@ -5,12 +5,11 @@
 #define MODEL_MODEL_H
 
 #include "model/biencoder.h"
-#include "model/embedding.h"
-#include "model/head.h"
-#include "model/stack.h"
+#include "model/depth.h"
 
 // A model, or the chunk of one that a pipeline stage holds: some layers of its stacks (none at an end that counts as a
-// layer), the embeddings if it begins a stack, and the final norm and heads if it ends one.
+// layer), the embeddings if it begins a stack, and the final norm and heads if it ends one. Depths of multi-token
+// prediction follow the head, and bring the embeddings along.
 struct model {
     enum config_form form;
     struct choices choices;
@@ -20,6 +19,8 @@ struct model {
     struct head head;
     struct pair_head pair_head;
     bool has_head, has_pair_head;
+    struct depth *depths;  // of multi-token prediction
+    int64_t depth_count;
     struct biencoder biencoder;  // ICT's, which has nothing else of the above
     struct fp8 fp8;              // has no layers if no matmuls are in fp8
 };
@@ -31,6 +32,8 @@ struct model_flight {
     struct stack_flight encoder, decoder;
     struct head_flight head;
     struct pair_head_flight pair_head;
+    struct depth_flight *depths;
+    int64_t depth_count;
     struct biencoder_flight biencoder;
     struct memory memory;
 };

@@ -43,7 +43,8 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
                                          .is_causal = options->is_causal,
                                          .dropout_layer = options->first_dropout_layer + layer,
                                          .cross_dropout_layer = options->first_cross_dropout_layer + layer};
-        char *name = memory_printf("%s.layers.%lld", options->name, (long long)layer);
+        char *name = options->block ? memory_printf("%s.%s", options->name, options->block)
+                                    : memory_printf("%s.layers.%lld", options->name, (long long)layer);
         block_build(&stack->blocks[i], params, name, &block);
         free(name);
     }

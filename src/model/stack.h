@@ -37,6 +37,7 @@ struct stack_flight {
 
 struct stack_options {
     const char *name;               // "encoder" or "decoder"
+    const char *block;              // name of its only block; NULL: blocks have numbers
     const struct choices *choices;  // must outlive the stack
     int64_t first, L, layers;       // see struct stack
     bool begins, ends;

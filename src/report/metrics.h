@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { METRICS_MAX_LOSSES = 9 };
+enum { METRICS_MAX_LOSSES = 17 };
 
 struct metrics_loss {
     const char *name;  // "lm loss"; borrowed
@@ -17,7 +17,7 @@ struct metrics_loss {
 
 // How evenly a layer uses its experts.
 struct metrics_expert_layer {
-    int64_t layer;   // its number, from 0 on
+    int64_t layer;   // its number, from 0 on; multi-token prediction continues behind the last layer
     double balance;  // the most tokens that one expert got, relative to the mean; 1 is perfect
     int64_t idle;    // experts without tokens
 };

@@ -11,8 +11,8 @@
 #include "tensor/arena.h"
 
 // A step's sums on the device. The first two are accumulated there, as are the hits of ICT's top-k accuracies, which
-// follow them all, and behind those the losses that balance experts and the rows of each expert; the others arrive with
-// the inputs.
+// follow them all, and behind those the losses that balance experts, the rows of each expert, and the losses and counts
+// of multi-token prediction; the others arrive with the inputs.
 enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
 
 // Where a batch's `counts` have its weight; before it they are as the totals from TOTAL_TOKENS on.
@@ -171,7 +171,7 @@ static inline int step_experts(const struct step *step) {
 }
 
 static inline int step_total_count(const struct step *step) {
-    return TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step);
+    return TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step) + 2 * step->options.depths;
 }
 
 // The totals of those losses, indexed by enum balance_kind.
@@ -182,6 +182,11 @@ static inline struct tensor step_balance_totals(const struct step *step) {
 // How many rows chose each expert, layer by layer.
 static inline struct tensor step_expert_counts(const struct step *step) {
     return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step) + step_balances(step), step_experts(step));
+}
+
+// Where the losses of depths begin among the totals; how many tokens counted for each follows.
+static inline int step_depth_totals(const struct step *step) {
+    return step_total_count(step) - 2 * step->options.depths;
 }
 
 #endif

@@ -78,7 +78,10 @@ static void open_channels(struct step *step, const struct schedule_shape *shape)
 }
 
 void pipeline_build_chunk(const struct step *step, int64_t number, struct model *model, struct param_list *params) {
-    const struct model_options options = model_chunk(&step->options.model, number);
+    struct model_options options = model_chunk(&step->options.model, number);
+    // Text is generated without multi-token prediction, whose weights are left out unless they are another step's.
+    if (step->mode == STEP_GENERATE && !step->options.weights_of)
+        options.chunk.depths = 0;
     model_build(model, params, &options);
 }
 

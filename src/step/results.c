@@ -99,6 +99,16 @@ static void read_balance(const struct step *step, const struct step_row *row, st
         result->expert_counts = totals + step_balances(step);
 }
 
+static void read_depths(const struct step *step, const struct step_row *row, struct step_result *result) {
+    const float *losses = row->numbers + NUMBER_TOTALS + step_depth_totals(step);
+    result->depths = step->options.depths;
+    for (int i = 0; i < result->depths; i++) {
+        double tokens = (double)losses[result->depths + i];
+        result->depth_tokens[i] = tokens;
+        result->depth_losses[i] = (double)losses[i] / (tokens > 1 ? tokens : 1);
+    }
+}
+
 struct step_result step_take_result(struct step *step) {
     CHECK(step_pending(step) > 0);
     struct step_row *row = row_of(step, step->results.taken++);
@@ -120,6 +130,7 @@ struct step_result step_take_result(struct step *step) {
     for (int i = 0; i < result->tops; i++)
         result->accuracies[i] = (double)totals[TOTAL_COUNT + i] / (tokens > 1 ? tokens : 1);
     read_balance(step, row, result);
+    read_depths(step, row, result);
     if (row->is_training)
         updates_learn(&step->updates, !isfinite(result->grad_norm));
     return *result;
@@ -135,6 +146,11 @@ void step_take_losses(struct step *step, int but, struct step_losses *sum) {
         sum->tops = result.tops;
         for (int i = 0; i < result.tops; i++)
             sum->hits[i] += result.accuracies[i] * result.tokens;
+        sum->depths = result.depths;
+        for (int i = 0; i < result.depths; i++) {
+            sum->depth_losses[i] += result.depth_losses[i] * result.depth_tokens[i];
+            sum->depth_tokens[i] += result.depth_tokens[i];
+        }
     }
 }
 
@@ -148,6 +164,11 @@ struct step_result step_mean_losses(const struct step_losses *sum) {
                                .tops = sum->tops};
     for (int i = 0; i < sum->tops; i++)
         mean.accuracies[i] = sum->hits[i] / tokens;
+    mean.depths = sum->depths;
+    for (int i = 0; i < sum->depths; i++) {
+        mean.depth_tokens[i] = sum->depth_tokens[i];
+        mean.depth_losses[i] = sum->depth_losses[i] / (sum->depth_tokens[i] > 1 ? sum->depth_tokens[i] : 1);
+    }
     return mean;
 }
 

@@ -92,9 +92,10 @@ static int load_batch(struct list_run *run, int micro_batch) {
     run->counts = upload.counts;
     spare->batch = step_device_batch(step, &spare->form, spare->block);
     if (!run->is_learning)
-        spare->batch.loss_weights = spare->batch.pair_weights = (struct tensor){0};
+        spare->batch.loss_weights = spare->batch.pair_weights = spare->batch.depth_weights = (struct tensor){0};
     scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.loss_weights);
     scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.pair_weights);
+    scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.depth_weights);
     if (run->is_learning && step_balances(step) > 0)
         scaler_scale_loss(&step->updates.scaler, step->device, spare->batch.balance_share);
     spare->micro_batch = micro_batch;

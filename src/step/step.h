@@ -37,6 +37,9 @@ struct step_result {
     // ICT's top-k accuracies in the order of their flag: fractions of the queries, which count as tokens.
     double accuracies[OPS_MOST_TOPS];
     int tops;
+    // Of multi-token prediction: mean over the tokens that count at each depth, without the factor.
+    double depth_losses[CONFIG_MOST_DEPTHS], depth_tokens[CONFIG_MOST_DEPTHS];
+    int depths;
     // The losses that balance experts, without their coefficients: means over layers with experts and micro-batches.
     double balance[BALANCE_COUNT];
     bool has_balance[BALANCE_COUNT];
@@ -71,6 +74,8 @@ struct step_options {
     struct schedule_shape schedule;      // of a whole training step
     bool grows;                          // the first steps have fewer micro-batches
     int64_t expert_layers;               // of the whole model: those whose MLP is a mixture of experts
+    int depths;                          // of the whole model, of multi-token prediction
+    double depth_factor;                 // of the losses of each of them
     int64_t decoder_chunk;               // the number of T5's first decoder chunk; INT64_MAX if there is none
     bool splits_rows;                    // ranks that share layers split the residual stream
     bool recomputes;                     // nothing is kept that could be computed again
@@ -181,6 +186,8 @@ struct step_losses {
     double pair_loss, pairs;     // the same for the pair head
     double hits[OPS_MOST_TOPS];  // how many queries had their context among the k best
     int tops;
+    double depth_losses[CONFIG_MOST_DEPTHS], depth_tokens[CONFIG_MOST_DEPTHS];  // as the first two, of each depth
+    int depths;
 };
 void step_take_losses(struct step *step, int but, struct step_losses *sum);
 // What one evaluation of all of them would have returned.

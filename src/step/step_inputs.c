@@ -10,7 +10,9 @@
 // The fields that are made here; the others are copied.
 static const uint32_t made_here = BATCH_BIT(ROW_IDS) | BATCH_BIT(DECODER_ROW_IDS) | BATCH_BIT(CONTEXT_ROW_IDS) |
                                   BATCH_BIT(POSITIONS) | BATCH_BIT(DECODER_POSITIONS) | BATCH_BIT(LOSS_WEIGHTS) |
-                                  BATCH_BIT(PAIR_MASK) | BATCH_BIT(PAIR_WEIGHTS) | BATCH_BIT(COUNTS);
+                                  BATCH_BIT(PAIR_MASK) | BATCH_BIT(PAIR_WEIGHTS) | BATCH_BIT(COUNTS) |
+                                  BATCH_BIT(DEPTH_TOKENS) | BATCH_BIT(DEPTH_POSITIONS) | BATCH_BIT(DEPTH_LABELS) |
+                                  BATCH_BIT(DEPTH_MASK) | BATCH_BIT(DEPTH_WEIGHTS);
 
 static bool has_position_table(const struct step *step) {
     bool has_one = false;
@@ -23,6 +25,11 @@ static bool is_rotary(const struct step *step) {
     return step->chunks[0].model.choices.rope.pairs > 0;
 }
 
+// Only the last chunk has depths.
+static int64_t depths_here(const struct step *step) {
+    return step->chunks[step->chunk_count - 1].model.depth_count;
+}
+
 static bool is_reader(const struct step *step, enum batch_reader reader) {
     switch (reader) {
     case READER_ALL:
@@ -33,6 +40,10 @@ static bool is_reader(const struct step *step, enum batch_reader reader) {
         return model_embedding(&step->chunks[0].model)->types;
     case READER_PAIRS:
         return step->chunks[step->chunk_count - 1].model.has_pair_head;
+    case READER_DEPTHS:
+        return depths_here(step) > 0;
+    case READER_DEPTH_POSITIONS:
+        return depths_here(step) > 0 && has_position_table(step);
     case READER_HOST:
         break;
     }
@@ -41,7 +52,7 @@ static bool is_reader(const struct step *step, enum batch_reader reader) {
 
 struct batch_form step_block_form(const struct step *step, const struct batch_form *form) {
     int ranks = step->mesh.length[AXIS_CONTEXT];
-    struct batch_form block = {.B = form->B, .T = form->T / ranks, .S = form->S / ranks};
+    struct batch_form block = {.B = form->B, .T = form->T / ranks, .S = form->S / ranks, .depths = depths_here(step)};
     for (int i = 0; i < BATCH_FIELD_COUNT; i++) {
         const struct batch_rule *rule = batch_rule((enum batch_field)i);
         bool is_given = form->fields >> rule->with & 1;
@@ -56,6 +67,9 @@ struct device_batch step_device_batch(const struct step *step, const struct batc
     batch.loss_sum = tensor_rows(step->totals, TOTAL_LOSS, 1);
     batch.pair_loss_sum = tensor_rows(step->totals, TOTAL_PAIR_LOSS, 1);
     batch.top_hits = tensor_rows(step->totals, TOTAL_COUNT, step_tops(step));
+    batch.depth_losses = tensor_rows(step->totals, step_depth_totals(step), step->options.depths);
+    batch.depth_counts =
+        tensor_rows(step->totals, step_depth_totals(step) + step->options.depths, step->options.depths);
     batch.balance_sums = step_balance_totals(step);
     batch.expert_counts = step_expert_counts(step);
     batch.expert_bias = step->expert_bias;
@@ -151,6 +165,46 @@ static double put_weights(const struct staging *staging, enum batch_field mask_f
     return own;
 }
 
+// What token t + ahead of each row has, for the tokens t of this rank; 0 behind the end of the row. Without such a
+// field all are 0, except positions. The elements of all these fields are 4 bytes long.
+static void put_later(const struct staging *staging, enum batch_field to, enum batch_field from, int64_t depth) {
+    int64_t B = staging->batch->B, T = staging->batch->T, rows = B * staging->part.T, ahead = depth + 1;
+    int64_t length = T / context_all_strips(&staging->step->mesh);
+    const unsigned char *source = staging->batch->fields[from];
+    unsigned char *own = staging->own.fields[to];
+    const size_t bytes = sizeof(int32_t);
+    for (int64_t n = 0; own && n < rows; n += length) {
+        int64_t b = n / length % B, first = column_of(staging, n, T) + ahead;
+        int64_t count = first + length <= T ? length : first < T ? T - first : 0;
+        unsigned char *at = own + (size_t)(depth * rows + n) * bytes;
+        memset(at, 0, (size_t)length * bytes);
+        for (int64_t i = 0; !source && from == BATCH_POSITIONS && i < count; i++)
+            memcpy(at + (size_t)i * bytes, &(int32_t){(int32_t)(first + i)}, bytes);
+        if (source && count > 0)
+            memcpy(at, source + (size_t)(b * T + first) * bytes, (size_t)count * bytes);
+    }
+}
+
+// The inputs and labels of multi-token prediction. As for the model's own loss, each micro-batch divides by its own
+// count, here that of the labels that are left.
+static void put_depths(const struct staging *staging, const struct step_upload *upload) {
+    const struct batch *batch = staging->batch;
+    int64_t rows = batch->B * staging->part.T, depths = staging->part.depths;
+    for (int64_t d = 0; staging->own.depth_tokens && d < depths; d++) {
+        put_later(staging, BATCH_DEPTH_TOKENS, BATCH_TOKENS, d);
+        put_later(staging, BATCH_DEPTH_POSITIONS, BATCH_POSITIONS, d);
+        put_later(staging, BATCH_DEPTH_LABELS, BATCH_LABELS, d);
+        put_later(staging, BATCH_DEPTH_MASK, BATCH_LOSS_MASK, d);
+        double count = 0;
+        for (int64_t n = 0; n < batch_elements(&staging->whole, BATCH_LOSS_MASK); n++)
+            count += n % batch->T > d ? (double)batch->loss_mask[n] : 0;
+        double factor = staging->step->options.depth_factor / ((count > 1 ? count : 1) * upload->divisor);
+        for (int64_t n = d * rows; n < (d + 1) * rows; n++)
+            staging->own.depth_weights[n] =
+                upload->has_weights ? (float)((double)staging->own.depth_mask[n] * factor) : 0;
+    }
+}
+
 static double count_tokens(const struct staging *staging) {
     double count = 0;
     for (int64_t n = 0; n < batch_elements(&staging->whole, BATCH_LOSS_MASK); n++)
@@ -184,6 +238,7 @@ static void put_all(const struct staging *staging, struct step_upload *upload) {
         put_own_contexts(staging);
     put_positions(staging, BATCH_POSITIONS, batch->T, upload->first_position);
     put_positions(staging, BATCH_DECODER_POSITIONS, batch->S, upload->first_position);
+    put_depths(staging, upload);
     double tokens = count_tokens(staging), pairs = put_pair_mask(staging);
     upload->counts.tokens += put_weights(staging, BATCH_LOSS_MASK, BATCH_LOSS_WEIGHTS, tokens, upload);
     upload->counts.pairs += put_weights(staging, BATCH_PAIR_MASK, BATCH_PAIR_WEIGHTS, pairs, upload);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 void expert_balance_open(struct expert_balance *balance, const struct config *config) {
-    *balance = (struct expert_balance){.layers = config_expert_layers(config), .experts = config->num_experts};
+    *balance = (struct expert_balance){.layers = config_routed_layers(config), .experts = config->num_experts};
     if (balance->layers == 0)
         return;
     balance->sums = memory_alloc(sizeof *balance->sums * (size_t)(balance->layers * balance->experts));
@@ -15,6 +15,8 @@ void expert_balance_open(struct expert_balance *balance, const struct config *co
     for (int64_t layer = 0; layer < config->num_layers; layer++)
         if (config_layer_has_experts(config, layer))
             balance->each[at++].layer = layer;
+    for (int64_t layer = config->num_layers; at < balance->layers; layer++)
+        balance->each[at++].layer = layer;
     expert_balance_clear(balance);
 }
 

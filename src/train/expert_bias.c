@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 size_t expert_bias_count(const struct step *step, const struct config *config) {
-    return step_expert_bias(step, 0).data ? (size_t)config_expert_layers(config) : 0;
+    return step_expert_bias(step, 0).data ? (size_t)config_routed_layers(config) : 0;
 }
 
 void expert_bias_list(const struct step *step, const struct config *config, struct checkpoint_tensor *list) {
@@ -18,6 +18,10 @@ void expert_bias_list(const struct step *step, const struct config *config, stru
                 .tensor = step_expert_bias(step, at)};
             at++;
         }
+    for (int64_t depth = 0; at < count; depth++, at++)
+        list[at] = (struct checkpoint_tensor){
+            .name = memory_printf("mtp.layers.%" PRId64 ".transformer_layer.mlp.router.expert_bias", depth),
+            .tensor = step_expert_bias(step, at)};
 }
 
 int expert_bias_load(const struct run_state *run, const char *path) {

@@ -41,6 +41,10 @@ int meter_list_losses(const struct meter *meter, const struct step_result *resul
     for (int i = 0; i < BALANCE_COUNT; i++)
         if (result->has_balance[i])
             losses[count++] = (struct metrics_loss){.name = balance[i], .value = result->balance[i]};
+    static const char *const depths[CONFIG_MOST_DEPTHS] = {"mtp_1 loss", "mtp_2 loss", "mtp_3 loss", "mtp_4 loss",
+                                                           "mtp_5 loss", "mtp_6 loss", "mtp_7 loss", "mtp_8 loss"};
+    for (int i = 0; i < result->depths; i++)
+        losses[count++] = (struct metrics_loss){.name = depths[i], .value = result->depth_losses[i]};
     for (int i = 0; i < result->tops; i++)
         losses[count++] =
             (struct metrics_loss){.name = meter->top_names[i], .value = 100 * result->accuracies[i], .is_share = true};

@@ -59,7 +59,10 @@ struct step_options setup_options(const struct setup *setup) {
         .largest = largest_batch(setup),
         .schedule = schedule_of(setup),
         .grows = config->rampup_start > 0,
-        .expert_layers = config_expert_layers(config),
+        .expert_layers = config_routed_layers(config),
+        .depths = (int)config->mtp_num_layers,
+        .depth_factor =
+            config->mtp_num_layers > 0 ? config->mtp_loss_scaling_factor / (double)config->mtp_num_layers : 0,
         .decoder_chunk = INT64_MAX,
         .splits_rows = choices_splits_rows(config, setup->mesh),
         .recomputes = config->recompute_granularity != NULL,

@@ -61,7 +61,8 @@ TEST(tables_are_sound) {
 
 // Flags that describe the model belong to all commands that have one; only those of training are train's alone.
 TEST(model_flags_are_offered_to_all) {
-    static const char training_alone[] = "--hidden-dropout --attention-dropout --init-method-std";
+    static const char training_alone[] =
+        "--hidden-dropout --attention-dropout --init-method-std --mtp-loss-scaling-factor";
     static const enum config_use uses[] = {CONFIG_EVALUATE, CONFIG_GENERATE};
     for (size_t u = 0; u < sizeof uses / sizeof uses[0]; u++) {
         struct flag_table table = config_flag_table_for(0, uses[u]);
@@ -165,7 +166,7 @@ TEST(other_names) {
         "--profile-ranks 0 1 --lazy-mpu-init --seed 7"));
     EXPECT_INT(config.seed, 7);
     // Flags that would change numbers: refused, unless the value is the default.
-    EXPECT_ERROR(parse("--mtp-num-layers 1"), "--mtp-num-layers is a Megatron flag that bevatron does not implement");
+    EXPECT_ERROR(parse("--mtp-detach-heads"), "--mtp-detach-heads is a Megatron flag that bevatron does not implement");
     EXPECT_ERROR(parse("--moe-latent-size 4"), "--moe-latent-size is a Megatron flag");
     EXPECT_ERROR(parse("--qk-l2-norm"), "--qk-l2-norm is a Megatron flag");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);

@@ -395,6 +395,32 @@ TEST(experts) {
     EXPECT(layers[0] && !layers[1] && !layers[2] && layers[3] && layers[6]);
 }
 
+TEST(depths) {
+    EXPECT_OK(validate(BY_ITERS, 1));
+    EXPECT(config.mtp_num_layers == 0 && config.mtp_loss_scaling_factor == 0.1);
+    EXPECT_OK(validate(BY_ITERS "--mtp-num-layers 2 --num-experts 4 --moe-layer-freq [0,1]", 1));
+    EXPECT(config_expert_layers(&config) == 1 && config_routed_layers(&config) == 3);
+    EXPECT_OK(validate(BY_ITERS "--mtp-num-layers 2 --num-experts 4 --moe-layer-freq [1,0]", 1));
+    EXPECT_INT(config_routed_layers(&config), 1);
+    static const struct {
+        const char *flags, *message;
+    } refused[] = {
+        {"--model bert --bert-no-binary-head", "--mtp-num-layers belongs to decoders"},
+        {"--model t5 --decoder-seq-length 8", "--mtp-num-layers belongs to decoders"},
+        {"--norm-placement post", "does not work with --norm-placement post; give another"},
+        {"--position-embedding-type relative", "give rope, learned_absolute or none"},
+        {"--seq-length 2", "leaves no token to predict in sequences of --seq-length 2; give fewer"},
+        {"--mtp-use-repeated-layer", "is a Megatron flag that bevatron does not implement"},
+        {"--mtp-num-layers 9", "from 0 to 8"},
+        {"--pipeline-model-parallel-layout Et|tmL", "is a Megatron flag that bevatron does not implement"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char *line = memory_printf(BY_ITERS "--mtp-num-layers 2 %s", refused[i].flags);
+        EXPECT_ERROR(validate(line, 1), refused[i].message);
+        free(line);
+    }
+}
+
 TEST(tokenizers_of_models) {
     static const char *const rows[][2] = {{"--model gpt --merge-file m", "GPT2BPETokenizer"},
                                           {"--model bert", "BertWordPieceLowerCase"},
@@ -538,5 +564,6 @@ TEST(other_uses) {
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(wandb), TEST_CASE(derives_batches), TEST_CASE(derives_schedules),
           TEST_CASE(rampup), TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
-          TEST_CASE(experts), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write),
-          TEST_CASE(splits), TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))
+          TEST_CASE(experts), TEST_CASE(depths), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented),
+          TEST_CASE(models_that_write), TEST_CASE(splits), TEST_CASE(all_at_once), TEST_CASE(sizes),
+          TEST_CASE(other_uses))

@@ -13,13 +13,14 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--num-layers 8 --num-attention-heads 8 --reset-attention-mask",
     "--num-layers 8 --num-attention-heads 16 --kv-channels 4 --group-query-attention --num-query-groups 8 --swiglu "
     "--ffn-hidden-size 48 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
-    "--untie-embeddings-and-output-weights --sliding-window 11 --window-attn-skip-freq 3 --rotary-base-local 500",
+    "--untie-embeddings-and-output-weights --sliding-window 11 --window-attn-skip-freq 3 --rotary-base-local 500 "
+    "--mtp-num-layers 2 --mtp-loss-scaling-factor 1",
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
     "--num-layers 8 --num-attention-heads 8 --swiglu --disable-bias-linear --moe-shared-expert-intermediate-size 16 "
     "--moe-shared-expert-gate --num-experts 24 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
     "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
-    "--moe-z-loss-coeff 1e-3"};
+    "--moe-z-loss-coeff 1e-3 --mtp-num-layers 1 --mtp-loss-scaling-factor 0.5"};
 // Adam divides gradients by their own size, so a gradient that is only rounding (that of a key's bias, which does not
 // affect the softmax) would become an update as large as any; a larger epsilon keeps it small.
 static const char *const common_flags =

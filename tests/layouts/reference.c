@@ -20,6 +20,8 @@ int train(struct step *step, const struct config *config, struct loss_history *h
             history->other_loss[i] = result.pair_loss;
             for (int kind = 0; kind < BALANCE_COUNT; kind++)
                 history->other_loss[i] += result.balance[kind];
+            for (int depth = 0; depth < result.depths; depth++)
+                history->other_loss[i] += result.depth_losses[depth];
             history->norm[i] = result.grad_norm;
         }
     }

@@ -87,6 +87,23 @@ TEST(experts) {
     EXPECT_INT(census_active_parameters(&config), 3 * same + 2 * dense + router + 3 * one + rest);
 }
 
+// A depth has three norms, a matrix of 2 h^2, a layer like the last one, and uses the output layer once more. The FLOPs
+// are those of Megatron's formula, which counts the gains of its norms too.
+TEST(depths) {
+    EXPECT_OK(parse_line(&config,
+                         "--num-layers 3 --hidden-size 6 --num-attention-heads 2 --kv-channels 3 "
+                         "--ffn-hidden-size 7 --seq-length 4 --max-position-embeddings 4 --padded-vocab-size 11 "
+                         "--num-experts 5 --moe-ffn-hidden-size 4 --moe-layer-freq [0]*2+[1] "
+                         "--moe-router-topk 3 --mtp-num-layers 2"));
+    int64_t same = 6 * 18 + 18 + 6 * 6 + 6 + 2 * 12, dense = 6 * 7 + 7 + 7 * 6 + 6, one = 6 * 4 + 4 + 4 * 6 + 6;
+    int64_t rest = 12 + (11 + 4) * 6, router = 5 * 6 + 5, depth = 3 * 12 + 2 * 36;
+    EXPECT_INT(census_parameters(&config), 5 * same + 2 * dense + 3 * (router + 5 * one) + 2 * depth + rest);
+    EXPECT_INT(census_active_parameters(&config), 5 * same + 2 * dense + 3 * (router + 3 * one) + 2 * depth + rest);
+    double products = 2 * (2 * 6 * 7) + 3 * (3 * 2 * 6 * 4) + 5 * (6 * 18 + 6 * 6) + 2 * (2 * 36 + 3 * 6) + 3 * 6 * 11;
+    struct census census = census_take(&config);
+    EXPECT(census_flops(&census, &config, 7) == 6 * 7 * 4 * products + 6 * 7 * 4 * 4 * 6 * 5);
+}
+
 // 6 B s [L h f 2 + L (h (q + 2k) + q h) + h V] + 6 B s^2 q L, with q = heads * head size and k the same for key/value
 // heads; 3 in place of 2 if the MLP is gated, and attention that is not causal counts twice.
 static double stack_products(int64_t layers, int attentions) {
@@ -135,4 +152,5 @@ TEST(flops_are_megatrons) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(experts), TEST_CASE(flops_are_megatrons))
+TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(experts), TEST_CASE(depths),
+          TEST_CASE(flops_are_megatrons))

@@ -53,6 +53,25 @@ TEST(an_iteration_and_an_interval) {
     config_free(&config);
 }
 
+// Layers of multi-token prediction are like the last one, and are numbered behind it.
+TEST(depths) {
+    struct config config;
+    struct expert_balance balance;
+    struct metrics metrics = {0};
+    parse(&config, "train --mock-data --num-layers 3 --hidden-size 8 --num-attention-heads 2 --seq-length 8 "
+                   "--num-experts 2 --moe-layer-freq [1,0,1] --mtp-num-layers 2");
+    expert_balance_open(&balance, &config);
+    const float counts[] = {6, 6, 9, 3, 12, 0, 4, 8};
+    expert_balance_tell(&balance, counts, &metrics);
+    const int64_t layers[] = {0, 2, 3, 4};
+    EXPECT_INT(metrics.expert_layer_count, 4);
+    for (int i = 0; i < 4; i++)
+        EXPECT_INT(metrics.expert_layers[i].layer, layers[i]);
+    EXPECT_NEAR(metrics.expert_layers[2].balance, 2, 0);
+    expert_balance_close(&balance);
+    config_free(&config);
+}
+
 TEST(a_model_without_experts) {
     struct config config;
     struct expert_balance balance;
@@ -67,6 +86,7 @@ TEST(a_model_without_experts) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(an_iteration_and_an_interval), TEST_CASE(a_model_without_experts)};
+    const struct test_case cases[] = {TEST_CASE(an_iteration_and_an_interval), TEST_CASE(depths),
+                                      TEST_CASE(a_model_without_experts)};
     return test_main(cases, sizeof cases / sizeof cases[0]);
 }

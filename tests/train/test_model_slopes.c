@@ -85,6 +85,22 @@ static const struct {
      "--num-experts 4 --moe-router-topk 3 --moe-router-score-function sqrtsoftplus --moe-layer-freq [0]+[1] "
      "--moe-expert-capacity-factor 0.7 --moe-pad-expert-input-to-capacity --moe-token-drop-policy position "
      "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 2 --norm-placement post"},
+    {"GPT with two depths, learned positions and biases", "--mtp-num-layers 2 --mtp-loss-scaling-factor 1.7"},
+    {"GPT with three depths, documents, its own output and a bias there, recomputed",
+     "--mtp-num-layers 3 --mtp-loss-scaling-factor 2 --position-embedding-type rope --swiglu --normalization RMSNorm "
+     "--reset-attention-mask --untie-embeddings-and-output-weights --add-output-bias --recompute-granularity full"},
+    {"GPT with a depth, multipliers, norms on both sides and caps",
+     "--mtp-num-layers 1 --mtp-loss-scaling-factor 1.5 --norm-placement both --embedding-multiplier 3 "
+     "--residual-multiplier 0.4 --logits-scaling 1.5 --position-embedding-type rope --disable-bias-linear "
+     "--final-logit-softcapping 1.5 --sliding-window 3"},
+    {"GPT with two depths of experts and all losses, narrow words, recomputed",
+     "--mtp-num-layers 2 --mtp-loss-scaling-factor 2 --num-experts 5 --moe-ffn-hidden-size 10 --word-embedding-size 7 "
+     "--moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 2 3 --moe-z-loss-coeff 0.5 "
+     "--moe-shared-expert-intermediate-size 8 --disable-bias-linear --moe-layer-freq [0]+[1] "
+     "--recompute-granularity full"},
+    {"GPT with a dense depth behind experts, without positions",
+     "--mtp-num-layers 1 --mtp-loss-scaling-factor 1 --num-experts 4 --moe-layer-freq [1]+[0] --qk-layernorm "
+     "--position-embedding-type none --group-query-attention --num-query-groups 2"},
     {"ICT with two towers and a projection", "--model ict --biencoder-projection-dim 5 --retriever-score-scaling"},
     {"ICT with one tower, recomputed",
      "--model ict --biencoder-shared-query-context-model --retriever-score-scaling --recompute-granularity full"},
@@ -159,8 +175,11 @@ static double loss_of(struct train_lab *lab) {
     double loss = result.loss + result.pair_loss;
     for (int i = 0; i < BALANCE_COUNT; i++) {
         EXPECT(result.has_balance[i] == (lab->config.num_experts > 0 && coefficients[i] > 0));
-        loss += coefficients[i] * result.balance[i] * (double)config_expert_layers(&lab->config);
+        loss += coefficients[i] * result.balance[i] * (double)config_routed_layers(&lab->config);
     }
+    EXPECT_INT(result.depths, lab->config.mtp_num_layers);
+    for (int i = 0; i < result.depths; i++)
+        loss += lab->config.mtp_loss_scaling_factor / result.depths * result.depth_losses[i];
     return loss;
 }
 

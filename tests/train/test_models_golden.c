@@ -2,6 +2,18 @@
 // same text token by token through the cache; and recompute, which must not change a single bit.
 #include "golden_model.h"
 
+// The losses of multi-token prediction, if the file has them.
+static void check_depths(const struct golden_model *g, const struct step_result *result, int64_t step) {
+    const struct safetensors_tensor *table = safetensors_find(&g->file, "depth_losses");
+    EXPECT_INT(result->depths, table ? table->shape[1] : 0);
+    for (int i = 0; i < result->depths; i++) {
+        double want = (double)golden_float(g, "depth_losses", step * result->depths + i);
+        if (!(fabs(result->depth_losses[i] - want) <= 2e-5 * want))
+            test_fail("%s: loss of depth %d in step %d is %.8f, expected %.8f", g->name, i + 1, (int)step,
+                      result->depth_losses[i], want);
+    }
+}
+
 // Logits at padding have no meaning, and families differ there.
 static void check_logits(const char *name, int threads) {
     struct golden_model g;
@@ -21,7 +33,9 @@ static void check_logits(const char *name, int threads) {
         part.bytes = sizeof(float) * (size_t)count;
         error = fmax(error, golden_error(&g, tensor_rows(logits, first, count), &part));
     }
-    double loss = step_result(g.step).loss, want = (double)golden_float(&g, "losses", 0);
+    struct step_result result = step_result(g.step);
+    check_depths(&g, &result, 0);
+    double loss = result.loss, want = (double)golden_float(&g, "losses", 0);
     printf("    %-14s logits off by %.2g, loss by %.2g\n", name, error, fabs(loss - want) / want);
     if (!(error < 1e-5))
         test_fail("logits of %s are off by %.3g", name, error);
@@ -82,6 +96,7 @@ static void train(const char *name, int threads) {
                       result.pair_loss, want, pair);
         EXPECT_NEAR(result.grad_norm, golden_float(&g, "grad_norms", i), 2e-4);
         check_balance(&g, &result, i);
+        check_depths(&g, &result, i);
         check_bias(&g, &result, i);
     }
     golden_close(&g);
