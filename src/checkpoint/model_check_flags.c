@@ -46,6 +46,17 @@ static int64_t dense_width(const struct config *config) {
     return has_dense ? config->ffn_hidden_size : 0;
 }
 
+// Widths of latent attention, 0 without it.
+static int64_t latent_q_rank(const struct config *config) {
+    return config->multi_latent_attention ? config->q_lora_rank : 0;
+}
+static int64_t latent_kv_rank(const struct config *config) {
+    return config->multi_latent_attention ? config->kv_lora_rank : 0;
+}
+static int64_t latent_positions(const struct config *config) {
+    return config->multi_latent_attention ? config->qk_pos_emb_head_dim : 0;
+}
+
 // What experts compute with; flags about them say nothing without them.
 static void add_experts(const struct config *from, const struct config *to, struct buffer *out) {
     const struct fact facts[] = {
@@ -109,6 +120,11 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--use-rope-scaling", use_rope_scaling),
         FIELD("--num-experts", num_experts),
         FIELD("--mtp-num-layers", mtp_num_layers),
+        FIELD("--multi-latent-attention", multi_latent_attention),
+        MEANING("--q-lora-rank", latent_q_rank),
+        MEANING("--kv-lora-rank", latent_kv_rank),
+        MEANING("--qk-pos-emb-head-dim", latent_positions),
+        MEANING("--v-head-dim", config_value_channels),
     };
     tell_facts(facts, COUNT(facts), out);
     if (from->num_experts > 0 && to->num_experts > 0)
@@ -150,6 +166,7 @@ static void add_choices(const struct config *from, const struct config *to, stru
         buffer_printf(out, "%sthe scale of attention scores %g became %g", out->length > 0 ? "; " : "", (double)a.scale,
                       (double)b.scale);
     if (a.rope.pairs != b.rope.pairs || a.rope.is_interleaved != b.rope.is_interleaved ||
+        a.rope.factor != b.rope.factor ||
         memcmp(a.rope.frequencies, b.rope.frequencies, (size_t)a.rope.pairs * sizeof a.rope.frequencies[0]) != 0)
         buffer_printf(out, "%srotary frequencies differ (--rotary-base, scaling or interpolation)",
                       out->length > 0 ? "; " : "");

@@ -239,6 +239,12 @@ static int check_device(const struct device *device, const struct config *config
     if (config->fp8_format && device->ops->is_host_memory)
         return error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100), but this run "
                          "is on the CPU; leave it out or give --device cuda");
+    if (most > 0 && config->multi_latent_attention && (config->kv_channels > most || config->v_head_dim > most))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "a head of latent attention is %" PRId64 " channels wide (--qk-head-dim and "
+                              "--qk-pos-emb-head-dim), its values %" PRId64 " (--v-head-dim), but attention on a GPU "
+                              "takes %d at most; give less, or --device cpu",
+                              config->kv_channels, config->v_head_dim, most);
     if (most > 0 && config->kv_channels > most)
         return error_set_code(EXIT_CODE_USAGE,
                               "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / "

@@ -55,8 +55,15 @@ struct config {
     double attn_logit_softcapping, final_logit_softcapping;  // 0 for none
     char *softmax_type;                                      // "vanilla" | "off-by-one" | "learnable"
     double softmax_scale;                                    // 0: 1 / sqrt(kv_channels)
-    char *normalization;                                     // "LayerNorm" | "RMSNorm"
-    char *norm_placement;                                    // "pre" | "post" | "output" | "both"
+    // Latent attention; see validate_latent.c and config_yarn. kv_channels is qk_head_dim + qk_pos_emb_head_dim.
+    bool multi_latent_attention;
+    int64_t q_lora_rank;  // 0: none
+    int64_t kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
+    char *rope_type;  // NULL | "rope" | "yarn"
+    double rotary_scaling_factor, mscale, mscale_all_dim;
+    int64_t original_max_position_embeddings;
+    char *normalization;   // "LayerNorm" | "RMSNorm"
+    char *norm_placement;  // "pre" | "post" | "output" | "both"
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool qk_layernorm, qk_layernorm_all_heads;
@@ -456,8 +463,15 @@ const char *config_head_activation(const struct config *config);
 bool config_has_embedding_norm(const struct config *config);
 // The width of a row of the vocabulary. If it is not the hidden size, rows are projected to it and back.
 int64_t config_word_embedding_size(const struct config *config);
-// What rotary scaling multiplies queries and keys by; 1 if it does not.
+// YaRN: the factor (1 for none), the context length before it, and the turns of the pairs at the ends of its ramp.
+struct config_yarn {
+    double factor, length, fast, slow;
+};
+struct config_yarn config_yarn(const struct config *config);
+// What rotary scaling multiplies queries and keys by, those channels that are rotated; 1 if it does not.
 double config_rope_attention_factor(const struct config *config);
+// The channels of a head's values.
+int64_t config_value_channels(const struct config *config);
 // The layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
 int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);
@@ -510,7 +524,7 @@ struct config_balance {
     double batch, sequence, z;  // coefficients; 0: no such loss
 };
 struct config_balance config_balance(const struct config *config);
-// The number of rotated channels of a head: int(kv_channels × rotary_percent).
+// The number of rotated channels of a head: int(kv_channels × rotary_percent), or those of latent attention.
 int64_t config_rotary_channels(const struct config *config);
 
 // --tokenizer-type auto: train trains a tokenizer on its text. Then vocab_size is how many tokens it gets at most.

@@ -20,6 +20,30 @@
             "--softmax-type", softmax_type, "vanilla", ONE_OF("vanilla", "off-by-one", "learnable"),                   \
             "softmax of attention: learnable gives each head a score without a value, as in gpt-oss; off-by-one is "   \
             "not supported",                                                                                           \
-            ADVANCED)
+            ADVANCED),                                                                                                 \
+        SWITCH("--multi-latent-attention", multi_latent_attention,                                                     \
+               "latent attention, as in DeepSeek-V2 and V3: keys and values are computed from a narrow latent, which " \
+               "is all that generation keeps"),                                                                        \
+        INT("--q-lora-rank", q_lora_rank, "0", 0, 1 << 20,                                                             \
+            "latent attention: width of the latent of queries; 0: queries without one", ADVANCED),                     \
+        INT("--kv-lora-rank", kv_lora_rank, "32", 1, 1 << 20,                                                          \
+            "latent attention: width of the latent of keys and values", ADVANCED),                                     \
+        INT("--qk-head-dim", qk_head_dim, "128", 1, 1 << 16,                                                           \
+            "latent attention: channels of a head's queries and keys without positions", ADVANCED),                    \
+        INT("--qk-pos-emb-head-dim", qk_pos_emb_head_dim, "64", 2, 1 << 12,                                            \
+            "latent attention: channels of a head's queries and keys with rotary positions; heads share those of "     \
+            "keys",                                                                                                    \
+            ADVANCED),                                                                                                 \
+        INT("--v-head-dim", v_head_dim, "128", 1, 1 << 16, "latent attention: channels of a head's values", ADVANCED), \
+        CHOICE("--rope-type", rope_type, NULL, ONE_OF("rope", "yarn"),                                                 \
+               "latent attention: rotary positions without or with YaRN; default: yarn", ADVANCED),                    \
+        REAL("--rotary-scaling-factor", rotary_scaling_factor, "1.0", 1, 1e6,                                          \
+             "latent attention: YaRN's factor; 1 changes nothing", ADVANCED),                                          \
+        INT("--original-max-position-embeddings", original_max_position_embeddings, "4096", 1, MOST_TOKENS,            \
+            "latent attention: context length before YaRN", ADVANCED),                                                 \
+        REAL("--mscale", mscale, "1.0", 0, 1e6, "latent attention with YaRN: how much channels with positions grow",   \
+             ADVANCED),                                                                                                \
+        REAL("--mscale-all-dim", mscale_all_dim, "0.0", 0, 1e6,                                                        \
+             "latent attention with YaRN: how much all channels grow", ADVANCED)
 
 #endif

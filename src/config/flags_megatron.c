@@ -5,7 +5,7 @@
 #include "config/flags.h"
 
 const char flags_always_so[] =
-    "--use-cpu-initialization --cross-entropy-loss-fusion --cross-entropy-fusion-impl= "
+    "--cache-mla-latents --use-cpu-initialization --cross-entropy-loss-fusion --cross-entropy-fusion-impl= "
     "--flash-attention-version= --disable-bf16-reduced-precision-matmul "
     "--use-flash-attn --te-rng-tracker --inference-rng-tracker --use-mp-args-from-checkpoint-args "
     "--verify-integrity --bias-gelu-fusion --bias-dropout-fusion --scaled-upper-triang-masked-softmax-fusion "
@@ -20,6 +20,7 @@ const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= "
 
 // Fusions, overlap, buckets, graphs and the mechanics of saving.
 const char flags_only_speed[] =
+    "--mla-down-proj-fusion "
     "--tp-comm-overlap --no-tp-comm-bulk-wgrad --disable-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
     "--disable-tp-comm-bulk-dgrad --no-tp-comm-overlap-ag --disable-tp-comm-overlap-ag --no-tp-comm-overlap-rs "
     "--disable-tp-comm-overlap-rs --tp-comm-overlap-rs-dgrad --no-tp-comm-split-ag --disable-tp-comm-split-ag "
@@ -104,7 +105,7 @@ const char flags_refused[] =
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "
     "--glu-linear-offset=0.0 --activation-func-clamp-value= "
     "--qk-l2-norm --qk-clip --qk-clip-alpha=0.5 --qk-clip-threshold=100 --attention-output-gate "
-    "--multi-latent-attention --experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "
+    "--experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "
     "--dsa-indexer-topk= --dsa-indexer-topk-freq=1 --dsa-indexer-skip-topk-offset=0 --dsa-indexer-loss-coeff= "
     "--dsa-indexer-use-sparse-loss --dsa-kernel-backend=none --dsa-indexer-rope-interleaved "
     "--no-dsa-indexer-rotate-activation --disable-dsa-indexer-rotate-activation --no-dsa-indexer-scoring-relu "
@@ -153,7 +154,7 @@ const char flags_refused[] =
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "
     "--exit-signal-handler-for-training --check-for-large-grads "
-    "--result-rejected-tracker-filename= --rope-type= "
+    "--result-rejected-tracker-filename= "
     // RL (GRPO).
     "--perform-rl-step --rl-prompts-per-eval=32 --grpo-prompts-per-step=32 --grpo-group-size=2 "
     "--rl-generation-lag= --rl-max-inflight-requests= --rl-submission-granularity=B "
@@ -223,9 +224,6 @@ const char flags_refused[] =
     "--dino-local-crops-number=10 --dino-head-hidden-size=2048 --dino-bottleneck-size=256 "
     "--dino-freeze-last-layer=1 --dino-norm-last-layer --dino-warmup-teacher-temp=0.04 "
     "--dino-teacher-temp=0.07 --dino-warmup-teacher-temp-epochs=30 "
-    // MLA.
-    "--q-lora-rank= --kv-lora-rank=32 --qk-head-dim=128 --qk-pos-emb-head-dim=64 --v-head-dim=128 "
-    "--rotary-scaling-factor=1.0 --mscale=1.0 --mscale-all-dim=0.0 --cache-mla-latents --mla-down-proj-fusion "
     // Experimental attention.
     "--linear-attention-freq= "
     // Heterogeneous layers.

@@ -12,6 +12,8 @@
     "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
     "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
     "--window-size --window-attn-skip-freq --rotary-base-local --attn-logit-softcapping --final-logit-softcapping "    \
+    "--multi-latent-attention --q-lora-rank --kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim "          \
+    "--rope-type --rotary-scaling-factor --original-max-position-embeddings --mscale --mscale-all-dim "                \
     "--softmax-type "                                                                                                  \
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
     "--qk-layernorm-all-heads --parallel-residual --parallel-residual-one-norm --embedding-multiplier "                \

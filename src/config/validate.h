@@ -30,6 +30,9 @@ void validate_fp8(const struct config *config, struct complaints *complaints);
 void validate_ict(const struct config *config, struct complaints *complaints);
 // What tokens attend to (validate_attention.c).
 void validate_attention(struct config *config, struct complaints *complaints);
+// Latent attention (validate_latent.c): sizes, which come first, and what it does not go with.
+void validate_latent_sizes(struct config *config, struct complaints *complaints);
+void validate_latent(const struct config *config, struct complaints *complaints);
 // How blocks are arranged (validate_blocks.c).
 void validate_blocks(const struct config *config, struct complaints *complaints);
 // What mixtures of experts require of the other flags; needs the model.

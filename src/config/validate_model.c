@@ -44,7 +44,8 @@ static void validate_positions(struct config *config, struct complaints *complai
         config->position_embedding_type = memory_string("none");
     }
     int64_t rotated = config_rotary_channels(config), buckets = config->relative_attention_num_buckets;
-    if (is(config->position_embedding_type, "rope") && config->kv_channels > 0 && (rotated < 2 || rotated % 2 != 0))
+    if (is(config->position_embedding_type, "rope") && !config->multi_latent_attention && config->kv_channels > 0 &&
+        (rotated < 2 || rotated % 2 != 0))
         complain(complaints,
                  "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
                  " channels, but rotation needs pairs; give another share",
@@ -258,6 +259,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
         if (needed[i].value == 0)
             complain(complaints, "%s is missing; give it, a --preset, or --load with --use-checkpoint-args",
                      needed[i].flag);
+    validate_latent_sizes(config, complaints);
     int64_t h = config->hidden_size, heads = config->num_attention_heads, groups = config_query_groups(config);
     if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
         complain(complaints,
@@ -281,6 +283,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
     validate_positions(config, complaints);
     validate_form(config, complaints);
     validate_attention(config, complaints);
+    validate_latent(config, complaints);
     validate_blocks(config, complaints);
     validate_strips(config, complaints);
     validate_recompute(config, complaints);

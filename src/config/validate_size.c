@@ -21,7 +21,11 @@ static double bound_of_bytes(const struct config *config) {
     double inner = (double)config_expert_width(config), shared = (double)config->moe_shared_expert_intermediate_size;
     double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size + shared,
            heads = (double)config->num_attention_heads;
-    double q = heads * (double)config->kv_channels;
+    double q = heads * (double)config->kv_channels, latents = 0;
+    if (config->multi_latent_attention) {
+        q += heads * (double)config->v_head_dim;
+        latents = (double)(config->q_lora_rank + config->kv_lora_rank + config->qk_pos_emb_head_dim);
+    }
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
     double stacks = config_form(config) == CONFIG_T5 || config_form(config) == CONFIG_ICT ? 2 : 1;
     double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
@@ -40,14 +44,15 @@ static double bound_of_bytes(const struct config *config) {
     double words = fmax(h, (double)config_word_embedding_size(config));
     double projections = config_word_embedding_size(config) != config->hidden_size ? 2 * words * h : 0;
     double of_experts = experts * ((1 + gated) * h * inner + gated * inner + 2 * h);
-    double parameters = layers * (4 * h * q + (1 + gated) * h * f + 4 * q + gated * f + 8 * h + of_experts) +
-                        (output * vocabulary + positions + heads_of_bert + 32) * words + projections +
-                        depths * (2 * h + 8) * h;
+    double parameters =
+        layers *
+            (4 * h * q + latents * (h + 2 * q + 2) + (1 + gated) * h * f + 4 * q + gated * f + 8 * h + of_experts) +
+        (output * vocabulary + positions + heads_of_bert + 32) * words + projections + depths * (2 * h + 8) * h;
     // What is kept of a token. A padded capacity has more places than there are choices.
     double places = chosen * fmax(1, config->moe_expert_capacity_factor);
-    double kept =
-        layers * (8 * h + 8 * q + 4 * gated * f + 2 * heads + places * (2 * h + 4 * gated * inner + 8) + experts) +
-        (1 + depths) * (2 * vocabulary + 16 * h);
+    double kept = layers * (8 * h + 8 * q + 4 * latents + 4 * gated * f + 2 * heads +
+                            places * (2 * h + 4 * gated * inner + 8) + experts) +
+                  (1 + depths) * (2 * vocabulary + 16 * h);
     return 20 * parameters + 4 * tokens * kept;
 }
 
@@ -73,6 +78,8 @@ void validate_size(const struct config *config, struct complaints *complaints) {
                  "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / --num-attention-heads), and "
                  "%d is the most; give more or narrower heads",
                  config->kv_channels, MOST_HEAD_SIZE);
+    if (config->multi_latent_attention && config->v_head_dim > MOST_HEAD_SIZE)
+        complain(complaints, "--v-head-dim %" PRId64 " is above %d; give less", config->v_head_dim, MOST_HEAD_SIZE);
     if (config->num_attention_heads > MOST_HEADS)
         complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer", config->num_attention_heads,
                  MOST_HEADS);

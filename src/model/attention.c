@@ -15,7 +15,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
                      const struct sublayer_options *options) {
     const struct choices *choices = options->choices;
     struct linear_options out = {
-        .weight = choices_split(choices, shard_whole(2, choices->C, choices->H * choices->D), 1),
+        .weight = choices_split(choices, shard_whole(2, choices->C, choices->H * choices->V), 1),
         .has_bias = choices->has_attention_bias,
         .sums_gradient = choices->splits_rows,
         .scale = choices->residual_scale,
@@ -29,20 +29,29 @@ void attention_build(struct attention *attention, struct param_list *params, con
     attention->G = choices->G / choices->parts;
     attention->first_head = (int)attention->H * choices->part;
     attention->D = choices->D;
+    attention->V = choices->V;
     attention->scale = choices->scale;
     attention->cap = choices->score_cap;
     attention->is_recomputed = choices->recomputes_attention;
     attention->dropout = choices->attention_dropout;
 }
 
+struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, int64_t count, int64_t size) {
+    int64_t T = packed.shape[0] / B, stride = packed.stride[0];
+    return (struct tensor){.data = tensor_slice(packed, 1, first, count * size).data,
+                           .dtype = packed.dtype,
+                           .rank = 4,
+                           .shape = {B, T, count, size},
+                           .stride = {T * stride, stride, size, 1}};
+}
+
 struct tensor attention_heads(const struct attention *attention, struct tensor packed, int64_t B, int64_t first,
                               int64_t count) {
-    int64_t all = packed.shape[1] / attention->D;
-    return tensor_slice(tensor_reshape_4d(packed, B, packed.shape[0] / B, all, attention->D), 2, first, count);
+    return attention_columns(packed, B, first * attention->D, count, attention->D);
 }
 
 static int64_t key_columns(const struct attention *attention) {
-    return 2 * attention->G * attention->D;
+    return attention->G * (attention->D + attention->V);
 }
 
 void attention_take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options) {
@@ -53,15 +62,16 @@ void attention_take_cache(const struct sublayer *sublayer, void *saved, const st
 
 // The queries of a strip, and keys and values, in the form that attention takes.
 struct views {
-    struct tensor q, k, v;  // (B, T, H, D), (B, Tk, G, D) twice
+    struct tensor q, k, v;  // (B, T, H, D), (B, Tk, G, D), (B, Tk, G, V)
 };
 
 // A causal strip sees no key after its last query.
 static struct views views_of(const struct attention *attention, const struct strip *strip, struct tensor q,
                              struct tensor kv) {
-    int64_t B = strip->B, G = attention->G, first = kv.shape[1] / attention->D - 2 * G;
+    int64_t B = strip->B, G = attention->G, D = attention->D, first = kv.shape[1] - key_columns(attention);
     struct views views = {attention_heads(attention, strip_rows(strip, q), B, 0, attention->H),
-                          attention_heads(attention, kv, B, first, G), attention_heads(attention, kv, B, first + G, G)};
+                          attention_columns(kv, B, first, G, D),
+                          attention_columns(kv, B, first + G * D, G, attention->V)};
     if (attention->is_causal && strip->end < views.k.shape[1]) {
         views.k = tensor_slice(views.k, 1, 0, strip->end);
         views.v = tensor_slice(views.v, 1, 0, strip->end);
@@ -95,13 +105,13 @@ static struct dropout dropout_of(const struct attention *attention, const struct
 
 // What attention computes for one strip of queries.
 struct result {
-    struct tensor out;  // (B, T, H, D)
+    struct tensor out;  // (B, T, H, V)
     struct tensor lse;  // (B, H, T), or none
 };
 static struct result result_of(const struct attention *attention, const struct pass *pass, int which, struct tensor out,
                                struct tensor lse) {
     struct strip strip = pass_strip(pass, which);
-    return (struct result){.out = attention_heads(attention, strip_rows(&strip, out), strip.B, 0, attention->H),
+    return (struct result){.out = attention_columns(strip_rows(&strip, out), strip.B, 0, attention->H, attention->V),
                            .lse = lse.data ? tensor_rows(lse, which * strip.B, strip.B) : lse};
 }
 static struct tensor take_lse(const struct attention *attention, const struct pass *pass, struct arena *arena) {
@@ -109,7 +119,7 @@ static struct tensor take_lse(const struct attention *attention, const struct pa
     return arena_3d(arena, DTYPE_F32, strips * pass->B, attention->H, pass->T / strips);
 }
 
-// Computes out (N, H D) and, for a backward pass, lse from the projections.
+// Computes out (N, H V) and, for a backward pass, lse from the projections.
 static void attend(const struct attention *attention, const struct pass *pass, struct tensor q, struct tensor kv,
                    struct tensor out, struct tensor lse) {
     for (int which = 0; which < pass_strips(pass); which++) {
@@ -148,7 +158,7 @@ void attention_forward(const struct attention *attention, const struct pass *pas
 struct attention_gradient {
     struct tensor q, kv;     // packed: the queries of this rank, and the keys and values that they see
     struct tensor out, lse;  // as in the forward pass
-    struct tensor dout;      // (N, H D)
+    struct tensor dout;      // (N, H V)
     struct tensor dq, dkv;   // packed, out: for this rank's tokens
 };
 
@@ -173,11 +183,11 @@ static struct tensor backward_strip(const struct attention *attention, const str
             .dv = gradients.v,
             .drelative_bias = mask.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
             .dsinks = dsinks,
-            .dout = attention_heads(attention, strip_rows(&strip, g->dout), strip.B, 0, attention->H),
+            .dout = attention_columns(strip_rows(&strip, g->dout), strip.B, 0, attention->H, attention->V),
             .out = result.out,
             .lse = result.lse,
             .scratch = arena_3d(pass->scratch, DTYPE_F32, strip.B, attention->H, strip.T),
-            .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k, &mask)),
+            .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k, views.v, &mask)),
             .q = views.q,
             .k = views.k,
             .v = views.v,

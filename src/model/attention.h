@@ -10,8 +10,8 @@
 
 struct attention {
     struct sublayer sublayer;
-    struct linear proj;   // (C, H D)
-    int64_t H, G, D;      // heads of this rank, and the size of a head
+    struct linear proj;   // (C, H V)
+    int64_t H, G, D, V;   // heads of this rank, and the size of a head: of queries and keys, of values
     int first_head;       // the first head of this rank, among those of the whole layer
     float scale, cap;     // of scores; cap: 0 for none
     struct param *sinks;  // (H), or NULL
@@ -21,14 +21,14 @@ struct attention {
 };
 // What a kind saves begins with this.
 struct attention_saved {
-    struct tensor out;    // (N, H D); none if it is recomputed
+    struct tensor out;    // (N, H V); none if it is recomputed
     struct tensor lse;    // (B, H, T) fp32; none if it is recomputed
-    struct tensor cache;  // (capacity, 2G D): keys and values, while text is generated
+    struct tensor cache;  // (capacity, …): keys and values, or what they are computed from, while text is generated
 };
 // Packed projections of a pass.
 struct attention_input {
     struct tensor q;   // (N, … H D …): the queries of this rank
-    struct tensor kv;  // (M, … 2G D): the keys and values of this rank
+    struct tensor kv;  // (M, … G D + G V): the keys and values of this rank
 };
 
 // Declares the last matmul and sets all but the sublayer's first and dropout_layer, which belong to the kind.
@@ -36,6 +36,8 @@ void attention_build(struct attention *attention, struct param_list *params, con
                      const struct sublayer_options *options);
 // What the projections of a kind are built with, but for their shard.
 struct linear_options attention_projection(const struct choices *choices);
+// Columns [first, first + count size) of a packed (B * T, …) tensor as (B, T, count, size).
+struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, int64_t count, int64_t size);
 // Heads [first, first + count) of a packed (B * T, heads D) tensor as (B, T, count, D).
 struct tensor attention_heads(const struct attention *attention, struct tensor packed, int64_t B, int64_t first,
                               int64_t count);

@@ -255,6 +255,14 @@ static void backward_addition(const struct block *block, const struct pass *pass
                                                                     .dropout = dropout_after(block, pass, sublayer)});
 }
 
+// The weight gradients of the matmuls that read a sublayer's input x.
+static void backward_first(const struct sublayer *sublayer, const struct pass *pass, struct first_gradients gradients,
+                           struct operand x) {
+    linear_backward_weight(sublayer->first, pass, gradients.first, x);
+    if (sublayer->second)
+        linear_backward_weight(sublayer->second, pass, gradients.second, x);
+}
+
 // dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the
 // sublayer, unless that was kept. The norm of one sublayer also computes the gradient of what the sublayer before it
 // added.
@@ -268,7 +276,7 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
         const struct sublayer *sublayer = block->sublayers[i];
         bool is_kept = linear_keeps_input(sublayer->first, pass);
         size_t mark = arena_mark(pass->scratch);
-        struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
+        struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
         struct norm_gradient gradient = {.dx = g->dx, .dy = dnorm, .x = s->x, .dresidual = g->dx};
         if (!is_kept)
             gradient.y = dnorm;
@@ -277,7 +285,7 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
         else if (before)
             gradient.residual = residual_gradient_of(before, pass, before->sublayers[before->count - 1], g->ddelta);
         norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
-        linear_backward_weight(sublayer->first, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
+        backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
         arena_release(pass->scratch, mark);
     }
     g->is_open = before != NULL;
@@ -295,9 +303,9 @@ static void backward_one_norm(const struct block *block, const struct pass *pass
         bool is_last = i == block->count - 1;
         backward_addition(block, pass, g, i);
         size_t mark = arena_mark(pass->scratch);
-        struct operand dfirst =
+        struct first_gradients dfirst =
             sublayer->kind->backward(sublayer, pass, saved->sublayers[i].own, is_last ? dnorm : own, g->ddelta);
-        linear_backward_weight(sublayer->first, pass, dfirst, first->input);
+        backward_first(sublayer, pass, dfirst, first->input);
         if (!is_last)
             op_dropout_add(pass->device, &(struct op_dropout_add){.out = dnorm, .x = own, .residual = dnorm});
         arena_release(pass->scratch, mark);
@@ -320,13 +328,13 @@ static void backward_parallel(const struct block *block, const struct pass *pass
         bool is_kept = linear_keeps_input(sublayer->first, pass);
         backward_addition(block, pass, g, i);
         size_t mark = arena_mark(pass->scratch);
-        struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
+        struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
         struct norm_gradient gradient = {
             .dx = i == 0 ? g->dx : dsum, .dy = dnorm, .x = s->x, .dresidual = i == block->count - 1 ? g->dx : dsum};
         if (!is_kept)
             gradient.y = dnorm;
         norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
-        linear_backward_weight(sublayer->first, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
+        backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
         arena_release(pass->scratch, mark);
     }
     g->is_open = false;
@@ -344,17 +352,17 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
             .dx = dsum, .dy = g->dx, .x = s->x, .residual = residual_gradient_of(block, pass, sublayer, g->ddelta)};
         norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
         size_t mark = arena_mark(pass->scratch);
-        struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, g->dx, g->ddelta);
-        linear_backward_weight(sublayer->first, pass, dfirst, s->input);
+        struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, g->dx, g->ddelta);
+        backward_first(sublayer, pass, dfirst, s->input);
         arena_release(pass->scratch, mark);
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = g->dx, .residual = dsum});
     }
 }
 
-// What the backward of a sublayer gives: the gradients of its input (N, C) and of its first matmul's result.
+// What the backward of a sublayer gives: the gradients of its input (N, C) and of its first matmuls' results.
 struct input_gradient {
     struct tensor dinput;
-    struct operand dfirst;
+    struct first_gradients dfirst;
 };
 
 // Adds the gradient of sublayer i's input to g->dx, which has that of the stream around the sublayer.
@@ -363,9 +371,9 @@ static void backward_input(const struct block *block, const struct pass *pass, c
     const struct sublayer *sublayer = block->sublayers[i];
     const struct sublayer_saved *s = &saved->sublayers[i];
     struct tensor dinput = own.dinput;
-    struct operand dfirst = own.dfirst;
+    struct first_gradients dfirst = own.dfirst;
     if (!block->has_input_norm) {
-        linear_backward_weight(sublayer->first, pass, dfirst, s->input);
+        backward_first(sublayer, pass, dfirst, s->input);
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
         return;
     }
@@ -374,7 +382,7 @@ static void backward_input(const struct block *block, const struct pass *pass, c
     if (!is_kept)
         gradient.y = dinput;
     norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
-    linear_backward_weight(sublayer->first, pass, dfirst, is_kept ? s->input : operand_of(dinput));
+    backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dinput));
 }
 
 // dresult (N, C) is the gradient of a sublayer's result, dinput that of what it read.
@@ -399,7 +407,7 @@ static void backward_output_norm(const struct block *block, const struct pass *p
         if (dbias.data)
             op_column_sum(pass->device, &(struct op_column_sum){.out = dbias, .x = dresult});
         size_t mark = arena_mark(pass->scratch);
-        struct operand dfirst = sublayer->kind->backward(sublayer, pass, s->own, dinput, dresult);
+        struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dinput, dresult);
         backward_input(block, pass, saved, g, i, (struct input_gradient){dinput, dfirst});
         arena_release(pass->scratch, mark);
     }

@@ -45,7 +45,10 @@ int64_t census_active_parameters(const struct config *config) {
 static void count_matrix(struct census *census, const struct config *config, const struct param *param) {
     const char *name = census_name(param->name);
     double elements = (double)shard_global_count(&param->shard) * active_share(config, name);
+    // Attention itself: the means of what a head's queries and values have.
     double columns = (double)param->shard.global[1];
+    if (config->multi_latent_attention && strstr(name, ".linear_proj."))
+        columns = (columns + (double)(config->num_attention_heads * config->kv_channels)) / 2;
     bool is_encoder = strncmp(name, "encoder.", strlen("encoder.")) == 0;
     if (strstr(name, ".linear_") || strstr(name, ".eh_proj."))
         *(is_encoder ? &census->encoder : &census->decoder) += elements;

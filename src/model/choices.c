@@ -42,19 +42,19 @@ static double scaled_frequency(const struct config *config, double frequency) {
 
 // The channel, out of `channels`, that completes `turns` turns within the original length.
 static double yarn_channel(const struct config *config, double channels, double turns) {
-    double length = (double)config->rope_original_length;
-    return channels * log(length / (turns * TWO_PI)) / (2 * log(config->rotary_base));
+    return channels * log(config_yarn(config).length / (turns * TWO_PI)) / (2 * log(config->rotary_base));
 }
 
 // YaRN: pairs below the first of two bounds stay as they are, those above the second are stretched by the factor, with
 // a ramp in between.
 static double yarn_frequency(const struct config *config, int64_t pair, double frequency) {
+    const struct config_yarn yarn = config_yarn(config);
     double channels = (double)config_rotary_channels(config);
-    double low = fmax(floor(yarn_channel(config, channels, config->yarn_beta_fast)), 0);
-    double high = fmin(ceil(yarn_channel(config, channels, config->yarn_beta_slow)), channels - 1);
+    double low = fmax(floor(yarn_channel(config, channels, yarn.fast)), 0);
+    double high = fmin(ceil(yarn_channel(config, channels, yarn.slow)), channels - 1);
     double ramp = ((double)pair - low) / (high == low ? 0.001 : high - low);
     ramp = fmin(fmax(ramp, 0), 1);
-    return frequency / config->rope_scaling_factor * ramp + frequency * (1 - ramp);
+    return frequency / yarn.factor * ramp + frequency * (1 - ramp);
 }
 
 // Without scaling if is_plain.
@@ -64,21 +64,23 @@ static void set_rope(struct rope *rope, const struct config *config, double base
     bool is_scaled = config->use_rope_scaling && !is_plain;
     int64_t channels = config_rotary_channels(config);
     rope->pairs = channels / 2;
-    rope->is_interleaved = config->rotary_interleaved;
+    rope->is_interleaved = config->rotary_interleaved || config->multi_latent_attention;
+    rope->factor = config->multi_latent_attention ? (float)config_rope_attention_factor(config) : 1;
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
         double frequency = pow(base, -2.0 * (double)j / (double)channels);
         if (is_scaled && is(config->rope_scaling_type, "llama3"))
             frequency = scaled_frequency(config, frequency);
-        if (is_scaled && is(config->rope_scaling_type, "yarn"))
+        if (!is_plain && config_yarn(config).factor > 1)
             frequency = yarn_frequency(config, j, frequency);
         rope->frequencies[j] = (float)(frequency / (is_plain ? 1 : config->rotary_seq_len_interpolation_factor));
     }
 }
 
-// If rotary scaling multiplies queries and keys by a factor, scores grow by its square.
+// If rotary scaling multiplies queries and keys by a factor, scores grow by its square. In latent attention, only some
+// channels are rotated: the rotation multiplies them.
 static float scale_of(const struct config *config) {
-    double factor = config_rope_attention_factor(config);
+    double factor = config->multi_latent_attention ? 1 : config_rope_attention_factor(config);
     return config_softmax_scale(config) * (float)(factor * factor);
 }
 
@@ -102,7 +104,8 @@ struct shard choices_split(const struct choices *choices, struct shard whole, in
 struct layer_choices choices_layer(const struct choices *choices, bool has_cross) {
     const struct sublayer_kind *mlp = choices->is_gated ? &sublayer_gated_mlp : &sublayer_mlp;
     return (struct layer_choices){
-        .sublayers = {&sublayer_self_attention, has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL}};
+        .sublayers = {choices->latent.kv_rank > 0 ? &sublayer_latent_attention : &sublayer_self_attention,
+                      has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL}};
 }
 
 void choices_add_experts(struct layer_choices *layer, int64_t before) {
@@ -161,6 +164,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .H = config->num_attention_heads,
         .G = config_query_groups(config),
         .D = config->kv_channels,
+        .V = config_value_channels(config),
         .F = config->ffn_hidden_size,
         .norm = {.kind = is(config->normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
                  .C = config->hidden_size,
@@ -194,6 +198,11 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .splits_rows = choices_splits_rows(config, mesh),
     };
     choices->norm.sums_gradient = choices->splits_rows;
+    if (config->multi_latent_attention)
+        choices->latent = (struct latent_choices){.q_rank = config->q_lora_rank,
+                                                  .kv_rank = config->kv_lora_rank,
+                                                  .own = config->qk_head_dim,
+                                                  .shared = config->qk_pos_emb_head_dim};
     set_multipliers(choices, config);
     if (config->num_experts > 0)
         set_experts(&choices->experts, config, mesh);

@@ -11,6 +11,13 @@ struct rope {
     int64_t pairs;  // 0: no rotary positions
     bool is_interleaved;
     float frequencies[ROPE_MOST_PAIRS];
+    float factor;  // of the rotated channels
+};
+
+// Latent attention: widths of the latents of queries (0: none) and of keys and values, and the channels of a head's
+// keys that are its own and that all heads share, which have positions. All zero: ordinary attention.
+struct latent_choices {
+    int64_t q_rank, kv_rank, own, shared;
 };
 
 // Mixtures of experts.
@@ -29,6 +36,7 @@ struct expert_choices {
 
 struct choices {
     int64_t C, H, G, D, F;     // width, query heads, key/value heads, size of a head, width of the MLP
+    int64_t V;                 // size of a head's values; D but for latent attention
     struct norm_options norm;  // of the residual stream, see set_multipliers
     double epsilon;            // of other norms
     bool has_head_norm;        // queries and keys of each head go through a norm
@@ -58,6 +66,7 @@ struct choices {
     int64_t recomputed_layers;  // full recompute, 0: none; uniform: layers per group; else how many, one by one
     bool is_recompute_uniform;
     bool divides_inputs;  // full recompute: ranks that share layers each keep some rows of the layers' inputs
+    struct latent_choices latent;
     struct expert_choices experts;
     struct fp8 *fp8;  // of the model, if the matmuls of its blocks are in fp8; else NULL
 };

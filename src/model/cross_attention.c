@@ -60,8 +60,8 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
                       &(struct attention_input){.q = saved->q, .kv = saved->kv});
 }
 
-static struct operand backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
-                               struct tensor dx, struct tensor ddelta) {
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
     const struct cross_attention *cross = (const struct cross_attention *)sublayer;
     const struct cross_saved *saved = own;
     struct pass over = over_memory(pass);
@@ -75,7 +75,7 @@ static struct operand backward(const struct sublayer *sublayer, const struct pas
     struct operand dmemory = linear_gradient(&cross->kv, pass, dkv);
     linear_backward_input_add(&cross->kv, pass, pass->memory.dx, dmemory);
     linear_backward_weight(&cross->kv, pass, dmemory, operand_of(pass->memory.x));
-    return dy;
+    return (struct first_gradients){.first = dy};
 }
 
 const struct sublayer_kind sublayer_cross_attention = {.name = "cross_attention",

@@ -372,8 +372,8 @@ static struct tensor return_gradients(const struct pass *pass, const struct expe
     return rows;
 }
 
-static struct operand backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
-                               struct tensor dx, struct tensor ddelta) {
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
     const struct experts *experts = (const struct experts *)sublayer;
     const struct experts_saved *saved = own;
     int64_t N = pass_rows(pass), C = experts->choices->C;
@@ -394,7 +394,7 @@ static struct operand backward(const struct sublayer *sublayer, const struct pas
     if (experts->choices->experts.shared > 0)
         shared_experts_backward(&experts->shared, pass, &saved->shared, sum, dy);
     pass_sum(pass, dx, sum, "layer input gradient");
-    return operand_of(dlogits);
+    return (struct first_gradients){.first = operand_of(dlogits)};
 }
 
 const struct sublayer_kind sublayer_experts = {.name = "mlp",

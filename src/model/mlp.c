@@ -55,14 +55,14 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     arena_release(pass->scratch, mark);
 }
 
-static struct operand backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
-                               struct tensor dx, struct tensor ddelta) {
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
     const struct mlp *mlp = (const struct mlp *)sublayer;
     struct operand dy = linear_output_gradient(&mlp->fc2, pass, ddelta), after;
     struct operand dbefore = linear_activate_backward(&mlp->step, pass, own, dy, &after);
     linear_backward_weight(&mlp->fc2, pass, dy, after);
     linear_backward_input(&mlp->fc1, pass, dx, dbefore, (struct tensor){0});
-    return dbefore;
+    return (struct first_gradients){.first = dbefore};
 }
 
 #define MLP_KIND                                                                                                       \

@@ -205,8 +205,8 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     attention_forward(&self->attention, pass, &saved->attention, delta, &input);
 }
 
-static struct operand backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
-                               struct tensor dx, struct tensor ddelta) {
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
     const struct self_attention *self = (const struct self_attention *)sublayer;
     const struct self_saved *saved = own;
     struct tensor dqkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->qkv.out);
@@ -221,7 +221,7 @@ static struct operand backward(const struct sublayer *sublayer, const struct pas
     }
     struct operand dy = linear_gradient(&self->qkv, pass, dqkv);
     linear_backward_input(&self->qkv, pass, dx, dy, (struct tensor){0});
-    return dy;
+    return (struct first_gradients){.first = dy};
 }
 
 const struct sublayer_kind sublayer_self_attention = {.name = "self_attention",

@@ -23,8 +23,14 @@ struct sublayer {
     // The matmul whose input is the result of the norm, and the one whose bias is added together with its result. No
     // matrix of the sublayer is declared before or after theirs.
     const struct linear *first, *last;
+    const struct linear *second;  // another matmul with that input, or NULL
     struct sublayer_apart apart;  // zeroed if all are in the usual group; else `last` is the last of those
     int64_t dropout_layer;        // a number that keys its dropout masks
+};
+
+// Gradients of the results of the first matmul and, if there is one, of the second.
+struct first_gradients {
+    struct operand first, second;
 };
 
 struct sublayer_options {
@@ -54,17 +60,17 @@ struct sublayer_kind {
     // delta (N, C) = sublayer(x) without the last bias.
     void (*forward)(const struct sublayer *sublayer, const struct pass *pass, void *saved, struct tensor delta,
                     struct operand x);
-    // dx (N, C) from ddelta, and all weight gradients but that of the first matmul, which the caller computes: the norm
-    // may have to compute x again. Returns the gradient of that matmul's result, in scratch that the caller releases.
-    struct operand (*backward)(const struct sublayer *sublayer, const struct pass *pass, const void *saved,
-                               struct tensor dx, struct tensor ddelta);
+    // dx (N, C) from ddelta, and all weight gradients but those of the first and the second matmul, which the caller
+    // computes: the norm may have to compute x again. What is returned is in scratch that the caller releases.
+    struct first_gradients (*backward)(const struct sublayer *sublayer, const struct pass *pass, const void *saved,
+                                       struct tensor dx, struct tensor ddelta);
     void (*take_cache)(const struct sublayer *sublayer, void *saved, const struct cache_options *options);  // or NULL
 };
 
 // Every stage of a pipeline declares the same groups of parameters in the same order: before its layers are built.
 void experts_declare_groups(struct param_list *params, const struct choices *choices);
 
-extern const struct sublayer_kind sublayer_self_attention, sublayer_cross_attention, sublayer_mlp, sublayer_gated_mlp,
-    sublayer_experts;
+extern const struct sublayer_kind sublayer_self_attention, sublayer_latent_attention, sublayer_cross_attention,
+    sublayer_mlp, sublayer_gated_mlp, sublayer_experts;
 
 #endif

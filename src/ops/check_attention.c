@@ -5,6 +5,7 @@
 // What forward and backward share. The shapes of q and k set everything else.
 struct attention_shape {
     struct tensor query, key, row;  // (B, Tq, H, D), (B, Tk, G, D), (B, H, Tq): descriptions only
+    struct tensor value, out;       // (B, Tk, G, V), (B, Tq, H, V)
     bool is_causal;
 };
 
@@ -12,17 +13,22 @@ static struct attention_shape check_attention_inputs(struct device *device, cons
                                                      struct tensor k, struct tensor v) {
     check_activation(device, op, "q", q, 4);
     check_activation(device, op, "k", k, 4);
-    int64_t heads = q.shape[2], groups = k.shape[2], head_size = q.shape[3];
+    check_activation(device, op, "v", v, 4);
+    int64_t heads = q.shape[2], groups = k.shape[2], head_size = q.shape[3], value_size = v.shape[3];
     struct attention_shape shape = {
         .query = tensor_4d(q.data, q.dtype, q.shape[0], q.shape[1], heads, head_size),
         .key = tensor_4d(k.data, q.dtype, q.shape[0], k.shape[1], groups, head_size),
         .row = tensor_3d(q.data, DTYPE_F32, q.shape[0], heads, q.shape[1]),
+        .value = tensor_4d(v.data, q.dtype, q.shape[0], k.shape[1], groups, value_size),
+        .out = tensor_4d(q.data, q.dtype, q.shape[0], q.shape[1], heads, value_size),
     };
     check_strided(op, "q", q, shape.query);
     check_strided(op, "k", k, shape.key);
-    check_strided(op, "v", v, shape.key);
+    check_strided(op, "v", v, shape.value);
     int most = device->ops->most_head_size;
-    check_rule(op, head_size >= 1 && (most == 0 || head_size <= most), "the device does not take heads of this size");
+    int64_t widest = head_size > value_size ? head_size : value_size;
+    check_rule(op, head_size >= 1 && value_size >= 1 && (most == 0 || widest <= most),
+               "the device does not take heads of this size");
     check_rule(op, groups >= 1 && heads % groups == 0, "query heads must be a multiple of key/value heads");
     check_rule(op, k.shape[1] >= 1, "there must be at least one key");
     check_rule(op, heads <= 65535, "there may be no more than 65535 heads");
@@ -49,7 +55,7 @@ static void check_scores(const char *op, const struct attention_scores *scores, 
 void op_attention_forward(struct device *device, const struct op_attention_forward *op) {
     const char *name = "op_attention_forward";
     struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
-    check_strided(name, "out", op->out, shape.query);
+    check_strided(name, "out", op->out, shape.out);
     check_optional(name, "lse", op->lse, shape.row);
     check_mask(name, op->is_causal, &op->mask, op->q, op->k);
     check_scores(name, &op->scores, &op->mask, op->q);
@@ -63,14 +69,15 @@ void op_attention_forward(struct device *device, const struct op_attention_forwa
 // In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head, and reads
 // two bounds for each query. One that has a bias by distance sums the bias's gradient along the distances of each tile
 // of queries instead.
-int64_t attention_workspace_bytes(struct tensor q, struct tensor k, const struct attention_mask *mask) {
+int64_t attention_workspace_bytes(struct tensor q, struct tensor k, struct tensor v,
+                                  const struct attention_mask *mask) {
     enum { TILE = 64 };
     int64_t rows = q.shape[0] * q.shape[2], head_size = q.shape[3];
     if (q.dtype == DTYPE_F32)
         return 1;
     int64_t bytes = 4 * rows * q.shape[1] * head_size + 8 * q.shape[0] * q.shape[1] + (1 << 20);
     if (k.shape[2] != q.shape[2])
-        bytes += 4 * rows * k.shape[1] * head_size;
+        bytes += 2 * rows * k.shape[1] * (head_size + v.shape[3]);
     int64_t tiles = (q.shape[1] + TILE - 1) / TILE, distances = (k.shape[1] + TILE - 1) / TILE * TILE + TILE;
     int64_t bias_bytes = mask->relative_bias.data ? 4 * rows * tiles * distances : 0;
     return bias_bytes > bytes ? bias_bytes : bytes;
@@ -81,9 +88,9 @@ void op_attention_backward(struct device *device, const struct op_attention_back
     struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
     check_strided(name, "dq", op->dq, shape.query);
     check_strided(name, "dk", op->dk, shape.key);
-    check_strided(name, "dv", op->dv, shape.key);
-    check_strided(name, "dout", op->dout, shape.query);
-    check_strided(name, "out", op->out, shape.query);
+    check_strided(name, "dv", op->dv, shape.value);
+    check_strided(name, "dout", op->dout, shape.out);
+    check_strided(name, "out", op->out, shape.out);
     check_tensor(name, "lse", op->lse, shape.row);
     check_tensor(name, "scratch", op->scratch, shape.row);
     check_mask(name, op->is_causal, &op->mask, op->q, op->k);
@@ -101,6 +108,39 @@ void op_attention_backward(struct device *device, const struct op_attention_back
     check_apart(name, "dq", op->dq, "dout", op->dout);
     check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
     device->ops->attention_backward(device, op);
+}
+
+// What the sizes of one direction must be: kv is what is packed, `up` has the heads' own channels.
+static void check_latent(const char *op, struct tensor kv, struct tensor up, struct tensor shared, int64_t heads,
+                         int64_t value_size) {
+    check_tensor(op, "kv", kv, kv);
+    check_tensor(op, "up", up, check_2d(kv.dtype, kv.shape[0], up.shape[1]));
+    check_strided(op, "shared", shared, check_2d(kv.dtype, kv.shape[0], shared.shape[1]));
+    check_rule(op, heads >= 1 && value_size >= 1 && shared.shape[1] >= 1, "sizes must be at least 1");
+    check_rule(op,
+               up.shape[1] % heads == 0 && up.shape[1] / heads > value_size &&
+                   kv.shape[1] == up.shape[1] + heads * shared.shape[1],
+               "kv must have the channels of all heads and those that they share");
+    check_apart(op, "kv", kv, "up", up);
+    check_apart(op, "kv", kv, "shared", shared);
+}
+
+void op_latent_forward(struct device *device, const struct op_latent_forward *op) {
+    const char *name = "op_latent_forward";
+    check_activation(device, name, "kv", op->kv, 2);
+    check_activation(device, name, "up", op->up, 2);
+    check_activation(device, name, "shared", op->shared, 2);
+    check_latent(name, op->kv, op->up, op->shared, op->heads, op->value_size);
+    device->ops->latent_forward(device, op);
+}
+
+void op_latent_backward(struct device *device, const struct op_latent_backward *op) {
+    const char *name = "op_latent_backward";
+    check_activation(device, name, "dkv", op->dkv, 2);
+    check_activation(device, name, "dup", op->dup, 2);
+    check_activation(device, name, "dshared", op->dshared, 2);
+    check_latent(name, op->dkv, op->dup, op->dshared, op->heads, op->value_size);
+    device->ops->latent_backward(device, op);
 }
 
 void op_rope(struct device *device, const struct op_rope *op) {

@@ -163,13 +163,15 @@ struct op_glu_backward {
 
 // Rotary positions, in place: pair j of the channels of each head in row n is rotated by the angle positions[n] *
 // frequencies[j], in fp32. Pair j is (j, j + pairs), or (2j, 2j + 1) if interleaved; channels from 2 * pairs on are
-// left alone. The inverse rotates back, which is the gradient.
+// left alone. The inverse rotates back, which is the gradient. Rotated channels are multiplied by the factor too, in
+// either direction.
 struct op_rope {
     struct tensor x;           // (B, T, H, D), in and out: any strides, but contiguous in D
     struct tensor positions;   // (B * T) i32
     const float *frequencies;  // (pairs), in host memory; read before the call returns
     int64_t pairs;             // at most ROPE_MOST_PAIRS and D / 2
     bool is_interleaved, is_inverse;
+    float factor;  // 0 for 1
 };
 enum { ROPE_MOST_PAIRS = 2048 };
 
@@ -214,8 +216,9 @@ struct op_norm_backward {
 };
 
 // Scaled dot-product attention that never stores a (Tq, Tk) matrix. Query head h uses key/value head h / (H / G). If
-// causal, query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything. q and out are (B,
-// Tq, H, D), k and v (B, Tk, G, D), with any strides (they are views of one packed tensor) but contiguous in D.
+// causal, query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything. q is (B, Tq, H, D),
+// k (B, Tk, G, D), v (B, Tk, G, V) and out (B, Tq, H, V), with any strides (they are views of one packed tensor) but
+// contiguous in D or V. Mostly, V is D.
 //
 // A mask narrows what a query sees to the range of keys that all its rules allow. A query that sees no key gets the
 // output 0 and a log-sum-exp of -infinity, and has no gradient.
@@ -232,7 +235,7 @@ struct attention_scores {
     struct tensor sinks;  // (H) or none: a score of each head that all its queries see, of a key without a value
 };
 struct op_attention_forward {
-    struct tensor out;  // (B, Tq, H, D)
+    struct tensor out;  // (B, Tq, H, V)
     struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scores, the sink's too; none if no backward follows
     struct tensor q, k, v;
     float scale;
@@ -246,7 +249,7 @@ struct op_attention_backward {
     struct tensor dq, dk, dv;
     struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; none if there is no relative bias
     struct tensor dsinks;          // (B, H) fp32 out; none without sinks
-    struct tensor dout, out;       // (B, Tq, H, D)
+    struct tensor dout, out;       // (B, Tq, H, V)
     struct tensor lse;             // (B, H, Tq) fp32
     struct tensor scratch;         // (B, H, Tq) fp32: holds the row sums of dout * out
     struct tensor workspace;       // (attention_workspace_bytes) u8; if none, a slower algorithm may be used
@@ -263,6 +266,21 @@ static inline bool attention_has_plain_scores(const struct attention_scores *sco
 static inline bool attention_has_mask(const struct attention_mask *mask) {
     return mask->window > 0 || mask->key_counts.data || mask->first_keys.data || mask->relative_bias.data;
 }
+
+// Keys and values of latent attention (DeepSeek-V2). Each of H heads has P channels of keys and V of values, side by
+// side in `up`; all heads share R more channels of keys, behind their own. They are put into packed order: the keys of
+// all heads, then the values. Backward sums the gradients of what heads share in fp32.
+struct op_latent_forward {
+    struct tensor kv;      // (N, H (P + R + V)) out
+    struct tensor up;      // (N, H (P + V))
+    struct tensor shared;  // (N, R); its rows may be further apart
+    int64_t heads, value_size;
+};
+struct op_latent_backward {
+    struct tensor dup, dshared;  // (N, H (P + V)), (N, R) out; rows of dshared may be further apart
+    struct tensor dkv;           // (N, H (P + R + V))
+    int64_t heads, value_size;
+};
 
 // T5's relative positions: a learned number for each head and each bucket of distances (key position minus query
 // position). Column w of the bias is for distance first_distance + w. See relative.h for the buckets.
@@ -285,7 +303,7 @@ struct op_relative_bias_backward {
 };
 
 // How much memory the backward of attention can use beside its outputs; at least 1.
-int64_t attention_workspace_bytes(struct tensor q, struct tensor k, const struct attention_mask *mask);
+int64_t attention_workspace_bytes(struct tensor q, struct tensor k, struct tensor v, const struct attention_mask *mask);
 
 // out = dropout(table[tokens] + positions). A token outside [vocabulary_start, vocabulary_start + V) contributes
 // nothing: another rank holds it.
@@ -442,6 +460,8 @@ struct op_scale {
     X(norm_backward)                                                                                                   \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
+    X(latent_forward)                                                                                                  \
+    X(latent_backward)                                                                                                 \
     X(embedding_forward)                                                                                               \
     X(embedding_backward)                                                                                              \
     X(dropout_add)                                                                                                     \

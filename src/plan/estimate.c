@@ -70,7 +70,8 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     // Small matmuls leave processors idle in their last round.
     double tiles = ceil(tokens / rates->tile) * ceil(inner / rates->tile);
     double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
-    double keys = (double)config_query_groups(model) * (double)model->kv_channels / layout->tensor;
+    double keys = (double)config_query_groups(model) * (double)(model->kv_channels + config_value_channels(model)) / 2 /
+                  layout->tensor;
     return (struct pass_estimate){
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
                   (0.5 + 0.5 * filled),

@@ -88,9 +88,10 @@ static bool allows_precision(const struct layout_space *space, const struct plan
     int64_t parts = layout->tensor, keys = config_query_groups(model) * model->kv_channels;
     int64_t heads = model->num_attention_heads * model->kv_channels;
     int64_t rows = layout->micro_batch * model->seq_length / layout->context / (layout->splits_rows ? parts : 1);
-    return model->num_experts == 0 && space->hardware->peak[1] > 0 && divides(FP8_STEP, model->hidden_size) &&
-           divides(FP8_STEP, heads / parts) && divides(FP8_STEP, (heads + 2 * keys) / parts) &&
-           divides(FP8_STEP, model->ffn_hidden_size / parts) && divides(FP8_STEP, rows);
+    return model->num_experts == 0 && !model->multi_latent_attention && space->hardware->peak[1] > 0 &&
+           divides(FP8_STEP, model->hidden_size) && divides(FP8_STEP, heads / parts) &&
+           divides(FP8_STEP, (heads + 2 * keys) / parts) && divides(FP8_STEP, model->ffn_hidden_size / parts) &&
+           divides(FP8_STEP, rows);
 }
 
 // ---- one choice after the other ----

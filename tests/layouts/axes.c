@@ -18,6 +18,9 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
     "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative",
     "--num-layers 8 --num-attention-heads 8 --swiglu --disable-bias-linear --moe-shared-expert-intermediate-size 16 "
+    "--position-embedding-type rope --normalization RMSNorm --multi-latent-attention --qk-layernorm --q-lora-rank 12 "
+    "--kv-lora-rank 10 --qk-head-dim 4 --qk-pos-emb-head-dim 2 --v-head-dim 3 --rotary-scaling-factor 4 "
+    "--original-max-position-embeddings 8 "
     "--moe-shared-expert-gate --num-experts 24 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
     "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
     "--moe-z-loss-coeff 1e-3 --mtp-num-layers 1 --mtp-loss-scaling-factor 0.5"};

@@ -55,6 +55,29 @@ TEST(odd_sizes) {
     EXPECT_INT(census_parameters(&config), 2 * (qkv + projection + mlp + norms) + 12 + (11 + 9) * 6);
 }
 
+// DeepSeek-V2-Lite's attention, whose queries have no latent, and one with a latent: parameters and FLOPs by hand. The
+// FLOPs of attention itself are those of queries and keys 192 wide and values 128 wide.
+TEST(latents) {
+    for (int rank = 0; rank <= 1536; rank += 1536) {
+        char *line =
+            memory_printf("--num-layers 3 --hidden-size 2048 --num-attention-heads 16 --multi-latent-attention "
+                          "--q-lora-rank %d --kv-lora-rank 512 --qk-layernorm --ffn-hidden-size 100 --swiglu "
+                          "--disable-bias-linear --normalization RMSNorm --position-embedding-type rope "
+                          "--seq-length 64 --padded-vocab-size 1000 --vocab-size 1000 --micro-batch-size 1 "
+                          "--train-iters 1 --lr 1 --mock-data",
+                          rank);
+        EXPECT_OK(parse_line(&config, line));
+        free(line);
+        EXPECT_OK(config_validate(&config, 1));
+        int64_t q = rank ? 2048 * 1536 + 1536 * 16 * 192 : 2048 * 16 * 192;
+        int64_t kv = 2048 * (512 + 64) + 512 * 16 * (128 + 128), matrices = q + kv + 16 * 128 * 2048 + 3 * 2048 * 100;
+        EXPECT_INT(census_parameters(&config), 3 * (matrices + 2 * 2048 + rank + 512) + 2048 + 1000 * 2048);
+        struct census census = census_take(&config);
+        double want = 6 * 64.0 * (double)(3 * matrices + 1000 * 2048) + 3 * 64.0 * 64 * 16 * (192 + 128) * 3;
+        EXPECT_NEAR(census_flops(&census, &config, 1) / want, 1, 1e-12);
+    }
+}
+
 // Mixtral 8x7B, whose counts Mistral AI prints as 46.7 and 12.9 billion, by hand. FLOPs are those of what is active,
 // without routers.
 TEST(experts) {
@@ -152,5 +175,5 @@ TEST(flops_are_megatrons) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(experts), TEST_CASE(depths),
+TEST_MAIN(TEST_CASE(published_counts), TEST_CASE(odd_sizes), TEST_CASE(latents), TEST_CASE(experts), TEST_CASE(depths),
           TEST_CASE(flops_are_megatrons))

@@ -20,14 +20,27 @@ struct rig {
     struct pass pass;
     struct device_batch batch;
     int64_t rows[T];
+    int32_t positions[T];
 };
 
-static void rig_open(struct rig *rig, const struct layer_choices each[L]) {
+// A latent's widths: latent attention, whose heads have values of another size.
+static void set_latent(struct choices *choices, const struct latent_choices *latent) {
+    choices->latent = *latent;
+    choices->G = choices->H;
+    choices->D = latent->own + latent->shared;
+    choices->V = 5;
+    choices->has_head_norm = true;
+    choices->rope =
+        (struct rope){.pairs = latent->shared / 2, .is_interleaved = true, .frequencies = {1.0f, 0.1f}, .factor = 1.2f};
+}
+
+static void rig_open(struct rig *rig, const struct layer_choices each[L], const struct latent_choices *latent) {
     *rig = (struct rig){.mesh = {.size = 1, .length = {1, 1, 1, 1}},
                         .choices = {.C = C,
                                     .H = 2,
                                     .G = 1,
                                     .D = 4,
+                                    .V = 4,
                                     .F = F,
                                     .norm = {.kind = NORM_LAYER, .C = C, .epsilon = 1e-5},
                                     .activation = ACTIVATION_SILU,
@@ -36,6 +49,8 @@ static void rig_open(struct rig *rig, const struct layer_choices each[L]) {
                                     .standard_deviation = 0.5,
                                     .experts = {.E = 3, .K = 2, .F = 5, .rule = {.factor = 1}},
                                     .parts = 1}};
+    if (latent)
+        set_latent(&rig->choices, latent);
     EXPECT_OK(device_open(&rig->device, &(struct device_options){.name = "cpu", .threads = 1}));
     stack_build(&rig->stack, &rig->params,
                 &(struct stack_options){
@@ -53,7 +68,8 @@ static void rig_open(struct rig *rig, const struct layer_choices each[L]) {
         arena_init(arenas[i], "test", rig->memory[i], BYTES);
     }
     for (int i = 0; i < T; i++)
-        rig->rows[i] = i;
+        rig->positions[i] = (int32_t)(rig->rows[i] = i);
+    rig->batch.fields[BATCH_POSITIONS] = tensor_1d(rig->positions, DTYPE_I32, T);
     rig->batch.row_ids = tensor_1d(rig->rows, DTYPE_I64, T);
     rig->pass = (struct pass){.device = rig->device,
                               .mesh = &rig->mesh,
@@ -92,7 +108,7 @@ static bool sees_first(int64_t first_window, int64_t second_window) {
     const struct layer_choices each[L] = {
         {.sublayers = {&sublayer_self_attention, &sublayer_mlp}, .window = first_window},
         {.sublayers = {&sublayer_self_attention, &sublayer_mlp}, .window = second_window}};
-    rig_open(&rig, each);
+    rig_open(&rig, each, NULL);
     float x[T * C], y[T * C], other[T * C];
     philox_normal(x, T * C, 0, 1, 1, 1.0);
     forward(&rig, x, y);
@@ -118,9 +134,9 @@ static double dot(const float *a, const float *b, int64_t count) {
 }
 
 // The slope of sum(weights * y) along a direction of all parameters and of x, against a difference quotient.
-static void check_slope(const struct layer_choices each[L]) {
+static void check_slope(const struct layer_choices each[L], const struct latent_choices *latent) {
     struct rig rig;
-    rig_open(&rig, each);
+    rig_open(&rig, each, latent);
     int64_t total = rig.params.total;
     float x[T * C], dx[T * C], y[T * C], weights[T * C], along_x[T * C], *along = calloc((size_t)total, sizeof *along);
     philox_normal(x, T * C, 0, 1, 1, 1.0);
@@ -153,7 +169,7 @@ TEST(layers_with_other_sublayers) {
         {.sublayers = {&sublayer_gated_mlp}},
         {.sublayers = {&sublayer_mlp, &sublayer_self_attention, &sublayer_gated_mlp}, .window = 3}};
     struct rig rig;
-    rig_open(&rig, each);
+    rig_open(&rig, each, NULL);
     EXPECT_INT(param_find(&rig.params, "decoder.layers.0.mlp.linear_fc1.weight")->shard.global[0], 2 * F);
     EXPECT(!param_find(&rig.params, "decoder.layers.0.self_attention.linear_qkv.weight"));
     EXPECT(block_first_matrix(&rig.stack.blocks[0]) ==
@@ -161,7 +177,7 @@ TEST(layers_with_other_sublayers) {
     EXPECT(block_last_matrix(&rig.stack.blocks[0]) ==
            param_find(&rig.params, "decoder.layers.0.mlp.linear_fc2.weight"));
     rig_close(&rig);
-    check_slope(each);
+    check_slope(each, NULL);
 }
 
 // The losses of routers have coefficients of 0 here, so this is the slope of the result alone.
@@ -169,7 +185,7 @@ TEST(layers_with_experts) {
     const struct layer_choices each[L] = {{.sublayers = {&sublayer_experts, &sublayer_self_attention}},
                                           {.sublayers = {&sublayer_self_attention, &sublayer_experts}}};
     struct rig rig;
-    rig_open(&rig, each);
+    rig_open(&rig, each, NULL);
     const struct param *fc1 = param_find(&rig.params, "decoder.layers.0.mlp.experts.linear_fc1.weight");
     const struct param *fc2 = param_find(&rig.params, "decoder.layers.1.mlp.experts.linear_fc2.weight");
     const struct param *bias = param_find(&rig.params, "decoder.layers.0.mlp.experts.linear_fc2.bias");
@@ -178,7 +194,32 @@ TEST(layers_with_experts) {
     EXPECT(block_first_matrix(&rig.stack.blocks[0]) == param_find(&rig.params, "decoder.layers.0.mlp.router.weight"));
     EXPECT(block_last_matrix(&rig.stack.blocks[1]) == fc2);
     rig_close(&rig);
-    check_slope(each);
+    check_slope(each, NULL);
 }
 
-TEST_MAIN(TEST_CASE(each_layer_has_its_window), TEST_CASE(layers_with_other_sublayers), TEST_CASE(layers_with_experts))
+// With and without a latent of queries.
+TEST(layers_with_latents) {
+    const struct layer_choices each[L] = {{.sublayers = {&sublayer_latent_attention, &sublayer_mlp}},
+                                          {.sublayers = {&sublayer_latent_attention}, .window = 3}};
+    const struct latent_choices latents[2] = {{.q_rank = 3, .kv_rank = 7, .own = 3, .shared = 4},
+                                              {.kv_rank = 2, .own = 1, .shared = 2}};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig;
+        rig_open(&rig, each, &latents[i]);
+        const struct param *down =
+            param_find(&rig.params, "decoder.layers.0.self_attention.linear_kv_down_proj.weight");
+        const struct param *up = param_find(&rig.params, "decoder.layers.0.self_attention.linear_kv_up_proj.weight");
+        EXPECT_INT(down->shard.global[0], latents[i].kv_rank + latents[i].shared);
+        EXPECT_INT(up->shard.global[0], 2 * (latents[i].own + 5));
+        EXPECT(block_first_matrix(&rig.stack.blocks[1]) ==
+               param_find(&rig.params, i == 0 ? "decoder.layers.1.self_attention.linear_q_down_proj.weight"
+                                              : "decoder.layers.1.self_attention.linear_q_proj.weight"));
+        EXPECT(block_last_matrix(&rig.stack.blocks[1]) ==
+               param_find(&rig.params, "decoder.layers.1.self_attention.linear_proj.weight"));
+        rig_close(&rig);
+        check_slope(each, &latents[i]);
+    }
+}
+
+TEST_MAIN(TEST_CASE(each_layer_has_its_window), TEST_CASE(layers_with_other_sublayers), TEST_CASE(layers_with_experts),
+          TEST_CASE(layers_with_latents))

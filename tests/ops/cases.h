@@ -51,6 +51,8 @@
     X(attention_masks)                                                                                                 \
     X(attention_scores)                                                                                                \
     X(attention_wide)                                                                                                  \
+    X(attention_values)                                                                                                \
+    X(latent)                                                                                                          \
     X(attention_slope)                                                                                                 \
     X(cross_entropy)                                                                                                   \
     X(cross_entropy_parts)                                                                                             \

@@ -8,14 +8,19 @@
 struct attention_case {
     int64_t B, Tq, Tk, H, G, D;
     bool is_causal;
-    bool is_packed;  // q, k and v are views of one (B, T, (H + 2G) D) tensor, out of another with a gap; needs Tq = Tk
+    bool is_packed;  // q, k and v are views of one (B, T, H D + G D + G V) tensor, out of another; needs Tq = Tk
     float rate;
     // The mask: a window, samples of several lengths, documents that begin within the row, biases by distance.
     int64_t window;
     bool has_counts, has_starts, has_bias;
     float cap;
     bool has_sinks;
+    int64_t V;  // the size of values; 0 for D
 };
+
+static inline int64_t attention_value_size(const struct attention_case *c) {
+    return c->V > 0 ? c->V : c->D;
+}
 
 struct attention_setup {
     struct attention_case c;
@@ -27,7 +32,7 @@ struct attention_setup {
     const unsigned char *kept;  // (B, H, Tq, Tk), or NULL: the mask is the one that ops.h defines
     struct tensor q, k, v, out, lse;
     struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one if packed
-    double *values[5];       // (B, Tq, H, D), (B, Tk, G, D) twice, the bias, the sinks
+    double *values[5];       // (B, Tq, H, D), (B, Tk, G, D), (B, Tk, G, V), the bias, the sinks
     double scale;
 };
 
@@ -94,27 +99,28 @@ static inline void attention_setup(struct lab *lab, struct attention_setup *s, c
     *s = (struct attention_setup){.c = *c, .scale = 1 / sqrt((double)c->D)};
     s->dropout = lab_dropout(lab, c->rate, c->B * c->Tq);
     struct sample whole[3];
+    int64_t V = attention_value_size(c);
     if (c->is_packed) {
-        whole[0] = lab_3d(lab, c->B, c->Tq, (c->H + 2 * c->G) * c->D, 2);
+        whole[0] = lab_3d(lab, c->B, c->Tq, (c->H + c->G) * c->D + c->G * V, 2);
         whole[1] = whole[2] = whole[0];
         s->q = heads_view(whole[0].t, 0, c->H, c->D);
         s->k = heads_view(whole[0].t, c->H * c->D, c->G, c->D);
-        s->v = heads_view(whole[0].t, (c->H + c->G) * c->D, c->G, c->D);
+        s->v = heads_view(whole[0].t, (c->H + c->G) * c->D, c->G, V);
     } else {
         whole[0] = lab_3d(lab, c->B, c->Tq, c->H * c->D, 2);
         whole[1] = lab_3d(lab, c->B, c->Tk, c->G * c->D, 2);
-        whole[2] = lab_3d(lab, c->B, c->Tk, c->G * c->D, 2);
+        whole[2] = lab_3d(lab, c->B, c->Tk, c->G * V, 2);
         s->q = heads_view(whole[0].t, 0, c->H, c->D);
         s->k = heads_view(whole[1].t, 0, c->G, c->D);
-        s->v = heads_view(whole[2].t, 0, c->G, c->D);
+        s->v = heads_view(whole[2].t, 0, c->G, V);
     }
     for (int i = 0; i < 3; i++)
         s->whole[i] = whole[i].t;
     s->values[0] = heads_gather(lab, s->q, s->whole[0], whole[0].x);
     s->values[1] = heads_gather(lab, s->k, s->whole[1], whole[1].x);
     s->values[2] = heads_gather(lab, s->v, s->whole[2], whole[2].x);
-    s->whole[3] = lab_3d(lab, c->B, c->Tq, c->H * c->D + (c->is_packed ? 8 : 0), 1).t;
-    s->out = heads_view(s->whole[3], 0, c->H, c->D);
+    s->whole[3] = lab_3d(lab, c->B, c->Tq, c->H * V + (c->is_packed ? 8 : 0), 1).t;
+    s->out = heads_view(s->whole[3], 0, c->H, V);
     s->lse = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq);
     device_zero(lab->device, s->lse);  // a library may write it unnoticed by a memory checker
     attention_set_mask(lab, s);
@@ -170,15 +176,16 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
                                    double *lse) {
     const struct attention_case *c = &s->c;
     double *p = lab_doubles(lab, 2 * c->Tk);
-    memset(out, 0, (size_t)(c->B * c->Tq * c->H * c->D) * sizeof *out);
+    int64_t V = attention_value_size(c);
+    memset(out, 0, (size_t)(c->B * c->Tq * c->H * V) * sizeof *out);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
         int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
         lse[n] = naive_probabilities(s, x, at, p);
         for (int64_t j = 0; j < c->Tk; j++) {
             double weight = p[j] * attention_factor(s, at[0], at[1], at[2], j);
-            for (int64_t d = 0; d < c->D; d++)
-                out[((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D + d] +=
-                    weight * x[2][((at[0] * c->Tk + j) * c->G + g) * c->D + d];
+            for (int64_t d = 0; d < V; d++)
+                out[((at[0] * c->Tq + at[2]) * c->H + at[1]) * V + d] +=
+                    weight * x[2][((at[0] * c->Tk + j) * c->G + g) * V + d];
         }
     }
 }
@@ -190,19 +197,20 @@ static inline void naive_attention_backward(struct lab *lab, const struct attent
                                             const double *out, double *const gradient[5]) {
     const struct attention_case *c = &s->c;
     double *p = lab_doubles(lab, 2 * c->Tk), *dp = lab_doubles(lab, c->Tk);
+    int64_t V = attention_value_size(c);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
         int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
-        int64_t query = ((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D;
-        double dot = lab_inner(dout + query, out + query, c->D);
+        int64_t query = ((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D, result = query / c->D * V;
+        double dot = lab_inner(dout + result, out + result, V);
         double lse = naive_probabilities(s, s->values, at, p);
         if (s->values[4])
             gradient[4][at[0] * c->H + at[1]] -= exp(s->values[4][at[1]] - lse) * dot;
         for (int64_t j = 0; j < c->Tk; j++) {
-            int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
+            int64_t key = ((at[0] * c->Tk + j) * c->G + g) * V;
             double factor = attention_factor(s, at[0], at[1], at[2], j);
-            dp[j] = factor * lab_inner(dout + query, s->values[2] + key, c->D);
-            for (int64_t d = 0; d < c->D; d++)
-                gradient[2][key + d] += p[j] * factor * dout[query + d];
+            dp[j] = factor * lab_inner(dout + result, s->values[2] + key, V);
+            for (int64_t d = 0; d < V; d++)
+                gradient[2][key + d] += p[j] * factor * dout[result + d];
         }
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
@@ -241,16 +249,17 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
     struct attention_case *c = &s->c;
     whole[0] = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, c->B, c->Tq, s->whole[0].shape[2]), 1).t;
     whole[1] = c->is_packed ? whole[0] : lab_3d(lab, c->B, c->Tk, c->G * c->D, 1).t;
-    whole[2] = c->is_packed ? whole[0] : lab_3d(lab, c->B, c->Tk, c->G * c->D, 1).t;
+    int64_t V = attention_value_size(c);
+    whole[2] = c->is_packed ? whole[0] : lab_3d(lab, c->B, c->Tk, c->G * V, 1).t;
     struct op_attention_backward op = {
         .dq = heads_view(whole[0], 0, c->H, c->D),
         .dk = heads_view(whole[1], c->is_packed ? c->H * c->D : 0, c->G, c->D),
-        .dv = heads_view(whole[2], c->is_packed ? (c->H + c->G) * c->D : 0, c->G, c->D),
-        .dout = heads_view(dout.t, 0, c->H, c->D),
+        .dv = heads_view(whole[2], c->is_packed ? (c->H + c->G) * c->D : 0, c->G, V),
+        .dout = heads_view(dout.t, 0, c->H, V),
         .out = s->out,
         .lse = s->lse,
         .scratch = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq),
-        .workspace = arena_1d(&lab->arena, DTYPE_U8, attention_workspace_bytes(s->q, s->k, &s->mask)),
+        .workspace = arena_1d(&lab->arena, DTYPE_U8, attention_workspace_bytes(s->q, s->k, s->v, &s->mask)),
         .q = s->q,
         .k = s->k,
         .v = s->v,
@@ -279,11 +288,12 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
 static inline void attention_compare(struct lab *lab, struct attention_setup *s) {
     const struct attention_case *c = &s->c;
     int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
-    double *out = lab_doubles(lab, queries), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
+    int64_t V = attention_value_size(c), results = queries / c->D * V, values = keys / c->D * V;
+    double *out = lab_doubles(lab, results), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
     naive_attention(lab, s, s->values, out, lse);
     attention_run_forward(lab, s, false);
     double *actual_out = heads_gather(lab, s->out, s->whole[3], lab_read(lab, s->whole[3]));
-    lab_expect_values(lab, actual_out, out, queries);
+    lab_expect_values(lab, actual_out, out, results);
     attention_run_forward(lab, s, true);
     // Queries that see nothing have minus infinity, which minus itself is NaN.
     double *actual_lse = lab_read(lab, s->lse);
@@ -291,9 +301,9 @@ static inline void attention_compare(struct lab *lab, struct attention_setup *s)
         if (lse[n] == -INFINITY && actual_lse[n] == -INFINITY)
             lse[n] = actual_lse[n] = 0;
     lab_expect_values(lab, actual_lse, lse, c->B * c->H * c->Tq);
-    struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
+    struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * V, 1);
     int64_t biases = c->B * c->H * (c->Tq + c->Tk - 1);
-    double *expected[5] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys),
+    double *expected[5] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, values),
                            lab_doubles(lab, biases), lab_doubles(lab, c->B * c->H)};
     naive_attention_backward(lab, s, dout.x, actual_out, expected);
     double *gradients[5];
@@ -304,7 +314,7 @@ static inline void attention_compare(struct lab *lab, struct attention_setup *s)
         lab_expect_values(lab, gradients[4], expected[4], c->B * c->H);
     lab_expect_values(lab, gradients[0], expected[0], queries);
     lab_expect_values(lab, gradients[1], expected[1], keys);
-    lab_expect_values(lab, gradients[2], expected[2], keys);
+    lab_expect_values(lab, gradients[2], expected[2], values);
 }
 
 static inline bool attention_is_too_large(const struct attention_case *c) {
@@ -415,6 +425,77 @@ static inline void case_attention_wide(struct lab *lab) {
         attention_variant(lab, &cases[i]);
     }
     lab->tolerance = tolerance;
+}
+
+// Values of another size than keys, as in latent attention.
+static inline void case_attention_values(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 1, 1, 1, 1, 2, .is_causal = true, .V = 1},
+        {2, 17, 17, 3, 3, 12, .is_causal = true, .is_packed = true, .V = 8},
+        {1, 65, 65, 2, 2, 24, .is_causal = true, .is_packed = true, .V = 16},
+        {2, 65, 131, 4, 2, 8, .is_causal = false, .rate = 0.1f, .V = 40},
+        {1, 130, 130, 2, 2, 192, .is_causal = true, .is_packed = true, .V = 128},
+        {1, 130, 130, 2, 1, 64, .is_causal = true, .V = 96},
+        {2, 1, 40, 4, 4, 24, .is_causal = true, .V = 16},  // one new token and a cache
+        {2, 140, 140, 2, 1, 32, .is_causal = true, .window = 5, .has_starts = true, .rate = 0.1f, .V = 24},
+        {3, 33, 70, 4, 4, 10, .is_causal = false, .has_counts = true, .cap = 3, .V = 6},
+        {1, 20, 70, 2, 1, 128, .is_causal = true, .V = 256},
+        {1, 20, 70, 4, 1, 576, .is_causal = true, .V = 512},  // of latents themselves
+    };
+    int most = lab->device->ops->most_head_size;
+    double tolerance = lab->tolerance;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (most > 0 && cases[i].D > most)
+            continue;
+        lab->tolerance = tolerance * fmax(1, sqrt((double)cases[i].D / 64));
+        attention_variant(lab, &cases[i]);
+    }
+    lab->tolerance = tolerance;
+}
+
+// One row after the other, as the contract says.
+static inline void latent_variant(struct lab *lab, int64_t N, int64_t H, const int64_t sizes[3]) {
+    int64_t P = sizes[0], R = sizes[1], V = sizes[2], width = H * (P + R + V), gap = 3;
+    struct sample up = lab_2d(lab, N, H * (P + V), 1), shared = lab_2d(lab, N, gap + R, 1);
+    struct sample kv = lab_2d(lab, N, width, 1), dkv = lab_2d(lab, N, width, 1);
+    struct sample dup = lab_2d(lab, N, H * (P + V), 1), dshared = lab_2d(lab, N, gap + R, 1);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t i = 0; i < R; i++)
+            dshared.x[n * (gap + R) + gap + i] = 0;
+        for (int64_t h = 0; h < H; h++) {
+            int64_t key = n * width + h * (P + R), value = n * width + H * (P + R) + h * V, own = (n * H + h) * (P + V);
+            for (int64_t i = 0; i < P + V; i++) {
+                int64_t to = i < P ? key + i : value + i - P;
+                kv.x[to] = up.x[own + i];
+                dup.x[own + i] = dkv.x[to];
+            }
+            for (int64_t i = 0; i < R; i++) {
+                kv.x[key + P + i] = shared.x[n * (gap + R) + gap + i];
+                dshared.x[n * (gap + R) + gap + i] += dkv.x[key + P + i];
+            }
+        }
+    }
+    op_latent_forward(
+        lab->device,
+        &(struct op_latent_forward){
+            .kv = kv.t, .up = up.t, .shared = tensor_slice(shared.t, 1, gap, R), .heads = H, .value_size = V});
+    lab_expect(lab, kv.t, kv.x);
+    op_latent_backward(
+        lab->device,
+        &(struct op_latent_backward){
+            .dup = dup.t, .dshared = tensor_slice(dshared.t, 1, gap, R), .dkv = dkv.t, .heads = H, .value_size = V});
+    lab_expect(lab, dup.t, dup.x);
+    lab_expect(lab, dshared.t, dshared.x);
+    lab_clear(lab);
+}
+
+static inline void case_latent(struct lab *lab) {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 2, 5}, {16, 8, 12}, {128, 64, 128}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        latent_variant(lab, 1, 1, sizes[i]);
+        latent_variant(lab, 17, 3, sizes[i]);
+        latent_variant(lab, 65, 16, sizes[i]);
+    }
 }
 
 static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[5],

@@ -235,6 +235,7 @@ static inline void case_glu(struct lab *lab) {
 struct rope_case {
     int64_t B, T, H, D, pairs;
     bool is_interleaved;
+    float factor;
 };
 
 // The first H of H + 2 heads of a packed tensor are rotated; the others are unchanged.
@@ -253,14 +254,19 @@ static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
                          .positions = lab_ints(lab, c->B * c->T, positions),
                          .frequencies = frequencies,
                          .pairs = c->pairs,
-                         .is_interleaved = c->is_interleaved};
+                         .is_interleaved = c->is_interleaved,
+                         .factor = c->factor};
+    double factor = c->factor == 0.0f ? 1 : (double)c->factor;
     for (int64_t n = 0; n < c->B * c->T; n++) {
         for (int64_t i = 0; i < c->H * c->pairs; i++) {
             int64_t head = i / c->pairs, j = i % c->pairs, step = c->is_interleaved ? 1 : c->pairs;
             double *a = whole.x + n * width + head * c->D + (c->is_interleaved ? 2 * j : j), first = a[0];
             double angle = (double)((float)positions[n] * frequencies[j]);
-            a[0] = first * cos(angle) - a[step] * sin(angle);
-            a[step] = a[step] * cos(angle) + first * sin(angle);
+            a[0] = factor * (first * cos(angle) - a[step] * sin(angle));
+            a[step] = factor * (a[step] * cos(angle) + first * sin(angle));
+            double *o = original + (a - whole.x);
+            o[0] *= factor * factor;
+            o[step] *= factor * factor;
         }
     }
     op_rope(lab->device, &op);
@@ -273,12 +279,13 @@ static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
 
 static inline void case_rope(struct lab *lab) {
     static const struct rope_case cases[] = {
-        {1, 1, 1, 2, 1, false},    {2, 7, 3, 8, 4, false},    {2, 7, 3, 8, 4, true},
-        {1, 9, 5, 10, 3, false},   {1, 9, 5, 10, 3, true},    {3, 20, 2, 64, 32, false},
-        {1, 3, 2, 256, 128, true}, {3, 7, 70, 64, 32, false}, {1, 5, 33, 80, 32, false}};
+        {1, 1, 1, 2, 1, false, 1},      {2, 7, 3, 8, 4, false, 1},    {2, 7, 3, 8, 4, true, 1},
+        {1, 9, 5, 10, 3, false, 1},     {1, 9, 5, 10, 3, true, 1},    {3, 20, 2, 64, 32, false, 1},
+        {1, 3, 2, 256, 128, true, 1},   {3, 7, 70, 64, 32, false, 1}, {1, 5, 33, 80, 32, false, 1},
+        {2, 7, 3, 16, 8, false, 1.25f}, {2, 7, 3, 10, 4, true, 0.8f}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         rope_variant(lab, &cases[i]);
-    static const struct rope_case wide[] = {{2, 5, 2, 300, 150, false}, {1, 3, 2, 1024, 512, true}};
+    static const struct rope_case wide[] = {{2, 5, 2, 300, 150, false, 1}, {1, 3, 2, 1024, 512, true, 1}};
     for (size_t i = 0; i < sizeof wide / sizeof wide[0] && lab->device->ops->most_head_size == 0; i++)
         rope_variant(lab, &wide[i]);
 }

@@ -253,8 +253,8 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
             .is_causal = is_causal,
             .dropout = dropout_on(row_ids, side, a->rate),
         };
-        op[side].workspace =
-            arena_1d(&twins->arena[side], DTYPE_U8, attention_workspace_bytes(op[side].q, op[side].k, &op[side].mask));
+        op[side].workspace = arena_1d(&twins->arena[side], DTYPE_U8,
+                                      attention_workspace_bytes(op[side].q, op[side].k, op[side].v, &op[side].mask));
         op_attention_forward(twins->device[side], &(struct op_attention_forward){.out = op[side].out,
                                                                                  .lse = op[side].lse,
                                                                                  .q = op[side].q,

@@ -132,13 +132,19 @@ TEST(every_other_operation) {
     op_relative_bias_forward(device, &(struct op_relative_bias_forward){.bias = bias, .table = buckets, .rule = rule});
     op_relative_bias_backward(device,
                               &(struct op_relative_bias_backward){.dtable = buckets, .dbias = dbias, .rule = rule});
+    struct tensor up = arena_2d(&a, DTYPE_F32, N, 6), kv = arena_2d(&a, DTYPE_F32, N, 14);
+    struct tensor shared = arena_2d(&a, DTYPE_F32, N, 4);
+    op_latent_forward(device,
+                      &(struct op_latent_forward){.kv = kv, .up = up, .shared = shared, .heads = 2, .value_size = 1});
+    op_latent_backward(
+        device, &(struct op_latent_backward){.dup = up, .dshared = shared, .dkv = kv, .heads = 2, .value_size = 1});
     struct event *event = device->ops->event_create(device);
     device->ops->event_record(device, event, STREAM_COMPUTE);
     device->ops->stream_wait(device, STREAM_COPY, event);
     device->ops->event_wait(device, event);
     device->ops->event_free(device, event);
     device_synchronize(device);
-    EXPECT_INT(device_totals(device).operations, 34);
+    EXPECT_INT(device_totals(device).operations, 36);
     EXPECT(device_totals(device).bytes_moved > 0 && device_totals(device).matmul_flops == 0);
     device_close(device);
 }

@@ -134,6 +134,11 @@ static void run_families(struct lab *lab) {
     op_rope(lab->device,
             &(struct op_rope){
                 .x = q, .positions = lab_ints(lab, 2 * SEQUENCE, positions), .frequencies = frequencies, .pairs = 3});
+    struct tensor kv = lab_2d(lab, ROWS, CHANNELS + 2 * 6, 1).t, shared = lab_2d(lab, ROWS, 6, 1).t;
+    op_latent_forward(lab->device,
+                      &(struct op_latent_forward){.kv = kv, .up = y, .shared = shared, .heads = 2, .value_size = 3});
+    op_latent_backward(
+        lab->device, &(struct op_latent_backward){.dup = y, .dshared = shared, .dkv = kv, .heads = 2, .value_size = 3});
     struct attention_mask mask = {.key_counts = lab_ints(lab, 2, counts),
                                   .relative_bias = lab_2d(lab, HEADS, 2 * SEQUENCE - 1, 1).t};
     op_attention_forward(lab->device, &(struct op_attention_forward){

@@ -96,6 +96,38 @@ TEST(cache_with_sinks_and_caps) {
     tear_down();
 }
 
+// The cache of latent attention has latents and the keys' shared channels; keys and values are computed from it.
+TEST(cache_of_latents) {
+    static const char *const flags[] = {"--multi-latent-attention",
+                                        "true",
+                                        "--position-embedding-type",
+                                        "rope",
+                                        "--kv-lora-rank",
+                                        "7",
+                                        "--qk-head-dim",
+                                        "4",
+                                        "--qk-pos-emb-head-dim",
+                                        "4",
+                                        "--v-head-dim",
+                                        "6",
+                                        "--rotary-scaling-factor",
+                                        "4",
+                                        "--original-max-position-embeddings",
+                                        "8",
+                                        "--qk-layernorm",
+                                        "true",
+                                        "--q-lora-rank",
+                                        "5",
+                                        NULL};
+    set_up_with(flags);
+    compare_cache();
+    tear_down();
+    set_up_with((const char *const[]){"--multi-latent-attention", "true", "--position-embedding-type", "rope",
+                                      "--qk-head-dim", "4", "--qk-pos-emb-head-dim", "4", "--v-head-dim", "11", NULL});
+    compare_cache();
+    tear_down();
+}
+
 struct sink {
     int32_t tokens[200];
     int count;
@@ -171,5 +203,5 @@ TEST(sampling) {
     check_frequencies((struct sampling){.temperature = 0, .top_p = 1}, (double[]){0, 0, 0, 1, 0});
 }
 
-TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(text_longer_than_the_window),
-          TEST_CASE(sampling))
+TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(cache_of_latents),
+          TEST_CASE(text_longer_than_the_window), TEST_CASE(sampling))

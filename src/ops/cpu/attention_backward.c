@@ -230,7 +230,7 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
     int64_t query_count = op->q.shape[1];
     float *dots = (float *)op->scratch.data + (b * op->q.shape[2] + head) * query_count;
     for (int64_t t = 0; t < query_count; t++)
-        dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
+        dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->v.shape[3]);
 }
 
 // A query that sees nothing else gives all its weight to the sink, and has a dot of 0.
@@ -304,7 +304,7 @@ static void attention_backward_task(void *context, int64_t index, int thread) {
                                 .is_masked = attention_has_mask(&op->mask)};
     struct backward_tile tile;
     tile.kernel = job->kernel;
-    tile.is_wide = op->q.shape[3] > HEAD_SLICE;
+    tile.is_wide = op->q.shape[3] > HEAD_SLICE || op->v.shape[3] > HEAD_SLICE;
     for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++) {
         row_dots(op, at.b, head);
         if (op->dsinks.data)

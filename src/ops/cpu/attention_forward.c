@@ -17,12 +17,12 @@ struct forward_job {
 struct forward_tile {
     const struct cpu_kernel *kernel;
     float scores[QUERY_TILE * KEY_TILE];  // then probabilities, not yet divided by the sum
-    float *out;                           // (queries, D): weighted sum of values; in `own` or, if wide, in the result
+    float *out;                           // (queries, V): weighted sum of values; in `own` or, if wide, in the result
     int64_t out_stride;
     float own[QUERY_TILE * HEAD_SLICE];
     float max[QUERY_TILE], sum[QUERY_TILE];
     struct cpu_range seen[QUERY_TILE];  // keys of each query
-    int64_t head_size;
+    int64_t head_size, value_size;
     bool is_wide;                      // the head has several slices: its queries are packed for each tile of keys
     struct block_operand all_queries;  // of the tile, times the scale
     struct block_panels queries, keys, probabilities, values;
@@ -79,14 +79,14 @@ struct tile_keys {
 
 // One row of the tile: scores become probabilities, earlier results are scaled to the new maximum.
 static void soften_row(struct forward_tile *tile, int64_t i, struct cpu_range seen, int64_t keys) {
-    int64_t head_size = tile->head_size, visible = seen.end - seen.first;
+    int64_t visible = seen.end - seen.first;
     float *whole = tile->scores + i * KEY_TILE, *row = whole + seen.first;
     float max = visible > 0 ? row_max(row, visible) : -INFINITY;
     if (max > tile->max[i]) {
         float correction = vector_exp(tile->max[i] - max);
         tile->max[i] = max;
         tile->sum[i] *= correction;
-        row_scale(tile->out + i * tile->out_stride, tile->out + i * tile->out_stride, correction, head_size);
+        row_scale(tile->out + i * tile->out_stride, tile->out + i * tile->out_stride, correction, tile->value_size);
     }
     if (visible > 0)
         tile->sum[i] += row_exp(row, tile->max[i], visible);
@@ -141,7 +141,7 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
     struct block_operand probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
     struct block_operand value_block = attention_block(&op->v, at->b, keys.first, at->group, keys.count);
     block_pack_left(&tile->probabilities, &probabilities, tile->kernel);
-    for (int64_t channel = 0; channel < tile->head_size; channel += HEAD_SLICE) {
+    for (int64_t channel = 0; channel < tile->value_size; channel += HEAD_SLICE) {
         struct block_operand values = block_transposed(attention_slice(value_block, channel));
         block_pack_right(&tile->values, &values, tile->kernel);
         block_multiply(&(struct block_matmul){&tile->probabilities, &tile->values, values.lines, tile->out + channel,
@@ -154,7 +154,7 @@ static struct cpu_range start_tile(struct forward_tile *tile, const struct forwa
     int64_t queries = at->queries.end - at->queries.first;
     struct cpu_range all = {INT64_MAX, 0};
     for (int64_t i = 0; i < queries; i++) {
-        memset(tile->out + i * tile->out_stride, 0, (size_t)tile->head_size * sizeof *tile->out);
+        memset(tile->out + i * tile->out_stride, 0, (size_t)tile->value_size * sizeof *tile->out);
         struct cpu_range seen = attention_seen(&at->rules, at->b, at->queries.first + i);
         tile->max[i] = -INFINITY;
         tile->sum[i] = 0;
@@ -174,7 +174,7 @@ static void add_sink(struct forward_tile *tile, float sink, int64_t queries) {
         float max = vector_max(sink, tile->max[i]), correction = vector_exp(tile->max[i] - max);
         tile->sum[i] = tile->sum[i] * correction + vector_exp(sink - max);
         tile->max[i] = max;
-        row_scale(tile->out + i * tile->out_stride, tile->out + i * tile->out_stride, correction, tile->head_size);
+        row_scale(tile->out + i * tile->out_stride, tile->out + i * tile->out_stride, correction, tile->value_size);
     }
 }
 
@@ -183,7 +183,7 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     const struct forward_job *job = context;
     const struct op_attention_forward *op = job->op;
     int64_t query_count = op->q.shape[1], heads = op->q.shape[2];
-    int64_t head_size = op->q.shape[3], tiles = cpu_pieces(query_count, QUERY_TILE);
+    int64_t head_size = op->q.shape[3], value_size = op->v.shape[3], tiles = cpu_pieces(query_count, QUERY_TILE);
     struct forward_place at = {
         .rules = {query_count, op->k.shape[1], op->is_causal, &op->mask},
         .b = index / tiles / heads,
@@ -195,9 +195,11 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     struct forward_tile tile;
     tile.kernel = job->kernel;
     tile.head_size = head_size;
+    tile.value_size = value_size;
     tile.is_wide = head_size > HEAD_SLICE;
-    tile.out = tile.is_wide ? attention_row(&op->out, at.b, at.queries.first, at.head) : tile.own;
-    tile.out_stride = tile.is_wide ? op->out.stride[1] : head_size;
+    bool is_in_place = value_size > HEAD_SLICE;
+    tile.out = is_in_place ? attention_row(&op->out, at.b, at.queries.first, at.head) : tile.own;
+    tile.out_stride = is_in_place ? op->out.stride[1] : value_size;
     struct cpu_range all = start_tile(&tile, &at);
     tile.all_queries = attention_block(&op->q, at.b, at.queries.first, at.head, at.queries.end - at.queries.first);
     tile.all_queries.factor = op->scale;
@@ -212,7 +214,7 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     for (int64_t i = 0; i < at.queries.end - at.queries.first; i++) {
         int64_t query = at.queries.first + i;
         row_scale(attention_row(&op->out, at.b, query, at.head), tile.out + i * tile.out_stride,
-                  tile.sum[i] == 0 ? 0.0f : 1.0f / tile.sum[i], head_size);
+                  tile.sum[i] == 0 ? 0.0f : 1.0f / tile.sum[i], value_size);
         if (op->lse.data)
             ((float *)op->lse.data)[(at.b * heads + at.head) * query_count + query] = tile.max[i] + logf(tile.sum[i]);
     }

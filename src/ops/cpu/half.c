@@ -206,6 +206,10 @@ HALF(attention_backward, FIELD(attention_backward, dq, WRITTEN), FIELD(attention
      FIELD(attention_backward, dv, WRITTEN), FIELD(attention_backward, dout, READ),
      FIELD(attention_backward, out, READ), FIELD(attention_backward, q, READ), FIELD(attention_backward, k, READ),
      FIELD(attention_backward, v, READ), FIELD(attention_backward, scores.sinks, READ))
+HALF(latent_forward, FIELD(latent_forward, kv, WRITTEN), FIELD(latent_forward, up, READ),
+     FIELD(latent_forward, shared, READ))
+HALF(latent_backward, FIELD(latent_backward, dup, WRITTEN), FIELD(latent_backward, dshared, WRITTEN),
+     FIELD(latent_backward, dkv, READ))
 HALF(embedding_forward, FIELD(embedding_forward, out, WRITTEN))
 HALF(embedding_backward, FIELD(embedding_backward, dout, READ))
 HALF(dropout_backward, FIELD(dropout_backward, dx, WRITTEN), FIELD(dropout_backward, dy, READ))

@@ -26,10 +26,10 @@ struct attention_args {
     float *lse;    // (B, H, Tq); forward: may be NULL
     float *delta;  // (B, H, Tq): row sums of dout * out
     int64_t batches, queries, keys;
-    int heads, key_heads, head_size;
-    float scale, cap;   // cap: 0 for none
-    const void *sinks;  // (H) in the dtype of q, or NULL
-    float *dsinks;      // (B, H), or NULL
+    int heads, key_heads, head_size, value_size, widest;  // widest: of the sizes
+    float scale, cap;                                     // cap: 0 for none
+    const void *sinks;                                    // (H) in the dtype of q, or NULL
+    float *dsinks;                                        // (B, H), or NULL
     bool is_causal;
     int first_head;
     struct cuda_dropout dropout;
@@ -81,8 +81,10 @@ static inline struct attention_args attention_inputs(struct tensor q, struct ten
     args.heads = (int)q.shape[2];
     args.key_heads = (int)k.shape[2];
     args.head_size = (int)q.shape[3];
-    if (args.head_size > MOST_HEAD_SIZE)
-        die("attention: head size %d is beyond the %d of the CUDA backend", args.head_size, (int)MOST_HEAD_SIZE);
+    args.value_size = (int)v.shape[3];
+    args.widest = max(args.head_size, args.value_size);
+    if (args.widest > MOST_HEAD_SIZE)
+        die("attention: head size %d is beyond the %d of the CUDA backend", args.widest, (int)MOST_HEAD_SIZE);
     return args;
 }
 

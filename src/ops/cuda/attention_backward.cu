@@ -19,7 +19,7 @@ template <typename T> static __global__ void delta_kernel(struct attention_args 
     const T *out = view_head<T>(args.out, batch, head) + query * args.out.time;
     const T *dout = view_head<T>(args.dout, batch, head) + query * args.dout.time;
     float sum = 0;
-    for (int64_t d = lane; d < args.head_size; d += 32)
+    for (int64_t d = lane; d < args.value_size; d += 32)
         sum += to_float(out[d]) * to_float(dout[d]);
     sum = warp_sum(sum);
     if (lane == 0)
@@ -72,14 +72,14 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) query_gradient_kerne
     load_tile<T, R, NC>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
                         args.head_size);
     load_tile<T, R, NC>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query, args.queries,
-                        args.head_size);
+                        args.value_size);
     float dq[R][NC], factor[R];
     clear<R, NC>(dq);
     for (int64_t first_key = 0; first_key < end; first_key += shape::ROWS) {
         float score[R][R], dweight[R][R];
         __syncthreads();  // the keys and the pair tile of the last round have been used
         load_tile<T, R, NC>(keys, k, args.k.time, first_key, args.keys, args.head_size);
-        load_tile<T, R, NC>(values, v, args.v.time, first_key, args.keys, args.head_size);
+        load_tile<T, R, NC>(values, v, args.v.time, first_key, args.keys, args.value_size);
         __syncthreads();
         row_products<R, NC>(score, queries, keys);
         row_products<R, NC>(dweight, douts, values);
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void key_gradient_of_head(float dk[R][NC], flo
         float score[R][R], dweight[R][R];
         __syncthreads();  // the queries and the pair tile of the last round have been used
         load_tile<T, R, NC>(queries, q, args.q.time, first_query, args.queries, args.head_size);
-        load_tile<T, R, NC>(douts, dout, args.dout.time, first_query, args.queries, args.head_size);
+        load_tile<T, R, NC>(douts, dout, args.dout.time, first_query, args.queries, args.value_size);
         __syncthreads();
         row_products<R, NC>(score, queries, keys);
         row_products<R, NC>(dweight, douts, values);
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) key_gradient_kernel(
     load_tile<T, R, NC>(shared, view_head<T>(args.k, batch, key_head), args.k.time, first_key, args.keys,
                         args.head_size);
     load_tile<T, R, NC>(shared + shape::FLOATS, view_head<T>(args.v, batch, key_head), args.v.time, first_key,
-                        args.keys, args.head_size);
+                        args.keys, args.value_size);
     float dk[R][NC], dv[R][NC], factor[R], one[R];
     clear<R, NC>(dk);
     clear<R, NC>(dv);
@@ -149,16 +149,16 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) key_gradient_kernel(
     }
     store_tile<T, R, NC>(view_head<T>(args.dk, batch, key_head), args.dk.time, first_key, args.keys, args.head_size, dk,
                          factor);
-    store_tile<T, R, NC>(view_head<T>(args.dv, batch, key_head), args.dv.time, first_key, args.keys, args.head_size, dv,
-                         one);
+    store_tile<T, R, NC>(view_head<T>(args.dv, batch, key_head), args.dv.time, first_key, args.keys, args.value_size,
+                         dv, one);
 }
 
 template <typename T, int R, int NC>
 static void backward_launch(struct cuda_device *cuda, const struct attention_args *args) {
     using shape = tile<R, NC>;
     int bytes = (4 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
-    attention_take_shared(cuda, query_gradient_kernel<T, R, NC>, bytes, args->head_size);
-    attention_take_shared(cuda, key_gradient_kernel<T, R, NC>, bytes, args->head_size);
+    attention_take_shared(cuda, query_gradient_kernel<T, R, NC>, bytes, args->widest);
+    attention_take_shared(cuda, key_gradient_kernel<T, R, NC>, bytes, args->widest);
     unsigned batches = grid_yz(args->batches);
     dim3 query_grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), batches);
     dim3 key_grid(grid_x(divide_up(args->keys, shape::ROWS)), grid_yz(args->key_heads), batches);
@@ -171,6 +171,6 @@ static void backward_launch(struct cuda_device *cuda, const struct attention_arg
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
     struct attention_args args = attention_backward_args(op);
 #define BACKWARD(T, R, NC) backward_launch<T, R, NC>(cuda, &args)
-    WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, BACKWARD);
+    WITH_ATTENTION_SHAPE(op->q.dtype, args.widest, BACKWARD);
 #undef BACKWARD
 }

@@ -159,12 +159,14 @@ static bool note_inputs(const struct cudnn_attention *attention, struct plan_key
     key->Tq = in->q.shape[1];
     key->H = in->q.shape[2];
     key->D = in->q.shape[3];
+    key->V = in->v.shape[3];
     key->Tk = in->k.shape[1];
     key->G = in->k.shape[2];
     key->is_causal = in->is_causal;
     key->dtype = in->q.dtype;
     bool is_possible = in->q.dtype == DTYPE_BF16 || in->q.dtype == DTYPE_F16;
-    is_possible = is_possible && key->D % 8 == 0 && key->Tq % LENGTH_MULTIPLE == 0 && key->Tk % LENGTH_MULTIPLE == 0;
+    is_possible = is_possible && key->D % 8 == 0 && key->V % 8 == 0 && key->Tq % LENGTH_MULTIPLE == 0 &&
+                  key->Tk % LENGTH_MULTIPLE == 0;
     is_possible = is_possible && key->B > 0 && key->Tq > 0 && (!in->is_causal || key->Tq == key->Tk);
     return is_possible && note_mask(attention, key, in) && !has_long_fault(key) && note_tensor(key, PLACE_Q, in->q) &&
            note_tensor(key, PLACE_K, in->k) && note_tensor(key, PLACE_V, in->v) && note_tensor(key, PLACE_OUT, in->out);
@@ -219,7 +221,7 @@ static bool draws_both(struct cudnn_attention *attention, const struct plan_key 
     for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
         memcpy(key.stride[place], key.stride[of[place]], sizeof key.stride[0]);
     const struct cudnn_graph *graph = plan_find(attention, &key);
-    int64_t room = attention_workspace_bytes(in->q, in->k, in->mask) - side_bytes(&key) - dq_sum_bytes(&key);
+    int64_t room = attention_workspace_bytes(in->q, in->k, in->v, in->mask) - side_bytes(&key) - dq_sum_bytes(&key);
     return graph && graph->workspace_bytes <= room;
 }
 
@@ -258,7 +260,7 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
 // every query head.
 static int64_t fixed_bytes(const struct plan_key *key) {
     int64_t heads = key->B * key->H, bytes = 2 * heads * key->Tq * key->Tk;
-    return key->G == key->H ? bytes : bytes + 4 * heads * key->Tk * key->D;
+    return key->G == key->H ? bytes : bytes + 2 * heads * key->Tk * (key->D + key->V);
 }
 
 // The gradients of all scores are large, so the operation is cut until they fit: first into groups of samples, then

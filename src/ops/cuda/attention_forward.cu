@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_ke
         softmax_step<R, NC>(state, score, args, first_query, first_key);
         store_pair<R, NC>(weights, score);
         __syncthreads();  // the keys have been used
-        load_tile<T, R, NC>(others, v, args.v.time, first_key, args.keys, args.head_size);
+        load_tile<T, R, NC>(others, v, args.v.time, first_key, args.keys, args.value_size);
         __syncthreads();
         accumulate<R, NC, false>(state.out, weights, others);
     }
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_ke
         if (args.lse && tx == 0 && query < args.queries)
             args.lse[(batch * args.heads + head) * args.queries + query] = state.largest[r] + logf(state.sum[r]);
     }
-    store_tile<T, R, NC>(view_head<T>(args.out, batch, head), args.out.time, first_query, args.queries, args.head_size,
+    store_tile<T, R, NC>(view_head<T>(args.out, batch, head), args.out.time, first_query, args.queries, args.value_size,
                          state.out, factor);
 }
 
@@ -109,7 +109,7 @@ template <typename T, int R, int NC>
 static void forward_launch(struct cuda_device *cuda, const struct attention_args *args) {
     using shape = tile<R, NC>;
     int bytes = (2 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
-    attention_take_shared(cuda, attention_forward_kernel<T, R, NC>, bytes, args->head_size);
+    attention_take_shared(cuda, attention_forward_kernel<T, R, NC>, bytes, args->widest);
     dim3 grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), grid_yz(args->batches));
     LAUNCH(cuda, (attention_forward_kernel<T, R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args);
 }
@@ -117,6 +117,6 @@ static void forward_launch(struct cuda_device *cuda, const struct attention_args
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
     struct attention_args args = attention_forward_args(op);
 #define FORWARD(T, R, NC) forward_launch<T, R, NC>(cuda, &args)
-    WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, FORWARD);
+    WITH_ATTENTION_SHAPE(op->q.dtype, args.widest, FORWARD);
 #undef FORWARD
 }

@@ -146,13 +146,13 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
         for (int i = 0; i < MOST_LANE_COLUMNS; i++)
             out[i] *= correction;
         add_row(out, weight * factor_along(&draws, args, batch, head, query, key), row_at<T>(args.v, batch, key, group),
-                args.head_size);
+                args.value_size);
     }
     float scale = sum == 0 ? 0.0f : 1.0f / sum;
 #pragma unroll
     for (int i = 0; i < MOST_LANE_COLUMNS; i++)
         out[i] *= scale;
-    store_row(row_at<T>(args.out, batch, query, head), out, args.head_size);
+    store_row(row_at<T>(args.out, batch, query, head), out, args.value_size);
     if (args.lse && (threadIdx.x & 31) == 0)
         args.lse[(batch * args.heads + head) * args.queries + query] = largest + logf(sum);
 }
@@ -168,7 +168,7 @@ score_gradient(const struct attention_args &args, const float q[MOST_LANE_COLUMN
     float product = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size), slope;
     float score = score_of(args, head, query, key, product, &slope);
     float p = expf(score - args.lse[row]);
-    float dp = row_dot(dout, row_at<T>(args.v, batch, key, group), args.head_size) * factor;
+    float dp = row_dot(dout, row_at<T>(args.v, batch, key, group), args.value_size) * factor;
     *dropped = p * factor;
     return p * (dp - args.delta[row]) * slope;
 }
@@ -181,8 +181,8 @@ template <typename T> static __global__ void masked_query_kernel(struct attentio
         return;
     float q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS], dq[MOST_LANE_COLUMNS] = {}, dropped;
     load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
-    load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
-    float delta = row_dot(dout, row_at<T>(args.out, batch, query, head), args.head_size);
+    load_row(dout, row_at<T>(args.dout, batch, query, head), args.value_size);
+    float delta = row_dot(dout, row_at<T>(args.out, batch, query, head), args.value_size);
     args.delta[(batch * args.heads + head) * args.queries + query] = delta;
     __syncwarp();
     keys_seen(args, batch, query, &first, &end);
@@ -212,14 +212,14 @@ template <typename T> static __global__ void masked_key_kernel(struct attention_
             if (key < first || key >= end)
                 continue;
             load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
-            load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
+            load_row(dout, row_at<T>(args.dout, batch, query, head), args.value_size);
             float ds = score_gradient<T>(args, q, dout, batch, head, query, key, factor, &dropped);
             add_row(dk, ds * args.scale, row_at<T>(args.q, batch, query, head), args.head_size);
-            add_row(dv, dropped, row_at<T>(args.dout, batch, query, head), args.head_size);
+            add_row(dv, dropped, row_at<T>(args.dout, batch, query, head), args.value_size);
         }
     }
     store_row(row_at<T>(args.dk, batch, key, group), dk, args.head_size);
-    store_row(row_at<T>(args.dv, batch, key, group), dv, args.head_size);
+    store_row(row_at<T>(args.dv, batch, key, group), dv, args.value_size);
 }
 
 // A warp per distance: the sum of the score gradients along it.
@@ -239,7 +239,7 @@ template <typename T> static __global__ void masked_bias_kernel(struct attention
         if (key < first || key >= end)
             continue;
         load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
-        load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
+        load_row(dout, row_at<T>(args.dout, batch, query, head), args.value_size);
         sum += score_gradient<T>(args, q, dout, batch, head, query, key, factor, &dropped);
     }
     if ((threadIdx.x & 31) == 0)

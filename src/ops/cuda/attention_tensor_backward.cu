@@ -19,7 +19,7 @@ template <typename T> static __global__ void tensor_delta_kernel(struct attentio
     const T *out = view_head<T>(args.out, batch, head) + query * args.out.time;
     const T *dout = view_head<T>(args.dout, batch, head) + query * args.dout.time;
     float sum = 0, a[4], b[4];
-    if (4 * lane < args.head_size) {
+    if (4 * lane < args.value_size) {
         load4_aligned(a, out + 4 * lane);
         load4_aligned(b, dout + 4 * lane);
         sum = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
     start_rows<T, TENSOR_ROWS, DP>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
                                    args.head_size);
     start_rows<T, TENSOR_ROWS, DP>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query,
-                                   args.queries, args.head_size);
+                                   args.queries, args.value_size);
     for (int first_key = 0; first_key < args.keys; first_key += TENSOR_ROWS) {
         bool is_seen = false;
         for (int half = 0; half < 2; half++)
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
         if (!__syncthreads_or(is_seen))  // and the last keys have been used
             continue;
         start_rows<T, TENSOR_ROWS, DP>(keys, k, args.k.time, first_key, args.keys, args.head_size);
-        start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.head_size);
+        start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.value_size);
         async_commit();
         async_wait<0>();
         __syncthreads();
@@ -256,7 +256,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
     start_rows<T, TENSOR_ROWS, DP>(keys, view_head<T>(args.k, batch, key_head), args.k.time, first_key, args.keys,
                                    args.head_size);
     start_rows<T, TENSOR_ROWS, DP>(values, view_head<T>(args.v, batch, key_head), args.v.time, first_key, args.keys,
-                                   args.head_size);
+                                   args.value_size);
     if (args.is_causal)  // the first query that sees the first key, rounded down to a tile
         start = max((int64_t)0, first_key - (args.keys - args.queries)) / ROWS * ROWS;
     for (int head = key_head * group; head < (key_head + 1) * group; head++)
@@ -268,7 +268,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
             start_rows<T, ROWS, DP>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
                                     args.head_size);
             start_rows<T, ROWS, DP>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query,
-                                    args.queries, args.head_size);
+                                    args.queries, args.value_size);
             async_commit();
             async_wait<0>();
             __syncthreads();
@@ -279,7 +279,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
     const float factor[2] = {args.scale, args.scale}, one[2] = {1, 1};
     int64_t row = first_key + (threadIdx.x >> 5) * 16;
     store_rows<T, DP>(view_head<T>(args.dk, batch, key_head), args.dk.time, row, args.keys, args.head_size, dk, factor);
-    store_rows<T, DP>(view_head<T>(args.dv, batch, key_head), args.dv.time, row, args.keys, args.head_size, dv, one);
+    store_rows<T, DP>(view_head<T>(args.dv, batch, key_head), args.dv.time, row, args.keys, args.value_size, dv, one);
 }
 
 template <typename T, int DP> static void launch(struct cuda_device *cuda, const struct attention_args *args) {
@@ -287,8 +287,8 @@ template <typename T, int DP> static void launch(struct cuda_device *cuda, const
     int query_bytes = 4 * TENSOR_ROWS * (DP + 8) * (int)sizeof(T);
     query_bytes += args->dbias_parts ? TENSOR_ROWS * PAIR_STRIDE * (int)sizeof(float) : 0;
     int key_bytes = 2 * (TENSOR_ROWS + ROWS) * (DP + 8) * (int)sizeof(T);
-    attention_take_shared(cuda, tensor_query_kernel<T, DP>, query_bytes, args->head_size);
-    attention_take_shared(cuda, tensor_key_kernel<T, DP, ROWS>, key_bytes, args->head_size);
+    attention_take_shared(cuda, tensor_query_kernel<T, DP>, query_bytes, args->widest);
+    attention_take_shared(cuda, tensor_key_kernel<T, DP, ROWS>, key_bytes, args->widest);
     unsigned batches = grid_yz(args->batches);
     dim3 query_grid(grid_x(divide_up(args->queries, TENSOR_ROWS)), grid_yz(args->heads), batches);
     dim3 key_grid(grid_x(divide_up(args->keys, TENSOR_ROWS)), grid_yz(args->key_heads), batches);
@@ -313,7 +313,7 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
         args.dbias_parts = (float *)op->workspace.data;
     }
 #define BACKWARD(T, DP) launch<T, DP>(cuda, &args)
-    WITH_TENSOR_SHAPE(op->q.dtype, args.head_size, BACKWARD);
+    WITH_TENSOR_SHAPE(op->q.dtype, args.widest, BACKWARD);
 #undef BACKWARD
     if (args.dbias_parts) {
         dim3 grid(grid_x(divide_up(args.queries + args.keys - 1, TENSOR_THREADS)), grid_yz(args.heads),

@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
         float score[TENSOR_ROWS / 8][4], correction[2];
         async_wait<0>();
         __syncthreads();  // the keys are there, and the values of the last tile have been used
-        start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.head_size);
+        start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.value_size);
         async_commit();
         clear_tiles<TENSOR_ROWS / 8>(score);
         add_row_products<T, DP, TENSOR_ROWS>(score, queries, warp_row, keys);
@@ -136,12 +136,12 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
                 (rows.largest[half] + log2f(sum)) * LN_2;
     }
     store_rows<T, DP>(view_head<T>(args.out, batch, head), args.out.time, first_query + warp_row, args.queries,
-                      args.head_size, out, factor);
+                      args.value_size, out, factor);
 }
 
 template <typename T, int DP> static void launch(struct cuda_device *cuda, const struct attention_args *args) {
     int bytes = 3 * TENSOR_ROWS * (DP + 8) * (int)sizeof(T);
-    attention_take_shared(cuda, tensor_forward_kernel<T, DP>, bytes, args->head_size);
+    attention_take_shared(cuda, tensor_forward_kernel<T, DP>, bytes, args->widest);
     dim3 grid(grid_x(divide_up(args->queries, TENSOR_ROWS)), grid_yz(args->heads), grid_yz(args->batches));
     LAUNCH(cuda, (tensor_forward_kernel<T, DP>), grid, TENSOR_THREADS, (size_t)bytes, *args);
 }
@@ -151,7 +151,7 @@ bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attentio
         return false;
     struct attention_args args = attention_forward_args(op);
 #define FORWARD(T, DP) launch<T, DP>(cuda, &args)
-    WITH_TENSOR_SHAPE(op->q.dtype, args.head_size, FORWARD);
+    WITH_TENSOR_SHAPE(op->q.dtype, args.widest, FORWARD);
 #undef FORWARD
     return true;
 }

@@ -17,15 +17,17 @@ struct sketch {
     cudnnDataType_t type;
 };
 
-// (B, heads, T, D) at a place, or with its last two dimensions exchanged.
+// (B, heads, T, D or V) at a place, or with its last two dimensions exchanged.
 static descriptor real_tensor(const struct sketch *s, enum tensor_place place, bool is_transposed) {
     const struct plan_key *key = s->key;
     bool is_query = place == PLACE_Q || place == PLACE_OUT || place == PLACE_DOUT || place == PLACE_DQ;
     int64_t heads = is_query ? key->H : key->G, time = is_query ? key->Tq : key->Tk;
+    bool is_value = place == PLACE_V || place == PLACE_OUT || place == PLACE_DOUT || place == PLACE_DV;
+    int64_t size = is_value ? key->V : key->D;
     const int64_t *stride = key->stride[place];
-    struct cudnn_shape shape = {{key->B, heads, time, key->D}, {stride[0], stride[2], stride[1], 1}};
+    struct cudnn_shape shape = {{key->B, heads, time, size}, {stride[0], stride[2], stride[1], 1}};
     if (is_transposed)
-        shape = (struct cudnn_shape){{key->B, heads, key->D, time}, {stride[0], stride[2], 1, stride[1]}};
+        shape = (struct cudnn_shape){{key->B, heads, size, time}, {stride[0], stride[2], 1, stride[1]}};
     return cudnn_tensor(s->graph, 1 + (int64_t)place, s->type, shape);
 }
 
@@ -147,7 +149,7 @@ static void draw_forward(const struct sketch *s) {
     cudnn_matmul(graph, weights, real_tensor(s, PLACE_V, false), real_tensor(s, PLACE_OUT, false));
 }
 
-// gradient (B, G, Tk, D) = pairs^T x rows: straight, or for grouped queries by way of a tensor of all H heads.
+// gradient (B, G, Tk, D or V) = pairs^T x rows: straight, or for grouped queries by way of a tensor of all H heads.
 static void sum_over_queries(const struct sketch *s, descriptor pairs, descriptor rows, enum tensor_place place) {
     const struct plan_key *k = s->key;
     descriptor transposed = scores_transposed(s), gradient = real_tensor(s, place, false);
@@ -156,7 +158,8 @@ static void sum_over_queries(const struct sketch *s, descriptor pairs, descripto
         cudnn_matmul(s->graph, transposed, rows, gradient);
         return;
     }
-    struct cudnn_shape shape = {{k->B, k->H, k->Tk, k->D}, {k->H * k->Tk * k->D, k->Tk * k->D, k->D, 1}};
+    int64_t size = place == PLACE_DV ? k->V : k->D;
+    struct cudnn_shape shape = {{k->B, k->H, k->Tk, size}, {k->H * k->Tk * size, k->Tk * size, size, 1}};
     descriptor all_heads = cudnn_tensor(s->graph, 0, s->type, shape);
     cudnn_matmul(s->graph, transposed, rows, all_heads);
     cudnn_reduce(s->graph, CUDNN_REDUCE_TENSOR_ADD, all_heads, gradient);
@@ -165,12 +168,12 @@ static void sum_over_queries(const struct sketch *s, descriptor pairs, descripto
 static void draw_backward(const struct sketch *s) {
     struct cudnn_graph *graph = s->graph;
     const struct plan_key *k = s->key;
-    int64_t H = k->H, T = k->Tq, D = k->D;
+    int64_t H = k->H, T = k->Tq, D = k->D, V = k->V;
     descriptor q = real_tensor(s, PLACE_Q, false), keys = real_tensor(s, PLACE_K, true);
     descriptor dout = real_tensor(s, PLACE_DOUT, false), scale = cudnn_scalar(graph, UID_SCALE);
     descriptor stats = per_query(s, UID_STATS), row_sum = per_query(s, UID_ROW_SUM), row_dot = per_query(s, 0);
     // The row sums of dout * out, times how likely dropout keeps a weight: what is divided by that at the end.
-    struct cudnn_shape by_head = {{k->B, H, T, D}, {H * T * D, T * D, H * D, 1}};
+    struct cudnn_shape by_head = {{k->B, H, T, V}, {H * T * V, T * V, H * V, 1}};
     descriptor product = cudnn_tensor(graph, 0, CUDNN_DATA_FLOAT, by_head);
     apply(s, CUDNN_POINTWISE_MUL, dout, real_tensor(s, PLACE_OUT, false), product);
     cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, product, row_dot);

@@ -29,7 +29,7 @@ enum {
 
 // All that a plan depends on. Compared as bytes: built from zeroed memory.
 struct plan_key {
-    int64_t B, H, G, Tq, Tk, D;
+    int64_t B, H, G, Tq, Tk, D, V;   // V: the size of values and results
     int64_t stride[PLACE_COUNT][3];  // batch, time, head
     int64_t kind, is_causal, dtype;
     int64_t has_first, has_end;  // (B, Tq) i32: a query sees no key before its first one, and none from its end on

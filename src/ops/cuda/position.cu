@@ -14,6 +14,7 @@ struct rope_args {
     int64_t rows, tokens;
     int heads, pairs;
     bool is_interleaved, is_inverse;
+    float factor;
     float frequencies[MOST_PAIRS];
 };
 
@@ -22,8 +23,8 @@ static __device__ __forceinline__ void turn_angles(const struct rope_args &args,
                                                    float *cosine) {
     for (int pair = threadIdx.x; pair < args.pairs; pair += blockDim.x) {
         sincosf((float)args.positions[row] * args.frequencies[pair], &sine[pair], &cosine[pair]);
-        if (args.is_inverse)
-            sine[pair] = -sine[pair];
+        sine[pair] *= args.is_inverse ? -args.factor : args.factor;
+        cosine[pair] *= args.factor;
     }
     __syncthreads();
 }
@@ -109,6 +110,7 @@ extern "C" void cuda_rope(struct device *device, const struct op_rope *op) {
     args.pairs = (int)op->pairs;
     args.is_interleaved = op->is_interleaved;
     args.is_inverse = op->is_inverse;
+    args.factor = op->factor == 0.0f ? 1.0f : op->factor;
     if (args.pairs > MOST_PAIRS)
         die("rotary positions: %d pairs of channels are beyond the %d of the CUDA backend", args.pairs,
             (int)MOST_PAIRS);

@@ -189,37 +189,37 @@ static double attention_scores(struct tensor q, struct tensor k, bool is_causal,
 
 // Times of attention that writes its scores: `passes` times they are read or written, in 16 bits, and every matmul is
 // over all of them. Dropout reads and writes them once more, and its mask.
-static double written_scores_seconds(const struct paper_device *paper, struct tensor q, struct tensor k, double passes,
-                                     double matmuls) {
+static double written_scores_seconds(const struct paper_device *paper, struct tensor q, struct tensor k,
+                                     struct tensor v, double passes, double matmuls) {
     const struct device_rates *rates = &paper->rates;
     double scores = attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
-    double flops = 2 * scores * ((double)q.shape[3] + rates->half_inner);
+    double flops = 2 * scores * ((double)(q.shape[3] + v.shape[3]) / 2 + rates->half_inner);
     return passes * width * scores / rates->bytes_per_second + matmuls * flops / device_rates_of(rates, q.dtype);
 }
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
     double matmuls = 2;  // scores, values
-    double flops =
-        matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
+    double channels = (double)(op->q.shape[3] + op->v.shape[3]);
+    double flops = 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
     paper_of(device)->totals.attention_flops += flops;
     const struct paper_device *paper = paper_of(device);
     double seconds = attention_seconds(paper, flops, op->q.shape[3], false);
     // Scores out; softmax in and out; values in.
     if (paper->has_rates && paper->rates.writes_scores)
-        seconds = written_scores_seconds(paper, op->q, op->k, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
+        seconds = written_scores_seconds(paper, op->q, op->k, op->v, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
     COUNT_WORK(device, seconds, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
     double matmuls = 5;  // scores again, dV, dP, dQ, dK
-    double flops =
-        matmuls * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
+    double channels = (double)(3 * op->q.shape[3] + 2 * op->v.shape[3]);
+    double flops = 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
     paper_of(device)->totals.attention_flops += flops;
     const struct paper_device *paper = paper_of(device);
     double seconds = attention_seconds(paper, flops, op->q.shape[3], true);
     // dV reads them, dP writes them; softmax reads two and writes one; dQ and dK read them. None is computed again.
     if (paper->has_rates && paper->rates.writes_scores)
-        seconds = written_scores_seconds(paper, op->q, op->k, op->dropout.rate > 0 ? 9.5 : 7, matmuls - 1);
+        seconds = written_scores_seconds(paper, op->q, op->k, op->v, op->dropout.rate > 0 ? 9.5 : 7, matmuls - 1);
     COUNT_WORK(device, seconds, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
                op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
 }
@@ -357,6 +357,8 @@ BYTES_ONLY(activation_backward, op->dx, op->y, op->dy, op->x)
 BYTES_ONLY(glu_forward, op->y, op->x)
 BYTES_ONLY(glu_backward, op->dx, op->y, op->dy, op->x)
 BYTES_ONLY(rope, op->x, op->x, op->positions)
+BYTES_ONLY(latent_forward, op->kv, op->up, op->shared)
+BYTES_ONLY(latent_backward, op->dup, op->dshared, op->dkv)
 BYTES_ONLY(relative_bias_forward, op->bias, op->table)
 BYTES_ONLY(relative_bias_backward, op->dtable, op->dtable, op->dbias)
 BYTES_ONLY(norm_forward, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum)

@@ -1,0 +1,282 @@
+// Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are computed from one narrow latent of
+// a token, queries from another one or straight from the token. Rotary positions have channels of their own, which the
+// keys of all heads share. While text is generated, only the latent and the shared channels of a token are kept.
+//
+// Ranks that share the layer split the heads. Each holds the matrices of the latents whole and computes them for its
+// rows of the residual stream; the matmuls behind the latents gather rows and sum gradients like any first matmul.
+#include "base/error.h"
+#include "base/memory.h"
+#include "model/attention.h"
+
+#include <stdlib.h>
+
+struct latent_attention {
+    struct attention attention;
+    struct linear q_down;          // (Rq, C), if queries have a latent
+    struct linear q;               // (H D, Rq), or (H D, C) without a latent
+    struct linear kv_down;         // (Rkv + R, C): the latent, then what heads share
+    struct linear kv_up;           // (H (P + V), Rkv): keys of a head without what is shared, then its values
+    struct norm q_norm, kv_norm;   // of the latents; without gains: none
+    struct latent_choices widths;  // Rq, Rkv, P, R
+    struct rope rope;
+};
+// Rows of the stream: n; all rows of the pass: N.
+struct latent_saved {
+    struct attention_saved attention;
+    struct tensor q;                    // (N, H D)
+    struct tensor kv;                   // (N, H (D + V)): keys, then values
+    struct tensor q_latent, kv_latent;  // (n, Rq) or none, (n, Rkv): before their norms
+    struct norm_saved q_norm, kv_norm;
+};
+
+static void build_linear(struct linear *linear, struct param_list *params, const char *name, const char *own,
+                         const struct linear_options *options) {
+    char *whole = memory_printf("%s.%s", name, own);
+    linear_build(linear, params, whole, options);
+    free(whole);
+}
+
+static void build_latent_norm(struct norm *norm, struct param_list *params, const char *name, const char *own,
+                              const struct choices *choices, int64_t width) {
+    struct norm_options options = choices->norm;
+    options.C = width;
+    options.epsilon = choices->epsilon;
+    char *whole = memory_printf("%s.%s", name, own);
+    norm_build(norm, params, whole, &options);
+    free(whole);
+}
+
+static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
+                  const struct sublayer_options *options) {
+    struct latent_attention *self = (struct latent_attention *)sublayer;
+    const struct choices *choices = options->choices;
+    const struct latent_choices *widths = &choices->latent;
+    int64_t queries = choices->H * choices->D, heads = choices->H * (widths->own + choices->V);
+    struct linear_options whole = attention_projection(choices), split = whole;
+    whole.has_bias = split.has_bias = false;
+    whole.sums_gradient = choices->splits_rows;
+    if (widths->q_rank > 0) {
+        whole.weight = shard_whole(2, widths->q_rank, choices->C);
+        build_linear(&self->q_down, params, name, "linear_q_down_proj", &whole);
+        if (choices->has_head_norm)
+            build_latent_norm(&self->q_norm, params, name, "q_layernorm", choices, widths->q_rank);
+    }
+    bool has_latent = widths->q_rank > 0;
+    split.weight = choices_split(choices, shard_whole(2, queries, has_latent ? widths->q_rank : choices->C), 0);
+    build_linear(&self->q, params, name, has_latent ? "linear_q_up_proj" : "linear_q_proj", &split);
+    whole.weight = shard_whole(2, widths->kv_rank + widths->shared, choices->C);
+    build_linear(&self->kv_down, params, name, "linear_kv_down_proj", &whole);
+    if (choices->has_head_norm)
+        build_latent_norm(&self->kv_norm, params, name, "kv_layernorm", choices, widths->kv_rank);
+    split.weight = choices_split(choices, shard_whole(2, heads, widths->kv_rank), 0);
+    build_linear(&self->kv_up, params, name, "linear_kv_up_proj", &split);
+    attention_build(&self->attention, params, name, options);
+    self->attention.is_causal = options->is_causal;
+    self->attention.window = options->layer->window;
+    self->widths = *widths;
+    self->rope = choices->rope;
+    sublayer->first = has_latent ? &self->q_down : &self->q;
+    sublayer->second = &self->kv_down;
+    sublayer->dropout_layer = options->dropout_layer;
+}
+
+// Rotates heads (B, T, heads, R); back if is_inverse.
+static void turn(const struct latent_attention *self, const struct pass *pass, struct tensor heads, bool is_inverse) {
+    op_rope(pass->device, &(struct op_rope){.x = heads,
+                                            .positions = pass_input(pass, BATCH_POSITIONS),
+                                            .frequencies = self->rope.frequencies,
+                                            .pairs = self->rope.pairs,
+                                            .is_interleaved = self->rope.is_interleaved,
+                                            .is_inverse = is_inverse,
+                                            .factor = self->rope.factor});
+}
+
+// The last channels of each head of queries (N, H D), which have positions.
+static struct tensor turned_queries(const struct latent_attention *self, const struct pass *pass, struct tensor q) {
+    struct tensor heads = attention_heads(&self->attention, q, pass->B, 0, self->attention.H);
+    return tensor_slice(heads, 3, self->widths.own, self->widths.shared);
+}
+
+static struct tensor turned_keys(const struct latent_attention *self, const struct pass *pass, struct tensor shared) {
+    return attention_columns(shared, pass->B, 0, 1, self->widths.shared);
+}
+
+// The latent through its norm, as the input of the matmul behind it.
+static struct operand normalized(const struct linear *up, const struct pass *pass, const struct norm *norm,
+                                 struct norm_saved *saved, struct tensor latent) {
+    return norm->gain ? linear_normalize(up, pass, norm, saved, latent, &(struct residual){0}) : operand_of(latent);
+}
+
+static void compute_queries(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved,
+                            struct operand x) {
+    size_t mark = arena_mark(pass->scratch);
+    saved->q = arena_2d(pass->activations, pass->dtype, pass_rows(pass), self->q.out);
+    if (self->q_down.weight) {
+        saved->q_latent = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), self->q_down.out);
+        linear_forward(&self->q_down, pass, saved->q_latent, x, EPILOGUE_NONE, (struct tensor){0});
+        x = normalized(&self->q, pass, &self->q_norm, &saved->q_norm, saved->q_latent);
+    }
+    linear_forward(&self->q, pass, saved->q, x, EPILOGUE_NONE, (struct tensor){0});
+    turn(self, pass, turned_queries(self, pass, saved->q), false);
+    arena_release(pass->scratch, mark);
+}
+
+// Sets the latent (n, Rkv); returns what the heads share of all rows (N, R), rotated, in scratch.
+static struct tensor compute_latent(const struct latent_attention *self, const struct pass *pass,
+                                    struct latent_saved *saved, struct operand x) {
+    int64_t n = pass_stream_rows(pass), rank = self->widths.kv_rank, R = self->widths.shared;
+    struct tensor down = arena_2d(pass->scratch, pass->dtype, n, self->kv_down.out);
+    struct tensor own = arena_2d(pass->scratch, pass->dtype, n, R);
+    linear_forward(&self->kv_down, pass, down, x, EPILOGUE_NONE, (struct tensor){0});
+    saved->kv_latent = arena_2d(pass->activations, pass->dtype, n, rank);
+    op_copy(pass->device, &(struct op_copy){.dst = saved->kv_latent, .src = tensor_slice(down, 1, 0, rank)});
+    op_copy(pass->device, &(struct op_copy){.dst = own, .src = tensor_slice(down, 1, rank, R)});
+    struct tensor shared = pass_gather(pass, pass->scratch, own, "shared keys");
+    turn(self, pass, turned_keys(self, pass, shared), false);
+    return shared;
+}
+
+// kv (M, H (D + V)) from latents and what heads share of the same M rows.
+static void expand(const struct latent_attention *self, const struct pass *pass, struct tensor kv,
+                   struct operand latents, struct tensor shared) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor up = arena_2d(pass->scratch, pass->dtype, kv.shape[0], self->kv_up.out);
+    linear_forward(&self->kv_up, pass, up, latents, EPILOGUE_NONE, (struct tensor){0});
+    op_latent_forward(
+        pass->device,
+        &(struct op_latent_forward){
+            .kv = kv, .up = up, .shared = shared, .heads = self->attention.H, .value_size = self->attention.V});
+    arena_release(pass->scratch, mark);
+}
+
+// Appends these tokens to the cache; returns the keys and values of all tokens so far, in scratch.
+static struct tensor expand_cache(const struct latent_attention *self, const struct pass *pass,
+                                  const struct latent_saved *saved, struct operand latents, struct tensor shared) {
+    CHECK(pass->B == 1);
+    int64_t rank = self->widths.kv_rank, R = self->widths.shared, M = pass->cached + pass->T;
+    struct tensor cache = saved->attention.cache, rows = tensor_rows(cache, pass->cached, pass->T);
+    struct tensor all = pass_gather(pass, pass->scratch, latents.value, "latents");
+    op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(rows, 1, 0, rank), .src = all});
+    op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(rows, 1, rank, R), .src = shared});
+    struct pass whole = *pass;
+    whole.splits_rows = false;
+    struct tensor kv =
+        arena_2d(pass->scratch, pass->dtype, M, self->attention.H * (self->attention.D + self->attention.V));
+    cache = tensor_rows(cache, 0, M);
+    expand(self, &whole, kv, operand_of(tensor_slice(cache, 1, 0, rank)), tensor_slice(cache, 1, rank, R));
+    return kv;
+}
+
+static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
+                    struct operand x) {
+    const struct latent_attention *self = (const struct latent_attention *)sublayer;
+    struct latent_saved *saved = own;
+    const struct attention *attention = &self->attention;
+    size_t mark = arena_mark(pass->scratch);
+    compute_queries(self, pass, saved, x);
+    struct tensor shared = compute_latent(self, pass, saved, x);
+    struct operand latents = normalized(&self->kv_up, pass, &self->kv_norm, &saved->kv_norm, saved->kv_latent);
+    if (pass->has_cache) {
+        saved->kv = expand_cache(self, pass, saved, latents, shared);
+    } else {
+        saved->kv =
+            arena_2d(pass->activations, pass->dtype, pass_rows(pass), attention->H * (attention->D + attention->V));
+        expand(self, pass, saved->kv, latents, shared);
+    }
+    attention_forward(attention, pass, &saved->attention, delta,
+                      &(struct attention_input){.q = saved->q, .kv = saved->kv});
+    arena_release(pass->scratch, mark);
+}
+
+// Through the matmul behind a latent and the norm before it: the weight gradient, and that of the latent (n, rank) from
+// dy (N, out).
+struct latent_gradient {
+    const struct linear *up;
+    const struct norm *norm;
+    const struct norm_saved *saved;
+    struct tensor latent;  // (n, rank)
+    struct tensor dy;      // (N, out)
+};
+
+static struct tensor backward_latent(const struct pass *pass, const struct latent_gradient *g) {
+    struct operand dy = linear_gradient(g->up, pass, g->dy), x = operand_of(g->latent);
+    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, g->latent.shape[0], g->latent.shape[1]), dx = dnorm;
+    linear_backward_input(g->up, pass, dnorm, dy, (struct tensor){0});
+    if (g->norm->gain) {
+        bool is_kept = linear_keeps_input(g->up, pass);
+        dx = arena_2d(pass->scratch, pass->dtype, g->latent.shape[0], g->latent.shape[1]);
+        struct norm_gradient gradient = {.dx = dx, .dy = dnorm, .x = g->latent};
+        if (!is_kept)
+            gradient.y = dnorm;
+        norm_backward(g->norm, pass, g->saved, &gradient);
+        x = is_kept ? g->saved->y : operand_of(dnorm);
+    }
+    linear_backward_weight(g->up, pass, dy, x);
+    return dx;
+}
+
+// The gradient of what kv_down gave (n, Rkv + R), from that of keys and values.
+static struct tensor backward_keys(const struct latent_attention *self, const struct pass *pass,
+                                   const struct latent_saved *saved, struct tensor dkv) {
+    int64_t n = pass_stream_rows(pass), rank = self->widths.kv_rank, R = self->widths.shared;
+    struct tensor ddown = arena_2d(pass->scratch, pass->dtype, n, rank + R);
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dup = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->kv_up.out);
+    struct tensor dshared = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), R);
+    op_latent_backward(
+        pass->device,
+        &(struct op_latent_backward){
+            .dup = dup, .dshared = dshared, .dkv = dkv, .heads = self->attention.H, .value_size = self->attention.V});
+    turn(self, pass, turned_keys(self, pass, dshared), true);
+    struct tensor own = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, n, R) : dshared;
+    pass_sum(pass, own, dshared, "shared key gradients");
+    struct tensor dlatent = backward_latent(pass, &(struct latent_gradient){.up = &self->kv_up,
+                                                                            .norm = &self->kv_norm,
+                                                                            .saved = &saved->kv_norm,
+                                                                            .latent = saved->kv_latent,
+                                                                            .dy = dup});
+    op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(ddown, 1, 0, rank), .src = dlatent});
+    op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(ddown, 1, rank, R), .src = own});
+    arena_release(pass->scratch, mark);
+    return ddown;
+}
+
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
+    const struct latent_attention *self = (const struct latent_attention *)sublayer;
+    const struct latent_saved *saved = own;
+    struct tensor dq = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->q.out);
+    struct tensor dkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), saved->kv.shape[1]);
+    attention_backward(&self->attention, pass, &saved->attention,
+                       &(struct attention_input){.q = saved->q, .kv = saved->kv},
+                       &(struct attention_input){.q = dq, .kv = dkv}, ddelta);
+    turn(self, pass, turned_queries(self, pass, dq), true);
+    struct tensor dfirst = dq;
+    if (self->q_down.weight)
+        dfirst = backward_latent(
+            pass,
+            &(struct latent_gradient){
+                .up = &self->q, .norm = &self->q_norm, .saved = &saved->q_norm, .latent = saved->q_latent, .dy = dq});
+    struct first_gradients dy = {.first = linear_gradient(sublayer->first, pass, dfirst)};
+    linear_backward_input(sublayer->first, pass, dx, dy.first, (struct tensor){0});
+    dy.second = linear_gradient(&self->kv_down, pass, backward_keys(self, pass, saved, dkv));
+    linear_backward_input_add(&self->kv_down, pass, dx, dy.second);
+    return dy;
+}
+
+static void take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options) {
+    const struct latent_attention *self = (const struct latent_attention *)sublayer;
+    ((struct latent_saved *)saved)->attention.cache =
+        arena_2d(options->arena, options->dtype, options->capacity, self->widths.kv_rank + self->widths.shared);
+}
+
+const struct sublayer_kind sublayer_latent_attention = {.name = "self_attention",
+                                                        .pre_norm = "input_layernorm",
+                                                        .post_norm = "post_attention_layernorm",
+                                                        .dropout_place = DROPOUT_AFTER_ATTENTION,
+                                                        .bytes = sizeof(struct latent_attention),
+                                                        .saved_bytes = sizeof(struct latent_saved),
+                                                        .build = build,
+                                                        .forward = forward,
+                                                        .backward = backward,
+                                                        .take_cache = take_cache};
