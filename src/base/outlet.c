@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -137,13 +138,27 @@ static void keep(const char *text, size_t length) {
         terminal.waits_at_end = atexit(wait_at_end) == 0;
 }
 
+// A signal cuts a write to a terminal after two kilobytes, and what its handler answers would stand in the middle of
+// the text. It waits, or goes to another thread, whose write waits for ours.
+static void hold_signals(sigset_t *before) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    sigset_t held;
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaddset(&held, numbers[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
 void outlet_print(int file, const char *text, size_t length) {
     pthread_mutex_lock(&terminal.lock);
     bool is_ours = is_terminal(file);
     if (is_ours) {
+        sigset_t before;
+        hold_signals(&before);
         size_t done = write_kept() ? write_now(text, length) : 0;
         if (done < length)
             keep(text + done, length - done);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     pthread_mutex_unlock(&terminal.lock);
     while (!is_ours && outlet_is_ready(file) && write(file, text, length) < 0 && errno == EINTR)

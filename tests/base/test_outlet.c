@@ -273,6 +273,60 @@ TEST(what_is_kept_is_written_at_the_end) {
     free(text);
 }
 
+// A view that is larger than what the kernel writes to a terminal in one go, and an answer to each signal.
+enum { VIEWS = 600, VIEW_BYTES = 6000 };
+
+static void answer_signal(int number) {
+    (void)number;
+    (void)!write(STDERR_FILENO, "!", 1);
+}
+
+static void print_views(void) {
+    char view[VIEW_BYTES], go;
+    memset(view, 'v', sizeof view);
+    view[0] = '<';
+    view[VIEW_BYTES - 1] = '>';
+    signal(SIGINT, answer_signal);
+    outlet_print(STDERR_FILENO, "=", 1);
+    for (int i = 0; i < VIEWS && read(STDERR_FILENO, &go, 1) == 1; i++)
+        outlet_print(STDERR_FILENO, view, sizeof view);
+}
+
+// Signals come all the time. The child prints a view when it is asked to, so the terminal has room for all of it.
+TEST(an_answer_to_a_signal_does_not_stand_inside_a_view) {
+    static struct pty_run run;
+    struct termios settings;
+    int terminal, views = 0, answers = 0;
+    bool is_inside = false;
+    pty_begin(&run, 80, print_views, &terminal);
+    EXPECT(tcgetattr(terminal, &settings) == 0);
+    cfmakeraw(&settings);
+    EXPECT(tcsetattr(terminal, TCSANOW, &settings) == 0);
+    fcntl(run.control, F_SETFL, O_NONBLOCK);
+    for (double end = clock_seconds() + LONG_SECONDS; views < VIEWS && clock_seconds() < end;) {
+        char bytes[4096];
+        ssize_t count = read(run.control, bytes, sizeof bytes);
+        for (ssize_t i = 0; i < count; i++) {
+            bool is_answer = bytes[i] == '!';
+            if (is_answer && is_inside)
+                test_fail("an answer inside view %d", views);
+            answers += is_answer;
+            is_inside = bytes[i] == '<' || (is_inside && bytes[i] != '>');
+            views += bytes[i] == '>';
+            if (bytes[i] == '>' || bytes[i] == '=')
+                EXPECT(write(run.control, "g", 1) == 1);
+        }
+        if (views + answers > 0 || is_inside)
+            kill(run.child, SIGINT);
+    }
+    EXPECT_INT(views, VIEWS);
+    EXPECT(answers > 0);
+    close(terminal);
+    kill(run.child, SIGKILL);
+    EXPECT(waitpid(run.child, NULL, 0) == run.child);
+    close(run.control);
+}
+
 static void print_after_hangup(void) {
     // The parent has closed its end when this arrives.
     char byte;
@@ -292,7 +346,8 @@ TEST(a_terminal_that_is_gone_stops_nobody) {
 
 TEST_MAIN(TEST_CASE(a_terminal_that_nobody_reads_stops_nobody), TEST_CASE(a_terminal_on_hold_gets_its_lines_later),
           TEST_CASE(what_is_kept_is_written_at_the_end), TEST_CASE(a_terminal_that_is_gone_stops_nobody),
-          TEST_CASE(everything_is_passed_on), TEST_CASE(a_reader_that_went_away_stops_nobody),
+          TEST_CASE(an_answer_to_a_signal_does_not_stand_inside_a_view), TEST_CASE(everything_is_passed_on),
+          TEST_CASE(a_reader_that_went_away_stops_nobody),
           TEST_CASE(a_reader_that_stopped_stops_nobody_and_learns_what_it_missed),
           TEST_CASE(only_pipes_and_sockets_need_a_relay), TEST_CASE(our_own_lines_are_refused_while_nobody_reads),
           TEST_CASE(a_closed_pipe_counts_as_ready))

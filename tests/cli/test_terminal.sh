@@ -75,7 +75,7 @@ lacks "$work/piped" "$escape"
 grep -qE '^ \[[0-9-]+ [0-9:.]+\] iteration       10/      20 \| consumed samples:           10 \| elapsed time per iteration \(ms\): [0-9.]+ \| learning rate: 5.000000E-04 \| global batch size:     1 \| lm loss: [0-9.E+-]+ \| loss scale: 1.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|$' \
     "$work/plain" && pass || { cp "$work/plain" "$work/out"; fail "Megatron's line on a pipe"; }
 
-# Ctrl-C, once the view is whole: a signal cuts the write of one that is being drawn.
+# Ctrl-C, once the view is whole: the kernel drops what the terminal has not taken of one that is being drawn.
 seen 210 80x24 "$work/screen" -w ETA -w "$drawn" -t '\003' -- "${endless[@]}" --save "$work/saved"
 tr -d '\n' <"$work/screen" >"$work/flat"
 grep -qE 'finishing iteration [0-9]+, then saving; press Ctrl-C again to quit without saving' "$work/flat" && pass ||
