@@ -8,7 +8,7 @@
 #   make test-slurm      starts a Slurm cluster on this machine and launches jobs on it, also between two virtual hosts
 #                        (part of make test if Slurm is installed and you are root)
 #   make test-faults     injects every fault of docs/reliability.md into runs of four ranks, and writes its table: half an hour
-#                        (ROWS="1 8" measures these rows)
+#                        (ROWS="1 8" measures these rows; FAULTS_DEVICE=cuda BEVATRON=… tests/faults/run.sh those of a GPU)
 #   make test-syscalls   kills ranks at every system call of a save that changes a file: 20 minutes; STRIDE=7 for a sample
 #   make soak            trains with SOAK_FAULTS seeded faults on each of several layouts: about 10 s per fault;
 #                        SOAK_SEEDS="1 2 3" takes several seeds, SOAK_JOBS runs at a time

@@ -1,5 +1,6 @@
 # For the rows of the table of faults (run.sh): a small model on four ranks, and one line of results per case.
-# Sourced; needs $BEVATRON and $results, the CSV that lines are added to.
+# Sourced; needs $BEVATRON and $results, the CSV that lines are added to. FAULTS_DEVICE=cuda: the ranks share one GPU, over
+# MPI through the host, since NCCL refuses that.
 set -u
 : "${BEVATRON:?the program under test}" "${results:?the file of results}"
 work=$(mktemp -d)
@@ -7,9 +8,16 @@ trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work
 
 ranks=4
+device=${FAULTS_DEVICE:-cpu} machine="$(nproc) cores of $(lscpu | sed -n 's/^Model name: *//p' | head -n 1)"
+on_device=(--device cpu)
+if [ "$device" = cuda ]; then
+    # The same bits again need deterministic kernels. Runs with faults do without CUDA graphs, so the others do, too.
+    on_device=(--device cuda --distributed-backend mpi --deterministic-mode --no-cuda-graph)
+    machine="$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1), $machine"
+fi
 model=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 97
     --make-vocab-size-divisible-by 1 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 8 --lr 1e-3
-    --log-interval 1 --eval-iters 0 --threads 1 --device cpu --train-iters 12 --ckpt-writers 4 --use-distributed-optimizer --allow-injected-faults)
+    --log-interval 1 --eval-iters 0 --threads 1 "${on_device[@]}" --train-iters 12 --ckpt-writers 4 --use-distributed-optimizer --allow-injected-faults)
 train=("$BEVATRON" train --nproc "$ranks" "${model[@]}")
 launch=("$BEVATRON" launch local -n "$ranks" "${model[@]}" --save-interval 3)
 
@@ -27,7 +35,7 @@ at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }'; }
 report() {
     local message=${7:-}
     message=$(tr -d '\r' <<<"$message" | tr '"\n|' "'  " | sed -E "s/  */ /g; s/ *\$//; s/^\[rank [0-9]+\] //; s#$work/##g" | cut -c1-300)
-    printf '%s,"%s",%s,%s,%s,%s,"%s",%s\n' "$1" "${2//\"/\"\"}" "$3" "${4:-}" "${5:-}" "${6:-}" "$message" "$(date +%F)" >>"$results"
+    printf '%s,"%s",%s,%s,%s,%s,"%s",%s,"%s"\n' "$1" "${2//\"/\"\"}" "$3" "${4:-}" "${5:-}" "${6:-}" "$message" "$(date +%F)" "$machine" >>"$results"
     printf '%3s  %-8s %-58s %s\n' "$1" "$3" "$2" "${6:+code $6}${4:+, noticed after $4 s}${5:+, back after $5 s}"
 }
 
@@ -120,5 +128,12 @@ waits() {
     return 1
 }
 
+# For machines without it: pgrep -f -- PATTERN.
+command -v pgrep >/dev/null || pgrep() {
+    local process
+    for process in /proc/[0-9]*; do
+        tr '\0' ' ' 2>/dev/null <"$process/cmdline" | grep -qE -- "${!#}" && echo "${process#/proc/}"
+    done
+}
 # Processes of runs of this script that are still there.
 left_over() { pgrep -f -- "$work/run" | grep -vx "$$"; }

@@ -61,9 +61,10 @@ row_3() {
     survives 3 "all ranks stopped, supervised" --progress-timeout-minutes 0.2 --inject stop:rank=all:step=8
 }
 
+# names_straggler SECONDS
 names_straggler() {
     run_to_end "${train[@]}" --train-iters 60 --log-interval 20 --log-straggler --hidden-size 64 \
-        --inject slow:rank=2:step=2-60:phase=forward:times=all:seconds=0.05
+        --inject slow:rank=2:step=2-60:phase=forward:times=all:seconds="$1"
     note=$(grep -a "straggler report" "$work/log" | tail -n 1 | sed 's/.*| //; s/ |$//')
     note=$(grep -a "straggler report" "$work/log" | tail -n 1 | grep -o "rank 2 [^|]*" | tail -n 1)
     [ "$code" = 0 ] && [ "$(grep -a "straggler report" "$work/log" | grep -vc "slowest: rank 2")" = 0 ] && [ -n "$note" ]
@@ -74,7 +75,7 @@ names_nobody() {
     [ "$code" = 0 ] && [ -z "$note" ]
 }
 row_4() {
-    checks 4 "rank 2 is 50 ms late in each forward pass: named" names_straggler
+    checks 4 "rank 2 is 50 ms late in each forward pass: named" names_straggler 0.05
     checks 4 "no warning in a run without one" names_nobody
 }
 
