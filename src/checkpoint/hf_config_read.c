@@ -164,7 +164,7 @@ static double yarn_magnitude(double factor, double scale) {
 static int read_yarn(const struct json *scaling, struct config *config) {
     const struct json *truncate = member(scaling, "truncate");
     if (truncate && truncate->type == JSON_FALSE)
-        return error_set("its rotary scaling has \"truncate\": false, which is not supported");
+        TRY(set_flag(config, "--no-yarn-correction-range-round-to-int", "true"));
     double factor = real_of(scaling, "factor"), attention = real_of(scaling, "attention_factor");
     double magnitude = real_of(scaling, "mscale"), all = real_of(scaling, "mscale_all_dim");
     double fast = real_of(scaling, "beta_fast"), slow = real_of(scaling, "beta_slow");
@@ -239,6 +239,9 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
     const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
     if ((scaling && scaling->type != JSON_OBJECT) || (kind && kind->type != JSON_STRING))
         return error_set("its rotary scaling is not an object with a \"rope_type\"");
+    if (family->needs_rope_scaling && !kind)
+        return error_set("it does not say its rotary scaling (a \"rope_type\" in \"rope_scaling\" or "
+                         "\"rope_parameters\")");
     const char *name = kind ? kind->string : "default";
     if (!hf_family_has_rope_kind(family, name))
         return error_set("its rotary scaling \"%.64s\" is not supported for %s, only %s", name, family->model_type,
@@ -388,19 +391,20 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
 }
 
 // Packed integers beside their scales: the matrices are not there.
-static int check_quantization(const struct json *root) {
+static int check_quantization(const struct hf_family *family, const struct json *root) {
     const struct json *quantization = member(root, "quantization_config");
     const struct json *method = quantization ? member(quantization, "quant_method") : NULL;
-    if (!quantization)
+    const char *name = method ? text_of(method) : NULL;
+    if (!quantization || (family->has_mxfp4 && name && strcmp(name, "mxfp4") == 0))
         return 0;
     return error_set("it has a \"quantization_config\" (%.64s); quantized weights are not supported: use the model in "
                      "fp32, bf16 or fp16",
-                     method && text_of(method) ? text_of(method) : "no method");
+                     name ? name : "no method");
 }
 
 int hf_config_read(const struct hf_family *family, const struct json *root, const struct weights *weights,
                    struct config *config) {
-    TRY(check_quantization(root));
+    TRY(check_quantization(family, root));
     for (size_t i = 0; i < family->key_count; i++)
         TRY(read_key(&family->keys[i], root, config));
     for (size_t i = 0; i < family->flag_count; i++)

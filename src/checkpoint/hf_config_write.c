@@ -143,6 +143,10 @@ static void append_scaling(const struct config *config, struct json_writer *json
             append_real(json, "beta_slow", config->yarn_beta_slow);
         if (config->yarn_attention_factor > 0)
             append_real(json, "attention_factor", config->yarn_attention_factor);
+        if (config->no_yarn_correction_range_round_to_int) {
+            json_key(json, "truncate");
+            json_bool(json, false);
+        }
     }
     if (strcmp(config->rope_scaling_type, "dynamic") != 0) {
         json_key(json, "original_max_position_embeddings");
@@ -178,7 +182,8 @@ static void set_rope(struct members *members, const struct hf_family *family, co
         set_member(members, "rope_scaling", memory_printf("{\"rope_type\": \"linear\", \"factor\": %s}", factor));
         free(factor);
     } else {
-        set_member(members, "rope_scaling", memory_string("null"));
+        set_member(members, "rope_scaling",
+                   memory_string(family->needs_rope_scaling ? "{\"rope_type\": \"default\"}" : "null"));
     }
 }
 
@@ -219,7 +224,9 @@ static void set_base(struct members *members, const struct json *base) {
     for (size_t i = 0; base && i < base->count; i++) {
         const char *key = base->keys[i].string;
         // Said again by other members, which may have changed: how T5 activates follows from feed_forward_proj.
-        if (strcmp(key, "rope_parameters") == 0 || strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0)
+        // Matrices that were quantized are not any more.
+        if (strcmp(key, "rope_parameters") == 0 || strcmp(key, "quantization_config") == 0 ||
+            strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0)
             continue;
         struct buffer text = {0};
         struct json_writer json = {.out = &text};

@@ -47,7 +47,6 @@ const char *hf_family_missing(const char *model_type) {
         {"switch_transformers", "experts in an encoder-decoder"},
         {"llama4", "layers with attention in chunks, and weights of experts on their inputs"},
         {"glm4_moe", "routers with a bias that balances experts"},
-        {"gpt_oss", "attention sinks, and experts with a limited activation"},
         {"deepseek_v2", latent},
         {"deepseek_v3", latent},
         {"kimi_k2", latent},

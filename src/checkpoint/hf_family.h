@@ -9,11 +9,15 @@
 
 // How theirs becomes ours; exporting does the reverse.
 enum hf_transform {
-    HF_SAME,       // the same elements in the same order
-    HF_TRANSPOSE,  // GPT-2 stores (in, out)
-    HF_JOIN,       // several of theirs, one below the other, are the segments of one of ours
-    HF_GROUPS,     // theirs has, for each group of heads, its queries, its key and its value
-    HF_EXPERTS,    // as HF_JOIN for each expert, whose number is the second * of their names
+    HF_SAME,             // the same elements in the same order
+    HF_TRANSPOSE,        // GPT-2 stores (in, out), and so does gpt-oss for each of its experts
+    HF_JOIN,             // several of theirs, one below the other, are the segments of one of ours
+    HF_GROUPS,           // theirs has, for each group of heads, its queries, its key and its value
+    HF_EXPERTS,          // as HF_JOIN for each expert, whose number is the second * of their names
+    HF_PAIRS,            // the rows of our two segments come in turn, for each expert: gate, up, gate, …
+    HF_PAIRS_TRANSPOSE,  // and are columns there
+    HF_MXFP4,            // two of theirs: blocks of 4-bit numbers, and the scales of the blocks; only read
+    HF_MXFP4_PAIRS,      // and the rows of our segments come in turn
 };
 
 enum { HF_MAX_PIECES = 3 };
@@ -80,6 +84,8 @@ struct hf_family {
     const char *local_base;           // rope_local_base_freq if config.json does not say; NULL: one base for all layers
     const char *query_scalar;         // query_pre_attn_scalar, scale^-2, if config.json does not say; NULL: none
     bool has_sparse_layers;           // decoder_sparse_step and mlp_only_layers say which layers have experts
+    bool has_mxfp4;                   // its matrices may come in MXFP4
+    bool needs_rope_scaling;          // without rotary scaling in config.json it is not clear what it has
     bool scales_embedding;            // word embeddings are multiplied by the square root of their width
     bool has_centered_gains;          // gains of norms are stored as their distance from 1
     size_t row_count, key_count, flag_count, written_count;

@@ -1,4 +1,4 @@
-// Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE. See hf_family.h.
+// Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and gpt-oss. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 #define LAYERS                                                                                                         \
@@ -117,6 +117,45 @@ static const struct hf_flag olmoe_flags[] = {{"--model", "gpt"},
                                              {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 
+// ---- gpt-oss ----
+
+#define ALL_EXPERTS LLAMA "mlp.experts."
+static const struct hf_row gpt_oss_rows[] = {
+    LAYERS,
+    {OURS "self_attention.softmax_offset", HF_SAME, {LLAMA "self_attn.sinks"}},
+    SAME_BIAS(OURS "mlp.router", LLAMA "mlp.router"),
+    {OURS "mlp.experts.linear_fc1.weight", HF_PAIRS_TRANSPOSE, {ALL_EXPERTS "gate_up_proj"}},
+    {OURS "mlp.experts.linear_fc1.bias", HF_PAIRS, {ALL_EXPERTS "gate_up_proj_bias"}},
+    {OURS "mlp.experts.linear_fc2.weight", HF_TRANSPOSE, {ALL_EXPERTS "down_proj"}},
+    {OURS "mlp.experts.linear_fc2.bias", HF_SAME, {ALL_EXPERTS "down_proj_bias"}},
+    {OURS "mlp.experts.linear_fc1.weight",
+     HF_MXFP4_PAIRS,
+     {ALL_EXPERTS "gate_up_proj_blocks", ALL_EXPERTS "gate_up_proj_scales"}},
+    {OURS "mlp.experts.linear_fc2.weight", HF_MXFP4, {ALL_EXPERTS "down_proj_blocks", ALL_EXPERTS "down_proj_scales"}},
+};
+static const struct hf_key gpt_oss_keys[] = {
+    WIDTH_KEYS("0.02"),
+    NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
+    NUMBER("head_dim", "--kv-channels", .fallback = "64"),
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    SILU,  // not what it computes: see the flags
+    NUMBER("sliding_window", "--sliding-window", .fallback = "128", .has_null = true),
+    NUMBER("num_local_experts", "--num-experts", .fallback = "128"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "4"),
+    NUMBER("swiglu_limit", "--activation-func-clamp-value", .fallback = "7"),
+    READ_ONLY("swiglu_alpha", "1.702"),
+    MAP("attention_bias", "--disable-bias-linear/--add-mlp-bias", "true=false/false false=true/true",
+        .fallback = "true"),
+};
+static const struct hf_flag gpt_oss_flags[] = {{"--model", "gpt"},
+                                               {"--normalization", "RMSNorm"},
+                                               {"--activation", "quick_gelu"},
+                                               {"--gated-linear-unit", "true"},
+                                               {"--glu-linear-offset", "1"},
+                                               {"--softmax-type", "learnable"},
+                                               {"--position-embedding-type", "rope"},
+                                               {"--hidden-dropout", "0"}};
+
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag mixtral_written[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
@@ -128,6 +167,8 @@ static const struct hf_family families[] = {
      TABLES(qwen3_moe, ignored, no_ids, qwen3_moe_flags)},
     {ROTARY("qwen2_moe", "Qwen2MoeForCausalLM"), .tie = "false", .groups = "16", .has_sparse_layers = true,
      TABLES(qwen2_moe, ignored, no_ids, qwen2_moe_flags)},
+    {ROTARY("gpt_oss", "GptOssForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "150000", .window_freq = "2",
+     .has_mxfp4 = true, .needs_rope_scaling = true, TABLES(gpt_oss, ignored, no_ids, gpt_oss_flags)},
     {ROTARY("olmoe", "OlmoeForCausalLM"), .tie = "false", TABLES(olmoe, ignored, no_ids, olmoe_flags)},
 };
 

@@ -1,6 +1,7 @@
 // Rows of a family's table for parameters. See hf_names.h.
 #include "checkpoint/hf_names.h"
 
+#include "checkpoint/hf_reorder.h"
 #include "checkpoint/names.h"
 #include <stdlib.h>
 
@@ -20,6 +21,8 @@ static bool fits(const struct hf_match *match, const struct param *param) {
     const struct shard *shard = &param->shard;
     if (is_of_experts(match))
         return shard->rank == 3 && shard->segment_count == match->pieces;
+    if (hf_is_mxfp4(match->row->transform))
+        return shard->rank == 3 && shard->global[2] % MXFP4_BLOCK == 0;
     return match->row->transform != HF_JOIN || shard->segment_count == match->pieces;
 }
 
@@ -53,19 +56,34 @@ char *hf_piece_name(const struct hf_match *match, int k) {
     return name;
 }
 
-int hf_piece_rank(const struct hf_match *match, const struct param *param) {
-    return param->shard.rank - is_of_experts(match);
+// Blocks of 4-bit numbers, two in a byte, or the scale of each.
+static struct hf_shape mxfp4_shape(const struct shard *shard, bool is_scale) {
+    struct hf_shape shape = {.rank = is_scale ? 3 : 4, .at = {shard->global[0], shard->global[1]}};
+    shape.at[2] = shard->global[2] / MXFP4_BLOCK;
+    shape.at[3] = is_scale ? 0 : MXFP4_BLOCK / 2;
+    return shape;
 }
 
-int64_t hf_piece_rows(const struct hf_match *match, const struct param *param, int k) {
+struct hf_shape hf_piece_shape(const struct hf_match *match, const struct param *param, int k) {
     const struct shard *shard = &param->shard;
-    if (is_of_experts(match))
-        return shard->segment_count > 1 ? shard->segments[k % shard->segment_count] : shard->global[1];
-    return match->row->transform == HF_JOIN ? shard->segments[k] : shard->global[0];
-}
-
-int64_t hf_piece_columns(const struct hf_match *match, const struct param *param) {
-    return param->shard.global[hf_piece_rank(match, param) == param->shard.rank ? 1 : 2];
+    enum hf_transform transform = match->row->transform;
+    struct hf_shape shape = {.rank = shard->rank};
+    if (hf_is_mxfp4(transform))
+        return mxfp4_shape(shard, k == 1);
+    for (int i = 0; i < shard->rank; i++)
+        shape.at[i] = shard->global[i];
+    if (transform == HF_JOIN)
+        shape.at[0] = shard->segments[k];
+    if (is_of_experts(match)) {
+        shape.rank = 2;
+        shape.at[0] = shard->segment_count > 1 ? shard->segments[k % shard->segment_count] : shard->global[1];
+        shape.at[1] = shard->global[2];
+    }
+    if (transform == HF_TRANSPOSE || transform == HF_PAIRS_TRANSPOSE) {
+        shape.at[shape.rank - 2] = shard->global[shape.rank - 1];
+        shape.at[shape.rank - 1] = shard->global[shape.rank - 2];
+    }
+    return shape;
 }
 
 size_t hf_head_bytes(const struct config *config, size_t bytes) {

@@ -17,11 +17,12 @@ struct hf_match hf_match(const struct hf_family *family, const struct param *par
 struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match);
 // Name of piece k, to be freed.
 char *hf_piece_name(const struct hf_match *match, int k);
-// Dimensions of a piece: one fewer than ours if it belongs to one expert.
-int hf_piece_rank(const struct hf_match *match, const struct param *param);
-// Rows of piece k: a segment of ours, or all.
-int64_t hf_piece_rows(const struct hf_match *match, const struct param *param, int k);
-int64_t hf_piece_columns(const struct hf_match *match, const struct param *param);
+// Dimensions of piece k, which has all of ours, one segment, or what belongs to one expert.
+struct hf_shape {
+    int rank;
+    int64_t at[TENSOR_MAX_RANK];
+};
+struct hf_shape hf_piece_shape(const struct hf_match *match, const struct param *param, int k);
 // Bytes of one head in a tensor of all queries, keys and values.
 size_t hf_head_bytes(const struct config *config, size_t bytes);
 

@@ -7,9 +7,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/convert.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
+#include "checkpoint/hf_reorder.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/model_bytes.h"
@@ -21,11 +21,11 @@
 #include <string.h>
 #include <unistd.h>
 
-// One tensor of theirs: rows [first, first + rows) of one of ours, perhaps transposed or in another order.
+// One tensor of theirs: elements from `first` on of one of ours, perhaps transposed or in another order.
 struct hf_output {
     char *name;
     size_t from;
-    int64_t first, rows;
+    int64_t first;
     enum hf_transform transform;
     bool is_zero;  // none of ours: a tensor that theirs needs and that changes nothing
     struct safetensors_tensor entry;
@@ -44,6 +44,13 @@ struct hf_job {
     size_t file_count;
 };
 
+static int64_t count_of(const struct hf_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++)
+        count *= shape->at[i];
+    return count;
+}
+
 static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     const struct model_source *source = job->write->source;
     const struct param *param = source->params.items[i];
@@ -57,20 +64,15 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     int64_t first = 0;
     for (int k = 0; k < match.pieces; k++) {
         struct hf_output *output = &job->outputs[job->count++];
-        *output = (struct hf_output){.name = hf_piece_name(&match, k), .from = i, .first = first};
-        int64_t rows = hf_piece_rows(&match, param, k);
-        first += rows;
+        struct hf_shape shape = hf_piece_shape(&match, param, k);
+        *output = (struct hf_output){
+            .name = hf_piece_name(&match, k), .from = i, .first = first, .transform = match.row->transform};
+        first += count_of(&shape);
         if (model_is_of_vocabulary(tensor->name) && job->write->vocab_size > 0)
-            rows = job->write->vocab_size;
-        output->rows = rows;
-        output->transform = match.row->transform;
-        bool is_turned = output->transform == HF_TRANSPOSE;
-        int64_t columns = hf_piece_columns(&match, param);
-        output->bytes = (size_t)(rows * columns) * dtype_bytes(dtype);
-        output->entry =
-            (struct safetensors_tensor){.name = output->name, .dtype = dtype, .rank = hf_piece_rank(&match, param)};
-        output->entry.shape[0] = is_turned ? columns : rows;
-        output->entry.shape[1] = is_turned ? rows : columns;
+            shape.at[0] = job->write->vocab_size;
+        output->bytes = (size_t)count_of(&shape) * dtype_bytes(dtype);
+        output->entry = (struct safetensors_tensor){.name = output->name, .dtype = dtype, .rank = shape.rank};
+        memcpy(output->entry.shape, shape.at, sizeof shape.at);
     }
     return 0;
 }
@@ -89,7 +91,7 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
     if (!row || config_token_types(config) > 0)
         return;
     struct hf_output *output = &job->outputs[job->count++];
-    *output = (struct hf_output){.name = memory_string(row->theirs[0]), .rows = rows, .is_zero = true};
+    *output = (struct hf_output){.name = memory_string(row->theirs[0]), .is_zero = true};
     output->bytes = (size_t)(rows * config->hidden_size) * dtype_bytes(dtype);
     output->entry = (struct safetensors_tensor){
         .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
@@ -143,23 +145,18 @@ static char *file_name(const struct hf_job *job, size_t f) {
     return memory_printf("model-%05zu-of-%05zu.safetensors", f + 1, job->file_count);
 }
 
-// In the order of theirs: transposed, or by groups of heads.
+// In the order of theirs: transposed, by groups of heads, or with rows in turn.
 static int write_reordered(struct hf_job *job, const struct hf_output *output, struct safetensors_writer *writer) {
-    const struct config *config = &job->write->source->config;
+    const struct model_source *source = job->write->source;
     unsigned char *reordered = memory_alloc(output->bytes + 1);
-    if (output->transform == HF_TRANSPOSE)
-        convert_transpose(&(struct convert_turn){.to = reordered,
-                                                 .from = job->bytes.data,
-                                                 .rows = output->rows,
-                                                 .columns = output->entry.shape[0],
-                                                 .bytes = dtype_bytes(output->entry.dtype)});
-    else
-        convert_heads(&(struct convert_heads){.to = reordered,
-                                              .from = job->bytes.data,
-                                              .to_groups = true,
-                                              .heads = config->num_attention_heads,
-                                              .groups = config_query_groups(config),
-                                              .head_bytes = hf_head_bytes(config, output->bytes)});
+    hf_reorder(&(struct hf_reorder){.transform = output->transform,
+                                    .to_theirs = true,
+                                    .to = reordered,
+                                    .from = job->bytes.data,
+                                    .param = source->params.items[output->from],
+                                    .config = &source->config,
+                                    .bytes = output->bytes,
+                                    .element = dtype_bytes(output->entry.dtype)});
     int result = safetensors_write(writer, reordered, output->bytes);
     free(reordered);
     return result;
@@ -173,10 +170,9 @@ static int write_output(struct hf_job *job, const struct hf_output *output, stru
         return result;
     }
     TRY(model_bytes_read(job->write, output->from, &job->bytes));
-    if (output->transform == HF_TRANSPOSE || output->transform == HF_GROUPS)
+    if (hf_is_reordered(output->transform))
         return write_reordered(job, output, writer);
-    int64_t columns = output->entry.rank == 2 ? output->entry.shape[1] : 1;
-    size_t skipped = (size_t)(output->first * columns) * dtype_bytes(output->entry.dtype);
+    size_t skipped = (size_t)output->first * dtype_bytes(output->entry.dtype);
     CHECK(skipped + output->bytes <= job->bytes.bytes);
     return safetensors_write(writer, job->bytes.data + skipped, output->bytes);
 }

@@ -47,6 +47,9 @@ static const char *const same[] = {"num_layers",
                                    "layernorm_epsilon",
                                    "swiglu",
                                    "squared_relu",
+                                   "quick_geglu",
+                                   "glu_linear_offset",
+                                   "activation_func_clamp_value",
                                    "apply_layernorm_1p",
                                    "qk_layernorm",
                                    "group_query_attention",
@@ -73,9 +76,6 @@ static const struct {
                    {"experimental_attention_variant", NULL},
                    {"linear_attention_freq", NULL},
                    {"no_rope_freq", NULL},
-                   {"quick_geglu", NULL},
-                   {"glu_linear_offset", NULL},
-                   {"activation_func_clamp_value", NULL},
                    {"use_mup", NULL},
                    {"enable_mhc_connections", NULL},
                    {"retro_add_retriever", NULL},
@@ -148,7 +148,8 @@ static bool is_legacy(const struct torch_value *args) {
 static int set_activation(struct config *config, const struct torch_value *args) {
     const struct torch_value *fusion = torch_get(args, "bias_gelu_fusion"), *bias = torch_get(args, "add_bias_linear");
     bool is_openai = is_true(torch_get(args, "openai_gelu")), is_onnx = is_true(torch_get(args, "onnx_safe"));
-    bool is_gelu = !is_true(torch_get(args, "swiglu")) && !is_true(torch_get(args, "squared_relu"));
+    bool is_gelu = !is_true(torch_get(args, "swiglu")) && !is_true(torch_get(args, "squared_relu")) &&
+                   !is_true(torch_get(args, "quick_geglu"));
     if (is_gelu && is_legacy(args) && (is_openai || is_onnx))
         TRY(set_flag(config, "--activation", is_openai ? "gelu_tanh" : "gelu"));
     else if (is_gelu && fusion && !is_true(fusion))

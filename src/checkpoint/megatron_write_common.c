@@ -50,6 +50,10 @@ static void put_model(struct buffer *out, const struct config *config) {
     put_bool(out, "qk_layernorm", config->qk_layernorm);
     put_bool(out, "swiglu", config_is_gated(config) && strcmp(activation, "silu") == 0);
     put_bool(out, "squared_relu", strcmp(activation, "squared_relu") == 0);
+    put_bool(out, "quick_geglu", config_is_gated(config) && strcmp(activation, "quick_gelu") == 0);
+    put_double(out, "glu_linear_offset", config->glu_linear_offset);
+    if (config->activation_func_clamp_value > 0)
+        put_double(out, "activation_func_clamp_value", config->activation_func_clamp_value);
     put_bool(out, "bias_gelu_fusion", strcmp(activation, "gelu_tanh") == 0);
     put_bool(out, "add_bias_linear", config_has_mlp_bias(config));
     put_bool(out, "add_qkv_bias", config_has_qkv_bias(config));

@@ -106,6 +106,8 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--logits-scaling", logits_scaling),
         MEANING("--no-rope-freq", config_no_rope_freq),
         MEANING("--gated-linear-unit", config_is_gated),
+        FIELD("--glu-linear-offset", glu_linear_offset),
+        FIELD("--activation-func-clamp-value", activation_func_clamp_value),
         MEANING("--add-qkv-bias", config_has_qkv_bias),
         MEANING("--add-attention-bias", config_has_attention_bias),
         MEANING("--add-mlp-bias", config_has_mlp_bias),

@@ -112,24 +112,32 @@ void source_add_file(struct model_source *source, const char *role, const char *
     checkpoint_file_list_add(&source->files, role, path);
 }
 
-bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank,
+static bool check_weight(struct source_problems *problems, const struct weight *weight, bool has_type, int rank,
                          const int64_t *shape) {
     char theirs[128];
     weight_describe(weight, theirs, sizeof theirs);
-    char *note = NULL;
-    bool is_float = weight->is_readable && convert_is_possible(weight->dtype, DTYPE_F32);
+    struct buffer note = {0};
     bool has_shape = weight->rank == rank && memcmp(weight->shape, shape, (size_t)rank * sizeof shape[0]) == 0;
-    if (!is_float) {
-        note = memory_printf("%.200s is %s", weight->name, theirs);
-        name_list_add(&problems->mistyped, note);
-    } else if (!has_shape) {
-        note = memory_printf(rank == 2 ? "%.200s is %s and not (%" PRId64 ", %" PRId64 ")"
-                                       : "%.200s is %s and not (%" PRId64 ")",
-                             weight->name, theirs, shape[0], rank == 2 ? shape[1] : 0);
-        name_list_add(&problems->misshaped, note);
-    }
-    free(note);
-    return is_float && has_shape;
+    buffer_printf(&note, "%.200s is %s", weight->name, theirs);
+    for (int i = 0; i < rank && has_type; i++)
+        buffer_printf(&note, "%s%" PRId64, i > 0 ? ", " : " and not (", shape[i]);
+    buffer_append_string(&note, has_type ? ")" : "");
+    if (!has_type)
+        name_list_add(&problems->mistyped, buffer_string(&note));
+    else if (!has_shape)
+        name_list_add(&problems->misshaped, buffer_string(&note));
+    buffer_free(&note);
+    return has_type && has_shape;
+}
+
+bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank,
+                         const int64_t *shape) {
+    bool is_float = weight->is_readable && convert_is_possible(weight->dtype, DTYPE_F32);
+    return check_weight(problems, weight, is_float, rank, shape);
+}
+
+bool source_check_bytes(struct source_problems *problems, const struct weight *weight, int rank, const int64_t *shape) {
+    return check_weight(problems, weight, weight->is_readable && weight->dtype == DTYPE_U8, rank, shape);
 }
 
 int source_report(struct source_problems *problems, const char *path) {

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "checkpoint/convert.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
+#include "checkpoint/hf_reorder.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/source_kind.h"
@@ -87,6 +87,13 @@ static struct hf_match find_match(const struct hf_detail *detail, const struct p
     return match.row ? match : own;
 }
 
+static bool check_piece(struct source_problems *problems, const struct weight *weight, const struct hf_match *match,
+                        struct hf_shape shape) {
+    if (!hf_is_mxfp4(match->row->transform))
+        return source_check_weight(problems, weight, shape.rank, shape.at);
+    return source_check_bytes(problems, weight, shape.rank, shape.at);
+}
+
 static void plan_tensor(struct model_source *source, size_t i, struct source_problems *problems) {
     struct hf_detail *detail = source->detail;
     const struct param *param = source->params.items[i];
@@ -102,17 +109,11 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     for (int k = 0; k < match.pieces; k++) {
         char *name = hf_piece_name(&match, k);
         const struct weight *weight = find_weight(detail, name);
-        int64_t shape[2] = {hf_piece_rows(&match, param, k), hf_piece_columns(&match, param)};
-        if (plan->transform == HF_TRANSPOSE) {
-            int64_t rows = shape[0];
-            shape[0] = shape[1];
-            shape[1] = rows;
-        }
         if (!weight) {
             name_list_add(&problems->missing, name);
         } else {
             detail->is_used[weight - detail->weights.items] = true;
-            if (source_check_weight(problems, weight, hf_piece_rank(&match, param), shape) && plan->pieces[0] &&
+            if (check_piece(problems, weight, &match, hf_piece_shape(&match, param, k)) && plan->pieces[0] &&
                 weight->dtype != plan->pieces[0]->dtype)
                 add_mixed(problems, weight, plan->pieces[0]);
             plan->pieces[k] = weight;
@@ -120,6 +121,11 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
             tensor->bytes += weight->bytes;
         }
         free(name);
+    }
+    if (hf_is_mxfp4(plan->transform)) {
+        const int64_t *shape = param->shard.global;
+        tensor->dtype = DTYPE_BF16;
+        tensor->bytes = (size_t)(shape[0] * shape[1] * shape[2]) * dtype_bytes(DTYPE_BF16);
     }
 }
 
@@ -190,31 +196,43 @@ static int open_source(struct model_source *source, const struct model_source_op
     return plan_all(source);
 }
 
-static int read_reordered(const struct model_source *source, const struct weight_plan *plan, void *to) {
-    const struct weight *weight = plan->pieces[0];
-    const struct config *config = &source->config;
-    unsigned char *memory = memory_alloc(weight->bytes + 1);
-    int result = weight_read(weight, memory);
-    if (result == 0 && plan->transform == HF_TRANSPOSE)
-        convert_transpose(&(struct convert_turn){.to = to,
-                                                 .from = memory,
-                                                 .rows = weight->shape[0],
-                                                 .columns = weight->shape[1],
-                                                 .bytes = dtype_bytes(weight->dtype)});
-    else if (result == 0)
-        convert_heads(&(struct convert_heads){.to = to,
-                                              .from = memory,
-                                              .heads = config->num_attention_heads,
-                                              .groups = config_query_groups(config),
-                                              .head_bytes = hf_head_bytes(config, weight->bytes)});
+static int read_blocks(const struct weight_plan *plan, size_t bytes, uint16_t *to) {
+    const struct weight *const *pieces = plan->pieces;
+    unsigned char *blocks = memory_alloc(pieces[0]->bytes + 1), *scales = memory_alloc(pieces[1]->bytes + 1);
+    int result = weight_read(pieces[0], blocks);
+    if (result == 0)
+        result = weight_read(pieces[1], scales);
+    if (result == 0)
+        hf_dequantize_mxfp4(to, blocks, scales, bytes / sizeof *to);
+    free(blocks);
+    free(scales);
+    return result;
+}
+
+static int read_reordered(const struct model_source *source, size_t i, void *to) {
+    const struct weight_plan *plan = &((struct hf_detail *)source->detail)->plans[i];
+    const struct source_tensor *tensor = &source->tensors[i];
+    void *memory = memory_alloc(tensor->bytes + 1);
+    bool is_mxfp4 = plan->transform == HF_MXFP4_PAIRS;
+    int result = is_mxfp4 ? read_blocks(plan, tensor->bytes, memory) : weight_read(plan->pieces[0], memory);
+    if (result == 0)
+        hf_reorder(&(struct hf_reorder){.transform = is_mxfp4 ? HF_PAIRS : plan->transform,
+                                        .to = to,
+                                        .from = memory,
+                                        .param = source->params.items[i],
+                                        .config = &source->config,
+                                        .bytes = tensor->bytes,
+                                        .element = dtype_bytes(tensor->dtype)});
     free(memory);
     return result;
 }
 
 static int read_tensor(struct model_source *source, size_t i, void *to) {
     const struct weight_plan *plan = &((struct hf_detail *)source->detail)->plans[i];
-    if (plan->transform == HF_TRANSPOSE || plan->transform == HF_GROUPS)
-        return read_reordered(source, plan, to);
+    if (plan->transform == HF_MXFP4)
+        return read_blocks(plan, source->tensors[i].bytes, to);
+    if (plan->transform == HF_MXFP4_PAIRS || hf_is_reordered(plan->transform))
+        return read_reordered(source, i, to);
     unsigned char *at = to;
     for (int k = 0; k < plan->count; k++) {
         TRY(weight_read(plan->pieces[k], at));

@@ -44,6 +44,7 @@ struct config {
     int64_t rope_original_length;
     double yarn_beta_fast;
     double yarn_beta_slow;
+    bool no_yarn_correction_range_round_to_int;
     double yarn_attention_factor;  // 0: see config_rope_attention_factor
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
@@ -75,8 +76,10 @@ struct config {
     bool gated_linear_unit;
     bool swiglu;
     bool squared_relu;
-    bool no_bias_gelu_fusion;                        // the exact GELU (erf) instead of the tanh form
-    bool openai_gelu, onnx_safe, use_legacy_models;  // config_validate makes an activation of them
+    bool quick_geglu;
+    double glu_linear_offset, activation_func_clamp_value;  // 0 for none
+    bool no_bias_gelu_fusion;                               // the exact GELU (erf) instead of the tanh form
+    bool openai_gelu, onnx_safe, use_legacy_models;         // config_validate makes an activation of them
     bool disable_bias_linear;
     bool add_qkv_bias;
     bool add_attention_bias;
@@ -448,7 +451,7 @@ enum { CONFIG_MOST_TOPS = 8 };
 enum { CONFIG_MOST_DEPTHS = 8 };
 int64_t config_top(const struct config *config, int64_t i);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
-// "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu", and whether the MLP is gated.
+// "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu" | "quick_gelu", and whether the MLP is gated.
 const char *config_activation(const struct config *config);
 bool config_is_gated(const struct config *config);
 bool config_has_binary_head(const struct config *config);

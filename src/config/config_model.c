@@ -36,11 +36,13 @@ const char *config_activation(const struct config *config) {
         return "silu";
     if (config->squared_relu)
         return "squared_relu";
+    if (config->quick_geglu)
+        return "quick_gelu";
     return config->no_bias_gelu_fusion || config->disable_bias_linear ? "gelu" : "gelu_tanh";
 }
 
 bool config_is_gated(const struct config *config) {
-    return config->swiglu || config->gated_linear_unit;
+    return config->swiglu || config->quick_geglu || config->gated_linear_unit;
 }
 
 bool config_has_binary_head(const struct config *config) {

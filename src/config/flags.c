@@ -19,7 +19,7 @@
 // Upper bounds that only keep arithmetic from overflowing: no real run comes near them.
 enum { MOST_LAYERS = 100000, MOST_RANKS = 1 << 20, MOST_TOKENS = 1 << 30 };
 
-#define ACTIVATIONS ONE_OF("gelu_tanh", "gelu", "relu", "squared_relu", "silu")
+#define ACTIVATIONS ONE_OF("gelu_tanh", "gelu", "relu", "squared_relu", "silu", "quick_gelu")
 
 static const struct flag rows[] = {
     GROUP("Model"),
@@ -79,6 +79,8 @@ static const struct flag rows[] = {
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     REAL("--yarn-beta-slow", yarn_beta_slow, "1", 0, 1e6,
          "YaRN: channels with fewer rotations than this are scaled in full", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    SWITCH("--no-yarn-correction-range-round-to-int", no_yarn_correction_range_round_to_int,
+           "YaRN: do not round the channels between which scaling sets in, as in gpt-oss", ADVANCED),
     REAL("--yarn-attention-factor", yarn_attention_factor, "0", 0, 1e6,
          "YaRN: multiply queries and keys by this; 0 for 1 + ln(factor) / 10", ADVANCED),
     INT("--relative-attention-num-buckets", relative_attention_num_buckets, "32", 4, 256,
@@ -90,14 +92,7 @@ static const struct flag rows[] = {
     ATTENTION_ROWS,
     REAL("--softmax-scale", softmax_scale, NULL, 0, 1e6, "factor of attention scores; default: 1 / sqrt(head width)",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    SWITCH("--swiglu", swiglu, "gated MLP with SiLU (SwiGLU) instead of GELU"),
-    SWITCH("--squared-relu", squared_relu, "MLP with squared ReLU instead of GELU", ADVANCED),
-    CHOICE("--activation", activation, NULL, ACTIVATIONS,
-           "activation of the MLP; default: gelu_tanh, or gelu without biases or bias-GELU fusion", ADVANCED),
-    CHOICE("--lm-head-activation", lm_head_activation, NULL, ACTIVATIONS,
-           "activation of BERT's head; default: that of the MLP", ADVANCED),
-    SWITCH("--gated-linear-unit", gated_linear_unit, "gated MLP: the activation multiplies a second projection",
-           ADVANCED),
+    MLP_ROWS,
     SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
     SWITCH("--openai-gelu", openai_gelu,
            "with --use-legacy-models: always the tanh form of GELU; otherwise no effect, as in Megatron core",

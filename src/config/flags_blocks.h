@@ -1,5 +1,5 @@
-// The rows of flags that arrange a block: its norms, residual additions and positions; and of those behind the last
-// layer. A part of the table in flags.c.
+// The rows of flags that arrange a block: its norms, residual additions, positions and activations; and of those behind
+// the last layer. A part of the table in flags.c.
 #ifndef CONFIG_FLAGS_BLOCKS_H
 #define CONFIG_FLAGS_BLOCKS_H
 
@@ -33,5 +33,24 @@
             "multi-token prediction: also predict N tokens beyond the next, with one more layer each; default: none"), \
         REAL("--mtp-loss-scaling-factor", mtp_loss_scaling_factor, "0.1", 0, 1e6,                                      \
              "weight of the mean of those losses in the gradients", ADVANCED)
+
+// How an MLP activates.
+#define MLP_ROWS                                                                                                       \
+    SWITCH("--swiglu", swiglu, "gated MLP with SiLU (SwiGLU) instead of GELU"),                                        \
+        SWITCH("--squared-relu", squared_relu, "MLP with squared ReLU instead of GELU", ADVANCED),                     \
+        SWITCH("--quick-geglu", quick_geglu, "gated MLP with the quick GELU, x * sigmoid(1.702 x), as in gpt-oss",     \
+               ADVANCED),                                                                                              \
+        REAL("--glu-linear-offset", glu_linear_offset, "0", -1e6, 1e6,                                                 \
+             "gated MLP: add this to what the activation multiplies, as in gpt-oss (1)", ADVANCED),                    \
+        REAL(                                                                                                          \
+            "--activation-func-clamp-value", activation_func_clamp_value, NULL, 0, 1e6,                                \
+            "gated MLP: bound the activation's input above, and what it multiplies on both sides; default: no bounds", \
+            .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                   \
+        CHOICE("--activation", activation, NULL, ACTIVATIONS,                                                          \
+               "activation of the MLP; default: gelu_tanh, or gelu without biases or bias-GELU fusion", ADVANCED),     \
+        CHOICE("--lm-head-activation", lm_head_activation, NULL, ACTIVATIONS,                                          \
+               "activation of BERT's head; default: that of the MLP", ADVANCED),                                       \
+        SWITCH("--gated-linear-unit", gated_linear_unit, "gated MLP: the activation multiplies a second projection",   \
+               ADVANCED)
 
 #endif

@@ -12,7 +12,8 @@ const char flags_always_so[] =
     "--scaled-masked-softmax-fusion --legacy-tokenizer --use-precision-aware-optimizer --no-query-key-layer-scaling "
     "--overlap-p2p-communication --log-batch-size-to-tensorboard --tokenizer-hf-include-special-tokens "
     // With --profile there is always a trace, and NVTX ranges on a GPU.
-    "--use-pytorch-profiler --nvtx-ranges ";
+    "--use-pytorch-profiler --nvtx-ranges "
+    "--yarn-correction-range-round-to-int ";
 
 // Numbers that Megatron can keep in fewer bits: here they have more, and the run differs by less rounding only.
 const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= "
@@ -103,7 +104,6 @@ const char flags_refused[] =
     "--ep-overlap-early-attn-memory-release --mtp-standalone "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "
-    "--glu-linear-offset=0.0 --activation-func-clamp-value= "
     "--qk-l2-norm --qk-clip --qk-clip-alpha=0.5 --qk-clip-threshold=100 --attention-output-gate "
     "--experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "
     "--dsa-indexer-topk= --dsa-indexer-topk-freq=1 --dsa-indexer-skip-topk-offset=0 --dsa-indexer-loss-coeff= "
@@ -146,8 +146,6 @@ const char flags_refused[] =
     "--moe-paged-stash-page-size=64 --moe-paged-stash-buffer-size-factor-cuda=1.1 "
     "--moe-paged-stash-buffer-size-factor-cpu=0.0 "
     "--yarn-original-max-position-embeddings= "
-    "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int "
-    "--quick-geglu "
     // Regularisation and optimizer hyper-parameters.
     "--apply-wd-to-qk-layernorm --muon-use-syrk --no-weight-decay-cond-type= "
     // Profiling + training loop + fusions.

@@ -14,11 +14,11 @@
     "--window-size --window-attn-skip-freq --rotary-base-local --attn-logit-softcapping --final-logit-softcapping "    \
     "--multi-latent-attention --q-lora-rank --kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim "          \
     "--rope-type --rotary-scaling-factor --original-max-position-embeddings --mscale --mscale-all-dim "                \
-    "--softmax-type "                                                                                                  \
+    "--softmax-type --quick-geglu --glu-linear-offset --activation-func-clamp-value "                                  \
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
     "--qk-layernorm-all-heads --parallel-residual --parallel-residual-one-norm --embedding-multiplier "                \
     "--residual-multiplier --logits-scaling "                                                                          \
-    "--no-rope-freq "                                                                                                  \
+    "--no-rope-freq --no-yarn-correction-range-round-to-int "                                                          \
     "--no-bias-gelu-fusion --openai-gelu --onnx-safe --use-legacy-models --disable-bias-linear --add-qkv-bias "        \
     "--add-attention-bias --add-mlp-bias --group-query-attention --num-query-groups "                                  \
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \

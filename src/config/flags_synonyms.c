@@ -78,7 +78,8 @@ const struct flag_synonym flags_synonyms[] = {
      "--untie-embeddings-and-output-weights", "by default they are tied"},
     {"--rms-norm-eps --layer-norm-eps --layer-norm-epsilon --norm-eps --ln-eps", "--norm-epsilon", NULL},
     {"--norm-type --use-rmsnorm --rms-norm --rmsnorm", "--normalization", "LayerNorm or RMSNorm"},
-    {"--hidden-act --activation-function --activation-fn", "--activation", "gelu_tanh, gelu, relu, squared_relu, silu"},
+    {"--hidden-act --activation-function --activation-fn", "--activation",
+     "gelu_tanh, gelu, relu, squared_relu, silu, quick_gelu"},
     {"--initializer-range --init-std", "--init-method-std", NULL},
     {"--model-name-or-path --model-name --model-path --pretrained-model --pretrained-model-name-or-path --base-model "
      "--init-from --pretrained",

@@ -20,6 +20,13 @@
     LLAMA "--rotary-base 1000000 --group-query-attention true --num-query-groups 8 --num-experts 8 --seq-length 4096 "
 #define QWEN3_MOE QWEN3 UNTIED "--num-query-groups 4 --num-experts 128 --moe-router-topk 8 "
 #define QWEN2_MOE QWEN2 UNTIED "--moe-shared-expert-gate true --moe-router-pre-softmax true "
+#define GPT_OSS                                                                                                        \
+    "--normalization RMSNorm --quick-geglu true --glu-linear-offset 1 --activation-func-clamp-value 7 "                \
+    "--softmax-type learnable --position-embedding-type rope --rotary-base 150000 --use-rope-scaling true "            \
+    "--rope-scaling-type yarn --rope-scaling-factor 32 --rope-original-length 4096 "                                   \
+    "--no-yarn-correction-range-round-to-int true --sliding-window 128 --window-attn-skip-freq 2 --kv-channels 64 "    \
+    "--ffn-hidden-size 2880 --group-query-attention true --num-query-groups 8 --moe-router-topk 4 "                    \
+    "--untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 --seq-length 4096 "
 #define STARCODER2                                                                                                     \
     "--position-embedding-type rope --group-query-attention true --sliding-window 4096 --init-method-std 0.018042 "
 #define STABLELM                                                                                                       \
@@ -199,6 +206,8 @@ static const struct preset presets[] = {
      "--qk-layernorm true --qk-layernorm-all-heads true --ffn-hidden-size 1024 --num-experts 64 --moe-router-topk 8 "
      "--moe-router-pre-softmax true",
      "6.9B", "Muennighoff et al. 2024"},
+    {"gpt-oss-20b", 24, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 32", "20.9B", "OpenAI 2025"},
+    {"gpt-oss-120b", 36, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 128", "116.8B", "OpenAI 2025"},
     {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",
      "Abdin et al. 2024a"},
     {"phi4", 40, 5120, 40, 16384, 128, LLAMA,

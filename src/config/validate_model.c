@@ -209,6 +209,19 @@ static void validate_mlp(struct config *config, struct complaints *complaints) {
         complain(complaints, "--squared-relu and --swiglu are two activations; leave one out");
     else if (config->squared_relu && config->activation && !is(config->activation, "squared_relu"))
         complain(complaints, "--squared-relu is not the activation %s; leave one out", config->activation);
+    if (config->quick_geglu && (config->swiglu || config->squared_relu))
+        complain(complaints, "--quick-geglu and %s are two activations; leave one out",
+                 config->swiglu ? "--swiglu" : "--squared-relu");
+    else if (config->quick_geglu && config->activation && !is(config->activation, "quick_gelu"))
+        complain(complaints, "--quick-geglu has the activation quick_gelu, not %s; leave one out", config->activation);
+    bool has_rule = config->glu_linear_offset != 0 || config->activation_func_clamp_value > 0;
+    if (has_rule && !config_is_gated(config))
+        complain(complaints,
+                 "%s is about gated MLPs; give --quick-geglu, --swiglu or --gated-linear-unit, or leave it out",
+                 config->glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
+    if (has_rule && config->fp8_format)
+        complain(complaints, "%s does not work with --fp8-format; leave one out",
+                 config->glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
     validate_gelu(config);
     // Megatron's default for SwiGLU keeps the count of parameters, in multiples of 64.
     int64_t h = config->hidden_size;

@@ -16,11 +16,9 @@ enum activation choices_activation(const char *name) {
     static const struct {
         const char *name;
         enum activation activation;
-    } names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH},
-                 {"gelu", ACTIVATION_GELU},
-                 {"relu", ACTIVATION_RELU},
-                 {"squared_relu", ACTIVATION_SQUARED_RELU},
-                 {"silu", ACTIVATION_SILU}};
+    } names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU},
+                 {"relu", ACTIVATION_RELU},           {"squared_relu", ACTIVATION_SQUARED_RELU},
+                 {"silu", ACTIVATION_SILU},           {"quick_gelu", ACTIVATION_QUICK_GELU}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (is(name, names[i].name))
             return names[i].activation;
@@ -50,8 +48,10 @@ static double yarn_channel(const struct config *config, double channels, double 
 static double yarn_frequency(const struct config *config, int64_t pair, double frequency) {
     const struct config_yarn yarn = config_yarn(config);
     double channels = (double)config_rotary_channels(config);
-    double low = fmax(floor(yarn_channel(config, channels, yarn.fast)), 0);
-    double high = fmin(ceil(yarn_channel(config, channels, yarn.slow)), channels - 1);
+    double low = yarn_channel(config, channels, yarn.fast);
+    double high = yarn_channel(config, channels, yarn.slow);
+    low = fmax(config->no_yarn_correction_range_round_to_int ? low : floor(low), 0);
+    high = fmin(config->no_yarn_correction_range_round_to_int ? high : ceil(high), channels - 1);
     double ramp = ((double)pair - low) / (high == low ? 0.001 : high - low);
     ramp = fmin(fmax(ramp, 0), 1);
     return frequency / yarn.factor * ramp + frequency * (1 - ramp);
@@ -179,6 +179,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_one_norm = config->parallel_residual_one_norm,
         .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),
+        .glu = {(float)config->activation_func_clamp_value, (float)config->glu_linear_offset},
         .has_qkv_bias = config_has_qkv_bias(config),
         .has_attention_bias = config_has_attention_bias(config),
         .has_mlp_bias = config_has_mlp_bias(config),

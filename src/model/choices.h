@@ -47,6 +47,7 @@ struct choices {
     bool is_parallel;          // the sublayers of a block read the same residual stream and are added to it together
     bool has_one_norm;         // such sublayers share the norm of the first
     enum activation activation;
+    struct glu_rule glu;
     bool is_gated;  // its result is multiplied with a second half of the MLP's first matmul
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
     float scale, unscaled_scale;                          // of attention scores; without rotary scaling

@@ -254,7 +254,8 @@ static void forward_inner(const struct experts *experts, const struct pass *pass
                                                                         .offsets = work.offsets,
                                                                         .sources = work.sources,
                                                                         .activation = choices->activation,
-                                                                        .is_gated = choices->is_gated});
+                                                                        .is_gated = choices->is_gated,
+                                                                        .rule = choices->glu});
 }
 
 // What experts give, y (R, C), as rows of the slots of the work, with the biases of the experts.
@@ -337,7 +338,8 @@ static void backward_inner(const struct experts *experts, const struct pass *pas
                                                                           .offsets = work.offsets,
                                                                           .sources = work.sources,
                                                                           .activation = choices->activation,
-                                                                          .is_gated = choices->is_gated});
+                                                                          .is_gated = choices->is_gated,
+                                                                          .rule = choices->glu});
     if (experts->fc2_bias && adds_whole(pass))
         op_slot_bias_backward(pass->device, &(struct op_slot_bias_backward){.dbias = experts->fc2_bias->grad,
                                                                             .dweights = dweights,

@@ -73,6 +73,7 @@ bool linear_keeps_input(const struct linear *linear, const struct pass *pass);
 struct activation_step {
     const struct linear *from, *to;
     enum activation activation;
+    struct glu_rule rule;          // if gated
     bool is_gated, is_recomputed;  // is_recomputed: not even a result that is expensive to recompute is kept
 };
 struct activation_saved {

@@ -62,7 +62,8 @@ static void plain_activate(const struct activation_step *between, const struct p
     linear_forward(between->from, pass, saved->before, x, EPILOGUE_BIAS, (struct tensor){0});
     if (between->is_gated)
         op_glu_forward(pass->device,
-                       &(struct op_glu_forward){.y = after, .x = saved->before, .activation = between->activation});
+                       &(struct op_glu_forward){
+                           .y = after, .x = saved->before, .activation = between->activation, .rule = between->rule});
     else
         op_activation_forward(pass->device, &(struct op_activation_forward){
                                                 .y = after, .x = saved->before, .activation = between->activation});
@@ -86,9 +87,12 @@ static struct operand plain_activate_backward(const struct activation_step *betw
     }
     struct tensor again = is_kept ? (struct tensor){0} : dafter;
     if (between->is_gated)
-        op_glu_backward(pass->device,
-                        &(struct op_glu_backward){
-                            .dx = before, .y = again, .dy = dafter, .x = before, .activation = between->activation});
+        op_glu_backward(pass->device, &(struct op_glu_backward){.dx = before,
+                                                                .y = again,
+                                                                .dy = dafter,
+                                                                .x = before,
+                                                                .activation = between->activation,
+                                                                .rule = between->rule});
     else
         op_activation_backward(
             pass->device, &(struct op_activation_backward){

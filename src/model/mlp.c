@@ -38,6 +38,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     mlp->step = (struct activation_step){.from = &mlp->fc1,
                                          .to = &mlp->fc2,
                                          .activation = choices->activation,
+                                         .rule = choices->glu,
                                          .is_gated = is_gated,
                                          .is_recomputed = choices->recomputes_activation};
     sublayer->first = &mlp->fc1;

@@ -44,6 +44,7 @@ void shared_experts_build(struct shared_experts *shared, struct param_list *para
                                             .to = &shared->fc2,
                                             .activation = choices->activation,
                                             .is_gated = choices->is_gated,
+                                            .rule = choices->glu,
                                             .is_recomputed = choices->recomputes_activation};
     free(fc1_name);
     free(fc2_name);
@@ -103,7 +104,8 @@ static void forward_gated(const struct shared_experts *shared, const struct pass
                                                                         .offsets = saved->offsets,
                                                                         .sources = saved->sources,
                                                                         .activation = shared->step.activation,
-                                                                        .is_gated = shared->step.is_gated});
+                                                                        .is_gated = shared->step.is_gated,
+                                                                        .rule = shared->step.rule});
     multiply(&shared->fc2, pass, out, after);
 }
 
@@ -139,7 +141,8 @@ static struct operand backward_gated(const struct shared_experts *shared, const 
                                                                           .offsets = saved->offsets,
                                                                           .sources = saved->sources,
                                                                           .activation = shared->step.activation,
-                                                                          .is_gated = shared->step.is_gated});
+                                                                          .is_gated = shared->step.is_gated,
+                                                                          .rule = shared->step.rule});
     op_route_backward(pass->device, &(struct op_route_backward){.dlogits = exact,
                                                                 .dweights = dweights,
                                                                 .logits = saved->logits,

@@ -9,7 +9,14 @@ enum activation {
     ACTIVATION_SQUARED_RELU,
     ACTIVATION_SILU,  // x times the logistic function of x
     ACTIVATION_TANH,
+    ACTIVATION_QUICK_GELU,  // x times the logistic function of 1.702 x
     ACTIVATION_COUNT
+};
+
+// How a gated unit prepares its halves: with a limit above 0, a gate is at most that, and up from -limit to limit.
+// Beyond it, gradients are 0. Then the offset is added to up. Zeroed: both stay as they are.
+struct glu_rule {
+    float limit, offset;
 };
 
 #endif

@@ -1,6 +1,7 @@
 // Checked entry points of what layers are made of: matmuls, norms, embeddings, dropout. Each verifies the contract
 // written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
+#include <math.h>
 
 static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int64_t rows, int64_t columns) {
     enum dtype dtype = m->a.dtype;
@@ -44,6 +45,10 @@ static void check_function(const char *op, enum activation activation) {
     check_rule(op, activation >= 0 && activation < ACTIVATION_COUNT, "unknown activation");
 }
 
+static void check_glu_rule(const char *op, struct glu_rule rule) {
+    check_rule(op, rule.limit >= 0 && isfinite(rule.limit) && isfinite(rule.offset), "a rule that is not finite");
+}
+
 void op_activation_forward(struct device *device, const struct op_activation_forward *op) {
     const char *name = "op_activation_forward";
     check_activation(device, name, "x", op->x, 2);
@@ -80,6 +85,7 @@ void op_glu_forward(struct device *device, const struct op_glu_forward *op) {
     check_tensor(name, "x", op->x, check_2d(op->y.dtype, rows, 2 * width));
     check_apart(name, "y", op->y, "x", op->x);
     check_function(name, op->activation);
+    check_glu_rule(name, op->rule);
     device->ops->glu_forward(device, op);
 }
 
@@ -98,6 +104,7 @@ void op_glu_backward(struct device *device, const struct op_glu_backward *op) {
     check_apart(name, "y", op->y, "x", op->x);
     check_apart(name, "y", op->y, "dx", op->dx);
     check_function(name, op->activation);
+    check_glu_rule(name, op->rule);
     device->ops->glu_backward(device, op);
 }
 

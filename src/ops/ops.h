@@ -144,12 +144,13 @@ struct op_activation_backward {
     enum activation activation;
 };
 
-// A gated unit over a packed tensor with rows [gate | up]: y = activation(gate) * up. This is SwiGLU with SILU, GeGLU
-// with either GELU.
+// A gated unit over a packed tensor with rows [gate | up], prepared by its rule: y = activation(gate) * up. This is
+// SwiGLU with SILU, GeGLU with either GELU.
 struct op_glu_forward {
     struct tensor y;  // (N, F) out
     struct tensor x;  // (N, 2F)
     enum activation activation;
+    struct glu_rule rule;
 };
 // dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)]. Can also compute activation(gate) * up again,
 // for a caller that did not keep it.
@@ -159,6 +160,7 @@ struct op_glu_backward {
     struct tensor dy;  // (N, F)
     struct tensor x;   // (N, 2F)
     enum activation activation;
+    struct glu_rule rule;
 };
 
 // Rotary positions, in place: pair j of the channels of each head in row n is rotated by the angle positions[n] *

@@ -131,6 +131,7 @@ struct op_expert_activation_forward {
     struct tensor sources;  // (R) i32
     enum activation activation;
     bool is_gated;
+    struct glu_rule rule;  // if gated
 };
 // Can also compute y again, for a caller that did not keep it. Places without a source get 0 in dx and y, slots without
 // a place 0 in dweights.
@@ -147,6 +148,7 @@ struct op_expert_activation_backward {
     struct tensor sources;   // (R) i32
     enum activation activation;
     bool is_gated;
+    struct glu_rule rule;  // if gated
 };
 
 // A matmul for each expert e over its rows, those of places offsets[e] to offsets[e + 1]. O is the number of outputs, I

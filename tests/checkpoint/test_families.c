@@ -1,5 +1,6 @@
 // Families of Hugging Face: variants that would compute something else are refused by name, and a model can be written
 // as every family that can express it, but not as any other.
+#include "checkpoint/hf_reorder.h"
 #include "checkpoint/spoiled.h"
 #include "checkpoint/weights.h"
 #include "test.h"
@@ -126,6 +127,15 @@ TEST(refused_experts) {
         {"qwen3_moe", "\"num_local_experts\": 4,", "",
          "model.layers.0.mlp.gate.weight is fp32 (4, 24) and not (128, 24)"},
         {"olmoe", "\"clip_qkv\": null", "\"clip_qkv\": 8.0", "\"clip_qkv\": \"8.0\" is not supported, only null"},
+        {"gpt_oss", "\"swiglu_alpha\": 1.702", "\"swiglu_alpha\": 1.5",
+         "\"swiglu_alpha\": \"1.5\" is not supported, only 1.702"},
+        {"gpt_oss", "\"rope_type\": \"yarn\",", "", "it does not say its rotary scaling"},
+        {"gpt_oss", "\"attention_bias\": true", "\"attention_bias\": false", "model.layers.0.self_attn.k_proj.bias"},
+        {"gpt_oss", "\"num_local_experts\": 4", "\"num_local_experts\": 3",
+         "mlp.experts.gate_up_proj is fp32 (4, 24, 40) and not (3, 24, 40)"},
+        {"gpt_oss_mxfp4", "\"mxfp4\"", "\"fp8\"", "it has a \"quantization_config\" (fp8)"},
+        {"gpt_oss_mxfp4", "\"num_local_experts\": 2", "\"num_local_experts\": 3",
+         "mlp.experts.gate_up_proj_blocks is uint8 (2, 128, 1, 16) and not (3, 128, 1, 16)"},
         {"qwen2_moe", "\"qkv_bias\": true", "\"qkv_bias\": false", "tensors that this model does not have"},
         {"qwen2_moe", "\"shared_expert_intermediate_size\": 16", "\"shared_expert_intermediate_size\": 20",
          "mlp.shared_expert.gate_proj.weight is fp32 (16, 24) and not (20, 24)"},
@@ -152,7 +162,6 @@ TEST(unknown_families) {
         {"gemma3", "\"gemma3\" is not supported: it has a tower for images beside its text model"},
         {"cohere", "\"cohere\" is not supported: it has one norm without biases for attention and MLP"},
         {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention; supported"},
-        {"gpt_oss", "\"gpt_oss\" is not supported: it has attention sinks, and experts with a limited activation"},
         {"codegen", "\"codegen\" is not supported: it has queries, keys and values packed for four devices"},
         {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
     };
@@ -240,6 +249,8 @@ TEST(other_families) {
         {"qwen3_moe", "mixtral", "mixtral has no --qk-layernorm true"},
         {"olmoe", "qwen3_moe", "qwen3_moe has no --qk-layernorm-all-heads true"},
         {"qwen2_moe", "mixtral", "mixtral has no"},
+        {"gpt_oss", "mixtral", "mixtral has no"},
+        {"mixtral", "gpt_oss", "gpt_oss has no"},
         {"llama_fused", "mixtral", "mixtral has no MLPs without experts"},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
         {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
@@ -277,6 +288,63 @@ TEST(other_families) {
     }
 }
 
+// Matrices in MXFP4 are written in bf16, with the bits that transformers gives them.
+TEST(mxfp4) {
+    struct temporary folder = temporary_create();
+    char *hf = file_join(folder.path, "hf"), *expected_path = file_join(golden, "gpt_oss_mxfp4.safetensors");
+    struct model_source source = open_golden("gpt_oss_mxfp4");
+    EXPECT_OK(model_write_huggingface(&(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30}));
+    model_source_close(&source);
+    struct safetensors expected;
+    EXPECT_OK(safetensors_open(&expected, expected_path));
+    struct weights written = {0};
+    EXPECT_OK(weights_open_folder(&written, hf));
+    size_t compared = 0;
+    for (size_t i = 0; i < expected.count; i++) {
+        const struct safetensors_tensor *tensor = &expected.tensors[i];
+        const struct weight *found = weights_find(&written, tensor->name);
+        if (strncmp(tensor->name, "model.", 6) != 0)
+            continue;
+        EXPECT(found && found->dtype == DTYPE_BF16 && found->bytes == tensor->bytes);
+        EXPECT(found && memcmp(found->data, tensor->data, tensor->bytes) == 0);
+        compared++;
+    }
+    EXPECT_INT(compared, 2);
+    struct json *root = NULL;
+    char *path = file_join(hf, "config.json");
+    EXPECT_OK(json_parse_file(&root, path, 1 << 20));
+    EXPECT(json_member(root, "quantization_config") == NULL);
+    json_free(root);
+    safetensors_close(&expected);
+    weights_close(&written);
+    free(path);
+    free(expected_path);
+    free(hf);
+    temporary_remove(&folder);
+}
+
+// Every 4-bit number with every scale, beside the exact product; the largest scale gives infinities.
+TEST(mxfp4_numbers) {
+    static const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    unsigned char blocks[MXFP4_BLOCK / 2];
+    for (int i = 0; i < MXFP4_BLOCK / 2; i++)
+        blocks[i] = (unsigned char)(i | (15 - i) << 4);
+    for (int scale = 0; scale < 256; scale++) {
+        unsigned char byte = (unsigned char)scale;
+        uint16_t bits[MXFP4_BLOCK];
+        hf_dequantize_mxfp4(bits, blocks, &byte, MXFP4_BLOCK);
+        for (int i = 0; i < MXFP4_BLOCK; i++) {
+            int code = i % 2 ? 15 - i / 2 : i / 2;
+            uint32_t wide = (uint32_t)bits[i] << 16;
+            float found;
+            memcpy(&found, &wide, sizeof found);
+            double exact =
+                (code & 8 ? -1 : 1) * values[code & 7] * (scale == 255 ? (double)INFINITY : exp2(scale - 127));
+            EXPECT(isnan(exact) ? isnan(found) : found == (float)exact);
+        }
+    }
+}
+
 // Models with experts that no family can express; each flag is set on a model that one can.
 TEST(inexpressible_experts) {
     static const struct {
@@ -296,6 +364,9 @@ TEST(inexpressible_experts) {
         {"qwen3_moe", "--moe-layer-freq", "2", NULL},
         {"qwen2_moe", "--moe-router-pre-softmax", "false", NULL},
         {"qwen2_moe", "--moe-router-score-function", "sigmoid", "has no --moe-router-score-function sigmoid"},
+        {"gpt_oss", "--glu-linear-offset", "0", "gpt_oss has no --glu-linear-offset 0"},
+        {"gpt_oss", "--activation-func-clamp-value", "3", NULL},
+        {"mixtral", "--activation-func-clamp-value", "3", "mixtral has no --activation-func-clamp-value 3"},
         {"olmoe", "--moe-layer-freq", "2", "olmoe has no --moe-layer-freq 2"},
         {"qwen3_moe", "--moe-shared-expert-intermediate-size", "8", "has no --moe-shared-expert-intermediate-size 8"},
         {"llama", "--moe-router-topk", "3", NULL},  // without experts it says nothing
@@ -352,5 +423,5 @@ TEST(centered_gains) {
 }
 
 TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts),
-          TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(inexpressible_experts),
-          TEST_CASE(centered_gains))
+          TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(mxfp4), TEST_CASE(mxfp4_numbers),
+          TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))

@@ -33,7 +33,7 @@ expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoin
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
 expect 0 "note: --tensorboard-queue-size has no effect" "${train[@]}" --data-path "$prefix" --tensorboard-queue-size 5 --dry-run
 expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
-expect 2 "--quick-geglu" "${train[@]}" --data-path "$prefix" --quick-geglu
+expect 2 "--qk-l2-norm" "${train[@]}" --data-path "$prefix" --qk-l2-norm
 expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-latent-size 4
 expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3

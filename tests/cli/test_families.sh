@@ -41,7 +41,8 @@ done
 # A model that differs from the checkpoint's is refused, and every difference is named.
 expect 1 "rotary_base is 500 there and 10000.0 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
     --load "$work/llama"
-expect 2 "--quick-geglu" "$BEVATRON" train "${run[@]}" --quick-geglu
+expect 2 "--quick-geglu and --swiglu are two activations" "$BEVATRON" train "${run[@]}" --quick-geglu --swiglu
+expect 2 "--activation-func-clamp-value is about gated MLPs" "$BEVATRON" train "${run[@]}" --activation-func-clamp-value 7
 expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm
 expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --qk-layernorm
 expect 2 "--parallel-residual belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --parallel-residual

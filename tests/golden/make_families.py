@@ -4,14 +4,16 @@ each in a folder beside NAME.safetensors with samples and the logits that transf
 Every model has its own seed, so names as arguments make only those.
 
 Needs torch, transformers and safetensors. Run from the repository's root."""
+import json
 import os
 import shutil
 import sys
 import zlib
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 import transformers as hf
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 FOLDER = "tests/golden/foreign"
 V, T, B = 37, 9, 2
@@ -56,6 +58,12 @@ MODELS = {
     "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
         rope_parameters=rope(theta=500.0))),
+    "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
+        **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
+        rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),
+    "gpt_oss_mxfp4": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
+        **dict(SIZE, hidden_size=32, intermediate_size=64, num_hidden_layers=1), **IDS, num_key_value_heads=1, head_dim=6,
+        num_local_experts=2, num_experts_per_tok=2, sliding_window=4, rope_parameters=rope(theta=512.0))).to(torch.bfloat16),
     # Every second layer, weights that do not add up to 1, and the name of num_experts that transformers 4 has.
     "qwen3_moe_sparse": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **SIZE, **IDS, num_key_value_heads=3, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
@@ -76,6 +84,28 @@ MODELS = {
 }
 
 
+def pack(model, folder):
+    """Replaces the matrices of experts in a folder by random blocks and scales of MXFP4, and those of the model by what
+    transformers makes of these, which it returns by their names."""
+    state, unpacked = load_file(f"{folder}/model.safetensors"), {}
+    for i, layer in enumerate(model.model.layers):
+        for name in ("gate_up_proj", "down_proj"):
+            full, weight = f"model.layers.{i}.mlp.experts.{name}", getattr(layer.mlp.experts, name)
+            E, columns, rows = weight.shape
+            blocks = torch.randint(0, 256, (E, rows, columns // 32, 16), dtype=torch.uint8)
+            scales = torch.randint(120, 126, (E, rows, columns // 32), dtype=torch.uint8)
+            del state[full]
+            state |= {f"{full}_blocks": blocks, f"{full}_scales": scales}
+            weight.data = unpacked[full] = convert_moe_packed_tensors(blocks, scales)
+    save_file(state, f"{folder}/model.safetensors", {"format": "pt"})
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump(config, file, indent=2)
+    return unpacked
+
+
 def make(name):
     torch.manual_seed(zlib.crc32(name.encode()))
     folder = f"{FOLDER}/{name}"
@@ -93,11 +123,12 @@ def make(name):
             file.write(text.replace("num_local_experts", "num_experts"))
     if os.path.exists(f"{folder}/generation_config.json"):
         os.remove(f"{folder}/generation_config.json")
+    unpacked = pack(model, folder) if name.endswith("mxfp4") else {}
     data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, T))}
     out = {key: value.to(torch.int32).contiguous() for key, value in data.items()}
     model.set_experts_implementation("eager")  # the others do not compute in float64
-    out["logits"] = model.double()(input_ids=data["tokens"]).logits.detach().float().contiguous()
-    save_file(out, f"{FOLDER}/{name}.safetensors")
+    out["logits"] = model.to(torch.float32).double()(input_ids=data["tokens"]).logits.detach().float().contiguous()
+    save_file(out | unpacked, f"{FOLDER}/{name}.safetensors")
 
 
 for name in sys.argv[1:] or MODELS:

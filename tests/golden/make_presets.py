@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -19,6 +19,9 @@ rows = []
 def add(name, model, config, untied=0):
     with torch.device("meta"):
         built = model(config)
+    # Some releases of transformers tie the outputs of mT5 until they find a matrix.
+    if untied and built.get_output_embeddings().weight is not built.get_input_embeddings().weight:
+        untied = 0
     # Tied matrices count as one parameter.
     count = sum(p.numel() for p in {id(p): p for p in built.parameters()}.values())
     rows.append((name, config.vocab_size, count + untied))
@@ -87,6 +90,8 @@ for name, layers, hidden, heads, ffn, width in (("30b-a3b", 48, 2048, 32, 6144, 
     add("qwen3-" + name, Qwen3MoeForCausalLM, Qwen3MoeConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                              head_dim=128, intermediate_size=ffn, moe_intermediate_size=width))
 add("olmoe-1b-7b", OlmoeForCausalLM, OlmoeConfig(intermediate_size=1024))
+add("gpt-oss-20b", GptOssForCausalLM, GptOssConfig(num_hidden_layers=24, num_local_experts=32))
+add("gpt-oss-120b", GptOssForCausalLM, GptOssConfig())
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())
 add("phi4", Phi3ForCausalLM, Phi3Config(num_hidden_layers=40, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10,
                                         intermediate_size=17920, vocab_size=100352, pad_token_id=0))
@@ -160,11 +165,11 @@ for name, layers, hidden, heads, ffn in (("small", 8, 512, 6, 1024), ("base", 12
         untied=32128 * hidden)
     add("mt5-" + name, MT5ForConditionalGeneration,
         MT5Config(num_layers=layers, d_model=hidden, num_heads=heads, d_kv=64, d_ff=ffn, vocab_size=250112,
-                  tie_word_embeddings=False))
+                  tie_word_embeddings=False), untied=250112 * hidden)
     if name != "large":
         add("umt5-" + name, UMT5ForConditionalGeneration,
             UMT5Config(num_layers=layers, d_model=hidden, num_heads=heads, d_kv=64, d_ff=ffn, vocab_size=256384,
-                       tie_word_embeddings=False))
+                       tie_word_embeddings=False), untied=256384 * hidden)
 
 with open("tests/golden/presets.txt", "w") as out:
     for row in rows:

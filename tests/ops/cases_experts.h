@@ -183,6 +183,7 @@ static inline void case_gather_slots(struct lab *lab) {
 struct expert_unit {
     enum activation activation;
     bool is_gated, has_bias;
+    struct glu_rule rule;
 };
 
 // y without its weight, and its slopes by gate and up, at column f of place r.
@@ -196,7 +197,9 @@ static inline struct expert_value naive_expert(const struct expert_unit *unit, c
     if (!unit->is_gated)
         return (struct expert_value){value, slope, 0};
     double up = x[F + f] + (unit->has_bias ? bias[F + f] : 0);
-    return (struct expert_value){value * up, slope * up, value};
+    return (struct expert_value){naive_glu(unit->activation, unit->rule, gate, up),
+                                 naive_glu_slope(unit->activation, unit->rule, gate, up, false),
+                                 naive_glu_slope(unit->activation, unit->rule, gate, up, true)};
 }
 
 struct expert_numbers {
@@ -230,8 +233,8 @@ static inline void expert_activation_variant(struct lab *lab, const struct slots
                                              const struct expert_unit *unit) {
     struct slots s = make_slots(lab, c);
     int64_t W = unit->is_gated ? 2 * F : F;
-    struct sample x = activation_inputs(lab, s.places, W), bias = lab_2d(lab, s.experts, W, 0);
-    if (unit->has_bias && unit->activation != ACTIVATION_RELU)
+    struct sample x = glu_inputs(lab, s.places, W, (double)unit->rule.limit), bias = lab_2d(lab, s.experts, W, 0);
+    if (unit->has_bias && unit->activation != ACTIVATION_RELU && unit->rule.limit == 0)
         bias = lab_2d(lab, s.experts, W, 1);
     struct sample dy = lab_2d(lab, s.places, F, 1), dbias = lab_fp32_2d(lab, s.experts, W, 1);
     struct expert_numbers expected = {.F = F,
@@ -249,7 +252,8 @@ static inline void expert_activation_variant(struct lab *lab, const struct slots
                                                    .offsets = s.offsets_t,
                                                    .sources = s.sources_t,
                                                    .activation = unit->activation,
-                                                   .is_gated = unit->is_gated};
+                                                   .is_gated = unit->is_gated,
+                                                   .rule = unit->rule};
     if (unit->has_bias)
         forward.bias = bias.t;
     op_expert_activation_forward(lab->device, &forward);
@@ -265,7 +269,8 @@ static inline void expert_activation_variant(struct lab *lab, const struct slots
                                                      .offsets = s.offsets_t,
                                                      .sources = s.sources_t,
                                                      .activation = unit->activation,
-                                                     .is_gated = unit->is_gated};
+                                                     .is_gated = unit->is_gated,
+                                                     .rule = unit->rule};
     if (unit->has_bias)
         backward.dbias = dbias.t;
     op_expert_activation_backward(lab->device, &backward);
@@ -279,9 +284,11 @@ static inline void expert_activation_variant(struct lab *lab, const struct slots
 
 static inline void case_expert_activation(struct lab *lab) {
     static const struct expert_unit units[] = {
-        {ACTIVATION_SILU, true, false},         {ACTIVATION_GELU_TANH, false, true}, {ACTIVATION_SILU, true, true},
-        {ACTIVATION_RELU, false, false},        {ACTIVATION_GELU, true, true},       {ACTIVATION_GELU, false, false},
-        {ACTIVATION_SQUARED_RELU, false, false}};
+        {ACTIVATION_SILU, true, false, {0, 0}},          {ACTIVATION_GELU_TANH, false, true, {0, 0}},
+        {ACTIVATION_SILU, true, true, {0, 0}},           {ACTIVATION_RELU, false, false, {0, 0}},
+        {ACTIVATION_GELU, true, true, {0, 0}},           {ACTIVATION_GELU, false, false, {0, 0}},
+        {ACTIVATION_SQUARED_RELU, false, false, {0, 0}}, {ACTIVATION_QUICK_GELU, true, true, {1.5f, 1}},
+        {ACTIVATION_QUICK_GELU, true, true, {0, 0}},     {ACTIVATION_SILU, true, false, {1, 0}}};
     static const int64_t columns[] = {1, 17, 64, 300, 8};
     enum { UNITS = sizeof units / sizeof units[0] };
     for (int i = 0; i < SLOTS_CASES; i++) {

@@ -44,6 +44,8 @@ static inline double float8_activation(enum activation activation, double x) {
         return x / (1 + exp(-x));
     case ACTIVATION_TANH:
         return tanh(x);
+    case ACTIVATION_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
     case ACTIVATION_COUNT:
         break;
     }

@@ -142,6 +142,8 @@ static inline double naive_activation(enum activation activation, double x) {
         return x / (1 + exp(-x));
     case ACTIVATION_TANH:
         return tanh(x);
+    case ACTIVATION_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
     case ACTIVATION_COUNT:
         break;
     }
@@ -194,39 +196,66 @@ static inline void case_activation(struct lab *lab) {
             activation_variant(lab, layer_sizes[i], (enum activation)activation);
 }
 
-static inline void glu_variant(struct lab *lab, const int64_t size[2], enum activation activation) {
+// A gated unit at a gate and what it multiplies, by its rule.
+static inline double naive_glu(enum activation activation, struct glu_rule rule, double gate, double up) {
+    double limit = rule.limit > 0 ? (double)rule.limit : INFINITY;
+    return naive_activation(activation, fmin(gate, limit)) * (fmin(fmax(up, -limit), limit) + (double)rule.offset);
+}
+
+// Its slopes by finite differences.
+static inline double naive_glu_slope(enum activation activation, struct glu_rule rule, double gate, double up,
+                                     bool is_up) {
+    double step = 1e-6, dgate = is_up ? 0 : step, dup = is_up ? step : 0;
+    return (naive_glu(activation, rule, gate + dgate, up + dup) - naive_glu(activation, rule, gate - dgate, up - dup)) /
+           (2 * step);
+}
+
+// Inputs that lie beside the limit and not on it.
+static inline struct sample glu_inputs(struct lab *lab, int64_t rows, int64_t columns, double limit) {
+    struct sample x = activation_inputs(lab, rows, columns);
+    for (int64_t i = 0; i < rows * columns; i++)
+        if (fabs(fabs(x.x[i]) - limit) < 0.03)
+            x.x[i] += x.x[i] < 0 ? -0.1 : 0.1;
+    lab_write(lab, x.t, x.x);
+    return x;
+}
+
+static inline void glu_variant(struct lab *lab, const int64_t size[2], enum activation activation,
+                               struct glu_rule rule) {
     int64_t rows = size[0], width = size[1];
-    struct sample x = activation_inputs(lab, rows, 2 * width), dy = lab_2d(lab, rows, width, 1);
+    struct sample x = glu_inputs(lab, rows, 2 * width, (double)rule.limit), dy = lab_2d(lab, rows, width, 1);
     struct tensor y = lab_2d(lab, rows, width, 1).t;
     double *expected = lab_doubles(lab, rows * width), *gradient = lab_doubles(lab, rows * 2 * width);
     for (int64_t i = 0; i < rows * width; i++) {
         int64_t at = i / width * 2 * width + i % width;
         double gate = x.x[at], up = x.x[at + width];
-        expected[i] = naive_activation(activation, gate) * up;
-        gradient[at] = dy.x[i] * up * naive_slope(activation, gate);
-        gradient[at + width] = dy.x[i] * naive_activation(activation, gate);
+        expected[i] = naive_glu(activation, rule, gate, up);
+        gradient[at] = dy.x[i] * naive_glu_slope(activation, rule, gate, up, false);
+        gradient[at + width] = dy.x[i] * naive_glu_slope(activation, rule, gate, up, true);
     }
-    op_glu_forward(lab->device, &(struct op_glu_forward){.y = y, .x = x.t, .activation = activation});
+    op_glu_forward(lab->device, &(struct op_glu_forward){.y = y, .x = x.t, .activation = activation, .rule = rule});
     lab_expect(lab, y, expected);
     struct tensor dx = rows % 2 ? x.t : lab_2d(lab, rows, 2 * width, 1).t;
-    op_glu_backward(lab->device, &(struct op_glu_backward){.dx = dx, .dy = dy.t, .x = x.t, .activation = activation});
+    struct op_glu_backward backward = {.dx = dx, .dy = dy.t, .x = x.t, .activation = activation, .rule = rule};
+    op_glu_backward(lab->device, &backward);
     lab_expect(lab, dx, gradient);
     lab_write(lab, x.t, x.x);
-    struct tensor again = width % 2 ? dy.t : lab_2d(lab, rows, width, 1).t;
-    op_glu_backward(lab->device,
-                    &(struct op_glu_backward){.dx = dx, .y = again, .dy = dy.t, .x = x.t, .activation = activation});
+    backward.y = width % 2 ? dy.t : lab_2d(lab, rows, width, 1).t;
+    op_glu_backward(lab->device, &backward);
     lab_expect(lab, dx, gradient);
-    lab_expect(lab, again, expected);
+    lab_expect(lab, backward.y, expected);
     lab_clear(lab);
 }
 
 static inline void case_glu(struct lab *lab) {
+    static const enum activation activations[] = {ACTIVATION_SILU, ACTIVATION_GELU,         ACTIVATION_GELU_TANH,
+                                                  ACTIVATION_RELU, ACTIVATION_SQUARED_RELU, ACTIVATION_QUICK_GELU};
     for (int i = 0; i < LAYER_SIZES; i++) {
-        glu_variant(lab, layer_sizes[i], ACTIVATION_SILU);
-        glu_variant(lab, layer_sizes[i], ACTIVATION_GELU);
-        glu_variant(lab, layer_sizes[i], ACTIVATION_GELU_TANH);
-        glu_variant(lab, layer_sizes[i], ACTIVATION_RELU);
-        glu_variant(lab, layer_sizes[i], ACTIVATION_SQUARED_RELU);
+        for (size_t k = 0; k < sizeof activations / sizeof activations[0]; k++)
+            glu_variant(lab, layer_sizes[i], activations[k], (struct glu_rule){0});
+        glu_variant(lab, layer_sizes[i], ACTIVATION_QUICK_GELU, (struct glu_rule){.limit = 1.5f, .offset = 1});
+        glu_variant(lab, layer_sizes[i], ACTIVATION_SILU, (struct glu_rule){.limit = 1});
+        glu_variant(lab, layer_sizes[i], ACTIVATION_SILU, (struct glu_rule){.offset = -0.5f});
     }
 }
 

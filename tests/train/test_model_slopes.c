@@ -78,6 +78,11 @@ static const struct {
     {"GPT with experts and shared ones behind a gate",
      "--num-experts 3 --gated-linear-unit --disable-bias-linear --moe-shared-expert-intermediate-size 9 "
      "--moe-shared-expert-gate --moe-layer-freq 2"},
+    {"GPT with gated experts that are bounded, biases and sinks",
+     "--num-experts 5 --quick-geglu --glu-linear-offset 1 --activation-func-clamp-value 0.6 --softmax-type learnable "
+     "--moe-ffn-hidden-size 10 --position-embedding-type rope --window-size 2,0 --window-attn-skip-freq 2"},
+    {"GPT with a bounded gated MLP, recomputed",
+     "--swiglu --glu-linear-offset -0.5 --activation-func-clamp-value 0.4 --recompute-granularity full"},
     {"GPT with one expert per token, in every other layer, best kept",
      "--num-experts 3 --moe-router-topk 1 --moe-router-pre-softmax --moe-layer-freq 2 --moe-expert-capacity-factor 0.8 "
      "--moe-aux-loss-coeff 2 --moe-z-loss-coeff 0.5"},

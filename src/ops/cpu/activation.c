@@ -8,6 +8,8 @@
 
 enum { PIECE = 256 };
 
+static const float QUICK = 1.702f;
+
 CPU_CLONES static void gelu_tanh(float *y, const float *x, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
@@ -69,6 +71,19 @@ CPU_CLONES static void silu_gradient(float *y, const float *x, int64_t count) {
         y[i] = vector_silu_gradient(x[i]);
 }
 
+CPU_CLONES static void quick_gelu(float *y, const float *x, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] * vector_logistic(QUICK * x[i]);
+}
+
+// The slope of SiLU at 1.702 x.
+CPU_CLONES static void quick_gelu_gradient(float *y, const float *x, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = vector_silu_gradient(QUICK * x[i]);
+}
+
 // Only a pooler uses these two, on one row per sample.
 static void tangent(float *y, const float *x, int64_t count) {
     for (int64_t i = 0; i < count; i++)
@@ -87,7 +102,31 @@ const struct cpu_activation cpu_activations[ACTIVATION_COUNT] = {
     [ACTIVATION_SQUARED_RELU] = {squared_relu, squared_relu_gradient},
     [ACTIVATION_SILU] = {silu, silu_gradient},
     [ACTIVATION_TANH] = {tangent, tangent_gradient},
+    [ACTIVATION_QUICK_GELU] = {quick_gelu, quick_gelu_gradient},
 };
+
+bool cpu_glu_has_rule(struct glu_rule rule) {
+    return rule.limit > 0 || rule.offset != 0;
+}
+
+// NaN passes through.
+CPU_CLONES void cpu_glu_prepare(float *gate, float *up, struct glu_rule rule, int64_t count) {
+    float limit = rule.limit > 0 ? rule.limit : INFINITY;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        float least = up[i] < -limit ? -limit : up[i];
+        gate[i] = gate[i] > limit ? limit : gate[i];
+        up[i] = (least > limit ? limit : least) + rule.offset;
+    }
+}
+
+CPU_CLONES void cpu_glu_mask(float *dgate, float *dup, const float *gate, const float *up, float limit, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        dgate[i] = gate[i] > limit ? 0.0f : dgate[i];
+        dup[i] = up[i] > limit || up[i] < -limit ? 0.0f : dup[i];
+    }
+}
 
 CPU_CLONES static void multiply(float *out, const float *a, const float *b, int64_t count) {
 #pragma omp simd
@@ -127,6 +166,20 @@ void cpu_activation_backward(struct device *device, const struct op_activation_b
     cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK / 4), activation_backward_task, op);
 }
 
+// A piece of both halves, prepared if there is a rule, and then in `memory`.
+struct glu_piece {
+    const float *gate, *up;
+};
+static struct glu_piece glu_piece(const float *gate, const float *up, struct glu_rule rule, int64_t count,
+                                  float memory[2][PIECE]) {
+    if (!cpu_glu_has_rule(rule))
+        return (struct glu_piece){gate, up};
+    memcpy(memory[0], gate, (size_t)count * sizeof *gate);
+    memcpy(memory[1], up, (size_t)count * sizeof *up);
+    cpu_glu_prepare(memory[0], memory[1], rule, count);
+    return (struct glu_piece){memory[0], memory[1]};
+}
+
 static void glu_forward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_glu_forward *op = context;
@@ -134,11 +187,12 @@ static void glu_forward_task(void *context, int64_t index, int thread) {
     struct cpu_range rows = cpu_piece(op->y.shape[0], cpu_rows_per_task(width), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *gate = (const float *)op->x.data + n * 2 * width, *up = gate + width;
-        float *y = (float *)op->y.data + n * width;
+        float *y = (float *)op->y.data + n * width, memory[2][PIECE];
         for (int64_t c = 0; c < width; c += PIECE) {
             int64_t count = width - c < PIECE ? width - c : PIECE;
-            cpu_activations[op->activation].value(y + c, gate + c, count);
-            multiply(y + c, y + c, up + c, count);
+            struct glu_piece piece = glu_piece(gate + c, up + c, op->rule, count, memory);
+            cpu_activations[op->activation].value(y + c, piece.gate, count);
+            multiply(y + c, y + c, piece.up, count);
         }
     }
 }
@@ -152,7 +206,7 @@ static void glu_backward_task(void *context, int64_t index, int thread) {
     const struct op_glu_backward *op = context;
     int64_t width = op->dy.shape[1];
     struct cpu_range rows = cpu_piece(op->dy.shape[0], cpu_rows_per_task(width), index);
-    float value[PIECE], slope[PIECE], again[PIECE];
+    float value[PIECE], slope[PIECE], again[PIECE], memory[2][PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *gate = (const float *)op->x.data + n * 2 * width, *up = gate + width;
         const float *dy = (const float *)op->dy.data + n * width;
@@ -160,11 +214,14 @@ static void glu_backward_task(void *context, int64_t index, int thread) {
         float *y = op->y.data ? (float *)op->y.data + n * width : NULL;
         for (int64_t c = 0; c < width; c += PIECE) {
             int64_t count = width - c < PIECE ? width - c : PIECE;
-            cpu_activations[op->activation].value(value, gate + c, count);
-            cpu_activations[op->activation].gradient(slope, gate + c, count);
-            multiply(slope, slope, up + c, count);
+            struct glu_piece piece = glu_piece(gate + c, up + c, op->rule, count, memory);
+            cpu_activations[op->activation].value(value, piece.gate, count);
+            cpu_activations[op->activation].gradient(slope, piece.gate, count);
+            multiply(slope, slope, piece.up, count);
             if (y)
-                multiply(again, value, up + c, count);  // the last read of what dx may overwrite
+                multiply(again, value, piece.up, count);
+            if (op->rule.limit > 0)  // the last read of what dx may overwrite
+                cpu_glu_mask(slope, value, gate + c, up + c, op->rule.limit, count);
             multiply(dgate + c, dy + c, slope, count);
             multiply(dup + c, dy + c, value, count);
             if (y)

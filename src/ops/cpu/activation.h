@@ -3,6 +3,7 @@
 #define OPS_CPU_ACTIVATION_H
 
 #include "ops/activation.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 // y may be x.
@@ -11,5 +12,10 @@ struct cpu_activation {
     void (*gradient)(float *y, const float *x, int64_t count);
 };
 extern const struct cpu_activation cpu_activations[ACTIVATION_COUNT];
+
+// The halves of a gated unit by their rule: prepared in place; and, from the originals, where their gradients are 0.
+bool cpu_glu_has_rule(struct glu_rule rule);
+void cpu_glu_prepare(float *gate, float *up, struct glu_rule rule, int64_t count);
+void cpu_glu_mask(float *dgate, float *dup, const float *gate, const float *up, float limit, int64_t count);
 
 #endif

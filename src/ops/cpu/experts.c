@@ -24,6 +24,7 @@ struct expert_rows {
     int64_t experts, columns, width;  // width: of a row of x
     const struct cpu_activation *activation;
     bool is_gated;
+    struct glu_rule rule;
 };
 
 // x + bias of a row from column `first` on.
@@ -57,11 +58,13 @@ static void forward_task(void *context, int64_t index, int thread) {
                 continue;
             }
             load(x, rows, r, e, (struct cpu_range){c, c + count});
-            rows->activation->value(x, x, count);
-            if (rows->is_gated) {
+            if (rows->is_gated)
                 load(up, rows, r, e, (struct cpu_range){columns + c, columns + c + count});
+            if (rows->is_gated && cpu_glu_has_rule(rows->rule))
+                cpu_glu_prepare(x, up, rows->rule, count);
+            rows->activation->value(x, x, count);
+            if (rows->is_gated)
                 multiply(x, x, up, count);
-            }
             scale(x, x, rows->weights[source], count);
             piece_write(&job->op->y, r * columns + c, x, count);
         }
@@ -79,7 +82,8 @@ void cpu_expert_activation_forward(struct device *device, const struct op_expert
                                       .columns = op->y.shape[1],
                                       .width = op->x.shape[1],
                                       .activation = &cpu_activations[op->activation],
-                                      .is_gated = op->is_gated}};
+                                      .is_gated = op->is_gated,
+                                      .rule = op->rule}};
     cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), forward_task, &job);
 }
 
@@ -95,18 +99,27 @@ static float backward_piece(const struct expert_backward_job *job, int64_t r, in
     const struct op_expert_activation_backward *op = job->op;
     int64_t columns = rows->columns, count = part.end - part.first;
     float weight = rows->weights[rows->sources[r]];
-    float gate[PIECE], up[PIECE], dy[PIECE], value[PIECE], slope[PIECE];
+    float gate[PIECE], up[PIECE], dy[PIECE], value[PIECE], slope[PIECE], before[2][PIECE];
+    bool has_rule = rows->is_gated && cpu_glu_has_rule(rows->rule);
     load(gate, rows, r, e, part);
+    if (rows->is_gated)
+        load(up, rows, r, e, (struct cpu_range){columns + part.first, columns + part.end});
+    if (has_rule) {
+        memcpy(before[0], gate, (size_t)count * sizeof *gate);
+        memcpy(before[1], up, (size_t)count * sizeof *up);
+        cpu_glu_prepare(gate, up, rows->rule, count);
+    }
     cpu_convert(dy, DTYPE_F32, piece_at(&op->dy, r * columns + part.first), op->dy.dtype, count);
     rows->activation->value(value, gate, count);
     rows->activation->gradient(slope, gate, count);
     if (rows->is_gated) {
-        load(up, rows, r, e, (struct cpu_range){columns + part.first, columns + part.end});
         multiply(slope, slope, up, count);
         multiply(up, value, up, count);  // y without its weight
     } else {
         memcpy(up, value, (size_t)count * sizeof *up);
     }
+    if (has_rule && rows->rule.limit > 0)
+        cpu_glu_mask(slope, value, before[0], before[1], rows->rule.limit, count);
     float dweight = piece_inner(dy, up, count);
     scale(dy, dy, weight, count);
     multiply(slope, slope, dy, count);
@@ -170,7 +183,8 @@ void cpu_expert_activation_backward(struct device *device, const struct op_exper
                                        .columns = op->dy.shape[1],
                                        .width = op->x.shape[1],
                                        .activation = &cpu_activations[op->activation],
-                                       .is_gated = op->is_gated}};
+                                       .is_gated = op->is_gated,
+                                       .rule = op->rule}};
     memset(op->dweights.data, 0, tensor_bytes(op->dweights));
     cpu_run(device, cpu_pieces(op->dy.shape[0], cpu_rows_per_task(op->dy.shape[1])), backward_task, &job);
     if (op->dbias.data)

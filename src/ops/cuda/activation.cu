@@ -10,6 +10,7 @@ struct activation_args {
     const void *x, *dy;            // dy NULL: forward
     int64_t rows, columns, quads;  // quads: groups of four columns in a row of y
     enum activation activation;
+    struct glu_rule rule;
     bool is_wide;  // gated units: rows are aligned to 16 bytes
 };
 
@@ -40,7 +41,7 @@ template <typename T> static __global__ void activation_kernel(struct activation
         store4((T *)args.again + row * columns, column, columns, y);
 }
 
-// Value and slope of the gate's activation. Llama's own is written out: the two share an exponential.
+// Value and slope of the gate's activation. Llama's own, without a rule, is written out: the two share an exponential.
 template <typename T, bool IS_SILU>
 static __device__ __forceinline__ float2 gate_of(enum activation activation, float x) {
     if (!IS_SILU)
@@ -58,8 +59,10 @@ template <typename T, bool IS_SILU> static __global__ void glu_forward_kernel(st
         load8(gate, x, column, columns, args.is_wide);
         load8(up, x + columns, column, columns, args.is_wide);
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            up[i] *= gate_of<T, IS_SILU>(args.activation, gate[i]).x;
+        for (int i = 0; i < 8; i++) {
+            float x = IS_SILU ? gate[i] : glu_gate(args.rule, gate[i]);
+            up[i] = (IS_SILU ? up[i] : glu_up(args.rule, up[i])) * gate_of<T, IS_SILU>(args.activation, x).x;
+        }
         store8((T *)args.out + row * columns, column, columns, args.is_wide, up);
     }
 }
@@ -75,10 +78,10 @@ template <typename T, bool IS_SILU> static __global__ void glu_backward_kernel(s
         load8(dy, (const T *)args.dy + row * columns, column, columns, args.is_wide);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float2 at = gate_of<T, IS_SILU>(args.activation, gate[i]);
-            float y = at.x * up[i];
-            gate[i] = dy[i] * up[i] * at.y;
-            up[i] = dy[i] * at.x;
+            float2 at = gate_of<T, IS_SILU>(args.activation, IS_SILU ? gate[i] : glu_gate(args.rule, gate[i]));
+            float other = IS_SILU ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
+            gate[i] = IS_SILU || glu_gate_moves(args.rule, gate[i]) ? dy[i] * other * at.y : 0.0f;
+            up[i] = IS_SILU || glu_up_moves(args.rule, up[i]) ? dy[i] * at.x : 0.0f;
             dy[i] = y;
         }
         store8(dx, column, columns, args.is_wide, gate);
@@ -134,9 +137,11 @@ extern "C" void cuda_glu_forward(struct device *device, const struct op_glu_forw
         return;
     const struct tensor tensors[] = {op->y, op->x};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    args.rule = op->rule;
+    bool is_silu = op->activation == ACTIVATION_SILU && op->rule.limit == 0 && op->rule.offset == 0;
     unsigned rows = grid_x(args.rows), threads = glu_threads(args.columns);
     WITH_TYPE(op->x.dtype, T, {
-        if (op->activation == ACTIVATION_SILU)
+        if (is_silu)
             LAUNCH(cuda, (glu_forward_kernel<T, true>), rows, threads, 0, args);
         else
             LAUNCH(cuda, (glu_forward_kernel<T, false>), rows, threads, 0, args);
@@ -151,9 +156,11 @@ extern "C" void cuda_glu_backward(struct device *device, const struct op_glu_bac
         return;
     const struct tensor tensors[] = {op->dx, op->x, op->dy, op->y};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    args.rule = op->rule;
+    bool is_silu = op->activation == ACTIVATION_SILU && op->rule.limit == 0 && op->rule.offset == 0;
     unsigned rows = grid_x(args.rows), threads = glu_threads(args.columns);
     WITH_TYPE(op->x.dtype, T, {
-        if (op->activation == ACTIVATION_SILU)
+        if (is_silu)
             LAUNCH(cuda, (glu_backward_kernel<T, true>), rows, threads, 0, args);
         else
             LAUNCH(cuda, (glu_backward_kernel<T, false>), rows, threads, 0, args);

@@ -8,8 +8,9 @@ static const float SQRT_2_OVER_PI = 0.7978845608f;
 static const float TWICE_SQRT_2_OVER_PI = 1.5957691216f;
 static const float ROOT_1_OVER_2PI = 0.3989422804f;  // of the normal density at 0
 static const float GELU_CUBIC = 0.044715f;           // of the tanh form
+static const float QUICK_GELU = 1.702f;
 
-static_assert(ACTIVATION_COUNT == 6, "value_of and slope_of need a case for each activation; the default is tanh");
+static_assert(ACTIVATION_COUNT == 7, "value_of and slope_of need a case for each activation; the default is tanh");
 
 static __device__ __forceinline__ float tanh_argument(float x) {
     return SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x);
@@ -27,6 +28,8 @@ static __device__ __forceinline__ float value_of(enum activation activation, flo
         return x < 0 ? 0.0f : x * x;
     case ACTIVATION_SILU:
         return x / (1.0f + expf(-x));
+    case ACTIVATION_QUICK_GELU:
+        return x / (1.0f + expf(-QUICK_GELU * x));
     default:
         return tanhf(x);
     }
@@ -48,6 +51,10 @@ static __device__ __forceinline__ float slope_of(enum activation activation, flo
         float s = 1.0f / (1.0f + expf(-x));
         return s + x * s * (1.0f - s);
     }
+    case ACTIVATION_QUICK_GELU: {
+        float s = 1.0f / (1.0f + expf(-QUICK_GELU * x));
+        return s + QUICK_GELU * x * s * (1.0f - s);
+    }
     default: {
         float t = tanhf(x);
         return 1.0f - t * t;
@@ -66,6 +73,25 @@ template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
 
 template <> __device__ __forceinline__ float logistic<__half>(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+// The halves of a gated unit by its rule; NaN passes through.
+static __device__ __forceinline__ float glu_gate(struct glu_rule rule, float gate) {
+    return rule.limit > 0 && gate > rule.limit ? rule.limit : gate;
+}
+
+static __device__ __forceinline__ float glu_up(struct glu_rule rule, float up) {
+    float limit = rule.limit > 0 ? rule.limit : INFINITY, least = up < -limit ? -limit : up;
+    return (least > limit ? limit : least) + rule.offset;
+}
+
+// Whether the halves have gradients, before they are prepared.
+static __device__ __forceinline__ bool glu_gate_moves(struct glu_rule rule, float gate) {
+    return !(rule.limit > 0 && gate > rule.limit);
+}
+
+static __device__ __forceinline__ bool glu_up_moves(struct glu_rule rule, float up) {
+    return !(rule.limit > 0 && (up > rule.limit || up < -rule.limit));
 }
 
 // GELU in its tanh form is x times the logistic function of 2 u, u = sqrt(2 / pi) (x + 0.044715 x^3).

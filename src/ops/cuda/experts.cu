@@ -16,15 +16,16 @@ struct expert_args {
     int64_t columns;  // of y
     int experts;
     enum activation activation;
+    struct glu_rule rule;
     bool is_gated, is_wide;
 };
 
-// Value and slope of the gate's activation; SiLU's two share an exponential.
+// Value and slope of the gate's activation; those of SiLU and of the quick GELU share an exponential.
 template <typename T> static __device__ __forceinline__ float2 gate_at(enum activation activation, float x) {
-    if (activation != ACTIVATION_SILU)
+    if (activation != ACTIVATION_SILU && activation != ACTIVATION_QUICK_GELU)
         return make_float2(value_of(activation, x), slope_of(activation, x));
-    float s = logistic<T>(x);
-    return make_float2(x * s, s + x * s * (1.0f - s));
+    float factor = activation == ACTIVATION_SILU ? 1.0f : QUICK_GELU, s = logistic<T>(factor * x);
+    return make_float2(x * s, s + factor * x * s * (1.0f - s));
 }
 
 // Eight columns of a bias, added to x.
@@ -60,7 +61,8 @@ template <typename T> static __global__ void expert_forward_kernel(struct expert
             add_bias(up, bias + columns, column, columns, args.is_wide);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float y = weight * gate_at<T>(args.activation, value[i]).x * (args.is_gated ? up[i] : 1.0f);
+            float gate = args.is_gated ? glu_gate(args.rule, value[i]) : value[i];
+            float y = weight * gate_at<T>(args.activation, gate).x * (args.is_gated ? glu_up(args.rule, up[i]) : 1.0f);
             value[i] = source >= 0 ? y : 0.0f;
         }
         store8((T *)args.y + place * columns, column, columns, args.is_wide, value);
@@ -88,11 +90,12 @@ template <typename T> static __global__ void expert_backward_kernel(struct exper
             add_bias(up, bias + columns, column, columns, args.is_wide);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float2 at = gate_at<T>(args.activation, gate[i]);
-            float other = args.is_gated ? up[i] : 1.0f, y = at.x * other;
+            float2 at = gate_at<T>(args.activation, args.is_gated ? glu_gate(args.rule, gate[i]) : gate[i]);
+            float other = args.is_gated ? glu_up(args.rule, up[i]) : 1.0f, y = at.x * other;
             dweight += dy[i] * y;
-            gate[i] = source >= 0 ? weight * dy[i] * other * at.y : 0.0f;
-            up[i] = source >= 0 ? weight * dy[i] * at.x : 0.0f;
+            bool moves = source >= 0 && (!args.is_gated || glu_gate_moves(args.rule, gate[i]));
+            gate[i] = moves ? weight * dy[i] * other * at.y : 0.0f;
+            up[i] = source >= 0 && glu_up_moves(args.rule, up[i]) ? weight * dy[i] * at.x : 0.0f;
             dy[i] = source >= 0 ? weight * y : 0.0f;
         }
         store8(dx, column, columns, args.is_wide, gate);
@@ -125,6 +128,7 @@ extern "C" void cuda_expert_activation_forward(struct device *device, const stru
     args.experts = (int)(op->offsets.shape[0] - 1);
     args.activation = op->activation;
     args.is_gated = op->is_gated;
+    args.rule = op->rule;
     const struct tensor tensors[] = {op->y, op->x, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     if (tensor_count(op->y) > 0)
@@ -149,6 +153,7 @@ extern "C" void cuda_expert_activation_backward(struct device *device, const str
     args.experts = (int)(op->offsets.shape[0] - 1);
     args.activation = op->activation;
     args.is_gated = op->is_gated;
+    args.rule = op->rule;
     const struct tensor tensors[] = {op->dx, op->y, op->dy, op->x, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     // Slots without a place.

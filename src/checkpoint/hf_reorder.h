@@ -1,0 +1,33 @@
+// Tensors of Hugging Face whose elements are ours in another order, or in fewer bits. Internal to this folder.
+#ifndef CHECKPOINT_HF_REORDER_H
+#define CHECKPOINT_HF_REORDER_H
+
+#include "checkpoint/hf_family.h"
+#include "config/config.h"
+#include "parallel/param.h"
+#include "tensor/tensor.h"
+
+enum { MXFP4_BLOCK = 32 };  // elements with one scale
+
+// Whether the elements of theirs are in another order than ours.
+bool hf_is_reordered(enum hf_transform transform);
+// Whether theirs are blocks of MXFP4, beside their scales.
+bool hf_is_mxfp4(enum hf_transform transform);
+
+// One tensor in the order of theirs or of ours; `to` and `from` do not overlap.
+struct hf_reorder {
+    enum hf_transform transform;
+    bool to_theirs;  // or to ours
+    void *to;
+    const void *from;
+    const struct param *param;  // ours
+    const struct config *config;
+    size_t bytes;    // of all elements
+    size_t element;  // bytes of one
+};
+void hf_reorder(const struct hf_reorder *job);
+
+// `count` numbers of MXFP4 as bf16: two in a byte, the first in its low half, each times 2^(scale - 127) of its block.
+void hf_dequantize_mxfp4(uint16_t *to, const unsigned char *blocks, const unsigned char *scales, size_t count);
+
+#endif
