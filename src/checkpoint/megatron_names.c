@@ -66,14 +66,41 @@ static const char *norm_across(const char *rest) {
     return end ? end : skip(rest, "post_attention_norm.");
 }
 
-static char *layer_name(const char *rest, const char *stack, int64_t layer, bool has_cross) {
-    if (has_cross && norm_across(rest))
-        return memory_printf("%s.layers.%" PRId64 ".pre_cross_attn_layernorm.%s", stack, layer, norm_across(rest));
+// What follows the name of a layer; `before` stands before it and ends with a dot.
+static char *part_name(const char *rest, const char *before) {
     for (size_t i = 0; i < COUNT(of_layer); i++) {
         const char *end = skip(rest, of_layer[i].theirs);
         if (end && (strcmp(end, "weight") == 0 || strcmp(end, "bias") == 0))
-            return memory_printf("%s.layers.%" PRId64 ".%s%s", stack, layer, of_layer[i].ours, end);
+            return memory_printf("%s%s%s", before, of_layer[i].ours, end);
     }
+    return NULL;
+}
+
+static char *layer_name(const char *rest, const char *stack, int64_t layer, bool has_cross) {
+    if (has_cross && norm_across(rest))
+        return memory_printf("%s.layers.%" PRId64 ".pre_cross_attn_layernorm.%s", stack, layer, norm_across(rest));
+    char *before = memory_printf("%s.layers.%" PRId64 ".", stack, layer), *name = part_name(rest, before);
+    free(before);
+    return name;
+}
+
+// A depth of multi-token prediction, "mtp.layers.0.…": numbers do not depend on the stage. Its layer has two names.
+static char *depth_name(const char *theirs) {
+    static const char *const layers[] = {"transformer_layer.", "mtp_model_layer."};
+    const char *number = skip(theirs, "mtp.layers.");
+    size_t digits = number ? strspn(number, "0123456789") : 0;
+    if (digits == 0 || digits > 6 || number[digits] != '.')
+        return NULL;
+    const char *rest = number + digits + 1;
+    if (skip(rest, "enorm.") || skip(rest, "hnorm.") || skip(rest, "eh_proj.") || skip(rest, "final_layernorm."))
+        return memory_string(theirs);
+    for (size_t i = 0; i < COUNT(layers); i++)
+        if (skip(rest, layers[i])) {
+            char *before = memory_printf("mtp.layers.%.*s.transformer_layer.", (int)digits, number);
+            char *name = part_name(skip(rest, layers[i]), before);
+            free(before);
+            return name;
+        }
     return NULL;
 }
 
@@ -125,7 +152,7 @@ static char *our_name(const char *theirs, const struct megatron_place *place, st
     for (size_t i = 0; i < COUNT(stacks); i++)
         if (skip(theirs, stacks[i]))
             return stack_name(skip(theirs, stacks[i]), place, found);
-    return place->form != CONFIG_GPT ? head_name(theirs) : NULL;
+    return place->form != CONFIG_GPT ? head_name(theirs) : depth_name(theirs);
 }
 
 struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place) {
@@ -151,7 +178,7 @@ enum megatron_split megatron_split(const char *ours, bool is_gated) {
         return is_gated ? SPLIT_GATED : SPLIT_ROWS;
     if (ends_with(ours, "linear_proj.weight") || ends_with(ours, "linear_fc2.weight"))
         return SPLIT_COLUMNS;
-    if (strstr(ours, "word_embeddings") || strstr(ours, "output_layer"))
+    if (strstr(ours, "word_embeddings") || strstr(ours, "output_layer") || strstr(ours, ".eh_proj."))
         return SPLIT_ROWS;
     return SPLIT_WHOLE;
 }

@@ -59,6 +59,30 @@ static const char *const with_extra[] = {"self_attention.linear_qkv", "self_atte
                                          "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+// What follows the name of a layer, after `before`.
+static char *part_name(const char *part, const char *before) {
+    for (size_t i = 0; i < COUNT(of_layer); i++) {
+        size_t length = strlen(of_layer[i].ours);
+        if (strncmp(part, of_layer[i].ours, length) == 0)
+            return memory_printf("%s%s%s", before, of_layer[i].theirs, part + length);
+    }
+    return NULL;
+}
+
+// Multi-token prediction: its layers are not in a stack, and their numbers stay in their names.
+static char *depth_name(const char *ours) {
+    static const char depths[] = "mtp.layers.", layer[] = ".transformer_layer.";
+    if (strncmp(ours, depths, strlen(depths)) != 0)
+        return NULL;
+    const char *inside = strstr(ours, layer);
+    if (!inside)
+        return memory_string(ours);
+    const char *part = inside + strlen(layer);
+    char *before = memory_printf("%.*s", (int)(part - ours), ours), *name = part_name(part, before);
+    free(before);
+    return name;
+}
+
 static char *their_name(const char *ours, int64_t *layer) {
     static const char *const same[] = {"embedding.word_embeddings.weight", "embedding.position_embeddings.weight",
                                        "decoder.final_layernorm.weight", "decoder.final_layernorm.bias",
@@ -69,15 +93,10 @@ static char *their_name(const char *ours, int64_t *layer) {
         if (strcmp(ours, same[i]) == 0)
             return memory_string(ours);
     if (strncmp(ours, stack, strlen(stack)) != 0)
-        return NULL;
+        return depth_name(ours);
     char *rest;
     *layer = strtoll(ours + strlen(stack), &rest, 10);
-    for (size_t i = 0; *rest == '.' && i < COUNT(of_layer); i++) {
-        size_t length = strlen(of_layer[i].ours);
-        if (strncmp(rest + 1, of_layer[i].ours, length) == 0)
-            return memory_printf("%s%s%s", stack, of_layer[i].theirs, rest + 1 + length);
-    }
-    return NULL;
+    return *rest == '.' ? part_name(rest + 1, stack) : NULL;
 }
 
 static int compare_pieces(const void *a, const void *b) {
@@ -269,21 +288,36 @@ static void put_place(struct buffer *out, const char *name, const struct written
     pickle_end_object(out);
 }
 
+// Frees the name.
+static void put_extra_state(const struct megatron_job *job, struct buffer *out, char *name, bool is_place) {
+    if (is_place) {
+        put_place(out, name, NULL, job->nothing_offset, job->nothing_bytes);
+    } else {
+        pickle_text(out, name);
+        pickle_name(out, metadata_module, "BytesStorageMetadata");
+        buffer_append(out, ")\x81", 2);
+    }
+    free(name);
+}
+
 static void put_extra_states(const struct megatron_job *job, struct buffer *out, bool are_places) {
-    int64_t layers = job->write->source->config.num_layers;
+    const struct config *config = &job->write->source->config;
+    int64_t layers = config->num_layers;
     for (int64_t layer = 0; layer < layers; layer++)
-        for (size_t i = 0; i < COUNT(with_extra); i++) {
-            char *name = memory_printf("decoder.layers.%s._extra_state/shard_%" PRId64 "_%" PRId64, with_extra[i],
-                                       layer, layers);
-            if (are_places) {
-                put_place(out, name, NULL, job->nothing_offset, job->nothing_bytes);
-            } else {
-                pickle_text(out, name);
-                pickle_name(out, metadata_module, "BytesStorageMetadata");
-                buffer_append(out, ")\x81", 2);
-            }
-            free(name);
-        }
+        for (size_t i = 0; i < COUNT(with_extra); i++)
+            put_extra_state(job, out,
+                            memory_printf("decoder.layers.%s._extra_state/shard_%" PRId64 "_%" PRId64, with_extra[i],
+                                          layer, layers),
+                            are_places);
+    for (int64_t depth = 0; depth < config->mtp_num_layers; depth++) {
+        put_extra_state(job, out, memory_printf("mtp.layers.%" PRId64 ".eh_proj._extra_state/shard_0_1", depth),
+                        are_places);
+        for (size_t i = 0; i < COUNT(with_extra); i++)
+            put_extra_state(job, out,
+                            memory_printf("mtp.layers.%" PRId64 ".transformer_layer.%s._extra_state/shard_0_1", depth,
+                                          with_extra[i]),
+                            are_places);
+    }
 }
 
 static int write_metadata(const struct megatron_job *job) {

@@ -63,6 +63,10 @@ static void put_model(struct buffer *out, const struct config *config) {
     put_double(out, "init_method_std", config->init_method_std);
     put_int(out, "make_vocab_size_divisible_by", config->make_vocab_size_divisible_by);
     put_int(out, "padded_vocab_size", config->padded_vocab_size);
+    if (config->mtp_num_layers > 0) {
+        put_int(out, "mtp_num_layers", config->mtp_num_layers);
+        put_double(out, "mtp_loss_scaling_factor", config->mtp_loss_scaling_factor);
+    }
     put_bool(out, "use_mcore_models", true);
     put_int(out, "tensor_model_parallel_size", 1);
     put_int(out, "pipeline_model_parallel_size", 1);

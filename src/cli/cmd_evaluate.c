@@ -186,6 +186,12 @@ static void print_result(const struct evaluate_options *options, const struct su
             json_key(&w, "word_perplexity");
             json_double(&w, word_perplexity);
         }
+        for (int i = 0; i < result->depths; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "mtp_%d_loss", i + 1);
+            json_key(&w, name);
+            json_double(&w, result->depth_losses[i]);
+        }
         json_end_object(&w);
         puts(buffer_string(&out));
         buffer_free(&out);
@@ -195,6 +201,9 @@ static void print_result(const struct evaluate_options *options, const struct su
            (long long)result->samples);
     if (subject->words > 0)
         printf("words %lld | word perplexity %.4f\n", (long long)subject->words, word_perplexity);
+    for (int i = 0; i < result->depths; i++)
+        printf("%smtp_%d loss %.6f%s", i > 0 ? " | " : "", i + 1, result->depth_losses[i],
+               i == result->depths - 1 ? "\n" : "");
 }
 
 static int run_perplexity(struct evaluate_options *options, const struct session *session, struct step *step,

@@ -113,6 +113,9 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     result->tops = mean.tops;
     for (int i = 0; i < mean.tops; i++)
         result->accuracies[i] = mean.accuracies[i];
+    result->depths = mean.depths;
+    for (int i = 0; i < mean.depths; i++)
+        result->depth_losses[i] = mean.depth_losses[i];
     loader_close(loader);
     return status;
 }

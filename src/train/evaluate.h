@@ -12,6 +12,8 @@ struct evaluation {
     int64_t samples;
     double accuracies[OPS_MOST_TOPS];  // ICT's, see struct step_result
     int tops;
+    double depth_losses[CONFIG_MOST_DEPTHS];  // of multi-token prediction, see struct step_result
+    int depths;
 };
 
 struct evaluate {

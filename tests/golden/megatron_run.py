@@ -52,8 +52,10 @@ def no_gpu():
 
 def arguments(run):
     """What Megatron-LM would have as its arguments."""
-    is_llama = run.kind == "llama"
+    is_llama = run.kind.startswith("llama")
+    depths = dict(mtp_num_layers=run.depths, mtp_loss_scaling_factor=0.1) if run.depths else {}
     return argparse.Namespace(
+        **depths,
         num_layers=run.layers, hidden_size=run.hidden, num_attention_heads=4, ffn_hidden_size=run.ffn, kv_channels=run.hidden // 4,
         seq_length=run.length, max_position_embeddings=run.length, padded_vocab_size=run.vocabulary, make_vocab_size_divisible_by=2,
         normalization="RMSNorm" if is_llama else "LayerNorm", norm_epsilon=1e-5, swiglu=is_llama, add_bias_linear=not is_llama,
@@ -73,20 +75,21 @@ class Run:
                  vocabulary=64, length=32, batch=4):
         self.kind, self.dtype, self.tp, self.dp, self.distributed, self.iterations = kind, dtype, tp, dp, distributed, iterations
         self.layers, self.hidden, self.vocabulary, self.length, self.batch = layers, hidden, vocabulary, length, batch
-        self.ffn = ffn or (3 * hidden // 2 if kind == "llama" else 4 * hidden)
+        self.ffn = ffn or (3 * hidden // 2 if kind.startswith("llama") else 4 * hidden)
+        self.depths = 2 if kind == "llama_mtp" else None  # multi-token prediction
         self.iteration = 0
         self.build()
 
     def build(self):
         from megatron.core import parallel_state
         from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
         from megatron.core.models.gpt.gpt_model import GPTModel
         from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
         from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
         from megatron.core.transformer.module import Float16Module
         from megatron.core.transformer.transformer_config import TransformerConfig
-        is_llama = self.kind == "llama"
+        is_llama = self.kind.startswith("llama")
         torch.manual_seed(7)  # the same whole matrices on every rank, which takes its part
         half = dict(bf16=self.dtype == torch.bfloat16, fp16=self.dtype == torch.float16)
         choices = dict(num_query_groups=2, normalization="RMSNorm", gated_linear_unit=True, activation_func=F.silu,
@@ -94,11 +97,13 @@ class Run:
         config = TransformerConfig(num_layers=self.layers, hidden_size=self.hidden, num_attention_heads=4, ffn_hidden_size=self.ffn,
                                    use_cpu_initialization=True, attention_dropout=0.0, hidden_dropout=0.0, params_dtype=self.dtype,
                                    pipeline_dtype=self.dtype, tensor_model_parallel_size=self.tp, attention_softmax_in_fp32=True,
-                                   masked_softmax_fusion=False, **half, **choices)
+                                   masked_softmax_fusion=False, mtp_num_layers=self.depths, mtp_loss_scaling_factor=0.1,
+                                   **half, **choices)
         spec = get_gpt_layer_local_spec(normalization=config.normalization)
+        depths = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False) if self.depths else None
         self.model = GPTModel(config, spec, vocab_size=self.vocabulary, max_sequence_length=self.length, parallel_output=True,
                               position_embedding_type="rope" if is_llama else "learned_absolute", rotary_base=10000,
-                              share_embeddings_and_output_weights=not is_llama)
+                              share_embeddings_and_output_weights=not is_llama, mtp_block_spec=depths)
         torch.manual_seed(8)
         with torch.no_grad():
             for parameter in self.model.parameters():

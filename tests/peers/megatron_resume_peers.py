@@ -26,6 +26,8 @@ CASES = [
     ("dist_gpt", "gpt", 1, 1, False, None),
     ("dist_llama_dp2_reshardable", "llama", 1, 2, True, "fully_reshardable"),
     ("dist_gpt_tp2_reshardable", "gpt", 2, 1, True, "fully_reshardable"),
+    ("torch_mtp_tp2", "llama_mtp", 2, 1, False, "torch"),
+    ("dist_mtp_dp2_reshardable", "llama_mtp", 1, 2, True, "fully_reshardable"),
 ]
 failures = 0
 

@@ -23,11 +23,11 @@ struct golden_model {
 };
 
 static const char *const golden_families[] = {
-    "gpt2",       "gpt2_erf",     "opt",       "llama1",        "llama2",   "llama3",    "mistral", "qwen2",
-    "nemotron",   "qwen3",        "bert",      "megatron_bert", "roberta",  "t5",        "t5_v1_1", "opt_narrow",
-    "llama_yarn", "llama_biases", "bert_tanh", "umt5",          "gpt_neox", "granite",   "smollm3", "gemma",
-    "mixtral",    "qwen3_moe",    "glm4_moe",  "glm4_moe_bias", "phi",      "qwen2_moe", "olmo2",   "windows",
-    "gemma2",     "gemma3",       "mtp",       "mtp_moe"};
+    "gpt2",       "gpt2_erf",     "opt",       "llama1",        "llama2",      "llama3",    "mistral", "qwen2",
+    "nemotron",   "qwen3",        "bert",      "megatron_bert", "roberta",     "t5",        "t5_v1_1", "opt_narrow",
+    "llama_yarn", "llama_biases", "bert_tanh", "umt5",          "gpt_neox",    "granite",   "smollm3", "gemma",
+    "mixtral",    "qwen3_moe",    "glm4_moe",  "glm4_moe_bias", "phi",         "qwen2_moe", "olmo2",   "windows",
+    "gemma2",     "gemma3",       "mtp",       "mtp_moe",       "mtp_megatron"};
 enum { GOLDEN_FAMILIES = sizeof golden_families / sizeof golden_families[0] };
 
 static inline const struct safetensors_tensor *golden_find(const struct golden_model *g, const char *prefix,
