@@ -55,4 +55,24 @@ enum { DISTRIBUTED_ALL = -1 };
 int distributed_read(const struct distributed *checkpoint, const struct distributed_tensor *tensor, int64_t first,
                      void *to);
 
+// A tensor (or one index of its first dimension) that is stored flat, part by part; see distributed_flat.c.
+struct distributed_blocks {
+    const struct distributed *checkpoint;
+    const struct distributed_tensor *tensor;
+    int64_t first;  // or DISTRIBUTED_ALL
+    int rank;       // of the tensor that it stands for
+    const int64_t *shape;
+};
+// Whether it can be a tensor of that shape.
+bool distributed_is_blocks(const struct distributed_tensor *tensor, int64_t first, int rank, const int64_t *shape);
+int distributed_read_blocks(const struct distributed_blocks *blocks, void *to);
+
+// Elements of a bucket, which may have gaps elsewhere.
+struct distributed_range {
+    const struct distributed *checkpoint;
+    const struct distributed_tensor *tensor;  // of one dimension, or of two: ranks, elements of each
+    int64_t first, count;                     // elements
+};
+int distributed_read_range(const struct distributed_range *range, void *to);
+
 #endif

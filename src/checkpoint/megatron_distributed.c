@@ -41,9 +41,13 @@ static void add_state(const struct megatron_target *target, const struct distrib
                       int64_t first) {
     const struct megatron_place place = {.form = target->folder->form};
     struct megatron_found found = megatron_name(name, &place);
-    if (found.ours) {
+    const struct weight *whole = found.ours ? megatron_find(target->folder, 0, found.ours) : NULL;
+    if (whole) {
         char *key = memory_printf("00/%s/%s", target->state, found.ours);
-        weights_add_distributed(&target->folder->states, key, tensor, first);
+        if (distributed_is_blocks(tensor, first, whole->rank, whole->shape))
+            weights_add_blocks(&target->folder->states, key, tensor, first, whole);
+        else
+            weights_add_distributed(&target->folder->states, key, tensor, first);
         free(key);
     }
     free(found.ours);
@@ -106,10 +110,12 @@ static int add_tensors(struct megatron_folder *folder) {
 
 // ---- the optimizer ----
 
-static const char model_space[] = "optimizer.state.";
+static const char model_space[] = "optimizer.state.", bucket_space[] = "optimizer.distributed.";
 
 static bool is_of_optimizer(const char *name) {
-    return strncmp(name, model_space, strlen(model_space)) == 0 && !strchr(name, '/');
+    bool is_state =
+        strncmp(name, model_space, strlen(model_space)) == 0 || strncmp(name, bucket_space, strlen(bucket_space)) == 0;
+    return is_state && !strchr(name, '/');
 }
 
 // What stands before the name of the parameter, and what we call it. Optimizers that are not distributed and earlier
@@ -128,7 +134,8 @@ int megatron_open_model_space(struct megatron_folder *folder, bool *is_there) {
     for (size_t i = 0; i < checkpoint->count; i++) {
         const struct distributed_tensor *tensor = &checkpoint->tensors[i];
         const char *rest = tensor->name + strlen(model_space);
-        for (size_t k = 0; k < sizeof states / sizeof states[0]; k++) {
+        bool is_flat = strncmp(tensor->name, bucket_space, strlen(bucket_space)) == 0;
+        for (size_t k = 0; !is_flat && k < sizeof states / sizeof states[0]; k++) {
             size_t length = strlen(states[k].theirs);
             if (strncmp(rest, states[k].theirs, length) != 0)
                 continue;
@@ -137,11 +144,12 @@ int megatron_open_model_space(struct megatron_folder *folder, bool *is_there) {
         }
     }
     *is_there = folder->states.count > 0;
-    if (!*is_there && distributed_has_prefix(checkpoint, "optimizer.distributed."))
-        return megatron_refuse_optimizer(folder, "its states lie in the buffers of a distributed optimizer; load and "
-                                                 "save it in Megatron-LM with --dist-ckpt-optim-fully-reshardable");
     if (distributed_has_prefix(checkpoint, "chained_"))
         return megatron_refuse_optimizer(folder, "it is made of several optimizers");
+    if (!*is_there && distributed_has_prefix(checkpoint, bucket_space)) {
+        TRY(megatron_open_bucket_space(folder));
+        *is_there = true;
+    }
     return weights_sort(&folder->states);
 }
 

@@ -37,10 +37,12 @@ struct megatron_folder {
     struct weights states;        // "TT/STATE/our name", see megatron_optimizer.h
     struct torch_tensor **views;  // parts of flat tensors that `states` refers to
     size_t view_count;
-    const struct torch_value *common;      // the dict of the first file, or of common.pt
-    const struct torch_file *common_file;  // where its tensors are
-    const struct torch_value *inner;       // the inner optimizer, if it is not in `common`
-    struct name_list unknown;              // tensors whose names are not known
+    const struct torch_value *common;          // the dict of the first file, or of common.pt
+    const struct torch_file *common_file;      // where its tensors are
+    const struct torch_value *inner, *scaler;  // the inner optimizer and the loss scale, if they are not in `common`
+    int state_ranks;                           // tensor-parallel ranks of `states`
+    bool needs_proof;          // places of states were inferred: fp32 copies must round to the parameters
+    struct name_list unknown;  // tensors whose names are not known
 };
 
 // What the file of a rank may be called; NULL after the last.

@@ -182,3 +182,8 @@ enum megatron_split megatron_split(const char *ours, bool is_gated) {
         return SPLIT_ROWS;
     return SPLIT_WHOLE;
 }
+
+void megatron_shard_shape(enum megatron_split split, int64_t ranks, int64_t *shape) {
+    if (split != SPLIT_WHOLE)
+        shape[split == SPLIT_COLUMNS ? 1 : 0] /= ranks;
+}

@@ -34,5 +34,7 @@ struct megatron_found {
 struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place);
 // How tensor-parallel ranks share a parameter of ours.
 enum megatron_split megatron_split(const char *ours, bool is_gated);
+// The shape of a whole parameter becomes that of one rank's shard.
+void megatron_shard_shape(enum megatron_split split, int64_t ranks, int64_t *shape);
 
 #endif

@@ -23,5 +23,7 @@ bool megatron_number(const struct torch_file *file, const struct torch_value *va
 int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order);
 // The states of a distributed checkpoint that lie beside the parameters.
 int megatron_open_model_space(struct megatron_folder *folder, bool *is_there);
+// Those of one whose states lie in buckets; it has them.
+int megatron_open_bucket_space(struct megatron_folder *folder);
 
 #endif

@@ -1,6 +1,7 @@
 // A model source written as a distributed checkpoint of Megatron-LM (torch_dist) that any of its layouts loads: the
 // inverse of megatron_distributed.c. Every layer is a piece of a stack, and the states of a distributed optimizer lie
-// beside the parameters (fully_reshardable). All pieces are in one file; .metadata says where.
+// beside the parameters (fully_reshardable). A tensor that is larger than a piece may be is cut into several, rows by
+// rows. All pieces are in one file; .metadata says where.
 #include "checkpoint/megatron_write.h"
 
 #include "base/error.h"
@@ -29,15 +30,25 @@ struct written_piece {
     int state;      // THE_WEIGHT or enum source_state
     enum dtype dtype;
     int rank;
-    int64_t shape[SHARD_MAX_RANK + 1];  // of the whole, with the layers
-    uint64_t offset, bytes;             // in the file
+    int64_t shape[SHARD_MAX_RANK + 1];    // of the whole, with the layers
+    int64_t offsets[SHARD_MAX_RANK + 1];  // of the piece in it
+    int64_t sizes[SHARD_MAX_RANK + 1];
+    uint64_t offset, bytes;  // in the file
+};
+
+// The elements of a tensor in the order of the file, for as long as its pieces are written.
+struct whole_tensor {
+    unsigned char *elements;
+    size_t bytes, from;
+    int state;
 };
 
 struct megatron_job {
     const struct model_write *write;
     char *folder;  // iter_…
     struct written_piece *pieces;
-    size_t count;
+    size_t count, capacity;
+    struct whole_tensor whole;
     struct file_writer file;
     uint64_t nothing_offset, nothing_bytes;  // a None, for what Transformer Engine's modules keep beside their weights
 };
@@ -102,39 +113,84 @@ static char *their_name(const char *ours, int64_t *layer) {
 static int compare_pieces(const void *a, const void *b) {
     const struct written_piece *x = a, *y = b;
     int names = strcmp(x->name, y->name);
-    return names ? names : x->layer < y->layer ? -1 : x->layer > y->layer;
+    for (int i = 0; i < x->rank && names == 0; i++)
+        names = x->offsets[i] < y->offsets[i] ? -1 : x->offsets[i] > y->offsets[i];
+    return names;
 }
 
-static int list_pieces(struct megatron_job *job) {
+static void add_piece(struct megatron_job *job, const struct written_piece *piece) {
+    if (job->count == job->capacity) {
+        job->capacity = job->capacity ? job->capacity * 2 : 256;
+        job->pieces = memory_realloc(job->pieces, job->capacity * sizeof job->pieces[0]);
+    }
+    job->pieces[job->count] = *piece;
+    job->pieces[job->count++].name = memory_string(piece->name);
+}
+
+// Cuts a piece that has too many bytes along its first dimension behind the layers.
+static int add_cut(struct megatron_job *job, const struct written_piece *whole) {
+    int axis = whole->layer >= 0 ? 1 : 0;
+    uint64_t most = job->write->shard_bytes;
+    most = most > 0 && most < TORCH_MOST_BYTES ? most : TORCH_MOST_BYTES;
+    size_t row = dtype_bytes(whole->dtype);
+    for (int i = axis + 1; i < whole->rank; i++)
+        row *= (size_t)whole->shape[i];
+    if (row > TORCH_MOST_BYTES)
+        return error_set("a row of %s has %.2f GB, more than a piece of a checkpoint of Megatron-LM", whole->name,
+                         (double)row / 1e9);
+    int64_t rows = most > row ? (int64_t)(most / row) : 1, all = axis < whole->rank ? whole->sizes[axis] : 1;
+    struct written_piece piece = *whole;
+    for (int64_t first = 0; first < all; first += rows) {
+        if (axis < whole->rank) {
+            piece.offsets[axis] = first;
+            piece.sizes[axis] = rows < all - first ? rows : all - first;
+        }
+        add_piece(job, &piece);
+    }
+    return 0;
+}
+
+// The weight or a state of parameter i.
+static int list_tensor(struct megatron_job *job, size_t i, int state, const char *name, int64_t layer) {
     static const char *const prefixes[] = {"", "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq.",
                                            "optimizer.state.param."};
     const struct model_source *source = job->write->source;
-    int states = source->has_optimizer ? SOURCE_STATES : 0;
-    job->pieces = memory_alloc((source->count * (SOURCE_STATES + 1) + 1) * sizeof job->pieces[0]);
-    for (size_t i = 0; i < source->count; i++) {
-        const struct source_tensor *tensor = &source->tensors[i];
+    const struct source_tensor *tensor = &source->tensors[i];
+    enum dtype own = job->write->has_dtype ? job->write->dtype : tensor->dtype;
+    struct written_piece piece = {.name = memory_printf("%s%s", prefixes[state + 1], name),
+                                  .layer = layer,
+                                  .from = i,
+                                  .state = state,
+                                  .dtype = state == THE_WEIGHT ? own : DTYPE_F32};
+    if (layer >= 0) {
+        piece.offsets[0] = layer;
+        piece.sizes[0] = 1;
+        piece.shape[piece.rank++] = source->config.num_layers;
+    }
+    for (int k = 0; k < tensor->rank; k++) {
+        piece.sizes[piece.rank] = tensor->shape[k];
+        piece.shape[piece.rank++] = tensor->shape[k];
+    }
+    int result = add_cut(job, &piece);
+    free(piece.name);
+    return result;
+}
+
+static int list_pieces(struct megatron_job *job) {
+    const struct model_source *source = job->write->source;
+    int states = source->has_optimizer ? SOURCE_STATES : 0, result = 0;
+    for (size_t i = 0; i < source->count && result == 0; i++) {
         int64_t layer;
-        char *name = their_name(tensor->name, &layer);
+        char *name = their_name(source->tensors[i].name, &layer);
         if (!name)
             return error_set("%s has no counterpart in a GPT of Megatron-LM, so the model cannot be written for it",
-                             tensor->name);
-        for (int state = THE_WEIGHT; state < states; state++) {
-            struct written_piece *piece = &job->pieces[job->count++];
-            enum dtype own = job->write->has_dtype ? job->write->dtype : tensor->dtype;
-            *piece = (struct written_piece){.name = memory_printf("%s%s", prefixes[state + 1], name),
-                                            .layer = layer,
-                                            .from = i,
-                                            .state = state,
-                                            .dtype = state == THE_WEIGHT ? own : DTYPE_F32};
-            if (layer >= 0)
-                piece->shape[piece->rank++] = source->config.num_layers;
-            for (int k = 0; k < tensor->rank; k++)
-                piece->shape[piece->rank++] = tensor->shape[k];
-        }
+                             source->tensors[i].name);
+        for (int state = THE_WEIGHT; state < states && result == 0; state++)
+            result = list_tensor(job, i, state, name, layer);
         free(name);
     }
     qsort(job->pieces, job->count, sizeof job->pieces[0], compare_pieces);
-    return 0;
+    return result;
 }
 
 // ---- elements ----
@@ -159,38 +215,48 @@ static int read_elements(struct megatron_job *job, const struct written_piece *p
     return result;
 }
 
-static int write_piece(struct megatron_job *job, struct written_piece *piece) {
+// Reads the tensor of a piece, unless the piece before was of the same one.
+static int read_whole(struct megatron_job *job, const struct written_piece *piece) {
     const struct config *config = &job->write->source->config;
-    unsigned char *elements = NULL;
-    size_t bytes = 0;
-    int result = read_elements(job, piece, &elements, &bytes);
-    bool is_packed = strstr(piece->name, ".linear_qkv.weight") || strstr(piece->name, ".linear_qkv.bias");
-    if (result == 0 && is_packed) {
-        unsigned char *together = memory_alloc(bytes + 1);
-        size_t heads = (size_t)(config->num_attention_heads + 2 * config_query_groups(config));
-        convert_heads(&(struct convert_heads){.to = together,
-                                              .from = elements,
-                                              .to_groups = true,
-                                              .heads = config->num_attention_heads,
-                                              .groups = config_query_groups(config),
-                                              .head_bytes = bytes / heads});
-        free(elements);
-        elements = together;
+    struct whole_tensor *whole = &job->whole;
+    if (whole->elements && whole->from == piece->from && whole->state == piece->state)
+        return 0;
+    free(whole->elements);
+    *whole = (struct whole_tensor){.from = piece->from, .state = piece->state};
+    TRY(read_elements(job, piece, &whole->elements, &whole->bytes));
+    if (!strstr(piece->name, ".linear_qkv.weight") && !strstr(piece->name, ".linear_qkv.bias"))
+        return 0;
+    unsigned char *together = memory_alloc(whole->bytes + 1);
+    size_t heads = (size_t)(config->num_attention_heads + 2 * config_query_groups(config));
+    convert_heads(&(struct convert_heads){.to = together,
+                                          .from = whole->elements,
+                                          .to_groups = true,
+                                          .heads = config->num_attention_heads,
+                                          .groups = config_query_groups(config),
+                                          .head_bytes = whole->bytes / heads});
+    free(whole->elements);
+    whole->elements = together;
+    return 0;
+}
+
+static int write_piece(struct megatron_job *job, struct written_piece *piece) {
+    TRY(read_whole(job, piece));
+    int axis = piece->layer >= 0 ? 1 : 0;
+    size_t row = dtype_bytes(piece->dtype), bytes = row;
+    for (int i = axis; i < piece->rank; i++) {
+        row *= i > axis ? (size_t)piece->sizes[i] : 1;
+        bytes *= (size_t)piece->sizes[i];
     }
-    if (result == 0) {
-        int64_t shape[SHARD_MAX_RANK + 1];
-        memcpy(shape, piece->shape, sizeof shape);
-        shape[0] = piece->layer >= 0 ? 1 : shape[0];
-        struct buffer pickle = {0};
-        pickle_begin(&pickle);
-        pickle_tensor(&pickle, piece->dtype, shape, piece->rank, 0);
-        pickle_end(&pickle);
-        piece->offset = job->file.written_bytes;
-        result = torch_write(&job->file, &pickle, &(struct torch_storage_bytes){elements, bytes}, 1);
-        piece->bytes = job->file.written_bytes - piece->offset;
-        buffer_free(&pickle);
-    }
-    free(elements);
+    const unsigned char *elements = job->whole.elements;
+    elements += axis < piece->rank ? (size_t)piece->offsets[axis] * row : 0;
+    struct buffer pickle = {0};
+    pickle_begin(&pickle);
+    pickle_tensor(&pickle, piece->dtype, piece->sizes, piece->rank, 0);
+    pickle_end(&pickle);
+    piece->offset = job->file.written_bytes;
+    int result = torch_write(&job->file, &pickle, &(struct torch_storage_bytes){elements, bytes}, 1);
+    piece->bytes = job->file.written_bytes - piece->offset;
+    buffer_free(&pickle);
     return result;
 }
 
@@ -215,6 +281,8 @@ static int write_data(struct megatron_job *job) {
     TRY(result);
     for (size_t i = 0; i < job->count && result == 0; i++)
         result = write_piece(job, &job->pieces[i]);
+    free(job->whole.elements);
+    job->whole = (struct whole_tensor){0};
     if (result == 0)
         result = write_nothing(job);
     if (result == 0)
@@ -228,17 +296,11 @@ static int write_data(struct megatron_job *job) {
 static const char metadata_module[] = "torch.distributed.checkpoint.metadata";
 
 static void put_chunk(struct buffer *out, const struct written_piece *piece) {
-    int64_t offsets[SHARD_MAX_RANK + 1] = {0}, sizes[SHARD_MAX_RANK + 1];
-    memcpy(sizes, piece->shape, sizeof sizes);
-    if (piece->layer >= 0) {
-        offsets[0] = piece->layer;
-        sizes[0] = 1;
-    }
     pickle_begin_object(out, metadata_module, "ChunkStorageMetadata");
     pickle_text(out, "offsets");
-    pickle_size(out, offsets, piece->rank);
+    pickle_size(out, piece->offsets, piece->rank);
     pickle_text(out, "sizes");
-    pickle_size(out, sizes, piece->rank);
+    pickle_size(out, piece->sizes, piece->rank);
     pickle_end_object(out);
 }
 
@@ -266,14 +328,12 @@ static void put_tensor(struct buffer *out, const struct written_piece *first, co
 // A place in the file; offsets: NULL for an object.
 static void put_place(struct buffer *out, const char *name, const struct written_piece *piece, uint64_t offset,
                       uint64_t bytes) {
-    int64_t offsets[SHARD_MAX_RANK + 1] = {0};
     pickle_begin_object(out, metadata_module, "MetadataIndex");
     pickle_text(out, "fqn");
     pickle_text(out, name);
     if (piece) {
-        offsets[0] = piece->layer >= 0 ? piece->layer : 0;
         pickle_text(out, "offset");
-        pickle_size(out, offsets, piece->rank);
+        pickle_size(out, piece->offsets, piece->rank);
     }
     pickle_text(out, "index");
     pickle_none(out);
@@ -352,19 +412,6 @@ static int write_metadata(const struct megatron_job *job) {
 
 // ---- the folder ----
 
-static int check_sizes(const struct megatron_job *job) {
-    for (size_t i = 0; i < job->count; i++) {
-        const struct written_piece *piece = &job->pieces[i];
-        double bytes = (double)dtype_bytes(piece->dtype);
-        for (int axis = piece->layer >= 0 ? 1 : 0; axis < piece->rank; axis++)
-            bytes *= (double)piece->shape[axis];
-        if (bytes > TORCH_MOST_BYTES)
-            return error_set("%s has %.2f GB; tensors of more than 1 GiB are not written for Megatron-LM", piece->name,
-                             bytes / 1e9);
-    }
-    return 0;
-}
-
 static int write_all(struct megatron_job *job, const char *temporary) {
     static const char format[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
                                  "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
@@ -391,8 +438,6 @@ int model_write_megatron(const struct model_write *write) {
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
     struct megatron_job job = {.write = write, .folder = checkpoint_path(temporary, source->state.iteration)};
     int result = list_pieces(&job);
-    if (result == 0)
-        result = check_sizes(&job);
     if (result == 0)
         result = file_make_folders(parent);
     if (result == 0)

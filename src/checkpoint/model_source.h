@@ -91,7 +91,7 @@ struct model_write {
     bool leaves_optimizer;   // our own format and Megatron's: the weights alone are written
     const char *family;      // Hugging Face: NULL for the first that fits
     bool allows_near;        // a target that cannot express the model may come near
-    uint64_t shard_bytes;    // Hugging Face: the most that a file holds
+    uint64_t shard_bytes;    // the most that a file (Hugging Face) or a piece of a tensor (Megatron) holds
     int64_t vocab_size;      // Hugging Face: how many rows of the vocabulary are written; 0 for all
     enum model_gains gains;  // set by model_write_huggingface
     // Runs both models and compares what they compute, before what was written gets its name. NULL: that is not done.

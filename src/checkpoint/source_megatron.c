@@ -33,10 +33,7 @@ static void check_shard(const struct model_source *source, size_t i, int rank, s
         return;
     }
     int64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
-    if (split == SPLIT_COLUMNS)
-        shape[1] /= folder->tensor_ranks;
-    else if (split != SPLIT_WHOLE)
-        shape[0] /= folder->tensor_ranks;
+    megatron_shard_shape(split, folder->tensor_ranks, shape);
     source_check_weight(problems, weight, tensor->rank, shape);
     if (rank > 0 && weight->dtype != tensor->dtype)
         name_list_add(&problems->mixed, weight->name);
@@ -126,7 +123,7 @@ struct gathering {
     const struct megatron_folder *folder;
     const struct source_tensor *tensor;
     const unsigned char *shard;  // of this rank, row-major
-    int rank;
+    int rank, ranks;
     size_t row_bytes;  // of ours; of a shard cut by columns its part
     unsigned char *to;
 };
@@ -136,13 +133,13 @@ static void copy_rows(const struct gathering *g, int64_t to, int64_t from, int64
 }
 
 static void gather_columns(const struct gathering *g) {
-    size_t part = g->row_bytes / (size_t)g->folder->tensor_ranks;
+    size_t part = g->row_bytes / (size_t)g->ranks;
     for (int64_t row = 0; row < g->tensor->shape[0]; row++)
         memcpy(g->to + (size_t)row * g->row_bytes + (size_t)g->rank * part, g->shard + (size_t)row * part, part);
 }
 
 static void gather_gated(const struct gathering *g) {
-    int64_t half = g->tensor->shape[0] / 2, part = half / g->folder->tensor_ranks;
+    int64_t half = g->tensor->shape[0] / 2, part = half / g->ranks;
     copy_rows(g, g->rank * part, 0, part);
     copy_rows(g, half + g->rank * part, part, part);
 }
@@ -151,7 +148,7 @@ static void gather_gated(const struct gathering *g) {
 static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
     if (g->folder->version < 1)
-        return (kind * (heads / g->folder->tensor_ranks) + head) * D + c;
+        return (kind * (heads / g->ranks) + head) * D + c;
     if (g->folder->version < 2)
         return (head * D + c) * 2 + kind;
     return (head * 2 + kind) * D + c;
@@ -159,7 +156,7 @@ static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head
 
 static void gather_kv(const struct gathering *g) {
     int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
-    int64_t part = heads / g->folder->tensor_ranks;
+    int64_t part = heads / g->ranks;
     for (int kind = 0; kind < 2; kind++)
         for (int64_t head = 0; head < part; head++)
             for (int64_t c = 0; c < D; c++)
@@ -170,8 +167,7 @@ static void gather_kv(const struct gathering *g) {
 static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     const struct config *config = &g->source->config;
     int64_t D = config->kv_channels, groups = config_query_groups(config);
-    int64_t queries = config->num_attention_heads / groups,
-            heads = config->num_attention_heads / g->folder->tensor_ranks;
+    int64_t queries = config->num_attention_heads / groups, heads = config->num_attention_heads / g->ranks;
     if (g->folder->version < 1)
         return (kind * heads + head) * D + c;
     if (g->folder->version < 2)
@@ -185,7 +181,7 @@ static void gather_qkv(const struct gathering *g) {
     int64_t D = config->kv_channels, H = config->num_attention_heads, G = config_query_groups(config);
     const int64_t heads[3] = {H, G, G}, first[3] = {0, H * D, (H + G) * D};
     for (int kind = 0; kind < 3; kind++) {
-        int64_t part = heads[kind] / g->folder->tensor_ranks;
+        int64_t part = heads[kind] / g->ranks;
         for (int64_t head = 0; head < part; head++)
             for (int64_t c = 0; c < D; c++)
                 copy_rows(g, first[kind] + (g->rank * part + head) * D + c, packed_row(g, kind, head, c), 1);
@@ -193,7 +189,7 @@ static void gather_qkv(const struct gathering *g) {
 }
 
 static void gather(const struct gathering *g) {
-    int64_t rows = g->tensor->shape[0], part = rows / g->folder->tensor_ranks;
+    int64_t rows = g->tensor->shape[0], part = rows / g->ranks;
     switch (megatron_split(g->tensor->name, config_is_gated(&g->source->config))) {
     case SPLIT_WHOLE:
         if (g->rank == 0)
@@ -223,7 +219,8 @@ static int read_shards(struct model_source *source, size_t i, const char *state,
     enum dtype dtype = state ? DTYPE_F32 : tensor->dtype;
     struct gathering g = {.source = source, .folder = source->detail, .tensor = tensor, .to = to};
     g.row_bytes = (size_t)(tensor->rank == 2 ? tensor->shape[1] : 1) * dtype_bytes(dtype);
-    for (g.rank = 0; g.rank < g.folder->tensor_ranks; g.rank++) {
+    g.ranks = state && g.folder->state_ranks > 0 ? g.folder->state_ranks : g.folder->tensor_ranks;
+    for (g.rank = 0; g.rank < g.ranks; g.rank++) {
         const struct weight *weight = state ? megatron_find_state(g.folder, g.rank, state, tensor->name)
                                             : megatron_find(g.folder, g.rank, tensor->name);
         unsigned char *shard = memory_alloc(weight->bytes + 1);
@@ -250,15 +247,18 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
 
 static int check_states(const struct model_source *source) {
     const struct megatron_folder *folder = source->detail;
+    int ranks = folder->state_ranks > 0 ? folder->state_ranks : folder->tensor_ranks;
+    int states = source->has_masters || folder->needs_proof ? SOURCE_STATES : STATE_MASTER;
     struct source_problems problems = {0};
     for (size_t i = 0; i < source->count; i++)
-        for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++)
-            for (int rank = 0; rank < folder->tensor_ranks; rank++) {
+        for (int state = 0; state < states; state++)
+            for (int rank = 0; rank < ranks; rank++) {
                 const char *name = source->tensors[i].name;
-                const struct weight *weight = megatron_find(folder, rank, name),
-                                    *found = megatron_find_state(folder, rank, source_state_names[state], name);
+                const struct weight *found = megatron_find_state(folder, rank, source_state_names[state], name);
                 if (found) {
-                    (void)source_check_weight(&problems, found, weight->rank, weight->shape);
+                    int64_t shape[2] = {source->tensors[i].shape[0], source->tensors[i].shape[1]};
+                    megatron_shard_shape(megatron_split(name, config_is_gated(&source->config)), ranks, shape);
+                    (void)source_check_weight(&problems, found, source->tensors[i].rank, shape);
                     continue;
                 }
                 char *missing = memory_printf("%s of %s", source_state_names[state], name);
@@ -275,6 +275,8 @@ static int open_optimizer(struct model_source *source) {
     TRY(megatron_open_optimizer(folder, &source->has_optimizer));
     if (!source->has_optimizer)
         return 0;
+    if (folder->state_ranks > 0 && config_query_groups(&source->config) % folder->state_ranks != 0)
+        return megatron_refuse_optimizer(folder, "query groups that tensor-parallel ranks share are not supported");
     // Copies of parameters that are in fp32 themselves are the same numbers again.
     for (size_t i = 0; i < source->count; i++)
         source->has_masters = source->has_masters || source->tensors[i].dtype != DTYPE_F32;
@@ -300,7 +302,21 @@ static int check_master(struct model_source *source, size_t i, const float *mast
     return result;
 }
 
+// In fp32 there is no copy to be read, but one to be compared.
+static int prove_place(struct model_source *source, size_t i) {
+    const struct source_tensor *tensor = &source->tensors[i];
+    float *copy = memory_alloc(tensor->bytes / dtype_bytes(tensor->dtype) * sizeof *copy + 1);
+    int result = read_shards(source, i, source_state_names[STATE_MASTER], copy);
+    if (result == 0)
+        result = check_master(source, i, copy);
+    free(copy);
+    return result;
+}
+
 static int read_state(struct model_source *source, size_t i, enum source_state state, float *to) {
+    const struct megatron_folder *folder = source->detail;
+    if (state == STATE_EXP_AVG && folder->needs_proof && !source->has_masters)
+        TRY(prove_place(source, i));
     TRY(read_shards(source, i, source_state_names[state], to));
     return state == STATE_MASTER ? check_master(source, i, to) : 0;
 }

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
@@ -190,12 +191,9 @@ static int open_optimizer(struct model_source *source) {
         for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++) {
             const struct weight *weight = find_state(source, i, (enum source_state)state);
             const struct source_tensor *tensor = &source->tensors[i];
-            if (weight && weight->is_readable && weight->dtype == DTYPE_BF16)
-                return error_set("%s has moments in bf16 (--exp-avg-dtype, --exp-avg-sq-dtype), which are not "
-                                 "converted; give --weights-only to convert without the optimizer",
-                                 detail->iteration_path);
-            if (!weight || weight->bytes != tensor->bytes / dtype_bytes(tensor->dtype) * sizeof(float) ||
-                !weight->is_readable || weight->dtype != DTYPE_F32)
+            bool is_float =
+                weight && weight->is_readable && (weight->dtype == DTYPE_F32 || weight->dtype == DTYPE_BF16);
+            if (!is_float || weight->bytes != tensor->bytes / dtype_bytes(tensor->dtype) * dtype_bytes(weight->dtype))
                 return error_set("%s has no Adam optimizer for every parameter; give --weights-only to convert without "
                                  "it",
                                  detail->iteration_path);
@@ -205,8 +203,21 @@ static int open_optimizer(struct model_source *source) {
     return read_schedules(source, detail->iteration_path);
 }
 
+// Moments in bf16 become fp32, which changes none of them.
 static int read_state(struct model_source *source, size_t i, enum source_state state, float *to) {
-    return weight_read(find_state(source, i, state), to);
+    const struct weight *weight = find_state(source, i, state);
+    if (weight->dtype == DTYPE_F32)
+        return weight_read(weight, to);
+    unsigned char *narrow = memory_alloc(weight->bytes + 1);
+    int result = weight_read(weight, narrow);
+    if (result == 0)
+        convert_elements(&(struct convert){.to = to,
+                                           .to_dtype = DTYPE_F32,
+                                           .from = narrow,
+                                           .from_dtype = weight->dtype,
+                                           .count = weight->bytes / dtype_bytes(weight->dtype)});
+    free(narrow);
+    return result;
 }
 
 static void close_source(struct model_source *source) {

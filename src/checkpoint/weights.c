@@ -75,6 +75,33 @@ void weights_add_distributed(struct weights *weights, const char *name, const st
     weight->first = first;
 }
 
+static struct weight *add_flat(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                               const struct weight *like) {
+    weights_add_distributed(weights, name, tensor, DISTRIBUTED_ALL);
+    struct weight *weight = &weights->items[weights->count - 1];
+    weight->rank = like->rank;
+    weight->bytes = tensor->dtype->bytes;
+    for (int i = 0; i < like->rank; i++) {
+        weight->shape[i] = like->shape[i];
+        weight->bytes *= (size_t)like->shape[i];
+    }
+    return weight;
+}
+
+void weights_add_blocks(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                        int64_t first, const struct weight *like) {
+    struct weight *weight = add_flat(weights, name, tensor, like);
+    weight->first = first;
+    weight->pieces = PIECES_BLOCKS;
+}
+
+void weights_add_range(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                       int64_t first, const struct weight *like) {
+    struct weight *weight = add_flat(weights, name, tensor, like);
+    weight->first = first;
+    weight->pieces = PIECES_RANGE;
+}
+
 int weights_open_distributed(struct weights *weights, const char *path, bool (*is_wanted)(const char *name)) {
     CHECK(!weights->distributed);
     weights->distributed = memory_alloc(sizeof *weights->distributed);
@@ -132,9 +159,14 @@ int weights_sort(struct weights *weights) {
     return 0;
 }
 
-void weights_close(struct weights *weights) {
+void weights_clear(struct weights *weights) {
     for (size_t i = 0; i < weights->count; i++)
         free(weights->items[i].name);
+    weights->count = 0;
+}
+
+void weights_close(struct weights *weights) {
+    weights_clear(weights);
     free(weights->items);
     for (size_t i = 0; i < weights->safetensors_count; i++) {
         safetensors_close(weights->safetensors[i]);
@@ -159,10 +191,28 @@ const struct weight *weights_find(const struct weights *weights, const char *nam
     return bsearch(&wanted, weights->items, weights->count, sizeof weights->items[0], compare_names);
 }
 
+static int read_pieces(const struct weight *weight, void *to) {
+    if (weight->pieces == PIECES_WHOLE)
+        return distributed_read(weight->distributed, weight->piecewise, weight->first, to);
+    if (weight->pieces == PIECES_BLOCKS)
+        return distributed_read_blocks(&(struct distributed_blocks){.checkpoint = weight->distributed,
+                                                                    .tensor = weight->piecewise,
+                                                                    .first = weight->first,
+                                                                    .rank = weight->rank,
+                                                                    .shape = weight->shape},
+                                       to);
+    return distributed_read_range(
+        &(struct distributed_range){.checkpoint = weight->distributed,
+                                    .tensor = weight->piecewise,
+                                    .first = weight->first,
+                                    .count = (int64_t)(weight->bytes / dtype_bytes(weight->dtype))},
+        to);
+}
+
 int weight_read(const struct weight *weight, void *to) {
     CHECK(weight->is_readable);
     if (weight->piecewise)
-        return distributed_read(weight->distributed, weight->piecewise, weight->first, to);
+        return read_pieces(weight, to);
     if (weight->torch)
         return torch_read(weight->torch_file, weight->torch, to);
     if (weight->bytes > 0)

@@ -1,6 +1,5 @@
 // The named tensors of one or several files, safetensors or torch, as one list; or those of a distributed checkpoint of
-// torch. Opening copies nothing: files are
-// mapped, and a tensor's elements are read when they are asked for.
+// torch. Opening copies nothing: files are mapped, and a tensor's elements are read when they are asked for.
 #ifndef CHECKPOINT_WEIGHTS_H
 #define CHECKPOINT_WEIGHTS_H
 
@@ -22,7 +21,8 @@ struct weight {
     const struct torch_file *torch_file;
     const struct distributed_tensor *piecewise;
     const struct distributed *distributed;
-    int64_t first;  // of its first dimension, or DISTRIBUTED_ALL
+    int64_t first;  // of its first dimension, or DISTRIBUTED_ALL; of a range, its first element
+    enum { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE } pieces;  // how distributed.h reads it
 };
 
 struct weights {
@@ -52,6 +52,14 @@ int weights_open_distributed(struct weights *weights, const char *path, bool (*i
 // Adds a tensor of that checkpoint, or one index of its first dimension; the name is copied.
 void weights_add_distributed(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
                              int64_t first);
+// Adds a tensor of that checkpoint that is stored flat, in the shape of `like`: parts of it (distributed_is_blocks), or
+// elements of a bucket from `first` on.
+void weights_add_blocks(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                        int64_t first, const struct weight *like);
+void weights_add_range(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                       int64_t first, const struct weight *like);
+// Takes everything off the list; files stay open.
+void weights_clear(struct weights *weights);
 // Sorts the list; -1 if two tensors have the same name.
 int weights_sort(struct weights *weights);
 void weights_close(struct weights *weights);  // safe on a zeroed one

@@ -46,7 +46,8 @@ static const struct flag rows[] = {
          "mixtral, qwen3_moe, qwen2_moe, olmoe, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
          "default: that of the source, otherwise the first that fits the model"),
     TEXT("--max-shard-size", max_shard_size, "5GB", "SIZE",
-         "maximum size of one Hugging Face file, in MB or GB (10^6 or 10^9 bytes)"),
+         "maximum size of one Hugging Face file, or of one piece of a Megatron-LM tensor (at most 1 GiB), in MB or GB "
+         "(10^6 or 10^9 bytes)"),
     INT("--vocab-size", vocab_size, "0", 0, INT32_MAX,
         "for Hugging Face: write this many vocabulary rows, without padding; 0 to write all rows"),
     TEXT("--tokenizer-type", tokenizer_type, NULL, "NAME",

@@ -13,6 +13,10 @@ static int open_source(struct model_source *source, const char *path) {
     return model_source_open(source, &(struct model_source_options){.path = path, .step = -1});
 }
 
+static bool is_any(const char *name) {
+    return !strchr(name, '/');
+}
+
 static size_t elements_of(const struct model_source *source, size_t i) {
     return source->tensors[i].bytes / dtype_bytes(source->tensors[i].dtype);
 }
@@ -82,6 +86,18 @@ TEST(distributed_checkpoints) {
     check_run("dist_bf16_dp2", 1);
 }
 
+// States in the buckets of ranks: tensor-parallel ones, several buckets with a loss scale, pipeline stages.
+TEST(buckets) {
+    check_run("dist_buckets_tp2", 1);
+    check_run("dist_buckets_dp2", 4096);
+    check_run("dist_buckets_pp2", 1);
+}
+
+// States that were cut without regard to rows, as up to core 0.14.
+TEST(flattened_states) {
+    check_run("dist_flat_tp2", 1);
+}
+
 // What is written for Megatron reads back with the same states and counters. That megatron-core loads it is shown by
 // tests/peers/megatron_resume_peers.py.
 static void check_written(const char *name) {
@@ -114,6 +130,30 @@ static void check_written(const char *name) {
 TEST(written_for_megatron) {
     check_written("torch_fp16");
     check_written("dist_bf16_dp2");
+}
+
+// Tensors that are larger than a piece may be are cut into several by rows: here a row of 32 bytes or two.
+TEST(written_in_pieces) {
+    struct temporary temporary = temporary_create_fast();
+    char *to = file_join(temporary.path, "written");
+    struct model_source source, written;
+    EXPECT_OK(open_source(&source, "tests/golden/resume/dist_bf16_dp2"));
+    EXPECT_OK(model_write_megatron(&(struct model_write){.source = &source, .folder = to, .shard_bytes = 65}));
+    EXPECT_OK(open_source(&written, to));
+    EXPECT_OK(model_source_open_optimizer(&written));
+    compare_states(&written, "tests/golden/resume/dist_bf16_dp2.safetensors");
+    model_source_close(&written);
+    model_source_close(&source);
+    struct distributed checkpoint;
+    char *iteration = file_join(to, "iter_0000005");
+    EXPECT_OK(distributed_open(&checkpoint, iteration, is_any));
+    for (size_t i = 0; i < checkpoint.count; i++)
+        if (strcmp(checkpoint.tensors[i].name, "optimizer.state.exp_avg.embedding.word_embeddings.weight") == 0)
+            EXPECT_INT(checkpoint.tensors[i].piece_count, 6);  // 12 rows of 32 bytes
+    distributed_close(&checkpoint);
+    free(iteration);
+    free(to);
+    temporary_remove(&temporary);
 }
 
 // Every 61st byte changed, and every 997th length, of the file that has it all.
@@ -175,5 +215,6 @@ TEST(refused) {
 }
 
 TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale),
-          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints),
-          TEST_CASE(written_for_megatron), TEST_CASE(damage), TEST_CASE(other_parameters), TEST_CASE(refused))
+          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints), TEST_CASE(buckets),
+          TEST_CASE(flattened_states), TEST_CASE(written_for_megatron), TEST_CASE(written_in_pieces), TEST_CASE(damage),
+          TEST_CASE(other_parameters), TEST_CASE(refused))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/golden/resume/NAME: small GPTs that megatron-core trained for five iterations on a CPU and saved with
 their optimizers (see megatron_run.py), each beside NAME.safetensors with the states that its optimizer then had, as
-STATE.NAME in our names and order. Needs torch, megatron-core, psutil and safetensors. Run from the repository's
+STATE.NAME in our names and order. Needs torch, megatron-core, psutil and safetensors, and for the formats of earlier
+releases OLD_MEGATRON, a folder with megatron-core 0.12 (pip install --no-deps --target). Run from the repository's
 root."""
 import os
 import shutil
@@ -14,7 +15,14 @@ FOLDER = "tests/golden/resume"
 CASES = [("torch_bf16_tp2", "llama", "bfloat16", 2, 1, False, "torch"),
          ("torch_buffers", "gpt", "bfloat16", 1, 2, True, "torch"),
          ("torch_fp16", "gpt", "float16", 1, 1, False, "torch"),
-         ("dist_bf16_dp2", "llama", "bfloat16", 1, 2, True, "fully_reshardable")]
+         ("dist_bf16_dp2", "llama", "bfloat16", 1, 2, True, "fully_reshardable"),
+         ("dist_buckets_tp2", "llama", "bfloat16", 2, 1, True, "dp_reshardable"),
+         ("dist_buckets_dp2", "gpt", "float16", 1, 2, True, "dp_reshardable"),
+         ("dist_buckets_pp2", "gpt", "bfloat16", 1, 1, True, "dp_reshardable"),
+         ("dist_flat_tp2", "llama", "bfloat16", 2, 1, True, "fully_sharded_model_space")]
+LAYERS = {"dist_buckets_tp2": 1, "dist_buckets_dp2": 1}
+STAGES = {"dist_buckets_pp2": 2}
+BUCKETS = {"dist_buckets_dp2": 300}
 
 
 def in_our_order(run, name, tensor):
@@ -39,25 +47,35 @@ def whole(run, name, parameter, tensor):
     return torch.cat(parts, dim=parameter.partition_dim)
 
 
+def from_ranges(inner, parameter, key):
+    """Joins the ranges that data-parallel ranks have of a state, as bits."""
+    import torch
+    full = torch.zeros(parameter.numel())
+    if parameter in inner.model_param_gbuf_map:
+        part = inner._get_model_param_range_map(parameter)["param"]
+        full[part.start:part.end] = inner._get_main_param_and_optimizer_states(parameter)[key].detach()
+    torch.distributed.all_reduce(full.view(torch.int32), group=inner.data_parallel_group)
+    return full.view(parameter.shape)
+
+
 def states(run):
     import torch
     result = {}
     inner = run.optimizer.chained_optimizers[0]
-    if run.distributed:
-        flat = inner.get_parameter_state_dp_zero()
-        if flat is None:
-            return {}
-        values = next(iter(flat[0].values()))
     for name, parameter in run.model.named_parameters():
         if run.distributed:
-            first, last, _ = inner.buffers[0].param_index_map[parameter]
-            found = {key: values[key][first:last].view(parameter.shape) for key in ("exp_avg", "exp_avg_sq", "param")}
+            found = {key: from_ranges(inner, parameter, key) for key in ("exp_avg", "exp_avg_sq", "param")}
             found["master"] = found.pop("param")
         else:
             main = getattr(parameter, "main_param", parameter)
             found = {key: inner.optimizer.state[main][key] for key in ("exp_avg", "exp_avg_sq")}
             if run.dtype != torch.float32:
                 found["master"] = main.detach()
+        first = torch.distributed.get_rank() // run.tp * run.layers // run.pp if run.pp > 1 else 0
+        parts = name.split(".")
+        name = ".".join(str(int(part) + first) if part.isdigit() else part for part in parts)
+        if run.pp > 1 and name == "output_layer.weight":
+            continue  # the second copy of a tied embedding
         for key, tensor in found.items():
             result[f"{key}.{name}"] = in_our_order(run, name, whole(run, name, parameter, tensor)).contiguous().clone()
     return result
@@ -68,13 +86,19 @@ def rank_main(name):
     from safetensors.torch import save_file
     import megatron_run
     _, kind, dtype, tp, dp, distributed, form = next(case for case in CASES if case[0] == name)
-    megatron_run.start(tp)
-    run = megatron_run.Run(kind, getattr(torch, dtype), tp, dp, distributed, iterations=20, layers=1 if form == "torch" else 2, hidden=8, ffn=12, vocabulary=12, length=8)
+    pp = STAGES.get(name, 1)
+    megatron_run.start(tp, pp)
+    run = megatron_run.Run(kind, getattr(torch, dtype), tp, dp, distributed, iterations=20, layers=LAYERS.get(name, 1 if form == "torch" else 2), hidden=8, ffn=12, vocabulary=12, length=8, pp=pp,
+                           bucket=BUCKETS.get(name))
     torch.manual_seed(3)
     for _ in range(5):
-        run.step(torch.randint(0, run.vocabulary, (run.batch, run.length + 1)))
+        run.step_on_noise() if pp > 1 else run.step(torch.randint(0, run.vocabulary, (run.batch, run.length + 1)))
     run.save_torch(f"{FOLDER}/{name}") if form == "torch" else run.save_dist(f"{FOLDER}/{name}", form)
     found = states(run)
+    if pp > 1:
+        all_found = [None] * pp
+        torch.distributed.all_gather_object(all_found, found)
+        found = {key: tensor for part in all_found for key, tensor in part.items()}
     if torch.distributed.get_rank() == 0:
         save_file(found, f"{FOLDER}/{name}.safetensors")
 
@@ -103,12 +127,18 @@ if __name__ == "__main__":
     for case in CASES:
         if len(sys.argv) > 1 and case[0] not in sys.argv[1:]:
             continue
+        is_old = case[6] == "fully_sharded_model_space"
+        if is_old and "OLD_MEGATRON" not in os.environ:
+            print(f"{case[0]} is left as it is: OLD_MEGATRON is not set")
+            continue
         shutil.rmtree(f"{FOLDER}/{case[0]}", ignore_errors=True)
+        ranks = case[3] * case[4] * STAGES.get(case[0], 1)
+        release = {"PYTHONPATH": os.environ["OLD_MEGATRON"]} if is_old else {}
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = str(probe.getsockname()[1])
         started = [subprocess.Popen([sys.executable, __file__, "--rank", case[0]],
-                                    env=os.environ | dict(RANK=str(r), WORLD_SIZE=str(case[3] * case[4]), MASTER_ADDR="localhost",
-                                                          MASTER_PORT=port)) for r in range(case[3] * case[4])]
-        assert all(process.wait(timeout=600) == 0 for process in started)
+                                    env=os.environ | release | dict(RANK=str(r), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost",
+                                                                    MASTER_PORT=port)) for r in range(ranks)]
+        assert all(process.wait(timeout=200) == 0 for process in started)
     spoil()

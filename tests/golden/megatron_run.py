@@ -6,9 +6,11 @@ megatron-core asks for GPUs throughout its optimizers: they get a CPU instead (c
 """
 import argparse
 import contextlib
+import inspect
 import os
 import warnings
 
+import numpy
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
@@ -34,11 +36,35 @@ def keep_steps():
     """The distributed optimizer expects fused Adam, which has no step for each parameter. torch's own has one, which is
     loaded with the parameter groups; where states are copied, it stays."""
     from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+    if not hasattr(DistributedOptimizer, "_set_main_param_and_optimizer_states"):
+        return
     copy = DistributedOptimizer._set_main_param_and_optimizer_states
 
     def copy_states(self, parameter, tensors):
         copy(self, parameter, {"step": self._get_main_param_and_optimizer_states(parameter)["step"]} | tensors)
     DistributedOptimizer._set_main_param_and_optimizer_states = copy_states
+
+
+def older_releases():
+    """What releases up to 0.13 need to save with today's torch and NumPy, and with an Adam that is not fused."""
+    import megatron.core.dist_checkpointing.strategies.filesystem_async as files
+    import megatron.core.optimizer.distrib_optimizer as distributed
+    if not hasattr(distributed.DistributedOptimizer, "get_parameter_state_fs_bucket_space"):
+        return
+    distributed.quantize_param_shard = lambda *_: None  # called without fp8, too
+    numpy.product = numpy.prod
+    write = files._write_item
+    files._write_item = lambda *arguments: write(*arguments, files.SerializationFormat.TORCH_SAVE)
+    files.SerializationFormat = __import__("torch.distributed.checkpoint.filesystem", fromlist=["x"]).SerializationFormat
+    state_of = distributed.DistributedOptimizer.get_parameter_state_fs_bucket_space
+
+    def without_steps(self):
+        state = state_of(self)
+        for buckets in (bucket for key in state if isinstance(key, int) for bucket in state[key].values()):
+            for tensors in (tensors for bucket in buckets for tensors in bucket):
+                tensors.pop("step", None)
+        return state
+    distributed.DistributedOptimizer.get_parameter_state_fs_bucket_space = without_steps
 
 
 def no_gpu():
@@ -47,6 +73,7 @@ def no_gpu():
     torch.cuda.synchronize = lambda *_: None
     random.CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()
     keep_steps()
+    older_releases()
     Cpu().__enter__()
 
 
@@ -61,7 +88,7 @@ def arguments(run):
         normalization="RMSNorm" if is_llama else "LayerNorm", norm_epsilon=1e-5, swiglu=is_llama, add_bias_linear=not is_llama,
         bias_gelu_fusion=not is_llama, untie_embeddings_and_output_weights=is_llama, group_query_attention=is_llama,
         num_query_groups=2 if is_llama else 1, position_embedding_type="rope" if is_llama else "learned_absolute", rotary_base=10000,
-        rotary_percent=1.0, hidden_dropout=0.0, attention_dropout=0.0, tensor_model_parallel_size=run.tp, pipeline_model_parallel_size=1,
+        rotary_percent=1.0, hidden_dropout=0.0, attention_dropout=0.0, tensor_model_parallel_size=run.tp, pipeline_model_parallel_size=run.pp,
         params_dtype=run.dtype, bf16=run.dtype == torch.bfloat16, fp16=run.dtype == torch.float16, tokenizer_type="NullTokenizer",
         vocab_size=run.vocabulary - 1, transformer_impl="local", use_mcore_models=True, micro_batch_size=run.batch // run.dp,
         global_batch_size=run.batch, train_iters=run.iterations, lr=2e-3, min_lr=2e-4, lr_decay_style="cosine", lr_warmup_iters=10,
@@ -72,9 +99,10 @@ def arguments(run):
 
 class Run:
     def __init__(self, kind="gpt", dtype=torch.float32, tp=1, dp=1, distributed=False, iterations=100, layers=2, hidden=32, ffn=None,
-                 vocabulary=64, length=32, batch=4):
+                 vocabulary=64, length=32, batch=4, pp=1, bucket=None):
         self.kind, self.dtype, self.tp, self.dp, self.distributed, self.iterations = kind, dtype, tp, dp, distributed, iterations
         self.layers, self.hidden, self.vocabulary, self.length, self.batch = layers, hidden, vocabulary, length, batch
+        self.pp, self.bucket = pp, bucket  # stages, of which only parameters are here; elements of a bucket
         self.ffn = ffn or (3 * hidden // 2 if kind.startswith("llama") else 4 * hidden)
         self.depths = 2 if kind == "llama_mtp" else None  # multi-token prediction
         self.iteration = 0
@@ -96,22 +124,26 @@ class Run:
                        add_bias_linear=False) if is_llama else dict(bias_activation_fusion=True, activation_func=F.gelu)
         config = TransformerConfig(num_layers=self.layers, hidden_size=self.hidden, num_attention_heads=4, ffn_hidden_size=self.ffn,
                                    use_cpu_initialization=True, attention_dropout=0.0, hidden_dropout=0.0, params_dtype=self.dtype,
-                                   pipeline_dtype=self.dtype, tensor_model_parallel_size=self.tp, attention_softmax_in_fp32=True,
+                                   pipeline_dtype=self.dtype, tensor_model_parallel_size=self.tp,
+                                   pipeline_model_parallel_size=self.pp, attention_softmax_in_fp32=True,
                                    masked_softmax_fusion=False, mtp_num_layers=self.depths, mtp_loss_scaling_factor=0.1,
                                    **half, **choices)
-        spec = get_gpt_layer_local_spec(normalization=config.normalization)
+        takes_norm = "normalization" in inspect.signature(get_gpt_layer_local_spec).parameters
+        spec = get_gpt_layer_local_spec(**({"normalization": config.normalization} if takes_norm else {}))
         depths = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False) if self.depths else None
         self.model = GPTModel(config, spec, vocab_size=self.vocabulary, max_sequence_length=self.length, parallel_output=True,
                               position_embedding_type="rope" if is_llama else "learned_absolute", rotary_base=10000,
-                              share_embeddings_and_output_weights=not is_llama, mtp_block_spec=depths)
+                              share_embeddings_and_output_weights=not is_llama, mtp_block_spec=depths,
+                              pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage())
         torch.manual_seed(8)
         with torch.no_grad():
             for parameter in self.model.parameters():
                 if parameter.dim() == 1 and not getattr(parameter, "tensor_model_parallel", False):
                     parameter.add_(torch.randn_like(parameter) * 0.1)
         inner = Float16Module(config, self.model) if half["bf16"] or half["fp16"] else self.model
-        self.ddp = DistributedDataParallel(config, DistributedDataParallelConfig(use_distributed_optimizer=self.distributed,
-                                                                                 grad_reduce_in_fp32=True), inner)
+        self.ddp = DistributedDataParallel(config, DistributedDataParallelConfig(
+            use_distributed_optimizer=self.distributed, grad_reduce_in_fp32=True, overlap_grad_reduce=self.bucket is not None,
+            bucket_size=self.bucket), inner)
         self.optimizer = get_megatron_optimizer(OptimizerConfig(
             optimizer="adam", lr=2e-3, min_lr=2e-4, weight_decay=0.1, adam_beta1=0.9, adam_beta2=0.95, adam_eps=1e-8, clip_grad=1.0,
             params_dtype=self.dtype, use_distributed_optimizer=self.distributed, initial_loss_scale=2**12, **half), [self.ddp])
@@ -140,6 +172,14 @@ class Run:
         torch.distributed.all_reduce(total)
         return total.item() / torch.distributed.get_world_size()
 
+    def step_on_noise(self):
+        """An update with random gradients, for a stage that cannot compute its own alone."""
+        for parameter in self.model.parameters():
+            parameter.main_grad.copy_(torch.randn(parameter.shape))
+        self.optimizer.step()
+        self.scheduler.step(increment=self.batch)
+        self.iteration += 1
+
     # ---- checkpoints as Megatron-LM's training/checkpointing.py writes them ----
 
     def common(self):
@@ -162,9 +202,14 @@ class Run:
     def sharded(self, kind, is_loading=False):
         metadata = {"distrib_optim_sharding_type": kind} if kind else {}
         metadata |= {"chained_optim_avoid_prefix": True}
-        model = self.ddp.module.sharded_state_dict(metadata=metadata)
-        return self.common() | {"model": model,
-                                "optimizer": self.optimizer.sharded_state_dict(model, is_loading=is_loading, metadata=metadata)}
+        # Releases up to 0.13 take the kind as an argument of its own.
+        is_old = kind and "metadata" not in inspect.signature(self.inner_optimizer().sharded_state_dict).parameters
+        choice = {"sharding_type": kind} if is_old else {"metadata": metadata}
+        model = self.ddp.module.sharded_state_dict(metadata=None if is_old else metadata)
+        return self.common() | {"model": model, "optimizer": self.optimizer.sharded_state_dict(model, is_loading=is_loading, **choice)}
+
+    def inner_optimizer(self):
+        return self.optimizer.chained_optimizers[0] if hasattr(self.optimizer, "chained_optimizers") else self.optimizer
 
     def save_dist(self, folder, kind):
         from megatron.core import dist_checkpointing
@@ -172,7 +217,9 @@ class Run:
         if torch.distributed.get_rank() == 0:
             os.makedirs(path, exist_ok=True)
         torch.distributed.barrier()
-        dist_checkpointing.save(self.sharded(kind), path, content_metadata={"distrib_optim_sharding_type": kind} if kind else None)
+        has_content = "content_metadata" in inspect.signature(dist_checkpointing.save).parameters
+        content = {"content_metadata": {"distrib_optim_sharding_type": kind}} if kind and has_content else {}
+        dist_checkpointing.save(self.sharded(kind), path, **content)
         self.mark(folder)
 
     def load_dist(self, folder, iteration, kind):
@@ -198,9 +245,9 @@ class Run:
         torch.distributed.barrier()
 
 
-def start(tp=1):
+def start(tp=1, pp=1):
     from megatron.core import parallel_state
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
-    parallel_state.initialize_model_parallel(tp, 1)
+    parallel_state.initialize_model_parallel(tp, pp)
     no_gpu()

@@ -4,7 +4,8 @@ saved in every format, 50 more there and here, on the same samples. The losses m
 bevatron trained is converted with --to megatron, loaded by megatron-core, and trained 20 iterations more by both.
 
 The runs are in fp32; tests/checkpoint/test_megatron_optimizer.c compares the states of 16-bit ones bit by bit. Needs
-torch, megatron-core, psutil and NumPy. Arguments select cases by name. Run from the repository's root."""
+torch, megatron-core, psutil and NumPy, and for flattened states OLD_MEGATRON, a folder with megatron-core 0.12 (pip
+install --no-deps --target). Arguments select cases by name. Run from the repository's root."""
 import json
 import os
 import socket
@@ -28,6 +29,10 @@ CASES = [
     ("dist_gpt_tp2_reshardable", "gpt", 2, 1, True, "fully_reshardable"),
     ("torch_mtp_tp2", "llama_mtp", 2, 1, False, "torch"),
     ("dist_mtp_dp2_reshardable", "llama_mtp", 1, 2, True, "fully_reshardable"),
+    ("dist_gpt_dp2_buckets", "gpt", 1, 2, True, "dp_reshardable"),
+    ("dist_llama_tp2_buckets", "llama", 2, 1, True, "dp_reshardable"),
+    ("dist_llama_dp2_flat", "llama", 1, 2, True, "fully_sharded_model_space"),
+    ("dist_gpt_tp2_flat", "gpt", 2, 1, True, "fully_sharded_model_space"),
 ]
 failures = 0
 
@@ -99,14 +104,19 @@ def rank_main(folder, name, what):
 
 # ---- what starts them, and runs bevatron ----
 
+def is_old(case):
+    return case[5] == "fully_sharded_model_space"
+
+
 def there(folder, name, what):
     case = next(case for case in CASES if case[0] == name)
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     ranks = case[2] * case[3]
+    release = {"PYTHONPATH": os.environ["OLD_MEGATRON"]} if is_old(case) and what == "begin" else {}
     started = [subprocess.Popen([sys.executable, __file__, "--rank", folder, name, what], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                env=os.environ | dict(RANK=str(r), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost", MASTER_PORT=str(port)))
+                                env=os.environ | release | dict(RANK=str(r), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost", MASTER_PORT=str(port)))
                for r in range(ranks)]
     for process in started:
         said = process.communicate(timeout=1200)[1]
@@ -143,7 +153,8 @@ def resume(folder, name):
     compare(f"{name}: resumed here", ours, theirs[BEGUN:])
     if not next(case for case in CASES if case[0] == name)[4]:
         return  # what is written for Megatron has a distributed optimizer
-    bevatron("checkpoint", "convert", "--input", f"{folder}/{name}_on", "--output", f"{folder}/{name}_back", "--to", "megatron")
+    bevatron("checkpoint", "convert", "--input", f"{folder}/{name}_on", "--output", f"{folder}/{name}_back", "--to", "megatron",
+             "--max-shard-size", "0.002MB")  # so that large tensors are in several pieces
     on = train(folder, f"{folder}/{name}_on", f"{folder}/{name}_end", END + MORE)
     compare(f"{name}: and back", there(folder, name, "back"), on)
 
@@ -155,6 +166,8 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             make_data(folder)
             for case in CASES:
-                if len(sys.argv) == 1 or case[0] in sys.argv[1:]:
+                if is_old(case) and "OLD_MEGATRON" not in os.environ:
+                    print(f"  {case[0]} is left out: OLD_MEGATRON is not set")
+                elif len(sys.argv) == 1 or case[0] in sys.argv[1:]:
                     resume(folder, case[0])
         sys.exit(failures > 0)
