@@ -5,6 +5,7 @@
 // are in common.pt or in an object that is stored like a tensor.
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/megatron_metadata.h"
 #include "checkpoint/megatron_optimizer.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -196,7 +197,9 @@ static int read_common(struct megatron_folder *folder) {
 }
 
 int megatron_read_distributed(struct megatron_folder *folder) {
+    const char *backend;
     folder->tensor_ranks = folder->stages = 1;
+    TRY(megatron_metadata_read(folder->path, &backend));
     TRY(weights_open_distributed(&folder->weights, folder->path, is_of_model));
     TRY(read_common(folder));
     if (folder->version < 2)

@@ -290,6 +290,40 @@ TEST(what_is_said_is_there) {
     end_copy(&copy);
 }
 
+// Every bit of metadata.json flipped, and every length: what is read is what a release writes. White space may change,
+// and members may be missing that core 0.19 leaves out.
+TEST(damaged_metadata_json) {
+    struct copy copy;
+    make_copy(&copy);
+    char *path = file_join(copy.folder, "metadata.json");
+    struct buffer bytes = read_whole(path);
+    int accepted = 0;
+    for (size_t at = 0; at < bytes.length; at++)
+        for (int bit = 0; bit <= 8; bit++) {
+            char kept = bytes.data[at];
+            bytes.data[at] = (char)(bit < 8 ? kept ^ (1 << bit) : kept);
+            write_whole(path, bytes.data, bit < 8 ? bytes.length : at);
+            struct model_source source;
+            bool is_blank = kept == ' ' && strchr("\t\n\r", bytes.data[at]);
+            if (model_source_open(&source, &(struct model_source_options){.path = copy.folder, .step = -1}) == 0) {
+                EXPECT(bit < 8 && is_blank);
+                accepted++;
+                model_source_close(&source);
+            }
+            bytes.data[at] = kept;
+        }
+    EXPECT_INT(accepted, 0);  // no single bit makes one white space of another
+    static const char version[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 2}",
+                      other[] = "{\"sharded_backend\": \"torch_dist\", \"else\": 1}";
+    write_whole(path, version, strlen(version));
+    EXPECT_ERROR(read_model(copy.folder), "\"sharded_backend_version\" is 2; only 1 is supported");
+    write_whole(path, other, strlen(other));
+    EXPECT_ERROR(read_model(copy.folder), "unknown member \"else\"");
+    buffer_free(&bytes);
+    free(path);
+    end_copy(&copy);
+}
+
 // Core 0.19 has no common.pt: its content is an object among the pieces.
 TEST(common_state) {
     static const char folder[] = "tests/golden/foreign/megatron_dist_core19/iter_0000100";
@@ -364,4 +398,5 @@ TEST(arguments) {
 }
 
 TEST_MAIN(TEST_CASE(pieces), TEST_CASE(what_is_missing), TEST_CASE(places_outside), TEST_CASE(names_that_would_call),
-          TEST_CASE(damage), TEST_CASE(what_is_said_is_there), TEST_CASE(arguments), TEST_CASE(common_state))
+          TEST_CASE(damage), TEST_CASE(what_is_said_is_there), TEST_CASE(arguments), TEST_CASE(damaged_metadata_json),
+          TEST_CASE(common_state))
