@@ -42,11 +42,21 @@ struct pass_estimate {
     double matmul, attention, bytes, tensor, context, expert;
 };
 
-// Elements of a token's rows inside an MLP, and at the places of its experts.
-static double inner_elements(const struct config *model) {
-    double chosen = (double)model->moe_router_topk;
-    return model->num_experts > 0 ? chosen * (double)(model->moe_ffn_hidden_size + model->hidden_size)
-                                  : (double)model->ffn_hidden_size;
+// Elements of a token's rows inside an MLP, and at the places of its experts, which tensor parallelism does not split.
+static double inner_elements(const struct config *model, const struct plan_layout *layout) {
+    double chosen = (double)model->moe_router_topk, ranks = layout->tensor;
+    return model->num_experts > 0 ? chosen * ((double)model->moe_ffn_hidden_size / ranks + (double)model->hidden_size)
+                                  : (double)model->ffn_hidden_size / ranks;
+}
+
+// How much longer matmuls take because experts have few rows each.
+static double expert_slowdown(const struct estimator *estimator, const struct plan_layout *layout, double tokens) {
+    const struct config *model = estimator->space->model;
+    if (estimator->of_experts <= 0)
+        return 1;
+    double part = (double)model->moe_router_topk / (double)model->num_experts;
+    double share = part * estimator->of_experts / (estimator->census.encoder + estimator->census.decoder);
+    return 1 + fmin(1, share) * estimator->space->hardware->rates.expert_rows / (part * tokens * layout->expert);
 }
 
 static double layer_share(const struct plan_layout *layout) {
@@ -74,12 +84,11 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
                   layout->tensor;
     return (struct pass_estimate){
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
-                  (0.5 + 0.5 * filled),
+                  (0.5 + 0.5 * filled) * expert_slowdown(estimator, layout, tokens),
         .attention = (config_form(model) == CONFIG_GPT ? 2 : 4) * tokens * length * channels / layer_share(layout) /
                      rates->attention[0],
-        .bytes =
-            layers * (tokens * (20 * wide + 6 * inner_elements(model) / layout->tensor) * 2 / rates->bytes_per_second +
-                      12 * rates->seconds_per_operation),
+        .bytes = layers * (tokens * (20 * wide + 6 * inner_elements(model, layout)) * 2 / rates->bytes_per_second +
+                           12 * rates->seconds_per_operation),
         .tensor = layers * 4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes),
         .context = layers * 0.5 *
                    ring_seconds(&space->fabric, layout->context, layout->tensor, tokens * keys * 4 * layout->context),
@@ -152,6 +161,40 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
     return held * (weights + 4) + updated * (states + (layout->precision == LAYOUT_FP32 ? 0 : 2));
 }
 
+// Of the layers, those with experts.
+static double sparse_share(const struct config *model) {
+    int64_t sparse = 0, layers = config_layers(model);
+    for (int64_t i = 0; i < layers; i++)
+        sparse += config_layer_has_experts(model, i);
+    return (double)sparse / (double)layers;
+}
+
+// Bytes of a layer and token that experts keep: their inputs, and what is before their activation. Where ranks share
+// out the experts, there is room for all rows that may come (src/model/experts.c).
+static double expert_bytes(const struct config *model, const struct plan_layout *layout) {
+    double chosen = (double)model->moe_router_topk, own = (double)model->num_experts / layout->expert;
+    double rows = layout->expert > 1 ? layout->expert * fmin(chosen, own) : chosen;
+    if (model->moe_expert_capacity_factor > 0)
+        rows = fmin(rows, chosen * model->moe_expert_capacity_factor);
+    double inner = (double)model->moe_ffn_hidden_size * (model->swiglu ? 2 : 1) / layout->tensor;
+    return 2 * rows * ((double)model->hidden_size + inner);
+}
+
+// Bytes of a layer and token in a model with experts: the input of attention, its queries, keys and values, and what it
+// gives; and the experts'. Of what is computed again, one layer's at a time.
+static double sparse_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
+    const struct config *model = estimator->space->model;
+    double queries = (double)(model->num_attention_heads * model->kv_channels) / layout->tensor;
+    double keys = (double)(config_query_groups(model) * model->kv_channels) / layout->tensor;
+    double input = (double)model->hidden_size / (layout->splits_rows ? layout->tensor : 1);
+    double attention = 2 * (input + queries + 2 * keys + (layout->recompute == LAYOUT_KEEP ? queries : 0));
+    double again = share_again(estimator, layout), layers = (double)config_layers(model) / layout->pipeline;
+    double all = attention + expert_bytes(model, layout) * sparse_share(model);
+    // A zero-bubble schedule keeps inputs and gradients of matmuls until weights are computed: plans find 1.5 to 2.
+    const double deferred = layout->is_zero_bubble ? 1.25 : 1;
+    return deferred * (all * (1 - again) + 2 * input * again) + (again > 0 ? all / layers : 0);
+}
+
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
     // Of a layer and token, in units of the hidden size. Plans find 21 to 24 if everything is kept.
@@ -162,7 +205,9 @@ double estimate_least_bytes(const struct estimator *estimator, const struct plan
     double count = (double)(model->global_batch_size / (layout->micro_batch * layout->data)), stages = layout->pipeline;
     double flying = fmin(count, layout->chunks > 1 ? stages + (stages - 1) / layout->chunks : stages);
     double layers = floor((double)config_layers(model) / stages);
+    double kept_bytes = bytes * flying * layers * tokens * (double)model->hidden_size / layout->tensor;
+    if (model->num_experts > 0)
+        kept_bytes = sparse_bytes(estimator, layout) * tokens * flying * layers;
     // The fullest rank has no less than its share.
-    return 0.98 * estimate_state_bytes(estimator, layout) +
-           bytes * flying * layers * tokens * (double)model->hidden_size / layout->tensor;
+    return 0.98 * estimate_state_bytes(estimator, layout) + kept_bytes;
 }

@@ -215,7 +215,10 @@ void plan_describe(const struct plan *plan, const struct plan_budget *budget, st
                   plural(plan->data_parallel), plan->stages, plural(plan->stages), plan->micro_batches,
                   plan->micro_batches == 1 ? "" : "es", plan->data_parallel == 1 ? "" : " each");
     if (plan->expert_parallel > 1)
-        buffer_printf(out, "%d of the replicas share out the experts\n", plan->expert_parallel);
+        buffer_printf(out,
+                      "%d of the replicas share out the experts, with room for all rows that may come to a rank's "
+                      "(--moe-expert-capacity-factor limits it)\n",
+                      plan->expert_parallel);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", plan->parameters);
     if (plan->active < plan->parameters)
         buffer_printf(out, "of which a token meets: %" PRId64 "\n", plan->active);

@@ -211,6 +211,11 @@ static bool is_surely_not_best(const struct layout_search *search, const struct 
     return false;
 }
 
+// By its plan or its estimate: estimates of models with experts may be too high.
+static double least_value(const struct layout_search *search, const struct search_item *item) {
+    return fmin(item->estimate, search_value(search, item));
+}
+
 // Plans the list, the best estimates first.
 static int plan_list(struct layout_search *search) {
     int items[BATCH], count;
@@ -218,7 +223,7 @@ static int plan_list(struct layout_search *search) {
         double limits[GROUPS];
         for (int group = 0; group < GROUPS; group++) {
             int best = best_of_group(search, group);
-            limits[group] = best < 0 ? INFINITY : promising * search->items[best].estimate;
+            limits[group] = best < 0 ? INFINITY : promising * least_value(search, &search->items[best]);
         }
         count = 0;
         for (int i = 0; i < search->count && count < BATCH; i++) {

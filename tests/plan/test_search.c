@@ -9,6 +9,7 @@
 #include "words.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MODEL "--num-layers 4 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 50304 "
 #define BATCH "--max-position-embeddings 2048 --global-batch-size 8 "
@@ -72,6 +73,36 @@ TEST(the_best_is_found) {
             check_least(&search, &search.items[i], search.items[i].plan);
     // Small models need no model parallelism.
     EXPECT_INT(best->layout.data, 4);
+    search_close(&search);
+    config_free(&config);
+}
+
+// With experts the formula counts their rows, and the room for those of other ranks; a layout that does not fit says
+// what would limit it.
+TEST(experts_are_counted) {
+    struct layout_search search;
+    struct search_options options =
+        options_of(MODEL BATCH "--bf16 --num-experts 16 --moe-router-topk 4 --swiglu --ffn-hidden-size 1024 "
+                               "--micro-batch-size 1 --context-parallel-size 1 --sequence-parallel",
+                   4, "p5.48xlarge");
+    EXPECT_OK(search_open(&search, &options));
+    int shared = 0;
+    for (int i = 0; i < search.count; i++) {
+        struct search_item *item = &search.items[i];
+        if (item->outcome == SEARCH_NEW && i % 8 == 0)
+            (void)plan_seconds(&search, item);
+        else if (item->plan)
+            check_least(&search, item, item->plan);
+        shared += item->layout.expert > 1;
+    }
+    EXPECT(shared > 0);
+    struct search_item *best = &search.items[search.proposals[0]], large = *best;
+    struct buffer out = {0};
+    large.outcome = SEARCH_TOO_LARGE;
+    large.layout.expert = 2;
+    search_why_worse(&search, &large, best, &out);
+    EXPECT(strstr(buffer_string(&out), "--moe-expert-capacity-factor"));
+    buffer_free(&out);
     search_close(&search);
     config_free(&config);
 }
@@ -165,5 +196,5 @@ TEST(reports) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules),
-          TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
+TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(flags_that_are_given_stay),
+          TEST_CASE(rules), TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
