@@ -15,7 +15,7 @@
 #include <string.h>
 
 static const struct model_source_kind *const kinds[] = {&source_ours, &source_huggingface, &source_megatron,
-                                                        &source_llmc};
+                                                        &source_llmc, &source_fairseq};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 // Of a sample, unless a flag says otherwise: one as long as the positions of today's models would not fit the memory of
@@ -33,7 +33,9 @@ int model_source_open(struct model_source *source, const struct model_source_opt
         result = error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
             "%s is not a readable model: found no iter_…/manifest.json, config.json with a model_type (Hugging Face), "
-            "mp_rank_00/model_optim_rng.pt or .metadata (Megatron-LM; a zip archive of the former), or llm.c file",
+            "mp_rank_00/model_optim_rng.pt or .metadata (Megatron-LM; a zip archive of the former), llm.c file, or "
+            "RoBERTa "
+            "of fairseq",
             options->path);
     else
         source->kind = source->of->name;

@@ -1,8 +1,8 @@
 // A model on disk in terms of our parameters: their names, shapes, and their elements one parameter at a time, so that
-// a model of any size can be converted with memory for its largest tensor. Four kinds of models can be behind it: our
+// a model of any size can be converted with memory for its largest tensor. Five kinds of models can be behind it: our
 // own checkpoints, folders of Hugging Face (config.json and safetensors or torch files), checkpoints of Megatron-LM
-// (mp_rank_…/model_optim_rng.pt with any tensor and pipeline parallelism, or distributed ones), and files of llm.c's
-// GPT-2. Nothing in them is ever executed.
+// (mp_rank_…/model_optim_rng.pt with any tensor and pipeline parallelism, or distributed ones), files of llm.c's GPT-2,
+// and RoBERTa of fairseq. Nothing in them is ever executed.
 #ifndef CHECKPOINT_MODEL_SOURCE_H
 #define CHECKPOINT_MODEL_SOURCE_H
 
@@ -23,7 +23,7 @@ enum source_state { STATE_EXP_AVG, STATE_EXP_AVG_SQ, STATE_MASTER, SOURCE_STATES
 extern const char *const source_state_names[SOURCE_STATES];  // "exp_avg", "exp_avg_sq", "master"
 
 struct model_source {
-    const char *kind;      // "bevatron", "huggingface", "megatron", "llm.c"
+    const char *kind;      // "bevatron", "huggingface", "megatron", "llm.c", "fairseq"
     char *path;            // the folder that was opened
     struct config config;  // the flags of the model and, if it has one, of its tokenizer; validated
     struct param_list params;
@@ -59,7 +59,7 @@ int model_source_read(struct model_source *source, size_t i, void *to);
 int model_source_open_optimizer(struct model_source *source);
 // Reads a state of tensor i, in the shape and order of the tensor.
 int model_source_read_state(struct model_source *source, size_t i, enum source_state state, float *to);
-// Whether it is a folder of Hugging Face or Megatron or a file of llm.c, which model_source_open reads and
+// Whether it is a folder of Hugging Face or Megatron or a file of llm.c or fairseq, which model_source_open reads and
 // checkpoint_find does not.
 bool model_source_is_foreign(const char *path);
 // The iteration of a checkpoint of Megatron-LM, --ckpt-step or the latest (-1); -1 if it does not say, as no other kind

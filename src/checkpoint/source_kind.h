@@ -18,7 +18,7 @@ struct model_source_kind {
     int (*read_state)(struct model_source *source, size_t i, enum source_state state, float *to);
 };
 
-extern const struct model_source_kind source_ours, source_huggingface, source_megatron, source_llmc;
+extern const struct model_source_kind source_ours, source_huggingface, source_megatron, source_llmc, source_fairseq;
 
 // Validates the config and lists the parameters of its model, with shapes; dtypes are still to be set.
 int source_build(struct model_source *source);

@@ -44,6 +44,8 @@ static const char *const opaque[] = {
     "torch.serialization._get_layout",
     "megatron.",
     "apex.",
+    "fairseq.",
+    "omegaconf.",
     "transformer_engine.",
     "argparse.",
     "enum.",

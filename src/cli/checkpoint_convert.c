@@ -247,6 +247,8 @@ static int convert(void *context) {
         result = owner_check_free(options->output, "--output");
     if (result == 0)
         result = write_model(&write, to);
+    if (result == 0 && source.notes.length > 0)
+        log_warn("%s", buffer_string(&source.notes));
     if (result == 0 && strcmp(to, "gguf") != 0 && source.left.length > 0)
         log_info("note: these files of %s were not copied: %s", options->input, buffer_string(&source.left));
     if (result == 0)
