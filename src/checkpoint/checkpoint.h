@@ -38,6 +38,7 @@ struct checkpoint_tensor {
     struct tensor tensor;             // what this rank holds; its pieces one after the other (n), possibly none
     struct tensor exponents;          // (n / MOMENT8_SHARE) uint8 if the tensor has codes of moment8.h; else none
     enum moment8_kind kind;           // of those
+    bool is_hosted;                   // in page-locked host memory, which libraries that send from a GPU may not take
     const struct shard *shard;        // which slice this rank holds; NULL, or a shard of one part, for all of it
     const struct pieces *pieces;      // NULL for none; if given, `shard` is too, and one replica holds each element
     const struct param_group *group;  // with several ranks and a shard or pieces: who holds which of them

@@ -194,7 +194,7 @@ void gather_receive(const struct gather *gather, unsigned char *whole) {
 // The elements that this rank holds.
 static void send_held(const struct gather *gather, int to) {
     const struct checkpoint_tensor *tensor = gather->tensor;
-    if (!coded_is(tensor)) {
+    if (!coded_is(tensor) && !tensor->is_hosted) {
         send(gather, to, tensor_flat(tensor->tensor));
         return;
     }

@@ -175,7 +175,9 @@ struct config {
     double adam_eps;
     char *exp_avg_dtype;     // "fp32" | "bf16" | "fp8"; of Adam's moments
     char *exp_avg_sq_dtype;  // the same
-    double ema_decay;        // 0: no moving average of the weights
+    bool optimizer_cpu_offload;
+    double optimizer_offload_fraction;
+    double ema_decay;  // 0: no moving average of the weights
     bool eval_with_ema;
     double sgd_momentum;
     double lion_beta1;

@@ -59,7 +59,7 @@ const char flags_only_speed[] =
     "--no-scaled-masked-softmax-fusion --num-distributed-optimizer-instances= "
     "--hierarchical-context-parallel-sizes=* --pipeline-model-parallel-comm-backend= --delay-param-gather "
     "--use-contiguous-buffers-in-ddp --cpu-offloading --cpu-offloading-num-layers= "
-    "--cpu-offloading-retain-pinned-cpu-buffers --optimizer-cpu-offload --optimizer-offload-fraction= "
+    "--cpu-offloading-retain-pinned-cpu-buffers "
     "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --fine-grained-activation-offloading "
     "--offload-modules=* --min-offloaded-tensor-size= --delay-offload-until-cuda-graph "
     "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "

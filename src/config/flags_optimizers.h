@@ -11,6 +11,12 @@
                "Adam: dtype of the first moment; fp16 means bf16", ADVANCED),                                          \
         CHOICE("--exp-avg-sq-dtype", exp_avg_sq_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                  \
                "Adam: dtype of the second moment; fp16 means bf16", ADVANCED),                                         \
+        SWITCH("--optimizer-cpu-offload", optimizer_cpu_offload,                                                       \
+               "keep optimizer states in page-locked host memory; they visit the GPU in pieces to be updated",         \
+               ADVANCED),                                                                                              \
+        REAL("--optimizer-offload-fraction", optimizer_offload_fraction, "1.0", 0, 1,                                  \
+             "fraction of the bytes of optimizer states in host memory, rounded up to whole states",                   \
+             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
         SWITCH("--eval-with-ema", eval_with_ema, "evaluate the moving average of --ema-decay, not the weights",        \
                ADVANCED),                                                                                              \
         REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1,                                                              \

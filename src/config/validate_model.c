@@ -170,9 +170,17 @@ static void use_bf16(char **dtype, const char *flag) {
 static void validate_optimizer_division(struct config *config, struct complaints *complaints) {
     use_bf16(&config->exp_avg_dtype, "--exp-avg-dtype");
     use_bf16(&config->exp_avg_sq_dtype, "--exp-avg-sq-dtype");
-    if ((is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon")) && config->fp16)
+    bool is_muon = is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon");
+    if (is_muon && config->fp16)
         complain(complaints, "--optimizer %s does not work with --fp16; give --bf16, or train in fp32",
                  config->optimizer);
+    if (config->optimizer_cpu_offload && is_muon)
+        complain(complaints,
+                 "--optimizer-cpu-offload does not work with --optimizer %s, which takes whole matrices; leave "
+                 "it out, or give --optimizer adam, lion or sgd",
+                 config->optimizer);
+    if (!config->optimizer_cpu_offload && config->optimizer_offload_fraction < 1)
+        complain(complaints, "--optimizer-offload-fraction does nothing without --optimizer-cpu-offload; give both");
     if (config->eval_with_ema && config->ema_decay == 0)
         complain(complaints, "--eval-with-ema needs a moving average; give --ema-decay, e.g. 0.999");
     if (config->ema_decay > 0 && config->save && config->no_save_optim)

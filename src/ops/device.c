@@ -67,6 +67,17 @@ void device_host_free(struct device *device, void *memory) {
         device->ops->host_free(device, memory);
 }
 
+void *device_hosted_alloc(struct device *device, size_t bytes) {
+    return device->ops->is_imaginary ? device_alloc(device, bytes) : device_host_alloc(device, bytes);
+}
+
+void device_hosted_free(struct device *device, void *memory) {
+    if (device->ops->is_imaginary)
+        device_free(device, memory);
+    else
+        device_host_free(device, memory);
+}
+
 void device_copy_in(struct device *device, struct tensor to, const void *from_host) {
     CHECK(to.data && tensor_is_contiguous(to));
     device->ops->copy_in(device, to.data, from_host, tensor_bytes(to), STREAM_COMPUTE);

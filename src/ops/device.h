@@ -38,6 +38,10 @@ void device_free(struct device *device, void *memory);
 size_t device_room(struct device *device);
 void *device_host_alloc(struct device *device, size_t bytes);
 void device_host_free(struct device *device, void *memory);
+// Host memory that only the device's operations and copies use, so that it need not be there on paper. Freed by
+// device_hosted_free; NULL is fine.
+void *device_hosted_alloc(struct device *device, size_t bytes);
+void device_hosted_free(struct device *device, void *memory);
 // Copy whole contiguous tensors on the compute stream. copy_in may return before the copy is done: from_host must not
 // change until the stream has passed it. copy_out waits.
 void device_copy_in(struct device *device, struct tensor to, const void *from_host);
@@ -151,6 +155,7 @@ struct device_rates {
     double attention[2];           // FLOP/s, forward and backward, for heads of 128
     double narrow;                 // the part of them that heads of 64 or less reach
     double bytes_per_second;       // of operations that only move data
+    double bus_bytes_per_second;   // between the device and host memory, each way; 0: as the line above
     double seconds_per_operation;  // at least
     double memory_bytes;           // that are free for a step; 0: unknown, or the host's
     double launch_seconds;         // added to every operation; 0 where launches are hidden, as those of CUDA graphs

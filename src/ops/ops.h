@@ -30,7 +30,8 @@ struct profile_row;
 struct device_peers;
 struct device_clock;
 
-enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
+// Copies to the device that run beside its work, and copies back that run beside both.
+enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_BACK, STREAM_COUNT };
 
 // Dropout, drawn by Philox from what an element is, not from where it is computed. One call, philox4x32_7(seed,
 // column / 8, row id low, row id high, site), is for eight neighbouring columns of a row, 16 bits each: element (row,
@@ -523,6 +524,7 @@ struct own_bytes {
 struct ops {
     const char *name;
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
+    bool is_imaginary;    // memory from alloc is not there, and endless
     int most_head_size;   // the widest heads that attention takes; 0 for any
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
     bool fuses_quantize;    // norm_forward can store its result in fp8
@@ -535,7 +537,7 @@ struct ops {
     void (*describe)(const struct device *device, char *text, size_t size);
 
     // Memory. alloc returns NULL after error_set if there is not enough (exit code OUT_OF_MEMORY). host_alloc returns
-    // memory from which copies are asynchronous.
+    // memory from which copies are asynchronous, and which operations and copies take in place of the device's own.
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     size_t (*room)(struct device *device);  // see device_room; NULL if memory is not the device's own

@@ -2,6 +2,7 @@
 #include "optim/optimizer.h"
 #include "base/error.h"
 #include "ops/device.h"
+#include "optim/offload.h"
 
 #include <string.h>
 
@@ -61,6 +62,56 @@ struct tensor optimizer_exponents(const struct optimizer_state *state, int64_t f
     return tensor_rows(state->exponents, first / MOMENT8_SHARE, shared_exponents(count));
 }
 
+// ---- states in host memory ----
+
+static enum dtype master_dtype(const struct optimizer_options *options) {
+    return options->dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32;
+}
+
+// The states that lie in host memory, as bits, the master's behind those of states: whole states from the last on, then
+// the master, until they are at least the fraction of all bytes that was asked for.
+static unsigned choose_hosted(const struct optimizer_options *options, int states) {
+    const struct config *config = options->config;
+    if (!options->host || options->rule->takes_matrices)
+        return 0;
+    double bytes[OPTIMIZER_MOST_STATES + 1] = {0}, all = 0, chosen = 0;
+    for (int i = 0; i < states; i++)
+        all += bytes[i] = (double)dtype_bytes(state_dtype(options->rule, config, i));
+    if (options->dtype != DTYPE_F32)
+        all += bytes[OPTIMIZER_MOST_STATES] = (double)dtype_bytes(master_dtype(options));
+    unsigned hosted = 0;
+    for (int n = 0; n <= OPTIMIZER_MOST_STATES; n++) {
+        int i = n < OPTIMIZER_MOST_STATES ? OPTIMIZER_MOST_STATES - 1 - n : n;
+        if (bytes[i] == 0 || chosen >= config->optimizer_offload_fraction * all)
+            continue;
+        hosted |= 1u << i;
+        chosen += bytes[i];
+    }
+    return hosted;
+}
+
+// With Adam's states in fp32 4 Mi elements are 32 MiB, which take more than half a millisecond on the fastest bus: the
+// launches of copies do not show.
+static int64_t hosted_piece(const struct optimizer_options *options, int64_t count) {
+    int64_t usual = (int64_t)4 << 20, whole = shared_exponents(count) * MOMENT8_SHARE;
+    int64_t piece = options->hosted_piece > 0 ? options->hosted_piece : usual;
+    CHECK(piece % MOMENT8_SHARE == 0);
+    return piece < whole || whole == 0 ? piece : whole;
+}
+
+size_t optimizer_hosted_bytes(const struct optimizer *optimizer) {
+    size_t bytes = 0;
+    int64_t piece = optimizer->hosted_piece;
+    for (int i = 0; i < optimizer->state_count; i++) {
+        const struct optimizer_state *state = &optimizer->states[i];
+        if (state->is_hosted)
+            bytes += offload_bytes(state->tensor.dtype, piece);
+        if (state->is_hosted && state->exponents.data)
+            bytes += offload_bytes(DTYPE_U8, shared_exponents(piece));
+    }
+    return bytes + (optimizer->has_hosted_master ? offload_bytes(optimizer->master.dtype, piece) : 0);
+}
+
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options) {
     const struct optimizer_rule *rule = options->rule;
     *optimizer = (struct optimizer){.rule = rule,
@@ -69,18 +120,26 @@ void optimizer_build(struct optimizer *optimizer, struct arena *arena, const str
                                     .lr_multiplier = options->lr_multiplier,
                                     .pieces = options->pieces};
     int64_t count = pieces_local_count(&options->pieces);
-    if (options->dtype != DTYPE_F32)
-        optimizer->master = arena_1d(arena, options->dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32, count);
-    int own = count_of_rule(rule);
     optimizer->state_count = optimizer_state_count(rule, options->config);
+    unsigned hosted = choose_hosted(options, optimizer->state_count);
+    optimizer->has_hosted_master = hosted & 1u << OPTIMIZER_MOST_STATES;
+    if (options->dtype != DTYPE_F32)
+        optimizer->master =
+            arena_1d(optimizer->has_hosted_master ? options->host : arena, master_dtype(options), count);
+    int own = count_of_rule(rule);
     for (int i = 0; i < optimizer->state_count; i++) {
         enum dtype dtype = state_dtype(rule, options->config, i);
+        bool is_hosted = hosted & 1u << i;
+        struct arena *memory = is_hosted ? options->host : arena;
         optimizer->states[i] = (struct optimizer_state){.name = i < own ? rule->states[i] : OPTIMIZER_AVERAGE,
-                                                        .tensor = arena_1d(arena, dtype, count),
-                                                        .kind = kind_of(i)};
+                                                        .tensor = arena_1d(memory, dtype, count),
+                                                        .kind = kind_of(i),
+                                                        .is_hosted = is_hosted};
         if (dtype == DTYPE_U8)
-            optimizer->states[i].exponents = arena_1d(arena, DTYPE_U8, shared_exponents(count));
+            optimizer->states[i].exponents = arena_1d(memory, DTYPE_U8, shared_exponents(count));
     }
+    if (hosted)
+        optimizer->hosted_piece = hosted_piece(options, count);
     if (optimizer->state_count > own)
         optimizer->average = optimizer->states[own].tensor;
 }
@@ -201,6 +260,22 @@ struct stretch {
     bool is_decayed, is_decoupled;
 };
 
+// Those in host memory come to a slot, and the run has them there.
+static void bring_states(const struct optimizer *optimizer, struct offload *offload, struct optimizer_run *run) {
+    struct tensor *visitors[OFFLOAD_MOST_TENSORS];
+    int count = 0;
+    for (int i = 0; i < optimizer->state_count; i++) {
+        if (!optimizer->states[i].is_hosted)
+            continue;
+        visitors[count++] = &run->states[i];
+        if (run->exponents[i].data)
+            visitors[count++] = &run->exponents[i];
+    }
+    if (optimizer->has_hosted_master)
+        visitors[count++] = &run->master;
+    offload_bring(offload, run->device, visitors, count);
+}
+
 static void apply_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
                       const struct stretch *stretch) {
     bool is_mixed = optimizer->master.data != NULL;
@@ -222,14 +297,29 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
         if (optimizer->states[i].exponents.data)
             run.exponents[i] = optimizer_exponents(&optimizer->states[i], piece.local_offset, piece.count);
     }
+    struct offload *offload = optimizer->hosted_piece > 0 ? update->offload : NULL;
+    if (offload)
+        bring_states(optimizer, offload, &run);
     optimizer->rule->apply(optimizer->config, &run);
     if (optimizer->average.data)
-        op_average(run.device,
-                   &(struct op_average){.average = tensor_rows(optimizer->average, piece.local_offset, piece.count),
-                                        .master = run.master,
-                                        .copy = run.copy,
-                                        .scale = run.scale,
-                                        .decay = (float)optimizer->config->ema_decay});
+        op_average(run.device, &(struct op_average){.average = run.states[optimizer->state_count - 1],
+                                                    .master = run.master,
+                                                    .copy = run.copy,
+                                                    .scale = run.scale,
+                                                    .decay = (float)optimizer->config->ema_decay});
+    if (offload)
+        offload_return(offload, run.device);
+}
+
+// The same, in pieces that visit the device if states are in host memory.
+static void apply_pieces(const struct optimizer *optimizer, const struct update *update, struct piece piece,
+                         const struct stretch *stretch) {
+    int64_t most = optimizer->hosted_piece > 0 ? optimizer->hosted_piece : piece.count;
+    for (int64_t done = 0; done < piece.count; done += most) {
+        int64_t count = piece.count - done < most ? piece.count - done : most;
+        apply_run(optimizer, update, (struct piece){piece.flat_offset + done, piece.local_offset + done, count},
+                  stretch);
+    }
 }
 
 // The longest stretch of [first, end) that begins at first. Gaps behind parameters belong to them.
@@ -280,7 +370,7 @@ void optimizer_apply(const struct optimizer *optimizer, const struct update *upd
         struct stretch stretch = find_stretch(optimizer, update->params, first, end);
         struct piece run;
         for (int64_t at = first; pieces_next(pieces, &at, stretch.end, &run);)
-            apply_run(optimizer, update, run, &stretch);
+            apply_pieces(optimizer, update, run, &stretch);
         first = stretch.end;
     }
 }

@@ -29,11 +29,12 @@ struct update {
     struct device *device;
     const struct mesh *mesh;
     const struct param_list *params;
-    struct tensor values;   // (n): the parameters, flat
-    struct tensor grads;    // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
-    struct tensor scale;    // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
-    struct tensor rate;     // (groups * RATE_LENGTH) fp32, see updates.h
-    struct arena *scratch;  // for rules that take matrices
+    struct tensor values;     // (n): the parameters, flat
+    struct tensor grads;      // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
+    struct tensor scale;      // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
+    struct tensor rate;       // (groups * RATE_LENGTH) fp32, see updates.h
+    struct arena *scratch;    // for rules that take matrices
+    struct offload *offload;  // for states in host memory; NULL if there are none
 };
 
 // Parameters that are updated alike and lie together in the flat buffers and in this rank's own.
@@ -82,6 +83,7 @@ struct optimizer_state {
     struct tensor tensor;     // (n / parts) fp32, bf16 or uint8
     struct tensor exponents;  // (n / parts / MOMENT8_SHARE) uint8, of codes in uint8; else none
     enum moment8_kind kind;   // of such codes
+    bool is_hosted;           // both lie in host memory, see offload.h
 };
 
 // The exponents of elements [first, first + count) of a state in 8 bits; where parameters and pieces begin, an exponent
@@ -98,6 +100,8 @@ struct optimizer {
     struct optimizer_state states[OPTIMIZER_MOST_STATES];
     int state_count;
     struct tensor average;  // (n / parts) fp32: the moving average, the last of the states; none without --ema-decay
+    bool has_hosted_master;
+    int64_t hosted_piece;  // how many elements visit the device at once; 0: no state is in host memory
 };
 
 struct optimizer_options {
@@ -107,10 +111,16 @@ struct optimizer_options {
     double lr_multiplier;
     struct pieces pieces;
     enum dtype dtype;  // of the parameters
+    // With --optimizer-cpu-offload: page-locked memory for states, and how many elements visit the device at once, a
+    // multiple of MOMENT8_SHARE; 0 for as many as keep the bus busy.
+    struct arena *host;
+    int64_t hosted_piece;
 };
 // Takes its tensors from the arena without setting them; optimizer_reset clears them.
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options);
 void optimizer_reset(struct optimizer *optimizer, struct device *device);
+// Bytes of its states in a slot, see offload.h; 0 if none is in host memory.
+size_t optimizer_hosted_bytes(const struct optimizer *optimizer);
 
 // Updates what this rank holds of the group in [first, end) of the flat buffers. Only queues work on the device.
 void optimizer_apply(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end);

@@ -2,6 +2,7 @@
 #include "optim/updates.h"
 #include "base/error.h"
 #include "ops/device.h"
+#include "optim/offload.h"
 
 void updates_build(struct updates *updates, struct arena *arena, const struct optimizer_options *options, int count) {
     *updates = (struct updates){.count = count};
@@ -11,6 +12,27 @@ void updates_build(struct updates *updates, struct arena *arena, const struct op
     updates->rate = arena_1d(arena, DTYPE_F32, count * RATE_LENGTH);
     updates->rates = arena_2d(arena, DTYPE_F32, UPDATES_MOST_RATES, count * RATE_LENGTH);
     scaler_build(&updates->scaler, arena, options->config);
+    size_t most = 0;
+    for (int i = 0; i < count; i++) {
+        size_t bytes = optimizer_hosted_bytes(&updates->optimizers[i]);
+        most = bytes > most ? bytes : most;
+    }
+    if (most > 0)
+        updates->slots = offload_take_slots(arena, most);
+}
+
+void updates_open(struct updates *updates, struct device *device) {
+    if (updates->slots.data)
+        updates->offload = offload_open(device, updates->slots);
+}
+
+void updates_close(struct updates *updates, struct device *device) {
+    offload_close(updates->offload, device);
+    updates->offload = NULL;
+}
+
+void updates_settle(const struct updates *updates, struct device *device) {
+    offload_settle(updates->offload, device);
 }
 
 void updates_reset(struct updates *updates, struct device *device) {
@@ -42,12 +64,14 @@ void updates_begin(const struct updates *updates, const struct update *update) {
                                       .scaler = &updates->scaler,
                                       .rate = updates->rate,
                                       .rates = updates->rates});
+    offload_begin(updates->offload, update->device);
 }
 
 void updates_apply(const struct updates *updates, const struct update *update, int64_t first, int64_t end) {
     struct update scaled = *update;
     scaled.scale = clip_scale(&updates->clip);
     scaled.rate = updates->rate;
+    scaled.offload = updates->offload;
     for (int i = 0; i < updates->count; i++)
         optimizer_apply(&updates->optimizers[i], &scaled, first, end);
 }

@@ -20,12 +20,17 @@ struct updates {
     struct scaler scaler;  // of the loss, in fp16
     struct tensor rate;    // (count * RATE_LENGTH) fp32: the rates of this update
     struct tensor rates;   // (UPDATES_MOST_RATES, count * RATE_LENGTH) fp32: what they are chosen from
-    int64_t made;          // assuming that no update was skipped that updates_learn has not been told about
-    int64_t skipped;       // those that updates_learn was told were skipped
+    struct tensor slots;   // (bytes) uint8: where states in host memory are updated; none without such states
+    struct offload *offload;
+    int64_t made;     // assuming that no update was skipped that updates_learn has not been told about
+    int64_t skipped;  // those that updates_learn was told were skipped
 };
 
 // Takes its tensors from the arena without setting them; updates_reset does. Options of every group.
 void updates_build(struct updates *updates, struct arena *arena, const struct optimizer_options *options, int count);
+// Prepares the visits of states in host memory, once the tensors are on a device; nothing without such states.
+void updates_open(struct updates *updates, struct device *device);
+void updates_close(struct updates *updates, struct device *device);
 void updates_reset(struct updates *updates, struct device *device);
 
 // How far an update goes.
@@ -38,6 +43,8 @@ void updates_make_rates(const struct updates *updates, const struct pace *paces,
 // Computes the norm of the gradients and the resulting scale for the updates of all parts that follow. The rates must
 // be set.
 void updates_begin(const struct updates *updates, const struct update *update);
+// Before anything but an update reads or writes states in host memory.
+void updates_settle(const struct updates *updates, struct device *device);
 // Updates what this rank holds of [first, end) of the flat buffers.
 void updates_apply(const struct updates *updates, const struct update *update, int64_t first, int64_t end);
 // The functions above only queue work on the device, which may be replayed. This one tells the host that an update was

@@ -99,6 +99,19 @@ static struct comm_path network_of(const struct machine *machine) {
     return (struct comm_path){kinds[machine->network].seconds, bytes, kinds[machine->network].half_bytes};
 }
 
+// Between GPUs and the host, each way, of long copies: estimates from the generation of PCI Express, or of NVLink where
+// that joins them. A CPU has none.
+static double bus_of(const char *gpu) {
+    static const struct {
+        const char *begins;
+        double bytes;
+    } kinds[] = {{"GB", 200e9}, {"B", 50e9}, {"H", 50e9}, {"V", 12e9}, {"T", 12e9}, {"", 24e9}};
+    int i = 0;
+    while (strncmp(gpu, kinds[i].begins, strlen(kinds[i].begins)) != 0)
+        i++;
+    return kinds[i].bytes;
+}
+
 int hardware_of(struct hardware *hardware, const struct machine *machine) {
     bool is_known = !machine->gpu;
     if (is_known)
@@ -112,6 +125,7 @@ int hardware_of(struct hardware *hardware, const struct machine *machine) {
     if (!is_known)
         return error_set_code(EXIT_CODE_USAGE, "the speed of %s GPUs is not known; describe them in a --hardware file",
                               machine->gpu);
+    hardware->rates.bus_bytes_per_second = machine->gpu ? bus_of(machine->gpu) : 0;
     return 0;
 }
 

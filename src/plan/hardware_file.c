@@ -44,6 +44,8 @@ static const struct flag rows[] = {
     RATE("--attention-backward-tflops", rates.attention[1], "the same in the backward pass"),
     RATE("--narrow-heads", rates.narrow, "part of them that heads of 64 or less reach"),
     RATE("--memory-gigabytes", rates.bytes_per_second, "GB/s of operations that only move data"),
+    MAYBE("--bus-gigabytes", rates.bus_bytes_per_second,
+          "GB/s each way between a GPU and host memory, for --optimizer-cpu-offload; 0: not slower than memory"),
     MAYBE("--operation-us", rates.seconds_per_operation, "shortest operation, in microseconds"),
     MAYBE("--launch-us", rates.launch_seconds,
           "added to every operation; 0 with CUDA graphs, 30 for PyTorch without them"),

@@ -253,6 +253,7 @@ static void write_stage(struct json_writer *w, const struct plan_stage *stage) {
         {"activations", stage->memory.activations},
         {"scratch", stage->memory.scratch},
         {"total", stage->memory.total},
+        {"hosted", stage->memory.hosted},
     };
     const struct {
         const char *name;

@@ -141,6 +141,7 @@ struct step {
     struct tensor encoded;        // (P, C): an encoder's output, for generation
     int64_t cached;               // tokens so far, for generation
     struct arena state, activations, scratch;
+    struct arena hosted;  // page-locked host memory: optimizer states
     struct step_slot slots[2];
     int next_slot;
     struct step_results results;

@@ -34,6 +34,7 @@ static void lay_out_updates(struct step *step, struct arena *arena) {
         options[i].group = i;
         options[i].lr_multiplier = step->params.groups[i].lr_multiplier;
         options[i].pieces = step->reducer.groups[i].pieces;
+        options[i].host = step->hosted.base ? &step->hosted : NULL;
     }
     updates_build(&step->updates, arena, options, step->params.group_count);
 }
@@ -53,6 +54,7 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     if (step->mode == STEP_TRAIN)
         lay_out_updates(step, arena);
     step->memory.optimizer = arena->used - start;
+    step->memory.hosted = step->hosted.used;
     start = arena->used;
     pipeline_lay_out(step, arena);
     // One copy brings both to the host.
@@ -95,6 +97,7 @@ static int settle_in(struct step *step) {
         device_zero(step->device, step->expert_bias);
     if (step->grads.data)
         device_zero(step->device, step->grads);
+    updates_open(&step->updates, step->device);
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
         fp8_reset(&step->chunks[i].model.fp8, step->device);
     for (int i = 0; i < 2; i++) {
@@ -105,6 +108,10 @@ static int settle_in(struct step *step) {
         step->slots[i].taken = step->device->ops->event_create(step->device);
     }
     return results_open(step);
+}
+
+bool step_hosts_states(const struct step *step) {
+    return step->mode == STEP_TRAIN && step->options.optimizer.config->optimizer_cpu_offload;
 }
 
 // Arenas that only count: paper memory costs nothing, and every flight has more than it needs.
@@ -118,6 +125,8 @@ static void take_paper(struct step *step) {
     arena_init(&step->state, "state", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->activations, "activations", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->scratch, "scratch", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+    if (step_hosts_states(step))
+        arena_init(&step->hosted, "optimizer states", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
 }
 
 static int next_largest(void *context, struct batch *batch) {
@@ -249,5 +258,6 @@ void step_give_memory_back(struct step *step) {
             step->device->ops->event_free(step->device, step->slots[i].taken);
     }
     results_close(step);
+    updates_close(&step->updates, step->device);
     memory_give(step);
 }

@@ -88,6 +88,19 @@ struct lack {
     size_t bytes;
 };
 
+// For optimizer states. The system promises memory that it does not have, and kills who uses it.
+static bool has_host_room(const struct step *step) {
+    uint64_t room = memory_room(ranks_on_machine(step));
+    if (step->device->ops->is_imaginary || step->memory.hosted <= room)
+        return true;
+    error_set_code(
+        EXIT_CODE_OUT_OF_MEMORY,
+        "optimizer states need %.2f GB of host memory for each rank here, and %.2f GB are left; move fewer of "
+        "them to the host",
+        (double)step->memory.hosted / 1e9, (double)room / 1e9);
+    return false;
+}
+
 static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **reserve) {
     const struct step_memory *memory = &step->memory;
     const struct {
@@ -107,6 +120,12 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
             return (struct lack){blocks[i].title, bytes};
         arena_init(blocks[i].arena, blocks[i].name, base, bytes);
     }
+    if (memory->hosted > 0) {
+        void *base = has_host_room(step) ? device_hosted_alloc(step->device, memory->hosted) : NULL;
+        if (!base)
+            return (struct lack){"optimizer states in host memory", memory->hosted};
+        arena_init(&step->hosted, "optimizer states", base, memory->hosted);
+    }
     *reserve = reserve_bytes > 0 ? device_alloc(step->device, reserve_bytes) : NULL;
     if (reserve_bytes > 0 && !*reserve)
         return (struct lack){"kernels and libraries that are loaded later", reserve_bytes};
@@ -119,6 +138,8 @@ void memory_give(struct step *step) {
         device_free(step->device, arenas[i]->base);
         *arenas[i] = (struct arena){0};
     }
+    device_hosted_free(step->device, step->hosted.base);
+    step->hosted = (struct arena){0};
 }
 
 // After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it.

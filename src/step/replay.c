@@ -58,9 +58,11 @@ static bool is_recordable(const struct step *step, const struct schedule *schedu
         return !has_reduction(step, schedule, item.micro_batch);
     case WORK_REDUCE:
     case WORK_TOTALS:
+        return step_is_alone(step);
     case WORK_CLIP:
     case WORK_UPDATE:
-        return step_is_alone(step);
+        // States in host memory come and go on other streams.
+        return step_is_alone(step) && !step->updates.offload;
     default:
         return false;
     }

@@ -117,6 +117,7 @@ void step_close_masters(struct step *step) {
 }
 
 void step_reset_optimizer(struct step *step) {
+    step_settle(step);
     if (step->mode == STEP_TRAIN)
         updates_reset(&step->updates, step->device);
 }
@@ -236,6 +237,7 @@ void step_update(struct step *step, int64_t n) {
 
 void step_settle(struct step *step) {
     reducer_settle(&step->reducer);
+    updates_settle(&step->updates, step->device);
 }
 
 double step_params_norm(struct step *step) {

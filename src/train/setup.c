@@ -106,6 +106,8 @@ void setup_describe_memory(const struct step_memory *memory, struct buffer *out)
                   (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
                   (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB,
                   (double)memory->buffers / GB);
+    if (memory->hosted)
+        buffer_printf(out, " + %.2f GB of optimizer states in host memory", (double)memory->hosted / GB);
     if (memory->device_own)
         buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->device_own / GB);
 }
@@ -152,7 +154,7 @@ static int refuse(const struct setup *setup, const struct step_room *room) {
 static void warn_if_scarce(const void *context, const struct step_room *room) {
     const struct setup *setup = context;
     const struct group *all = setup->mesh->all;
-    size_t needed = room->needed.total + room->needed.device_own;
+    size_t needed = room->needed.total + room->needed.device_own + room->needed.hosted;
     if (!room->is_host || needed <= room->bytes)
         return;
     for (int i = 0; all && i < group_rank(all); i++)
@@ -221,6 +223,10 @@ void setup_log(const struct step *step) {
     log_info(" > memory: weights %.3f GB, gradients %.3f GB, optimizer %.3f GB, activations %.3f GB",
              (double)memory->weights / GB, (double)memory->gradients / GB, (double)memory->optimizer / GB,
              (double)(memory->activations + memory->scratch) / GB);
+    if (memory->hosted)
+        log_info(" > optimizer states in host memory: %.3f GB", (double)memory->hosted / GB);
+    if (memory->hosted && step_device(step)->ops->is_host_memory)
+        log_warn("--optimizer-cpu-offload saves no memory on a CPU; leave it out");
     warn_if_unaligned(step);
     if (memory->device_own)
         log_info(" > memory for copies in fp32: %.3f GB", (double)memory->device_own / GB);

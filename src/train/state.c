@@ -22,7 +22,8 @@ enum list_use { TO_SAVE, TO_LOAD };
 static struct checkpoint_tensor held_of(const struct optimizer *optimizer, const struct param_group *group,
                                         const struct param *param, const struct optimizer_state *state) {
     const struct pieces *pieces = &optimizer->pieces;
-    struct checkpoint_tensor held = {.shard = &param->shard, .group = group, .kind = state->kind};
+    struct checkpoint_tensor held = {
+        .shard = &param->shard, .group = group, .kind = state->kind, .is_hosted = state->is_hosted};
     if (pieces->parts == 1) {
         int64_t at = param->offset - pieces->first;
         held.tensor = param_at(param, state->tensor, at);

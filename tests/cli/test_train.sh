@@ -103,6 +103,20 @@ for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-
     expect_same_state "$work/other/iter_0000006" "$work/other2/iter_0000006" "stop and resume with $flags"
     [ "${other[0]}" = --optimizer ] || { rm -rf "$work/narrow" && mv "$work/other" "$work/narrow"; }
 done
+# States in host memory, all of them or some, change no bit; a run resumes with or without them.
+for flags in "--bf16" "--fp16 --initial-loss-scale 1024 --ema-decay 0.9 --exp-avg-dtype fp8"; do
+    read -ra other2 <<<"$flags --lr 1e-3 --train-iters 6 --threads 1 --save-interval 3"
+    rm -rf "$work/here" "$work/hosted"
+    expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${other2[@]}" --save "$work/here"
+    expect 0 "optimizer states in host memory" "$BEVATRON" train "${model[@]}" "${other2[@]}" --save "$work/hosted" \
+        --optimizer-cpu-offload --optimizer-offload-fraction 0.5 --exit-interval 3
+    expect 0 "saves no memory on a CPU" "$BEVATRON" train "${model[@]}" "${other2[@]}" --load "$work/hosted" --save "$work/hosted" \
+        --optimizer-cpu-offload
+    expect_same_state "$work/here/iter_0000006" "$work/hosted/iter_0000006" "states in host memory with $flags"
+done
+expect 2 "--optimizer-cpu-offload does not work with --optimizer muon" "$BEVATRON" train "${model[@]}" --optimizer muon \
+    --optimizer-cpu-offload
+expect 2 "does nothing without --optimizer-cpu-offload" "$BEVATRON" train "${model[@]}" --optimizer-offload-fraction 0.5
 expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
     --adaptive-muon-moment2-method adamuon --load "$work/other"
 expect 2 "--optimizer adaptive_muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer adaptive_muon --fp16

@@ -76,7 +76,7 @@ extern "C" void cuda_copy(struct device *device, const struct op_copy *op) {
     if (tensor_count(op->src) == 0)
         return;
     if (op->dst.dtype == op->src.dtype && tensor_is_contiguous(op->dst) && tensor_is_contiguous(op->src)) {
-        CHECK_CUDA(cudaMemcpyAsync(op->dst.data, op->src.data, tensor_bytes(op->src), cudaMemcpyDeviceToDevice,
+        CHECK_CUDA(cudaMemcpyAsync(op->dst.data, op->src.data, tensor_bytes(op->src), cudaMemcpyDefault,
                                    cuda->streams[STREAM_COMPUTE]));
         return;
     }

@@ -93,18 +93,19 @@ static void cuda_host_free(struct device *device, void *memory) {
     CHECK_CUDA(cudaFreeHost(memory));
 }
 
+// Either side of a copy may be page-locked host memory in place of the device's own: the driver knows which is which.
 static void cuda_copy_in(struct device *device, void *to_device, const void *from_host, size_t bytes,
                          enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);
     if (bytes > 0)
-        CHECK_CUDA(cudaMemcpyAsync(to_device, from_host, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
+        CHECK_CUDA(cudaMemcpyAsync(to_device, from_host, bytes, cudaMemcpyDefault, cuda->streams[stream]));
 }
 
 static void cuda_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
                           enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);
     if (bytes > 0)
-        CHECK_CUDA(cudaMemcpyAsync(to_host, from_device, bytes, cudaMemcpyDeviceToHost, cuda->streams[stream]));
+        CHECK_CUDA(cudaMemcpyAsync(to_host, from_device, bytes, cudaMemcpyDefault, cuda->streams[stream]));
 }
 
 static void cuda_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {

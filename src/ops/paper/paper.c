@@ -88,13 +88,17 @@ static void paper_copy_in(struct device *device, void *to_device, const void *fr
     paper_of(device)->totals.bytes_moved += (double)bytes;
 }
 
-// The host gets no numbers: what it finds in its memory is what was there.
+// The host gets no numbers: what it finds in its memory is what was there. Copies on the stream for them are paid for:
+// as much goes the other way at the same time (optimizer states in host memory).
 static void paper_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
                            enum stream stream) {
     (void)to_host;
     (void)from_device;
-    (void)stream;
-    paper_of(device)->totals.bytes_moved += (double)bytes;
+    struct paper_device *paper = paper_of(device);
+    paper->totals.bytes_moved += (double)bytes;
+    double bus = paper->rates.bus_bytes_per_second;
+    if (stream == STREAM_BACK)
+        spend(paper, bus > 0 ? (double)bytes / bus : 0, (double)bytes);
 }
 
 static void paper_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
@@ -406,6 +410,7 @@ ACTIVATION_OPERATIONS(ASKING)
 // clang-format off
 static const struct ops paper_ops = {
     .name = "paper",
+    .is_imaginary = true,
     .close = paper_close,
     .supports = paper_supports,
     .describe = paper_describe,
