@@ -338,6 +338,12 @@ static void note_scale(const struct hf_job *job) {
                  "is tied: greedy text is the same, losses are not; transformers 4 computes the logits as here");
 }
 
+bool model_fits_huggingface(const struct model_write *write) {
+    bool fits = hf_family_choose(write) != NULL;
+    error_clear();
+    return fits;
+}
+
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
     struct model_write whole = *write;

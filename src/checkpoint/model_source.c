@@ -23,7 +23,7 @@ enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 enum { MOST_TOKENS = 4096 };
 
 int model_source_open(struct model_source *source, const struct model_source_options *options) {
-    *source = (struct model_source){.path = memory_string(options->path)};
+    *source = (struct model_source){.path = memory_string(options->path), .leaves_depths = options->leaves_depths};
     config_defaults(&source->config);
     for (size_t i = 0; i < KIND_COUNT && !source->of; i++)
         if (kinds[i]->is_folder(options->path))
@@ -95,6 +95,7 @@ int source_build(struct model_source *source) {
             config->max_position_embeddings < MOST_TOKENS ? config->max_position_embeddings : MOST_TOKENS;
     if (!config->tokenizer_type && config->vocab_size == 0)
         config->vocab_size = config->padded_vocab_size;
+    config->mtp_num_layers = source->leaves_depths ? 0 : config->mtp_num_layers;
     TRY(config_validate_for(config, 1, CONFIG_GENERATE));
     if (config->padded_vocab_size <= 0)
         return error_set("the size of the vocabulary is unknown");

@@ -36,6 +36,7 @@ struct model_source {
     struct buffer notes;                 // what is done otherwise here than by the program that wrote the folder
     bool has_optimizer;                  // set by model_source_open_optimizer
     bool has_masters;                    // and it keeps fp32 copies of 16-bit parameters
+    bool leaves_depths;                  // see struct model_source_options
     struct buffer left;                  // files of the folder that are not among `files`, with the reasons
     const struct model_source_kind *of;  // how tensors are read
     void *detail;
@@ -46,6 +47,7 @@ struct model_source_options {
     int64_t step;             // --ckpt-step: -1 for the latest; not for Hugging Face
     int64_t attention_heads;  // for Megatron's oldest files, which do not say; 0 if not given
     bool skip_checksums;      // for our own checkpoints
+    bool leaves_depths;       // multi-token prediction is left out
 };
 
 // Finds out what the folder is, reads its configuration, and checks that it has every parameter of the model in the
@@ -106,6 +108,8 @@ int model_write_ours(const struct model_write *write);
 int model_write_megatron(const struct model_write *write);
 // config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained expects them.
 int model_write_huggingface(const struct model_write *write);
+// Whether some family, or the one that is asked for, can express the model.
+bool model_fits_huggingface(const struct model_write *write);
 // A file of llama.cpp, with the tokenizer in it; `folder` is its name.
 int model_write_gguf(const struct model_write *write);
 

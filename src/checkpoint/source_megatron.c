@@ -47,7 +47,8 @@ static void find_extra(const struct model_source *source, struct source_problems
     const struct megatron_folder *folder = source->detail;
     for (size_t i = 0; i < folder->weights.count; i++) {
         const char *name = strchr(folder->weights.items[i].name, '/') + 1;
-        bool is_known = strcmp(name, "output_layer.weight") == 0;
+        bool is_known = strcmp(name, "output_layer.weight") == 0 ||
+                        (source->leaves_depths && strncmp(name, "mtp.", strlen("mtp.")) == 0);
         for (size_t k = 0; k < source->count && !is_known; k++)
             is_known = strcmp(source->tensors[k].name, name) == 0;
         if (!is_known)

@@ -216,14 +216,28 @@ static int write_model(const struct model_write *write, const char *to) {
     return strcmp(to, "huggingface") == 0 ? model_write_huggingface(write) : model_write_ours(write);
 }
 
+// Formats without a place for multi-token prediction get the rest of the model.
+static int leave_depths(const struct model_write *write, const char *to, struct model_source_options options) {
+    bool is_kept = strcmp(to, "bevatron") == 0 || strcmp(to, "megatron") == 0;
+    if (write->source->config.mtp_num_layers == 0 || is_kept ||
+        (strcmp(to, "huggingface") == 0 && model_fits_huggingface(write)))
+        return 0;
+    log_warn("multi-token prediction (--mtp-num-layers %" PRId64
+             ") is left out: the target has no place for it; --to bevatron and --to megatron keep it",
+             write->source->config.mtp_num_layers);
+    model_source_close(write->source);
+    options.leaves_depths = true;
+    return model_source_open(write->source, &options);
+}
+
 static int convert(void *context) {
     const struct checkpoint_convert_options *options = context;
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the model with --input DIR and the target with --output DIR");
     struct model_source source;
-    TRY(model_source_open(&source, &(struct model_source_options){.path = options->input,
-                                                                  .step = options->ckpt_step,
-                                                                  .attention_heads = options->num_attention_heads}));
+    const struct model_source_options input = {
+        .path = options->input, .step = options->ckpt_step, .attention_heads = options->num_attention_heads};
+    TRY(model_source_open(&source, &input));
     bool is_ours = strcmp(source.kind, "bevatron") == 0;
     const char *to = options->to ? options->to : is_ours ? "huggingface" : "bevatron";
     struct convert_check check = {.verifies = options->verify};
@@ -238,6 +252,7 @@ static int convert(void *context) {
                                 .vocab_size = options->vocab_size,
                                 .compare = convert_check_compare,
                                 .context = &check};
+    TRY(leave_depths(&write, to, input));
     int result = parse_size(options->max_shard_size, &write.shard_bytes);
     if (result == 0 && options->verify && strcmp(to, "huggingface") != 0)
         result = error_set_code(EXIT_CODE_USAGE, "--verify runs transformers, which reads --to huggingface only");

@@ -78,11 +78,12 @@ int foreign_load(const struct run_state *run, const char *path, struct checkpoin
     const struct step *step = run->step;
     struct model_source source;
     TRY(foreign_open(&source, run->config, path));
-    bool is_stage = step_mesh(step)->length[AXIS_PIPELINE] > 1;
+    // A stage has some of the layers, and text is generated without multi-token prediction.
+    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || source.config.mtp_num_layers > 0;
     int status = foreign_check_model(run, &source);
     gains_convert(list, step_params(step), source.config.apply_layernorm_1p);
     if (status == 0)
-        status = model_source_load(&source, step_device(step), list, (size_t)step_params(step)->count, is_stage);
+        status = model_source_load(&source, step_device(step), list, (size_t)step_params(step)->count, is_part);
     if (status == 0 && run->progress)
         *run->progress = (struct progress_state){.iteration = source.state.iteration,
                                                  .consumed_train_samples = source.state.consumed_train_samples,

@@ -317,8 +317,10 @@ static int load_weights(const struct run_state *run, const char *path, bool from
     size_t count = (size_t)step_params(step)->count;
     gains_convert(list, step_params(step), is_centered);
     // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
-    // model. Beside the masters lie the moments, and beside the weights the biases of routers.
-    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || expert_bias_count(step, run->config) > 0;
+    // model. Beside the masters lie the moments, and beside the weights the biases of routers. Text is generated
+    // without multi-token prediction.
+    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || expert_bias_count(step, run->config) > 0 ||
+                   run->config->mtp_num_layers > 0;
     enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = part,
