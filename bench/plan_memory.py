@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the memory that `bevatron plan` counts with what the driver sees runs take, on one H200.
+"""Compares the memory that `bevatron plan` counts with what runs take: on one H200 what the driver sees, on a CPU the
+largest sum of anonymous memory of all ranks.
 
-usage: bench/plan_memory.py BEVATRON [NAME…]
+usage: bench/plan_memory.py BEVATRON [--cpu] [NAME…]
 
-All ranks of a case share the GPU, and their sum is compared. What a tiny model takes (libraries, CUDA's context) is
-measured first, for as many ranks, and taken off. Cases of several ranks need mpirun.
+All ranks of a case share the GPU or the machine, and their sum is compared. What a tiny model takes (libraries, CUDA's
+context) is measured first, for as many ranks, and taken off. Cases of several ranks need mpirun.
 """
 import json
 import os
@@ -52,6 +53,34 @@ CASES = [
 ]
 TINY = gpt(2, 64, 4, 64, 1, 128, "--bf16")
 
+# On a CPU: smaller, so that a step takes a second.
+CPU = gpt(4, 512, 8, 256, 8, 16384)
+CPU_EXPERTS = gpt(4, 256, 8, 256, 8, 8192, LLAMA + "512 --num-experts 8 --moe-router-topk 2 ")
+CPU_CASES = [
+    ("fp32", 1, 1, CPU),
+    ("bf16", 1, 1, CPU + "--bf16"),
+    ("fp32, 4 micro-batches", 1, 4, CPU),
+    ("dropout", 1, 1, CPU.replace("-dropout 0", "-dropout 0.1")),
+    ("full recompute", 1, 1, CPU + FULL),
+    ("selective recompute", 1, 1, CPU + "--recompute-granularity selective"),
+    ("long sequences", 1, 1, gpt(4, 256, 4, 2048, 1, 16384)),
+    ("a large vocabulary", 1, 1, gpt(2, 256, 4, 256, 8, 50304)),
+    ("Llama, grouped queries", 1, 1, gpt(4, 512, 8, 256, 8, 16384, LLAMA + "1408 --group-query-attention --num-query-groups 2")),
+    ("SGD", 1, 1, CPU + "--optimizer sgd"),
+    ("Muon", 1, 1, CPU + "--optimizer muon"),
+    ("BERT", 1, 1, "--model bert " + gpt(4, 512, 8, 256, 8, 16384)),
+    ("T5", 1, 1, "--model t5 --num-layers 4 --hidden-size 512 --num-attention-heads 8 --encoder-seq-length 256 "
+     "--decoder-seq-length 128 --max-position-embeddings 256 --micro-batch-size 8 --vocab-size 16384 " + PLAIN),
+    ("experts", 1, 1, CPU_EXPERTS),
+    ("experts, bf16", 1, 2, CPU_EXPERTS + "--bf16"),
+    ("TP2", 2, 1, CPU + "--tensor-model-parallel-size 2"),
+    ("TP2 with sequence parallelism", 2, 1, CPU + "--tensor-model-parallel-size 2 --sequence-parallel"),
+    ("PP2", 2, 4, CPU + "--pipeline-model-parallel-size 2"),
+    ("PP2, interleaved by 2", 2, 4, CPU + "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2"),
+    ("DP2, distributed optimizer", 2, 1, CPU + "--use-distributed-optimizer --bf16"),
+    ("CP2", 2, 1, CPU + "--context-parallel-size 2"),
+]
+
 
 def batch_flag(flags, ranks, micro_batches):
     words = flags.split()
@@ -63,9 +92,9 @@ def batch_flag(flags, ranks, micro_batches):
     return f" --global-batch-size {batch * micro_batches * (ranks // model)}"
 
 
-def planned(program, flags, ranks, micro_batches):
+def planned(program, flags, ranks, micro_batches, machine="p5en.48xlarge"):
     batch = batch_flag(flags, ranks, micro_batches)
-    out = subprocess.run([program, "plan", "--json", "--machine", "p5en.48xlarge", "--nproc", str(ranks)] +
+    out = subprocess.run([program, "plan", "--json", "--machine", machine, "--nproc", str(ranks)] +
                          (COMMON + flags + batch).split(), capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"{' '.join(out.args)}\n{out.stderr}")
@@ -77,6 +106,49 @@ def driver():
     out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True,
                          text=True)
     return int(out.stdout.split()[0]) * 2**20
+
+
+def processes_of(parent):
+    """All descendants of a process."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                parents[int(name)] = int(file.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+    found = [parent]
+    for one in found:
+        found += [child for child, of in parents.items() if of == one]
+    return found
+
+
+def anonymous_bytes(process, name):
+    """Of a process that runs the program; 0 for others, e.g. launchers."""
+    try:
+        with open(f"/proc/{process}/comm") as file:
+            if file.read().strip() != name:
+                return 0
+        with open(f"/proc/{process}/status") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def measured_cpu(program, flags, ranks, micro_batches):
+    """The largest sum of the ranks' memory."""
+    command = [program, "train", "--nproc", str(ranks), "--device", "cpu"] + flags.split() + (
+        COMMON + batch_flag(flags, ranks, micro_batches)).split()
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    most = 0
+    while run.poll() is None:
+        name = os.path.basename(program)
+        most = max(most, sum(anonymous_bytes(process, name) for process in processes_of(run.pid)))
+        time.sleep(0.02)
+    if run.returncode:
+        print(f"{' '.join(command)}\n{run.stdout.read()[-2000:]}")
+        return None
+    return most
 
 
 def measured(program, flags, ranks, micro_batches):
@@ -109,24 +181,27 @@ def measured(program, flags, ranks, micro_batches):
 
 
 def main():
-    if len(sys.argv) < 2:
+    arguments = [a for a in sys.argv[1:] if a != "--cpu"]
+    if not arguments:
         sys.exit(__doc__)
-    program = os.path.realpath(sys.argv[1])
+    is_cpu = "--cpu" in sys.argv
+    program, only = os.path.realpath(arguments[0]), arguments[1:]
+    machine, measure = ("c6i.32xlarge", measured_cpu) if is_cpu else ("p5en.48xlarge", measured)
     own = {ranks: None for ranks in (1, 2, 4)}
     worst = 0
-    for name, ranks, micro_batches, flags in CASES:
-        if len(sys.argv) > 2 and name not in sys.argv[2:]:
+    for name, ranks, micro_batches, flags in CPU_CASES if is_cpu else CASES:
+        if only and name not in only:
             continue
         if own[ranks] is None:
             tiny = TINY + (f" --context-parallel-size {ranks}" if ranks > 1 else "")
-            own[ranks] = measured(program, tiny, ranks, 2) - planned(program, tiny, ranks, 2)
-            print(f"libraries of {ranks} ranks: {own[ranks] / 1e9:.2f} GB")
-        plan = planned(program, flags, ranks, micro_batches)
-        found = measured(program, flags, ranks, micro_batches)
+            own[ranks] = measure(program, tiny, ranks, 2) - planned(program, tiny, ranks, 2, machine)
+            print(f"libraries of {ranks} ranks: {own[ranks] / 1e9:.3f} GB")
+        plan = planned(program, flags, ranks, micro_batches, machine)
+        found = measure(program, flags, ranks, micro_batches)
         if found:
             error = 100 * (plan / (found - own[ranks]) - 1)
             worst = max(worst, abs(error))
-            print(f"{name:34} planned {plan / 1e9:7.2f} GB  measured {(found - own[ranks]) / 1e9:7.2f} GB  {error:+5.1f} %",
+            print(f"{name:34} planned {plan / 1e9:7.3f} GB  measured {(found - own[ranks]) / 1e9:7.3f} GB  {error:+5.1f} %",
                   flush=True)
     print(f"worst: {worst:.1f} %")
 

@@ -49,9 +49,13 @@ LLAMAS = {
 # 151936, heads of 128, norms of queries and keys.
 QWENS = {"QWEN3_30B": ("qwen3-30b-a3b", 48, 2048, 32, 4, 768, 128, 8),
          "QWEN3_235B": ("qwen3-235b-a22b", 94, 4096, 64, 4, 1536, 128, 8)}
+# SimuMax's DeepSeek, of 4 layers, the first dense: hidden size, FFN, width of an expert, experts, chosen, vocabulary,
+# width of shared experts (configs/models/deepseekv2.json and v3; capacities of 1, padded).
+DEEPSEEKS = {"v2": (5120, 12288, 1536, 160, 6, 102400, 3072), "v3": (7168, 18432, 2048, 256, 8, 129280, 2048)}
 # What this program lacks of other models.
-LACKING = {"DEEPSEEK": "latent attention (MLA)", "KIMI": "latent attention (MLA)", "NEMOTRON": "Mamba layers",
-           "GPT": "attention sinks"}
+LACKING = {"DEEPSEEK": "layers that are split unevenly, or experts in fp8 (DeepSeek, Kimi)",
+           "KIMI": "layers that are split unevenly, or experts in fp8 (DeepSeek, Kimi)", "NEMOTRON": "Mamba layers",
+           "GPT": "experts in fp8"}
 # MPT's: layers, hidden size, heads (llm-foundry scripts/train/yamls/pretrain); vocabulary 50368, tied.
 MPTS = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40),
         "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
@@ -75,14 +79,36 @@ PYTHON.flush()
 EXPERTS = tempfile.NamedTemporaryFile("w", suffix=".yaml")
 EXPERTS.write("expert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\n")
 EXPERTS.flush()
+# SimuMax's programs do both.
+PYTHON_EXPERTS = tempfile.NamedTemporaryFile("w", suffix=".yaml")
+PYTHON_EXPERTS.write("launch-us: 30\nexpert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\n")
+PYTHON_EXPERTS.flush()
+
+
+def hybrid_exchange(chosen, ranks):
+    """Hybrid-EP, which Megatron-Bridge's recipes for GB200 and GB300 name, sends a token once to each rank, however many
+    of its experts are there, and reaches 650 GB/s of NVLink (DeepEP pull request 605, GB200, 2026-04: 3/4 of 862), where
+    SimuMax's all-to-all reaches 0.89 × 606."""
+    copies = ranks * (1 - (1 - 1 / ranks)**chosen)
+    file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
+    file.write(f"expert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\nlink-gigabytes: {650 / 0.89 * chosen / copies:.1f}\n")
+    file.close()
+    return file.name
+
+
 # Sharded parameters are not a layout of this program. Such rows are planned with a distributed optimizer, as if their
 # traffic were hidden, and counted apart.
 FSDP = ", FSDP"
+# Here a rank has room for all rows that may come to its experts, which such layouts leave no room for.
+OTHER_ROOM = ", layouts that do not fit here"
 ASSUMED = ", micro-batch 1 assumed"
 # Rows that contradict themselves, or others of their source.
 DOUBTFUL = {
-    "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": "4 stages with 8 micro-batches and no virtual stages idle for 27 % of a "
-                                              "step; yet it is faster than 26.02 with 5 of them",
+    "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01":
+        "the table says micro-batches of 2 and no virtual stages, with which 4 stages idle for 27 % of a step; the recipe "
+        "of that time says micro-batches of 1 and 5 virtual stages (scripts/performance/configs/llama in all commits of "
+        "2026-02 and 2026-03), and is planned. The row above it cannot be either: 70B with TP 1, PP 1 and no FSDP takes "
+        "437 GB of a GPU for weights, gradients and optimizer",
 }
 FP8 = "--fp8-format hybrid "
 
@@ -116,12 +142,15 @@ class Row:
         self.machine, self.gbs, self.gpus = "dgx-h100", 1, 1
         self.found = None
         self.master_ranks = self.layer_bytes = 0  # of Megatron's own memory
+        self.own_bytes = None  # the same by stage
 
     def planned_gib(self):
         """Of the fullest rank. Megatron keeps masters whole, 2 bytes more than the halves here, and Transformer Engine a
         weight gradient that stays zero for each shape of weight."""
         fullest = max(self.found["stages"], key=lambda s: s["memory_bytes"]["total"])
         own = 2 * fullest["parameters"] / self.master_ranks + self.layer_bytes if self.master_ranks else 0
+        if self.own_bytes:
+            own = self.own_bytes(fullest)
         return (fullest["memory_bytes"]["total"] + own) / 2**30
 
     def plan(self, program):
@@ -212,8 +241,7 @@ def simumax_row(given):
     row.seconds, row.gib = float(given["step_s"]), float(given["mem_gib"])
     row.gpus, row.machine = 8, "dgx-b200"
     if not given["model"].startswith("llama"):
-        row.skipped = LACKING["DEEPSEEK"]
-        return row
+        return deepseek_row(row, given)
     layers = int(re.search(r"_l(\d+)_", given["model"]).group(1))
     batches = int(re.search(r"mbc(\d+)", given["model"]).group(1))
     dp = int(re.search(r"dp(\d+)", given["model"]).group(1))
@@ -227,6 +255,25 @@ def simumax_row(given):
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
+    return row
+
+
+def deepseek_row(row, given):
+    hidden, ffn, width, experts, chosen, vocab, shared = DEEPSEEKS["v2" if "v2" in given["model"] else "v3"]
+    dp = int(re.search(r"dp(\d+)", given["model"]).group(1))
+    row.gbs = dp * int(re.search(r"mbc(\d+)", given["model"]).group(1))
+    # Megatron's masters are whole: 2 bytes more of what a rank updates, all experts that it holds and its part of the rest.
+    moe_layers = 3 if given["pp"] == "1" else 2
+    held = moe_layers * experts // int(given["ep"]) * 3 * hidden * width
+    row.own_bytes = lambda stage: 2 * (held + (stage["parameters"] - held) / dp)
+    row.flags = shape(4, hidden, 128, 4096, vocab) + LLAMA + (
+        f"{ffn} --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 "
+        f"--v-head-dim 128 --qk-layernorm --moe-layer-freq [0]*1+[1]*3 --num-experts {experts} --moe-router-topk {chosen} "
+        f"--moe-ffn-hidden-size {width} --moe-shared-expert-intermediate-size {shared} --moe-expert-capacity-factor 1 "
+        "--moe-pad-expert-input-to-capacity --attention-dropout 0 --hidden-dropout 0 ")
+    row.layout = layout_of(given, row.machine, 8) + (
+        f"--hardware {PYTHON_EXPERTS.name} --bf16 --use-distributed-optimizer --expert-model-parallel-size {given['ep']} "
+        f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     return row
 
 
@@ -267,11 +314,36 @@ def qwen_row(given, source):
         row.skipped = "experts that are not split as other layers are (tensor parallelism of experts 1)"
     if row.skipped:
         return row
+    hardware = EXPERTS.name
+    if given["system"] in ("DGX-GB200", "DGX-GB300"):
+        hardware = hybrid_exchange(kind[-1], int(given["ep"]))
     row.layout = layout_of(given, row.machine, row.gpus) + precision_of(given["precision"]) + (
-        f"--hardware {EXPERTS.name} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+        f"--hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
         f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     if kind[1] % (int(given["pp"]) * int(given["vp"] if given["vp"].isdigit() else 1)):
         row.layout += "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+    return row
+
+
+def oss_row(given, source):
+    """GPT OSS 120B: 36 layers, 128 experts of which 4 are chosen, windows of 128 in every other layer, sinks."""
+    row = Row(source + OTHER_ROOM, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]),
+                                             given["release"], "EP " + given["ep"]]))
+    row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
+    row.machine = MACHINES[given["system"]]
+    row.flags = (f"--preset gpt-oss-120b --vocab-size 201088 --make-vocab-size-divisible-by 1 --seq-length {seq} "
+                 f"--max-position-embeddings {seq} --attention-dropout 0 --hidden-dropout 0 ")
+    row.parameters = 116829156672  # of the published weights
+    row.seconds = row.gbs * seq / float(given["tokens_s_gpu"]) / row.gpus
+    if precision_of(given["precision"]) != "--bf16 ":
+        row.skipped = "experts in fp8"
+        return row
+    hardware = EXPERTS.name
+    if given["system"] in ("DGX-GB200", "DGX-GB300"):
+        hardware = hybrid_exchange(4, int(given["ep"]))
+    row.layout = layout_of(given, row.machine, row.gpus) + (
+        f"--bf16 --hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+        f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     return row
 
 
@@ -293,6 +365,8 @@ def llama_row(given, source):
     row.parameters = llama_parameters(*kind)
     for key in ("tp", "pp", "cp", "vp", "fsdp"):
         given[key] = first(given[key])
+    if row.name in DOUBTFUL:
+        given["mbs"], given["vp"] = "1", "5"
     if given["kind"] != "Pre-Training":
         row.skipped = "fine-tuning"
     elif given["system"] not in MACHINES:
@@ -350,6 +424,8 @@ def new_row(given):
         return llama_row(given, {"MooreThreads": "", "NVIDIA-NeMo/Megatron-Bridge": "Megatron-Bridge",
                                  "NVIDIA-NeMo/Automodel": "Automodel", "pytorch/torchtitan": "torchtitan"}[
                                      source.split(" ")[0]])
+    if model.startswith("GPT OSS") and given["fsdp"] in ("", "0"):
+        return oss_row(given, source.split(" ")[0].split("/")[1])
     if model.upper().startswith("QWEN3"):
         return qwen_row(given, source.split(" ")[0].split("/")[1])
     row = Row(source.split(" ")[0].split("/")[1], model + " " + given["gpus"])
@@ -433,9 +509,9 @@ def summary(rows, markdown):
     if markdown:
         print("|---|---:|---:|---:|---:|---:|")
     sources = list(dict.fromkeys(r.source for r in rows))
-    for source in sorted(sources, key=lambda s: s.endswith(FSDP)):
+    for source in sorted(sources, key=lambda s: s.endswith((FSDP, OTHER_ROOM))):
         show_group(line, source, [r for r in rows if r.source == source])
-    show_group(line, "all with a stated layout of this program", [r for r in rows if not r.source.endswith((FSDP, ASSUMED))])
+    show_group(line, "all with a stated layout of this program", [r for r in rows if not r.source.endswith((FSDP, ASSUMED, OTHER_ROOM)) and r.name not in DOUBTFUL])
     exact = [r for r in rows if r.found and r.parameters]
     equal = sum(round(r.parameters) == r.found["parameters"] for r in exact)
     counted = [percent(r.found["model_flops_per_step"], r.flops) for r in exact if r.flops]

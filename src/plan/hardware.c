@@ -6,12 +6,15 @@
 
 // Matmuls of experts: one kernel computes those of all experts, whose last tiles are half full on average.
 // FLOP/s of matmuls in fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
-#define RATES(f32_, f16_, f8_, processors_, forward_, backward_, bytes_)                                               \
+#define TILED_RATES(tile_, f32_, f16_, f8_, processors_, forward_, backward_, bytes_)                                  \
     {                                                                                                                  \
-        .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = 128, .half_inner = 96, .unaligned = 0.18,    \
-        .attention = {forward_, backward_}, .narrow = 0.6, .bytes_per_second = (bytes_),                               \
+        .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = (tile_), .half_inner = 96,                   \
+        .unaligned = 0.18, .attention = {forward_, backward_}, .narrow = 0.6, .bytes_per_second = (bytes_),            \
         .seconds_per_operation = 3e-6, .expert_rows = 64                                                               \
     }
+#define RATES(...) TILED_RATES(128, __VA_ARGS__)
+// The fastest kernels of an A100 compute tiles of 256 × 128: as large as squares of 181.
+#define A100_RATES(bytes_) TILED_RATES(181, 18e12, 252e12, 252e12, 108, 190e12, 160e12, bytes_)
 #define GPU(name_, gib_, bf16_, fp8_, rates_, link_, source_)                                                          \
     { .gpu = name_, .gib = gib_, .peak = {bf16_, fp8_}, .rates = rates_, .link = link_, .source = source_ }
 #define LINK(...)                                                                                                      \
@@ -33,18 +36,18 @@ static const struct hardware table[] = {
         BENCHES COPIES "; checked with Megatron-LM's runs of 2020; attention, links: estimates"),
     GPU("T4", 0, 65e12, 0, RATES(4e12, 25e12, 25e12, 40, 18e12, 14e12, 0.24e12), LINK(15e-6, 10e9, 4e6),
         "chsasank/device-benchmarks, 2025-04: 25 TFLOP/s in long runs, 42 in short ones; attention, links: estimates"),
-    GPU("A100", 40, 312e12, 0, RATES(18e12, 245e12, 245e12, 108, 190e12, 160e12, 1.3e12), LINK(3e-6, 230e9, 12e6),
-        PAPERS),
-    GPU("A100", 0, 312e12, 0, RATES(18e12, 245e12, 245e12, 108, 190e12, 160e12, 1.7e12), LINK(3e-6, 230e9, 12e6),
-        PAPERS),
+    GPU("A100", 40, 312e12, 0, A100_RATES(1.3e12), LINK(3e-6, 230e9, 12e6), PAPERS),
+    GPU("A100", 0, 312e12, 0, A100_RATES(1.7e12), LINK(3e-6, 230e9, 12e6), PAPERS),
     GPU("H100", 0, 989e12, 1979e12, RATES(52e12, 680e12, 1090e12, 132, 500e12, 390e12, 2.9e12),
         LINK(2.5e-6, 450e9, 14e6), "the H200's, with less memory bandwidth; fp8: " BRIDGE),
     GPU("H200", 0, 989e12, 1979e12, RATES(52e12, 690e12, 1250e12, 132, 500e12, 390e12, 4.0e12),
         LINK(2.5e-6, 450e9, 14e6), MEASURED),
     GPU("B200", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), SIMUMAX),
-    GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6), "estimate: those of the B200; runs of dense models on B300 are not published"),
+    GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1250e12, 2990e12, 148, 1265e12, 990e12, 5.3e12),
+        LINK(12e-6, 606e9, 30e6),
+        "1.15 times the B200's: GPT OSS 120B and DeepSeek-V3 run 1.11 to 1.16 times as fast as on B200 with the same "
+        "layouts (" BRIDGE "); memory, links: the B200's"),
     GPU("GB200", 0, 2500e12, 5000e12, RATES(76e12, 1250e12, 2650e12, 152, 1200e12, 940e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), "fp8: " BRIDGE "; bf16: estimate; links: those of the B200"),
     GPU("GB300", 0, 2500e12, 5000e12, RATES(76e12, 1400e12, 3450e12, 152, 1300e12, 1000e12, 5.3e12),
