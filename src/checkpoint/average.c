@@ -9,6 +9,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/model_check.h"
 #include "checkpoint/source_kind.h"
+#include "optim/optimizer.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,7 @@ struct averaged {
 // there is none.
 static const struct weight *finer(const struct averaged *averaged, const struct averaged_member *member,
                                   const char *name) {
-    char *other = memory_printf("%s.%s", averaged->is_ema ? "ema" : "master", name);
+    char *other = memory_printf("%s.%s", averaged->is_ema ? OPTIMIZER_AVERAGE : "master", name);
     const struct weight *weight = weights_find(&member->optimizer, other);
     free(other);
     return weight;

@@ -80,7 +80,14 @@ int64_t config_least_ranks(const struct config *config) {
     return config_model_ranks(config) * config->expert_model_parallel_size;
 }
 
+bool config_batch_varies(const struct config *config) {
+    return config->rampup_start > 0 || config->batch_step_count > 0;
+}
+
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples) {
+    for (int64_t i = config->batch_step_count - 1; i >= 0; i--)
+        if (config->batch_steps[i].samples <= consumed_samples)
+            return config->batch_steps[i].size;
     if (config->rampup_start == 0 || consumed_samples > config->rampup_samples)
         return config->global_batch_size;
     int64_t increments = (config->global_batch_size - config->rampup_start) / config->rampup_increment;

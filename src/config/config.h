@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { CONFIG_MOST_BATCH_STEPS = 64 };
+
 struct config {
     struct flag_given given;  // which flags the user gave
 
@@ -377,7 +379,12 @@ struct config {
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / config_model_ranks
     const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
-    int64_t rampup_start;        // 0: no ramp-up, every batch has global_batch_size
+    // Of --step-batch-size-schedule: from `samples` consumed ones on, a batch has `size`.
+    struct config_batch_step {
+        int64_t samples, size;
+    } batch_steps[CONFIG_MOST_BATCH_STEPS];
+    int64_t batch_step_count;  // 0: none
+    int64_t rampup_start;      // 0: no ramp-up, every batch has global_batch_size
     int64_t rampup_increment;
     int64_t rampup_samples;
     // The learning-rate and weight-decay schedules, counted in samples as Megatron counts them.
@@ -542,6 +549,7 @@ int64_t config_least_ranks(const struct config *config);
 
 // The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
 // train_samples make.
+bool config_batch_varies(const struct config *config);
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples);
 
 // The reference page of all flags, docs/flags.md.

@@ -13,6 +13,7 @@ static const char *const watched[] = {
     "--decoder-seq-length",
     "--global-batch-size",
     "--rampup-batch-size",
+    "--step-batch-size-schedule",
     "--data-path",
     "--train-data-path",
     "--data-args-path",

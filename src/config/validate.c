@@ -223,7 +223,7 @@ static void validate_samples(const struct config *config, struct complaints *com
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
     struct complaints complaints = {0};
     // The parser fills only what has a flag.
-    config->rampup_start = config->rampup_increment = config->rampup_samples = 0;
+    config->rampup_start = config->rampup_increment = config->rampup_samples = config->batch_step_count = 0;
     config->lr_decay_steps = config->lr_wsd_decay_steps = config->wd_incr_steps = 0;
     config->lr_warmup_steps = 0;
     config->world_size = world_size;

@@ -18,6 +18,9 @@ void validate_family(const struct config *config, struct complaints *complaints)
 void validate_model(struct config *config, struct complaints *complaints);
 // Data-parallel size, batch sizes and ramp-up; needs world_size.
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints);
+// In batch_steps.c: reads --step-batch-size-schedule, and how many iterations --train-samples make with it.
+void validate_batch_steps(struct config *config, struct complaints *complaints);
+int64_t batch_steps_iterations(const struct config *config);
 // The stages of a pipeline and their schedule; needs the model and the batch sizes.
 void validate_pipeline(const struct config *config, struct complaints *complaints);
 // Limits of the operations and of memory; needs the model, the batch sizes and, once it is known, the vocabulary.

@@ -170,7 +170,7 @@ static void validate_micro_batches(const struct config *config, struct complaint
     }
     for (int i = 0; i < 3; i++) {
         int64_t count = sizes[i] / unit, rest = count % group;
-        if (sizes[i] == 0 || rest == 0 || (i == 0 && config->rampup_start == 0 && rest >= stages))
+        if (sizes[i] == 0 || rest == 0 || (i == 0 && !config_batch_varies(config) && rest >= stages))
             continue;
         complain(complaints,
                  "%s of %" PRId64 " samples makes %" PRId64 " micro-batches, which the interleaved schedule cannot "
@@ -179,6 +179,15 @@ static void validate_micro_batches(const struct config *config, struct complaint
                  : i == 1 ? "the START of --rampup-batch-size"
                           : "the INCREMENT of --rampup-batch-size",
                  sizes[i], count, stages, group, (count / group + 1) * group * unit);
+    }
+    for (int64_t i = 0; i < config->batch_step_count; i++) {
+        int64_t size = config->batch_steps[i].size, count = size / unit;
+        if (count % group != 0)
+            complain(complaints,
+                     "--step-batch-size-schedule: %" PRId64 " samples make %" PRId64
+                     " micro-batches, which the interleaved "
+                     "schedule cannot send through %" PRId64 " stages in groups of %" PRId64 "; make it %" PRId64,
+                     size, count, stages, group, (count / group + 1) * group * unit);
     }
 }
 

@@ -88,6 +88,8 @@ void validate_batches(struct config *config, enum config_use use, struct complai
         config->micro_batch_size = 1;
     }
     int64_t unit = config->micro_batch_size * config->data_parallel_size;
+    if (use == CONFIG_TRAIN)
+        validate_batch_steps(config, complaints);
     if (config->global_batch_size == 0)
         config->global_batch_size = unit;
     if (config->global_batch_size % unit != 0)
@@ -105,6 +107,8 @@ void validate_batches(struct config *config, enum config_use use, struct complai
 // size: they are passed over together, up to a few before the next step, and the rest one by one.
 static int64_t iterations_of_samples(const struct config *config) {
     int64_t iterations = 0, consumed = 0;
+    if (config->batch_step_count > 0)
+        return batch_steps_iterations(config);
     if (config->rampup_start > 0 && config->rampup_start < config->global_batch_size) {
         int64_t increments = (config->global_batch_size - config->rampup_start) / config->rampup_increment;
         double samples_per_increment = (double)config->rampup_samples / (double)increments;

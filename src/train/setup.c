@@ -58,7 +58,7 @@ struct step_options setup_options(const struct setup *setup) {
         .seed = (uint64_t)config->seed,
         .largest = largest_batch(setup),
         .schedule = schedule_of(setup),
-        .grows = config->rampup_start > 0,
+        .grows = config_batch_varies(config),
         .expert_layers = config_routed_layers(config),
         .depths = (int)config->mtp_num_layers,
         .depth_factor =

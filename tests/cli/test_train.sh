@@ -240,6 +240,19 @@ expect 0 "consumed samples:           92" "$BEVATRON" train "${model[@]}" --trai
 grep -q "global batch size:     2 " "$work/out" && grep -q "global batch size:     8 " "$work/out" && pass ||
     fail "the batch size did not ramp up"
 
+# Sizes by tokens seen, 33 of a sample: five batches of 2, then of 6, and from sample 30 on of 4; a resumed run goes on so.
+steps=(--train-samples 48 --step-batch-size-schedule "0:2 300:6 0.99K:4" --lr-warmup-samples 8 --lr-warmup-iters 0)
+unsized=()
+for ((i = 0; i < ${#model[@]}; i++)); do
+    [ "${model[i]}" = --global-batch-size ] && i=$((i + 1)) || unsized+=("${model[i]}")
+done
+expect 0 "consumed samples:           46" "$BEVATRON" train "${unsized[@]}" "${steps[@]}" --save "$work/steps"
+sed -nE 's/.*global batch size: +([0-9]+).*/\1/p' "$work/out" | tr '\n' ' ' >"$work/sizes"
+[ "$(cat "$work/sizes")" = "2 2 2 2 2 6 6 6 6 4 4 4 " ] && pass || fail "sizes of batches: $(cat "$work/sizes")"
+expect 0 "exiting program" "$BEVATRON" train "${unsized[@]}" "${steps[@]}" --save "$work/steps2" --exit-interval 7
+expect 0 "consumed samples:           46" "$BEVATRON" train "${unsized[@]}" "${steps[@]}" --load "$work/steps2" --save "$work/steps2"
+expect_same_state "$work/steps/iter_0000012" "$work/steps2/iter_0000012" "batch sizes by tokens"
+
 # Metrics, TensorBoard, evaluation.
 expect 0 "params norm:" "$BEVATRON" train "${model[@]}" --train-iters 3 --lr-warmup-iters 0 --log-params-norm --log-num-zeros-in-grad \
     --log-throughput --tensorboard-dir "$work/board" --metrics-file "$work/metrics.jsonl"
