@@ -4,6 +4,7 @@
 
 #include "model/choices.h"
 #include "parallel/mesh.h"
+#include <stdlib.h>
 #include <string.h>
 
 struct fact {
@@ -75,12 +76,13 @@ static void add_experts(const struct config *from, const struct config *to, stru
     if (strcmp(from->moe_router_score_function, to->moe_router_score_function) != 0)
         buffer_printf(out, "%s--moe-router-score-function %s became %s", out->length > 0 ? "; " : "",
                       from->moe_router_score_function, to->moe_router_score_function);
-    for (int64_t i = 0; i < from->num_layers && i < to->num_layers; i++)
-        if (config_layer_has_experts(from, i) != config_layer_has_experts(to, i)) {
-            buffer_printf(out, "%s--moe-layer-freq %s became %s", out->length > 0 ? "; " : "", from->moe_layer_freq,
-                          to->moe_layer_freq);
-            break;
-        }
+    bool *before = config_list_expert_layers(from), *after = config_list_expert_layers(to);
+    int64_t layers = from->num_layers < to->num_layers ? from->num_layers : to->num_layers;
+    if (memcmp(before, after, (size_t)layers * sizeof *before) != 0)
+        buffer_printf(out, "%s--moe-layer-freq %s became %s", out->length > 0 ? "; " : "", from->moe_layer_freq,
+                      to->moe_layer_freq);
+    free(before);
+    free(after);
 }
 
 static void add_facts(const struct config *from, const struct config *to, struct buffer *out) {

@@ -77,7 +77,10 @@ int64_t config_model_ranks(const struct config *config) {
 }
 
 int64_t config_least_ranks(const struct config *config) {
-    return config_model_ranks(config) * config->expert_model_parallel_size;
+    // Data-parallel ranks without end: as many as the experts want.
+    struct config_expert_ranks ranks = {.data = 1};
+    (void)config_expert_ranks(config, 0, &ranks);
+    return config_model_ranks(config) * ranks.data;
 }
 
 bool config_batch_varies(const struct config *config) {

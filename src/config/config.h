@@ -130,7 +130,7 @@ struct config {
     int64_t moe_shared_expert_intermediate_size;  // 0: none
     bool moe_shared_expert_gate;
     char *moe_token_dispatcher_type;      // changes nothing
-    int64_t expert_tensor_parallel_size;  // 0 or tensor_model_parallel_size
+    int64_t expert_tensor_parallel_size;  // see config_expert_slices
 
     // Batches and length of the run.
     int64_t seq_length;          // for T5: the encoder's
@@ -345,7 +345,7 @@ struct config {
     int64_t tensor_model_parallel_size;
     int64_t pipeline_model_parallel_size;
     int64_t context_parallel_size;
-    int64_t expert_model_parallel_size;  // of the data-parallel ranks, how many share out the experts
+    int64_t expert_model_parallel_size;  // ranks that share out the experts
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
     int64_t num_virtual_stages_per_pipeline_rank;
@@ -520,14 +520,12 @@ int config_parse_window_freq(const char *text, bool *layers, int64_t count);
 int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 // Mixtures of experts (config_experts.c): which layers have them, how many do, the width of one, and the losses that
 // balance them.
-bool config_layer_has_experts(const struct config *config, int64_t layer);
+bool *config_list_expert_layers(const struct config *config);  // a value for each layer of the decoder; to be freed
 int64_t config_expert_layers(const struct config *config);
 // The same with those of multi-token prediction, which are like the last layer.
 int64_t config_routed_layers(const struct config *config);
 // Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
 bool config_upcycles_load(const struct config *config);
-// How many layers before this one have experts.
-int64_t config_expert_layers_before(const struct config *config, int64_t layer);
 int64_t config_expert_width(const struct config *config);
 bool config_same_expert_layers(const struct config *a, const struct config *b);
 double config_router_factor(const struct config *config);    // of the chosen experts' weights
@@ -544,8 +542,17 @@ bool config_trains_tokenizer(const struct config *config);
 
 // The ranks that work on the same samples: the product of all axes of the mesh that data-parallel ranks do not lie on.
 int64_t config_model_ranks(const struct config *config);
-// The ranks that one copy of the model needs: as many more as share out its experts.
+// The ranks that one copy of the model needs, its experts included.
 int64_t config_least_ranks(const struct config *config);
+// How many tensor-parallel ranks split each expert.
+int64_t config_expert_slices(const struct config *config);
+// How many of the ranks along each axis share out the experts: first those of the tensor axis that do not split the
+// same expert, then context-parallel, then data-parallel ranks, as in Megatron. -1 without a message if they do not
+// divide the axes.
+struct config_expert_ranks {
+    int64_t tensor, context, data;
+};
+int config_expert_ranks(const struct config *config, int64_t data_ranks, struct config_expert_ranks *ranks);
 
 // The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
 // train_samples make.

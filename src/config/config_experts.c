@@ -5,35 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-// To be freed.
-static bool *list_layers(const struct config *config) {
-    bool *layers = memory_alloc((size_t)config->num_layers + 1);
+bool *config_list_expert_layers(const struct config *config) {
+    // A T5 has no experts, but its decoder may have other layers than num_layers.
+    int64_t most =
+        config_decoder_layers(config) > config->num_layers ? config_decoder_layers(config) : config->num_layers;
+    bool *layers = memory_alloc((size_t)most + 1);
     if (config->num_experts == 0 || config_parse_layer_freq(config->moe_layer_freq, layers, config->num_layers) < 0)
-        memset(layers, 0, (size_t)config->num_layers + 1);
+        memset(layers, 0, (size_t)most + 1);
     return layers;
 }
 
-bool config_layer_has_experts(const struct config *config, int64_t layer) {
-    bool *layers = list_layers(config), has_experts = layer < config->num_layers && layers[layer];
-    free(layers);
-    return has_experts;
-}
-
-int64_t config_expert_layers_before(const struct config *config, int64_t layer) {
-    bool *layers = list_layers(config);
+int64_t config_expert_layers(const struct config *config) {
+    bool *layers = config_list_expert_layers(config);
     int64_t count = 0;
-    for (int64_t i = 0; i < layer; i++)
+    for (int64_t i = 0; i < config->num_layers; i++)
         count += layers[i];
     free(layers);
     return count;
 }
 
-int64_t config_expert_layers(const struct config *config) {
-    return config_expert_layers_before(config, config->num_layers);
-}
-
 int64_t config_routed_layers(const struct config *config) {
-    bool has_experts = config->num_layers > 0 && config_layer_has_experts(config, config->num_layers - 1);
+    bool *layers = config_list_expert_layers(config);
+    bool has_experts = config->num_layers > 0 && layers[config->num_layers - 1];
+    free(layers);
     return config_expert_layers(config) + (has_experts ? config->mtp_num_layers : 0);
 }
 
@@ -44,7 +38,7 @@ bool config_upcycles_load(const struct config *config) {
 bool config_same_expert_layers(const struct config *a, const struct config *b) {
     if (a->num_layers != b->num_layers)
         return false;
-    bool *of_a = list_layers(a), *of_b = list_layers(b);
+    bool *of_a = config_list_expert_layers(a), *of_b = config_list_expert_layers(b);
     bool is_same = memcmp(of_a, of_b, (size_t)a->num_layers * sizeof *of_a) == 0;
     free(of_a);
     free(of_b);
@@ -73,4 +67,30 @@ struct config_balance config_balance(const struct config *config) {
             balance.sequence = strtod(coeffs->items[i], NULL);
     }
     return balance;
+}
+
+int64_t config_expert_slices(const struct config *config) {
+    int64_t given = config->expert_tensor_parallel_size;
+    return given > 0 && config->num_experts > 0 ? given : config->tensor_model_parallel_size;
+}
+
+// Takes as many of the ranks that are left as lie along an axis of `length`; -1 if they do not divide each other.
+static int take_ranks(int64_t *left, int64_t length, int64_t *taken) {
+    if (length < 1 || (*left % length != 0 && length % *left != 0))
+        return -1;
+    *taken = *left < length ? *left : length;
+    *left /= *taken;
+    return 0;
+}
+
+int config_expert_ranks(const struct config *config, int64_t data_ranks, struct config_expert_ranks *ranks) {
+    int64_t tensor = config->tensor_model_parallel_size > 0 ? config->tensor_model_parallel_size : 1;
+    int64_t context = config->context_parallel_size > 0 ? config->context_parallel_size : 1;
+    int64_t slices = config_expert_slices(config) > 0 ? config_expert_slices(config) : 1;
+    int64_t left = config->expert_model_parallel_size > 0 ? config->expert_model_parallel_size : 1;
+    if (tensor % slices != 0 || take_ranks(&left, tensor / slices, &ranks->tensor) < 0 ||
+        take_ranks(&left, context, &ranks->context) < 0)
+        return -1;
+    ranks->data = left;
+    return data_ranks == 0 || data_ranks % left == 0 ? 0 : -1;
 }

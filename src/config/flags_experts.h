@@ -50,7 +50,7 @@
         CHOICE("--moe-token-dispatcher-type", moe_token_dispatcher_type, NULL,                                         \
                ONE_OF("allgather", "alltoall", "flex"), "accepted: changes nothing", ADVANCED),                        \
         INT("--expert-tensor-parallel-size", expert_tensor_parallel_size, NULL, 1, 1 << 20,                            \
-            "accepted: ranks that split an expert; only --tensor-model-parallel-size works", ADVANCED),                \
+            "tensor-parallel ranks that split an expert; default: --tensor-model-parallel-size", ADVANCED),            \
         SWITCH("--moe-shared-expert-gate", moe_shared_expert_gate,                                                     \
                "multiply what shared experts give by the sigmoid of a learned gate, as in Qwen2-MoE", ADVANCED),
 

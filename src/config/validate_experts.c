@@ -142,15 +142,30 @@ static void validate_capacity(const struct config *config, struct complaints *co
     if (!has_capacity && config->moe_pad_expert_input_to_capacity)
         complain(complaints,
                  "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor; give it, e.g. 1.0");
-    if (has_capacity && config->context_parallel_size > 1)
-        complain(complaints,
-                 "--moe-expert-capacity-factor counts the tokens of whole sequences, which --context-parallel-size "
-                 "splits; leave one of them out");
 }
 
-// Experts are shared out to some of the data-parallel ranks.
+// Ranks that split experts: some or none of the tensor-parallel ranks, which then bring their own rows.
+static void validate_slices(const struct config *config, struct complaints *complaints) {
+    int64_t slices = config_expert_slices(config), tensor = config->tensor_model_parallel_size;
+    if (slices == tensor)
+        return;
+    if (tensor % slices != 0)
+        complain(complaints,
+                 "--expert-tensor-parallel-size %" PRId64 " does not divide --tensor-model-parallel-size %" PRId64
+                 "; nearest: --expert-tensor-parallel-size %" PRId64,
+                 slices, tensor, nearest_divisor(tensor, slices));
+    else if (!config->sequence_parallel)
+        complain(complaints,
+                 "--expert-tensor-parallel-size %" PRId64 " below --tensor-model-parallel-size %" PRId64
+                 " needs ranks that have tokens of their own; give --sequence-parallel",
+                 slices, tensor);
+}
+
+// Ranks that share out the experts.
 static void validate_ranks(const struct config *config, struct complaints *complaints) {
     int64_t ranks = config->expert_model_parallel_size, E = config->num_experts, copies = config->data_parallel_size;
+    int64_t tensor = config->tensor_model_parallel_size, slices = config_expert_slices(config);
+    struct config_expert_ranks along;
     if (ranks == 1)
         return;
     if (E % ranks != 0)
@@ -158,12 +173,19 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  "--num-experts %" PRId64 " cannot be shared out evenly to --expert-model-parallel-size %" PRId64
                  " ranks; nearest: --expert-model-parallel-size %" PRId64,
                  E, ranks, nearest_divisor(E, ranks));
-    if (copies % ranks != 0)
+    if (tensor % slices == 0 && config_expert_ranks(config, 0, &along) < 0)
         complain(complaints,
-                 "--expert-model-parallel-size %" PRId64 " does not divide the %" PRId64
-                 " data-parallel ranks; start a multiple of %" PRId64
-                 " ranks (tensor × pipeline × context × expert parallelism), or make it %" PRId64,
-                 ranks, copies, config_least_ranks(config), nearest_divisor(copies, ranks));
+                 "--expert-model-parallel-size %" PRId64 " neither divides nor is a multiple of the %" PRId64
+                 " tensor-parallel ranks that do not split the same expert, or of these times --context-parallel-size "
+                 "%" PRId64 "; make it %" PRId64,
+                 ranks, tensor / slices, config->context_parallel_size,
+                 tensor / slices * config->context_parallel_size);
+    else if (tensor % slices == 0 && copies % along.data != 0)
+        complain(complaints,
+                 "--expert-model-parallel-size %" PRId64 " needs a multiple of %" PRId64
+                 " data-parallel ranks, not %" PRId64 "; start a multiple of %" PRId64 " ranks, or make it %" PRId64,
+                 ranks, along.data, copies, config_least_ranks(config),
+                 ranks / along.data * nearest_divisor(copies, along.data));
     if (is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon"))
         complain(complaints, "--optimizer %s does not work with --expert-model-parallel-size; leave one of them out",
                  config->optimizer);
@@ -207,16 +229,11 @@ void validate_experts(const struct config *config, struct complaints *complaints
     if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))
         complain(complaints, "--moe-shared-expert-intermediate-size needs MLPs without biases, as in Megatron; give "
                              "--disable-bias-linear");
-    if (config->expert_tensor_parallel_size > 0 &&
-        config->expert_tensor_parallel_size != config->tensor_model_parallel_size)
-        complain(complaints,
-                 "--expert-tensor-parallel-size %" PRId64 " differs from --tensor-model-parallel-size %" PRId64
-                 ", which splits experts too; leave it out",
-                 config->expert_tensor_parallel_size, config->tensor_model_parallel_size);
     validate_layers(config, complaints);
     validate_router(config, complaints);
     validate_balance(config, complaints);
     validate_capacity(config, complaints);
+    validate_slices(config, complaints);
     validate_ranks(config, complaints);
     validate_upcycling(config, complaints);
 }

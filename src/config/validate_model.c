@@ -96,23 +96,28 @@ static void validate_form(struct config *config, struct complaints *complaints) 
 
 // Ranks that share each layer take whole heads and even parts of the MLP; the vocabulary may end unevenly.
 static void validate_shares(const struct config *config, struct complaints *complaints) {
-    int64_t parts = config->tensor_model_parallel_size;
+    int64_t tensor = config->tensor_model_parallel_size, slices = config_expert_slices(config);
+    const char *flag = "--tensor-model-parallel-size";
     const struct {
         const char *name;
-        int64_t value;
-    } shared[] = {{"--num-attention-heads", config->num_attention_heads},
-                  {"--num-query-groups", config_query_groups(config)},
-                  {"--ffn-hidden-size", config->ffn_hidden_size},
-                  {"--moe-ffn-hidden-size", config->moe_ffn_hidden_size},
-                  {"--moe-shared-expert-intermediate-size", config->moe_shared_expert_intermediate_size}};
+        int64_t value, parts;
+        const char *flag;
+    } shared[] = {{"--num-attention-heads", config->num_attention_heads, tensor, flag},
+                  {"--num-query-groups", config_query_groups(config), tensor, flag},
+                  {"--ffn-hidden-size", config->ffn_hidden_size, tensor, flag},
+                  {"--moe-ffn-hidden-size", config->moe_ffn_hidden_size, slices,
+                   slices == tensor ? flag : "--expert-tensor-parallel-size"},
+                  {"--moe-shared-expert-intermediate-size", config->moe_shared_expert_intermediate_size, tensor, flag}};
     char text[256];
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
-        if (shared[i].value % parts != 0)
+        if (shared[i].value % shared[i].parts != 0)
             complain(complaints,
-                     "%s %" PRId64 " cannot be shared by --tensor-model-parallel-size %" PRId64
-                     " ranks; sizes that work are %s; nearest: --tensor-model-parallel-size %" PRId64 " or %s %" PRId64,
-                     shared[i].name, shared[i].value, parts, divisors(shared[i].value, text, sizeof text),
-                     nearest_divisor(shared[i].value, parts), shared[i].name, nearest_multiple(shared[i].value, parts));
+                     "%s %" PRId64 " cannot be shared by %s %" PRId64
+                     " ranks; sizes that work are %s; nearest: %s %" PRId64 " or %s %" PRId64,
+                     shared[i].name, shared[i].value, shared[i].flag, shared[i].parts,
+                     divisors(shared[i].value, text, sizeof text), shared[i].flag,
+                     nearest_divisor(shared[i].value, shared[i].parts), shared[i].name,
+                     nearest_multiple(shared[i].value, shared[i].parts));
 }
 
 static int64_t next_multiple(int64_t value, int64_t unit) {

@@ -56,19 +56,25 @@ static double bound_of_bytes(const struct config *config) {
     return 20 * parameters + 4 * tokens * kept;
 }
 
-// Choices of experts, and the places of rows that are padded to a capacity, are numbered in 32 bits.
+// Choices of experts, the places of rows that are padded to a capacity, and the rows that may arrive from all ranks
+// that share out the experts are numbered in 32 bits.
 static void validate_places(const struct config *config, struct complaints *complaints) {
     double tokens =
         (double)config->micro_batch_size * (double)config->seq_length / (double)config->context_parallel_size;
     double E = (double)config->num_experts, choices = tokens * (double)config->moe_router_topk, places = choices;
     if (config->moe_pad_expert_input_to_capacity)
         places = fmax(places, E * fmin(tokens, ceil(choices / E * config_expert_capacity(config))));
+    double ranks = (double)config->expert_model_parallel_size;
+    double rows = tokens * (double)config_expert_slices(config) / (double)config->tensor_model_parallel_size;
+    if (ranks > 1)
+        places = fmax(places, ranks * rows * fmin((double)config->moe_router_topk, E / ranks));
     if (E > 0 && places > INT32_MAX)
-        complain(complaints,
-                 "batches of %" PRId64 " × %" PRId64
-                 " tokens have %.3g places at their experts, and %d is the most; make --micro-batch-size, "
-                 "--moe-router-topk or a padded --moe-expert-capacity-factor smaller",
-                 config->micro_batch_size, config->seq_length, places, INT32_MAX);
+        complain(
+            complaints,
+            "batches of %" PRId64 " × %" PRId64
+            " tokens have up to %.3g places at the experts of a rank, and %d is the most; make --micro-batch-size, "
+            "--moe-router-topk, --expert-model-parallel-size or a padded --moe-expert-capacity-factor smaller",
+            config->micro_batch_size, config->seq_length, places, INT32_MAX);
 }
 
 void validate_size(const struct config *config, struct complaints *complaints) {

@@ -123,8 +123,11 @@ static void set_experts(struct expert_choices *experts, const struct config *con
         .E = config->num_experts,
         .K = config->moe_router_topk,
         .F = config_expert_width(config),
-        .ranks = mesh->length[AXIS_EXPERT],
-        .rank = mesh->place[AXIS_EXPERT],
+        .ranks = mesh_count(mesh, MESH_EXPERTS),
+        .rank = mesh_index(mesh, mesh->place, MESH_EXPERTS),
+        .slices = mesh_count(mesh, MESH_EXPERT_SLICES),
+        .slice = mesh_index(mesh, mesh->place, MESH_EXPERT_SLICES),
+        .is_apart = mesh_deals_experts(mesh),
         .shared = config->moe_shared_expert_intermediate_size,
         .has_shared_gate = config->moe_shared_expert_gate,
         .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID

@@ -22,9 +22,11 @@ struct latent_choices {
 
 // Mixtures of experts.
 struct expert_choices {
-    int64_t E, K, F;  // experts (0: none), those that a token goes to, width of one
-    int ranks, rank;  // how many ranks share them out, and which of them this is
-    int64_t shared;   // width of the expert that every token goes to; 0: none
+    int64_t E, K, F;    // experts (0: none), those that a token goes to, width of one
+    int ranks, rank;    // how many ranks share them out, and which of them this is
+    int slices, slice;  // the same for those that split each of them
+    bool is_apart;      // other ranks hold them than hold the slices of other layers
+    int64_t shared;     // width of the expert that every token goes to; 0: none
     bool has_shared_gate;
     struct router_rule rule;
     bool has_bias;                       // balances experts too, see op_route_forward; a step updates it

@@ -37,7 +37,7 @@ static struct tensor last_columns(struct tensor packed, int64_t W) {
     return tensor_slice(packed, 1, packed.shape[1] - W, W);
 }
 
-struct gathered context_gather_start(const struct pass *pass, struct tensor packed, int64_t W) {
+static struct gathered gather_start(const struct pass *pass, struct tensor packed, int64_t W, const char *name) {
     if (pass_strips(pass) == 1)
         return (struct gathered){.kv = packed, .is_in_order = true};
     int64_t own_rows = packed.shape[0], rows = pass_whole_length(pass, own_rows);
@@ -45,8 +45,12 @@ struct gathered context_gather_start(const struct pass *pass, struct tensor pack
                                 .parts = arena_2d(pass->scratch, packed.dtype, rows, W)};
     struct tensor own = tensor_rows(gathered.parts, own_rows * pass->mesh->place[AXIS_CONTEXT], own_rows);
     op_copy(pass->device, &(struct op_copy){.dst = own, .src = last_columns(packed, W)});
-    gathered.request = comm_all_gather_start(pass->mesh->group[AXIS_CONTEXT], gathered.parts, own, "keys and values");
+    gathered.request = comm_all_gather_start(pass->mesh->group[AXIS_CONTEXT], gathered.parts, own, name);
     return gathered;
+}
+
+struct gathered context_gather_start(const struct pass *pass, struct tensor packed, int64_t W) {
+    return gather_start(pass, packed, W, "keys and values");
 }
 
 struct tensor context_gathered(const struct pass *pass, struct gathered *gathered) {
@@ -63,6 +67,25 @@ struct tensor context_gathered(const struct pass *pass, struct gathered *gathere
     }
     gathered->is_in_order = true;
     return gathered->kv;
+}
+
+struct tensor context_gather_rows(const struct pass *pass, struct tensor x, const char *name) {
+    struct gathered gathered = gather_start(pass, x, x.shape[1], name);
+    return context_gathered(pass, &gathered);
+}
+
+struct tensor context_own_rows(const struct pass *pass, struct tensor x) {
+    if (pass_strips(pass) == 1)
+        return x;
+    struct tensor own = arena_2d(pass->scratch, x.dtype, pass_rows(pass), x.shape[1]);
+    for (int which = 0; which < pass_strips(pass); which++) {
+        struct strip strip = pass_strip(pass, which);
+        int64_t first = strip.T * context_strip(pass->mesh, pass->mesh->place[AXIS_CONTEXT], which);
+        op_copy(pass->device,
+                &(struct op_copy){.dst = tensor_reshape_4d(strip_rows(&strip, own), pass->B, strip.T, 1, x.shape[1]),
+                                  .src = tokens_of(pass, x, first, strip.T)});
+    }
+    return own;
 }
 
 struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, int64_t keys, int64_t W) {

@@ -34,6 +34,11 @@ struct gathered context_gather_start(const struct pass *pass, struct tensor pack
 // The gathered keys and values; the first call waits for them. Returns `packed` itself if nothing is shared.
 struct tensor context_gathered(const struct pass *pass, struct gathered *gathered);
 
+// The rows (B whole T, W) of all ranks that share the sequences, in the order of the sequences, from this rank's (B T,
+// W); and the other way, this rank's of all. In scratch; x itself if nothing is shared.
+struct tensor context_gather_rows(const struct pass *pass, struct tensor x, const char *name);
+struct tensor context_own_rows(const struct pass *pass, struct tensor x);
+
 // Where the queries of a strip write the gradients of the keys and values of the first `keys` tokens: scratch memory (B
 // keys, W), or dpacked (B T, …) itself if nothing is shared.
 struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, int64_t keys, int64_t W);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 static struct group *peers_of(const struct pass *pass) {
-    return pass->mesh->group[AXIS_EXPERT];
+    return mesh_group(pass->mesh, MESH_EXPERTS);
 }
 
 // How many rows each of all ranks sends to each expert: (P, E). On paper the host gets no numbers, and those that it

@@ -1,8 +1,8 @@
-// Rows on their way to experts that other ranks hold. Of E experts, each of P ranks along the expert axis holds E / P
+// Rows on their way to experts that other ranks hold. Of E experts, each of the P ranks that share them out holds E / P
 // neighbours. Every rank sorts the slots of its own rows by expert (op_sort_slots), so what it sends to another rank is
 // one range of places. What arrives is ordered by the rank that sent it and there by expert; it is sorted by expert
-// again, and within one it stays in order of the senders, which is the order of the samples. Then everything an expert
-// does with its rows is as on one rank, where each arrived row has one slot. The way back is the same in reverse.
+// again, and within one it stays in order of the senders, and so of the samples. Then everything an expert does with
+// its rows is as on one rank, where each arrived row has one slot. The way back is the same in reverse.
 //
 // How many rows go where, the ranks tell each other first, and the host waits for that. So tensors have as many rows as
 // have arrived, but their memory is taken for as many as may arrive: the arenas are measured on paper, where experts
@@ -28,7 +28,7 @@ struct dispatch_slots {
     struct tensor offsets, sources, weights;
     int64_t most;
 };
-// Exchanges the numbers of rows, and their weights. All ranks along the expert axis call.
+// Exchanges the numbers of rows, and their weights. All ranks that share out the experts call.
 void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
                    const struct dispatch_slots *slots);
 // A tensor of one row for each that has arrived, with memory for all that may.

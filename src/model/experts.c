@@ -4,15 +4,17 @@
 // The weight multiplies the activation instead, which is the same but needs no pass of its own over wider rows.
 // Shared experts are an MLP beside them, which every row goes through.
 //
-// Rows are copied to R places, sorted by expert; how many each expert has, only the device knows. If ranks share
-// layers, each has a part of every expert's inner width, sends all rows to the same places, and the results are summed.
-// If ranks share out the experts, rows go to the ranks that hold theirs and come back (dispatch.h); they multiply what
-// has arrived, and add the biases of their experts.
+// Rows are copied to R places, sorted by expert; how many each expert has, only the device knows. If ranks split the
+// experts, each has a part of every expert's inner width, sends the same rows to the same places, and the results are
+// summed (expert_rows.h). If ranks share out the experts, rows go to the ranks that hold theirs and come back
+// (dispatch.h); they multiply what has arrived, and add the biases of their experts.
 #include "base/memory.h"
 #include "model/dispatch.h"
+#include "model/expert_rows.h"
 #include "model/grouped.h"
 #include "model/router.h"
 #include "model/shared_experts.h"
+#include "ops/device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,6 +34,7 @@ struct experts {
 // arrived.
 struct experts_saved {
     struct router_saved router;
+    struct tensor experts, weights;          // (N, K): the router's, of all rows that this rank brings to experts
     struct tensor offsets, sources, places;  // (E + 1), (R), (N, K) i32: see op_sort_slots
     struct dispatch dispatch;                // if ranks share out the experts
     struct tensor x;                         // (R, C)
@@ -39,20 +42,20 @@ struct experts_saved {
     struct shared_experts_saved shared;      // if there are any
 };
 
-// Gradients of experts that ranks share out are summed over the ranks that hold the same ones. Ranks that share layers
-// split experts too, but not their last biases: the first of them has the gradient of those, and the sum is it.
+// Gradients of experts that are held apart are summed over the ranks that hold the same ones. Ranks that split experts
+// do not split their last biases: the first of them has the gradient of those, and the sum is it.
 enum own_group { OWN_WEIGHTS, OWN_BIASES, OWN_GROUPS };
 static const struct param_group own_groups[OWN_GROUPS] = {[OWN_WEIGHTS] = {.name = "experts",
                                                                            .replicas = MESH_SAME_EXPERTS,
                                                                            .slices = MESH_STAGE & ~MESH_SAME_EXPERTS,
                                                                            .lr_multiplier = 1},
                                                           [OWN_BIASES] = {.name = "biases of experts",
-                                                                          .replicas = MESH_STAGE & ~AXES(AXIS_EXPERT),
-                                                                          .slices = AXES(AXIS_EXPERT),
+                                                                          .replicas = MESH_STAGE & ~MESH_EXPERTS,
+                                                                          .slices = MESH_EXPERTS,
                                                                           .lr_multiplier = 1}};
 
 void experts_declare_groups(struct param_list *params, const struct choices *choices) {
-    for (int i = 0; choices->experts.ranks > 1 && i < (choices->has_mlp_bias ? OWN_GROUPS : OWN_BIASES); i++)
+    for (int i = 0; choices->experts.is_apart && i < (choices->has_mlp_bias ? OWN_GROUPS : OWN_BIASES); i++)
         (void)param_list_group(params, &own_groups[i]);
 }
 
@@ -66,10 +69,14 @@ static struct param *add_param(struct param_list *params, const char *name, cons
     struct param *param =
         param_add(params, full, shard, standard_deviation > 0 ? INIT_NORMAL : INIT_ZERO, standard_deviation);
     param->has_decay = shard.rank == 3;
-    if (experts->ranks > 1)
+    if (experts->is_apart)
         param->group = param_list_group(params, &own_groups[OWN_WEIGHTS]);
     free(full);
     return param;
+}
+
+static struct shard split(const struct expert_choices *experts, struct shard whole, int dimension) {
+    return experts->slices > 1 ? shard_split(whole, dimension, experts->slices, experts->slice) : whole;
 }
 
 // Rows of a gated MLP's first matmul are two segments, each split on its own.
@@ -79,14 +86,14 @@ static struct shard split_inner(const struct choices *choices, struct shard whol
         whole.segment_count = 2;
         whole.segments[0] = whole.segments[1] = F;
     }
-    return choices_split(choices, whole, 1);
+    return split(&choices->experts, whole, 1);
 }
 
 static void add_last_biases(struct experts *experts, struct param_list *params, const char *name) {
     const struct choices *choices = experts->choices;
     experts->fc2_bias =
         add_param(params, name, "linear_fc2.bias", choices, shard_whole(2, choices->experts.E, choices->C), 0);
-    if (choices->experts.ranks > 1)
+    if (choices->experts.is_apart)
         experts->fc2_bias->group = param_list_group(params, &own_groups[OWN_BIASES]);
     else
         experts->fc2_bias->sums_gradient = choices->parts > 1;
@@ -96,7 +103,7 @@ static void add_last_biases(struct experts *experts, struct param_list *params, 
 static void set_sublayer(struct experts *experts, const struct sublayer_options *options) {
     const struct linear *router = &experts->router.linear, *shared = &experts->shared.fc2;
     struct sublayer *sublayer = &experts->sublayer;
-    bool is_apart = experts->choices->experts.ranks > 1;
+    bool is_apart = experts->choices->experts.is_apart;
     experts->last = (struct linear){.weight = experts->fc2, .in = experts->F, .out = experts->choices->C};
     if (is_apart) {
         experts->last.weight = experts->choices->experts.shared > 0 ? shared->weight : router->weight;
@@ -124,17 +131,12 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
         experts->fc1_bias =
             add_param(params, name, "linear_fc1.bias", choices, split_inner(choices, shard_whole(2, E, inner), F), 0);
     experts->fc2 =
-        add_param(params, name, "linear_fc2.weight", choices, choices_split(choices, shard_matrices(E, C, F), 2),
+        add_param(params, name, "linear_fc2.weight", choices, split(&choices->experts, shard_matrices(E, C, F), 2),
                   deviation / sqrt(2.0 * (double)options->layers));
     if (choices->has_mlp_bias)
         add_last_biases(experts, params, name);
-    experts->F = F / choices->parts;
+    experts->F = F / choices->experts.slices;
     set_sublayer(experts, options);
-}
-
-// The first of the ranks that share the layer adds what is not split.
-static bool adds_whole(const struct pass *pass) {
-    return pass->mesh->place[AXIS_TENSOR] == 0;
 }
 
 static struct tensor value_of(const struct param *param) {
@@ -143,16 +145,6 @@ static struct tensor value_of(const struct param *param) {
 
 static struct tensor grad_of(const struct param *param) {
     return param ? param->grad : (struct tensor){0};
-}
-
-// How many rows an expert takes at most, as Megatron counts; 0: all. Evaluation and generation drop nothing: results
-// would depend on padding and on which sequences share a batch.
-static int64_t capacity_of(const struct expert_choices *choices, const struct pass *pass, int64_t N) {
-    if (choices->capacity_factor == 0 || !pass->is_training)
-        return 0;
-    double mean = (double)(N * choices->K) / (double)choices->E;
-    int64_t capacity = (int64_t)ceil(mean * choices->capacity_factor);
-    return capacity < N ? capacity : N;
 }
 
 // How many rows the experts of one rank get from one rank at most: a row goes to an expert once.
@@ -165,33 +157,34 @@ static bool is_shared_out(const struct experts *experts) {
     return experts->choices->experts.ranks > 1;
 }
 
-// Sends rows to places.
-static void sort(const struct experts *experts, const struct pass *pass, struct experts_saved *saved, int64_t N) {
+// Sends rows to places. Padding changes no number, so it is left out where ranks share a capacity.
+static void sort(const struct experts *experts, const struct pass *pass, struct experts_saved *saved) {
     const struct expert_choices *choices = &experts->choices->experts;
-    int64_t capacity = capacity_of(choices, pass, N);
-    bool is_padded = choices->is_padded && capacity > 0;
-    int64_t R = N * choices->K;
-    if (is_padded || (capacity > 0 && choices->E * capacity < R))
+    int64_t capacity = expert_rows_capacity(pass, choices), N = expert_rows_count(pass), R = N * choices->K;
+    bool is_shared = capacity > 0 && expert_rows_share_capacity(pass), is_padded = choices->is_padded && capacity > 0;
+    struct op_sort_slots op = {.capacity = is_shared ? 0 : capacity, .is_padded = is_padded && !is_shared};
+    if (is_shared)
+        op.kept =
+            expert_rows_gather(pass, pass->scratch,
+                               expert_rows_keep(pass, choices, saved->router.experts, saved->router.weights), "places");
+    if (op.is_padded || (op.capacity > 0 && choices->E * capacity < R))
         R = choices->E * capacity;
-    saved->offsets = arena_1d(pass->activations, DTYPE_I32, choices->E + 1);
-    saved->sources = arena_1d(pass->activations, DTYPE_I32, R);
-    saved->places = arena_2d(pass->activations, DTYPE_I32, N, choices->K);
-    op_sort_slots(pass->device,
-                  &(struct op_sort_slots){.offsets = saved->offsets,
-                                          .sources = saved->sources,
-                                          .places = saved->places,
-                                          .experts = saved->router.experts,
-                                          .weights = capacity > 0 && !choices->keeps_first ? saved->router.weights
-                                                                                           : (struct tensor){0},
-                                          .capacity = capacity,
-                                          .is_padded = is_padded});
+    saved->experts = expert_rows_gather(pass, pass->activations, saved->router.experts, "chosen experts");
+    saved->weights = expert_rows_gather(pass, pass->activations, saved->router.weights, "weights of experts");
+    saved->offsets = op.offsets = arena_1d(pass->activations, DTYPE_I32, choices->E + 1);
+    saved->sources = op.sources = arena_1d(pass->activations, DTYPE_I32, R);
+    saved->places = op.places = arena_2d(pass->activations, DTYPE_I32, N, choices->K);
+    op.experts = saved->experts;
+    if (op.capacity > 0 && !choices->keeps_first)
+        op.weights = saved->weights;
+    op_sort_slots(pass->device, &op);
     if (is_shared_out(experts))
         dispatch_open(&saved->dispatch, pass, choices,
                       &(struct dispatch_slots){.offsets = saved->offsets,
                                                .sources = saved->sources,
-                                               .weights = saved->router.weights,
-                                               .most = is_padded ? choices->E / choices->ranks * capacity
-                                                                 : most_sent(choices, N, capacity)});
+                                               .weights = saved->weights,
+                                               .most = op.is_padded ? choices->E / choices->ranks * capacity
+                                                                    : most_sent(choices, N, capacity)});
 }
 
 // What the experts of this rank work on: R rows, all of this rank's or those that have arrived.
@@ -206,7 +199,7 @@ static struct experts_work work_of(const struct experts *experts, const struct e
     if (is_shared_out(experts))
         return (struct experts_work){dispatch->offsets, dispatch->sources, dispatch->weights, dispatch->rows,
                                      dispatch->room};
-    return (struct experts_work){saved->offsets, saved->sources, saved->router.weights, R, R};
+    return (struct experts_work){saved->offsets, saved->sources, saved->weights, R, R};
 }
 
 static struct tensor take_work(const struct experts_work *work, struct arena *arena, enum dtype dtype,
@@ -263,18 +256,58 @@ static struct op_sum_slots sum_of(const struct experts *experts, const struct pa
                                   const struct experts_saved *saved, struct tensor y) {
     bool is_apart = is_shared_out(experts);
     struct op_sum_slots op = {.y = y, .places = is_apart ? saved->dispatch.places : saved->places};
-    if (experts->fc2_bias && adds_whole(pass)) {
+    if (experts->fc2_bias && expert_rows_is_first(pass)) {
         op.bias = experts->fc2_bias->value;
-        op.experts = is_apart ? saved->dispatch.experts : saved->router.experts;
-        op.weights = is_apart ? saved->dispatch.weights : saved->router.weights;
+        op.experts = is_apart ? saved->dispatch.experts : saved->experts;
+        op.weights = is_apart ? saved->dispatch.weights : saved->weights;
     }
     return op;
 }
 
-// sum (N, C) = what shared experts make of x (N, C), computed while y (R, C) is on its way back, and y of all slots.
+static bool has_shared(const struct experts *experts) {
+    return experts->choices->experts.shared > 0;
+}
+
+// Rows of the layer's input, or of the gradient of its output, and the sums that they lead to.
+struct expert_flow {
+    struct tensor own, rows;  // (n, C), (N, C): this rank's, and those that it brings to experts
+    struct tensor sum;        // (N, C)
+    // (n, C): what shared experts give, summed over all tensor-parallel ranks. None if these have the same rows; then
+    // it is a part of `sum`.
+    struct tensor part;
+};
+
+static struct expert_flow open_flow(const struct experts *experts, const struct pass *pass, struct tensor own,
+                                    struct tensor out, const char *name) {
+    int64_t N = expert_rows_count(pass), n = own.shape[0], C = experts->choices->C;
+    struct expert_flow flow = {.own = own, .rows = expert_rows_gather(pass, pass->scratch, own, name)};
+    flow.sum = N == n ? out : arena_2d(pass->scratch, pass->dtype, N, C);
+    if (has_shared(experts) && !expert_rows_are_whole(pass))
+        flow.part = arena_2d(pass->scratch, pass->dtype, n, C);
+    return flow;
+}
+
+static void close_flow(const struct pass *pass, const struct expert_flow *flow, struct tensor out, const char *name) {
+    expert_rows_sum(pass, out, flow->sum, name);
+    if (flow->part.data)
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = flow->part, .residual = out});
+}
+
+static void forward_shared(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
+                           const struct expert_flow *flow) {
+    if (!flow->part.data) {
+        shared_experts_forward(&experts->shared, pass, &saved->shared, flow->sum, flow->rows);
+        return;
+    }
+    struct tensor all = pass_gather(pass, pass->scratch, flow->own, "input of shared experts");
+    struct tensor out = arena_2d(pass->scratch, pass->dtype, all.shape[0], all.shape[1]);
+    shared_experts_forward(&experts->shared, pass, &saved->shared, out, all);
+    pass_sum(pass, flow->part, out, "output of shared experts");
+}
+
+// The sum of y (R, C) of all slots, and what shared experts give, computed while y is on its way back.
 static void forward_sum(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
-                        struct tensor sum, struct tensor x, struct tensor y) {
-    bool has_shared = experts->choices->experts.shared > 0;
+                        const struct expert_flow *flow, struct tensor y) {
     struct op_sum_slots op = sum_of(experts, pass, saved, y);
     struct comm_request request = {0};
     if (is_shared_out(experts)) {
@@ -282,16 +315,16 @@ static void forward_sum(const struct experts *experts, const struct pass *pass, 
         op_sum_slots(pass->device, &op);
         y = arena_2d(pass->scratch, pass->dtype, saved->sources.shape[0], y.shape[1]);
         request = dispatch_return_start(&saved->dispatch, pass, y, op.out, "rows from experts");
-        if (has_shared)
+        if (has_shared(experts))
             comm_overlap(&request);
         op = (struct op_sum_slots){.y = y, .places = saved->places};
     }
-    if (has_shared)
-        shared_experts_forward(&experts->shared, pass, &saved->shared, sum, x);
+    if (has_shared(experts))
+        forward_shared(experts, pass, saved, flow);
     if (is_shared_out(experts))
         comm_wait(&request);
-    op.out = sum;
-    op.addend = has_shared ? sum : (struct tensor){0};
+    op.out = flow->sum;
+    op.addend = has_shared(experts) && !flow->part.data ? flow->sum : (struct tensor){0};
     op_sum_slots(pass->device, &op);
 }
 
@@ -299,21 +332,19 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
                     struct operand x) {
     const struct experts *experts = (const struct experts *)sublayer;
     struct experts_saved *saved = own;
-    int64_t N = pass_rows(pass), C = experts->choices->C;
-    if (experts->choices->experts.shared > 0 && pass->is_training)
+    if (has_shared(experts) && pass->is_training)
         shared_experts_keep(&experts->shared, pass, &saved->shared, x.value);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor all = pass_gather(pass, pass->scratch, x.value, "layer input");
-    struct tensor sum = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, N, C) : delta;
-    router_forward(&experts->router, pass, &saved->router, all);
-    sort(experts, pass, saved, N);
+    router_forward(&experts->router, pass, &saved->router, x.value);
+    struct expert_flow flow = open_flow(experts, pass, x.value, delta, "layer input");
+    sort(experts, pass, saved);
     struct experts_work work = work_of(experts, saved);
     struct tensor after = take_work(&work, pass->scratch, pass->dtype, experts->F);
-    struct tensor y = take_work(&work, pass->scratch, pass->dtype, C);
-    forward_inner(experts, pass, saved, all, after);
+    struct tensor y = take_work(&work, pass->scratch, pass->dtype, experts->choices->C);
+    forward_inner(experts, pass, saved, flow.rows, after);
     grouped_forward(experts->fc2, pass, y, after, work.offsets);
-    forward_sum(experts, pass, saved, sum, all, y);
-    pass_sum(pass, delta, sum, "layer output");
+    forward_sum(experts, pass, saved, &flow, y);
+    close_flow(pass, &flow, delta, "layer output");
     arena_release(pass->scratch, mark);
 }
 
@@ -340,7 +371,7 @@ static void backward_inner(const struct experts *experts, const struct pass *pas
                                                                           .activation = choices->activation,
                                                                           .is_gated = choices->is_gated,
                                                                           .rule = choices->glu});
-    if (experts->fc2_bias && adds_whole(pass))
+    if (experts->fc2_bias && expert_rows_is_first(pass))
         op_slot_bias_backward(pass->device, &(struct op_slot_bias_backward){.dbias = experts->fc2_bias->grad,
                                                                             .dweights = dweights,
                                                                             .dout = dout,
@@ -374,16 +405,11 @@ static struct tensor return_gradients(const struct pass *pass, const struct expe
     return rows;
 }
 
-static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
-                                       struct tensor dx, struct tensor ddelta) {
-    const struct experts *experts = (const struct experts *)sublayer;
-    const struct experts_saved *saved = own;
-    int64_t N = pass_rows(pass), C = experts->choices->C;
+// From dy (N, C) to sum (N, C), the gradient of the rows that were brought to experts, and dweights (N, K).
+static void backward_experts(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
+                             struct tensor dy, struct tensor sum, struct tensor dweights) {
     struct experts_work work = work_of(experts, saved);
-    struct tensor dy = pass_gather(pass, pass->scratch, ddelta, "layer output gradient");
-    struct tensor sum = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, N, C) : dx;
-    struct tensor dplaces = take_work(&work, pass->scratch, pass->dtype, C);
-    struct tensor dweights = arena_2d(pass->scratch, DTYPE_F32, N, experts->choices->experts.K);
+    struct tensor dplaces = take_work(&work, pass->scratch, pass->dtype, experts->choices->C);
     if (is_shared_out(experts)) {
         struct tensor darrived = dispatch_take(&saved->dispatch, pass->scratch, DTYPE_F32, 1);
         backward_inner(experts, pass, saved, dy, dplaces, darrived);
@@ -392,10 +418,42 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
         backward_inner(experts, pass, saved, dy, dplaces, dweights);
     }
     op_sum_slots(pass->device, &(struct op_sum_slots){.out = sum, .y = dplaces, .places = saved->places});
-    struct tensor dlogits = router_backward(&experts->router, pass, &saved->router, sum, dweights);
-    if (experts->choices->experts.shared > 0)
-        shared_experts_backward(&experts->shared, pass, &saved->shared, sum, dy);
-    pass_sum(pass, dx, sum, "layer input gradient");
+}
+
+static void backward_shared(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
+                            const struct expert_flow *flow) {
+    if (!flow->part.data) {
+        shared_experts_backward(&experts->shared, pass, &saved->shared, flow->sum, flow->rows);
+        return;
+    }
+    struct tensor dy = pass_gather(pass, pass->scratch, flow->own, "output gradient of shared experts");
+    struct tensor dx = arena_2d(pass->scratch, pass->dtype, dy.shape[0], dy.shape[1]);
+    device_zero(pass->device, dx);
+    shared_experts_backward(&experts->shared, pass, &saved->shared, dx, dy);
+    pass_sum(pass, flow->part, dx, "input gradient of shared experts");
+}
+
+// If the stream is split, the router has the gradient of its rows' weights once it is summed over the ranks that split
+// experts. If not, what it adds is summed with the rest.
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
+    const struct experts *experts = (const struct experts *)sublayer;
+    const struct experts_saved *saved = own;
+    int64_t N = expert_rows_count(pass), n = dx.shape[0], K = experts->choices->experts.K;
+    struct expert_flow flow = open_flow(experts, pass, ddelta, dx, "layer output gradient");
+    struct tensor dweights = arena_2d(pass->scratch, DTYPE_F32, N, K), own_dweights = dweights, dlogits = {0};
+    backward_experts(experts, pass, saved, flow.rows, flow.sum, dweights);
+    if (!pass->splits_rows)
+        dlogits = router_backward(&experts->router, pass, &saved->router, flow.sum, dweights);
+    if (has_shared(experts))
+        backward_shared(experts, pass, saved, &flow);
+    close_flow(pass, &flow, dx, "layer input gradient");
+    if (!pass->splits_rows)
+        return (struct first_gradients){.first = operand_of(dlogits)};
+    if (N != n)
+        own_dweights = arena_2d(pass->scratch, DTYPE_F32, n, K);
+    expert_rows_sum(pass, own_dweights, dweights, "gradients of weights of experts");
+    dlogits = router_backward(&experts->router, pass, &saved->router, dx, own_dweights);
     return (struct first_gradients){.first = operand_of(dlogits)};
 }
 

@@ -6,13 +6,18 @@
 
 #include <stdlib.h>
 
-static struct layer_choices decoder_layer(const struct model *model, const struct config *config, int64_t layer) {
+// `has_experts` tells it of every layer, see config_list_expert_layers.
+static struct layer_choices decoder_layer(const struct model *model, const struct config *config, int64_t layer,
+                                          const bool *has_experts) {
     struct layer_choices choices = choices_layer(&model->choices, config_encoder_layers(config) > 0);
     choices.window = config_layer_window(config, layer);
     choices.has_local_rope = choices.window > 0 && config->rotary_base_local > 0;
     choices.skips_rope = config_layer_skips_rope(config, layer);
-    if (config_layer_has_experts(config, layer))
-        choices_add_experts(&choices, config_expert_layers_before(config, layer));
+    int64_t before = 0;
+    for (int64_t i = 0; i < layer; i++)
+        before += has_experts[i];
+    if (has_experts[layer])
+        choices_add_experts(&choices, before);
     return choices;
 }
 
@@ -31,12 +36,14 @@ static void build_stack(struct model *model, struct param_list *params, const st
                                   .first_dropout_layer = is_decoder ? encoder : 0,
                                   .first_cross_dropout_layer = encoder + decoder};
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)(stack.L + 1));
+    bool *has_experts = config_list_expert_layers(options->config);
     for (int64_t i = 0; i < stack.L; i++)
-        each[i] =
-            is_decoder ? decoder_layer(model, options->config, stack.first + i) : choices_layer(&model->choices, false);
+        each[i] = is_decoder ? decoder_layer(model, options->config, stack.first + i, has_experts)
+                             : choices_layer(&model->choices, false);
     stack.each = each;
     stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);
     free(each);
+    free(has_experts);
 }
 
 static void build_stacks(struct model *model, struct param_list *params, const struct model_options *options) {
@@ -54,14 +61,17 @@ static void build_depths(struct model *model, struct param_list *params, const s
     const struct config *config = options->config;
     model->depth_count = options->chunk.depths;
     model->depths = memory_alloc(sizeof *model->depths * (size_t)model->depth_count);
+    bool *has_experts = config_list_expert_layers(config);
     struct depth_options depth = {.config = config,
                                   .choices = &model->choices,
                                   .embedding = &model->embedding,
-                                  .layer = decoder_layer(model, config, config_decoder_layers(config) - 1)};
+                                  .layer =
+                                      decoder_layer(model, config, config_decoder_layers(config) - 1, has_experts)};
     for (; depth.number < model->depth_count; depth.number++) {
         depth.layer.expert_layer = config_expert_layers(config) + depth.number;
         depth_build(&model->depths[depth.number], params, &depth);
     }
+    free(has_experts);
 }
 
 static bool has_both(const struct model *model) {

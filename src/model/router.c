@@ -16,8 +16,6 @@ void router_build(struct router *router, struct param_list *params, const char *
                                           .has_bias = choices->has_mlp_bias,
                                           .standard_deviation = choices->standard_deviation,
                                           .sums_gradient = choices->parts > 1});
-    // The weight is whole, but as with a split one, all rows are gathered for it and its dx is summed over the ranks.
-    router->linear.sums_input = choices->parts > 1;
     router->choices = experts;
     router->number = options->layer->expert_layer;
     free(router_name);
@@ -27,20 +25,52 @@ static bool has_loss(const struct router *router, enum balance_kind kind) {
     return router->choices->coefficients[kind] > 0;
 }
 
-// Both sums over the rows of this rank; S sequences, which lie in strips if ranks share them.
+// A run of rows of whole sequences, or of a part of one, as the operations of balance take them: rows [first, first +
+// count) of this rank's, which belong to `sequences` sequences from number `sequence` on. Sequences lie in strips if
+// ranks share them. If the stream is split, a rank may have any part of a sequence, and takes them one by one.
+struct sequence_rows {
+    int64_t first, count, sequence, sequences;
+};
+
+static int count_sequence_rows(const struct pass *pass) {
+    return pass_strips(pass) * (pass->splits_rows ? (int)pass->B : 1);
+}
+
+static struct sequence_rows sequence_rows(const struct pass *pass, int which) {
+    struct strip strip = pass_strip(pass, pass->splits_rows ? which / (int)pass->B : which);
+    if (!pass->splits_rows)
+        return (struct sequence_rows){strip.first_row, strip.B * strip.T, 0, strip.B};
+    int64_t n = pass_stream_rows(pass), sequence = which % pass->B, own = n * pass->mesh->place[AXIS_TENSOR];
+    int64_t first = strip.first_row + sequence * strip.T, end = first + strip.T;
+    first = first > own ? first : own;
+    end = end < own + n ? end : own + n;
+    return (struct sequence_rows){first - own, end > first ? end - first : 0, sequence, 1};
+}
+
+// Adds up the shares and the choices of this rank's rows.
 static void sum_shares(const struct router *router, const struct pass *pass, const struct router_saved *saved,
                        enum balance_kind kind) {
     bool is_by_sequence = kind == BALANCE_SEQUENCE;
-    for (int which = 0; which < (is_by_sequence ? pass_strips(pass) : 1); which++) {
-        struct strip strip = pass_strip(pass, which);
-        op_balance_forward(
-            pass->device,
-            &(struct op_balance_forward){.sums = saved->sums[kind],
-                                         .counts = saved->slopes[kind],
-                                         .logits = is_by_sequence ? strip_rows(&strip, saved->logits) : saved->logits,
-                                         .score = router->choices->rule.score,
-                                         .chosen = router->choices->K});
+    struct sequence_rows all = {0, saved->logits.shape[0], 0, 1};
+    for (int which = 0; which < (is_by_sequence ? count_sequence_rows(pass) : 1); which++) {
+        struct sequence_rows rows = is_by_sequence ? sequence_rows(pass, which) : all;
+        if (rows.count == 0)
+            continue;
+        op_balance_forward(pass->device, &(struct op_balance_forward){
+                                             .sums = tensor_rows(saved->sums[kind], rows.sequence, rows.sequences),
+                                             .counts = tensor_rows(saved->slopes[kind], rows.sequence, rows.sequences),
+                                             .logits = tensor_rows(saved->logits, rows.first, rows.count),
+                                             .score = router->choices->rule.score,
+                                             .chosen = router->choices->K});
     }
+}
+
+// Over the ranks that have other rows of the micro-batch.
+static void sum_over_rows(const struct pass *pass, struct tensor x, const char *name) {
+    if (pass->splits_rows)
+        comm_all_reduce(pass->mesh->group[AXIS_TENSOR], x, REDUCE_SUM, name);
+    if (pass->mesh->length[AXIS_CONTEXT] > 1)
+        comm_all_reduce(pass->mesh->group[AXIS_CONTEXT], x, REDUCE_SUM, name);
 }
 
 // The loss, E / (K T^2) * sum over experts of (tokens that chose it * sum of its shares), where T is the number of
@@ -56,8 +86,7 @@ static void begin_balance(const struct router *router, const struct pass *pass, 
     device_zero(pass->device, saved->sums[kind]);
     device_zero(pass->device, saved->slopes[kind]);
     sum_shares(router, pass, saved, kind);
-    if (pass->mesh->length[AXIS_CONTEXT] > 1)
-        comm_all_reduce(pass->mesh->group[AXIS_CONTEXT], saved->slopes[kind], REDUCE_SUM, "tokens of experts");
+    sum_over_rows(pass, saved->slopes[kind], "tokens of experts");
     double factor = (double)choices->E / ((double)choices->K * tokens * tokens * (double)S);
     op_scale(pass->device, &(struct op_scale){.x = tensor_flat(saved->slopes[kind]), .factor = (float)factor});
 }
@@ -130,12 +159,17 @@ static void balance_backward(const struct router *router, const struct pass *pas
         op_scale(pass->device,
                  &(struct op_scale){.x = tensor_flat(op.slopes), .factor = (float)choices->coefficients[kind]});
     }
-    for (int which = 0; which < (is_by_sequence ? pass_strips(pass) : 1); which++) {
-        struct strip strip = pass_strip(pass, which);
-        if (is_by_sequence) {
-            op.dlogits = strip_rows(&strip, dlogits);
-            op.logits = strip_rows(&strip, saved->logits);
-        }
+    struct tensor slopes = op.slopes;
+    for (int which = 0; which < (is_by_sequence ? count_sequence_rows(pass) : 1); which++) {
+        struct sequence_rows rows = {0, dlogits.shape[0], 0, 1};
+        if (is_by_sequence)
+            rows = sequence_rows(pass, which);
+        if (rows.count == 0)
+            continue;
+        if (is_by_sequence)
+            op.slopes = tensor_rows(slopes, rows.sequence, rows.sequences);
+        op.dlogits = tensor_rows(dlogits, rows.first, rows.count);
+        op.logits = tensor_rows(saved->logits, rows.first, rows.count);
         op_balance_backward(pass->device, &op);
     }
 }
@@ -151,7 +185,8 @@ struct tensor router_backward(const struct router *router, const struct pass *pa
                                                                 .experts = saved->experts,
                                                                 .rule = router->choices->rule});
     report_losses(router, pass, saved);
-    for (int kind = 0; kind < BALANCE_COUNT && pass->mesh->place[AXIS_TENSOR] == 0; kind++)
+    bool adds_losses = pass->splits_rows || pass->mesh->place[AXIS_TENSOR] == 0;
+    for (int kind = 0; kind < BALANCE_COUNT && adds_losses; kind++)
         if (has_loss(router, (enum balance_kind)kind))
             balance_backward(router, pass, saved, (enum balance_kind)kind, exact);
     if (linear->bias)

@@ -1,9 +1,10 @@
 // The router of a mixture of experts: it scores all E experts for each row, and each row goes to its K best. Beside it
 // stand the losses that keep experts evenly used; they are never part of the model's loss, only of its gradient.
 //
-// If ranks share layers, each of them routes all rows alike. Each then has only a part of the gradient of the weights,
-// which is that of its part of the experts, so all gradients of the router are parts and are summed over those ranks.
-// The losses' gradient is added by the first of them.
+// If ranks share layers and split the residual stream, each of them routes its own rows. If they do not split it, each
+// routes all rows alike, and has only a part of the gradient of the weights, which is that of its part of the experts;
+// the losses' gradient is added by the first of them. In both cases all gradients of the router are parts and are
+// summed over those ranks.
 #ifndef MODEL_ROUTER_H
 #define MODEL_ROUTER_H
 
@@ -27,7 +28,7 @@ struct router_saved {
 
 void router_build(struct router *router, struct param_list *params, const char *name,
                   const struct sublayer_options *options);
-// x (N, C): all rows. In training, adds to the step's counts of the rows that each expert gets.
+// x (N, C): this rank's rows of the stream. In training, adds to the step's counts of the rows that each expert gets.
 void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x);
 // Adds to dx (N, C) the gradient of x, and to the gradient of the bias. Returns that of the logits (N, E), in scratch
 // and in the dtype of the pass. Adds the losses to the micro-batch's sums.

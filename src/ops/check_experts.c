@@ -127,12 +127,14 @@ void op_sort_slots(struct device *device, const struct op_sort_slots *op) {
     int64_t places = op->sources.shape[0];
     check_tensor(name, "sources", op->sources, check_1d(DTYPE_I32, places));
     check_optional(name, "weights", op->weights, check_2d(DTYPE_F32, slots.shape[0], slots.shape[1]));
+    check_optional(name, "kept", op->kept, slots);
     check_rule(name, op->capacity >= 0 && (op->capacity > 0 || (!op->weights.data && !op->is_padded)),
                "weights and padding need a capacity");
     int64_t needed = op->is_padded || (op->capacity > 0 && room < count) ? room : count;
     check_rule(name, places >= needed, "sources must have room for all slots, or for the capacity of all experts");
     check_rule(name, places <= INT32_MAX && count <= INT32_MAX, "there must be fewer than 2^31 slots and places");
     check_apart(name, "places", op->places, "experts", op->experts);
+    check_apart(name, "places", op->places, "kept", op->kept);
     device->ops->sort_slots(device, op);
 }
 

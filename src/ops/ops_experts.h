@@ -76,7 +76,7 @@ struct op_balance_bias {
 };
 
 // Sorts slots by expert and, within one, by slot number. Slots of experts outside [0, E) have no place: another rank
-// holds them.
+// holds them. Nor have those whose number in `kept` is negative: they were dropped before.
 //
 // With a capacity, an expert gets at most that many slots: its first ones or, if weights are given, those with its
 // largest weights (of equal ones the first). The others have no place. If padded, each expert has exactly `capacity`
@@ -87,6 +87,7 @@ struct op_sort_slots {
     struct tensor places;   // (N, K) i32 out: the place of each slot, -1 for none
     struct tensor experts;  // (N, K) i32
     struct tensor weights;  // (N, K) fp32 or none; only with a capacity
+    struct tensor kept;     // (N, K) i32 or none
     int64_t capacity;       // 0: unlimited
     bool is_padded;
 };

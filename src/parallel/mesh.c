@@ -17,7 +17,6 @@ static const struct {
 } axes[AXIS_COUNT] = {
     [AXIS_TENSOR] = {"tensor", offsetof(struct config, tensor_model_parallel_size)},
     [AXIS_CONTEXT] = {"context", offsetof(struct config, context_parallel_size)},
-    [AXIS_EXPERT] = {"expert", offsetof(struct config, expert_model_parallel_size)},
     [AXIS_DATA] = {"data", 0},  // what the others leave
     [AXIS_PIPELINE] = {"pipeline", offsetof(struct config, pipeline_model_parallel_size)},
 };
@@ -29,7 +28,7 @@ const char *mesh_axis_name(enum axis axis) {
 static int refuse(const struct mesh *mesh, int model) {
     struct buffer text = {0};
     for (int axis = 0; axis < AXIS_COUNT; axis++)
-        if (axis != AXIS_DATA && (axis != AXIS_EXPERT || mesh->length[axis] > 1))
+        if (axis != AXIS_DATA)
             buffer_printf(&text, "%s%s %d", text.length > 0 ? " × " : "", axes[axis].name, mesh->length[axis]);
     error_set("%d ranks cannot be split into %s; start a multiple of %d ranks or change the --*-parallel-size flags",
               mesh->size, buffer_string(&text), model);
@@ -47,14 +46,42 @@ int mesh_place(struct mesh *mesh, int rank, int size, const int length[AXIS_COUN
     if (model <= 0 || size % model != 0)
         return refuse(mesh, model);
     mesh->length[AXIS_DATA] = size / model;
+    for (int axis = 0; axis < AXIS_COUNT; axis++) {
+        for (int part = 0; part < AXIS_PARTS; part++)
+            mesh->parts[axis][part] = 1;
+        mesh->parts[axis][axis == AXIS_TENSOR ? AXIS_SPLITS : AXIS_COPIES] = mesh->length[axis];
+    }
     mesh_move(mesh, mesh->place, MESH_ALL, rank);
     mesh_declare(mesh, MESH_REPLICAS, "replicas");
     mesh_declare(mesh, MESH_STAGE, "stage");
-    if (mesh->length[AXIS_EXPERT] > 1) {
-        mesh_declare(mesh, MESH_SAME_EXPERTS, "ranks with the same slices of experts");
-        mesh_declare(mesh, MESH_STAGE & ~MESH_SAME_EXPERTS, "ranks with other slices of experts");
-        mesh_declare(mesh, MESH_STAGE & ~AXES(AXIS_EXPERT), "ranks with the same experts");
+    return 0;
+}
+
+bool mesh_deals_experts(const struct mesh *mesh) {
+    return mesh_count(mesh, MESH_EXPERTS) > 1 || mesh_count(mesh, MESH_EXPERT_SLICES) != mesh->length[AXIS_TENSOR];
+}
+
+static int deal_experts(struct mesh *mesh, const struct config *config) {
+    struct config_expert_ranks ranks;
+    if (config_expert_ranks(config, mesh->length[AXIS_DATA], &ranks) < 0)
+        return error_set("--expert-model-parallel-size %d × --expert-tensor-parallel-size %d does not fit tensor %d × "
+                         "context %d × data %d ranks; make it a divisor, e.g. 1",
+                         (int)config->expert_model_parallel_size, (int)config_expert_slices(config),
+                         mesh->length[AXIS_TENSOR], mesh->length[AXIS_CONTEXT], mesh->length[AXIS_DATA]);
+    const int dealt[] = {
+        [AXIS_TENSOR] = (int)ranks.tensor, [AXIS_CONTEXT] = (int)ranks.context, [AXIS_DATA] = (int)ranks.data};
+    mesh->parts[AXIS_TENSOR][AXIS_SPLITS] = (int)config_expert_slices(config);
+    for (int axis = 0; axis <= AXIS_DATA; axis++) {
+        mesh->parts[axis][AXIS_DEALS] = dealt[axis];
+        mesh->parts[axis][AXIS_COPIES] = mesh->length[axis] / mesh->parts[axis][AXIS_SPLITS] / dealt[axis];
     }
+    if (!mesh_deals_experts(mesh))
+        return 0;
+    mesh_declare(mesh, MESH_EXPERT_SLICES, "ranks that split experts");
+    mesh_declare(mesh, MESH_EXPERTS, "ranks that share out experts");
+    mesh_declare(mesh, MESH_SAME_EXPERTS, "ranks with the same slices of experts");
+    mesh_declare(mesh, MESH_STAGE & ~MESH_SAME_EXPERTS, "ranks with other slices of experts");
+    mesh_declare(mesh, MESH_STAGE & ~MESH_EXPERTS, "ranks with the same experts");
     return 0;
 }
 
@@ -63,6 +90,7 @@ int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config
     for (int axis = 0; axis < AXIS_COUNT; axis++)
         length[axis] = axis == AXIS_DATA ? 0 : (int)*(const int64_t *)((const char *)config + axes[axis].length);
     TRY(mesh_place(mesh, rank, size, length));
+    TRY(deal_experts(mesh, config));
     CHECK(mesh_count(mesh, MESH_SAMPLES) * config_model_ranks(config) == size);  // batches are counted by the latter
     return 0;
 }
@@ -70,26 +98,41 @@ int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config
 int mesh_count(const struct mesh *mesh, unsigned along) {
     int count = 1;
     for (int axis = 0; axis < AXIS_COUNT; axis++)
-        count *= along & AXES(axis) ? mesh->length[axis] : 1;
+        for (int part = 0; part < AXIS_PARTS; part++)
+            count *= along & AXIS_PART(axis, part) ? mesh->parts[axis][part] : 1;
     return count;
 }
 
 int mesh_index(const struct mesh *mesh, const int place[AXIS_COUNT], unsigned along) {
-    int index = 0;
-    for (int axis = AXIS_COUNT - 1; axis >= 0; axis--) {
+    int index = 0, stride = 1;
+    for (int axis = 0; axis < AXIS_COUNT; axis++) {
         CHECK(place[axis] >= 0 && place[axis] < mesh->length[axis]);
-        if (along & AXES(axis))
-            index = index * mesh->length[axis] + place[axis];
+        for (int part = 0, rest = place[axis]; part < AXIS_PARTS; rest /= mesh->parts[axis][part++])
+            if (along & AXIS_PART(axis, part)) {
+                index += stride * (rest % mesh->parts[axis][part]);
+                stride *= mesh->parts[axis][part];
+            }
     }
     return index;
 }
 
 void mesh_move(const struct mesh *mesh, int place[AXIS_COUNT], unsigned along, int index) {
-    for (int axis = 0; axis < AXIS_COUNT; axis++)
-        if (along & AXES(axis)) {
-            place[axis] = index % mesh->length[axis];
-            index /= mesh->length[axis];
+    for (int axis = 0; axis < AXIS_COUNT; axis++) {
+        int moved = 0, stride = 1;
+        for (int part = 0; part < AXIS_PARTS; part++) {
+            int length = mesh->parts[axis][part];
+            // A place that is moved along all of its parts may be undefined.
+            int digit = (along & AXES(axis)) == AXES(axis) ? 0 : place[axis] / stride % length;
+            if (along & AXIS_PART(axis, part)) {
+                digit = index % length;
+                index /= length;
+            }
+            moved += stride * digit;
+            stride *= length;
         }
+        if (along & AXES(axis))
+            place[axis] = moved;
+    }
 }
 
 int mesh_rank_at(const struct mesh *mesh, const int place[AXIS_COUNT]) {

@@ -30,7 +30,7 @@ static double ring_seconds(const struct comm_fabric *fabric, double ranks, doubl
 // Rows to experts of other ranks: each rank sends an equal part to all, what leaves the machine by its own network.
 static double exchange_seconds(const struct layout_space *space, const struct plan_layout *layout, double bytes) {
     const struct comm_fabric *fabric = &space->fabric;
-    double ranks = layout->expert, near = fmin(ranks, fmax(1, fabric->node / (layout->tensor * layout->context)));
+    double ranks = layout->expert, near = fmin(ranks, fmax(1, fabric->node / layout->tensor));
     if (ranks <= 1)
         return 0;
     double inside = bytes * (near - 1) / ranks / (0.89 * fabric->inside.bytes_per_second);

@@ -58,8 +58,15 @@ static int64_t micro_batches(const struct layout_space *space, const struct plan
 static bool allows_expert(const struct layout_space *space, const struct plan_layout *layout, int expert) {
     if (expert == 1)
         return true;
-    return expert <= EXPERT_RANKS_MOST && divides(expert, layout->data) && space->model->num_experts > 0 &&
-           divides(expert, space->model->num_experts) && (layout->tensor == 1 || layout->splits_rows);
+    struct config config = {.tensor_model_parallel_size = layout->tensor,
+                            .context_parallel_size = layout->context,
+                            .expert_model_parallel_size = expert,
+                            .num_experts = space->model->num_experts,
+                            .expert_tensor_parallel_size = space->model->expert_tensor_parallel_size};
+    struct config_expert_ranks ranks;
+    return expert <= EXPERT_RANKS_MOST && config_expert_ranks(&config, layout->data, &ranks) == 0 &&
+           config.num_experts > 0 && divides(expert, config.num_experts) &&
+           (layout->tensor == 1 || layout->splits_rows);
 }
 
 static bool allows_chunks(const struct layout_space *space, const struct plan_layout *layout, int chunks) {

@@ -58,10 +58,12 @@ struct layer_kinds {
 static struct layer_kinds count_kinds(const struct config *config, int64_t chunk) {
     const struct config_chunk layers = config_chunk(config, chunk);
     struct layer_kinds kinds = {0};
+    bool *has_experts = config_list_expert_layers(config);
     for (int64_t i = 0; i < layers.decoder_count; i++) {
         kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->sliding_window;
-        kinds.sparse += config->num_experts > 0 && config_layer_has_experts(config, layers.decoder_first + i);
+        kinds.sparse += config->num_experts > 0 && has_experts[layers.decoder_first + i];
     }
+    free(has_experts);
     return kinds;
 }
 
@@ -233,7 +235,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     *plan = (struct plan){.ranks = options->ranks,
                           .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,
-                          .expert_parallel = making.mesh.length[AXIS_EXPERT],
+                          .expert_parallel = mesh_count(&making.mesh, MESH_EXPERTS),
                           .parameters = census_parameters(config),
                           .active = census_active_parameters(config),
                           .global_batch_size = config->global_batch_size,

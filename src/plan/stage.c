@@ -45,13 +45,15 @@ static bool is_axis(const struct mesh *mesh, const struct group *group) {
 static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *stage) {
     stage->tensor += sign * group_exposed_seconds(mesh->group[AXIS_TENSOR]);
     stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
-    stage->expert += sign * group_exposed_seconds(mesh->group[AXIS_EXPERT]);
     stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
     stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);
     for (int i = 0; i < mesh->set_count; i++) {
         const struct mesh_set *set = &mesh->sets[i];
+        bool is_within = set->axes == MESH_EXPERTS || set->axes == MESH_EXPERT_SLICES;
         if (set->group && !is_axis(mesh, set->group))
-            *(set->axes & AXES(AXIS_DATA) ? &stage->data : &stage->other) += sign * group_exposed_seconds(set->group);
+            *(is_within                     ? &stage->expert
+              : set->axes & AXES(AXIS_DATA) ? &stage->data
+                                            : &stage->other) += sign * group_exposed_seconds(set->group);
     }
 }
 

@@ -24,7 +24,7 @@ enum { RUNS_BEFORE = 2 };
 
 static bool can_record_talk(const struct step *step) {
     // The host learns how many rows go to experts of other ranks.
-    bool can = step->mesh.length[AXIS_PIPELINE] == 1 && step->mesh.length[AXIS_EXPERT] == 1;
+    bool can = step->mesh.length[AXIS_PIPELINE] == 1 && !mesh_deals_experts(&step->mesh);
     for (int axis = 0; axis < AXIS_COUNT; axis++)
         can = can && (!(MESH_TALKING & AXES(axis)) || comm_records(step->mesh.group[axis]));
     return can;

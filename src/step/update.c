@@ -197,12 +197,14 @@ void step_sum_totals(struct step *step) {
         op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->own, OWN_LOSS, 1),
                                                 .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
-    // Every stage has routers: their losses and counts follow each other.
+    // Every stage has routers, and each rank that splits the stream has routed its own rows: their losses and counts
+    // follow each other.
+    struct tensor routers =
+        tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step) + step_experts(step));
+    if (step_balances(step) > 0 && step->chunks[0].model.choices.splits_rows)
+        comm_all_reduce(step->mesh.group[AXIS_TENSOR], routers, REDUCE_SUM, "totals of routers");
     if (step_balances(step) > 0)
-        comm_all_reduce(
-            step->mesh.group[AXIS_PIPELINE],
-            tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step) + step_experts(step)),
-            REDUCE_SUM, "totals of routers");
+        comm_all_reduce(step->mesh.group[AXIS_PIPELINE], routers, REDUCE_SUM, "totals of routers");
     // Only the last stage has the others.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
 }

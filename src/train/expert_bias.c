@@ -11,13 +11,15 @@ size_t expert_bias_count(const struct step *step, const struct config *config) {
 
 void expert_bias_list(const struct step *step, const struct config *config, struct checkpoint_tensor *list) {
     int64_t at = 0, count = (int64_t)expert_bias_count(step, config);
+    bool *has_experts = config_list_expert_layers(config);
     for (int64_t layer = 0; at < count && layer < config->num_layers; layer++)
-        if (config_layer_has_experts(config, layer)) {
+        if (has_experts[layer]) {
             list[at] = (struct checkpoint_tensor){
                 .name = memory_printf("decoder.layers.%" PRId64 ".mlp.router.expert_bias", layer),
                 .tensor = step_expert_bias(step, at)};
             at++;
         }
+    free(has_experts);
     for (int64_t depth = 0; at < count; depth++, at++)
         list[at] = (struct checkpoint_tensor){
             .name = memory_printf("mtp.layers.%" PRId64 ".transformer_layer.mlp.router.expert_bias", depth),

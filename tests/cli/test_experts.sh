@@ -127,7 +127,7 @@ whole=$(memory_of)
 expect 0 "memory of a rank" "$BEVATRON" train --preset mixtral-8x7b --vocab-size 32000 --dry-run --device cuda --moe-expert-capacity-factor 0.5
 awk -v a="$(memory_of)" -v b="$whole" 'BEGIN { exit !(a > 0 && a < 0.8 * b) }' && pass || fail "activations of $(memory_of) GB with a capacity, $whole without"
 expect 2 "start a multiple of 2 ranks" "$BEVATRON" train "${model[@]}" --expert-model-parallel-size 2
-expect 2 "differs from --tensor-model-parallel-size 1" "$BEVATRON" train "${model[@]}" --expert-tensor-parallel-size 2
+expect 2 "does not divide --tensor-model-parallel-size 1" "$BEVATRON" train "${model[@]}" --expert-tensor-parallel-size 2
 for flag in "--moe-router-topk 3" "--expert-tensor-parallel-size 2" "--moe-upcycling-granularity 2"; do
     expect 0 "${flag% *} has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m $flag --dry-run
 done

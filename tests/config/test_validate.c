@@ -350,12 +350,14 @@ TEST(experts) {
         {"--parallel-residual", "--parallel-residual does not work with --num-experts"},
         {"--residual-multiplier 0.5 --disable-bias-linear", "--residual-multiplier does not work with --num-experts"},
         {"--bf16 --fp8-format hybrid", "does not work with --fp8-format"},
-        {"--expert-tensor-parallel-size 2", "differs from --tensor-model-parallel-size 1"},
+        {"--expert-tensor-parallel-size 2",
+         "does not divide --tensor-model-parallel-size 1; nearest: --expert-tensor-parallel-size 1"},
         {"--seq-length 1048576 --max-position-embeddings 1048576 --micro-batch-size 1024",
-         "make --micro-batch-size, --moe-router-topk or"},
+         "make --micro-batch-size, --moe-router-topk,"},
         {"--num-experts 128 --micro-batch-size 1048576 --moe-pad-expert-input-to-capacity "
          "--moe-expert-capacity-factor 64",
-         "places at their experts"},
+         "places at the experts of a rank"},
+        {"--num-experts 256 --moe-router-topk 8 --micro-batch-size 1048576 --seq-length 64", "places at the experts"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *line = memory_printf(BY_ITERS "--num-experts 4 %s", refused[i].flags);
@@ -364,17 +366,32 @@ TEST(experts) {
     }
     EXPECT_ERROR(validate(BY_ITERS "--num-experts 4 --moe-ffn-hidden-size 6 --tensor-model-parallel-size 4", 4),
                  "--moe-ffn-hidden-size 6 cannot be shared");
-    EXPECT_ERROR(validate(BY_ITERS "--num-experts 4 --moe-expert-capacity-factor 1 --context-parallel-size 2", 2),
-                 "leave one of them out");
+    bool layers[7];
+    EXPECT_OK(config_parse_layer_freq("([0]*2+[1,0])*1 + [1]*3", layers, 7));
+    EXPECT(!layers[0] && !layers[1] && layers[2] && !layers[3] && layers[4] && layers[5] && layers[6]);
+    EXPECT_OK(config_parse_layer_freq("3", layers, 7));
+    EXPECT(layers[0] && !layers[1] && !layers[2] && layers[3] && layers[6]);
+}
+
+TEST(ranks_that_share_out_experts) {
     static const struct {
         const char *flags, *message;
         int ranks;
     } shared_out[] = {
         {"--expert-model-parallel-size 3", "nearest: --expert-model-parallel-size 2", 3},
         {"--expert-model-parallel-size 4", "start a multiple of 4 ranks", 2},
-        {"--expert-model-parallel-size 2 --tensor-model-parallel-size 2", "does not divide the 1 data-parallel ranks",
-         2},
-        {"--expert-model-parallel-size 2 --context-parallel-size 2", "start a multiple of 4 ranks", 2},
+        {"--expert-model-parallel-size 2 --tensor-model-parallel-size 2",
+         "needs a multiple of 2 data-parallel ranks, not 1; start a multiple of 4 ranks, or make it 1", 2},
+        {"--expert-model-parallel-size 4 --context-parallel-size 2", "start a multiple of 4 ranks, or make it 2", 2},
+        {"--num-experts 6 --expert-model-parallel-size 3 --context-parallel-size 2", "nor is a multiple of the 1", 6},
+        {"--expert-tensor-parallel-size 1 --tensor-model-parallel-size 2", "give --sequence-parallel", 2},
+        {"--expert-tensor-parallel-size 3 --tensor-model-parallel-size 4 --sequence-parallel",
+         "nearest: --expert-tensor-parallel-size 2", 4},
+        {"--expert-tensor-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --moe-ffn-hidden-size 3",
+         "--moe-ffn-hidden-size 3 cannot be shared by --expert-tensor-parallel-size 2", 4},
+        {"--num-experts 256 --expert-model-parallel-size 256 --moe-router-topk 8 --micro-batch-size 131072 "
+         "--seq-length 128",
+         "places at the experts of a rank", 256},
         {"--expert-model-parallel-size 2 --optimizer muon", "--optimizer muon does not work with", 2},
         {"--expert-model-parallel-size 2 --optimizer adaptive_muon", "--optimizer adaptive_muon does not work with", 2},
         {"--expert-model-parallel-size 2 --sample-interval 1", "--sample-interval does not work with", 2},
@@ -385,14 +402,12 @@ TEST(experts) {
         EXPECT_ERROR(validate(line, shared_out[i].ranks), shared_out[i].message);
         free(line);
     }
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-expert-capacity-factor 1 --context-parallel-size 2 "
+                                "--expert-model-parallel-size 2",
+                       2));
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --expert-model-parallel-size 2", 4));
     EXPECT_INT(config.data_parallel_size, 4);
     EXPECT_ERROR(validate(BY_ITERS "--expert-model-parallel-size 2", 2), "needs --num-experts");
-    bool layers[7];
-    EXPECT_OK(config_parse_layer_freq("([0]*2+[1,0])*1 + [1]*3", layers, 7));
-    EXPECT(!layers[0] && !layers[1] && layers[2] && !layers[3] && layers[4] && layers[5] && layers[6]);
-    EXPECT_OK(config_parse_layer_freq("3", layers, 7));
-    EXPECT(layers[0] && !layers[1] && !layers[2] && layers[3] && layers[6]);
 }
 
 TEST(depths) {
@@ -564,6 +579,6 @@ TEST(other_uses) {
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(wandb), TEST_CASE(derives_batches), TEST_CASE(derives_schedules),
           TEST_CASE(rampup), TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
-          TEST_CASE(experts), TEST_CASE(depths), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented),
-          TEST_CASE(models_that_write), TEST_CASE(splits), TEST_CASE(all_at_once), TEST_CASE(sizes),
-          TEST_CASE(other_uses))
+          TEST_CASE(experts), TEST_CASE(ranks_that_share_out_experts), TEST_CASE(depths),
+          TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write), TEST_CASE(splits),
+          TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))

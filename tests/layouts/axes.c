@@ -95,8 +95,8 @@ int64_t layout_cost(const struct layout *layout) {
 void layout_describe(const struct layout *layout, char *text, size_t size) {
     const int *v = layout->value;
     char expert[32] = "";
-    if (v[LAYOUT_EXPERT] > 1)
-        snprintf(expert, sizeof expert, " with expert %d", v[LAYOUT_EXPERT]);
+    if (v[LAYOUT_EXPERT] > 1 || v[LAYOUT_SLICES] != v[LAYOUT_TENSOR])
+        snprintf(expert, sizeof expert, " with expert %d of %d", v[LAYOUT_EXPERT], v[LAYOUT_SLICES]);
     snprintf(text, size, "%s, %d ranks: tensor %d%s, context %d, pipeline %d%s%s, data %d%s%s%s%s%s%s%s%s",
              model_names[v[LAYOUT_MODEL]], layout->ranks, v[LAYOUT_TENSOR], v[LAYOUT_SEQUENCE] ? " with sequence" : "",
              v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]],
@@ -194,6 +194,8 @@ int layout_config(struct config *config, const struct layout *layout, const char
                   " --tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d "
                   "--expert-model-parallel-size %d",
                   v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], v[LAYOUT_EXPERT]);
+    if (v[LAYOUT_SLICES] != v[LAYOUT_TENSOR])
+        buffer_printf(&line, " --expert-tensor-parallel-size %d", v[LAYOUT_SLICES]);
     buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
                   method_flags[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], overlap_flags[v[LAYOUT_OVERLAP]],
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",

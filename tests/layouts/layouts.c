@@ -63,24 +63,23 @@ struct bench {
 };
 
 // Groups live as long as the world, so every mesh is made once.
-static int mesh_for(struct bench *bench, const struct layout *layout, const struct mesh **result) {
+static int mesh_for(struct bench *bench, const struct layout *layout, const struct config *config,
+                    const struct mesh **result) {
     const int *v = layout->value;
     for (int i = 0; i < bench->mesh_count; i++) {
-        const int *length = bench->meshes[i].length;
-        *result = &bench->meshes[i];
-        if (length[AXIS_TENSOR] == v[LAYOUT_TENSOR] && length[AXIS_CONTEXT] == v[LAYOUT_CONTEXT] &&
-            length[AXIS_EXPERT] == v[LAYOUT_EXPERT] && length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE])
+        const struct mesh *mesh = &bench->meshes[i];
+        *result = mesh;
+        if (mesh->length[AXIS_TENSOR] == v[LAYOUT_TENSOR] && mesh->length[AXIS_CONTEXT] == v[LAYOUT_CONTEXT] &&
+            mesh_count(mesh, MESH_EXPERTS) == v[LAYOUT_EXPERT] &&
+            mesh_count(mesh, MESH_EXPERT_SLICES) == v[LAYOUT_SLICES] &&
+            mesh->length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE])
             return 0;
     }
     CHECK(bench->mesh_count < MOST_MESHES);
     struct mesh *mesh = &bench->meshes[bench->mesh_count++];
     struct world_place place = world_place(bench->world);
     *result = mesh;
-    TRY(mesh_place(mesh, place.rank, place.size,
-                   (const int[AXIS_COUNT]){[AXIS_TENSOR] = v[LAYOUT_TENSOR],
-                                           [AXIS_CONTEXT] = v[LAYOUT_CONTEXT],
-                                           [AXIS_EXPERT] = v[LAYOUT_EXPERT],
-                                           [AXIS_PIPELINE] = v[LAYOUT_PIPELINE]}));
+    TRY(mesh_place_config(mesh, place.rank, place.size, config));
     return mesh_connect(mesh, bench->world);
 }
 
@@ -116,7 +115,7 @@ static struct difference bounds_for(struct bench *bench, const struct layout *la
 static int train_layout(struct bench *bench, const struct layout *layout, const struct config *config,
                         struct step **step, struct loss_history *history) {
     const struct mesh *mesh = NULL;
-    TRY(mesh_for(bench, layout, &mesh));
+    TRY(mesh_for(bench, layout, config, &mesh));
     struct exchanged before = exchanged_so_far(mesh);
     TRY(setup_step(step, &(struct setup){config, bench->device, mesh, STEP_TRAIN}));
     step_initialize(*step);

@@ -23,7 +23,8 @@ enum layout_axis {
     LAYOUT_CONTEXT,
     LAYOUT_PIPELINE,
     LAYOUT_DATA,
-    LAYOUT_EXPERT,     // how many of the data-parallel ranks share out the experts
+    LAYOUT_EXPERT,     // how many ranks share out the experts
+    LAYOUT_SLICES,     // how many tensor-parallel ranks split each
     LAYOUT_SEQUENCE,   // 0 or 1
     LAYOUT_SCHEDULE,   // of a pipeline, with its chunks: see schedule_flags in axes.c
     LAYOUT_OPTIMIZER,  // 0 whole, 1 distributed

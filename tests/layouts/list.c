@@ -22,6 +22,7 @@ static struct layout by_kind(const struct layout *layout) {
         if ((kind.value[axis] & (kind.value[axis] - 1)) != 0)
             kind.value[axis] = 3;
     kind.value[LAYOUT_EXPERT] = kind.value[LAYOUT_EXPERT] > 1 ? 2 : 1;
+    kind.value[LAYOUT_SLICES] = kind.value[LAYOUT_SLICES] != layout->value[LAYOUT_TENSOR];
     return kind;
 }
 
@@ -113,12 +114,15 @@ static void add_settings(struct layout_list *list, struct pairs *pairs, struct l
 
 // The same for each number of ranks that may share out experts.
 static void add_expert_sizes(struct layout_list *list, struct pairs *pairs, struct layout layout) {
-    int most = layout.value[LAYOUT_MODEL] == MODEL_EXPERTS ? layout.value[LAYOUT_DATA] : 1;
-    for (int ranks = 1; ranks <= most; ranks++) {
-        layout.value[LAYOUT_EXPERT] = ranks;
-        if (layout.value[LAYOUT_DATA] % ranks == 0)
+    int tensor = layout.value[LAYOUT_TENSOR];
+    bool has_experts = layout.value[LAYOUT_MODEL] == MODEL_EXPERTS;
+    int most = has_experts ? layout.ranks / layout.value[LAYOUT_PIPELINE] : 1;
+    for (int slices = has_experts ? 1 : tensor; slices <= tensor; slices++)
+        for (int ranks = 1; ranks * slices <= most || ranks == 1; ranks++) {
+            layout.value[LAYOUT_EXPERT] = ranks;
+            layout.value[LAYOUT_SLICES] = slices;
             add_settings(list, pairs, layout);
-    }
+        }
 }
 
 // Verifies that the list, whose pairs these are, lacks none that any legal layout has.
@@ -201,7 +205,7 @@ int layouts_make(struct layout_list *list) {
     *list = (struct layout_list){0};
     for (int model = 0; model < MODEL_COUNT; model++) {
         struct config config;
-        struct layout alone = {.value = {model, 1, 1, 1, 1, 1}, .ranks = 1};
+        struct layout alone = {.value = {model, 1, 1, 1, 1, 1, 1}, .ranks = 1};
         int status = layout_config(&config, &alone, "");
         config_free(&config);
         TRY(status);

@@ -108,6 +108,19 @@ static inline void case_sort_slots(struct lab *lab) {
         expect_ints(lab, op.offsets, s.offset, "offsets");
         expect_ints(lab, op.sources, s.source, "sources");
         expect_ints(lab, op.places, s.place, "places");
+        if (!slots_cases[i].is_padded) {
+            // Slots that were dropped before have no place without a capacity either.
+            struct op_sort_slots again = {.offsets = arena_1d(&lab->arena, DTYPE_I32, s.experts + 1),
+                                          .sources = arena_1d(&lab->arena, DTYPE_I32, s.rows * s.chosen),
+                                          .places = arena_2d(&lab->arena, DTYPE_I32, s.rows, s.chosen),
+                                          .experts = s.experts_t,
+                                          .kept = op.places};
+            op_sort_slots(lab->device, &again);
+            int64_t filled = s.offset[s.experts];
+            expect_ints(lab, again.offsets, s.offset, "offsets of kept slots");
+            expect_ints(lab, tensor_rows(again.sources, 0, filled), s.source, "sources of kept slots");
+            expect_ints(lab, again.places, s.place, "places of kept slots");
+        }
         lab_clear(lab);
     }
 }

@@ -9,6 +9,7 @@ axes=(
     "cp   1 2 4 8                  --context-parallel-size %"
     "dp   1 2 4 8                  "
     "ep   1 2 4 8                  --expert-model-parallel-size %"
+    "etp  tp 1 2 4                 --expert-tensor-parallel-size %"
     "vp   1 2 4                    --num-virtual-stages-per-pipeline-rank %"
     "zb   no yes                   --pipeline-schedule zero-bubble"
     "sp   no yes                   --sequence-parallel"

@@ -41,7 +41,7 @@ static float expected(int param, int64_t i, bool is_moment) {
 static int64_t vocabulary = 97;
 
 static const struct param_group across = {.name = "across",
-                                          .replicas = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT) | AXES(AXIS_EXPERT),
+                                          .replicas = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT),
                                           .slices = AXES(AXIS_DATA),
                                           .lr_multiplier = 1};
 

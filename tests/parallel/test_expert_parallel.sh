@@ -27,11 +27,15 @@ expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --save "$work/biases
 same biases 2 --expert-model-parallel-size 2
 same biases 4 --expert-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer
 same biases 4 --expert-model-parallel-size 4 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 7
+# Tensor-parallel ranks that do not split the same expert bring their own rows.
+same biases 4 --expert-model-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 2
 
-# Which tokens are dropped is decided before they are sent.
+# Which tokens are dropped is decided before they are sent, for all ranks that have tokens of a sequence.
 for drop in "--moe-expert-capacity-factor 0.7" "--moe-expert-capacity-factor 0.7 --moe-token-drop-policy position --moe-pad-expert-input-to-capacity"; do
     expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" $drop --save "$work/dropped" --save-interval 6
     same dropped 2 --expert-model-parallel-size 2 $drop
+    same dropped 4 --tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1 --context-parallel-size 2 \
+        --expert-model-parallel-size 4 $drop
     rm -rf "$work/dropped"
 done
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A checkpoint of any layout of ranks can be resumed on any other: saved on each of six, loaded on each of the other
 # five, the next step has the same loss as without a stop, and the following samples are the next ones. Every other layer
-# is a mixture of experts, which two of the layouts share out to ranks.
+# is a mixture of experts, which three of the layouts share out to ranks: of data, context and tensor parallelism.
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -10,7 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 
-layouts=("" "tp=2 sp=yes" "pp=2 vp=2" "dp=4 ep=4 zero=yes" "cp=2 dp=2 zero=yes re=full" "tp=2 pp=2 dp=2 ep=2 zero=yes")
+layouts=("" "tp=2 sp=yes" "pp=2 vp=2" "dp=4 ep=4 zero=yes" "cp=2 dp=2 ep=2 zero=yes re=full"
+    "tp=2 sp=yes pp=2 dp=2 ep=2 etp=1 zero=yes")
 flags_of_run=(--mock-data --num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 97
     --make-vocab-size-divisible-by 1 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 8 --lr 1e-3
     --clip-grad 0.5 --log-interval 1 --eval-iters 0 --threads 1 --hidden-dropout 0.1 --attention-dropout 0.1

@@ -31,7 +31,7 @@ TEST(flags_and_mesh_count_alike) {
     EXPECT_ERROR(mesh_place_config(&mesh, 0, 45, &config), "45 ranks cannot be split into tensor 2 × context 3 ×");
 }
 
-// Ranks that share out experts are some of those that read other samples: they are next to each other.
+// Ranks that share out experts and share no layer are some of those that read other samples, next to each other.
 TEST(expert_ranks_are_data_parallel_ranks) {
     struct mesh mesh;
     const struct config config = {.tensor_model_parallel_size = 2,
@@ -42,16 +42,53 @@ TEST(expert_ranks_are_data_parallel_ranks) {
     EXPECT_INT(config_least_ranks(&config), 12);
     for (int rank = 0; rank < 24; rank++) {
         EXPECT_OK(mesh_place_config(&mesh, rank, 24, &config));
-        EXPECT_INT(mesh.length[AXIS_DATA], 2);
-        EXPECT_INT(mesh.place[AXIS_EXPERT], rank / 2 % 3);
-        EXPECT_INT(mesh.place[AXIS_DATA], rank / 6 % 2);
+        EXPECT_INT(mesh.length[AXIS_DATA], 6);
+        EXPECT_INT(mesh_count(&mesh, MESH_EXPERTS), 3);
+        EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_EXPERTS), rank / 2 % 3);
+        EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_SAME_EXPERTS), rank / 6 % 2);
         EXPECT_INT(mesh_count(&mesh, MESH_SAMPLES), 6);
         EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_SAMPLES), rank / 2 % 6);
         EXPECT_INT(mesh_count(&mesh, MESH_SAME_EXPERTS), 2);
         EXPECT_INT(mesh_count(&mesh, MESH_REPLICAS), 6);
     }
     EXPECT_ERROR(mesh_place_config(&mesh, 0, 8, &config),
-                 "8 ranks cannot be split into tensor 2 × context 1 × expert 3 × pipeline 2");
+                 "--expert-model-parallel-size 3 × --expert-tensor-parallel-size 2 does not fit tensor 2 × context 1 × "
+                 "data 2 ranks");
+}
+
+// The other grid of a stage's ranks: number = etp + ETP * (ep + EP * copy), whatever the ranks are for other layers.
+TEST(expert_ranks_are_a_grid_of_their_own) {
+    enum { SIZE = 16 };
+    int legal = 0;
+    for (int tensor = 1; tensor <= 8; tensor *= 2)
+        for (int context = 1; context <= 4; context *= 2)
+            for (int slices = 1; slices <= tensor; slices *= 2)
+                for (int experts = 1; experts <= SIZE; experts *= 2) {
+                    const struct config config = {.num_experts = 16,
+                                                  .tensor_model_parallel_size = tensor,
+                                                  .context_parallel_size = context,
+                                                  .expert_model_parallel_size = experts,
+                                                  .expert_tensor_parallel_size = slices,
+                                                  .pipeline_model_parallel_size = 1};
+                    struct mesh mesh;
+                    if (tensor * context > SIZE || slices * experts > SIZE)
+                        continue;
+                    int model = tensor * context, needed = slices * experts;
+                    EXPECT_INT(config_least_ranks(&config), needed > model ? needed : model);
+                    for (int rank = 0; rank < SIZE; rank++) {
+                        EXPECT_OK(mesh_place_config(&mesh, rank, SIZE, &config));
+                        EXPECT_INT(mesh_count(&mesh, MESH_EXPERT_SLICES), slices);
+                        EXPECT_INT(mesh_count(&mesh, MESH_EXPERTS), experts);
+                        EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_EXPERT_SLICES), rank % slices);
+                        EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_EXPERTS), rank / slices % experts);
+                        EXPECT_INT(mesh_index(&mesh, mesh.place, MESH_SAME_EXPERTS), rank / slices / experts);
+                        EXPECT_INT(mesh_rank_at(&mesh, mesh.place), rank);
+                        EXPECT_INT(mesh.place[AXIS_TENSOR], rank % tensor);
+                        EXPECT_INT(mesh_deals_experts(&mesh), experts > 1 || slices != tensor);
+                        legal++;
+                    }
+                }
+    EXPECT(legal > 0);
 }
 
 // Any set of axes numbers the ranks along it, and the numbers lead back to the ranks.
@@ -238,7 +275,7 @@ TEST(parameters_with_decay_come_first) {
 }
 
 TEST_MAIN(TEST_CASE(places_follow_megatrons_order), TEST_CASE(flags_and_mesh_count_alike),
-          TEST_CASE(expert_ranks_are_data_parallel_ranks), TEST_CASE(any_set_of_axes_has_its_ranks),
-          TEST_CASE(a_mesh_on_paper_has_any_size), TEST_CASE(slices_cover_exactly_once),
-          TEST_CASE(experts_are_split_twice), TEST_CASE(packed_projections_keep_their_heads),
-          TEST_CASE(parameters_with_decay_come_first))
+          TEST_CASE(expert_ranks_are_data_parallel_ranks), TEST_CASE(expert_ranks_are_a_grid_of_their_own),
+          TEST_CASE(any_set_of_axes_has_its_ranks), TEST_CASE(a_mesh_on_paper_has_any_size),
+          TEST_CASE(slices_cover_exactly_once), TEST_CASE(experts_are_split_twice),
+          TEST_CASE(packed_projections_keep_their_heads), TEST_CASE(parameters_with_decay_come_first))

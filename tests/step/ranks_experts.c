@@ -22,7 +22,7 @@ enum { EXPERT_LAYERS = 3 };
 
 struct counted_layout {
     const char *flags;
-    int ranks, lengths[AXIS_COUNT];
+    int ranks;  // 0: any number
 };
 
 static int32_t token_of(int64_t sample, int64_t position) {
@@ -59,9 +59,9 @@ static bool adds_to_stream(const char *name) {
     return strstr(name, "linear_proj.weight") || strstr(name, "linear_fc2.weight");
 }
 
-static void open_counted(struct counted_step *own, const char *flags, const struct mesh *mesh, struct device *device) {
-    *own = (struct counted_step){.mesh = mesh};
-    rank_step_parse(&own->config, flags, mesh->size);
+// The configuration is parsed.
+static void open_counted(struct counted_step *own, const struct mesh *mesh, struct device *device) {
+    own->mesh = mesh;
     EXPECT_OK(setup_step(&own->step, &(struct setup){&own->config, device, mesh, STEP_TRAIN}));
     step_initialize(own->step);
     for (int i = 0; i < step_params(own->step)->count; i++) {
@@ -157,22 +157,29 @@ static void expect_steps(struct counted_step *own, struct plain_routers *plain) 
 
 TEST(tokens_and_biases_of_experts_are_those_of_a_plain_loop) {
     static const struct counted_layout layouts[] = {
-        {"", 0, {[AXIS_DATA] = 0}},
-        {"--use-distributed-optimizer --overlap-grad-reduce", 0, {[AXIS_DATA] = 0}},
-        {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", 0, {[AXIS_DATA] = 0}},
-        {"--tensor-model-parallel-size 2", 2, {[AXIS_TENSOR] = 2}},
-        {"--tensor-model-parallel-size 2 --sequence-parallel", 2, {[AXIS_TENSOR] = 2}},
-        {"--pipeline-model-parallel-size 2", 2, {[AXIS_PIPELINE] = 2}},
-        {"--expert-model-parallel-size 2", 2, {[AXIS_EXPERT] = 2}},
-        {"--expert-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel",
-         4,
-         {[AXIS_EXPERT] = 2, [AXIS_TENSOR] = 2}},
-        {"--context-parallel-size 2", 2, {[AXIS_CONTEXT] = 2}},
-        {"--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2",
-         4,
-         {[AXIS_TENSOR] = 2, [AXIS_PIPELINE] = 2}},
-        {"--context-parallel-size 2 --pipeline-model-parallel-size 2", 4, {[AXIS_CONTEXT] = 2, [AXIS_PIPELINE] = 2}},
-        {"--tensor-model-parallel-size 2", 4, {[AXIS_TENSOR] = 2}},
+        {"", 0},
+        {"--use-distributed-optimizer --overlap-grad-reduce", 0},
+        {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", 0},
+        {"--tensor-model-parallel-size 2", 2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel", 2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1", 2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1 "
+         "--expert-model-parallel-size 2",
+         2},
+        {"--pipeline-model-parallel-size 2", 2},
+        {"--expert-model-parallel-size 2", 2},
+        {"--expert-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel", 4},
+        {"--context-parallel-size 2", 2},
+        {"--context-parallel-size 2 --expert-model-parallel-size 2", 2},
+        {"--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", 4},
+        {"--context-parallel-size 2 --pipeline-model-parallel-size 2", 4},
+        {"--tensor-model-parallel-size 2", 4},
+        {"--tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 2 "
+         "--expert-model-parallel-size 2",
+         4},
+        {"--tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 1 "
+         "--expert-model-parallel-size 2",
+         4},
     };
     struct plain_routers plain = {0};
     struct counted_step own;
@@ -181,7 +188,9 @@ TEST(tokens_and_biases_of_experts_are_those_of_a_plain_loop) {
     EXPECT_OK(world_open(&self, &(struct world_options){.backend = "self"}, ranks.device));
     EXPECT_OK(mesh_place(&alone, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&alone, self));
-    open_counted(&own, MODEL, &alone, ranks.device);
+    own = (struct counted_step){0};
+    rank_step_parse(&own.config, MODEL, 1);
+    open_counted(&own, &alone, ranks.device);
     open_plain(&plain, own.step);
     expect_steps(&own, &plain);
     struct step_source source = {next_batch, &own, 1};
@@ -194,10 +203,12 @@ TEST(tokens_and_biases_of_experts_are_those_of_a_plain_loop) {
         struct mesh mesh;
         if (layouts[i].ranks > 0 && layouts[i].ranks != ranks.place.size)
             continue;
-        EXPECT_OK(mesh_place(&mesh, ranks.place.rank, ranks.place.size, layouts[i].lengths));
-        EXPECT_OK(mesh_connect(&mesh, ranks.world));
         char *flags = memory_printf(MODEL "%s", layouts[i].flags);
-        open_counted(&own, flags, &mesh, ranks.device);
+        own = (struct counted_step){0};
+        rank_step_parse(&own.config, flags, ranks.place.size);
+        EXPECT_OK(mesh_place_config(&mesh, ranks.place.rank, ranks.place.size, &own.config));
+        EXPECT_OK(mesh_connect(&mesh, ranks.world));
+        open_counted(&own, &mesh, ranks.device);
         expect_steps(&own, &plain);
         step_close(own.step);
         config_free(&own.config);

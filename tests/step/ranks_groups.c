@@ -18,7 +18,7 @@ static struct mesh mesh;
 enum { PARAMS = 5, GROUPS = 2 };
 static const struct param_group spread = {.name = "spread",
                                           .replicas = AXES(AXIS_DATA),
-                                          .slices = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT) | AXES(AXIS_EXPERT),
+                                          .slices = AXES(AXIS_TENSOR) | AXES(AXIS_CONTEXT),
                                           .lr_multiplier = 0.25};
 static const struct pace PACE = {.lr = 1e-2, .weight_decay = 0.1, .decoupled_lr = 1e-2};
 static const double MAX_NORM = 0.1;

@@ -58,9 +58,7 @@ static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, cons
     int owners = (int)r->config.expert_model_parallel_size;
     struct mesh *mesh = stages > 1 ? &ranks->pipeline : owners > 1 ? &ranks->experts : &ranks->meshes[parts];
     if (mesh->size == 0) {
-        EXPECT_OK(mesh_place(
-            mesh, ranks->place.rank, ranks->place.size,
-            (const int[AXIS_COUNT]){[AXIS_TENSOR] = parts, [AXIS_EXPERT] = owners, [AXIS_PIPELINE] = stages}));
+        EXPECT_OK(mesh_place_config(mesh, ranks->place.rank, ranks->place.size, &r->config));
         EXPECT_OK(mesh_connect(mesh, ranks->world));
     }
     EXPECT_OK(setup_step(&r->step, &(struct setup){&r->config, ranks->device, mesh, STEP_TRAIN}));

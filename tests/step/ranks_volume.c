@@ -185,9 +185,9 @@ TEST(expert_ranks_exchange_rows_and_weights) {
         count(&r, 2, &replicas, &tensor);
         const struct mesh *mesh = step_mesh(r.step);
         const struct param_list *params = step_params(r.step);
-        before = volume_of(mesh->group[AXIS_EXPERT]);
+        before = volume_of(mesh_group(mesh, MESH_EXPERTS));
         (void)rank_step_train(&r, 2);
-        after = volume_of(mesh->group[AXIS_EXPERT]);
+        after = volume_of(mesh_group(mesh, MESH_EXPERTS));
         int64_t bytes = strstr(cases[i].flags, "bf16") ? 2 : 4;
         EXPECT_INT(after.bytes[COLLECTIVE_ALL_TO_ALL] - before.bytes[COLLECTIVE_ALL_TO_ALL],
                    2 * L * ((4 + 2 * cases[i].again) * rows * C * bytes + (2 + cases[i].again) * rows * 4));

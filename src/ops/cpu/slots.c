@@ -53,22 +53,30 @@ static int64_t take_slots(int32_t *to, const struct op_sort_slots *op, const int
     return found;
 }
 
+// The expert of a slot; -1 if it has no place.
+static int32_t expert_of(const struct op_sort_slots *op, int64_t slot) {
+    int32_t expert = ((const int32_t *)op->experts.data)[slot];
+    bool is_kept = !op->kept.data || ((const int32_t *)op->kept.data)[slot] >= 0;
+    return is_kept && expert >= 0 && expert < op->offsets.shape[0] - 1 ? expert : -1;
+}
+
 void cpu_sort_slots(struct device *device, const struct op_sort_slots *op) {
     (void)device;
     int64_t experts = op->offsets.shape[0] - 1, slots = tensor_count(op->experts), room = op->sources.shape[0];
-    const int32_t *chosen = op->experts.data;
     int32_t *offsets = op->offsets.data, *sources = op->sources.data, *places = op->places.data;
     int64_t ends[ROUTER_MOST_EXPERTS + 1] = {0};
     for (int64_t s = 0; s < slots; s++) {
-        if (chosen[s] >= 0 && chosen[s] < experts)
-            ends[chosen[s] + 1]++;
+        int32_t expert = expert_of(op, s);
+        if (expert >= 0)
+            ends[expert + 1]++;
     }
     for (int64_t e = 0; e < experts; e++)
         ends[e + 1] += ends[e];
     // All slots by expert, where the places will be: ends[e] moves from where those of e begin to where they end.
     for (int64_t s = 0; s < slots; s++) {
-        if (chosen[s] >= 0 && chosen[s] < experts)
-            places[ends[chosen[s]]++] = (int32_t)s;
+        int32_t expert = expert_of(op, s);
+        if (expert >= 0)
+            places[ends[expert]++] = (int32_t)s;
     }
     memset(sources, -1, (size_t)room * sizeof *sources);
     int64_t place = 0, first = 0;

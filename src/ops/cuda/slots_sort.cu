@@ -18,6 +18,7 @@ struct sort_args {
     int32_t *offsets, *sources, *places;
     const int32_t *experts;
     const float *weights;  // or NULL
+    const int32_t *kept;   // or NULL
     int32_t *chunks;       // (chunks, E): slots of each expert in a chunk, then those in the chunks before it
     int32_t *starts;       // (E + 1): where the slots of each expert begin in `sorted`
     int32_t *sorted;       // all slots by expert, with or without a place; only with weights
@@ -32,7 +33,8 @@ static __device__ __forceinline__ int lanes_below(uint32_t votes, int lane) {
 
 // The expert of a slot; -1 if there is none here.
 static __device__ __forceinline__ int expert_of(const struct sort_args &args, int64_t slot) {
-    int expert = slot < args.slots ? args.experts[slot] : -1;
+    bool is_here = slot < args.slots && (!args.kept || args.kept[slot] >= 0);
+    int expert = is_here ? args.experts[slot] : -1;
     return expert < args.expert_count ? expert : -1;
 }
 
@@ -221,6 +223,7 @@ extern "C" void cuda_sort_slots(struct device *device, const struct op_sort_slot
     args.places = (int32_t *)op->places.data;
     args.experts = (const int32_t *)op->experts.data;
     args.weights = (const float *)op->weights.data;
+    args.kept = (const int32_t *)op->kept.data;
     args.slots = tensor_count(op->experts);
     args.chunk_count = (int)divide_up(args.slots, CHUNK_SLOTS);
     args.expert_count = (int)(op->offsets.shape[0] - 1);

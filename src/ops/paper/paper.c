@@ -384,7 +384,7 @@ BYTES_ONLY(route_backward, op->dlogits, op->dweights, op->logits, op->experts)
 BYTES_ONLY(balance_forward, op->sums, op->sums, op->counts, op->counts, op->logits)
 BYTES_ONLY(balance_backward, op->dlogits, op->dlogits, op->logits, op->slopes)
 BYTES_ONLY(balance_bias, op->bias, op->bias, op->counts)
-BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights)
+BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights, op->kept)
 // As many rows are read as are written, some of them several times.
 BYTES_ONLY(gather_slots, op->y, op->y, op->sources)
 BYTES_ONLY(sum_slots, op->out, op->y, op->places, op->addend, op->bias, op->experts, op->weights)
