@@ -528,8 +528,8 @@ static const struct flag rows[] = {
            "which layers --recompute-granularity full covers", ADVANCED),
     INT("--recompute-num-layers", recompute_num_layers, NULL, 1, MOST_LAYERS, "layers per recomputed unit", ADVANCED),
     LIST("--recompute-modules", recompute_modules, "NAME…",
-         "parts that selective recompute covers: core_attn (the default), mlp_act (MLP activation), layernorm (norms, "
-         "SwiGLU)",
+         "parts that selective recompute covers: core_attn (the default), mlp_act, mlp, moe_act, moe, "
+         "shared_experts, layernorm (norms, SwiGLU)",
          ADVANCED),
     SWITCH("--distribute-saved-activations", distribute_saved_activations,
            "shard saved layer inputs over tensor-parallel ranks", ADVANCED),

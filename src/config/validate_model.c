@@ -258,13 +258,23 @@ static void warn_of_groups(const struct config *config) {
 }
 
 static void validate_recompute(struct config *config, struct complaints *complaints) {
+    static const char *const modules[] = {"core_attn", "mlp_act",   "mlp",           "moe_act",
+                                          "moe",       "layernorm", "shared_experts"};
     for (int64_t i = 0; i < config->recompute_modules.count; i++) {
         const char *name = config->recompute_modules.items[i];
-        if (!is(name, "core_attn") && !is(name, "mlp_act") && !is(name, "layernorm"))
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof modules / sizeof modules[0]; k++)
+            is_known |= strcmp(name, modules[k]) == 0;
+        if (!is_known)
             complain(complaints,
-                     "--recompute-modules %s cannot be recomputed alone; core_attn, mlp_act and layernorm can, and "
-                     "--recompute-granularity full recomputes whole layers",
+                     "--recompute-modules %s cannot be recomputed alone; core_attn, mlp_act, mlp, moe_act, moe, "
+                     "shared_experts and layernorm can, and --recompute-granularity full recomputes whole layers",
                      name);
+        if (config->fp8_format && strcmp(name, "mlp") == 0)
+            complain(complaints, "--recompute-modules mlp does not work with --fp8-format; give mlp_act");
+        bool is_of_experts = strncmp(name, "moe", 3) == 0 || strcmp(name, "shared_experts") == 0;
+        if (is_known && is_of_experts && config->num_experts == 0)
+            log_warn_once("--recompute-modules %s has no effect without --num-experts", name);
     }
     if (is(config->recompute_granularity, "full") && !config->recompute_method)
         config->recompute_method = memory_string("uniform");

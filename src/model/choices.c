@@ -90,6 +90,9 @@ static void set_recompute(struct choices *choices, const struct config *config) 
     for (int64_t i = 0; is_selective && i < config->recompute_modules.count; i++) {
         choices->recomputes_attention |= is(config->recompute_modules.items[i], "core_attn");
         choices->recomputes_activation |= is(config->recompute_modules.items[i], "mlp_act");
+        choices->recomputes_mlp |= is(config->recompute_modules.items[i], "mlp");
+        choices->recomputes_experts |= is(config->recompute_modules.items[i], "moe");
+        choices->recomputes_shared_experts |= is(config->recompute_modules.items[i], "shared_experts");
     }
     choices->divides_inputs = config->distribute_saved_activations && choices->parts > 1;
     choices->is_recompute_uniform = !is(config->recompute_method, "block");

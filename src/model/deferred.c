@@ -57,7 +57,7 @@ void deferred_add(struct deferred *deferred, const struct pass *pass, const stru
     struct operand dy = keep(deferred, pass, matmul->dy, all || !is_in(pass->activations, matrix(matmul->dy)), room);
     struct operand x = keep(deferred, pass, matmul->x, all || is_in(pass->scratch, matrix(matmul->x)), room);
     struct tensor offsets = matmul->offsets;
-    if (offsets.data && all)
+    if (offsets.data && (all || is_in(pass->scratch, offsets)))
         offsets = copy(deferred, pass, offsets, 0);
     deferred->items[deferred->count++] = (struct deferred_matmul){
         .linear = matmul->linear, .dy = dy, .x = x, .experts = matmul->experts, .offsets = offsets};

@@ -328,15 +328,11 @@ static void forward_sum(const struct experts *experts, const struct pass *pass, 
     op_sum_slots(pass->device, &op);
 }
 
-static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
-                    struct operand x) {
-    const struct experts *experts = (const struct experts *)sublayer;
-    struct experts_saved *saved = own;
-    if (has_shared(experts) && pass->is_training)
-        shared_experts_keep(&experts->shared, pass, &saved->shared, x.value);
-    size_t mark = arena_mark(pass->scratch);
-    router_forward(&experts->router, pass, &saved->router, x.value);
-    struct expert_flow flow = open_flow(experts, pass, x.value, delta, "layer input");
+// delta (n, C) from x (n, C). What backward needs beside x is kept where the pass keeps its activations.
+static void forward_all(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
+                        struct tensor delta, struct tensor x) {
+    router_forward(&experts->router, pass, &saved->router, x);
+    struct expert_flow flow = open_flow(experts, pass, x, delta, "layer input");
     sort(experts, pass, saved);
     struct experts_work work = work_of(experts, saved);
     struct tensor after = take_work(&work, pass->scratch, pass->dtype, experts->F);
@@ -345,6 +341,22 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     grouped_forward(experts->fc2, pass, y, after, work.offsets);
     forward_sum(experts, pass, saved, &flow, y);
     close_flow(pass, &flow, delta, "layer output");
+}
+
+// With recompute only x is kept.
+static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
+                    struct operand x) {
+    const struct experts *experts = (const struct experts *)sublayer;
+    struct experts_saved *saved = own;
+    struct pass inner = *pass;
+    if ((has_shared(experts) || experts->choices->recomputes_experts) && pass->is_training) {
+        saved->shared.x = arena_2d(pass->activations, pass->dtype, x.value.shape[0], x.value.shape[1]);
+        op_copy(pass->device, &(struct op_copy){.dst = saved->shared.x, .src = x.value});
+    }
+    size_t mark = arena_mark(pass->scratch);
+    if (experts->choices->recomputes_experts)
+        inner = pass_in_scratch(pass, false);
+    forward_all(experts, &inner, saved, delta, x.value);
     arena_release(pass->scratch, mark);
 }
 
@@ -435,10 +447,8 @@ static void backward_shared(const struct experts *experts, const struct pass *pa
 
 // If the stream is split, the router has the gradient of its rows' weights once it is summed over the ranks that split
 // experts. If not, what it adds is summed with the rest.
-static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
-                                       struct tensor dx, struct tensor ddelta) {
-    const struct experts *experts = (const struct experts *)sublayer;
-    const struct experts_saved *saved = own;
+static struct first_gradients backward_all(const struct experts *experts, const struct pass *pass,
+                                           const struct experts_saved *saved, struct tensor dx, struct tensor ddelta) {
     int64_t N = expert_rows_count(pass), n = dx.shape[0], K = experts->choices->experts.K;
     struct expert_flow flow = open_flow(experts, pass, ddelta, dx, "layer output gradient");
     struct tensor dweights = arena_2d(pass->scratch, DTYPE_F32, N, K), own_dweights = dweights, dlogits = {0};
@@ -455,6 +465,18 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
     expert_rows_sum(pass, own_dweights, dweights, "gradients of weights of experts");
     dlogits = router_backward(&experts->router, pass, &saved->router, dx, own_dweights);
     return (struct first_gradients){.first = operand_of(dlogits)};
+}
+
+static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
+                                       struct tensor dx, struct tensor ddelta) {
+    const struct experts *experts = (const struct experts *)sublayer;
+    struct experts_saved saved = *(const struct experts_saved *)own;
+    if (experts->choices->recomputes_experts) {
+        struct pass again = pass_in_scratch(pass, true);
+        struct tensor x = saved.shared.x, unused = arena_2d(pass->scratch, pass->dtype, x.shape[0], x.shape[1]);
+        forward_all(experts, &again, &saved, unused, x);
+    }
+    return backward_all(experts, pass, &saved, dx, ddelta);
 }
 
 const struct sublayer_kind sublayer_experts = {.name = "mlp",

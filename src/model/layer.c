@@ -38,6 +38,13 @@ void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, c
     comm_wait(&request);
 }
 
+struct pass pass_in_scratch(const struct pass *pass, bool is_again) {
+    struct pass inner = *pass;
+    inner.activations = pass->scratch;
+    inner.is_again = pass->is_again || is_again;
+    return inner;
+}
+
 void pass_await_param(const struct pass *pass, const struct param *param) {
     if (pass->reducer && param)
         reducer_await(pass->reducer, param);

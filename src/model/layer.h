@@ -72,6 +72,9 @@ struct tensor pass_gather(const struct pass *pass, struct arena *arena, struct t
 // Sums `whole` (N, C) over the ranks that share each layer: in place if the residual stream is not split (`out` is
 // `whole`), else `out` receives this rank's rows of the sum. Does nothing if this rank holds its layers alone.
 void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name);
+// A pass that keeps nothing: what a layer would keep lies in scratch. With is_again, the forward pass whose results are
+// computed again for the backward pass, which then finds them there.
+struct pass pass_in_scratch(const struct pass *pass, bool is_again);
 // Called before a parameter is read, or any parameter declared before it: a distributed optimizer may still be sending
 // their values. NULL is fine.
 void pass_await_param(const struct pass *pass, const struct param *param);

@@ -11,6 +11,12 @@ struct mlp {
     struct linear fc1;  // (F, C); gated (2F, C), the gate first
     struct linear fc2;  // (C, F)
     struct activation_step step;
+    bool is_recomputed;  // only the input is kept
+};
+
+struct mlp_saved {
+    struct activation_saved activation;
+    struct tensor x;  // (n, C): this rank's rows of the input, if the rest is computed again
 };
 
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
@@ -41,6 +47,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
                                          .rule = choices->glu,
                                          .is_gated = is_gated,
                                          .is_recomputed = choices->recomputes_activation};
+    mlp->is_recomputed = choices->recomputes_mlp;
     sublayer->first = &mlp->fc1;
     sublayer->last = &mlp->fc2;
     sublayer->dropout_layer = options->dropout_layer;
@@ -49,18 +56,30 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
 static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
                     struct operand x) {
     const struct mlp *mlp = (const struct mlp *)sublayer;
-    struct activation_saved *saved = own;
+    struct mlp_saved *saved = own;
+    struct pass inner = *pass;
+    if (mlp->is_recomputed && pass->is_training) {
+        saved->x = arena_2d(pass->activations, pass->dtype, x.value.shape[0], x.value.shape[1]);
+        op_copy(pass->device, &(struct op_copy){.dst = saved->x, .src = x.value});
+    }
     size_t mark = arena_mark(pass->scratch);
-    linear_activate(&mlp->step, pass, saved, x);
-    linear_forward(&mlp->fc2, pass, delta, saved->after, EPILOGUE_NONE, (struct tensor){0});
+    if (mlp->is_recomputed)
+        inner = pass_in_scratch(pass, false);
+    linear_activate(&mlp->step, &inner, &saved->activation, x);
+    linear_forward(&mlp->fc2, pass, delta, saved->activation.after, EPILOGUE_NONE, (struct tensor){0});
     arena_release(pass->scratch, mark);
 }
 
 static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
                                        struct tensor dx, struct tensor ddelta) {
     const struct mlp *mlp = (const struct mlp *)sublayer;
+    struct mlp_saved saved = *(const struct mlp_saved *)own;
     struct operand dy = linear_output_gradient(&mlp->fc2, pass, ddelta), after;
-    struct operand dbefore = linear_activate_backward(&mlp->step, pass, own, dy, &after);
+    if (mlp->is_recomputed) {
+        struct pass again = pass_in_scratch(pass, true);
+        linear_activate(&mlp->step, &again, &saved.activation, operand_of(saved.x));
+    }
+    struct operand dbefore = linear_activate_backward(&mlp->step, pass, &saved.activation, dy, &after);
     linear_backward_weight(&mlp->fc2, pass, dy, after);
     linear_backward_input(&mlp->fc1, pass, dx, dbefore, (struct tensor){0});
     return (struct first_gradients){.first = dbefore};
@@ -69,7 +88,7 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
 #define MLP_KIND                                                                                                       \
     {                                                                                                                  \
         .name = "mlp", .pre_norm = "pre_mlp_layernorm", .post_norm = "post_mlp_layernorm",                             \
-        .dropout_place = DROPOUT_AFTER_MLP, .bytes = sizeof(struct mlp),                                               \
-        .saved_bytes = sizeof(struct activation_saved), .build = build, .forward = forward, .backward = backward       \
+        .dropout_place = DROPOUT_AFTER_MLP, .bytes = sizeof(struct mlp), .saved_bytes = sizeof(struct mlp_saved),      \
+        .build = build, .forward = forward, .backward = backward                                                       \
     }
 const struct sublayer_kind sublayer_mlp = MLP_KIND, sublayer_gated_mlp = MLP_KIND;

@@ -50,12 +50,6 @@ void shared_experts_build(struct shared_experts *shared, struct param_list *para
     free(fc2_name);
 }
 
-void shared_experts_keep(const struct shared_experts *shared, const struct pass *pass,
-                         struct shared_experts_saved *saved, struct tensor x) {
-    saved->x = arena_2d(pass->activations, pass->dtype, x.shape[0], shared->choices->C);
-    op_copy(pass->device, &(struct op_copy){.dst = saved->x, .src = x});
-}
-
 // y (N, out) = x W^T with this rank's part of W.
 static void multiply(const struct linear *linear, const struct pass *pass, struct tensor y, struct tensor x) {
     op_matmul(pass->device,
@@ -90,8 +84,9 @@ static void open_gate(const struct shared_experts *shared, const struct pass *pa
                                                         .experts = saved->experts});
 }
 
-static void forward_gated(const struct shared_experts *shared, const struct pass *pass,
-                          struct shared_experts_saved *saved, struct tensor out, struct tensor x) {
+// The input of fc2, with what backward needs.
+static struct tensor activate_gated(const struct shared_experts *shared, const struct pass *pass,
+                                    struct shared_experts_saved *saved, struct tensor x) {
     int64_t N = x.shape[0];
     open_gate(shared, pass, saved, x);
     saved->before = arena_2d(pass->activations, pass->dtype, N, shared->fc1.out);
@@ -106,19 +101,23 @@ static void forward_gated(const struct shared_experts *shared, const struct pass
                                                                         .activation = shared->step.activation,
                                                                         .is_gated = shared->step.is_gated,
                                                                         .rule = shared->step.rule});
-    multiply(&shared->fc2, pass, out, after);
+    return after;
+}
+
+static struct tensor activate(const struct shared_experts *shared, const struct pass *pass,
+                              struct shared_experts_saved *saved, struct tensor x) {
+    if (shared->gate.weight)
+        return activate_gated(shared, pass, saved, x);
+    struct pass whole = *pass;
+    whole.splits_rows = false;
+    linear_activate(&shared->step, &whole, &saved->activation, operand_of(x));
+    return saved->activation.after.value;
 }
 
 void shared_experts_forward(const struct shared_experts *shared, const struct pass *pass,
                             struct shared_experts_saved *saved, struct tensor out, struct tensor x) {
-    if (shared->gate.weight) {
-        forward_gated(shared, pass, saved, out, x);
-        return;
-    }
-    struct pass whole = *pass;
-    whole.splits_rows = false;
-    linear_activate(&shared->step, &whole, &saved->activation, operand_of(x));
-    multiply(&shared->fc2, pass, out, saved->activation.after.value);
+    struct pass inner = shared->choices->recomputes_shared_experts ? pass_in_scratch(pass, false) : *pass;
+    multiply(&shared->fc2, pass, out, activate(shared, &inner, saved, x));
 }
 
 // Returns the gradient of what fc1 gave, and sets `after` to the input of fc2.
@@ -158,10 +157,15 @@ static struct operand backward_gated(const struct shared_experts *shared, const 
 void shared_experts_backward(const struct shared_experts *shared, const struct pass *pass,
                              const struct shared_experts_saved *saved, struct tensor dx, struct tensor dy) {
     struct operand after, dbefore;
+    struct shared_experts_saved again = *saved;
+    if (shared->choices->recomputes_shared_experts) {
+        struct pass inner = pass_in_scratch(pass, true);
+        (void)activate(shared, &inner, &again, pass_gather(pass, pass->scratch, saved->x, "input of shared experts"));
+    }
     if (shared->gate.weight)
-        dbefore = backward_gated(shared, pass, saved, dx, dy, &after);
+        dbefore = backward_gated(shared, pass, &again, dx, dy, &after);
     else
-        dbefore = linear_activate_backward(&shared->step, pass, &saved->activation, operand_of(dy), &after);
+        dbefore = linear_activate_backward(&shared->step, pass, &again.activation, operand_of(dy), &after);
     linear_backward_weight(&shared->fc2, pass, operand_of(dy), after);
     linear_backward_weight(&shared->fc1, pass, dbefore, operand_of(saved->x));
     multiply_back(&shared->fc1, pass, dx, dbefore.value, 1);

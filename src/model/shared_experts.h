@@ -13,7 +13,7 @@ struct shared_experts {
 };
 
 struct shared_experts_saved {
-    struct tensor x;                     // (n, C): this rank's rows of the input
+    struct tensor x;                     // (n, C): this rank's rows of the input, kept by the caller
     struct activation_saved activation;  // without a gate
     // With a gate: the weight of each row, and input of the activation (N, F) or (N, 2F), which backward overwrites.
     struct tensor logits, weights;   // (N, 1) fp32
@@ -24,9 +24,6 @@ struct shared_experts_saved {
 
 void shared_experts_build(struct shared_experts *shared, struct param_list *params, const char *name,
                           const struct sublayer_options *options);
-// Keeps this rank's rows x (n, C) of the input for the gradients of the first weights.
-void shared_experts_keep(const struct shared_experts *shared, const struct pass *pass,
-                         struct shared_experts_saved *saved, struct tensor x);
 // out (N, C) = this rank's part of the result. x has all rows.
 void shared_experts_forward(const struct shared_experts *shared, const struct pass *pass,
                             struct shared_experts_saved *saved, struct tensor out, struct tensor x);

@@ -94,6 +94,15 @@ for rows in 3 16; do
 done
 awk '{ l[NR] = $1 } END { d = l[1] - l[2]; exit !(NR == 2 && l[1] > 0 && d * d < 1e-12) }' "$work/loss" && pass || fail "losses $(cat "$work/loss")"
 
+# Recomputed modules give the same bits.
+for modules in "" "mlp moe_act" "moe" "shared_experts core_attn"; do
+    expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --disable-bias-linear --moe-shared-expert-intermediate-size 8 --moe-shared-expert-gate \
+        ${modules:+--recompute-granularity selective --recompute-modules $modules} --save "$work/modules" --save-interval 6
+    sha256sum <"$work/modules/iter_0000006/model.safetensors" >>"$work/bits"
+    rm -rf "$work/modules"
+done
+[ "$(uniq "$work/bits" | wc -l)" = 1 ] && [ "$(wc -l <"$work/bits")" = 4 ] && pass || fail "recomputed modules: $(cat "$work/bits")"
+
 # Of the 4 experts of 2 layers, 3 × 24 × 20 parameters each, a token meets 2.
 expect 0 "number of parameters: 27024" "$BEVATRON" train "${model[@]}" --dry-run
 grep -qx "of which a token meets: 21264" "$work/out" && pass || fail "active parameters"

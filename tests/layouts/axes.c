@@ -181,6 +181,15 @@ static void begin_line(struct buffer *line, const struct reference *like, const 
                                    "--moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5");
 }
 
+// In a mixture of experts, parts of the MLP are whole modules.
+static const char *recompute_method(const struct layout *layout) {
+    const int *v = layout->value;
+    bool is_selective = v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE;
+    if (v[LAYOUT_MODEL] == MODEL_EXPERTS && is_selective && v[LAYOUT_METHOD] == METHOD_BLOCK)
+        return "--recompute-modules mlp moe shared_experts";
+    return method_flags[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]];
+}
+
 int layout_config(struct config *config, const struct layout *layout, const char *more) {
     const int *v = layout->value;
     struct buffer line = {0};
@@ -197,7 +206,7 @@ int layout_config(struct config *config, const struct layout *layout, const char
     if (v[LAYOUT_SLICES] != v[LAYOUT_TENSOR])
         buffer_printf(&line, " --expert-tensor-parallel-size %d", v[LAYOUT_SLICES]);
     buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
-                  method_flags[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], overlap_flags[v[LAYOUT_OVERLAP]],
+                  recompute_method(layout), overlap_flags[v[LAYOUT_OVERLAP]],
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",
                   v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "",
                   v[LAYOUT_SAVED] ? " --distribute-saved-activations" : "");
