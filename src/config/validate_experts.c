@@ -186,9 +186,6 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  " data-parallel ranks, not %" PRId64 "; start a multiple of %" PRId64 " ranks, or make it %" PRId64,
                  ranks, along.data, copies, config_least_ranks(config),
                  ranks / along.data * nearest_divisor(copies, along.data));
-    if (is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon"))
-        complain(complaints, "--optimizer %s does not work with --expert-model-parallel-size; leave one of them out",
-                 config->optimizer);
     if (config->sample_interval > 0)
         complain(complaints,
                  "--sample-interval does not work with --expert-model-parallel-size; leave one of them out");

@@ -1,10 +1,10 @@
 // Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
 // iteration sees the whole matrix on every layout: ranks that hold slices of it gather them first, so the result does
-// not depend on tensor parallelism. The queries', keys' and values' rows of a packed projection are matrices of their
-// own. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second moment: of every
-// element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, which leaves its norm as it was.
-// The state has a number for every element in both. Everything that is not a matrix between activations has another
-// optimizer, --muon-scalar-optimizer.
+// not depend on tensor parallelism. Each expert is a matrix of its own, which the ranks that hold it update, and so are
+// the queries', keys' and values' rows of a packed projection. AdaMuon and NorMuon (adaptive_muon) divide the
+// orthogonal matrix by the root of a second moment: of every element or, for NorMuon, of the rows of a tall matrix and
+// the columns of a wide one, which leaves its norm as it was. The state has a number for every element in both.
+// Everything that is not a matrix between activations has another optimizer, --muon-scalar-optimizer.
 #include "optim/optimizer.h"
 #include "base/error.h"
 #include "ops/device.h"
@@ -158,8 +158,8 @@ static struct tensor mean_squares(const struct optimizer_run *run, const struct 
     const struct shard *shard = &run->matrix->shard;
     bool is_by_columns = x->whole.shape[0] < x->whole.shape[1];
     struct tensor from = x->whole;
-    if (shard->parts > 1 && is_split_by_rows(shard) != is_by_columns)
-        from = place_of(shard, x->whole, shard->part, x->part);
+    if (shard_inner_parts(shard) > 1 && is_split_by_rows(shard) != is_by_columns)
+        from = place_of(shard, x->whole, shard_inner_part(shard), x->part);
     struct tensor squares = arena_2d(run->scratch, DTYPE_F32, x->own.shape[0], x->own.shape[1]);
     op_mean_squares(run->device, &(struct op_mean_squares){.y = squares, .x = from, .is_by_columns = is_by_columns});
     return squares;
@@ -183,7 +183,7 @@ static struct tensor adapt(const struct config *config, const struct optimizer_r
     op.is_bounded = true;
     op_adapt(run->device, &op);
     op_sum_squares(run->device, &(struct op_sum_squares){.out = after, .x = op.x});
-    if (run->matrix->shard.parts > 1)
+    if (shard_inner_parts(&run->matrix->shard) > 1)
         comm_all_reduce(run->slices, after, REDUCE_SUM, "norm of an update");
     // To the norm that it had: over its own, times that.
     op_clip_scale(run->device,
@@ -199,7 +199,7 @@ static void update_part(const struct config *config, const struct optimizer_run 
     const struct shard *shard = &run->matrix->shard;
     struct device *device = run->device;
     size_t mark = arena_mark(run->scratch);
-    int parts = shard->parts;
+    int parts = shard_inner_parts(shard);
     int64_t columns = slice_columns(shard), first = part.first * columns, count = part.rows * columns;
     int64_t M = is_split_by_rows(shard) ? part.rows * parts : part.rows, N = shard->global[shard->rank - 1];
     enum dtype dtype = strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
@@ -213,8 +213,8 @@ static void update_part(const struct config *config, const struct optimizer_run 
                              .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = 1e-15f});
     x = orthogonalize(config, run, x);
     // This rank's own, in fp32, where its momentum was.
-    struct tensor own = slice_part(run, gathered, shard->part, part);
-    op_copy(device, &(struct op_copy){.dst = own, .src = place_of(shard, x, shard->part, part)});
+    struct tensor own = slice_part(run, gathered, shard_inner_part(shard), part);
+    op_copy(device, &(struct op_copy){.dst = own, .src = place_of(shard, x, shard_inner_part(shard), part)});
     struct tensor along = tensor_flat(own);
     if (is_adaptive(config)) {
         if (parts > 1)
@@ -236,25 +236,26 @@ static void update_part(const struct config *config, const struct optimizer_run 
 static void muon_apply(const struct config *config, const struct optimizer_run *run) {
     const struct shard *shard = &run->matrix->shard;
     int64_t count = shard_local_count(shard);
+    int parts = shard_inner_parts(shard);
     size_t mark = arena_mark(run->scratch);
-    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * shard->parts);
-    struct tensor own = tensor_rows(gathered, count * shard->part, count);
+    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * parts);
+    struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count);
     op_momentum(run->device, &(struct op_momentum){.y = own,
                                                    .m = run->states[0],
                                                    .grad = run->grad,
                                                    .scale = run->scale,
                                                    .momentum = (float)config->muon_momentum,
                                                    .is_nesterov = config->muon_nesterov});
-    if (shard->parts > 1) {
+    if (parts > 1) {
         struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
         comm_wait(&request);
     }
     bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
-    int64_t matrices = shard->rank == 3 ? shard->global[0] : is_split ? shard->segment_count : 1;
+    int64_t matrices = shard->rank == 3 ? shard_local_size(shard, 0) : is_split ? shard->segment_count : 1;
     struct matrix_part part = {.rows = slice_rows(shard)};
     for (int64_t i = 0; i < matrices; i++) {
         if (is_split)
-            part.rows = shard->segments[i] / shard->parts;
+            part.rows = shard->segments[i] / parts;
         update_part(config, run, gathered, part);
         part.first += part.rows;
     }

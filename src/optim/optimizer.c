@@ -276,6 +276,13 @@ static void bring_states(const struct optimizer *optimizer, struct offload *offl
     offload_bring(offload, run->device, visitors, count);
 }
 
+// Ranks that share out experts hold slices of the same tensor, but not of the same matrices.
+static struct group *slices_of(const struct optimizer *optimizer, const struct update *update,
+                               const struct param *matrix) {
+    bool is_apart = matrix && matrix->shard.rank == 3 && mesh_deals_experts(update->mesh);
+    return mesh_group(update->mesh, is_apart ? MESH_EXPERT_SLICES : update->params->groups[optimizer->group].slices);
+}
+
 static void apply_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
                       const struct stretch *stretch) {
     bool is_mixed = optimizer->master.data != NULL;
@@ -289,7 +296,7 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
         .rate = tensor_rows(update->rate, optimizer->group * RATE_LENGTH + (stretch->is_decoupled ? RATE_GROUP : 0),
                             RATE_GROUP),
         .matrix = stretch->matrix,
-        .slices = mesh_group(update->mesh, update->params->groups[optimizer->group].slices),
+        .slices = slices_of(optimizer, update, stretch->matrix),
         .scratch = update->scratch,
         .is_decayed = stretch->is_decayed};
     for (int i = 0; i < optimizer->state_count; i++) {

@@ -49,7 +49,7 @@ struct optimizer_run {
     struct tensor scale;         // (1) fp32
     struct tensor rate;          // (RATE_GROUP) fp32
     const struct param *matrix;  // with takes_matrices: whose slice this is, else NULL
-    struct group *slices;        // ranks that hold the other slices
+    struct group *slices;        // ranks that hold the other slices; of experts, of the same ones
     struct arena *scratch;       // memory for as long as the update of a run takes
     bool is_decayed;
 };

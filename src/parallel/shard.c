@@ -37,12 +37,12 @@ struct shard shard_split_outer(struct shard shard, int parts, int part) {
 }
 
 // How many slices each outer part is split into, and which of them this is.
-static int inner_parts(const struct shard *shard) {
+int shard_inner_parts(const struct shard *shard) {
     return shard->outer > 1 ? shard->parts / shard->outer : shard->parts;
 }
 
-static int inner_part(const struct shard *shard) {
-    return shard->part % inner_parts(shard);
+int shard_inner_part(const struct shard *shard) {
+    return shard->part % shard_inner_parts(shard);
 }
 
 // The indices of the first dimension that the outer part has, and where they begin.
@@ -51,7 +51,7 @@ static int64_t outer_length(const struct shard *shard) {
 }
 
 static int64_t outer_start(const struct shard *shard) {
-    return shard->outer > 1 ? shard->part / inner_parts(shard) * outer_length(shard) : 0;
+    return shard->outer > 1 ? shard->part / shard_inner_parts(shard) * outer_length(shard) : 0;
 }
 
 static int64_t least(int64_t a, int64_t b) {
@@ -60,12 +60,12 @@ static int64_t least(int64_t a, int64_t b) {
 
 // Slice `part` of a range of `length`: where it begins and how long it is.
 static int64_t slice_start(const struct shard *shard, int64_t length) {
-    int64_t most = (length + inner_parts(shard) - 1) / inner_parts(shard);
-    return least(most * inner_part(shard), length);
+    int64_t most = (length + shard_inner_parts(shard) - 1) / shard_inner_parts(shard);
+    return least(most * shard_inner_part(shard), length);
 }
 
 static int64_t slice_length(const struct shard *shard, int64_t length) {
-    int64_t most = (length + inner_parts(shard) - 1) / inner_parts(shard);
+    int64_t most = (length + shard_inner_parts(shard) - 1) / shard_inner_parts(shard);
     return least(most, length - slice_start(shard, length));
 }
 
@@ -74,7 +74,7 @@ int64_t shard_local_size(const struct shard *shard, int dimension) {
         return 1;
     if (dimension == 0 && shard->outer > 1)
         return outer_length(shard);
-    if (dimension != shard->dimension || inner_parts(shard) == 1)
+    if (dimension != shard->dimension || shard_inner_parts(shard) == 1)
         return shard->global[dimension];
     int64_t size = 0;
     for (int i = 0; i < shard->segment_count; i++)
@@ -119,13 +119,13 @@ static int64_t split_repeats(const struct shard *shard) {
 
 // A split of the rows gives one run per segment; a split of the columns gives one run per row and segment.
 int64_t shard_run_count(const struct shard *shard) {
-    return inner_parts(shard) == 1 ? 1 : split_repeats(shard) * shard->segment_count;
+    return shard_inner_parts(shard) == 1 ? 1 : split_repeats(shard) * shard->segment_count;
 }
 
 struct shard_run shard_run(const struct shard *shard, int64_t i) {
     CHECK(i >= 0 && i < shard_run_count(shard));
     int64_t outer_offset = outer_start(shard) * width_behind(shard, 0);
-    if (inner_parts(shard) == 1)
+    if (shard_inner_parts(shard) == 1)
         return (struct shard_run){.global_offset = outer_offset, .count = shard_local_count(shard)};
     int64_t repeat = i / shard->segment_count;
     int segment = (int)(i % shard->segment_count);

@@ -44,6 +44,9 @@ struct shard shard_split(struct shard whole, int dimension, int parts, int part)
 // that does not divide that dimension is a broken invariant.
 struct shard shard_split_outer(struct shard shard, int parts, int part);
 
+// Into how many parts the other dimension is split, and which of them this slice has.
+int shard_inner_parts(const struct shard *shard);
+int shard_inner_part(const struct shard *shard);
 int64_t shard_local_size(const struct shard *shard, int dimension);
 // Where the slice begins along the dimension that is split; 0 for a whole tensor. Only for a single segment, and for
 // tensors that are not split twice.

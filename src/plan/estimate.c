@@ -163,10 +163,7 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
 
 // Of the layers, those with experts.
 static double sparse_share(const struct config *model) {
-    int64_t sparse = 0, layers = config_layers(model);
-    for (int64_t i = 0; i < layers; i++)
-        sparse += config_layer_has_experts(model, i);
-    return (double)sparse / (double)layers;
+    return (double)config_expert_layers(model) / (double)config_layers(model);
 }
 
 // Bytes of a layer and token that experts keep: their inputs, and what is before their activation. Where ranks share

@@ -391,8 +391,6 @@ TEST(ranks_that_share_out_experts) {
         {"--num-experts 256 --expert-model-parallel-size 256 --moe-router-topk 8 --micro-batch-size 131072 "
          "--seq-length 128",
          "places at the experts of a rank", 256},
-        {"--expert-model-parallel-size 2 --optimizer muon", "--optimizer muon does not work with", 2},
-        {"--expert-model-parallel-size 2 --optimizer adaptive_muon", "--optimizer adaptive_muon does not work with", 2},
         {"--expert-model-parallel-size 2 --sample-interval 1", "--sample-interval does not work with", 2},
         {"--expert-model-parallel-size 257", "from 1 to 256", 2},
     };

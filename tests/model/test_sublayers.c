@@ -35,8 +35,7 @@ static void set_latent(struct choices *choices, const struct latent_choices *lat
 }
 
 static void rig_open(struct rig *rig, const struct layer_choices each[L], const struct latent_choices *latent) {
-    *rig = (struct rig){.mesh = {.size = 1, .length = {1, 1, 1, 1}},
-                        .choices = {.C = C,
+    *rig = (struct rig){.choices = {.C = C,
                                     .H = 2,
                                     .G = 1,
                                     .D = 4,
@@ -47,8 +46,9 @@ static void rig_open(struct rig *rig, const struct layer_choices each[L], const 
                                     .has_mlp_bias = true,
                                     .scale = 0.5f,
                                     .standard_deviation = 0.5,
-                                    .experts = {.E = 3, .K = 2, .F = 5, .rule = {.factor = 1}},
+                                    .experts = {.E = 3, .K = 2, .F = 5, .ranks = 1, .slices = 1, .rule = {.factor = 1}},
                                     .parts = 1}};
+    EXPECT_OK(mesh_place(&rig->mesh, 0, 1, NULL));
     if (latent)
         set_latent(&rig->choices, latent);
     EXPECT_OK(device_open(&rig->device, &(struct device_options){.name = "cpu", .threads = 1}));

@@ -30,6 +30,15 @@ same biases 4 --expert-model-parallel-size 4 --use-distributed-optimizer --overl
 # Tensor-parallel ranks that do not split the same expert bring their own rows.
 same biases 4 --expert-model-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 2
 
+# Each expert is a matrix for Muon, whole on every layout. Shared out, its ranks update their own.
+muon=(--optimizer muon --muon-fp32-matmul-prec high --disable-bias-linear)
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${muon[@]}" --save "$work/muon" --save-interval 6
+same muon 2 "${muon[@]}" --expert-model-parallel-size 2
+same muon 4 "${muon[@]}" --expert-model-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 2
+same muon 4 "${muon[@]}" --expert-model-parallel-size 2 --use-distributed-optimizer
+muon=(--optimizer adaptive_muon --adaptive-muon-moment2-method normuon "${muon[@]:2}")
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${muon[@]}" --save "$work/normuon" --save-interval 6
+same normuon 4 "${muon[@]}" --expert-model-parallel-size 2 --tensor-model-parallel-size 2
 # Which tokens are dropped is decided before they are sent, for all ranks that have tokens of a sequence.
 for drop in "--moe-expert-capacity-factor 0.7" "--moe-expert-capacity-factor 0.7 --moe-token-drop-policy position --moe-pad-expert-input-to-capacity"; do
     expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" $drop --save "$work/dropped" --save-interval 6
