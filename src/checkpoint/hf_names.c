@@ -1,9 +1,12 @@
 // Rows of a family's table for parameters. See hf_names.h.
 #include "checkpoint/hf_names.h"
 
+#include "base/memory.h"
 #include "checkpoint/hf_reorder.h"
 #include "checkpoint/names.h"
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int count_pieces(const struct hf_row *row) {
     int count = 0;
@@ -26,24 +29,41 @@ static bool fits(const struct hf_match *match, const struct param *param) {
     return match->row->transform != HF_JOIN || shard->segment_count == match->pieces;
 }
 
-static struct hf_match match_from(const struct hf_family *family, const struct param *param, size_t first) {
-    for (size_t i = first; i < family->row_count; i++) {
-        struct hf_match match = {.row = &family->rows[i], .layer = -1, .pieces = count_pieces(&family->rows[i])};
-        if (!fits(&match, param) || !name_match(match.row->ours, param->name, &match.layer))
+// To be freed.
+static char *name_in_layers(const char *name, int64_t layers) {
+    static const char before[] = "mtp.layers.", inside[] = "transformer_layer.";
+    if (strncmp(name, before, strlen(before)) != 0)
+        return memory_string(name);
+    char *rest;
+    int64_t depth = strtoll(name + strlen(before), &rest, 10);
+    rest += *rest == '.';
+    rest += strncmp(rest, inside, strlen(inside)) == 0 ? strlen(inside) : 0;
+    return memory_printf("decoder.layers.%" PRId64 ".%s", layers + depth, rest);
+}
+
+static struct hf_match match_from(const struct hf_family *family, const struct param *param, int64_t layers,
+                                  size_t first) {
+    struct hf_match found = {0};
+    char *name = name_in_layers(param->name, layers);
+    for (size_t i = first; i < family->row_count && !found.row; i++) {
+        struct hf_match match = {
+            .row = &family->rows[i], .layer = -1, .pieces = count_pieces(&family->rows[i]), .layers = layers};
+        if (!fits(&match, param) || !name_match(match.row->ours, name, &match.layer))
             continue;
         if (is_of_experts(&match))
             match.pieces *= (int)param->shard.global[0];
-        return match;
+        found = match;
     }
-    return (struct hf_match){0};
+    free(name);
+    return found;
 }
 
-struct hf_match hf_match(const struct hf_family *family, const struct param *param) {
-    return match_from(family, param, 0);
+struct hf_match hf_match(const struct hf_family *family, const struct param *param, int64_t layers) {
+    return match_from(family, param, layers, 0);
 }
 
 struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match) {
-    return match_from(family, param, (size_t)(match->row - family->rows) + 1);
+    return match_from(family, param, match->layers, (size_t)(match->row - family->rows) + 1);
 }
 
 char *hf_piece_name(const struct hf_match *match, int k) {

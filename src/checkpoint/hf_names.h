@@ -10,9 +10,11 @@ struct hf_match {
     const struct hf_row *row;  // NULL if the family has no such tensor
     int64_t layer;             // -1 if there is none
     int pieces;                // of theirs, those of all experts together
+    int64_t layers;            // of the model
 };
-// The row that is written for a parameter.
-struct hf_match hf_match(const struct hf_family *family, const struct param *param);
+// The row that is written for a parameter of a model with so many layers. Depths of multi-token prediction are layers
+// behind the last one there, and "mtp.layers.0.eh_proj.weight" is looked up as "decoder.layers.61.eh_proj.weight".
+struct hf_match hf_match(const struct hf_family *family, const struct param *param, int64_t layers);
 // Another row for the same parameter, behind this one; without a row if there is none.
 struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match);
 // Name of piece k, to be freed.

@@ -56,7 +56,7 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     const struct param *param = source->params.items[i];
     const struct source_tensor *tensor = &source->tensors[i];
     enum dtype dtype = job->write->has_dtype ? job->write->dtype : tensor->dtype;
-    struct hf_match match = hf_match(job->family, param);
+    struct hf_match match = hf_match(job->family, param, source->config.num_layers);
     if (!match.row) {
         buffer_printf(unknown, "%s%s", unknown->length > 0 ? ", " : "", tensor->name);
         return 0;
@@ -115,7 +115,7 @@ static int list_outputs(struct hf_job *job) {
     struct buffer unknown = {0};
     size_t most = 3;  // with the two that may be added
     for (size_t i = 0; i < source->count; i++)
-        most += (size_t)hf_match(job->family, source->params.items[i]).pieces;
+        most += (size_t)hf_match(job->family, source->params.items[i], source->config.num_layers).pieces;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->file_ends = memory_alloc(most * sizeof job->file_ends[0]);
     int result = 0;

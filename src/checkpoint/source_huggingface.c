@@ -80,8 +80,8 @@ static bool has_first_piece(const struct hf_detail *detail, const struct hf_matc
 }
 
 // The row whose tensors the files have; the family's own if they have none.
-static struct hf_match find_match(const struct hf_detail *detail, const struct param *param) {
-    struct hf_match own = hf_match(detail->family, param), match = own;
+static struct hf_match find_match(const struct hf_detail *detail, const struct param *param, int64_t layers) {
+    struct hf_match own = hf_match(detail->family, param, layers), match = own;
     while (match.row && !has_first_piece(detail, &match))
         match = hf_match_next(detail->family, param, &match);
     return match.row ? match : own;
@@ -98,7 +98,7 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     struct hf_detail *detail = source->detail;
     const struct param *param = source->params.items[i];
     struct source_tensor *tensor = &source->tensors[i];
-    struct hf_match match = find_match(detail, param);
+    struct hf_match match = find_match(detail, param, source->config.num_layers);
     if (!match.row) {
         name_list_add(&problems->missing, tensor->name);
         return;

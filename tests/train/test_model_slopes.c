@@ -106,6 +106,10 @@ static const struct {
     {"GPT with a dense depth behind experts, without positions",
      "--mtp-num-layers 1 --mtp-loss-scaling-factor 1 --num-experts 4 --moe-layer-freq [1]+[0] --qk-layernorm "
      "--position-embedding-type none --group-query-attention --num-query-groups 2"},
+    {"GPT with two depths of latent attention and experts, recomputed",
+     "--mtp-num-layers 2 --mtp-loss-scaling-factor 2 --multi-latent-attention --q-lora-rank 7 --kv-lora-rank 5 "
+     "--qk-head-dim 4 --qk-pos-emb-head-dim 2 --v-head-dim 3 --position-embedding-type rope --disable-bias-linear "
+     "--normalization RMSNorm --num-experts 4 --moe-router-score-function sigmoid --recompute-granularity full"},
     {"ICT with two towers and a projection", "--model ict --biencoder-projection-dim 5 --retriever-score-scaling"},
     {"ICT with one tower, recomputed",
      "--model ict --biencoder-shared-query-context-model --retriever-score-scaling --recompute-granularity full"},
