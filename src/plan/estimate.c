@@ -158,6 +158,9 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
     double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
     const struct config *model = estimator->space->model;
     double states = optimizer_state_bytes(optimizer_find(model->optimizer), model);
+    // States that the host may have are not counted: plans say what is left.
+    if (model->optimizer_cpu_offload)
+        return held * (weights + 4);
     return held * (weights + 4) + updated * (states + (layout->precision == LAYOUT_FP32 ? 0 : 2));
 }
 
