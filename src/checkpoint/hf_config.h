@@ -34,6 +34,8 @@ char *hf_sparse_layers_dense(const struct config *config);
 // the window, or NULL with a message; and layer_types, to be freed. Of one with a local_base: what is written there.
 char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config);
 char *hf_windows_types(const struct config *config);
+// N if every N-th layer, and no other, has no window; 0 if all have one; -1 if it is otherwise.
+int64_t hf_whole_layers_every(const struct config *config);
 double hf_local_base(const struct config *config);
 // Of one with a query_scalar: the whole number that is written as it.
 double hf_query_scalar(const struct config *config);

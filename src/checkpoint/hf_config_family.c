@@ -11,6 +11,7 @@
 static const char *const shaping[] = {"--model",
                                       "--normalization",
                                       "--norm-placement",
+                                      "--no-norm-bias",
                                       "--qk-layernorm",
                                       "--qk-layernorm-all-heads",
                                       "--parallel-residual",
@@ -174,11 +175,13 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     if (strcmp(flag, "--rotary-percent") == 0)
         return family->rotary_part || family->rotary_channels_key;
     if (strcmp(flag, "--no-rope-freq") == 0)
-        return family->has_no_rope_layers;
+        return family->has_no_rope_layers || family->has_whole_without_rope;
+    if (strcmp(flag, "--sliding-window") == 0)
+        return family->window_switch != HF_WINDOWS_NONE;
     if (strcmp(flag, "--softmax-scale") == 0)
         return family->query_scalar;
     if (strcmp(flag, "--window-attn-skip-freq") == 0)
-        return family->window_freq;
+        return family->window_freq || family->window_switch;
     if (strcmp(flag, "--rotary-base-local") == 0)
         return family->local_base;
     if (strcmp(flag, "--moe-layer-freq") == 0)
@@ -267,6 +270,8 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     double scalar = hf_query_scalar(config), scale = config->softmax_scale;
     if (family->query_scalar && scale > 0 && fabs(scale * sqrt(scalar) - 1) > 1e-9)
         return "--softmax-scale";
+    if (family->has_whole_without_rope && hf_whole_layers_every(config) != config_no_rope_freq(config))
+        return "--no-rope-freq";
     const char *rope = find_rope_obstacle(family, config);
     if (rope)
         return rope;

@@ -40,6 +40,13 @@ static const char *text_of(const struct json *value) {
     return is_text && strlen(value->string) == value->length ? value->string : NULL;
 }
 
+static int set_real(struct config *config, const char *flag, double value) {
+    char *text = memory_printf("%.17g", value);
+    int result = set_flag(config, flag, text);
+    free(text);
+    return result;
+}
+
 // Whole numbers lose their fraction, because 10000.0 is one of ours too.
 static int set_number(struct config *config, const char *flag, const char *text, int added) {
     char *end = NULL;
@@ -117,8 +124,13 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
         return 0;
     if (!text)
         return error_set("it has no \"%s\"", key->key);
-    if (strcmp(text, "-") == 0)
+    if (strcmp(text, "-") == 0 || (key->has_none && strcmp(text, "0") == 0))
         return 0;
+    if (key->is_inverse) {
+        double number = strtod(text, NULL);
+        return number > 0 ? set_real(config, key->flags, 1 / number)
+                          : error_set("\"%s\": \"%.64s\" is not a number above 0", key->key, text);
+    }
     int result = key->kind == HF_MAP      ? set_mapped(config, key, text)
                  : key->kind == HF_SWITCH ? set_flag(config, key->flags, text)
                                           : set_numbers(config, key, text);
@@ -147,13 +159,6 @@ static int read_original_length(const struct json *root, const struct json *scal
 static double real_of(const struct json *object, const char *key) {
     const struct json *value = member(object, key);
     return value && value->type == JSON_NUMBER ? value->number : 0;
-}
-
-static int set_real(struct config *config, const char *flag, double value) {
-    char *text = memory_printf("%.17g", value);
-    int result = set_flag(config, flag, text);
-    free(text);
-    return result;
 }
 
 // What YaRN multiplies queries and keys by, scaled by a member of its own for the two kinds of channels.
@@ -210,11 +215,14 @@ static int read_rotary_part(const struct hf_family *family, const struct json *r
 static int read_local_base(const struct hf_family *family, const struct json *root, const struct json *local,
                            struct config *config) {
     const struct json *kind = member(local, "rope_type");
-    const struct json *base = local ? member(local, "rope_theta") : member(root, "rope_local_base_freq");
+    const char *key = family->has_nested_rope ? "rope_theta" : "rope_local_base_freq";
+    const struct json *base = local ? member(local, "rope_theta") : member(root, key);
     if (kind && (kind->type != JSON_STRING || strcmp(kind->string, "default") != 0))
         return error_set("its layers with a window have rotary scaling, which is not supported");
     if (base && base->type != JSON_NUMBER)
         return error_set("its rotary base of layers with a window is not a number");
+    if (config->sliding_window == 0)
+        return 0;
     return set_number(config, "--rotary-base-local", base ? base->string : family->local_base, 0);
 }
 
@@ -296,9 +304,26 @@ static int check_layer_types(const struct json *root, const struct config *confi
 }
 
 static int read_windows(const struct hf_family *family, const struct json *root, struct config *config) {
+    const struct json *is_on = member(root, "use_sliding_window"), *width = member(root, "sliding_window");
+    if (family->window_switch) {
+        if (!is_on || is_on->type != JSON_TRUE)
+            return check_layer_types(root, config);
+        if (json_member(root, "sliding_window") && (!width || width->type != JSON_NUMBER))
+            return error_set("its \"use_sliding_window\" is true, but its \"sliding_window\" is not a number");
+        TRY(set_number(config, "--sliding-window", width ? width->string : "4096", 0));
+    }
     char *layers = hf_windows_read(family, root, config);
     int result = !layers ? -1 : *layers ? set_flag(config, "--window-attn-skip-freq", layers) : 0;
     free(layers);
+    if (result < 0 || !family->has_whole_without_rope)
+        return result;
+    int64_t every = hf_whole_layers_every(config);
+    if (every < 0)
+        return error_set("its layers without a window, which have no rotary positions, are not every N-th layer, which "
+                         "is not supported");
+    char *text = memory_printf("%" PRId64, every);
+    result = set_flag(config, "--no-rope-freq", text);
+    free(text);
     return result;
 }
 
@@ -414,7 +439,8 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         if (!family->has_no_groups)
             TRY(read_groups(family, root, config));
     }
-    TRY(family->window_freq ? read_windows(family, root, config) : check_layer_types(root, config));
+    bool has_windows = family->window_freq || family->window_switch;
+    TRY(has_windows ? read_windows(family, root, config) : check_layer_types(root, config));
     if (family->query_scalar)
         TRY(read_query_scalar(family, root, config));
     if (family->has_no_rope_layers)

@@ -29,10 +29,23 @@ static int read_types(const struct json *types, bool *layers, int64_t count) {
     return 0;
 }
 
+static int read_switched(enum hf_windows kind, const struct json *root, bool *layers, int64_t count) {
+    const struct json *value = member(root, "max_window_layers");
+    if (value && value->type != JSON_NUMBER)
+        return error_set("its \"max_window_layers\" is not a number of layers");
+    double most = value ? value->number : 28;
+    for (int64_t i = 0; i < count; i++)
+        layers[i] =
+            kind == HF_WINDOWS_ALL || (kind == HF_WINDOWS_LATE ? (double)i >= most : i % 2 == 0 && (double)i < most);
+    return 0;
+}
+
 static int read_layers(const struct hf_family *family, const struct json *root, bool *layers, int64_t count) {
     const struct json *types = member(root, "layer_types"), *pattern = member(root, "sliding_window_pattern");
     if (types)
         return read_types(types, layers, count);
+    if (family->window_switch)
+        return read_switched(family->window_switch, root, layers, count);
     if (!pattern)
         return config_parse_window_freq(family->window_freq, layers, count);
     if (pattern->type != JSON_NUMBER || config_parse_window_freq(pattern->string, layers, count) < 0)
@@ -66,7 +79,7 @@ char *hf_windows_read(const struct hf_family *family, const struct json *root, c
     if (status == 0 && windows > 0 && config->sliding_window == 0)
         status = error_set("it has layers with a window, but no \"sliding_window\"");
     if (status == 0)
-        name = windows == count ? memory_string("") : name_layers(layers, count);
+        name = windows == count || config->sliding_window == 0 ? memory_string("") : name_layers(layers, count);
     free(layers);
     return name;
 }
@@ -78,6 +91,18 @@ char *hf_windows_types(const struct config *config) {
     char *types = memory_printf("%s]", buffer_string(&text));
     buffer_free(&text);
     return types;
+}
+
+int64_t hf_whole_layers_every(const struct config *config) {
+    int64_t every = 0;
+    for (int64_t i = 0; i < config->num_layers; i++) {
+        bool is_whole = config_layer_window(config, i) == 0;
+        if (is_whole && every == 0)
+            every = i + 1;
+        if (is_whole != (every > 0 && (i + 1) % every == 0))
+            return -1;
+    }
+    return every;
 }
 
 double hf_query_scalar(const struct config *config) {

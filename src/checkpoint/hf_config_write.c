@@ -67,6 +67,8 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
         copy = memory_string("null");
     else if (key->instead > 0 && is_zero)
         copy = memory_printf("%d", key->instead);
+    else if (key->is_inverse)
+        copy = real_text(1 / strtod(buffer_string(&text), NULL));
     else if (flag_find(&table, flag)->type == FLAG_DOUBLE)
         copy = real_text(strtod(buffer_string(&text), NULL));
     else
@@ -103,8 +105,19 @@ static bool keeps_origin(const struct hf_config_write *write, const struct hf_ke
            (json_member(write->base, key->key) || is_of_family(write->base, write->family));
 }
 
+// A number whose inverse is ours may have several; the one that was there stays.
+static bool keeps_inverse(const struct hf_config_write *write, const struct hf_key *key) {
+    const struct json *before = write->base && key->is_inverse ? json_member(write->base, key->key) : NULL;
+    struct buffer text = {0};
+    if (before)
+        hf_append_effective(write->config, key->flags, &text);
+    bool is_kept = before && before->type == JSON_NUMBER && 1 / before->number == strtod(buffer_string(&text), NULL);
+    buffer_free(&text);
+    return is_kept;
+}
+
 static void set_key(struct members *members, const struct hf_config_write *write, const struct hf_key *key) {
-    if ((key->is_written && keeps_base(write, key)) || keeps_origin(write, key))
+    if ((key->is_written && keeps_base(write, key)) || keeps_origin(write, key) || keeps_inverse(write, key))
         return;
     if (key->kind == HF_MAP) {
         const struct json *before = write->base ? json_member(write->base, key->key) : NULL;
@@ -126,7 +139,7 @@ static void set_key(struct members *members, const struct hf_config_write *write
 }
 
 // How rotary frequencies are stretched; what has its default is left out.
-static void append_scaling(const struct config *config, struct json_writer *json) {
+static void append_scaling(const struct config *config, struct json_writer *json, bool has_base) {
     json_begin_object(json);
     json_key(json, "rope_type");
     json_cstring(json, config->rope_scaling_type);
@@ -152,6 +165,8 @@ static void append_scaling(const struct config *config, struct json_writer *json
         json_key(json, "original_max_position_embeddings");
         json_int(json, config->rope_original_length);
     }
+    if (has_base)
+        append_real(json, "rope_theta", config->rotary_base);
     json_end_object(json);
 }
 
@@ -164,7 +179,7 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     }
     set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
                real_text(config->rotary_base));
-    if (family->local_base)
+    if (family->local_base && !family->has_nested_rope)
         set_member(members, "rope_local_base_freq", real_text(hf_local_base(config)));
     if (family->rotary_part)
         set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
@@ -174,7 +189,7 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     if (config->use_rope_scaling) {
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
-        append_scaling(config, &json);
+        append_scaling(config, &json, false);
         set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
         buffer_free(&text);
     } else if (config->rotary_seq_len_interpolation_factor != 1) {
@@ -185,6 +200,35 @@ static void set_rope(struct members *members, const struct hf_family *family, co
         set_member(members, "rope_scaling",
                    memory_string(family->needs_rope_scaling ? "{\"rope_type\": \"default\"}" : "null"));
     }
+}
+
+// The same once more, as transformers 5 has it: what layers with a window have stands apart, and is not scaled.
+static void set_nested_rope(struct members *members, const struct config *config) {
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, "full_attention");
+    if (config->use_rope_scaling) {
+        append_scaling(config, &json, true);
+    } else {
+        json_begin_object(&json);
+        json_key(&json, "rope_type");
+        bool is_linear = config->rotary_seq_len_interpolation_factor != 1;
+        json_cstring(&json, is_linear ? "linear" : "default");
+        if (is_linear)
+            append_real(&json, "factor", config->rotary_seq_len_interpolation_factor);
+        append_real(&json, "rope_theta", config->rotary_base);
+        json_end_object(&json);
+    }
+    json_key(&json, "sliding_attention");
+    json_begin_object(&json);
+    json_key(&json, "rope_type");
+    json_cstring(&json, "default");
+    append_real(&json, "rope_theta", hf_local_base(config));
+    json_end_object(&json);
+    json_end_object(&json);
+    set_member(members, "rope_parameters", memory_string(buffer_string(&text)));
+    buffer_free(&text);
 }
 
 static void set_no_rope_layers(struct members *members, const struct config *config) {
@@ -211,6 +255,16 @@ static void set_layer_types(struct members *members, const struct config *config
     set_member(members, "layer_types", hf_windows_types(config));
     if (has_member(members, "sliding_window_pattern"))
         set_member(members, "sliding_window_pattern", memory_string(freq && !strchr(freq, '[') ? freq : "null"));
+}
+
+// Of a family with a switch; without windows, what is said about them stays.
+static void set_window_switch(struct members *members, const struct config *config) {
+    bool is_on = config->sliding_window > 0;
+    set_member(members, "use_sliding_window", memory_string(is_on ? "true" : "false"));
+    if (is_on)
+        set_member(members, "sliding_window", memory_printf("%lld", (long long)config->sliding_window));
+    if (is_on || has_member(members, "layer_types"))
+        set_member(members, "layer_types", hf_windows_types(config));
 }
 
 static void set_sparse_layers(struct members *members, const struct hf_config_write *write) {
@@ -288,6 +342,10 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_member(members, "query_pre_attn_scalar", memory_printf("%.0f", hf_query_scalar(config)));
     if (family->window_freq)
         set_layer_types(members, config);
+    if (family->window_switch)
+        set_window_switch(members, config);
+    if (family->has_nested_rope)
+        set_nested_rope(members, config);
     if (family->has_sparse_layers)
         set_sparse_layers(members, write);
     if (family->has_multi_query)

@@ -32,16 +32,14 @@ const char *hf_family_missing(const char *model_type) {
     static const struct {
         const char *model_type, *missing;
     } rows[] = {
+        {"cohere2_moe", "experts beside attention"},
+        {"granitemoehybrid", state},
         {"gpt_neo", "layers that alternate between global and local attention"},
         {"codegen", "queries, keys and values packed for four devices"},
-        {"cohere", "one norm without biases for attention and MLP, and scaled logits"},
-        {"cohere2", "one norm without biases for attention and MLP, and layers with windows"},
         {"bloom", alibi},
         {"mpt", alibi},
         {"gemma3", "a tower for images beside its text model (a model of text alone is gemma3_text)"},
         {"olmo", "norms without weights"},
-        {"olmo3", "layers with windows beside layers without"},
-        {"granitemoe", "matrices of all experts in one tensor"},
         {"phimoe", "routers that drop close scores"},
         {"dbrx", "limits of queries, keys and values"},
         {"switch_transformers", "experts in an encoder-decoder"},

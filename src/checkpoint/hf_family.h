@@ -46,6 +46,8 @@ struct hf_key {
     const char *map;
     int added;         // of a number: theirs is ours + added
     bool has_null;     // our 0 is null there
+    bool is_inverse;   // of a number: theirs is 1 / ours
+    bool has_none;     // of a number: 0 there leaves our flag as it is
     int instead;       // of a number: what is written for our 0, which theirs cannot be
     bool is_read;      // only read: a variant that is refused, or a member that is written with the tokenizer's ids
     bool is_written;   // only written: a second name for a flag, which transformers does not read or we have no use for
@@ -55,6 +57,14 @@ struct hf_key {
 // A flag that every model of the family has.
 struct hf_flag {
     const char *flag, *value;
+};
+
+// Layers with a window, of families with a switch for windows, if config.json has no layer_types.
+enum hf_windows {
+    HF_WINDOWS_NONE,   // no such switch
+    HF_WINDOWS_LATE,   // those from max_window_layers on
+    HF_WINDOWS_EARLY,  // every other one, the first among them, below max_window_layers
+    HF_WINDOWS_ALL,
 };
 
 struct hf_family {
@@ -81,6 +91,9 @@ struct hf_family {
     bool has_multi_query;             // multi_query says whether all heads share one key and value
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
     const char *window_freq;          // every so many layers one has no window if config.json does not say; NULL: all
+    enum hf_windows window_switch;    // use_sliding_window says whether there are any, and which layers have them
+    bool has_whole_without_rope;      // layers without a window have no rotary positions
+    bool has_nested_rope;             // rope_parameters are written too, those of layers with a window apart
     const char *local_base;           // rope_local_base_freq if config.json does not say; NULL: one base for all layers
     const char *query_scalar;         // query_pre_attn_scalar, scale^-2, if config.json does not say; NULL: none
     bool has_sparse_layers;           // decoder_sparse_step and mlp_only_layers say which layers have experts

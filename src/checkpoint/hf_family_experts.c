@@ -1,4 +1,4 @@
-// Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and gpt-oss. See hf_family.h.
+// Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, gpt-oss and Granite. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 #define LAYERS                                                                                                         \
@@ -63,7 +63,6 @@ static const struct hf_row qwen2_moe_rows[] = {
 static const struct hf_key qwen2_moe_keys[] = {
     LLAMA_KEYS,
     SWITCH("qkv_bias", "--add-qkv-bias", .fallback = "true"),
-    ONLY("use_sliding_window", "false"),
     NUMBER("num_experts", "--num-experts", .fallback = "60"),
     NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "4"),
     NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "1408"),
@@ -81,7 +80,6 @@ static const struct hf_row qwen3_moe_rows[] = {LAYERS, HEAD_NORMS, NAMED_EXPERTS
 static const struct hf_key qwen3_moe_keys[] = {
     LLAMA_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
-    ONLY("use_sliding_window", "false"),
     // transformers 5 writes the second name and reads both; other programs read the first.
     NUMBER("num_experts", "--num-experts", .fallback = "-"),
     NUMBER("num_local_experts", "--num-experts", .fallback = "-"),
@@ -156,6 +154,32 @@ static const struct hf_flag gpt_oss_flags[] = {{"--model", "gpt"},
                                                {"--position-embedding-type", "rope"},
                                                {"--hidden-dropout", "0"}};
 
+// ---- Granite ----
+
+#define GRANITE_LAYERS                                                                                                 \
+    LAYERS, SAME(OURS "mlp.router", LLAMA "block_sparse_moe.router.layer"),                                            \
+        SAME(OURS "mlp.experts.linear_fc1", LLAMA "block_sparse_moe.input_linear"),                                    \
+        SAME(OURS "mlp.experts.linear_fc2", LLAMA "block_sparse_moe.output_linear")
+#define GRANITE_KEYS                                                                                                   \
+    WIDTH_KEYS("0.02"), NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"), RMS_KEYS,              \
+        NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1"),                                     \
+        NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),                                       \
+        NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),                                                 \
+        NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"), ONLY("attention_bias", "false"),           \
+        NUMBER("num_local_experts", "--num-experts", .fallback = "8"),                                                 \
+        NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "2")
+static const struct hf_row granitemoe_rows[] = {GRANITE_LAYERS};
+static const struct hf_row granitemoeshared_rows[] = {
+    GRANITE_LAYERS,
+    SAME(OURS "mlp.shared_experts.linear_fc1", LLAMA "shared_mlp.input_linear"),
+    SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "shared_mlp.output_linear"),
+};
+static const struct hf_key granitemoe_keys[] = {GRANITE_KEYS};
+static const struct hf_key granitemoeshared_keys[] = {
+    GRANITE_KEYS,
+    NUMBER("shared_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "0", .has_none = true),
+};
+
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag mixtral_written[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
@@ -163,12 +187,15 @@ static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id
 static const struct hf_family families[] = {
     {ROTARY("mixtral", "MixtralForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "1000000",
      TABLES(mixtral, ignored, mixtral_written, mixtral_flags)},
-    {ROTARY("qwen3_moe", "Qwen3MoeForCausalLM"), .tie = "false", .groups = "4", .has_sparse_layers = true,
-     TABLES(qwen3_moe, ignored, no_ids, qwen3_moe_flags)},
-    {ROTARY("qwen2_moe", "Qwen2MoeForCausalLM"), .tie = "false", .groups = "16", .has_sparse_layers = true,
-     TABLES(qwen2_moe, ignored, no_ids, qwen2_moe_flags)},
+    {ROTARY("qwen3_moe", "Qwen3MoeForCausalLM"), .tie = "false", .groups = "4", .window_switch = HF_WINDOWS_ALL,
+     .has_sparse_layers = true, TABLES(qwen3_moe, ignored, no_ids, qwen3_moe_flags)},
+    {ROTARY("qwen2_moe", "Qwen2MoeForCausalLM"), .tie = "false", .groups = "16", .window_switch = HF_WINDOWS_EARLY,
+     .has_sparse_layers = true, TABLES(qwen2_moe, ignored, no_ids, qwen2_moe_flags)},
     {ROTARY("gpt_oss", "GptOssForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "150000", .window_freq = "2",
      .has_mxfp4 = true, .needs_rope_scaling = true, TABLES(gpt_oss, ignored, no_ids, gpt_oss_flags)},
+    {ROTARY("granitemoe", "GraniteMoeForCausalLM"), .tie = "false", TABLES(granitemoe, ignored, no_ids, mixtral_flags)},
+    {ROTARY("granitemoeshared", "GraniteMoeSharedForCausalLM"), .tie = "false",
+     TABLES(granitemoeshared, ignored, no_ids, mixtral_flags)},
     {ROTARY("olmoe", "OlmoeForCausalLM"), .tie = "false", TABLES(olmoe, ignored, no_ids, olmoe_flags)},
 };
 

@@ -1,6 +1,6 @@
-// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one, Phi, GPT-J and
-// Falcon. See hf_family.h.
-#include "checkpoint/hf_tables.h"
+// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one, Phi, GPT-J, Falcon and
+// Cohere's. See hf_family.h.
+#include "checkpoint/hf_tables_rotary.h"
 
 // ---- GPT-NeoX ----
 
@@ -161,7 +161,41 @@ static const struct hf_flag falcon_flags[] = {{"--model", "gpt"},
                                               {"--parallel-residual", "true"},
                                               {"--parallel-residual-one-norm", "true"}};
 
+// ---- Cohere's Command R ----
+
+static const struct hf_row cohere_rows[] = {
+    SAME("embedding.word_embeddings", "model.embed_tokens"),
+    SAME(OURS "input_layernorm", LLAMA "input_layernorm"),
+    JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
+                LLAMA "self_attn.v_proj"),
+    SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
+    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    SAME("decoder.final_layernorm", "model.norm"),
+    SAME("output_layer", "lm_head"),
+};
+#define COHERE_KEYS                                                                                                    \
+    SIZE_KEYS("0.02"), NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-05"), SILU,                          \
+        NUMBER("logit_scale", "--logits-scaling", .fallback = "0.0625", .is_inverse = true),                           \
+        SWITCH("attention_bias", "--add-attention-bias", .fallback = "false")
+// Norms of heads (the largest Command R) have gains of their own for each head there.
+static const struct hf_key cohere_keys[] = {COHERE_KEYS, ONLY("use_qk_norm", "false")};
+static const struct hf_key cohere2_keys[] = {
+    COHERE_KEYS,
+    NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),
+};
+static const struct hf_flag cohere_flags[] = {{"--model", "gpt"},
+                                              {"--no-norm-bias", "true"},
+                                              {"--swiglu", "true"},
+                                              {"--disable-bias-linear", "true"},
+                                              {"--position-embedding-type", "rope"},
+                                              {"--rotary-interleaved", "true"},
+                                              {"--parallel-residual", "true"},
+                                              {"--parallel-residual-one-norm", "true"},
+                                              {"--hidden-dropout", "0"}};
+
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
+static const struct hf_flag no_pad[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
 static const struct hf_family families[] = {
     {.model_type = "gpt_neox",
@@ -209,6 +243,12 @@ static const struct hf_family families[] = {
      .has_no_groups = true,
      .has_multi_query = true,
      TABLES(falcon, falcon_ignored, no_ids, falcon_flags)},
+    {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
+     TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
+    {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true", .window_freq = "4", .has_whole_without_rope = true,
+     .rows = cohere_rows, .row_count = COUNT(cohere_rows), .keys = cohere2_keys, .key_count = COUNT(cohere2_keys),
+     .ignored = phi_ignored, .flags = cohere_flags, .flag_count = COUNT(cohere_flags), .written = no_pad,
+     .written_count = COUNT(no_pad)},
 };
 
 struct hf_families hf_families_parallel(void) {

@@ -1,5 +1,5 @@
 // Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM, Nemotron, Granite, SmolLM3,
-// Gemma and OLMo 2. See hf_family.h.
+// Gemma, OLMo 2 and OLMo 3. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 // ---- Llama and Mistral ----
@@ -37,7 +37,7 @@ static const struct hf_key mistral_keys[] = {
     LLAMA_KEYS,
     NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),
 };
-static const struct hf_key qwen2_keys[] = {LLAMA_KEYS, ONLY("use_sliding_window", "false")};
+static const struct hf_key qwen2_keys[] = {LLAMA_KEYS};
 static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
                                              {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
                                              {"--add-qkv-bias", "true"}, {"--position-embedding-type", "rope"},
@@ -47,7 +47,6 @@ static const struct hf_key qwen3_keys[] = {
     NUMBER("head_dim", "--kv-channels", .fallback = "128"),
     RMS_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
-    ONLY("use_sliding_window", "false"),
 };
 static const struct hf_flag qwen3_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
                                              {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
@@ -201,7 +200,7 @@ static const struct hf_flag gemma_flags[] = {{"--model", "gpt"},
                                              {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 
-// ---- OLMo 2 ----
+// ---- OLMo 2 and OLMo 3 ----
 
 static const struct hf_row olmo2_rows[] = {
     SAME("embedding.word_embeddings", "model.embed_tokens"),
@@ -222,6 +221,13 @@ static const struct hf_key olmo2_keys[] = {
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     SILU,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+};
+static const struct hf_key olmo3_keys[] = {
+    ROTARY_KEYS("0.02"),
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    SILU,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),
 };
 static const struct hf_flag olmo2_flags[] = {{"--model", "gpt"},
                                              {"--normalization", "RMSNorm"},
@@ -245,10 +251,10 @@ static const struct hf_family families[] = {
      .flag_count = COUNT(llama_flags)},
     {LIKE_LLAMA("mistral", "MistralForCausalLM"), .groups = "8", .keys = mistral_keys, .key_count = COUNT(mistral_keys),
      .flags = llama_flags, .flag_count = COUNT(llama_flags)},
-    {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .groups = "32", .keys = qwen2_keys, .key_count = COUNT(qwen2_keys),
-     .flags = qwen2_flags, .flag_count = COUNT(qwen2_flags)},
-    {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .groups = "32", .keys = qwen3_keys, .key_count = COUNT(qwen3_keys),
-     .flags = qwen3_flags, .flag_count = COUNT(qwen3_flags)},
+    {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .groups = "32", .window_switch = HF_WINDOWS_LATE, .keys = qwen2_keys,
+     .key_count = COUNT(qwen2_keys), .flags = qwen2_flags, .flag_count = COUNT(qwen2_flags)},
+    {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .groups = "32", .window_switch = HF_WINDOWS_LATE, .keys = qwen3_keys,
+     .key_count = COUNT(qwen3_keys), .flags = qwen3_flags, .flag_count = COUNT(qwen3_flags)},
     {ROTARY("phi3", "Phi3ForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "1",
      TABLES(phi3, llama_ignored, no_ids, phi3_flags)},
     {ROTARY("starcoder2", "Starcoder2ForCausalLM"), .tie = "true", .groups = "2",
@@ -260,6 +266,10 @@ static const struct hf_family families[] = {
     {LIKE_LLAMA("granite", "GraniteForCausalLM"), .keys = granite_keys, .key_count = COUNT(granite_keys),
      .flags = llama_flags, .flag_count = COUNT(llama_flags)},
     {ROTARY("olmo2", "Olmo2ForCausalLM"), .tie = "false", TABLES(olmo2, llama_ignored, no_ids, olmo2_flags)},
+    {ROTARY("olmo3", "Olmo3ForCausalLM"), .tie = "false", .rotary_base = "500000", .window_freq = "4",
+     .local_base = "500000", .has_nested_rope = true, .rows = olmo2_rows, .row_count = COUNT(olmo2_rows),
+     .ignored = llama_ignored, .written = no_ids, .written_count = COUNT(no_ids), .keys = olmo3_keys,
+     .key_count = COUNT(olmo3_keys), .flags = olmo2_flags, .flag_count = COUNT(olmo2_flags)},
     {ROTARY("smollm3", "SmolLM3ForCausalLM"), .tie = "true", .groups = "4", .rotary_base = "2000000",
      .rows = llama_rows, .row_count = COUNT(llama_rows), .ignored = llama_ignored, .written = no_ids,
      .written_count = COUNT(no_ids), .has_no_rope_layers = true, .keys = smollm3_keys, .key_count = COUNT(smollm3_keys),

@@ -99,6 +99,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--max-position-embeddings", max_position_embeddings),
         FIELD("--position-offset", position_offset),
         FIELD("--norm-epsilon", norm_epsilon),
+        FIELD("--no-norm-bias", no_norm_bias),
         FIELD("--qk-layernorm", qk_layernorm),
         FIELD("--qk-layernorm-all-heads", qk_layernorm_all_heads),
         FIELD("--parallel-residual", parallel_residual),

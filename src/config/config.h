@@ -69,6 +69,7 @@ struct config {
     char *norm_placement;  // "pre" | "post" | "output" | "both"
     double norm_epsilon;
     bool apply_layernorm_1p;
+    bool no_norm_bias;
     bool qk_layernorm, qk_layernorm_all_heads;
     bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none

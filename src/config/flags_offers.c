@@ -18,7 +18,7 @@
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
     "--qk-layernorm-all-heads --parallel-residual --parallel-residual-one-norm --embedding-multiplier "                \
     "--residual-multiplier --logits-scaling "                                                                          \
-    "--no-rope-freq --no-yarn-correction-range-round-to-int "                                                          \
+    "--no-rope-freq --no-norm-bias --no-yarn-correction-range-round-to-int "                                           \
     "--no-bias-gelu-fusion --openai-gelu --onnx-safe --use-legacy-models --disable-bias-linear --add-qkv-bias "        \
     "--add-attention-bias --add-mlp-bias --group-query-attention --num-query-groups "                                  \
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \

@@ -49,6 +49,16 @@
 #define OLMO2                                                                                                          \
     LLAMA "--norm-placement output --qk-layernorm true --qk-layernorm-all-heads true --rotary-base 500000 "            \
           "--norm-epsilon 1e-6 "
+#define COHERE                                                                                                         \
+    "--no-norm-bias true --swiglu true --disable-bias-linear true --position-embedding-type rope "                     \
+    "--rotary-interleaved true --parallel-residual true --parallel-residual-one-norm true --hidden-dropout 0 "         \
+    "--attention-dropout 0 "
+#define OLMO3                                                                                                          \
+    OLMO2 "--sliding-window 4096 --window-attn-skip-freq 4 --rotary-base-local 500000 --use-rope-scaling true "        \
+          "--rope-scaling-type yarn --rope-scaling-factor 8 --rope-original-length 8192 --seq-length 8192 "
+#define GRANITE_MOE                                                                                                    \
+    GRANITE "--ffn-hidden-size 512 --moe-router-topk 8 --softmax-scale 0.015625 --logits-scaling 6 --norm-epsilon "    \
+            "1e-6 "
 #define GEMMA                                                                                                          \
     "--normalization RMSNorm --apply-layernorm-1p true --activation gelu_tanh --gated-linear-unit true "               \
     "--disable-bias-linear true --position-embedding-type rope --norm-epsilon 1e-6 --kv-channels 256 "                 \
@@ -262,6 +272,18 @@ static const struct preset presets[] = {
     {"olmo2-13b", 40, 5120, 40, 4096, 128, OLMO2, "--ffn-hidden-size 13824", "13.7B", OLMO2_PAPER},
     {"olmo2-32b", 64, 5120, 40, 4096, 128, OLMO2,
      "--ffn-hidden-size 27648 --group-query-attention true --num-query-groups 8", "32.2B", OLMO2_PAPER},
+    {"olmo3-7b", 32, 4096, 32, 65536, 128, OLMO3, "--ffn-hidden-size 11008", "7.3B", "Olmo Team 2025"},
+    {"olmo3-32b", 64, 5120, 40, 65536, 128, OLMO3,
+     "--ffn-hidden-size 27648 --group-query-attention true --num-query-groups 8", "32.2B", "Olmo Team 2025"},
+    {"granite3-1b-a400m", 24, 1024, 16, 4096, 128, GRANITE_MOE, "--num-experts 32", "1.3B", "Granite Team 2024"},
+    {"granite3-3b-a800m", 32, 1536, 24, 4096, 128, GRANITE_MOE, "--num-experts 40", "3.3B", "Granite Team 2024"},
+    {"command-r-35b", 40, 8192, 64, 131072, 128, COHERE,
+     "--ffn-hidden-size 22528 --rotary-base 8000000 --logits-scaling 16 --seq-length 4096", "35.0B", RELEASED},
+    {"command-r7b", 32, 4096, 32, 132096, 128, COHERE,
+     "--ffn-hidden-size 14336 --group-query-attention true --num-query-groups 8 --rotary-base 50000 --sliding-window "
+     "4096 "
+     "--window-attn-skip-freq 4 --no-rope-freq 4 --logits-scaling 4 --seq-length 4096",
+     "8.0B", RELEASED},
     {"smollm3-3b", 36, 2048, 16, 65536, 128, TIED_LLAMA,
      "--ffn-hidden-size 11008 --group-query-attention true --num-query-groups 4 --rotary-base 5000000 --no-rope-freq 4 "
      "--norm-epsilon 1e-6 --seq-length 4096",

@@ -71,10 +71,11 @@ void validate_blocks(const struct config *config, struct complaints *complaints)
         complain(complaints, "--logits-scaling belongs to decoders (--model gpt or llama); leave it out");
     if (config->no_rope_freq > 0 && (config_form(config) != CONFIG_GPT || !is(config->position_embedding_type, "rope")))
         complain(complaints, "--no-rope-freq needs --position-embedding-type rope in a decoder; leave it out");
-    bool is_multiplied = config->embedding_multiplier != 1 || config->residual_multiplier != 1;
-    if (config->num_experts > 0 && (config->parallel_residual || is_multiplied))
-        complain(complaints, "%s does not work with --num-experts; leave one out",
-                 config->parallel_residual ? "--parallel-residual" : "--embedding-multiplier or --residual-multiplier");
+    if (config->num_experts > 0 && config->parallel_residual)
+        complain(complaints, "--parallel-residual does not work with --num-experts; leave one out");
+    if (config->no_norm_bias && (config_form(config) != CONFIG_GPT || is(config->normalization, "RMSNorm")))
+        complain(complaints, "--no-norm-bias is about LayerNorms of decoders%s; leave it out",
+                 is(config->normalization, "RMSNorm") ? ", and an RMSNorm has no bias anyway" : "");
     validate_multipliers(config, complaints);
     validate_depths(config, complaints);
 }

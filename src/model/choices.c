@@ -119,7 +119,9 @@ void choices_add_experts(struct layer_choices *layer, int64_t before) {
     layer->expert_layer = before;
 }
 
-static void set_experts(struct expert_choices *experts, const struct config *config, const struct mesh *mesh) {
+// The weights of experts have the factor of what is added to the residual stream.
+static void set_experts(struct expert_choices *experts, const struct config *config, const struct mesh *mesh,
+                        float residual_scale) {
     struct config_balance balance = config_balance(config);
     const char *function = config->moe_router_score_function;
     *experts = (struct expert_choices){
@@ -137,7 +139,7 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                           : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
                           : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
                                                            : ROUTER_SOFTMAX,
-                 .factor = (float)config_router_factor(config),
+                 .factor = (float)config_router_factor(config) * residual_scale,
                  .groups = config->moe_router_num_groups,
                  .chosen_groups = config->moe_router_group_topk},
         .has_bias = config->moe_router_enable_expert_bias,
@@ -174,6 +176,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .F = config->ffn_hidden_size,
         .norm = {.kind = is(config->normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
                  .C = config->hidden_size,
+                 .has_no_bias = config->no_norm_bias,
                  .is_centered = config->apply_layernorm_1p},
         .epsilon = config->norm_epsilon,
         .has_head_norm = config->qk_layernorm,
@@ -212,7 +215,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
                                                   .shared = config->qk_pos_emb_head_dim};
     set_multipliers(choices, config);
     if (config->num_experts > 0)
-        set_experts(&choices->experts, config, mesh);
+        set_experts(&choices->experts, config, mesh, choices->residual_scale);
     set_rope(&choices->rope, config, config->rotary_base, false);
     if (config->rotary_base_local > 0)
         set_rope(&choices->local_rope, config, config->rotary_base_local, true);

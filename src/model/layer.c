@@ -87,7 +87,8 @@ void norm_build(struct norm *norm, struct param_list *params, const char *name, 
     norm->gain->is_gain = true;
     norm->gain->is_centered = options->is_centered;
     norm->gain_offset = options->is_centered ? 1.0f : 0.0f;
-    norm->bias = options->kind == NORM_LAYER ? param_add(params, bias_name, whole, INIT_ZERO, 0) : NULL;
+    norm->bias =
+        options->kind == NORM_LAYER && !options->has_no_bias ? param_add(params, bias_name, whole, INIT_ZERO, 0) : NULL;
     norm->epsilon = (float)options->epsilon;
     norm->gain->sums_gradient = options->sums_gradient;
     if (norm->bias)

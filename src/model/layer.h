@@ -91,7 +91,7 @@ static inline struct operand operand_of(struct tensor value) {
 // LayerNorm or RMSNorm.
 struct norm {
     enum norm_kind kind;
-    struct param *gain, *bias;  // (C); no bias with RMS
+    struct param *gain, *bias;  // (C); bias may be NULL
     float gain_offset;          // gains are kept as what they are above this
     float epsilon;
 };
@@ -99,6 +99,7 @@ struct norm_options {
     enum norm_kind kind;
     int64_t C;
     double epsilon;
+    bool has_no_bias;    // of a LayerNorm
     bool is_centered;    // gains are kept as their distance from 1, which 16 bits hold more finely
     bool sums_gradient;  // see struct param
 };

@@ -31,6 +31,7 @@ void shared_experts_build(struct shared_experts *shared, struct param_list *para
     struct linear_options fc1 = {.weight = choices_split(choices, linear_segments(choices->C, segments), 0),
                                  .standard_deviation = choices->standard_deviation};
     struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, F), 1),
+                                 .scale = choices->residual_scale,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *fc1_name = memory_printf("%s.shared_experts.linear_fc1", name);
@@ -52,15 +53,16 @@ void shared_experts_build(struct shared_experts *shared, struct param_list *para
 
 // y (N, out) = x W^T with this rank's part of W.
 static void multiply(const struct linear *linear, const struct pass *pass, struct tensor y, struct tensor x) {
-    op_matmul(pass->device,
-              &(struct op_matmul){.a = x, .b = linear->weight->value, .d = y, .transpose_b = true, .alpha = 1});
+    op_matmul(
+        pass->device,
+        &(struct op_matmul){.a = x, .b = linear->weight->value, .d = y, .transpose_b = true, .alpha = linear->scale});
 }
 
 // dx (N, in) = dy W, or += with `beta` 1.
 static void multiply_back(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
                           float beta) {
     op_matmul(pass->device,
-              &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = beta});
+              &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = linear->scale, .beta = beta});
 }
 
 // The weights of all rows, and where they lie: each in its own place.

@@ -135,7 +135,7 @@ void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     check_norm_kind(name, op->kind, op->mean, op->bias);
     if (op->kind == NORM_LAYER) {
         check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
-        check_tensor(name, "bias", op->bias, vector);
+        check_optional(name, "bias", op->bias, vector);
     }
     check_apart(name, "y", op->y, "x", op->x);
     if (op->delta.data) {
@@ -161,7 +161,7 @@ static void check_norm_again(const char *name, const struct op_norm_backward *op
         return;
     check_tensor(name, "y", op->y, matrix);
     if (op->kind == NORM_LAYER)
-        check_tensor(name, "bias", op->bias, check_1d(op->x.dtype, op->x.shape[1]));
+        check_optional(name, "bias", op->bias, check_1d(op->x.dtype, op->x.shape[1]));
     check_apart_or_same(name, "y", op->y, "dy", op->dy);
     check_apart(name, "y", op->y, "x", op->x);
     check_apart(name, "y", op->y, "dx", op->dx);
@@ -186,7 +186,7 @@ void op_norm_backward(struct device *device, const struct op_norm_backward *op) 
     check_norm_again(name, op, matrix);
     if (op->kind == NORM_LAYER) {
         check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
-        check_tensor(name, "dbias", op->dbias, vector);
+        check_optional(name, "dbias", op->dbias, vector);
     }
     check_optional(name, "dresidual", op->dresidual, matrix);
     check_apart_or_same(name, "dx", op->dx, "dresidual", op->dresidual);

@@ -189,7 +189,7 @@ struct op_norm_forward {
     struct tensor y_range;     // (RANGE_LENGTH) fp32, of y in fp8; else none
     struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
-    struct tensor gain, bias;  // (C); no bias with RMS
+    struct tensor gain, bias;  // (C); bias may be none, with RMS it is
     float gain_offset;
     float epsilon;
     struct tensor delta;       // (N, C) or none
@@ -204,14 +204,14 @@ struct op_norm_forward {
 struct op_norm_backward {
     enum norm_kind kind;
     struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
-    struct tensor dgain, dbias;  // (C) fp32, accumulated; no dbias with RMS
+    struct tensor dgain, dbias;  // (C) fp32, accumulated; no dbias without a bias
     struct tensor dy;            // (N, C)
     struct tensor x;             // (N, C): what was normalised (sum, if there was a delta)
     struct tensor gain;          // (C)
     float gain_offset;
     struct tensor mean, rstd;   // (N) fp32; no mean with RMS
     struct tensor y;            // (N, C) out or none; may alias dy if ddelta does not
-    struct tensor bias;         // (C), if y is given; none with RMS
+    struct tensor bias;         // (C) or none, if y is given
     struct tensor dresidual;    // (N, C) or none
     struct tensor ddelta;       // (N, C) out or none; may alias dy, and also dx if the dropout is off
     struct tensor ddelta_bias;  // (C) fp32 accumulated, or none

@@ -348,7 +348,6 @@ TEST(experts) {
          "leave out --moe-shared-expert-intermediate-size"},
         {"--model bert --bert-no-binary-head", "--num-experts belongs to --model gpt"},
         {"--parallel-residual", "--parallel-residual does not work with --num-experts"},
-        {"--residual-multiplier 0.5 --disable-bias-linear", "--residual-multiplier does not work with --num-experts"},
         {"--bf16 --fp8-format hybrid", "does not work with --fp8-format"},
         {"--expert-tensor-parallel-size 2",
          "does not divide --tensor-model-parallel-size 1; nearest: --expert-tensor-parallel-size 1"},

@@ -58,6 +58,23 @@ MODELS = {
     "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
         rope_parameters=rope(theta=500.0))),
+    "granitemoe": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
+        **SIZE, **IDS, num_key_value_heads=1, num_local_experts=4, num_experts_per_tok=2, rope_parameters=rope(theta=500.0),
+        embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=6.0, attention_multiplier=0.2, tie_word_embeddings=True)),
+    "granitemoeshared": lambda: hf.GraniteMoeSharedForCausalLM(hf.GraniteMoeSharedConfig(
+        **SIZE, **IDS, num_key_value_heads=3, num_local_experts=4, num_experts_per_tok=2, rope_parameters=rope(theta=500.0),
+        shared_intermediate_size=14, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2)),
+    "cohere": lambda: hf.CohereForCausalLM(hf.CohereConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, logit_scale=0.8333333333333334, rope_parameters=rope(theta=500.0))),
+    "cohere2": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(
+        **dict(SIZE, num_hidden_layers=3), **IDS, pad_token_id=None, num_key_value_heads=3, logit_scale=0.25, sliding_window=4,
+        sliding_window_pattern=2, rope_parameters=rope(theta=500.0))),
+    "olmo3": lambda: hf.Olmo3ForCausalLM(hf.Olmo3Config(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, sliding_window=4, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": rope(theta=512.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16),
+                         "sliding_attention": rope(theta=512.0)})),
+    "qwen2_windows": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
+        **SIZE, **IDS, num_key_value_heads=1, use_sliding_window=True, sliding_window=4, max_window_layers=1, rope_parameters=rope(theta=500.0))),
     "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
         rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),

@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -128,6 +128,16 @@ for name, layers, hidden, heads, groups, ffn in (("1b", 16, 2048, 16, 16, 8192),
                                                  ("13b", 40, 5120, 40, 40, 13824), ("32b", 64, 5120, 40, 8, 27648)):
     add("olmo2-" + name, Olmo2ForCausalLM, Olmo2Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                        num_key_value_heads=groups, intermediate_size=ffn, vocab_size=100352))
+for name, layers, hidden, heads, groups, ffn in (("7b", 32, 4096, 32, 32, 11008), ("32b", 64, 5120, 40, 8, 27648)):
+    add("olmo3-" + name, Olmo3ForCausalLM, Olmo3Config(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                                       num_key_value_heads=groups, intermediate_size=ffn, vocab_size=100278))
+for name, layers, hidden, heads, count in (("1b-a400m", 24, 1024, 16, 32), ("3b-a800m", 32, 1536, 24, 40)):
+    add("granite3-" + name, GraniteMoeForCausalLM, GraniteMoeConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_key_value_heads=8, intermediate_size=512,
+        num_local_experts=count, num_experts_per_tok=8, vocab_size=49155, tie_word_embeddings=True))
+add("command-r-35b", CohereForCausalLM, CohereConfig())
+add("command-r7b", Cohere2ForCausalLM, Cohere2Config(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, num_key_value_heads=8,
+                                                     intermediate_size=14336))
 add("smollm3-3b", SmolLM3ForCausalLM, SmolLM3Config())
 add("gemma-2b", GemmaForCausalLM, GemmaConfig(num_hidden_layers=18, hidden_size=2048, num_attention_heads=8, num_key_value_heads=1,
                                               intermediate_size=16384))

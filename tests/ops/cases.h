@@ -32,6 +32,7 @@
     X(norm_float8)                                                                                                     \
     X(norm_forward)                                                                                                    \
     X(norm_backward)                                                                                                   \
+    X(norm_without_bias)                                                                                               \
     X(norm_slope)                                                                                                      \
     X(rms_norm)                                                                                                        \
     X(rms_norm_slope)                                                                                                  \

@@ -8,7 +8,7 @@
 
 struct naive_norm {
     int64_t rows, channels;
-    const double *x, *delta, *delta_bias, *gain, *bias;  // delta and delta_bias may be NULL
+    const double *x, *delta, *delta_bias, *gain, *bias;  // delta and biases may be NULL
     const struct dropout *dropout;
     double epsilon;
     double *sum, *y, *mean, *rstd;  // out
@@ -33,7 +33,7 @@ static inline void naive_norm(struct lab *lab, struct naive_norm *n) {
         n->mean[i] = mean;
         n->rstd[i] = 1 / sqrt(variance + n->epsilon);
         for (int64_t c = 0; c < n->channels; c++)
-            n->y[i * n->channels + c] = (sum[c] - mean) * n->rstd[i] * n->gain[c] + n->bias[c];
+            n->y[i * n->channels + c] = (sum[c] - mean) * n->rstd[i] * n->gain[c] + (n->bias ? n->bias[c] : 0);
     }
 }
 
@@ -169,6 +169,34 @@ static inline void naive_norm_backward(struct lab *lab, struct norm_setup *s, bo
             s->ddelta[i * channels + c] = dx * lab_factor(&s->dropout, i, c, s->dropout.site);
             s->new_ddelta_bias[c] += s->ddelta[i * channels + c];
         }
+    }
+}
+
+// A LayerNorm without a bias, forward and backward, with its result computed again.
+static inline void case_norm_without_bias(struct lab *lab) {
+    for (int i = 2; i < LAYER_SIZES; i++) {
+        int64_t rows = layer_sizes[i][0], channels = layer_sizes[i][1];
+        struct norm_setup s;
+        norm_setup(lab, &s, layer_sizes[i], 0);
+        s.naive.bias = NULL;
+        naive_norm(lab, &s.naive);
+        struct op_norm_forward forward = {.y = lab_2d(lab, rows, channels, 1).t,
+                                          .mean = lab_fp32_1d(lab, rows, 1).t,
+                                          .rstd = lab_fp32_1d(lab, rows, 1).t,
+                                          .x = s.x.t,
+                                          .gain = s.gain.t,
+                                          .gain_offset = s.op.gain_offset,
+                                          .epsilon = 1e-5f};
+        op_norm_forward(lab->device, &forward);
+        lab_expect(lab, forward.y, s.naive.y);
+        s.op.dbias = (struct tensor){0};
+        s.op.y = lab_2d(lab, rows, channels, 1).t;
+        naive_norm_backward(lab, &s, false);
+        op_norm_backward(lab->device, &s.op);
+        lab_expect(lab, s.op.dx, s.dx);
+        lab_expect(lab, s.op.dgain, s.new_dgain);
+        lab_expect(lab, s.op.y, s.naive.y);
+        lab_clear(lab);
     }
 }
 

@@ -62,7 +62,13 @@ static const char *const huggingface[] = {"gpt2",
                                           "qwen3_moe_sparse",
                                           "qwen2_moe",
                                           "olmoe",
-                                          "gpt_oss"};
+                                          "gpt_oss",
+                                          "granitemoe",
+                                          "granitemoeshared",
+                                          "cohere",
+                                          "cohere2",
+                                          "olmo3",
+                                          "qwen2_windows"};
 static const char *const others[] = {
     "megatron_v0",         "megatron_v0_tp2",   "megatron_v1_tp2",        "megatron_v2_tp2_pp2",
     "megatron_v3_vp2",     "megatron_v3_llama", "megatron_v3_bert",       "megatron_v1_t5_tp2",

@@ -83,6 +83,16 @@ static const struct {
      "--moe-ffn-hidden-size 10 --position-embedding-type rope --window-size 2,0 --window-attn-skip-freq 2"},
     {"GPT with a bounded gated MLP, recomputed",
      "--swiglu --glu-linear-offset -0.5 --activation-func-clamp-value 0.4 --recompute-granularity full"},
+    {"GPT with experts, shared ones and multipliers",
+     "--num-experts 4 --swiglu --disable-bias-linear --moe-shared-expert-intermediate-size 9 --embedding-multiplier 3 "
+     "--residual-multiplier 0.4 --position-embedding-type rope --logits-scaling 1.5"},
+    {"GPT with norms without biases, one for attention and MLP",
+     "--no-norm-bias --parallel-residual --parallel-residual-one-norm --position-embedding-type rope "
+     "--rotary-interleaved "
+     "--disable-bias-linear --swiglu --sliding-window 3 --window-attn-skip-freq 2 --no-rope-freq 2 --logits-scaling "
+     "0.7"},
+    {"GPT with norms without biases, recomputed",
+     "--no-norm-bias --qk-layernorm --position-embedding-type rope --apply-layernorm-1p --recompute-granularity full"},
     {"GPT with one expert per token, in every other layer, best kept",
      "--num-experts 3 --moe-router-topk 1 --moe-router-pre-softmax --moe-layer-freq 2 --moe-expert-capacity-factor 0.8 "
      "--moe-aux-loss-coeff 2 --moe-z-loss-coeff 0.5"},

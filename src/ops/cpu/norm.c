@@ -8,7 +8,8 @@
 
 struct norm_row {
     float *y;
-    const float *x, *gain, *bias;  // no bias: RMSNorm
+    const float *x, *gain, *bias;  // bias may be NULL
+    bool is_rms;                   // and then there is no bias
     float gain_offset;
     float epsilon;
     float mean, rstd;
@@ -23,6 +24,10 @@ CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
             y[c] = (x[c] - mean) * rstd * (gain[c] + offset) + bias[c];
+    } else if (!row->is_rms) {
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++)
+            y[c] = (x[c] - mean) * rstd * (gain[c] + offset);
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
@@ -34,7 +39,7 @@ CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
 CPU_CLONES static void find_moments(struct norm_row *row, int64_t channels) {
     const float *x = row->x;
     float sum = 0, squares = 0;
-    if (row->bias) {
+    if (!row->is_rms) {
 #pragma omp simd reduction(+ : sum)
         for (int64_t c = 0; c < channels; c++)
             sum += x[c];
@@ -67,6 +72,7 @@ static void norm_forward_task(void *context, int64_t index, int thread) {
                                .x = x,
                                .gain = op->gain.data,
                                .bias = op->bias.data,
+                               .is_rms = op->kind == NORM_RMS,
                                .gain_offset = op->gain_offset,
                                .epsilon = op->epsilon};
         find_moments(&row, channels);
@@ -85,7 +91,7 @@ void cpu_norm_forward(struct device *device, const struct op_norm_forward *op) {
 struct gain_columns {
     float *dgain, *dbias;
     const float *dy, *x;       // (N, C), from the block's first column
-    const float *mean, *rstd;  // (N); no mean and no dbias: RMSNorm
+    const float *mean, *rstd;  // (N); no mean: RMSNorm; dbias may be NULL
     int64_t rows, stride;
 };
 
@@ -193,6 +199,7 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
                                      .x = row.x,
                                      .gain = row.gain,
                                      .bias = op->bias.data,
+                                     .is_rms = row.is_rms,
                                      .gain_offset = op->gain_offset,
                                      .mean = row.mean,
                                      .rstd = row.rstd},

@@ -12,7 +12,7 @@ template <typename T> struct forward_args {
     float *range;
     float *mean, *rstd;    // (N); mean NULL with RMS
     const T *x;            // (N, C)
-    const T *gain, *bias;  // (C); bias NULL with RMS
+    const T *gain, *bias;  // (C); bias may be NULL
     const T *delta;        // (N, C) or NULL
     const T *delta_bias;   // (C) or NULL
     T *sum;                // (N, C), with delta; may be x
