@@ -48,6 +48,17 @@ static bool is_patient(const struct world *world, struct stopwatch *patience) {
     return true;
 }
 
+// The ranks of one turn, one of each group, read as many files as there are ranks, or one rank reads all; a file takes
+// about half a millisecond over a network. When half of that time has passed, the next turn begins.
+double hang_turn(int place, int world_size) {
+    const int most_turns = 16;
+    return (place < most_turns ? place : most_turns) * fmax(0.1, 0.25e-3 * world_size);
+}
+
+static void wait_for_turn(const struct world *world, int place) {
+    clock_sleep(fmin(hang_turn(place, world->place.size), world->deadline_seconds));
+}
+
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
                              struct buffer *out) {
     const struct world *world = request->group->world;
@@ -166,15 +177,15 @@ static bool is_waited_for(const struct comm_request *request, int i) {
     return i != request->group->rank && (request->peer < 0 || i == request->peer);
 }
 
-// How many of the others have arrived, and how many have not left a file yet.
-static void look_at_all(const struct comm_request *request, struct peer *peers, int counts[HAS_COME + 1]) {
+// How many of the others have arrived, and how many have not left a file yet. Only the latter are looked at again.
+static void look_at_missing(const struct comm_request *request, struct peer *peers, int counts[HAS_COME + 1]) {
     for (int i = 0; i <= HAS_COME; i++)
         counts[i] = 0;
     for (int i = 0; i < request->group->size; i++) {
         if (!is_waited_for(request, i))
             continue;
-        free(peers[i].waits);
-        peers[i] = look_at(request, i);
+        if (peers[i].arrival == NO_FILE)
+            peers[i] = look_at(request, i);
         counts[peers[i].arrival]++;
     }
 }
@@ -219,6 +230,7 @@ static void describe_silent(const struct world *world, struct stopwatch *patienc
     bool *is_silent = memory_alloc(sizeof *is_silent * (size_t)world->place.size);
     for (int rank = 0; rank < world->place.size; rank++)
         is_silent[rank] = rank != world->place.rank;
+    wait_for_turn(world, world->place.rank);
     int silent = ask_silent(world, is_silent), named = 0;
     while (silent > 0 && is_patient(world, patience))
         silent = ask_silent(world, is_silent);
@@ -244,9 +256,12 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     struct peer *peers = memory_alloc(sizeof *peers * (size_t)group->size);
     int counts[HAS_COME + 1] = {0};
     struct stopwatch patience = {0};
-    if (world->record_folder)
-        for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && is_patient(world, &patience);)
-            look_at_all(request, peers, counts);
+    if (world->record_folder) {
+        if (request->peer < 0)
+            wait_for_turn(world, group->rank);
+        for (look_at_missing(request, peers, counts); counts[NO_FILE] > 0 && is_patient(world, &patience);)
+            look_at_missing(request, peers, counts);
+    }
     bool all_have_come = counts[NO_FILE] + counts[NOT_COME] == 0;
     if (world->record_folder && all_have_come) {
         buffer_printf(out, "all ranks entered this collective, so the network between them or a device is stuck: ");

@@ -25,7 +25,11 @@ struct stopwatch {
 void stopwatch_look(struct stopwatch *stopwatch, const struct comm_request *request);
 // The wait has ended; the next one begins with the next look.
 void stopwatch_reset(struct stopwatch *stopwatch, const struct world *world);
-// Says which ranks of the group have not arrived, and what they are doing; waits a little for the others' files.
+// Seconds that the rank at this place of a group waits before it reads the others' files. The first one to have read
+// them ends the job, so the others need not, and the file system does not have to serve all of them at once.
+double hang_turn(int place, int world_size);
+// Says which ranks of the group have not arrived, and what they are doing; waits for its turn, and a little for the
+// others' files.
 void hang_describe(const struct comm_request *request, struct buffer *out);
 
 #endif

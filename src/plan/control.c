@@ -4,6 +4,7 @@
 #include "plan/rank_queue.h"
 
 #include "base/memory.h"
+#include "comm/hang.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -140,33 +141,42 @@ static struct control_cost rehearsal_cost(const struct control_shape *shape) {
 
 // ---- a rank that hangs ----
 
-// The replicas of the rank that hangs have read all files but its own, and wait up to half a second for it in naps. All
-// others see that their own peers wait too, and look for the silent rank among all.
+// All read the files of their group, in turns. The replicas of the rank that hangs, the first here, do not find its
+// file and look for it in naps for up to half a second. The others see that their own peers wait too, and look for the
+// silent rank among all, in turns again.
+enum search_step { OF_GROUP, OF_ALL, NAPS };
 struct search_of_silent {
     const struct control_shape *shape;
-    double *waited;  // of each rank since it first looked; -1 before
-    double *asked;   // when it last looked
+    struct searcher {
+        enum search_step step;
+        double waited;  // since it first missed a file
+        double asked;   // when it last looked; 0 before
+    } * ranks;
 };
 
 static bool looks_for_silent(void *context, int rank, double *time, double *requests) {
     const double nap = 0.1, patience = 0.5, most_counted = 1;
-    struct search_of_silent *search = context;
-    double *waited = &search->waited[rank], *asked = &search->asked[rank];
-    bool is_peer = rank < search->shape->replicas - 1;
-    double of_group = fmax(0, search->shape->replicas - 2.0), of_all = search->shape->ranks - 2.0;
-    if (*waited < 0) {
-        *waited = 0;
-        *requests = is_peer ? of_group : of_group + of_all;
+    const struct control_shape *shape = ((struct search_of_silent *)context)->shape;
+    struct searcher *self = &((struct search_of_silent *)context)->ranks[rank];
+    int peers = shape->replicas - 1;
+    bool is_peer = rank < peers;
+    if (self->step == OF_GROUP) {
+        *time += hang_turn(is_peer ? rank : (rank - peers) % shape->replicas, shape->ranks);
+        *requests = peers;
+        self->step = is_peer ? NAPS : OF_ALL;
+    } else if (self->step == OF_ALL) {
+        *time += hang_turn(rank - peers, shape->ranks);
+        *requests = shape->ranks - 1;
+        self->step = NAPS;
     } else {
-        if (*asked > 0)
-            *waited += fmin(*time - *asked, most_counted);
-        if (*waited >= patience)
+        if (self->asked > 0)
+            self->waited += fmin(*time - self->asked, most_counted);
+        if (self->waited >= patience)
             return false;
-        *asked = *time;
+        self->asked = *time;
         *time += nap;
-        *requests = is_peer ? of_group : 0;
+        *requests = 1;
     }
-    *requests += 1;  // a look for the file that is not there
     return true;
 }
 
@@ -177,13 +187,9 @@ static struct control_cost hang_report_cost(const struct control_shape *shape) {
         return (struct control_cost){0};
     struct rank_queue metadata = metadata_of(shape);
     metadata.burst = fmax(1, ceil((double)shape->replicas / BURSTS));
-    struct search_of_silent search = {shape, memory_alloc(sizeof(double) * (size_t)waiting),
-                                      memory_alloc(sizeof(double) * (size_t)waiting)};
-    for (int i = 0; i < waiting; i++)
-        search.waited[i] = -1;
+    struct search_of_silent search = {shape, memory_alloc(sizeof *search.ranks * (size_t)waiting)};
     double seconds = rank_queue_run(&metadata, waiting, looks_for_silent, &search, true);
-    free(search.waited);
-    free(search.asked);
+    free(search.ranks);
     return (struct control_cost){.seconds = seconds, .operations = metadata.served};
 }
 

@@ -1,5 +1,5 @@
 // The stopwatch behind every wait: what counts as waiting, when a rank writes its flight record, and what the final
-// message says. The time of the last check is set back, so that nothing here takes time.
+// message says. The time of the last check is set back, so that waits take no time.
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/capture.h"
@@ -8,6 +8,7 @@
 #include "test.h"
 
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 static const double DEADLINE = 5;  // a single check counts for at most half a second
@@ -94,10 +95,75 @@ TEST(the_end_says_what_was_waited_for) {
     EXPECT(strstr(capture.text, "another rank is lost or stuck: rank 1 on n2"));
 }
 
+// The first line of a rank that waits for `sequence` of the group "trio".
+static void leave_record(int rank, int sequence) {
+    char *path = memory_printf("%s/flight-%d.jsonl", folder, rank);
+    FILE *file = fopen(path, "w");
+    EXPECT(file);
+    fprintf(file, "{\"rank\":%d,\"run\":0,\"waits for\":\"loss\",\"of group\":\"trio\",\"begun\":{\"trio\":%d}}\n",
+            rank, sequence);
+    EXPECT_INT(fclose(file), 0);
+    free(path);
+}
+
+static void describe_trio(int rank, struct buffer *out) {
+    static struct host_name hosts[3];
+    static int ranks[3] = {0, 1, 2};
+    static struct world world;
+    world = (struct world){.place = {.rank = rank, .size = 3, .local_size = 1},
+                           .deadline_seconds = DEADLINE,
+                           .hosts = hosts,
+                           .record_folder = folder};
+    struct group group = {.world = &world, .name = "trio", .rank = rank, .size = 3, .ranks = ranks};
+    hang_describe(&(struct comm_request){.group = &group, .name = "loss", .sequence = 4, .peer = -1}, out);
+}
+
+// Rank 2 never leaves a file: while rank 0 waits for it, the file of rank 1 is opened once.
+TEST(only_missing_files_are_looked_for_again) {
+    char events[4096];
+    struct buffer text = {0};
+    leave_record(1, 4);
+    char *path = memory_printf("%s/flight-1.jsonl", folder);
+    int notices = inotify_init1(IN_NONBLOCK);
+    EXPECT(notices >= 0 && inotify_add_watch(notices, path, IN_OPEN | IN_CLOSE_NOWRITE) >= 0);
+    double start = clock_seconds();
+    describe_trio(0, &text);
+    EXPECT(clock_seconds() - start >= 0.5);
+    EXPECT(strstr(buffer_string(&text), "1 other ranks arrived; missing: rank 2"));
+    EXPECT_INT(read(notices, events, sizeof events), 2 * sizeof(struct inotify_event));
+    EXPECT_INT(read(notices, events, sizeof events), -1);
+    EXPECT_INT(close(notices), 0);
+    EXPECT_INT(unlink(path), 0);
+    buffer_free(&text);
+    free(path);
+}
+
+// With few ranks nobody waits for long.
+TEST(ranks_take_turns) {
+    EXPECT(hang_turn(0, 4) == 0);
+    EXPECT_NEAR(hang_turn(3, 4), 0.3, 1e-9);
+    EXPECT_NEAR(hang_turn(1, 4000), 1, 1e-9);
+    EXPECT_NEAR(hang_turn(3999, 4000), hang_turn(16, 4000), 0);
+    struct buffer text = {0};
+    leave_record(0, 4);
+    leave_record(1, 4);
+    double start = clock_seconds();
+    describe_trio(2, &text);
+    EXPECT(clock_seconds() - start >= hang_turn(2, 3));
+    EXPECT(strstr(buffer_string(&text), "all ranks entered this collective"));
+    buffer_free(&text);
+    for (int rank = 0; rank < 2; rank++) {
+        char *path = memory_printf("%s/flight-%d.jsonl", folder, rank);
+        EXPECT_INT(unlink(path), 0);
+        free(path);
+    }
+}
+
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(a_machine_that_stood_still_has_not_waited),
                                       TEST_CASE(the_file_is_there_while_a_long_wait_lasts),
-                                      TEST_CASE(the_end_says_what_was_waited_for)};
+                                      TEST_CASE(the_end_says_what_was_waited_for),
+                                      TEST_CASE(only_missing_files_are_looked_for_again), TEST_CASE(ranks_take_turns)};
     if (!mkdtemp(folder))
         return 1;
     int status = test_main(cases, sizeof cases / sizeof cases[0]);

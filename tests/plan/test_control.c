@@ -57,13 +57,14 @@ static struct control_shape replicas_of(int ranks) {
                                   .operations_per_second = 1e9};
 }
 
-// Counted with strace in runs of 8 ranks (2026-11-17): 7 ranks that wait read 6 files in each of 6 looks, 252 opens,
-// and look for the seventh as often; a load opens files of weights and of the optimizer 80 and 144 times.
+// Counted with strace in runs of 8 ranks (2026-11-17): a load opens files of weights and of the optimizer 80 and 144
+// times. Of 7 ranks that wait, one begins every tenth of a second to read 6 files and to look for the seventh, 5 times
+// more; the first is done when the sixth has read them, and the others have looked up to four times more.
 TEST(counts_are_those_of_real_ranks) {
     struct control_shape shape = replicas_of(8);
     struct control_cost costs[CONTROL_PHASES];
     control_plan(&shape, costs);
-    EXPECT_NEAR(costs[CONTROL_HANG_REPORT].operations, 252 + 7 * 6, 0);
+    EXPECT_NEAR(costs[CONTROL_HANG_REPORT].operations, 6 * (6 + 1) + 5 + 4 + 3 + 2 + 1, 0);
     EXPECT_NEAR(costs[CONTROL_HANG_REPORT].seconds, 0.5, 0.05);
     EXPECT_NEAR(costs[CONTROL_LOAD_FILES].operations, 8 * 100 + 80 + 144, 1e-6);
     EXPECT_NEAR(costs[CONTROL_SAVE_FILES].operations, 8 * 2 * 7 + 4 * 7, 0);
@@ -82,7 +83,7 @@ TEST(growth_shows) {
     EXPECT_NEAR(costs[CONTROL_SAVE_FILES].growth, 1, 0.05);
     EXPECT_NEAR(costs[CONTROL_HANG_RECORDS].growth, 1, 0.05);
     EXPECT_NEAR(costs[CONTROL_LOAD_FILES].growth, 2, 0.1);
-    EXPECT_NEAR(costs[CONTROL_HANG_REPORT].growth, 2, 0.1);
+    EXPECT(costs[CONTROL_HANG_REPORT].growth < 1.2);
     // With few files, opening them grows with the ranks.
     shape.writers = 16;
     control_plan(&shape, costs);
