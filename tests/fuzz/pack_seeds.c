@@ -85,7 +85,7 @@ static void pack_as_ours(const char *path, const char *to, const char *name) {
     if (model_source_open(&source, &(struct model_source_options){.path = path, .step = -1, .attention_heads = 4}) < 0)
         die("%s", error_message());
     char *folder = memory_printf("%s/ours", to);
-    if (model_write_ours(&(struct model_write){.source = &source, .folder = folder}) < 0)
+    if (model_write_ours(&(struct model_write){.source = &source, .folder = folder, .leaves_optimizer = true}) < 0)
         die("%s", error_message());
     pack_folder(folder, "", &seed);
     write_seed(to, name, ".ours", &seed);
