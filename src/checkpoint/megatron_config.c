@@ -69,7 +69,9 @@ static const char *const same[] = {"num_layers",
 // the value that stands here.
 static const struct {
     const char *name, *harmless;
-} unsupported[] = {{"num_experts", NULL},
+} unsupported[] = {{"moe_latent_size", NULL},
+                   {"moe_apply_probs_on_input", NULL},
+                   {"moe_input_jitter_eps", NULL},
                    {"multi_latent_attention", NULL},
                    {"apply_residual_connection_post_layernorm", NULL},
                    {"softmax_type", "vanilla"},
@@ -210,8 +212,69 @@ static int set_window(struct config *config, const struct torch_value *args) {
     return set_window_layers(config, torch_get(args, "window_attn_skip_freq"));
 }
 
+// A number, or a list with a 1 for each layer that has experts.
+static int set_expert_layers(struct config *config, const struct torch_value *layers) {
+    struct buffer text = {0};
+    if (!is_set(layers))
+        return 0;
+    if (layers->type == TORCH_INT)
+        return set_number(config, "--moe-layer-freq", layers->integer);
+    for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
+        buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
+    buffer_append_string(&text, "]");
+    int result = layers->type == TORCH_LIST
+                     ? set_flag(config, "--moe-layer-freq", buffer_string(&text))
+                     : error_set("its argument \"moe_layer_freq\" is neither a number nor a list");
+    buffer_free(&text);
+    return result;
+}
+
+static int set_experts(struct config *config, const struct torch_value *args) {
+    static const char *const shaping[] = {"num_experts",
+                                          "moe_ffn_hidden_size",
+                                          "moe_router_topk",
+                                          "moe_router_dtype",
+                                          "moe_router_score_function",
+                                          "moe_router_pre_softmax",
+                                          "moe_router_topk_scaling_factor",
+                                          "moe_router_num_groups",
+                                          "moe_router_group_topk",
+                                          "moe_router_enable_expert_bias",
+                                          "moe_shared_expert_intermediate_size",
+                                          "moe_shared_expert_gate"};
+    // What training does; a value that we do not have is left to the flags of the run.
+    static const char *const training[] = {
+        "moe_router_load_balancing_type", "moe_aux_loss_coeff",         "moe_z_loss_coeff",
+        "moe_router_bias_update_rate",    "moe_expert_capacity_factor", "moe_pad_expert_input_to_capacity",
+        "moe_token_drop_policy"};
+    if (!is_set(torch_get(args, "num_experts")))
+        return 0;
+    const struct torch_value *balance = torch_get(args, "moe_router_load_balancing_type");
+    if (is_text(balance, "sinkhorn") || is_text(balance, "quantile_balancing"))
+        return error_set("its model was made with --moe-router-load-balancing-type %s, which is not supported",
+                         balance->text);
+    const struct torch_value *ranks = torch_get(args, "expert_tensor_parallel_size"),
+                             *dense = torch_get(args, "tensor_model_parallel_size");
+    if (is_set(ranks) && ranks->type == TORCH_INT && dense && dense->type == TORCH_INT &&
+        ranks->integer != dense->integer)
+        return error_set("its --expert-tensor-parallel-size is not its --tensor-model-parallel-size, which is not "
+                         "supported; save it as torch_dist on ranks where they are the same");
+    for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++) {
+        const struct torch_value *value = torch_get(args, shaping[i]);
+        if (value && set_same(config, shaping[i], value) < 0)
+            return error_context("its argument \"%s\"", shaping[i]);
+    }
+    for (size_t i = 0; i < sizeof training / sizeof training[0]; i++) {
+        const struct torch_value *value = torch_get(args, training[i]);
+        if (value && set_same(config, training[i], value) < 0)
+            error_clear();
+    }
+    return set_expert_layers(config, torch_get(args, "moe_layer_freq"));
+}
+
 static int read_args(const struct torch_value *args, struct config *config) {
     TRY(check_supported(args));
+    TRY(set_experts(config, args));
     TRY(set_window(config, args));
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         const struct torch_value *value = torch_get(args, same[i]);

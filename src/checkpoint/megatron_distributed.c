@@ -42,15 +42,18 @@ static void add_state(const struct megatron_target *target, const struct distrib
                       int64_t first) {
     const struct megatron_place place = {.form = target->folder->form};
     struct megatron_found found = megatron_name(name, &place);
-    const struct weight *whole = found.ours ? megatron_find(target->folder, 0, found.ours) : NULL;
+    char *ours = found.ours && found.expert >= 0 ? memory_printf("%s#%" PRId64, found.ours, found.expert) : NULL;
+    const char *of = ours ? ours : found.ours;
+    const struct weight *whole = of ? megatron_find(target->folder, 0, of) : NULL;
     if (whole) {
-        char *key = memory_printf("00/%s/%s", target->state, found.ours);
+        char *key = memory_printf("00/%s/%s", target->state, of);
         if (distributed_is_blocks(tensor, first, whole->rank, whole->shape))
             weights_add_blocks(&target->folder->states, key, tensor, first, whole);
         else
             weights_add_distributed(&target->folder->states, key, tensor, first);
         free(key);
     }
+    free(ours);
     free(found.ours);
 }
 
@@ -66,7 +69,8 @@ static void add(const struct megatron_target *target, const struct distributed_t
     if (found.layer >= folder->layers[found.stack])
         folder->layers[found.stack] = found.layer + 1;
     if (found.ours) {
-        char *key = memory_printf("00/%s", found.ours);
+        char *key = found.expert < 0 ? memory_printf("00/%s", found.ours)
+                                     : memory_printf("00/%s#%" PRId64, found.ours, found.expert);
         if (found.layer >= 0 || !megatron_is_there(folder, key))
             weights_add_distributed(&folder->weights, key, tensor, first);
         free(key);
@@ -198,7 +202,7 @@ static int read_common(struct megatron_folder *folder) {
 
 int megatron_read_distributed(struct megatron_folder *folder) {
     const char *backend;
-    folder->tensor_ranks = folder->stages = 1;
+    folder->tensor_ranks = folder->stages = folder->expert_ranks = 1;
     TRY(megatron_metadata_read(folder->path, &backend));
     TRY(weights_open_distributed(&folder->weights, folder->path, is_of_model));
     TRY(read_common(folder));

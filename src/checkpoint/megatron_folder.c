@@ -17,10 +17,22 @@ enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22,
 
 const char *const megatron_file_names[] = {"model_optim_rng.pt", "model_rng.pt", NULL};
 
-// The file of one rank, NULL if there is none; to be freed. Stage -1 is the name without stages.
-static char *rank_file(const char *path, int tensor_rank, int stage) {
-    char *folder = stage < 0 ? memory_printf("%s/mp_rank_%02d", path, tensor_rank)
-                             : memory_printf("%s/mp_rank_%02d_%03d", path, tensor_rank, stage);
+// A file's numbers: mp_rank_TT, mp_rank_TT_PPP, mp_rank_TT_EEE or mp_rank_TT_PPP_EEE. -1 for what it does not have.
+struct rank_numbers {
+    int tensor, second, third;
+};
+static const struct rank_numbers first_of[] = {{0, -1, -1}, {0, 0, -1}, {0, 0, 0}};
+
+// The file of one rank, NULL if there is none; to be freed.
+static char *rank_file(const char *path, struct rank_numbers rank) {
+    struct buffer name = {0};
+    buffer_printf(&name, "%s/mp_rank_%02d", path, rank.tensor);
+    if (rank.second >= 0)
+        buffer_printf(&name, "_%03d", rank.second);
+    if (rank.third >= 0)
+        buffer_printf(&name, "_%03d", rank.third);
+    char *folder = memory_string(buffer_string(&name));
+    buffer_free(&name);
     char *found = NULL;
     for (size_t i = 0; megatron_file_names[i] && !found; i++) {
         char *file = file_join(folder, megatron_file_names[i]);
@@ -33,14 +45,14 @@ static char *rank_file(const char *path, int tensor_rank, int stage) {
     return found;
 }
 
-static bool has_rank(const char *path, int tensor_rank, int stage) {
-    char *file = rank_file(path, tensor_rank, stage);
+static bool has_rank(const char *path, struct rank_numbers rank) {
+    char *file = rank_file(path, rank);
     free(file);
     return file != NULL;
 }
 
 static bool has_ranks(const char *path) {
-    return has_rank(path, 0, -1) || has_rank(path, 0, 0);
+    return has_rank(path, first_of[0]) || has_rank(path, first_of[1]) || has_rank(path, first_of[2]);
 }
 
 static bool has_file(const char *path, const char *name) {
@@ -167,6 +179,8 @@ struct flattening {
     int64_t layers[MEGATRON_STACKS];  // that were seen
     int64_t entries;                  // so were
     struct megatron_order *order;
+    int expert_rank;
+    int64_t experts;  // in the file
 };
 
 static void add_entry(struct megatron_order *order, const char *key, const struct torch_tensor *tensor, bool is_first) {
@@ -178,6 +192,31 @@ static void add_entry(struct megatron_order *order, const char *key, const struc
         (struct megatron_entry){.key = key ? memory_string(key) : NULL, .tensor = tensor, .is_first = is_first};
 }
 
+// Experts that are packed into one matrix, transposed: (C, experts * rows) is read as (experts, C, rows), and the
+// second as (experts, columns, C).
+static void add_packed(struct flattening *flat, const char *ours, const struct torch_tensor *packed) {
+    bool is_second = strstr(ours, ".linear_fc2.");
+    int64_t experts = flat->experts, all = torch_tensor_count(packed);
+    int64_t width = packed->rank == 2 ? packed->shape[is_second ? 1 : 0] : 0;  // C
+    bool is_plain = width > 0 && experts > 0 && all % (experts * width) == 0 && packed->stride[1] == 1 &&
+                    packed->stride[0] == packed->shape[1];
+    for (int64_t i = 0; is_plain && i < experts; i++) {
+        int64_t other = all / (experts * width);
+        struct torch_tensor *view = memory_alloc(sizeof *view);
+        *view = *packed;
+        view->offset += i * width * other;
+        view->shape[0] = is_second ? width : other;
+        view->shape[1] = is_second ? other : width;
+        view->stride[0] = 1;
+        view->stride[1] = view->shape[0];
+        megatron_keep_view(flat->folder, view);
+        char *key = memory_printf("%02d/%s#%" PRId64, flat->tensor_rank, ours, flat->expert_rank * flat->experts + i);
+        weights_add_tensor(&flat->folder->weights, key, flat->file, view);
+        free(key);
+    }
+    add_entry(flat->order, NULL, packed, false);
+}
+
 static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
     struct megatron_found found = megatron_name(name, &flat->place);
     if (found.layer >= flat->layers[found.stack])
@@ -187,9 +226,17 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
     // The last stage's copy of the embedding has a state of its own.
     if (!found.ours && strstr(name, "word_embeddings_for_head."))
         add_entry(flat->order, NULL, tensor, false);
-    if (!found.ours)
+    // The ranks of an expert-parallel group differ in their experts only.
+    bool is_copy = flat->expert_rank > 0 && found.expert < 0 && !found.is_packed;
+    if (found.ours && found.is_packed)
+        add_packed(flat, found.ours, tensor);
+    if (!found.ours || found.is_packed || is_copy) {
+        free(found.ours);
         return;
-    char *key = memory_printf("%02d/%s", flat->tensor_rank, found.ours);
+    }
+    char *key = found.expert < 0 ? memory_printf("%02d/%s", flat->tensor_rank, found.ours)
+                                 : memory_printf("%02d/%s#%" PRId64, flat->tensor_rank, found.ours,
+                                                 flat->expert_rank * flat->experts + found.expert);
     bool is_first = found.layer >= 0 || !megatron_is_there(flat->folder, key);
     if (is_first)
         weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
@@ -230,9 +277,10 @@ static const struct torch_value *chunk_of(const struct torch_file *file, int chu
     return part && part->type == TORCH_DICT ? part : NULL;
 }
 
-static bool has_file_of(const struct megatron_folder *folder, int tensor_rank, int stage) {
-    return folder->zip ? megatron_zip_rank(folder->zip, tensor_rank, stage) != NULL
-                       : has_rank(folder->path, tensor_rank, stage);
+static bool has_file_of(const struct megatron_folder *folder, struct rank_numbers rank) {
+    if (folder->zip)
+        return rank.third < 0 && megatron_zip_rank(folder->zip, rank.tensor, rank.second);
+    return has_rank(folder->path, rank);
 }
 
 static int open_entry(struct megatron_folder *folder, const struct torch_zip_entry *entry,
@@ -246,13 +294,13 @@ static int open_entry(struct megatron_folder *folder, const struct torch_zip_ent
     return result;
 }
 
-static int open_file(struct megatron_folder *folder, int tensor_rank, int stage, const struct torch_file **file) {
-    if (!has_file_of(folder, tensor_rank, stage))
-        return error_set("%s lacks the file of tensor-parallel rank %d%s", folder->path, tensor_rank,
-                         stage > 0 ? " of one of its pipeline stages" : "");
+static int open_file(struct megatron_folder *folder, struct rank_numbers rank, const struct torch_file **file) {
+    if (!has_file_of(folder, rank))
+        return error_set("%s lacks the file of tensor-parallel rank %d%s", folder->path, rank.tensor,
+                         rank.second > 0 ? " of one of its pipeline stages or expert-parallel ranks" : "");
     if (folder->zip)
-        return open_entry(folder, megatron_zip_rank(folder->zip, tensor_rank, stage), file);
-    char *path = rank_file(folder->path, tensor_rank, stage);
+        return open_entry(folder, megatron_zip_rank(folder->zip, rank.tensor, rank.second), file);
+    char *path = rank_file(folder->path, rank);
     int result = weights_open_torch(&folder->weights, path, file);
     free(path);
     return result;
@@ -264,27 +312,69 @@ struct rank_files {
     size_t count;
 };
 
+static int64_t argument(const struct torch_value *args, const char *name) {
+    const struct torch_value *value = torch_get(args, name);
+    return value && value->type == TORCH_INT ? value->integer : 0;
+}
+
+// A second number alone counts pipeline stages or, if there is but one, expert-parallel ranks: the arguments tell.
+static int is_second_expert(const struct megatron_folder *folder, bool *is_expert) {
+    struct torch_file file;
+    char *path = folder->zip ? NULL : rank_file(folder->path, first_of[1]);
+    *is_expert = false;
+    if (!path)
+        return 0;
+    int result = torch_open(&file, path);
+    free(path);
+    TRY(result);
+    const struct torch_value *args = torch_get(file.pickle.root, "args");
+    *is_expert =
+        argument(args, "pipeline_model_parallel_size") <= 1 && argument(args, "expert_model_parallel_size") > 1;
+    torch_close(&file);
+    return 0;
+}
+
 static int open_files(struct megatron_folder *folder, struct rank_files *files) {
-    bool has_stages = !has_file_of(folder, 0, -1);
-    while (has_file_of(folder, folder->tensor_ranks, has_stages ? 0 : -1))
+    bool has_second = !has_file_of(folder, first_of[0]), has_third = has_second && !has_file_of(folder, first_of[1]);
+    bool is_expert = false;
+    if (has_second && !has_third)
+        TRY(is_second_expert(folder, &is_expert));
+    struct rank_numbers at = {.second = has_second ? 0 : -1, .third = has_third ? 0 : -1};
+    for (; has_file_of(folder, at) && folder->tensor_ranks <= MAX_RANKS; at.tensor++)
         folder->tensor_ranks++;
-    folder->stages = 1;
-    while (has_stages && has_file_of(folder, 0, folder->stages))
-        folder->stages++;
-    if (folder->tensor_ranks * folder->stages > MAX_RANKS)
+    at.tensor = 0;
+    int seconds = 1, thirds = 1;
+    for (at.second = 1; has_second && has_file_of(folder, at) && seconds <= MAX_RANKS; at.second++)
+        seconds++;
+    at.second = 0;
+    for (at.third = 1; has_third && has_file_of(folder, at) && thirds <= MAX_RANKS; at.third++)
+        thirds++;
+    folder->stages = is_expert ? 1 : seconds;
+    folder->expert_ranks = is_expert ? seconds : thirds;
+    if ((int64_t)folder->tensor_ranks * folder->stages * folder->expert_ranks > MAX_RANKS)
         return error_set("%s has the files of more than %d ranks", folder->path, MAX_RANKS);
     for (int stage = 0; stage < folder->stages; stage++)
-        for (int rank = 0; rank < folder->tensor_ranks; rank++)
-            TRY(open_file(folder, rank, has_stages ? stage : -1, &files->files[files->count++]));
+        for (int expert = 0; expert < folder->expert_ranks; expert++)
+            for (int rank = 0; rank < folder->tensor_ranks; rank++) {
+                int second = !has_second ? -1 : is_expert ? expert : stage;
+                TRY(open_file(folder, (struct rank_numbers){rank, second, has_third ? expert : -1},
+                              &files->files[files->count++]));
+            }
     return 0;
 }
 
 static int flatten_chunk(struct megatron_folder *folder, int stage, int chunk) {
     int64_t layers[MEGATRON_STACKS] = {0};
-    for (int rank = 0; rank < folder->tensor_ranks; rank++) {
-        struct megatron_order *order = &folder->orders[stage * folder->tensor_ranks + rank];
-        struct flattening flat = {
-            .folder = folder, .file = order->file, .order = order, .tensor_rank = rank, .place.form = folder->form};
+    int ranks = folder->expert_ranks * folder->tensor_ranks;
+    for (int rank = 0; rank < ranks; rank++) {
+        struct megatron_order *order = &folder->orders[stage * ranks + rank];
+        struct flattening flat = {.folder = folder,
+                                  .file = order->file,
+                                  .order = order,
+                                  .tensor_rank = rank % folder->tensor_ranks,
+                                  .expert_rank = rank / folder->tensor_ranks,
+                                  .experts = argument(folder->args, "num_experts") / folder->expert_ranks,
+                                  .place.form = folder->form};
         memcpy(flat.place.first_layer, folder->layers, sizeof folder->layers);
         const struct torch_value *model = chunk_of(flat.file, chunk);
         if (!model)

@@ -25,11 +25,12 @@ struct megatron_folder {
     char *path;                // iter_… or release, or the archive
     struct megatron_zip *zip;  // NULL for a folder
     int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
+    int expert_ranks;          // expert-parallel size, of files
     double version;            // checkpoint_version: 0 if the file does not say
     int64_t iteration;
     enum config_form form;
     int64_t layers[MEGATRON_STACKS];
-    struct weights weights;          // "TT/our name", TT the tensor-parallel rank
+    struct weights weights;          // "TT/our name", TT the tensor-parallel rank; of one expert "TT/our name#E"
     const struct torch_value *args;  // of the first file; NULL if it has none
     // For the optimizer:
     struct megatron_order *orders;  // of every file, stage by stage; none for distributed checkpoints

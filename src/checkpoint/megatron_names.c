@@ -46,12 +46,15 @@ static const struct {
     {"mlp.dense_h_to_4h.", "mlp.linear_fc1."},
     {"mlp.linear_fc2.", "mlp.linear_fc2."},
     {"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
+    {"mlp.router.", "mlp.router."},
+    {"mlp.shared_experts.linear_fc1.", "mlp.shared_experts.linear_fc1."},
+    {"mlp.shared_experts.linear_fc2.", "mlp.shared_experts.linear_fc2."},
 };
 
 // Buffers, scales of Transformer Engine, and the second copy of a tied embedding.
 static const char *const ignored[] = {
-    "_extra_state",          "inv_freq",      "word_embeddings_for_head.", "rotary_pos_emb",
-    "attention.masked_bias", "attention.bias"};
+    "_extra_state",          "inv_freq",       "word_embeddings_for_head.", "rotary_pos_emb",
+    "attention.masked_bias", "attention.bias", "_tokens_per_expert"};
 
 static bool is_ignored_name(const char *name) {
     for (size_t i = 0; i < COUNT(ignored); i++)
@@ -73,13 +76,49 @@ static char *part_name(const char *rest, const char *before) {
         if (end && (strcmp(end, "weight") == 0 || strcmp(end, "bias") == 0))
             return memory_printf("%s%s%s", before, of_layer[i].ours, end);
     }
+    static const char *const same[] = {"mlp.router.expert_bias", "mlp.shared_experts.gate_weight"};
+    for (size_t i = 0; i < COUNT(same); i++)
+        if (strcmp(rest, same[i]) == 0)
+            return memory_printf("%s%s", before, same[i]);
     return NULL;
 }
 
-static char *layer_name(const char *rest, const char *stack, int64_t layer, bool has_cross) {
+// Matrices of experts: "local_experts.3.linear_fc1.weight" (one after another), "linear_fc1.weight3" (grouped),
+// "weight1" and "weight2" (packed), and in distributed checkpoints "experts.linear_fc1.weight" with all of them, or
+// "experts.3.linear_fc1.weight".
+static char *expert_name(const char *rest, const char *before, struct megatron_found *found) {
+    static const char *const parts[] = {"linear_fc1.weight", "linear_fc1.bias", "linear_fc2.weight", "linear_fc2.bias"};
+    const char *of = skip(rest, "mlp.experts.");
+    if (!of)
+        return NULL;
+    found->is_packed = strcmp(of, "weight1") == 0 || strcmp(of, "weight2") == 0;
+    if (found->is_packed)
+        return memory_printf("%smlp.experts.linear_fc%c.weight", before, of[6]);
+    const char *inner = skip(of, "local_experts.") ? skip(of, "local_experts.") : skip(of, "experts.");
+    size_t digits = inner ? strspn(inner, "0123456789") : 0;
+    if (digits > 0 && digits < 7 && inner[digits] == '.') {
+        found->expert = strtoll(inner, NULL, 10);
+        inner += digits + 1;
+    }
+    of = inner ? inner : of;
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        const char *end = skip(of, parts[i]);
+        size_t behind = end ? strspn(end, "0123456789") : 0;
+        if (!end || end[behind] || behind > 6 || (behind > 0 && found->expert >= 0))
+            continue;
+        if (behind > 0)
+            found->expert = strtoll(end, NULL, 10);
+        return memory_printf("%smlp.experts.%s", before, parts[i]);
+    }
+    return NULL;
+}
+
+static char *layer_name(const char *rest, const char *stack, int64_t layer, bool has_cross,
+                        struct megatron_found *found) {
     if (has_cross && norm_across(rest))
         return memory_printf("%s.layers.%" PRId64 ".pre_cross_attn_layernorm.%s", stack, layer, norm_across(rest));
     char *before = memory_printf("%s.layers.%" PRId64 ".", stack, layer), *name = part_name(rest, before);
+    name = name ? name : expert_name(rest, before, found);
     free(before);
     return name;
 }
@@ -118,7 +157,7 @@ static char *stack_name(const char *rest, const struct megatron_place *place, st
         return NULL;
     found->layer = strtoll(of, NULL, 10);
     return layer_name(of + digits + 1, stack, found->layer + place->first_layer[found->stack],
-                      found->stack == MEGATRON_DECODER);
+                      found->stack == MEGATRON_DECODER, found);
 }
 
 // BERT's heads and T5's, and T5's tables of distances.
@@ -156,7 +195,8 @@ static char *our_name(const char *theirs, const struct megatron_place *place, st
 }
 
 struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place) {
-    struct megatron_found found = {.is_ignored = is_ignored_name(theirs), .layer = -1, .stack = MEGATRON_FIRST};
+    struct megatron_found found = {
+        .is_ignored = is_ignored_name(theirs), .layer = -1, .stack = MEGATRON_FIRST, .expert = -1};
     if (!found.is_ignored)
         found.ours = our_name(theirs, place, &found);
     return found;

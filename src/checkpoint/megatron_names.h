@@ -29,6 +29,8 @@ struct megatron_found {
     bool is_ignored;  // the former
     int64_t layer;    // its number in the file, -1 if it has none; `ours` is for that layer + first_layer
     int stack;
+    int64_t expert;  // of those in the file; -1 if it is not that of one expert
+    bool is_packed;  // all experts of the file in one matrix, each transposed (weight1 and weight2)
 };
 // Of BERT and T5 the heads are known too.
 struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place);

@@ -163,6 +163,9 @@ int megatron_open_optimizer(struct megatron_folder *folder, bool *is_there) {
         return 0;
     if (folder->order_count == 0)
         return megatron_open_model_space(folder, is_there);
+    if (folder->expert_ranks > 1)
+        return megatron_refuse_optimizer(folder, "experts on several ranks have optimizers of their own; save the run "
+                                                 "with --ckpt-format torch_dist");
     for (size_t i = 0; i < folder->order_count; i++) {
         const struct megatron_order *order = &folder->orders[i];
         const struct torch_value *optimizer = torch_get(order->file->pickle.root, "optimizer");

@@ -20,26 +20,76 @@ static bool is_folder(const char *path) {
     return megatron_is_folder(path);
 }
 
+// What is stored apart of a tensor of ours: all of it or, of experts, the matrix of one.
+struct stored_part {
+    char *name;
+    int rank;
+    int64_t shape[SHARD_MAX_RANK];
+    enum megatron_split split;
+};
+
+// Whether the matrices of experts are stored one by one. Distributed checkpoints have those of a layer in one tensor.
+static bool is_apart(const struct model_source *source, size_t i) {
+    const char *name = source->tensors[i].name;
+    return strstr(name, ".mlp.experts.") && !megatron_find(source->detail, 0, name);
+}
+
+static int64_t part_count(const struct model_source *source, size_t i) {
+    return is_apart(source, i) ? source->tensors[i].shape[0] : 1;
+}
+
+static struct stored_part part_of(const struct model_source *source, size_t i, int64_t k) {
+    const struct source_tensor *tensor = &source->tensors[i];
+    int skipped = is_apart(source, i) ? 1 : 0;
+    bool is_whole = strstr(tensor->name, ".mlp.experts.") && !skipped;
+    struct stored_part part = {.rank = tensor->rank - skipped};
+    part.name = skipped ? memory_printf("%s#%lld", tensor->name, (long long)k) : memory_string(tensor->name);
+    part.split = is_whole ? SPLIT_WHOLE : megatron_split(tensor->name, config_is_gated(&source->config));
+    memcpy(part.shape, tensor->shape + skipped, (size_t)part.rank * sizeof part.shape[0]);
+    return part;
+}
+
+static size_t part_elements(const struct stored_part *part) {
+    size_t count = 1;
+    for (int i = 0; i < part->rank; i++)
+        count *= (size_t)part->shape[i];
+    return count;
+}
+
 // Rows (or columns) of ours that rank's shard must have.
-static void check_shard(const struct model_source *source, size_t i, int rank, struct source_problems *problems) {
+static void check_part(const struct model_source *source, size_t i, const struct stored_part *part, int rank,
+                       struct source_problems *problems) {
     const struct megatron_folder *folder = source->detail;
     struct source_tensor *tensor = &source->tensors[i];
-    const struct weight *weight = megatron_find(folder, rank, tensor->name);
-    enum megatron_split split = megatron_split(tensor->name, config_is_gated(&source->config));
+    const struct weight *weight = megatron_find(folder, rank, part->name);
     if (!weight) {
-        char *name = memory_printf("%s of rank %d", tensor->name, rank);
+        char *name = memory_printf("%s of rank %d", part->name, rank);
         name_list_add(&problems->missing, name);
         free(name);
         return;
     }
-    int64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
-    megatron_shard_shape(split, folder->tensor_ranks, shape);
-    source_check_weight(problems, weight, tensor->rank, shape);
-    if (rank > 0 && weight->dtype != tensor->dtype)
+    int64_t shape[SHARD_MAX_RANK];
+    memcpy(shape, part->shape, sizeof shape);
+    megatron_shard_shape(part->split, folder->tensor_ranks, shape);
+    source_check_weight(problems, weight, part->rank, shape);
+    if (tensor->bytes > 0 && weight->dtype != tensor->dtype)
         name_list_add(&problems->mixed, weight->name);
     tensor->dtype = weight->dtype;
-    int64_t columns = tensor->rank == 2 ? tensor->shape[1] : 1;
-    tensor->bytes = (size_t)(tensor->shape[0] * columns) * dtype_bytes(tensor->dtype);
+    size_t count = 1;
+    for (int k = 0; k < tensor->rank; k++)
+        count *= (size_t)tensor->shape[k];
+    tensor->bytes = count * dtype_bytes(tensor->dtype);
+}
+
+static void check_shards(const struct model_source *source, size_t i, struct source_problems *problems) {
+    const struct megatron_folder *folder = source->detail;
+    int64_t count = part_count(source, i);
+    for (int64_t k = 0; k < count; k++) {
+        struct stored_part part = part_of(source, i, k);
+        for (int rank = 0; rank < folder->tensor_ranks; rank++)
+            check_part(source, i, &part, rank, problems);
+        free(part.name);
+    }
 }
 
 // Everything in the files must be a parameter of the model. The output layer of a tied model is its embedding again.
@@ -47,10 +97,12 @@ static void find_extra(const struct model_source *source, struct source_problems
     const struct megatron_folder *folder = source->detail;
     for (size_t i = 0; i < folder->weights.count; i++) {
         const char *name = strchr(folder->weights.items[i].name, '/') + 1;
+        size_t length = strcspn(name, "#");  // before the number of an expert
+        bool is_expert = !name[length] || strtoll(name + length + 1, NULL, 10) < source->config.num_experts;
         bool is_known = strcmp(name, "output_layer.weight") == 0 ||
                         (source->leaves_depths && strncmp(name, "mtp.", strlen("mtp.")) == 0);
-        for (size_t k = 0; k < source->count && !is_known; k++)
-            is_known = strcmp(source->tensors[k].name, name) == 0;
+        for (size_t k = 0; k < source->count && !is_known && is_expert; k++)
+            is_known = strncmp(source->tensors[k].name, name, length) == 0 && !source->tensors[k].name[length];
         if (!is_known)
             name_list_add(&problems->extra, name);
     }
@@ -111,8 +163,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     TRY(check_groups(source));
     struct source_problems problems = {0};
     for (size_t i = 0; i < source->count; i++)
-        for (int rank = 0; rank < folder->tensor_ranks; rank++)
-            check_shard(source, i, rank, &problems);
+        check_shards(source, i, &problems);
     find_extra(source, &problems);
     return source_report(&problems, folder->path);
 }
@@ -122,7 +173,7 @@ static int open_source(struct model_source *source, const struct model_source_op
 struct gathering {
     const struct model_source *source;
     const struct megatron_folder *folder;
-    const struct source_tensor *tensor;
+    const struct stored_part *part;
     const unsigned char *shard;  // of this rank, row-major
     int rank, ranks;
     size_t row_bytes;  // of ours; of a shard cut by columns its part
@@ -135,12 +186,12 @@ static void copy_rows(const struct gathering *g, int64_t to, int64_t from, int64
 
 static void gather_columns(const struct gathering *g) {
     size_t part = g->row_bytes / (size_t)g->ranks;
-    for (int64_t row = 0; row < g->tensor->shape[0]; row++)
+    for (int64_t row = 0; row < g->part->shape[0]; row++)
         memcpy(g->to + (size_t)row * g->row_bytes + (size_t)g->rank * part, g->shard + (size_t)row * part, part);
 }
 
 static void gather_gated(const struct gathering *g) {
-    int64_t half = g->tensor->shape[0] / 2, part = half / g->ranks;
+    int64_t half = g->part->shape[0] / 2, part = half / g->ranks;
     copy_rows(g, g->rank * part, 0, part);
     copy_rows(g, half + g->rank * part, part, part);
 }
@@ -190,8 +241,8 @@ static void gather_qkv(const struct gathering *g) {
 }
 
 static void gather(const struct gathering *g) {
-    int64_t rows = g->tensor->shape[0], part = rows / g->ranks;
-    switch (megatron_split(g->tensor->name, config_is_gated(&g->source->config))) {
+    int64_t rows = g->part->shape[0], part = rows / g->ranks;
+    switch (g->part->split) {
     case SPLIT_WHOLE:
         if (g->rank == 0)
             copy_rows(g, 0, 0, rows);
@@ -214,16 +265,12 @@ static void gather(const struct gathering *g) {
     }
 }
 
-// Puts tensor i together from the shards of all ranks: the parameter itself or, in fp32, a state of its optimizer.
-static int read_shards(struct model_source *source, size_t i, const char *state, void *to) {
-    const struct source_tensor *tensor = &source->tensors[i];
-    enum dtype dtype = state ? DTYPE_F32 : tensor->dtype;
-    struct gathering g = {.source = source, .folder = source->detail, .tensor = tensor, .to = to};
-    g.row_bytes = (size_t)(tensor->rank == 2 ? tensor->shape[1] : 1) * dtype_bytes(dtype);
-    g.ranks = state && g.folder->state_ranks > 0 ? g.folder->state_ranks : g.folder->tensor_ranks;
-    for (g.rank = 0; g.rank < g.ranks; g.rank++) {
-        const struct weight *weight = state ? megatron_find_state(g.folder, g.rank, state, tensor->name)
-                                            : megatron_find(g.folder, g.rank, tensor->name);
+// Puts a part together from the shards of all ranks.
+static int read_part(struct gathering *g, const char *state, enum dtype dtype) {
+    const struct stored_part *part = g->part;
+    for (g->rank = 0; g->rank < g->ranks; g->rank++) {
+        const struct weight *weight = state ? megatron_find_state(g->folder, g->rank, state, part->name)
+                                            : megatron_find(g->folder, g->rank, part->name);
         unsigned char *shard = memory_alloc(weight->bytes + 1);
         int result = weight_read(weight, shard);
         if (result == 0 && weight->dtype != dtype) {
@@ -231,13 +278,33 @@ static int read_shards(struct model_source *source, size_t i, const char *state,
             free(shard);
             shard = (unsigned char *)wide;
         }
-        g.shard = shard;
+        g->shard = shard;
         if (result == 0)
-            gather(&g);
+            gather(g);
         free(shard);
         TRY(result);
     }
     return 0;
+}
+
+// Reads tensor i: the parameter itself or, in fp32, a state of its optimizer.
+static int read_shards(struct model_source *source, size_t i, const char *state, void *to) {
+    const struct megatron_folder *folder = source->detail;
+    enum dtype dtype = state ? DTYPE_F32 : source->tensors[i].dtype;
+    int64_t count = part_count(source, i);
+    unsigned char *at = to;
+    int result = 0;
+    for (int64_t k = 0; k < count && result == 0; k++) {
+        struct stored_part part = part_of(source, i, k);
+        struct gathering g = {.source = source, .folder = folder, .part = &part, .to = at};
+        size_t elements = part_elements(&part);
+        g.row_bytes = elements / (size_t)part.shape[0] * dtype_bytes(dtype);
+        g.ranks = state && folder->state_ranks > 0 ? folder->state_ranks : folder->tensor_ranks;
+        result = read_part(&g, state, dtype);
+        at += elements * dtype_bytes(dtype);
+        free(part.name);
+    }
+    return result;
 }
 
 static int read_tensor(struct model_source *source, size_t i, void *to) {
@@ -246,26 +313,38 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
 
 // ---- the optimizer ----
 
-static int check_states(const struct model_source *source) {
+static void check_states_of(const struct model_source *source, const struct stored_part *part, int states,
+                            struct source_problems *problems) {
     const struct megatron_folder *folder = source->detail;
     int ranks = folder->state_ranks > 0 ? folder->state_ranks : folder->tensor_ranks;
+    int64_t shape[SHARD_MAX_RANK];
+    memcpy(shape, part->shape, sizeof shape);
+    megatron_shard_shape(part->split, ranks, shape);
+    for (int state = 0; state < states; state++)
+        for (int rank = 0; rank < ranks; rank++) {
+            const struct weight *found = megatron_find_state(folder, rank, source_state_names[state], part->name);
+            if (found) {
+                (void)source_check_weight(problems, found, part->rank, shape);
+                continue;
+            }
+            char *missing = memory_printf("%s of %s", source_state_names[state], part->name);
+            name_list_add(&problems->missing, missing);
+            free(missing);
+        }
+}
+
+static int check_states(const struct model_source *source) {
+    const struct megatron_folder *folder = source->detail;
     int states = source->has_masters || folder->needs_proof ? SOURCE_STATES : STATE_MASTER;
     struct source_problems problems = {0};
-    for (size_t i = 0; i < source->count; i++)
-        for (int state = 0; state < states; state++)
-            for (int rank = 0; rank < ranks; rank++) {
-                const char *name = source->tensors[i].name;
-                const struct weight *found = megatron_find_state(folder, rank, source_state_names[state], name);
-                if (found) {
-                    int64_t shape[2] = {source->tensors[i].shape[0], source->tensors[i].shape[1]};
-                    megatron_shard_shape(megatron_split(name, config_is_gated(&source->config)), ranks, shape);
-                    (void)source_check_weight(&problems, found, source->tensors[i].rank, shape);
-                    continue;
-                }
-                char *missing = memory_printf("%s of %s", source_state_names[state], name);
-                name_list_add(&problems.missing, missing);
-                free(missing);
-            }
+    for (size_t i = 0; i < source->count; i++) {
+        int64_t count = part_count(source, i);
+        for (int64_t k = 0; k < count; k++) {
+            struct stored_part part = part_of(source, i, k);
+            check_states_of(source, &part, states, &problems);
+            free(part.name);
+        }
+    }
     if (source_report(&problems, folder->path) < 0)
         return error_context("the optimizer state cannot be used (give --weights-only to convert without it)");
     return 0;

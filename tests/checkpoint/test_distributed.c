@@ -392,7 +392,7 @@ TEST(arguments) {
     model_source_close(&source);
     EXPECT_ERROR(open_with(&copy, "mrope", &source), "--position-embedding-type mrope, which is not supported");
     EXPECT_ERROR(open_with(&copy, "softmax", &source), "--softmax-type, which is not supported");
-    EXPECT_ERROR(open_with(&copy, "experts", &source), "--num-experts, which is not supported");
+    EXPECT_ERROR(open_with(&copy, "experts", &source), "mlp.experts.linear_fc1.weight#0 of rank 0");
     EXPECT_ERROR(open_with(&copy, "both", &source), "\"window_size\"");
     end_copy(&copy);
 }

@@ -74,6 +74,8 @@ def no_gpu():
     random.CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()
     keep_steps()
     older_releases()
+    import megatron.core.transformer.moe.moe_utils as utils
+    utils.te_general_gemm = None  # not defined without Transformer Engine, and asked for
     Cpu().__enter__()
 
 
@@ -81,8 +83,10 @@ def arguments(run):
     """What Megatron-LM would have as its arguments."""
     is_llama = run.kind.startswith("llama")
     depths = dict(mtp_num_layers=run.depths, mtp_loss_scaling_factor=0.1) if run.depths else {}
+    experts = dict(num_experts=4, moe_router_topk=2, moe_ffn_hidden_size=run.ffn // 2, moe_shared_expert_intermediate_size=20,
+                   moe_layer_freq=1, moe_router_load_balancing_type="none", moe_aux_loss_coeff=0.0) if run.has_experts else {}
     return argparse.Namespace(
-        **depths,
+        **depths, **experts,
         num_layers=run.layers, hidden_size=run.hidden, num_attention_heads=4, ffn_hidden_size=run.ffn, kv_channels=run.hidden // 4,
         seq_length=run.length, max_position_embeddings=run.length, padded_vocab_size=run.vocabulary, make_vocab_size_divisible_by=2,
         normalization="RMSNorm" if is_llama else "LayerNorm", norm_epsilon=1e-5, swiglu=is_llama, add_bias_linear=not is_llama,
@@ -104,6 +108,7 @@ class Run:
         self.layers, self.hidden, self.vocabulary, self.length, self.batch = layers, hidden, vocabulary, length, batch
         self.pp, self.bucket = pp, bucket  # stages, of which only parameters are here; elements of a bucket
         self.ffn = ffn or (3 * hidden // 2 if kind.startswith("llama") else 4 * hidden)
+        self.has_experts = kind == "llama_experts"
         self.depths = 2 if kind == "llama_mtp" else None  # multi-token prediction
         self.iteration = 0
         self.build()
@@ -120,6 +125,8 @@ class Run:
         is_llama = self.kind.startswith("llama")
         torch.manual_seed(7)  # the same whole matrices on every rank, which takes its part
         half = dict(bf16=self.dtype == torch.bfloat16, fp16=self.dtype == torch.float16)
+        experts = dict(num_moe_experts=4, moe_router_topk=2, moe_ffn_hidden_size=self.ffn // 2, moe_token_dispatcher_type="allgather",
+                       moe_shared_expert_intermediate_size=20, moe_router_load_balancing_type="none") if self.has_experts else {}
         choices = dict(num_query_groups=2, normalization="RMSNorm", gated_linear_unit=True, activation_func=F.silu,
                        add_bias_linear=False) if is_llama else dict(bias_activation_fusion=True, activation_func=F.gelu)
         config = TransformerConfig(num_layers=self.layers, hidden_size=self.hidden, num_attention_heads=4, ffn_hidden_size=self.ffn,
@@ -127,9 +134,10 @@ class Run:
                                    pipeline_dtype=self.dtype, tensor_model_parallel_size=self.tp,
                                    pipeline_model_parallel_size=self.pp, attention_softmax_in_fp32=True,
                                    masked_softmax_fusion=False, mtp_num_layers=self.depths, mtp_loss_scaling_factor=0.1,
-                                   **half, **choices)
+                                   **half, **choices, **experts)
+        more = dict(num_experts=4, moe_grouped_gemm=False) if self.has_experts else {}
         takes_norm = "normalization" in inspect.signature(get_gpt_layer_local_spec).parameters
-        spec = get_gpt_layer_local_spec(**({"normalization": config.normalization} if takes_norm else {}))
+        spec = get_gpt_layer_local_spec(**more, **({"normalization": config.normalization} if takes_norm else {}))
         depths = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False) if self.depths else None
         self.model = GPTModel(config, spec, vocab_size=self.vocabulary, max_sequence_length=self.length, parallel_output=True,
                               position_embedding_type="rope" if is_llama else "learned_absolute", rotary_base=10000,
