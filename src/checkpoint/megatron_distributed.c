@@ -38,6 +38,15 @@ struct megatron_target {
     const char *state;
 };
 
+// The norm before experts may be there under two names, that of local layers and that of Transformer Engine's.
+static bool is_second(const struct weights *weights, const char *ours, const char *key) {
+    bool may_be = strstr(ours, ".pre_mlp_layernorm.");
+    for (size_t i = weights->count; may_be && i-- > 0;)
+        if (strcmp(weights->items[i].name, key) == 0)
+            return true;
+    return false;
+}
+
 static void add_state(const struct megatron_target *target, const struct distributed_tensor *tensor, const char *name,
                       int64_t first) {
     const struct megatron_place place = {.form = target->folder->form};
@@ -47,9 +56,10 @@ static void add_state(const struct megatron_target *target, const struct distrib
     const struct weight *whole = of ? megatron_find(target->folder, 0, of) : NULL;
     if (whole) {
         char *key = memory_printf("00/%s/%s", target->state, of);
-        if (distributed_is_blocks(tensor, first, whole->rank, whole->shape))
+        bool is_there = is_second(&target->folder->states, of, key);
+        if (!is_there && distributed_is_blocks(tensor, first, whole->rank, whole->shape))
             weights_add_blocks(&target->folder->states, key, tensor, first, whole);
-        else
+        else if (!is_there)
             weights_add_distributed(&target->folder->states, key, tensor, first);
         free(key);
     }
@@ -71,7 +81,7 @@ static void add(const struct megatron_target *target, const struct distributed_t
     if (found.ours) {
         char *key = found.expert < 0 ? memory_printf("00/%s", found.ours)
                                      : memory_printf("00/%s#%" PRId64, found.ours, found.expert);
-        if (found.layer >= 0 || !megatron_is_there(folder, key))
+        if (found.layer >= 0 ? !is_second(&folder->weights, found.ours, key) : !megatron_is_there(folder, key))
             weights_add_distributed(&folder->weights, key, tensor, first);
         free(key);
     } else if (!found.is_ignored)

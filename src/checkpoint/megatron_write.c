@@ -64,10 +64,16 @@ static const struct {
                 {"self_attention.q_layernorm.", "self_attention.q_layernorm."},
                 {"self_attention.k_layernorm.", "self_attention.k_layernorm."},
                 {"mlp.linear_fc1.", "mlp.linear_fc1."},
-                {"mlp.linear_fc2.", "mlp.linear_fc2."}};
+                {"mlp.linear_fc2.", "mlp.linear_fc2."},
+                {"mlp.router.", "mlp.router."},
+                {"mlp.experts.", "mlp.experts.experts."},
+                {"mlp.shared_experts.", "mlp.shared_experts."}};
 // Modules with an extra state, of either implementation.
 static const char *const with_extra[] = {"self_attention.linear_qkv", "self_attention.linear_proj",
                                          "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"};
+// Of layers with experts, in place of the last two.
+static const char *const with_extra_shared[] = {"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"};
+static const char *const with_extra_experts[] = {"mlp.experts.experts.linear_fc1", "mlp.experts.experts.linear_fc2"};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 // What follows the name of a layer, after `before`.
@@ -185,8 +191,17 @@ static int list_pieces(struct megatron_job *job) {
         if (!name)
             return error_set("%s has no counterpart in a GPT of Megatron-LM, so the model cannot be written for it",
                              source->tensors[i].name);
-        for (int state = THE_WEIGHT; state < states && result == 0; state++)
+        // Before experts, this norm has a name of its own in Transformer Engine's layers.
+        char *other =
+            source->config.num_experts > 0 && strstr(source->tensors[i].name, ".pre_mlp_layernorm.")
+                ? memory_printf("decoder.layers.pre_mlp_layernorm.%s", strrchr(source->tensors[i].name, '.') + 1)
+                : NULL;
+        for (int state = THE_WEIGHT; state < states && result == 0; state++) {
             result = list_tensor(job, i, state, name, layer);
+            if (result == 0 && other)
+                result = list_tensor(job, i, state, other, layer);
+        }
+        free(other);
         free(name);
     }
     qsort(job->pieces, job->count, sizeof job->pieces[0], compare_pieces);
@@ -362,13 +377,23 @@ static void put_extra_state(const struct megatron_job *job, struct buffer *out, 
 
 static void put_extra_states(const struct megatron_job *job, struct buffer *out, bool are_places) {
     const struct config *config = &job->write->source->config;
-    int64_t layers = config->num_layers;
-    for (int64_t layer = 0; layer < layers; layer++)
-        for (size_t i = 0; i < COUNT(with_extra); i++)
+    int64_t layers = config->num_layers, experts = config->num_experts;
+    for (int64_t layer = 0; layer < layers; layer++) {
+        for (size_t i = 0; i < COUNT(with_extra); i++) {
+            bool is_shared = experts > 0 && i >= COUNT(with_extra) - 2;
+            const char *module = is_shared ? with_extra_shared[i - COUNT(with_extra) + 2] : with_extra[i];
+            put_extra_state(
+                job, out,
+                memory_printf("decoder.layers.%s._extra_state/shard_%" PRId64 "_%" PRId64, module, layer, layers),
+                are_places);
+        }
+        for (int64_t k = 0; k < 2 * experts; k++)
             put_extra_state(job, out,
-                            memory_printf("decoder.layers.%s._extra_state/shard_%" PRId64 "_%" PRId64, with_extra[i],
-                                          layer, layers),
+                            memory_printf("decoder.layers.%s._extra_state/shard_%" PRId64 ".%" PRId64 "_%" PRId64
+                                          ".%" PRId64,
+                                          with_extra_experts[k % 2], layer, k / 2, layers, experts),
                             are_places);
+    }
     for (int64_t depth = 0; depth < config->mtp_num_layers; depth++) {
         put_extra_state(job, out, memory_printf("mtp.layers.%" PRId64 ".eh_proj._extra_state/shard_0_1", depth),
                         are_places);
@@ -426,12 +451,25 @@ static int write_all(struct megatron_job *job, const char *temporary) {
     return folder_marker_write(temporary, job->write->source->state.iteration);
 }
 
+static int check_model(const struct config *config) {
+    if (config_form(config) != CONFIG_GPT)
+        return error_set("only GPTs are written for Megatron-LM");
+    if (config->num_experts == 0)
+        return 0;
+    if (config_expert_layers(config) != config->num_layers || config->mtp_num_layers > 0)
+        return error_set(
+            "a model with experts in some of its layers, or with multi-token prediction beside them, is not "
+            "written for Megatron-LM");
+    return config->moe_router_enable_expert_bias
+               ? error_set("biases of routers (--moe-router-enable-expert-bias) are not written for Megatron-LM")
+               : 0;
+}
+
 int model_write_megatron(const struct model_write *write) {
     struct model_source *source = write->source;
     if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
         return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
-    if (config_form(&source->config) != CONFIG_GPT || source->config.num_experts > 0)
-        return error_set("only GPTs without experts are written for Megatron-LM");
+    TRY(check_model(&source->config));
     TRY(model_range_check(write));
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));

@@ -28,6 +28,27 @@ static void put_text(struct buffer *out, const char *name, const char *value) {
     pickle_text(out, value);
 }
 
+static void put_experts(struct buffer *out, const struct config *config) {
+    put_int(out, "num_experts", config->num_experts);
+    put_int(out, "moe_layer_freq", 1);
+    put_int(out, "moe_ffn_hidden_size",
+            config->moe_ffn_hidden_size > 0 ? config->moe_ffn_hidden_size : config->ffn_hidden_size);
+    put_int(out, "moe_router_topk", config->moe_router_topk);
+    put_text(out, "moe_router_score_function", config->moe_router_score_function);
+    put_bool(out, "moe_router_pre_softmax", config->moe_router_pre_softmax);
+    if (config->moe_router_topk_scaling_factor > 0)
+        put_double(out, "moe_router_topk_scaling_factor", config->moe_router_topk_scaling_factor);
+    if (config->moe_router_num_groups > 0) {
+        put_int(out, "moe_router_num_groups", config->moe_router_num_groups);
+        put_int(out, "moe_router_group_topk", config->moe_router_group_topk);
+    }
+    put_text(out, "moe_router_dtype", config->moe_router_dtype);
+    if (config->moe_shared_expert_intermediate_size > 0)
+        put_int(out, "moe_shared_expert_intermediate_size", config->moe_shared_expert_intermediate_size);
+    put_bool(out, "moe_shared_expert_gate", config->moe_shared_expert_gate);
+    put_int(out, "expert_model_parallel_size", 1);
+}
+
 static void put_model(struct buffer *out, const struct config *config) {
     const char *activation = config_activation(config);
     put_int(out, "num_layers", config->num_layers);
@@ -67,6 +88,8 @@ static void put_model(struct buffer *out, const struct config *config) {
         put_int(out, "mtp_num_layers", config->mtp_num_layers);
         put_double(out, "mtp_loss_scaling_factor", config->mtp_loss_scaling_factor);
     }
+    if (config->num_experts > 0)
+        put_experts(out, config);
     put_bool(out, "use_mcore_models", true);
     put_int(out, "tensor_model_parallel_size", 1);
     put_int(out, "pipeline_model_parallel_size", 1);

@@ -29,7 +29,7 @@ CASES = [
     ("dist_gpt_tp2_reshardable", "gpt", 2, 1, True, "fully_reshardable"),
     ("torch_mtp_tp2", "llama_mtp", 2, 1, False, "torch"),
     ("dist_mtp_dp2_reshardable", "llama_mtp", 1, 2, True, "fully_reshardable"),
-    ("torch_experts_tp2", "llama_experts", 2, 1, False, "torch"),
+    ("torch_experts", "llama_experts", 1, 1, False, "torch"),
     ("dist_experts_dp2_reshardable", "llama_experts", 1, 2, True, "fully_reshardable"),
     ("dist_gpt_dp2_buckets", "gpt", 1, 2, True, "dp_reshardable"),
     ("dist_llama_tp2_buckets", "llama", 2, 1, True, "dp_reshardable"),

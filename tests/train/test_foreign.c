@@ -239,6 +239,20 @@ static void check_same(const char *name, const char *original_path, const char *
     weights_close(&written);
 }
 
+// Written for Megatron and read again.
+static void check_for_megatron(const char *name) {
+    char folder[] = "/tmp/bevatron_test_XXXXXX";
+    EXPECT(mkdtemp(folder) != NULL);
+    char *path = golden_path(name), *to = file_join(folder, "written");
+    struct model_source source = open_source(path);
+    EXPECT_OK(model_write_megatron(&(struct model_write){.source = &source, .folder = to, .leaves_optimizer = true}));
+    check_logits(name, to, false);
+    model_source_close(&source);
+    free(path);
+    free(to);
+    EXPECT_OK(file_remove_tree(folder));
+}
+
 static void check_round_trip(const char *name, bool is_huggingface) {
     char folder[] = "/tmp/bevatron_test_XXXXXX";
     EXPECT(mkdtemp(folder) != NULL);
@@ -283,6 +297,11 @@ TEST(megatron_and_llmc) {
     }
 }
 
+TEST(for_megatron) {
+    check_for_megatron("megatron_experts_packed");
+    check_for_megatron("mixtral");
+}
+
 TEST(round_trips) {
     for (size_t i = 0; i < sizeof huggingface / sizeof huggingface[0]; i++)
         check_round_trip(huggingface[i], true);
@@ -313,5 +332,5 @@ TEST(dropouts) {
     free(path);
 }
 
-TEST_MAIN(TEST_CASE(huggingface), TEST_CASE(megatron_and_llmc), TEST_CASE(round_trips), TEST_CASE(megatron_state),
-          TEST_CASE(dropouts))
+TEST_MAIN(TEST_CASE(huggingface), TEST_CASE(megatron_and_llmc), TEST_CASE(for_megatron), TEST_CASE(round_trips),
+          TEST_CASE(megatron_state), TEST_CASE(dropouts))
