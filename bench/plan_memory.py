@@ -55,6 +55,7 @@ TINY = gpt(2, 64, 4, 64, 1, 128, "--bf16")
 
 # On a CPU: smaller, so that a step takes a second.
 CPU = gpt(4, 512, 8, 256, 8, 16384)
+CPU_RANKS = gpt(4, 512, 8, 128, 2, 32768)
 CPU_EXPERTS = gpt(4, 256, 8, 256, 8, 8192, LLAMA + "512 --num-experts 8 --moe-router-topk 2 ")
 CPU_CASES = [
     ("fp32", 1, 1, CPU),
@@ -73,12 +74,12 @@ CPU_CASES = [
      "--decoder-seq-length 128 --max-position-embeddings 256 --micro-batch-size 8 --vocab-size 16384 " + PLAIN),
     ("experts", 1, 1, CPU_EXPERTS),
     ("experts, bf16", 1, 2, CPU_EXPERTS + "--bf16"),
-    ("TP2", 2, 1, CPU + "--tensor-model-parallel-size 2"),
-    ("TP2 with sequence parallelism", 2, 1, CPU + "--tensor-model-parallel-size 2 --sequence-parallel"),
-    ("PP2", 2, 4, CPU + "--pipeline-model-parallel-size 2"),
-    ("PP2, interleaved by 2", 2, 4, CPU + "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2"),
-    ("DP2, distributed optimizer", 2, 1, CPU + "--use-distributed-optimizer --bf16"),
-    ("CP2", 2, 1, CPU + "--context-parallel-size 2"),
+    ("TP2", 2, 1, CPU_RANKS + "--tensor-model-parallel-size 2"),
+    ("TP2 with sequence parallelism", 2, 1, CPU_RANKS + "--tensor-model-parallel-size 2 --sequence-parallel"),
+    ("PP2", 2, 4, CPU_RANKS + "--pipeline-model-parallel-size 2"),
+    ("PP2, interleaved by 2", 2, 4, CPU_RANKS + "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2"),
+    ("DP2, distributed optimizer", 2, 1, CPU_RANKS + "--use-distributed-optimizer --bf16"),
+    ("CP2", 2, 1, CPU_RANKS + "--context-parallel-size 2"),
 ]
 
 
@@ -141,8 +142,8 @@ def measured_cpu(program, flags, ranks, micro_batches):
         COMMON + batch_flag(flags, ranks, micro_batches)).split()
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     most = 0
+    name = os.path.basename(program)
     while run.poll() is None:
-        name = os.path.basename(program)
         most = max(most, sum(anonymous_bytes(process, name) for process in processes_of(run.pid)))
         time.sleep(0.02)
     if run.returncode:

@@ -142,6 +142,8 @@ int stage_run(const struct setup *setup, const struct plan_options *options, str
     struct batch_form form = setup_options(&held).largest;
     struct blank_batches blanks = {.device = setup->device};
     stage->memory = *step_memory(step);
+    stage->memory.scratch += stage->memory.device_own;
+    stage->memory.total += stage->memory.device_own;
     stage->parameters = held_parameters(step_params(step));
     stage->tensors = step_params(step)->count;
     if (options->stops_if_too_large && (double)stage->memory.total > plan_room(options->machine)) {

@@ -196,6 +196,16 @@ TEST(a_cpu_node_has_one_rank) {
     EXPECT(plan.seconds > 0 && plan.stage[0].data > 0);
 }
 
+// A CPU computes in 16 bits with copies in fp32, at least of the input and output of the widest operation; a GPU does not.
+TEST(a_cpu_takes_memory_for_16_bits) {
+#define HALF "--num-layers 2 --hidden-size 256 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 "
+#define TOKENS "--vocab-size 512 --micro-batch-size 4 --global-batch-size 4 --bf16"
+    struct plan host = plan_of(HALF TOKENS, 1, "c6i.32xlarge"), gpu = plan_of(HALF TOKENS, 1, "p5.4xlarge");
+    EXPECT_INT(gpu.stage[0].memory.device_own, 0);
+    EXPECT(host.stage[0].memory.device_own >= 2 * 4 * 4 * 128 * 256);
+    EXPECT(host.stage[0].memory.scratch > host.stage[0].memory.device_own);
+}
+
 // 72 GPUs are joined over 18 machines; 256 take four racks of 64.
 TEST(nvlink_reaches_over_machines) {
     struct hardware hardware;
@@ -286,5 +296,5 @@ TEST_MAIN(TEST_CASE(experts_are_counted), TEST_CASE(experts_of_other_ranks), TES
           TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(stages_with_other_windows),
-          TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(nvlink_reaches_over_machines),
-          TEST_CASE(hardware_files))
+          TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(a_cpu_takes_memory_for_16_bits),
+          TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
