@@ -196,7 +196,7 @@ TEST(a_cpu_node_has_one_rank) {
     EXPECT(plan.seconds > 0 && plan.stage[0].data > 0);
 }
 
-// A CPU computes in 16 bits with copies in fp32, at least of the input and output of the widest operation; a GPU does not.
+// A CPU computes in 16 bits with copies in fp32, at least of an operation's input and output; a GPU does not.
 TEST(a_cpu_takes_memory_for_16_bits) {
 #define HALF "--num-layers 2 --hidden-size 256 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128 "
 #define TOKENS "--vocab-size 512 --micro-batch-size 4 --global-batch-size 4 --bf16"
