@@ -65,11 +65,13 @@ for optimizer in "$@"; do
     for rate in "${rates[@]}"; do
         loss=$(run_once "$optimizer" "$rate" 1) || exit 1
         echo "$optimizer, --lr $rate, seed 1: validation loss $loss"
-        awk -v a="$loss" -v b="${least:-inf}" 'BEGIN { exit !(b == "inf" || a + 0 < b + 0) }' && least=$loss best=$rate
+        awk -v a="$loss" -v b="${least:-inf}" 'BEGIN { exit !(b == "inf" || a + 0 < b + 0) }' &&
+            least=$loss best=$rate && sed "s/^/$optimizer $best 1 /" "$work/$optimizer.1" >"$work/best"
     done
     [ "${#rates[@]}" -gt 2 ] && [[ $best = "${rates[0]}" || $best = "${rates[-1]}" ]] &&
         echo "$optimizer: the best rate, $best, is at an end of RATES; give more there"
-    for seed in $(seq 1 "$seeds"); do
+    cat "$work/best" >>"$work/losses"
+    for seed in $(seq 2 "$seeds"); do
         loss=$(run_once "$optimizer" "$best" "$seed") || exit 1
         echo "$optimizer, --lr $best, seed $seed: validation loss $loss"
         sed "s/^/$optimizer $best $seed /" "$work/$optimizer.$seed" >>"$work/losses"

@@ -2,6 +2,7 @@
 // written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
 #include <math.h>
+#include "ops/device.h"
 
 static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int64_t rows, int64_t columns) {
     enum dtype dtype = m->a.dtype;
@@ -39,6 +40,48 @@ void op_matmul(struct device *device, const struct op_matmul *op) {
     check_apart(name, "d", op->d, "a", op->a);
     check_apart(name, "d", op->d, "b", op->b);
     device->ops->matmul(device, op);
+}
+
+static struct tensor one_of(struct tensor many, int64_t i) {
+    return many.data ? tensor_reshape_2d(tensor_rows(many, i, 1), many.shape[1], many.shape[2]) : many;
+}
+
+static void multiply_each(struct device *device, const struct op_matmul_many *op) {
+    for (int64_t i = 0; i < op->d.shape[0]; i++) {
+        if (op->beta != 0)
+            op_copy(device, &(struct op_copy){.dst = one_of(op->d, i), .src = one_of(op->c, i)});
+        // Ranks that split an optimizer have other matrices.
+        op_matmul(device, &(struct op_matmul){.a = one_of(op->a, i),
+                                              .b = one_of(op->b, i),
+                                              .d = one_of(op->d, i),
+                                              .transpose_a = op->transpose_a,
+                                              .transpose_b = op->transpose_b,
+                                              .alpha = op->alpha,
+                                              .beta = op->beta,
+                                              .is_uneven = true});
+    }
+}
+
+void op_matmul_many(struct device *device, const struct op_matmul_many *op) {
+    const char *name = "op_matmul_many";
+    check_activation(device, name, "d", op->d, 3);
+    enum dtype dtype = op->d.dtype;
+    int64_t count = op->d.shape[0], rows = op->d.shape[1], columns = op->d.shape[2];
+    int64_t inner = op->a.shape[op->transpose_a ? 1 : 2];
+    check_tensor(name, "a", op->a,
+                 op->transpose_a ? check_3d(dtype, count, inner, rows) : check_3d(dtype, count, rows, inner));
+    check_tensor(name, "b", op->b,
+                 op->transpose_b ? check_3d(dtype, count, columns, inner) : check_3d(dtype, count, inner, columns));
+    check_tensor(name, "d", op->d, check_3d(dtype, count, rows, columns));
+    check_apart(name, "d", op->d, "a", op->a);
+    check_apart(name, "d", op->d, "b", op->b);
+    if (op->beta != 0) {
+        check_tensor(name, "c", op->c, check_3d(dtype, count, rows, columns));
+        check_apart(name, "d", op->d, "c", op->c);
+    }
+    check_rule(name, !op->is_symmetric || rows == columns, "a symmetric result must be square");
+    if (dtype == DTYPE_F32 || !device_gains_by_many(device) || !device->ops->matmul_many(device, op))
+        multiply_each(device, op);
 }
 
 static void check_function(const char *op, enum activation activation) {

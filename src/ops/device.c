@@ -36,6 +36,10 @@ int device_open(struct device **device, const struct device_options *options) {
     return error_set("there is no device \"%s\"; choose auto, cpu, cuda or paper", name);
 }
 
+bool device_gains_by_many(const struct device *device) {
+    return device->ops->gains_by_many && device->ops->gains_by_many(device);
+}
+
 int device_open_twin(struct device **twin, const struct device *real) {
     return paper_open(twin, real);
 }

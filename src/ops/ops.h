@@ -572,6 +572,9 @@ struct ops {
     void (*replay)(struct device *device, struct recording *recording);
     void (*recording_free)(struct device *device, struct recording *recording);
 
+    // Whether several products in 16 bits at once gain anything, or NULL; does them, or false: do them one by one.
+    bool (*gains_by_many)(const struct device *device);
+    bool (*matmul_many)(struct device *device, const struct op_matmul_many *op);
     // See device_stamp; NULL if operations are complete when their call returns, so that the host's clock times them.
     const struct device_clock *clock;
 
@@ -591,6 +594,7 @@ struct device {
 // Checked entry points, one per operation. See check_*.c.
 #define DECLARE(name_) void op_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
+DECLARE(matmul_many)
 #undef DECLARE
 
 #endif

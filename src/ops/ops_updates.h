@@ -84,6 +84,16 @@ struct op_momentum {
     float momentum;
     bool is_nesterov;
 };
+// Products of matrices of the same shape: d[i] = alpha * op(a[i]) op(b[i]) + beta * c[i], in one dtype, contiguous.
+//   a (n, M, K) or transposed (n, K, M); b (n, K, N) or transposed (n, N, K); d and c (n, M, N).
+// Not in the list of operations: a device that has no kernel for it multiplies one after the other.
+struct op_matmul_many {
+    struct tensor a, b, d;
+    struct tensor c;  // none if beta is 0
+    bool transpose_a, transpose_b;
+    float alpha, beta;
+    bool is_symmetric;  // every d[i] is: half of it may be computed, and mirrored
+};
 // y = x / sqrt(sum_squares), or x / least if the root is smaller.
 struct op_normalize {
     struct tensor y;            // (n) out, in any float dtype of matmuls

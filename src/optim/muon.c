@@ -7,10 +7,14 @@
 // Everything that is not a matrix between activations has another optimizer, --muon-scalar-optimizer.
 #include "optim/optimizer.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "ops/device.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { MOST_TOGETHER = 64 };
 
 // A step makes a X + b (X X') X + c (X X')^2 X of X.
 struct polynomial {
@@ -60,28 +64,31 @@ static void muon_begin(const struct config *config, double lr, double weight_dec
     rate[FOLLOW_DECAY] = (float)(lr * weight_decay);
 }
 
-static void multiply(struct device *device, struct op_matmul op) {
-    op.is_uneven = true;  // ranks that split the optimizer have other matrices
-    op_matmul(device, &op);
-}
-
-// Makes x (M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or in x. The Gram
-// matrix G is that of the shorter side, and its polynomial p = b G + c G^2 is symmetric.
+// Makes every matrix of x (n, M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or
+// in x. The Gram matrix G is that of the shorter side, and its polynomial p = b G + c G^2 is symmetric.
 static struct tensor orthogonalize(const struct config *config, const struct optimizer_run *run, struct tensor x) {
-    bool is_wide = x.shape[0] <= x.shape[1];
-    int64_t side = is_wide ? x.shape[0] : x.shape[1];
-    struct tensor next = arena_2d(run->scratch, x.dtype, x.shape[0], x.shape[1]);
-    struct tensor gram = arena_2d(run->scratch, x.dtype, side, side), p = arena_2d(run->scratch, x.dtype, side, side);
+    bool is_wide = x.shape[1] <= x.shape[2];
+    int64_t n = x.shape[0], side = is_wide ? x.shape[1] : x.shape[2];
+    struct device *device = run->device;
+    struct tensor next = arena_3d(run->scratch, x.dtype, n, x.shape[1], x.shape[2]);
+    struct tensor gram = arena_3d(run->scratch, x.dtype, n, side, side);
+    struct tensor p = arena_3d(run->scratch, x.dtype, n, side, side);
     for (int64_t i = 0; i < config->muon_num_ns_steps; i++) {
         struct polynomial step = polynomial_of(config, (size_t)i);
-        multiply(
-            run->device,
-            (struct op_matmul){.a = x, .b = x, .d = gram, .transpose_a = !is_wide, .transpose_b = is_wide, .alpha = 1});
-        op_copy(run->device, &(struct op_copy){.dst = p, .src = gram});
-        multiply(run->device, (struct op_matmul){.a = gram, .b = gram, .d = p, .alpha = step.c, .beta = step.b});
-        op_copy(run->device, &(struct op_copy){.dst = next, .src = x});
-        multiply(run->device,
-                 (struct op_matmul){.a = is_wide ? p : x, .b = is_wide ? x : p, .d = next, .alpha = 1, .beta = step.a});
+        op_matmul_many(device, &(struct op_matmul_many){.a = x,
+                                                        .b = x,
+                                                        .d = gram,
+                                                        .transpose_a = !is_wide,
+                                                        .transpose_b = is_wide,
+                                                        .alpha = 1,
+                                                        .is_symmetric = true});
+        op_matmul_many(
+            device,
+            &(struct op_matmul_many){
+                .a = gram, .b = gram, .d = p, .c = gram, .alpha = step.c, .beta = step.b, .is_symmetric = true});
+        op_matmul_many(device,
+                       &(struct op_matmul_many){
+                           .a = is_wide ? p : x, .b = is_wide ? x : p, .d = next, .c = x, .alpha = 1, .beta = step.a});
         struct tensor before = x;
         x = next;
         next = before;
@@ -112,15 +119,6 @@ static int64_t slice_columns(const struct shard *shard) {
 
 static bool is_split_by_rows(const struct shard *shard) {
     return shard->dimension == shard->rank - 2;
-}
-
-// The part of the slice of rank `rank` in the gathered ones, (rows, columns).
-static struct tensor slice_part(const struct optimizer_run *run, struct tensor gathered, int rank,
-                                struct matrix_part part) {
-    const struct shard *shard = &run->matrix->shard;
-    int64_t count = shard_local_count(shard), columns = slice_columns(shard);
-    struct tensor slice = tensor_rows(gathered, rank * count + part.first * columns, part.rows * columns);
-    return tensor_reshape_2d(slice, part.rows, columns);
 }
 
 // Where the part of a rank's slice lies in the whole matrix.
@@ -194,72 +192,146 @@ static struct tensor adapt(const struct config *config, const struct optimizer_r
     return op.squares;
 }
 
-static void update_part(const struct config *config, const struct optimizer_run *run, struct tensor gathered,
-                        struct matrix_part part) {
+// One matrix of an update: a part of a run.
+struct muon_matrix {
+    const struct optimizer_run *run;
+    struct matrix_part part;
+    int64_t M, N;  // of the whole
+    bool is_done;
+};
+
+static enum dtype dtype_of(const struct config *config) {
+    return strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
+}
+
+static struct tensor matrix_rows(const struct muon_matrix *matrix, struct tensor flat) {
+    int64_t columns = slice_columns(&matrix->run->matrix->shard);
+    return flat.data ? tensor_rows(flat, matrix->part.first * columns, matrix->part.rows * columns) : flat;
+}
+
+// Moves the momentum on, and sets x (M, N) to its direction, of length 1, gathered from all slices.
+static void direct(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
+    const struct optimizer_run *run = matrix->run;
     const struct shard *shard = &run->matrix->shard;
     struct device *device = run->device;
+    int64_t count = matrix->part.rows * slice_columns(shard);
     size_t mark = arena_mark(run->scratch);
-    int parts = shard_inner_parts(shard);
-    int64_t columns = slice_columns(shard), first = part.first * columns, count = part.rows * columns;
-    int64_t M = is_split_by_rows(shard) ? part.rows * parts : part.rows, N = shard->global[shard->rank - 1];
-    enum dtype dtype = strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
-    struct tensor whole = parts > 1 ? arena_2d(run->scratch, DTYPE_F32, M, N) : slice_part(run, gathered, 0, part);
-    for (int i = 0; i < parts && parts > 1; i++)
-        op_copy(device,
-                &(struct op_copy){.dst = place_of(shard, whole, i, part), .src = slice_part(run, gathered, i, part)});
-    struct tensor squares = zeroed_scalar(run), x = arena_2d(run->scratch, dtype, M, N);
+    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * shard_inner_parts(shard)),
+                  squares = zeroed_scalar(run);
+    struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count), whole = gathered;
+    op_momentum(device, &(struct op_momentum){.y = own,
+                                              .m = matrix_rows(matrix, run->states[0]),
+                                              .grad = matrix_rows(matrix, run->grad),
+                                              .scale = run->scale,
+                                              .momentum = (float)config->muon_momentum,
+                                              .is_nesterov = config->muon_nesterov});
+    if (shard_inner_parts(shard) > 1) {
+        struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
+        comm_wait(&request);
+        whole = arena_2d(run->scratch, DTYPE_F32, matrix->M, matrix->N);
+        for (int i = 0; i < shard_inner_parts(shard); i++)
+            op_copy(device, &(struct op_copy){.dst = place_of(shard, whole, i, matrix->part),
+                                              .src = tensor_reshape_2d(tensor_rows(gathered, i * count, count),
+                                                                       matrix->part.rows, slice_columns(shard))});
+    }
     op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
     op_normalize(device, &(struct op_normalize){
                              .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = 1e-15f});
-    x = orthogonalize(config, run, x);
-    // This rank's own, in fp32, where its momentum was.
-    struct tensor own = slice_part(run, gathered, shard_inner_part(shard), part);
-    op_copy(device, &(struct op_copy){.dst = own, .src = place_of(shard, x, shard_inner_part(shard), part)});
-    struct tensor along = tensor_flat(own);
-    if (is_adaptive(config)) {
-        if (parts > 1)
-            op_copy(device, &(struct op_copy){.dst = whole, .src = x});
-        along = adapt(config, run,
-                      &(struct orthogonal){
-                          .whole = whole, .own = own, .v = tensor_rows(run->states[1], first, count), .part = part});
-    }
-    op_follow(device, &(struct op_follow){.master = tensor_rows(run->master, first, count),
-                                          .copy = run->copy.data ? tensor_rows(run->copy, first, count) : run->copy,
-                                          .x = along,
-                                          .scale = run->scale,
-                                          .rate = run->rate,
-                                          .factor = (float)(scale_of(config, M, N) * config->muon_extra_scale_factor),
-                                          .is_decayed = run->is_decayed});
     arena_release(run->scratch, mark);
 }
 
-static void muon_apply(const struct config *config, const struct optimizer_run *run) {
+// Moves this rank's part of the weights along x (M, N).
+static void follow(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
+    const struct optimizer_run *run = matrix->run;
     const struct shard *shard = &run->matrix->shard;
-    int64_t count = shard_local_count(shard);
-    int parts = shard_inner_parts(shard);
     size_t mark = arena_mark(run->scratch);
-    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * parts);
-    struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count);
-    op_momentum(run->device, &(struct op_momentum){.y = own,
-                                                   .m = run->states[0],
-                                                   .grad = run->grad,
-                                                   .scale = run->scale,
-                                                   .momentum = (float)config->muon_momentum,
-                                                   .is_nesterov = config->muon_nesterov});
-    if (parts > 1) {
-        struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
-        comm_wait(&request);
+    struct tensor own = arena_2d(run->scratch, DTYPE_F32, matrix->part.rows, slice_columns(shard)), whole = own;
+    op_copy(run->device,
+            &(struct op_copy){.dst = own, .src = place_of(shard, x, shard_inner_part(shard), matrix->part)});
+    struct tensor along = tensor_flat(own);
+    if (is_adaptive(config)) {
+        if (shard_inner_parts(shard) > 1) {
+            whole = arena_2d(run->scratch, DTYPE_F32, matrix->M, matrix->N);
+            op_copy(run->device, &(struct op_copy){.dst = whole, .src = x});
+        }
+        along = adapt(config, run,
+                      &(struct orthogonal){
+                          .whole = whole, .own = own, .v = matrix_rows(matrix, run->states[1]), .part = matrix->part});
     }
-    bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
-    int64_t matrices = shard->rank == 3 ? shard_local_size(shard, 0) : is_split ? shard->segment_count : 1;
-    struct matrix_part part = {.rows = slice_rows(shard)};
-    for (int64_t i = 0; i < matrices; i++) {
-        if (is_split)
-            part.rows = shard->segments[i] / parts;
-        update_part(config, run, gathered, part);
-        part.first += part.rows;
-    }
+    double factor = scale_of(config, matrix->M, matrix->N) * config->muon_extra_scale_factor;
+    op_follow(run->device, &(struct op_follow){.master = matrix_rows(matrix, run->master),
+                                               .copy = matrix_rows(matrix, run->copy),
+                                               .x = along,
+                                               .scale = run->scale,
+                                               .rate = run->rate,
+                                               .factor = (float)factor,
+                                               .is_decayed = run->is_decayed});
     arena_release(run->scratch, mark);
+}
+
+static int64_t matrix_count(const struct config *config, const struct shard *shard) {
+    bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
+    return shard->rank == 3 ? shard_local_size(shard, 0) : is_split ? shard->segment_count : 1;
+}
+
+static struct muon_matrix *list_matrices(const struct config *config, const struct optimizer_run *runs, int64_t count,
+                                         int64_t *total) {
+    *total = 0;
+    for (int64_t i = 0; i < count; i++)
+        *total += matrix_count(config, &runs[i].matrix->shard);
+    struct muon_matrix *list = memory_alloc(sizeof *list * (size_t)*total), *next = list;
+    for (int64_t i = 0; i < count; i++) {
+        const struct shard *shard = &runs[i].matrix->shard;
+        bool is_split = shard->rank != 3 && matrix_count(config, shard) > 1;
+        struct matrix_part part = {.rows = slice_rows(shard)};
+        for (int64_t m = 0; m < matrix_count(config, shard); m++, next++) {
+            if (is_split)
+                part.rows = shard->segments[m] / shard_inner_parts(shard);
+            *next =
+                (struct muon_matrix){.run = &runs[i],
+                                     .part = part,
+                                     .M = is_split_by_rows(shard) ? part.rows * shard_inner_parts(shard) : part.rows,
+                                     .N = shard->global[shard->rank - 1]};
+            part.first += part.rows;
+        }
+    }
+    return list;
+}
+
+// How many matrices of this shape are made orthogonal together: one, or on a device that gains by more as many as fit
+// into a gigabyte beside their powers.
+static int64_t most_together(const struct config *config, const struct muon_matrix *matrix) {
+    if (!device_gains_by_many(matrix->run->device) || dtype_of(config) == DTYPE_F32)
+        return 1;
+    int64_t side = matrix->M < matrix->N ? matrix->M : matrix->N;
+    int64_t most = ((int64_t)1 << 30) / (2 * (2 * matrix->M * matrix->N + 2 * side * side));
+    return most < 1 ? 1 : most > MOST_TOGETHER ? MOST_TOGETHER : most;
+}
+
+static void muon_apply_all(const struct config *config, const struct optimizer_run *runs, int64_t count) {
+    int64_t total;
+    struct muon_matrix *list = list_matrices(config, runs, count, &total);
+    for (int64_t first = 0; first < total; first++) {
+        struct muon_matrix *alike[MOST_TOGETHER];
+        int64_t n = 0, most = most_together(config, &list[first]);
+        for (int64_t i = first; i < total && n < most; i++)
+            if (!list[i].is_done && list[i].M == list[first].M && list[i].N == list[first].N)
+                alike[n++] = &list[i];
+        if (list[first].is_done)
+            continue;
+        const struct optimizer_run *run = list[first].run;
+        size_t mark = arena_mark(run->scratch);
+        struct tensor x = arena_3d(run->scratch, dtype_of(config), n, list[first].M, list[first].N);
+        for (int64_t i = 0; i < n; i++)
+            direct(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
+        x = orthogonalize(config, run, x);
+        for (int64_t i = 0; i < n; i++) {
+            follow(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
+            alike[i]->is_done = true;
+        }
+        arena_release(run->scratch, mark);
+    }
+    free(list);
 }
 
 const struct optimizer_rule optimizer_muon = {.name = "muon",
@@ -267,11 +339,11 @@ const struct optimizer_rule optimizer_muon = {.name = "muon",
                                               .takes_matrices = true,
                                               .leaves_rest = true,
                                               .begin = muon_begin,
-                                              .apply = muon_apply};
+                                              .apply_all = muon_apply_all};
 
 const struct optimizer_rule optimizer_adaptive_muon = {.name = "adaptive_muon",
                                                        .states = {"momentum_buffer", "moment2_buffer"},
                                                        .takes_matrices = true,
                                                        .leaves_rest = true,
                                                        .begin = muon_begin,
-                                                       .apply = muon_apply};
+                                                       .apply_all = muon_apply_all};

@@ -1,9 +1,11 @@
 // The table of optimizers, and what they have in common. See optimizer.h.
 #include "optim/optimizer.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "ops/device.h"
 #include "optim/offload.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct optimizer_rule *const rules[] = {&optimizer_adam, &optimizer_sgd, &optimizer_lion, &optimizer_muon,
@@ -283,8 +285,8 @@ static struct group *slices_of(const struct optimizer *optimizer, const struct u
     return mesh_group(update->mesh, is_apart ? MESH_EXPERT_SLICES : update->params->groups[optimizer->group].slices);
 }
 
-static void apply_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
-                      const struct stretch *stretch) {
+static struct optimizer_run make_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
+                                     const struct stretch *stretch) {
     bool is_mixed = optimizer->master.data != NULL;
     struct tensor values = tensor_rows(update->values, piece.flat_offset, piece.count);
     struct optimizer_run run = {
@@ -304,16 +306,27 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
         if (optimizer->states[i].exponents.data)
             run.exponents[i] = optimizer_exponents(&optimizer->states[i], piece.local_offset, piece.count);
     }
+    return run;
+}
+
+// Moves the average of what a run has updated.
+static void average_run(const struct optimizer *optimizer, const struct optimizer_run *run) {
+    if (optimizer->average.data)
+        op_average(run->device, &(struct op_average){.average = run->states[optimizer->state_count - 1],
+                                                     .master = run->master,
+                                                     .copy = run->copy,
+                                                     .scale = run->scale,
+                                                     .decay = (float)optimizer->config->ema_decay});
+}
+
+static void apply_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
+                      const struct stretch *stretch) {
+    struct optimizer_run run = make_run(optimizer, update, piece, stretch);
     struct offload *offload = optimizer->hosted_piece > 0 ? update->offload : NULL;
     if (offload)
         bring_states(optimizer, offload, &run);
     optimizer->rule->apply(optimizer->config, &run);
-    if (optimizer->average.data)
-        op_average(run.device, &(struct op_average){.average = run.states[optimizer->state_count - 1],
-                                                    .master = run.master,
-                                                    .copy = run.copy,
-                                                    .scale = run.scale,
-                                                    .decay = (float)optimizer->config->ema_decay});
+    average_run(optimizer, &run);
     if (offload)
         offload_return(offload, run.device);
 }
@@ -348,8 +361,10 @@ static struct stretch find_stretch(const struct optimizer *optimizer, const stru
     return stretch;
 }
 
-// The parameters that begin in [first, end), one by one.
+// The parameters that begin in [first, end), each a run.
 static void apply_matrices(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end) {
+    struct optimizer_run *runs = memory_alloc(sizeof *runs * (size_t)(update->params->count + 1));
+    int64_t count = 0;
     for (int i = 0; i < update->params->count; i++) {
         const struct param *param = update->params->items[i];
         int64_t at = param->offset, after = at + shard_local_count(&param->shard);
@@ -358,11 +373,16 @@ static void apply_matrices(const struct optimizer *optimizer, const struct updat
         if (!is_here || !pieces_next(&optimizer->pieces, &at, after, &run))
             continue;
         CHECK(run.count == shard_local_count(&param->shard));
-        apply_run(optimizer, update, run,
-                  &(struct stretch){.matrix = param,
-                                    .is_decayed = param->has_decay,
-                                    .is_decoupled = param->is_vocabulary && optimizer->config->decoupled_lr > 0});
+        runs[count++] =
+            make_run(optimizer, update, run,
+                     &(struct stretch){.matrix = param,
+                                       .is_decayed = param->has_decay,
+                                       .is_decoupled = param->is_vocabulary && optimizer->config->decoupled_lr > 0});
     }
+    optimizer->rule->apply_all(optimizer->config, runs, count);
+    for (int64_t i = 0; i < count; i++)
+        average_run(optimizer, &runs[i]);
+    free(runs);
 }
 
 void optimizer_apply(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end) {

@@ -65,7 +65,9 @@ struct optimizer_rule {
     bool leaves_rest;     // embeddings and vectors, to --muon-scalar-optimizer
     // Sets how far update number t goes, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
     void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
+    // Updates a run, or with takes_matrices several.
     void (*apply)(const struct config *config, const struct optimizer_run *run);
+    void (*apply_all)(const struct config *config, const struct optimizer_run *runs, int64_t count);
 };
 extern const struct optimizer_rule optimizer_adam, optimizer_sgd, optimizer_lion, optimizer_muon,
     optimizer_adaptive_muon;

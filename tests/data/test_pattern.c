@@ -129,6 +129,8 @@ static void expect_refused(const char *text, const char *message) {
 
 TEST(patterns_that_are_refused) {
     expect_refused("a(b", "( without )");
+    expect_refused("(?<=a\\Kb)c", "\\K in a part that looks ahead or behind");
+    expect_refused("a(?=b(?:\\K))", "\\K in a part that looks ahead or behind");
     expect_refused("a)b", ") without (");
     expect_refused("[ab", "[ without ]");
     expect_refused("[]", "empty brackets");

@@ -22,6 +22,7 @@
 
 #define EACH_CASE(X)                                                                                                   \
     X(matmul)                                                                                                          \
+    X(matmul_many)                                                                                                     \
     X(matmul_tiles)                                                                                                    \
     X(matmul_epilogues)                                                                                                \
     X(quantize)                                                                                                        \

@@ -154,4 +154,71 @@ static inline void case_matmul_epilogues(struct lab *lab) {
     }
 }
 
+// The products of one step of Newton and Schulz, of several matrices at once.
+struct many_size {
+    int64_t n, M, N, K;
+    bool transpose_a, transpose_b, is_symmetric;
+};
+
+static inline double many_at(const struct sample *s, bool transpose, int64_t matrix, int64_t i, int64_t j) {
+    int64_t rows = s->t.shape[1], columns = s->t.shape[2];
+    return s->x[matrix * rows * columns + (transpose ? j * columns + i : i * columns + j)];
+}
+
+static inline void check_many(struct lab *lab, const struct many_size *size, float beta) {
+    int64_t n = size->n, M = size->M, N = size->N, K = size->K;
+    struct sample a =
+        lab_sample(lab, arena_3d(&lab->arena, lab->dtype, n, size->transpose_a ? K : M, size->transpose_a ? M : K), 1);
+    struct sample b =
+        lab_sample(lab, arena_3d(&lab->arena, lab->dtype, n, size->transpose_b ? N : K, size->transpose_b ? K : N), 1);
+    struct sample c = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, n, M, N), 1);
+    struct tensor d = arena_3d(&lab->arena, lab->dtype, n, M, N);
+    // A square of a symmetric matrix, if it is not the product of one with itself transposed; and what is added is
+    // symmetric, too.
+    for (int64_t m = 0; m < n && size->is_symmetric; m++)
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t j = 0; j < i; j++) {
+                int64_t low = (m * M + i) * M + j, high = (m * M + j) * M + i;
+                c.x[high] = c.x[low];
+                if (size->transpose_a == size->transpose_b)
+                    a.x[high] = a.x[low];
+            }
+    if (size->is_symmetric) {
+        lab_write(lab, a.t, a.x);
+        lab_write(lab, c.t, c.x);
+        b = a;
+    }
+    double *expected = lab_doubles(lab, n * M * N);
+    for (int64_t i = 0; i < n * M * N; i++) {
+        double sum = 0;
+        int64_t matrix = i / (M * N), row = i / N % M, column = i % N;
+        for (int64_t k = 0; k < K; k++)
+            sum += many_at(&a, size->transpose_a, matrix, row, k) * many_at(&b, size->transpose_b, matrix, k, column);
+        expected[i] = 0.5 * sum + (double)beta * c.x[i];
+    }
+    op_matmul_many(lab->device, &(struct op_matmul_many){.a = a.t,
+                                                         .b = b.t,
+                                                         .d = d,
+                                                         .c = beta == 0 ? (struct tensor){0} : c.t,
+                                                         .transpose_a = size->transpose_a,
+                                                         .transpose_b = size->transpose_b,
+                                                         .alpha = 0.5f,
+                                                         .beta = beta,
+                                                         .is_symmetric = size->is_symmetric});
+    lab_expect(lab, d, expected);
+    lab_clear(lab);
+}
+
+static inline void case_matmul_many(struct lab *lab) {
+    static const struct many_size sizes[] = {
+        {3, 5, 5, 9, false, true, true},         {2, 136, 136, 64, false, true, true},
+        {3, 264, 264, 200, false, true, true},   {1, 520, 520, 72, true, false, true},
+        {2, 392, 392, 136, true, false, true},   {2, 264, 264, 264, false, false, true},
+        {4, 128, 128, 128, false, false, true},  {3, 136, 520, 136, false, false, false},
+        {2, 520, 136, 136, false, false, false}, {2, 200, 300, 64, false, true, false},
+        {5, 17, 33, 3, false, false, false},     {2, 132, 132, 60, false, true, true}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        check_many(lab, &sizes[i], i % 3 == 0 ? 0 : -1.5f);
+}
+
 #endif

@@ -179,8 +179,7 @@ static void drift_begin(const struct config *config, double lr, double weight_de
     rate[RATE_OWN] = (float)(lr * (double)t);
 }
 
-static void drift_apply(const struct config *config, const struct optimizer_run *run) {
-    (void)config;
+static void drift_apply(const struct optimizer_run *run) {
     float *value = run->master.data, *sum = run->states[0].data;
     const float *grad = run->grad.data, *scale = run->scale.data, *rate = run->rate.data;
     int64_t rows = run->matrix->value.shape[0];
@@ -192,8 +191,14 @@ static void drift_apply(const struct config *config, const struct optimizer_run 
     }
 }
 
+static void drift_apply_all(const struct config *config, const struct optimizer_run *runs, int64_t count) {
+    (void)config;
+    for (int64_t i = 0; i < count; i++)
+        drift_apply(&runs[i]);
+}
+
 static const struct optimizer_rule drift = {
-    .name = "drift", .states = {"sum"}, .takes_matrices = true, .begin = drift_begin, .apply = drift_apply};
+    .name = "drift", .states = {"sum"}, .takes_matrices = true, .begin = drift_begin, .apply_all = drift_apply_all};
 
 TEST(a_rule_may_take_whole_matrices) {
     enum { MOST_PARTS = 3 };

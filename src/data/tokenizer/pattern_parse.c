@@ -97,6 +97,7 @@ static int parse_line_end(struct pattern_parser *parser, int32_t *node) {
     return 0;
 }
 
+// 1 if there is one, else 0; -1 after an error.
 static int parse_assertion(struct pattern_parser *parser, int32_t *node) {
     bool is_ruby = parser->pattern->syntax == PATTERN_ONIGURUMA, by_line = is_ruby || parser->on.lines;
     const struct {
@@ -117,6 +118,8 @@ static int parse_assertion(struct pattern_parser *parser, int32_t *node) {
                 (struct pattern_node){.kind = NODE_ASSERT, .first = -1, .value = (int32_t)assertions[i].assertion});
             return 1;
         }
+    if (pattern_next_is(parser, "\\K") && parser->looks > 0)
+        return pattern_parse_error(parser, "\\K in a part that looks ahead or behind");
     if (pattern_accept(parser, "\\K")) {
         parser->pattern->keeps = true;
         *node = pattern_add_node(parser, (struct pattern_node){.kind = NODE_KEEP, .first = -1});
@@ -154,11 +157,12 @@ static int parse_atom(struct pattern_parser *parser, int32_t *node, uint32_t *li
     *literal = UNICODE_LIMIT;
     if (pattern_accept(parser, "("))
         return pattern_parse_group(parser, node);
-    if (parse_assertion(parser, node))
-        return 0;
+    int found = parse_assertion(parser, node);
+    if (found != 0)
+        return found < 0 ? -1 : 0;
     if (memchr("*+?", *parser->at, 3))
         return pattern_parse_error(parser, "a repetition of nothing");
-    int found = 1;
+    found = 1;
     if (pattern_accept(parser, "\\R"))
         return parse_line_end(parser, node);
     if (pattern_accept(parser, "[")) {

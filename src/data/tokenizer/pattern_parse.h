@@ -44,7 +44,7 @@ struct pattern_parser {
     struct pattern *pattern;
     struct pattern_tree *tree;
     const char *text, *at, *end;
-    int depth;
+    int depth, looks;  // groups around this place; those of them that look ahead or behind
     struct pattern_switches on;
     uint32_t before[2];  // the previous characters, folded, if they are literal and case is ignored
 };

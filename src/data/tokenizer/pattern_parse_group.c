@@ -12,11 +12,13 @@ static int close_group(struct pattern_parser *parser) {
 // A group whose inside is parsed with the current switches, which are restored after it.
 static int parse_inside(struct pattern_parser *parser, struct pattern_node group, int32_t *node) {
     struct pattern_switches on = parser->on;
+    bool is_place = group.kind == NODE_LOOK || group.kind == NODE_BEHIND;
+    parser->looks += is_place;
     TRY(pattern_parse_alternatives(parser, &group.first));
     TRY(close_group(parser));
+    parser->looks -= is_place;
     parser->on = on;
     const struct pattern_node *inside = &parser->tree->nodes[group.first];
-    bool is_place = group.kind == NODE_LOOK || group.kind == NODE_BEHIND;
     group.min = inside->least;
     group.max = inside->longest;
     group.least = is_place ? 0 : inside->least;

@@ -1,5 +1,6 @@
 // Copies between tensors of one shape with any strides, and between float dtypes. Contiguous tensors of one dtype are
-// moved as bytes; everything else goes row by row, a row being the last dimension, which is contiguous on both sides.
+// moved as bytes, those of two as one long row; everything else goes row by row, a row being the last dimension, which
+// is contiguous on both sides.
 #include "ops/cuda/elements.cuh"
 
 enum { COPY_THREADS = 256 };
@@ -30,8 +31,25 @@ static __global__ void copy_kernel(D *dst, const S *src, struct copy_args args) 
     }
 }
 
+// Of contiguous tensors.
+template <typename D, typename S> static __global__ void convert_kernel(D *dst, const S *src, int64_t count) {
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
+        float x[4];
+        load4(x, src, i, count);
+        store4(dst, i, count, x);
+    }
+}
+
 template <typename D, typename S, bool IS_CONVERSION>
 static void copy_run(struct cuda_device *cuda, const struct op_copy *op, struct copy_args args) {
+    if constexpr (IS_CONVERSION)
+        if (tensor_is_contiguous(op->dst) && tensor_is_contiguous(op->src)) {
+            int64_t count = tensor_count(op->src);
+            LAUNCH(cuda, (convert_kernel<D, S>), grid_x(divide_up(count, 4 * COPY_THREADS)), COPY_THREADS, 0,
+                   (D *)op->dst.data, (const S *)op->src.data, count);
+            return;
+        }
     int64_t rows = args.shape[0] * args.shape[1] * args.shape[2];
     dim3 grid(grid_x(divide_up(args.shape[3], COPY_THREADS)), grid_yz(rows < 65535 ? rows : 65535));
     LAUNCH(cuda, (copy_kernel<D, S, IS_CONVERSION>), grid, COPY_THREADS, 0, (D *)op->dst.data, (const S *)op->src.data,

@@ -173,6 +173,9 @@ void cuda_recording_free(struct device *device, struct recording *recording);
 extern const struct device_clock cuda_clock_table;
 void cuda_profile_start(struct device *device);
 int cuda_profile_stop(struct device *device, struct profile_row *rows, int most);
+// Without Hopper's kernels there is no such entry.
+bool cuda_gains_by_many(const struct device *device);
+bool cuda_matmul_many(struct device *device, const struct op_matmul_many *op);
 #define DECLARE(name_) void cuda_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
 #undef DECLARE

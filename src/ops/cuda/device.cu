@@ -194,6 +194,13 @@ static const struct ops cuda_ops = {
     .record_end = cuda_record_end,
     .replay = cuda_replay,
     .recording_free = cuda_recording_free,
+#ifdef BEVATRON_HOPPER
+    .gains_by_many = cuda_gains_by_many,
+    .matmul_many = cuda_matmul_many,
+#else
+    .gains_by_many = NULL,
+    .matmul_many = NULL,
+#endif
     .clock = &cuda_clock_table,
     .profile_start = cuda_profile_start,
     .profile_stop = cuda_profile_stop,

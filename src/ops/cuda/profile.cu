@@ -114,6 +114,13 @@ static enum dtype row_name(char *text, size_t size, const char *name, const stru
     return DTYPE_F32;
 }
 
+static enum dtype row_name(char *text, size_t size, const char *name, const struct op_matmul_many *op) {
+    snprintf(text, size, "%s %lld of %lld x %lld x %lld%s", name, (long long)op->d.shape[0], (long long)op->d.shape[1],
+             (long long)op->d.shape[2], (long long)op->a.shape[op->transpose_a ? 1 : 2],
+             op->is_symmetric ? " symmetric" : "");
+    return op->d.dtype;
+}
+
 // A table entry that runs the real one between two events, and then on paper.
 #define PROFILED(name_)                                                                                                \
     static void profiled_##name_(struct device *device, const struct op_##name_ *op) {                                 \
@@ -128,6 +135,20 @@ static enum dtype row_name(char *text, size_t size, const char *name, const stru
         mark_end(cuda, mark, before);                                                                                  \
     }
 OPERATIONS(PROFILED)
+
+static bool profiled_matmul_many(struct device *device, const struct op_matmul_many *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct cuda_profile *profile = cuda->profile;
+    struct device_totals before = device_totals(profile->paper);
+    char text[64];
+    enum dtype dtype = row_name(text, sizeof text, "matmul_many", op);
+    struct profile_mark *mark = mark_begin(cuda, text, dtype);
+    bool is_done = profile->real->matmul_many(device, op);
+    if (is_done)
+        profile->paper->ops->matmul_many(profile->paper, op);
+    mark_end(cuda, mark, before);
+    return is_done;
+}
 
 static void profiled_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);
@@ -149,6 +170,7 @@ extern "C" void cuda_profile_start(struct device *device) {
 #define REPLACE(name_) profile->table.name_ = profiled_##name_;
     OPERATIONS(REPLACE)
     REPLACE(zero)
+    REPLACE(matmul_many)
 #undef REPLACE
     // A replay cannot be told apart into its parts.
     profile->table.record_begin = NULL;

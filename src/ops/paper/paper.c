@@ -172,6 +172,24 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
                op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
 }
 
+// A plan that stands for no device is for GPUs, most of which do.
+static bool paper_gains_by_many(const struct device *device) {
+    const struct paper_device *paper = (const struct paper_device *)device;
+    return !paper->real || device_gains_by_many(paper->real);
+}
+
+// Half of a symmetric result is computed. What is added belongs to the bytes.
+static bool paper_matmul_many(struct device *device, const struct op_matmul_many *op) {
+    const struct paper_device *paper = paper_of(device);
+    double count = (double)op->d.shape[0], share = op->is_symmetric ? 0.5 : 1;
+    double inner = (double)op->a.shape[op->transpose_a ? 1 : 2], rows = share * count * (double)op->d.shape[1];
+    double columns = (double)op->d.shape[2];
+    paper_of(device)->totals.matmul_flops += 2.0 * rows * columns * inner;
+    double seconds = paper->has_rates ? device_rates_matmul(&paper->rates, op->d.dtype, rows, columns, inner) : 0;
+    COUNT_WORK(device, seconds, op->a, op->b, op->d, op->beta != 0 ? op->c : (struct tensor){0});
+    return true;
+}
+
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
     // Where they are one, ddelta is written as dx.
     struct tensor none = {0}, ddelta = op->ddelta.data == op->dx.data ? none : op->ddelta;
@@ -424,6 +442,8 @@ static const struct ops paper_ops = {
     .zero = paper_zero,
     INSTANT_ENTRIES,
     .native_stream = paper_native_stream,
+    .gains_by_many = paper_gains_by_many,
+    .matmul_many = paper_matmul_many,
     .clock = &paper_clock,
 #define ENTRY_ASKING(name_) .name_ = asking_##name_,
 #define ENTRY(name_) .name_ = paper_##name_,

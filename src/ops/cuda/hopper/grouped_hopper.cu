@@ -1,6 +1,4 @@
-// Matmuls over ragged groups of rows on GPUs of compute capability 9.0. A block stays on its multiprocessor and takes
-// one tile of 128 x 256 sums after the other. One warp copies boxes of the operands to shared memory, STAGES ahead of
-// two groups of four warps that have 64 rows of sums each.
+// Matmuls over ragged groups of rows on GPUs of compute capability 9.0, see tiles.cuh.
 //
 // A tile begins at a row of its expert. Its last box may reach into the next expert's rows: rows of the result beyond
 // the expert's end are not stored. In gradients of weights the rows are the inner dimension: there the lines that
@@ -10,32 +8,15 @@
 // time share operands in the second level of cache.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/grouped.cuh"
-#include "ops/cuda/hopper/hopper.cuh"
+#include "ops/cuda/hopper/tiles.cuh"
 
 enum {
-    HOPPER_THREADS = 384,
-    COMPUTE_THREADS = 256,
-    ROWS = 128,
-    COLUMNS = 256,
-    STEP = 64,
-    STAGES = 4,
-    BAND = 16,
-    BOX_BYTES = BOX_COLUMNS * LINE_BYTES,  // 64 lines
-    A_BYTES = ROWS * STEP * 2,
-    STAGE_BYTES = A_BYTES + COLUMNS * STEP * 2,
-    STAGE_BOXES = STAGE_BYTES / BOX_BYTES,
-    PART = 64,  // columns of a result that a warp brings into order at once
+    GROUPED_STAGES = 4,
     PART_FLOATS = 32,
     LINE = PART + 8,  // without conflicts of banks
     FLOAT_LINE = PART_FLOATS + 8,
     PART_BYTES = 16 * FLOAT_LINE * 4,
-    HOPPER_BYTES = STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * PART_BYTES,
-    ALIGNMENT = 1024,  // of patterns in shared memory
-};
-
-struct stages {
-    uint8_t *memory;                       // STAGES * STAGE_BYTES
-    uint64_t full[STAGES], empty[STAGES];  // barriers: a copy has come; both groups are done with it
+    HOPPER_BYTES = GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * PART_BYTES,
 };
 
 // One tile of the result, and the inner dimension it sums over.
@@ -45,15 +26,6 @@ struct hopper_tile {
     int64_t column;
     int64_t first, inner;  // where the inner dimension begins, and its length
 };
-
-// Which tile of a matrix of `down` x `across` tiles comes at place `at`.
-static __device__ __forceinline__ void band_place(int64_t at, int64_t down, int64_t across, int64_t *row,
-                                                  int64_t *column) {
-    int64_t band = at / (BAND * across), within = at - band * BAND * across;
-    int64_t rows = min((int64_t)BAND, down - band * BAND);
-    *column = within / rows;
-    *row = band * BAND + within - *column * rows;
-}
 
 template <enum grouped_kind KIND> struct hopper_tiles {
     const struct grouped_args &args;
@@ -92,22 +64,11 @@ template <enum grouped_kind KIND> struct hopper_tiles {
     }
 };
 
-// Which stage comes next, and the parity of its barriers' phase.
-struct stage_turn {
-    int stage;
-    uint32_t parity;
-
-    __device__ __forceinline__ void next() {
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
-        parity ^= stage == 0;
-    }
-};
-
 // One thread: copies the operands of all tiles of this block.
 template <enum grouped_kind KIND>
-static __device__ __forceinline__ void copy_operands(struct stages &stages, const hopper_tiles<KIND> &tiles,
+static __device__ __forceinline__ void copy_operands(stages<GROUPED_STAGES> &stages, const hopper_tiles<KIND> &tiles,
                                                      const CUtensorMap *a_map, const CUtensorMap *b_map) {
-    struct stage_turn turn = {0, 1};
+    stage_turn<GROUPED_STAGES> turn = {0, 1};
     prefetch_map(a_map);
     prefetch_map(b_map);
     for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
@@ -133,51 +94,6 @@ static __device__ __forceinline__ void copy_operands(struct stages &stages, cons
             }
         }
     }
-}
-
-// A group of warps is done with a stage.
-static __device__ __forceinline__ void release_stage(uint64_t *empty) {
-    if (threadIdx.x % 128 == 0)
-        barrier_arrive(empty);
-}
-
-// Sets lines from `line` on of all boxes of a stage to 0; both groups together.
-static __device__ __forceinline__ void clear_lines(uint8_t *stage, int line) {
-    int chunks = (BOX_COLUMNS - line) * (LINE_BYTES / 16);
-    for (int i = threadIdx.x - (HOPPER_THREADS - COMPUTE_THREADS); i < chunks * STAGE_BOXES; i += COMPUTE_THREADS)
-        *(uint4 *)(stage + i / chunks * BOX_BYTES + line * LINE_BYTES + i % chunks * 16) = make_uint4(0, 0, 0, 0);
-    fence_async();
-    meet<1, COMPUTE_THREADS>();
-}
-
-template <typename T, enum grouped_kind KIND>
-static __device__ __forceinline__ void multiply_tile(float (&sums)[128], struct stages &stages, struct stage_turn &turn,
-                                                     int64_t inner, int group) {
-    constexpr bool A_CROSSED = KIND == GROUPED_WEIGHT, B_CROSSED = KIND != GROUPED_FORWARD;
-    int last = 0;
-    for (int64_t step = 0; step < inner; step += STEP, turn.next()) {
-        uint8_t *stage = stages.memory + turn.stage * STAGE_BYTES;
-        barrier_wait(&stages.full[turn.stage], turn.parity);
-        if (KIND == GROUPED_WEIGHT && inner - step < STEP)
-            clear_lines(stage, (int)(inner - step));
-        uint64_t a = describe_operand(stage + group * BOX_BYTES, BOX_BYTES);
-        uint64_t b = describe_operand(stage + A_BYTES, BOX_BYTES);
-        matmul_fence();
-#pragma unroll
-        for (int i = 0; i < STEP / 16; i++) {
-            matmul_wide<A_CROSSED, B_CROSSED>(sums, a, b, step > 0 || i > 0, T());
-            a = next_steps<A_CROSSED>(a);
-            b = next_steps<B_CROSSED>(b);
-        }
-        matmul_commit();
-        matmul_wait<1>();
-        if (step > 0)
-            release_stage(&stages.empty[last]);
-        last = turn.stage;
-    }
-    matmul_wait<0>();
-    if (inner > 0)
-        release_stage(&stages.empty[last]);
 }
 
 // Through shared memory, so that whole lines are written. `part` is the warp's own.
@@ -269,17 +185,18 @@ static __device__ __forceinline__ void store_floats(const struct float_place &pl
 }
 
 template <typename T, enum grouped_kind KIND>
-static __device__ __forceinline__ void compute_tiles(const struct grouped_args &args, struct stages &stages,
+static __device__ __forceinline__ void compute_tiles(const struct grouped_args &args, stages<GROUPED_STAGES> &stages,
                                                      const hopper_tiles<KIND> &tiles) {
-    struct stage_turn turn = {0, 0};
+    stage_turn<GROUPED_STAGES> turn = {0, 0};
     int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
-    uint8_t *part = stages.memory + STAGES * STAGE_BYTES + warp * PART_BYTES;
+    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES + warp * PART_BYTES;
     float sums[128];
     for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
         struct hopper_tile tile = tiles.at(number);
         tile.row += group * 64;
         if (KIND != GROUPED_WEIGHT) {
-            multiply_tile<T, KIND>(sums, stages, turn, tile.inner, group);
+            multiply_tile<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>(
+                sums, stages, turn, tile.inner, group);
             store_halves((T *)args.d, sums, (T *)part, tile, KIND == GROUPED_FORWARD ? args.outputs : args.inputs);
         } else if (tile.inner > 0 || !args.adds) {
             if (args.adds)
@@ -289,7 +206,8 @@ static __device__ __forceinline__ void compute_tiles(const struct grouped_args &
                 for (int i = 0; i < 128; i++)
                     sums[i] = 0;
             }
-            multiply_tile<T, KIND>(sums, stages, turn, tile.inner, group);
+            multiply_tile<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>(
+                sums, stages, turn, tile.inner, group);
             store_floats(place_floats((float *)args.d, tile, args), sums, (float *)part, args.adds);
         }
     }
@@ -301,15 +219,8 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                           const __grid_constant__ CUtensorMap b_map) {
     extern __shared__ uint8_t memory[];
     __shared__ int before[KIND == GROUPED_WEIGHT ? 1 : ROUTER_MOST_EXPERTS + 1];
-    __shared__ struct stages stages;
-    if (threadIdx.x == 0) {
-        stages.memory = (uint8_t *)(((uintptr_t)memory + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(&stages.full[i], 1);
-            barrier_init(&stages.empty[i], 2);
-        }
-        barriers_ready();
-    }
+    __shared__ stages<GROUPED_STAGES> stages;
+    stages_open(stages, memory);
     if (KIND != GROUPED_WEIGHT)
         count_tiles<HOPPER_THREADS>(before, args, ROWS);
     __syncthreads();
@@ -322,45 +233,6 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         take_registers<224>();
         compute_tiles<T, KIND>(args, stages, tiles);
     }
-}
-
-// The driver's cuTensorMapEncodeTiled; NULL if it has none.
-static decltype(&cuTensorMapEncodeTiled) map_encoder(void) {
-    void *function = NULL;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    cudaError_t status =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-#else
-    cudaError_t status = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
-#endif
-    if (status != cudaSuccess)
-        cudaGetLastError();
-    return status == cudaSuccess && found == cudaDriverEntryPointSuccess ? (decltype(&cuTensorMapEncodeTiled))function
-                                                                         : NULL;
-}
-
-// Boxes of 64 columns and `lines` rows of a tensor of 16-bit elements, (rows, columns) or (matrices, rows, columns).
-static CUtensorMap map_tensor(struct tensor t, int lines) {
-    CUtensorMap map;
-    int last = t.rank - 1;
-    cuuint64_t columns = (cuuint64_t)t.shape[last], rows = (cuuint64_t)t.shape[last - 1];
-    cuuint64_t sizes[3] = {columns, rows, last == 2 ? (cuuint64_t)t.shape[0] : 1};
-    cuuint64_t strides[2] = {columns * 2, columns * 2 * rows};
-    cuuint32_t box[3] = {BOX_COLUMNS, (cuuint32_t)lines, 1}, steps[3] = {1, 1, 1};
-    CUresult status =
-        map_encoder()(&map, t.dtype == DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                      3, t.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    CHECK(status == CUDA_SUCCESS);
-    return map;
-}
-
-static bool is_hopper(int index) {
-    int major = 0, minor = 0;
-    CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
-    CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
-    return major == 9 && minor == 0;
 }
 
 typedef void (*hopper_kernel)(struct grouped_args args, const CUtensorMap a_map, const CUtensorMap b_map);
