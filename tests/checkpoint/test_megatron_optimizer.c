@@ -188,6 +188,54 @@ TEST(damage) {
     temporary_remove(&temporary);
 }
 
+// Changes to .metadata, every 97th byte, of a checkpoint with buckets and of one with flattened states: whatever can
+// still be read does no harm, and a state whose place changed is refused or has the right copy.
+static void damage_metadata(const char *name) {
+    static const char *const names[] = {"common.pt",    "metadata.json", "__0_0.distcp", "__0_1.distcp",
+                                        "__1_0.distcp", "__1_1.distcp",  ".metadata"};
+    struct temporary temporary = temporary_create_fast();
+    struct buffer bytes = {0};
+    char *path = NULL;
+    for (int i = 0; i < 7; i++) {
+        char *from = memory_printf("%s/%s/iter_0000005/%s", folder, name, names[i]);
+        free(path);
+        buffer_free(&bytes);
+        path = file_join(temporary.path, names[i]);
+        bytes = read_whole(from);
+        write_whole(path, bytes.data, bytes.length);
+        free(from);
+    }
+    float memory[2 * MOST_ELEMENTS];
+    int refused = 0;
+    for (size_t at = 0; at < bytes.length; at += 97) {
+        unsigned char *byte = (unsigned char *)bytes.data + at, kept = *byte;
+        *byte ^= 0x11;
+        write_whole(path, bytes.data, bytes.length);
+        *byte = kept;
+        struct model_source source;
+        if (open_source(&source, temporary.path) < 0) {
+            refused++;
+            continue;
+        }
+        bool is_usable = model_source_open_optimizer(&source) == 0 && source.has_optimizer && source.has_masters;
+        refused += !is_usable;
+        for (size_t i = 0; is_usable && i < source.count; i++) {
+            EXPECT(elements_of(&source, i) <= sizeof memory / sizeof memory[0]);
+            (void)model_source_read_state(&source, i, STATE_MASTER, memory);
+        }
+        model_source_close(&source);
+    }
+    EXPECT(refused > 0);
+    free(path);
+    buffer_free(&bytes);
+    temporary_remove(&temporary);
+}
+
+TEST(damaged_places) {
+    damage_metadata("dist_buckets_dp2");
+    damage_metadata("dist_flat_tp2");
+}
+
 // The copies of two parameters of one shape were exchanged in this file.
 TEST(other_parameters) {
     struct model_source source;
@@ -217,4 +265,4 @@ TEST(refused) {
 TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale),
           TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints), TEST_CASE(buckets),
           TEST_CASE(flattened_states), TEST_CASE(written_for_megatron), TEST_CASE(written_in_pieces), TEST_CASE(damage),
-          TEST_CASE(other_parameters), TEST_CASE(refused))
+          TEST_CASE(damaged_places), TEST_CASE(other_parameters), TEST_CASE(refused))
