@@ -32,7 +32,8 @@ static struct exchanged exchanged_so_far(const struct mesh *mesh) {
 
 static struct exchanged exchanged_by_formula(const struct step *step, const struct config *config,
                                              const struct layout *layout) {
-    int64_t width = 2 * config_query_groups(config) * config->kv_channels / layout->value[LAYOUT_TENSOR];
+    int64_t values = config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
+    int64_t width = config_query_groups(config) * (config->kv_channels + values) / layout->value[LAYOUT_TENSOR];
     int64_t micro_batches = config->global_batch_size / config->micro_batch_size / layout->value[LAYOUT_DATA];
     int64_t tokens = 0;
     // A decoder's cross-attention gathers the keys of the encoder's tokens.
@@ -41,7 +42,7 @@ static struct exchanged exchanged_by_formula(const struct step *step, const stru
         if (strstr(name, "self_attention.linear_qkv.weight"))
             tokens += config_form(config) == CONFIG_T5 && strncmp(name, "decoder", 7) == 0 ? config->decoder_seq_length
                                                                                            : config->seq_length;
-        else if (strstr(name, "linear_kv.weight"))
+        else if (strstr(name, "linear_kv.weight") || strstr(name, "linear_kv_up_proj.weight"))
             tokens += config->seq_length;
     }
     int64_t once =

@@ -27,6 +27,15 @@ struct expert_rows {
     struct glu_rule rule;
 };
 
+// Of either operation, whose fields have the same names.
+#define EXPERT_ROWS(op, columns_)                                                                                      \
+    {                                                                                                                  \
+        .x = (op)->x, .bias = (op)->bias, .offsets = (op)->offsets.data, .sources = (op)->sources.data,                \
+        .weights = (op)->weights.data, .experts = (op)->offsets.shape[0] - 1, .columns = (columns_),                   \
+        .width = (op)->x.shape[1], .activation = &cpu_activations[(op)->activation], .is_gated = (op)->is_gated,       \
+        .rule = (op)->rule                                                                                             \
+    }
+
 // x + bias of a row from column `first` on.
 static void load(float *to, const struct expert_rows *rows, int64_t r, int64_t e, struct cpu_range part) {
     int64_t count = part.end - part.first;
@@ -72,18 +81,7 @@ static void forward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
-    struct expert_forward_job job = {op,
-                                     {.x = op->x,
-                                      .bias = op->bias,
-                                      .offsets = op->offsets.data,
-                                      .sources = op->sources.data,
-                                      .weights = op->weights.data,
-                                      .experts = op->offsets.shape[0] - 1,
-                                      .columns = op->y.shape[1],
-                                      .width = op->x.shape[1],
-                                      .activation = &cpu_activations[op->activation],
-                                      .is_gated = op->is_gated,
-                                      .rule = op->rule}};
+    struct expert_forward_job job = {op, EXPERT_ROWS(op, op->y.shape[1])};
     cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), forward_task, &job);
 }
 
@@ -173,18 +171,7 @@ static void expert_bias_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
-    struct expert_backward_job job = {op,
-                                      {.x = op->x,
-                                       .bias = op->bias,
-                                       .offsets = op->offsets.data,
-                                       .sources = op->sources.data,
-                                       .weights = op->weights.data,
-                                       .experts = op->offsets.shape[0] - 1,
-                                       .columns = op->dy.shape[1],
-                                       .width = op->x.shape[1],
-                                       .activation = &cpu_activations[op->activation],
-                                       .is_gated = op->is_gated,
-                                       .rule = op->rule}};
+    struct expert_backward_job job = {op, EXPERT_ROWS(op, op->dy.shape[1])};
     memset(op->dweights.data, 0, tensor_bytes(op->dweights));
     cpu_run(device, cpu_pieces(op->dy.shape[0], cpu_rows_per_task(op->dy.shape[1])), backward_task, &job);
     if (op->dbias.data)
