@@ -217,6 +217,10 @@ static int open_member(struct averaged *averaged, struct average *average, size_
     struct averaged_member *member = &averaged->members[i];
     const char *path = average->list->paths[i];
     TRY(model_source_open(&member->source, &(struct model_source_options){.path = path, .step = -1}));
+    if (member->source.biases > 0)
+        return error_set("%s has biases of routers (--moe-router-enable-expert-bias), whose average would balance "
+                         "nothing; such models are not averaged",
+                         path);
     averaged->count++;
     if (checkpoint_has_part(path, CHECKPOINT_OPTIMIZER))
         TRY(weights_open_checkpoint(&member->optimizer, path, "optimizer"));

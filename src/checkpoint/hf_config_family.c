@@ -46,6 +46,8 @@ static const char *const shaping[] = {"--model",
                                       "--moe-router-topk-scaling-factor",
                                       "--moe-router-num-groups",
                                       "--moe-router-group-topk",
+                                      "--moe-router-group-best",
+                                      "--multi-latent-attention",
                                       "--moe-expert-capacity-factor",
                                       "--moe-shared-expert-intermediate-size",
                                       "--moe-shared-expert-gate",
@@ -170,6 +172,8 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     // SwiGLU says the activation too; rotary families have groups; BERT's heads are in its name.
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
+    if (family->has_latents && hf_latent_mentions(flag))
+        return true;
     if (strcmp(flag, "--num-query-groups") == 0)
         return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
     if (strcmp(flag, "--rotary-percent") == 0)
@@ -206,7 +210,9 @@ static bool is_plain(const struct hf_family *family, const struct config *config
     if (strcmp(flag, "--word-embedding-size") == 0)
         return config_word_embedding_size(config) == config->hidden_size;
     if (strcmp(flag, "--softmax-scale") == 0)
-        return config_softmax_scale(config) == 1.0f / sqrtf((float)config->kv_channels);
+        return config->multi_latent_attention
+                   ? config->softmax_scale == 0
+                   : config_softmax_scale(config) == 1.0f / sqrtf((float)config->kv_channels);
     if (strcmp(flag, "--no-rope-freq") == 0)
         return config_no_rope_freq(config) == 0;
     if (strcmp(flag, "--window-attn-skip-freq") == 0)
@@ -272,9 +278,9 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         return "--softmax-scale";
     if (family->has_whole_without_rope && hf_whole_layers_every(config) != config_no_rope_freq(config))
         return "--no-rope-freq";
-    const char *rope = find_rope_obstacle(family, config);
-    if (rope)
-        return rope;
+    const char *own = family->has_latents ? hf_latent_obstacle(family, config) : find_rope_obstacle(family, config);
+    if (own)
+        return own;
     for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++)
         if (!is_mentioned(family, shaping[i]) && !is_plain(family, config, shaping[i]))
             return shaping[i];

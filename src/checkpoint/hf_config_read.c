@@ -420,7 +420,9 @@ static int check_quantization(const struct hf_family *family, const struct json 
     const struct json *quantization = member(root, "quantization_config");
     const struct json *method = quantization ? member(quantization, "quant_method") : NULL;
     const char *name = method ? text_of(method) : NULL;
-    if (!quantization || (family->has_mxfp4 && name && strcmp(name, "mxfp4") == 0))
+    bool is_read = name && ((family->has_mxfp4 && strcmp(name, "mxfp4") == 0) ||
+                            (family->has_latents && strcmp(name, "fp8") == 0));
+    if (!quantization || is_read)
         return 0;
     return error_set("it has a \"quantization_config\" (%.64s); quantized weights are not supported: use the model in "
                      "fp32, bf16 or fp16",
@@ -434,8 +436,11 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(read_key(&family->keys[i], root, config));
     for (size_t i = 0; i < family->flag_count; i++)
         TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
-    if (family->has_rope) {
+    if (family->has_latents)
+        TRY(hf_latent_read(family, root, config));
+    else if (family->has_rope)
         TRY(read_rope(family, root, config));
+    if (family->has_rope) {
         if (!family->has_no_groups)
             TRY(read_groups(family, root, config));
     }

@@ -231,6 +231,13 @@ static void set_nested_rope(struct members *members, const struct config *config
     buffer_free(&text);
 }
 
+static void set_latents(struct members *members, const struct hf_family *family, const struct config *config) {
+    struct hf_member own[HF_LATENT_MEMBERS];
+    size_t count = hf_latent_members(family, config, own);
+    for (size_t i = 0; i < count; i++)
+        set_member(members, own[i].key, own[i].value);
+}
+
 static void set_no_rope_layers(struct members *members, const struct config *config) {
     struct buffer text = {0};
     for (int64_t i = 0; i < config->num_layers; i++)
@@ -334,7 +341,9 @@ static void set_members(struct members *members, const struct hf_config_write *w
     for (size_t i = 0; i < family->key_count; i++)
         if (!family->keys[i].is_read)
             set_key(members, write, &family->keys[i]);
-    if (family->has_rope)
+    if (family->has_latents)
+        set_latents(members, family, config);
+    else if (family->has_rope)
         set_rope(members, family, config);
     if (family->has_no_rope_layers)
         set_no_rope_layers(members, config);

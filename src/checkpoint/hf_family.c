@@ -9,7 +9,8 @@
 // Of several families that can express a model, the first is written.
 const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
-                                         hf_families_parallel(), hf_families_experts(), hf_families_encoders()};
+                                         hf_families_parallel(), hf_families_experts(), hf_families_latent(),
+                                         hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -27,7 +28,7 @@ const struct hf_family *hf_family_find(const char *model_type) {
 }
 
 const char *hf_family_missing(const char *model_type) {
-    static const char latent[] = "multi-head latent attention";
+    static const char latent[] = "latent attention under a model_type of its own (that of DeepSeek-V3 is deepseek_v3)";
     static const char state[] = "state space layers", alibi[] = "ALiBi positions";
     static const struct {
         const char *model_type, *missing;
@@ -45,8 +46,6 @@ const char *hf_family_missing(const char *model_type) {
         {"switch_transformers", "experts in an encoder-decoder"},
         {"llama4", "layers with attention in chunks, and weights of experts on their inputs"},
         {"glm4_moe", "routers with a bias that balances experts"},
-        {"deepseek_v2", latent},
-        {"deepseek_v3", latent},
         {"kimi_k2", latent},
         {"qwen3_next", "linear attention"},
         {"mamba", state},

@@ -99,6 +99,7 @@ struct hf_family {
     bool has_sparse_layers;           // decoder_sparse_step and mlp_only_layers say which layers have experts
     bool has_mxfp4;                   // its matrices may come in MXFP4
     bool needs_rope_scaling;          // without rotary scaling in config.json it is not clear what it has
+    bool has_latents;                 // DeepSeek's, see hf_config_latent.c
     bool scales_embedding;            // word embeddings are multiplied by the square root of their width
     bool has_centered_gains;          // gains of norms are stored as their distance from 1
     size_t row_count, key_count, flag_count, written_count;

@@ -55,7 +55,7 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     const struct model_source *source = job->write->source;
     const struct param *param = source->params.items[i];
     const struct source_tensor *tensor = &source->tensors[i];
-    enum dtype dtype = job->write->has_dtype ? job->write->dtype : tensor->dtype;
+    enum dtype dtype = model_write_dtype(job->write, tensor);
     struct hf_match match = hf_match(job->family, param, source->config.num_layers);
     if (!match.row) {
         buffer_printf(unknown, "%s%s", unknown->length > 0 ? ", " : "", tensor->name);

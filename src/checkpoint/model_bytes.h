@@ -10,6 +10,8 @@ struct model_bytes {
     size_t bytes;
 };
 
+// The dtype that a tensor is written in.
+enum dtype model_write_dtype(const struct model_write *write, const struct source_tensor *tensor);
 // Reads tensor i in the dtype that is to be written; does nothing if it is there already.
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes);
 void model_bytes_free(struct model_bytes *bytes);

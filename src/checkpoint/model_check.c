@@ -127,7 +127,7 @@ static bool compare_shape(const struct model_check *check, const struct source_t
                           const struct source_tensor *to, struct problems *problems) {
     const struct model_write *write = check->write;
     int64_t rows = write->vocab_size > 0 && model_is_of_vocabulary(from->name) ? write->vocab_size : from->shape[0];
-    enum dtype dtype = write->has_dtype ? write->dtype : from->dtype;
+    enum dtype dtype = model_write_dtype(write, from);
     bool has_shape = from->rank == to->rank && to->shape[0] == rows && columns_of(from) == columns_of(to);
     bool has_type = check->may_widen || to->dtype == dtype;
     if (!has_shape)

@@ -61,7 +61,7 @@ static void look_for_rounding(const float *values, size_t count, enum dtype dtyp
 static int look_at(const struct model_write *write, size_t i, struct findings *findings) {
     struct model_source *source = write->source;
     const struct source_tensor *tensor = &source->tensors[i];
-    enum dtype dtype = write->has_dtype ? write->dtype : tensor->dtype;
+    enum dtype dtype = model_write_dtype(write, tensor);
     float shift = model_gains_shift(write, source->params.items[i]);
     bool may_overflow = dtype == DTYPE_F16 && tensor->dtype != DTYPE_F16, may_round = shift != 0 && dtype != DTYPE_F32;
     if (!may_overflow && !may_round)

@@ -88,6 +88,28 @@ int64_t model_source_iteration(const char *path, int64_t step) {
     return megatron_is_folder(path) ? megatron_iteration(path, step) : -1;
 }
 
+// Biases that balance experts are not parameters, but belong to a model. Returns how many there are.
+static size_t declare_biases(const struct config *config, struct param_list *params) {
+    int before = params->count;
+    bool has_biases = config->num_experts > 0 && config->moe_router_enable_expert_bias;
+    int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->num_layers;
+    for (int64_t layer = 0; has_biases && layer < L + depths; layer++) {
+        if (layer < L && !config_layer_has_experts(config, layer))
+            continue;
+        char *name = layer < L
+                         ? memory_printf("decoder.layers.%" PRId64 "%s", layer, MODEL_EXPERT_BIAS)
+                         : memory_printf("mtp.layers.%" PRId64 ".transformer_layer%s", layer - L, MODEL_EXPERT_BIAS);
+        (void)param_add(params, name, shard_whole(1, config->num_experts, 1), INIT_ZERO, 0);
+        free(name);
+    }
+    return (size_t)(params->count - before);
+}
+
+bool model_is_bias_of_experts(const char *name) {
+    size_t length = strlen(name), end = strlen(MODEL_EXPERT_BIAS);
+    return length > end && strcmp(name + length - end, MODEL_EXPERT_BIAS) == 0;
+}
+
 int source_build(struct model_source *source) {
     struct config *config = &source->config;
     if (config->seq_length == 0 && config->max_position_embeddings > 0)
@@ -100,6 +122,7 @@ int source_build(struct model_source *source) {
     if (config->padded_vocab_size <= 0)
         return error_set("the size of the vocabulary is unknown");
     census_declare(config, &source->params);
+    source->biases = declare_biases(config, &source->params);
     source->count = (size_t)source->params.count;
     source->tensors = memory_alloc((source->count + 1) * sizeof source->tensors[0]);
     for (size_t i = 0; i < source->count; i++) {

@@ -29,7 +29,8 @@ struct model_source {
     struct param_list params;
     struct source_tensor *tensors;  // one per parameter, in their order
     size_t count;
-    struct checkpoint_state state;       // iteration and samples; zero if the folder does not say
+    size_t biases;                  // how many of them, the last ones, are no parameters: biases that balance experts
+    struct checkpoint_state state;  // iteration and samples; zero if the folder does not say
     struct checkpoint_file_list files;   // the tokenizer's and other files that belong to the model
     struct json *foreign_config;         // config.json of Hugging Face; NULL otherwise
     bool has_foreign_tokenizer;          // and its token ids are those of the model's tokenizer
@@ -41,6 +42,10 @@ struct model_source {
     const struct model_source_kind *of;  // how tensors are read
     void *detail;
 };
+
+// The ends of names of biases that balance experts, which are tensors of a source and always fp32.
+#define MODEL_EXPERT_BIAS ".mlp.router.expert_bias"
+bool model_is_bias_of_experts(const char *name);
 
 struct model_source_options {
     const char *path;

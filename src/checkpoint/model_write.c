@@ -20,11 +20,17 @@ float model_gains_shift(const struct model_write *write, const struct param *par
     return param->is_centered ? 1 : -1;
 }
 
+enum dtype model_write_dtype(const struct model_write *write, const struct source_tensor *tensor) {
+    if (model_is_bias_of_experts(tensor->name))
+        return DTYPE_F32;
+    return write->has_dtype ? write->dtype : tensor->dtype;
+}
+
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes) {
     if (bytes->data && bytes->index == i)
         return 0;
     const struct source_tensor *tensor = &write->source->tensors[i];
-    enum dtype from = tensor->dtype, dtype = write->has_dtype ? write->dtype : tensor->dtype;
+    enum dtype from = tensor->dtype, dtype = model_write_dtype(write, tensor);
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
     model_bytes_free(bytes);
     unsigned char *memory = memory_alloc(tensor->bytes + 1);
@@ -57,11 +63,11 @@ void model_bytes_free(struct model_bytes *bytes) {
 // The optimizer's list has the parameters once for each state.
 static int produce_state(const struct model_write *write, size_t i, struct safetensors_writer *writer) {
     struct model_source *source = write->source;
-    size_t param = i % source->count;
+    size_t trained = source->count - source->biases, param = i % trained;
     const struct source_tensor *tensor = &source->tensors[param];
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
     float *memory = memory_alloc(count * sizeof *memory + 1);
-    int result = model_source_read_state(source, param, (enum source_state)(i / source->count), memory);
+    int result = model_source_read_state(source, param, (enum source_state)(i / trained), memory);
     if (result == 0)
         result = safetensors_write(writer, memory, count * sizeof *memory);
     free(memory);
@@ -96,7 +102,7 @@ static struct checkpoint_tensor *list_states(const struct model_source *source, 
     struct checkpoint_tensor *list = memory_alloc((states * source->count + 1) * sizeof list[0]);
     *count = 0;
     for (size_t state = 0; state < states; state++)
-        for (size_t i = 0; i < source->count; i++)
+        for (size_t i = 0; i < source->count - source->biases; i++)
             list[(*count)++] = (struct checkpoint_tensor){
                 .name = memory_printf("%s.%s", source_state_names[state], source->tensors[i].name),
                 .tensor = view_of(&source->tensors[i], DTYPE_F32)};
@@ -112,17 +118,13 @@ static void free_states(struct checkpoint_tensor *list, size_t count) {
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
     bool is_new = !file_exists(write->folder);
-    if (source->config.num_experts > 0 && source->config.moe_router_enable_expert_bias)
-        return error_set("%s has biases of routers (--moe-router-enable-expert-bias), which would be lost; use the "
-                         "checkpoint as it is, or checkpoint reshard",
-                         source->path);
     TRY(model_range_check(write));
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));
     struct checkpoint_tensor *tensors = memory_alloc((source->count + 1) * sizeof tensors[0]);
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *from = &source->tensors[i];
-        enum dtype dtype = write->has_dtype ? write->dtype : from->dtype;
+        enum dtype dtype = model_write_dtype(write, from);
         tensors[i] = (struct checkpoint_tensor){.name = from->name, .tensor = view_of(from, dtype)};
     }
     size_t state_count;

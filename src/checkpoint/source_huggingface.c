@@ -140,6 +140,25 @@ static bool is_ignored(const struct hf_detail *detail, const char *name) {
     return is_known || strcmp(name, family->head) == 0;  // a tied head was compared with the embedding
 }
 
+// Depths of multi-token prediction stand behind the last layer.
+static bool is_beyond(const struct model_source *source, const char *name) {
+    const struct hf_detail *detail = source->detail;
+    const char *at = strstr(name, "layers.");
+    return detail->family->has_latents && at && strtoll(at + strlen("layers."), NULL, 10) >= source->config.num_layers;
+}
+
+static bool is_left(struct model_source *source, const char *name) {
+    const struct hf_detail *detail = source->detail;
+    if (is_ignored(detail, name) || weight_is_scale(&detail->weights, name))
+        return true;
+    if (!is_beyond(source, name))
+        return false;
+    if (source->notes.length == 0)
+        buffer_printf(&source->notes, "layers from %lld on, which predict further tokens, are left out",
+                      (long long)source->config.num_layers);
+    return true;
+}
+
 static int plan_all(struct model_source *source) {
     struct hf_detail *detail = source->detail;
     struct source_problems problems = {0};
@@ -148,7 +167,7 @@ static int plan_all(struct model_source *source) {
     for (size_t i = 0; i < source->count; i++)
         plan_tensor(source, i, &problems);
     for (size_t i = 0; i < detail->weights.count; i++)
-        if (!detail->is_used[i] && !is_ignored(detail, detail->weights.items[i].name))
+        if (!detail->is_used[i] && !is_left(source, detail->weights.items[i].name))
             name_list_add(&problems.extra, detail->weights.items[i].name);
     return source_report(&problems, source->path);
 }
@@ -177,6 +196,8 @@ static int read_model(struct model_source *source, struct hf_detail *detail, con
     if (read_config(source, detail, path) < 0)
         return error_context("cannot use %s", path);
     TRY(weights_open_folder(&detail->weights, source->path));
+    if (detail->family->has_latents && weights_pair_blocks(&detail->weights) < 0)
+        return error_context("cannot use %s", source->path);
     if (hf_config_read(detail->family, source->foreign_config, &detail->weights, &source->config) < 0)
         return error_context("cannot use %s", path);
     return 0;

@@ -187,7 +187,7 @@ static int open_optimizer(struct model_source *source) {
         return 0;
     TRY(weights_open_checkpoint(&detail->optimizer, detail->iteration_path, "optimizer"));
     source->has_masters = source->count > 0 && find_state(source, 0, STATE_MASTER);
-    for (size_t i = 0; i < source->count; i++)
+    for (size_t i = 0; i < source->count - source->biases; i++)
         for (int state = 0; state < (source->has_masters ? SOURCE_STATES : STATE_MASTER); state++) {
             const struct weight *weight = find_state(source, i, (enum source_state)state);
             const struct source_tensor *tensor = &source->tensors[i];

@@ -211,6 +211,8 @@ static int read_pieces(const struct weight *weight, void *to) {
 
 int weight_read(const struct weight *weight, void *to) {
     CHECK(weight->is_readable);
+    if (weight->scales)
+        return weight_read_blocks(weight, to);
     if (weight->piecewise)
         return read_pieces(weight, to);
     if (weight->torch)

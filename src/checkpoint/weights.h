@@ -23,6 +23,7 @@ struct weight {
     const struct distributed *distributed;
     int64_t first;  // of its first dimension, or DISTRIBUTED_ALL; of a range, its first element
     enum { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE } pieces;  // how distributed.h reads it
+    const struct weight *scales;  // of blocks of numbers in fp8, see weights_blocks.c; NULL: none
 };
 
 struct weights {
@@ -69,6 +70,12 @@ void weights_close(struct weights *weights);  // safe on a zeroed one
 int weights_open_folder(struct weights *weights, const char *folder);
 // One part of our own iter_… folder: "model" or "optimizer".
 int weights_open_checkpoint(struct weights *weights, const char *path, const char *part);
+
+// Makes matrices in fp8 that have scales of blocks beside them readable, as bf16; -1 if one lacks them. The list is
+// sorted. And whether a name is that of such scales.
+int weights_pair_blocks(struct weights *weights);
+bool weight_is_scale(const struct weights *weights, const char *name);
+int weight_read_blocks(const struct weight *weight, void *to);  // for weight_read
 
 const struct weight *weights_find(const struct weights *weights, const char *name);  // NULL if there is none
 // The elements, row-major, into `to`, which holds weight->bytes.

@@ -2,6 +2,7 @@
 // Megatron's) into folders that transformers' from_pretrained loads.
 #include "cli/checkpoint.h"
 
+#include "model/census.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -95,7 +96,7 @@ static void print_result(const struct checkpoint_convert_options *options, const
                          const char *to) {
     const struct model_source *source = write->source;
     const struct convert_check *check = write->context;
-    int64_t parameters = param_list_elements(&source->params);
+    int64_t parameters = census_parameters(&source->config);
     struct buffer text = {0};
     log_status(NULL);  // the result starts on a new line
     if (!options->json) {

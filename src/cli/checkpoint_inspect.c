@@ -1,6 +1,7 @@
 // bevatron checkpoint inspect: what a checkpoint holds. Reads headers and JSON only, never the tensors.
 #include "cli/checkpoint.h"
 
+#include "model/census.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -271,7 +272,7 @@ static int show_single_file(struct inspect_view *view, const char *path) {
 static int show_foreign(struct inspect_view *view, const char *path) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
-    int64_t parameters = param_list_elements(&source.params);
+    int64_t parameters = census_parameters(&source.config);
     json_key(&view->json, "path");
     json_cstring(&view->json, path);
     json_key(&view->json, "kind");

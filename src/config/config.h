@@ -117,6 +117,7 @@ struct config {
     double moe_router_topk_scaling_factor;  // 0: none
     int64_t moe_router_num_groups;          // 0: none, like the next
     int64_t moe_router_group_topk;
+    int64_t moe_router_group_best;                      // 0: moe_router_topk / moe_router_group_topk
     char *moe_router_dtype;                             // NULL | "fp32" | "fp64"
     struct string_list moe_router_load_balancing_type;  // see config_balance
     struct string_list moe_aux_loss_coeff;
@@ -529,6 +530,7 @@ int64_t config_routed_layers(const struct config *config);
 bool config_upcycles_load(const struct config *config);
 int64_t config_expert_width(const struct config *config);
 bool config_same_expert_layers(const struct config *a, const struct config *b);
+int64_t config_group_best(const struct config *config);
 double config_router_factor(const struct config *config);    // of the chosen experts' weights
 double config_expert_capacity(const struct config *config);  // as a factor of the mean; 0: none
 struct config_balance {

@@ -45,6 +45,12 @@ bool config_same_expert_layers(const struct config *a, const struct config *b) {
     return is_same;
 }
 
+int64_t config_group_best(const struct config *config) {
+    if (config->moe_router_group_best > 0 || config->moe_router_group_topk == 0)
+        return config->moe_router_group_best;
+    return config->moe_router_topk / config->moe_router_group_topk;
+}
+
 double config_router_factor(const struct config *config) {
     return config->moe_router_topk_scaling_factor > 0 ? config->moe_router_topk_scaling_factor : 1;
 }

@@ -19,6 +19,9 @@
             "groups of experts; a token chooses within the best --moe-router-group-topk of them", ADVANCED),           \
         INT("--moe-router-group-topk", moe_router_group_topk, NULL, 1, 1024, "groups that a token chooses within",     \
             ADVANCED),                                                                                                 \
+        INT("--moe-router-group-best", moe_router_group_best, "0", 0, 1024,                                            \
+            "how many of its best scores a group is judged by; 0: topk / group topk, as in Megatron; DeepSeek-V2: 1",  \
+            ADVANCED),                                                                                                 \
         CHOICE("--moe-router-dtype", moe_router_dtype, NULL, ONE_OF("fp32", "fp64"),                                   \
                "accepted: logits and scores of routers are always in fp32", ADVANCED),                                 \
         LIST("--moe-router-load-balancing-type", moe_router_load_balancing_type, "TYPE…",                              \

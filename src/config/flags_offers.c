@@ -26,7 +26,8 @@
     "--num-token-types --biencoder-projection-dim --biencoder-shared-query-context-model --retriever-score-scaling "   \
     "--mtp-num-layers --num-experts --moe-layer-freq --moe-ffn-hidden-size --moe-router-topk "                         \
     "--moe-router-score-function "                                                                                     \
-    "--moe-router-pre-softmax --moe-router-topk-scaling-factor --moe-router-num-groups --moe-router-group-topk "       \
+    "--moe-router-pre-softmax --moe-router-topk-scaling-factor --moe-router-num-groups --moe-router-group-best "       \
+    "--moe-router-group-topk "                                                                                         \
     "--moe-router-dtype --moe-expert-capacity-factor --moe-pad-expert-input-to-capacity --moe-token-drop-policy "      \
     "--moe-router-enable-expert-bias "                                                                                 \
     "--moe-shared-expert-intermediate-size --moe-shared-expert-gate --expert-tensor-parallel-size "                    \

@@ -20,6 +20,11 @@
     LLAMA "--rotary-base 1000000 --group-query-attention true --num-query-groups 8 --num-experts 8 --seq-length 4096 "
 #define QWEN3_MOE QWEN3 UNTIED "--num-query-groups 4 --num-experts 128 --moe-router-topk 8 "
 #define QWEN2_MOE QWEN2 UNTIED "--moe-shared-expert-gate true --moe-router-pre-softmax true "
+#define DEEPSEEK                                                                                                       \
+    LLAMA                                                                                                              \
+    "--norm-epsilon 1e-6 --multi-latent-attention true --qk-layernorm true --kv-lora-rank 512 "                        \
+    "--rotary-scaling-factor 40 --seq-length 4096 "
+#define DEEPSEEK_V2 DEEPSEEK "--moe-router-topk 6 --moe-router-pre-softmax true --mscale 0.707 --mscale-all-dim 0.707 "
 #define GPT_OSS                                                                                                        \
     "--normalization RMSNorm --quick-geglu true --glu-linear-offset 1 --activation-func-clamp-value 7 "                \
     "--softmax-type learnable --position-embedding-type rope --rotary-base 150000 --use-rope-scaling true "            \
@@ -216,6 +221,21 @@ static const struct preset presets[] = {
      "--qk-layernorm true --qk-layernorm-all-heads true --ffn-hidden-size 1024 --num-experts 64 --moe-router-topk 8 "
      "--moe-router-pre-softmax true",
      "6.9B", "Muennighoff et al. 2024"},
+    {"deepseek-v2-lite", 27, 2048, 16, 163840, 128, DEEPSEEK_V2,
+     "--ffn-hidden-size 10944 --moe-ffn-hidden-size 1408 --num-experts 64 --moe-shared-expert-intermediate-size 2816 "
+     "--moe-layer-freq [0]+[1]*26",
+     "15.7B", "DeepSeek-AI 2024a"},
+    {"deepseek-v2", 60, 5120, 128, 163840, 128, DEEPSEEK_V2,
+     "--q-lora-rank 1536 --ffn-hidden-size 12288 --moe-ffn-hidden-size 1536 --num-experts 160 "
+     "--moe-shared-expert-intermediate-size 3072 --moe-layer-freq [0]+[1]*59 --moe-router-num-groups 8 "
+     "--moe-router-group-topk 3 --moe-router-group-best 1 --moe-router-topk-scaling-factor 16",
+     "236B", "DeepSeek-AI 2024a"},
+    {"deepseek-v3", 61, 7168, 128, 163840, 128, DEEPSEEK,
+     "--q-lora-rank 1536 --ffn-hidden-size 18432 --moe-ffn-hidden-size 2048 --num-experts 256 --moe-router-topk 8 "
+     "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]*3+[1]*58 --moe-router-score-function sigmoid "
+     "--moe-router-enable-expert-bias true --moe-router-num-groups 8 --moe-router-group-topk 4 "
+     "--moe-router-topk-scaling-factor 2.5 --mscale-all-dim 1",
+     "671B", "DeepSeek-AI 2024b"},
     {"gpt-oss-20b", 24, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 32", "20.9B", "OpenAI 2025"},
     {"gpt-oss-120b", 36, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 128", "116.8B", "OpenAI 2025"},
     {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",

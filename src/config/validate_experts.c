@@ -21,6 +21,7 @@ static void warn_without_experts(const struct config *config) {
                                         "--moe-router-topk-scaling-factor",
                                         "--moe-router-num-groups",
                                         "--moe-router-group-topk",
+                                        "--moe-router-group-best",
                                         "--moe-router-dtype",
                                         "--moe-router-load-balancing-type",
                                         "--moe-aux-loss-coeff",
@@ -56,6 +57,7 @@ static void validate_layers(const struct config *config, struct complaints *comp
 static void validate_groups(const struct config *config, struct complaints *complaints) {
     int64_t E = config->num_experts, K = config->moe_router_topk;
     int64_t groups = config->moe_router_num_groups, chosen = config->moe_router_group_topk;
+    int64_t best = config->moe_router_group_best;
     if (groups == 0 && chosen == 0)
         return;
     if (groups == 0 || chosen == 0)
@@ -69,7 +71,12 @@ static void validate_groups(const struct config *config, struct complaints *comp
         complain(complaints,
                  "--moe-router-group-topk %" PRId64 " is above --moe-router-num-groups %" PRId64 "; give fewer", chosen,
                  groups);
-    else if (K % chosen != 0 || K / chosen > E / groups)
+    else if (best > E / groups || K > chosen * (E / groups))
+        complain(complaints,
+                 "the %" PRId64 " groups of %" PRId64 " experts that a token chooses within have too few for "
+                 "--moe-router-topk %" PRId64 " or --moe-router-group-best %" PRId64 "; give less",
+                 chosen, E / groups, K, best);
+    else if (best == 0 && (K % chosen != 0 || K / chosen > E / groups))
         complain(complaints,
                  "--moe-router-topk %" PRId64 " cannot be shared by --moe-router-group-topk %" PRId64
                  " groups of %" PRId64 " experts; give a multiple of the groups, and at most that many of each",

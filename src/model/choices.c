@@ -141,7 +141,8 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                                                            : ROUTER_SOFTMAX,
                  .factor = (float)config_router_factor(config) * residual_scale,
                  .groups = config->moe_router_num_groups,
-                 .chosen_groups = config->moe_router_group_topk},
+                 .chosen_groups = config->moe_router_group_topk,
+                 .group_best = config->moe_router_group_best},
         .has_bias = config->moe_router_enable_expert_bias,
         .bias_rate = (float)config->moe_router_bias_update_rate,
         .coefficients =

@@ -20,7 +20,8 @@ static void check_router_rule(const char *op, const struct router_rule *rule, in
     int64_t groups = rule->groups, best = rule->chosen_groups;
     check_rule(op, groups > 0 && experts % groups == 0, "the experts must be a multiple of the groups");
     check_rule(op, best >= 1 && best <= groups, "at least one group and at most all must be chosen");
-    check_rule(op, chosen >= best && chosen / best <= experts / groups && chosen <= best * (experts / groups),
+    int64_t judged = router_group_best(rule, chosen);
+    check_rule(op, judged >= 1 && judged <= experts / groups && chosen <= best * (experts / groups),
                "the chosen groups must have enough experts, and each must be able to give one");
 }
 

@@ -24,10 +24,14 @@ struct router_rule {
     enum router_score score;
     float factor;  // of the weights
     // If groups > 0, experts are in that many groups of neighbours, and only those of the chosen_groups best groups can
-    // be chosen. A group is as good as the sum of its K / chosen_groups best scores (logits with ROUTER_SOFTMAX), with
-    // their bias. Of equal groups the first wins.
-    int64_t groups, chosen_groups;
+    // be chosen. A group is as good as the sum of its group_best (0: K / chosen_groups) best scores, or logits with
+    // ROUTER_SOFTMAX, with their bias. Of equal groups the first wins.
+    int64_t groups, chosen_groups, group_best;
 };
+
+static inline int64_t router_group_best(const struct router_rule *rule, int64_t K) {
+    return rule->group_best > 0 ? rule->group_best : K / rule->chosen_groups;
+}
 
 // Each row chooses its K largest logits or, with a bias, its K largest sums of score and bias, the largest first. Of
 // equal ones the lower expert wins. NaN is larger than anything, so that it shows in the weights. The bias has no part

@@ -4,9 +4,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "model/choices.h"
+#include "train/expert_bias.h"
 #include "train/gains.h"
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 int foreign_open(struct model_source *source, const struct config *config, const char *path) {
@@ -74,6 +77,20 @@ int foreign_check_model(const struct run_state *run, const struct model_source *
     return 0;
 }
 
+// A run may have biases where the model has none: they are 0 then.
+static int load_biases(const struct run_state *run, struct model_source *source) {
+    size_t count = source->biases > 0 ? expert_bias_count(run->step, run->config) : 0;
+    if (count == 0)
+        return 0;
+    struct checkpoint_tensor *list = memory_alloc(count * sizeof *list);
+    expert_bias_list(run->step, run->config, list);
+    int status = model_source_load(source, step_device(run->step), list, count, true);
+    for (size_t i = 0; i < count; i++)
+        free((char *)(uintptr_t)list[i].name);
+    free(list);
+    return status;
+}
+
 int foreign_load(const struct run_state *run, const char *path, struct checkpoint_tensor *list) {
     const struct step *step = run->step;
     struct model_source source;
@@ -83,7 +100,10 @@ int foreign_load(const struct run_state *run, const char *path, struct checkpoin
     int status = foreign_check_model(run, &source);
     gains_convert(list, step_params(step), source.config.apply_layernorm_1p);
     if (status == 0)
-        status = model_source_load(&source, step_device(step), list, (size_t)step_params(step)->count, is_part);
+        status = model_source_load(&source, step_device(step), list, (size_t)step_params(step)->count,
+                                   is_part || source.biases > 0);
+    if (status == 0)
+        status = load_biases(run, &source);
     if (status == 0 && run->progress)
         *run->progress = (struct progress_state){.iteration = source.state.iteration,
                                                  .consumed_train_samples = source.state.consumed_train_samples,

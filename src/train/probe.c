@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "checkpoint/convert.h"
 #include "model/census.h"
+#include "train/expert_bias.h"
 #include "train/setup.h"
 #include <inttypes.h>
 #include <math.h>
@@ -99,15 +100,19 @@ static void round_values(const struct step *step, const struct probe_rounding *r
 }
 
 static int load(struct step *step, struct model_source *source, const struct probe_rounding *rounding) {
-    size_t count = (size_t)step_params(step)->count;
-    struct checkpoint_tensor *list = memory_alloc((count + 1) * sizeof *list);
+    size_t count = (size_t)step_params(step)->count, biases = expert_bias_count(step, &source->config);
+    struct checkpoint_tensor *list = memory_alloc((count + biases + 1) * sizeof *list);
     struct tensor target = step_weights_target(step);
     for (size_t i = 0; i < count; i++) {
         const struct param *param = step_params(step)->items[i];
         list[i] =
             (struct checkpoint_tensor){.name = param->name, .tensor = param_in(param, target), .shard = &param->shard};
     }
-    int result = model_source_load(source, step_device(step), list, count, false);
+    if (biases > 0)
+        expert_bias_list(step, &source->config, list + count);
+    int result = model_source_load(source, step_device(step), list, count + biases, false);
+    for (size_t i = count; i < count + biases; i++)
+        free((char *)(uintptr_t)list[i].name);
     free(list);
     if (result == 0)
         step_accept_weights(step);

@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import zlib
 
 import torch
 from safetensors.torch import load_file, save_file
 import transformers as hf
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 FOLDER = "tests/golden/foreign"
@@ -75,6 +77,19 @@ MODELS = {
                          "sliding_attention": rope(theta=512.0)})),
     "qwen2_windows": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
         **SIZE, **IDS, num_key_value_heads=1, use_sliding_window=True, sliding_window=4, max_window_layers=1, rope_parameters=rope(theta=500.0))),
+    "deepseek_v2": lambda: hf.DeepseekV2ForCausalLM(hf.DeepseekV2Config(
+        **SIZE, **IDS, n_routed_experts=6, n_shared_experts=2, num_experts_per_tok=4, moe_intermediate_size=12, first_k_dense_replace=1,
+        topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=1.5, q_lora_rank=None, kv_lora_rank=10,
+        qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+        rope_parameters=rope(theta=512.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=8, mscale=0.7, mscale_all_dim=1.2))),
+    "deepseek_v3": lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
+        **SIZE, **IDS, num_key_value_heads=3, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=4, moe_intermediate_size=12, first_k_dense_replace=1,
+        n_group=4, topk_group=3, q_lora_rank=7, kv_lora_rank=9, qk_nope_head_dim=5, qk_rope_head_dim=4, v_head_dim=3, num_mtp_layers=0,
+        rope_parameters=rope(theta=512.0))),
+    "deepseek_v3_fp8": lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
+        **dict(SIZE, intermediate_size=256), **IDS, num_key_value_heads=3, n_routed_experts=2, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=12,
+        first_k_dense_replace=1, n_group=1, topk_group=1, q_lora_rank=None, kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4,
+        v_head_dim=4, num_mtp_layers=0, rope_parameters=rope(theta=512.0))).to(torch.bfloat16),
     "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
         rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),
@@ -123,6 +138,34 @@ def pack(model, folder):
     return unpacked
 
 
+def quantize(model, folder):
+    """Replaces matrices of layers in a folder by fp8 with scales of blocks, adds a layer that predicts further tokens,
+    and loads what transformers makes of the fp8 into the model."""
+    state, fused = load_file(f"{folder}/model.safetensors"), {}
+    for name in sorted(state):
+        if state[name].dim() == 2 and ".layers." in name and "mlp.gate." not in name:
+            rows, columns = state[name].shape
+            scales = torch.rand(-(-rows // 128), -(-columns // 128)) * 0.01 + 0.001
+            numbers = (torch.randn(rows, columns) * 12).to(torch.float8_e4m3fn)
+            state[name] = numbers
+            state[f"{name}_scale_inv"] = scales
+            fused[name] = Fp8Dequantize(None)._dequantize_one(numbers, scales, output_dtype=torch.bfloat16)
+    plain = {name: fused.get(name, value) for name, value in state.items() if not name.endswith("_scale_inv")}
+    state |= {f"model.layers.2.{name}.weight": torch.ones(3) for name in ("enorm", "self_attn.o_proj")}
+    save_file(state, f"{folder}/model.safetensors", {"format": "pt"})
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    config["num_nextn_predict_layers"] = 1
+    with tempfile.TemporaryDirectory() as other:
+        model.config.save_pretrained(other)
+        save_file(plain, f"{other}/model.safetensors", {"format": "pt"})
+        read = type(model).from_pretrained(other, dtype=torch.bfloat16)
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump(config, file, indent=2)
+    model.load_state_dict(read.state_dict())
+
+
 def make(name):
     torch.manual_seed(zlib.crc32(name.encode()))
     folder = f"{FOLDER}/{name}"
@@ -131,6 +174,9 @@ def make(name):
     with torch.no_grad():  # the initial values of norms and biases would hide mistakes
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.15 + (0.5 if parameter.dim() == 1 else 0))
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.2)
     model = model.eval()
     model.save_pretrained(folder)
     if name == "qwen3_moe_sparse":
@@ -140,6 +186,8 @@ def make(name):
             file.write(text.replace("num_local_experts", "num_experts"))
     if os.path.exists(f"{folder}/generation_config.json"):
         os.remove(f"{folder}/generation_config.json")
+    if name.endswith("fp8"):
+        quantize(model, folder)
     unpacked = pack(model, folder) if name.endswith("mxfp4") else {}
     data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, T))}
     out = {key: value.to(torch.int32).contiguous() for key, value in data.items()}

@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -90,6 +90,13 @@ for name, layers, hidden, heads, ffn, width in (("30b-a3b", 48, 2048, 32, 6144, 
     add("qwen3-" + name, Qwen3MoeForCausalLM, Qwen3MoeConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                              head_dim=128, intermediate_size=ffn, moe_intermediate_size=width))
 add("olmoe-1b-7b", OlmoeForCausalLM, OlmoeConfig(intermediate_size=1024))
+add("deepseek-v2-lite", DeepseekV2ForCausalLM, DeepseekV2Config(
+    hidden_size=2048, intermediate_size=10944, moe_intermediate_size=1408, num_hidden_layers=27, num_attention_heads=16, q_lora_rank=None,
+    n_routed_experts=64, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1))
+add("deepseek-v2", DeepseekV2ForCausalLM, DeepseekV2Config(
+    hidden_size=5120, intermediate_size=12288, moe_intermediate_size=1536, num_hidden_layers=60, num_attention_heads=128,
+    n_routed_experts=160, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1))
+add("deepseek-v3", DeepseekV3ForCausalLM, DeepseekV3Config(num_mtp_layers=0))
 add("gpt-oss-20b", GptOssForCausalLM, GptOssConfig(num_hidden_layers=24, num_local_experts=32))
 add("gpt-oss-120b", GptOssForCausalLM, GptOssConfig())
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())

@@ -54,7 +54,7 @@ static inline void naive_groups(const struct route_case *c, const double *worth,
     double sums[ROUTER_MOST_EXPERTS] = {0};
     for (int64_t e = 0; e < c->experts && c->rule.groups > 0; e++) {
         int64_t g = e / size;
-        if (naive_rank(worth + g * size, NULL, size, e % size) < c->chosen / c->rule.chosen_groups)
+        if (naive_rank(worth + g * size, NULL, size, e % size) < router_group_best(&c->rule, c->chosen))
             sums[g] += worth[e];
     }
     for (int64_t e = 0; e < c->experts; e++)
@@ -178,12 +178,13 @@ static inline void case_route(struct lab *lab) {
 }
 
 static inline void case_route_groups(struct lab *lab) {
-    static const int64_t sizes[][5] = {{17, 8, 2, 4, 2}, {5, 256, 8, 8, 4}, {30, 12, 6, 3, 2},    {9, 6, 2, 6, 2},
-                                       {8, 64, 7, 4, 3}, {4, 10, 4, 1, 1},  {3, 1024, 32, 64, 32}};
+    static const int64_t sizes[][6] = {{17, 8, 2, 4, 2, 0},      {5, 256, 8, 8, 4, 0}, {30, 12, 6, 3, 2, 0},
+                                       {9, 6, 2, 6, 2, 0},       {8, 64, 7, 4, 3, 0},  {4, 10, 4, 1, 1, 0},
+                                       {3, 1024, 32, 64, 32, 0}, {17, 24, 6, 6, 3, 1}, {9, 20, 3, 4, 2, 2}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && lab->dtype == DTYPE_F32; i++) {
         for (int score = 0; score < ROUTER_SCORE_COUNT; score++) {
             struct route_case c = {.rows = sizes[i][0], .experts = sizes[i][1], .chosen = sizes[i][2]};
-            c.rule = (struct router_rule){(enum router_score)score, 1.0f, sizes[i][3], sizes[i][4]};
+            c.rule = (struct router_rule){(enum router_score)score, 1.0f, sizes[i][3], sizes[i][4], sizes[i][5]};
             c.has_bias = !has_softmax(c.rule.score);
             if (score == ROUTER_SOFTMAX_ALL && c.experts * c.chosen > 4096)
                 continue;  // its finite differences take too long

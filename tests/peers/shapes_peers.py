@@ -326,6 +326,39 @@ def gpt_neox(r):
         use_parallel_residual=r.random() < 0.7, hidden_act=r.choice(["gelu", "gelu_new", "relu"])))
 
 
+def deepseek(r, method):
+    """Latent attention: heads whose queries, keys and values have odd sizes; groups of experts."""
+    heads, groups, size = r.choice([1, 2, 3, 4]), r.choice([1, 2, 4]), r.choice([2, 3, 5])
+    chosen = r.randint(1, groups)
+    scaling = {"rope_type": "default", "rope_theta": 10000.0}
+    if r.random() < 0.7:
+        scaling = {"rope_type": "yarn", "rope_theta": r.choice([10000.0, 1234.0]), "factor": r.choice([2.0, 40.0]), "original_max_position_embeddings": 8}
+        scaling.update(r.choice([{}, {"mscale": 0.707, "mscale_all_dim": 0.707}, {"mscale": 1.0, "mscale_all_dim": 0.5}, {"beta_fast": 16, "beta_slow": 2}]))
+    return dict(vocab_size=r.choice([31, 50, 97]), hidden_size=heads * r.choice([4, 7, 20]), intermediate_size=r.choice([7, 20, 33]),
+                moe_intermediate_size=r.choice([5, 16]), num_hidden_layers=r.choice([2, 3]), num_attention_heads=heads, num_key_value_heads=heads,
+                n_shared_experts=r.choice([1, 2]), n_routed_experts=groups * size, n_group=groups, topk_group=chosen,
+                num_experts_per_tok=min(r.choice([2, 3]), chosen * size), first_k_dense_replace=r.choice([0, 1]),
+                routed_scaling_factor=r.choice([1.0, 2.5]), q_lora_rank=r.choice([None, 5, 12]), kv_lora_rank=r.choice([3, 8, 17]),
+                qk_nope_head_dim=r.choice([3, 6, 16]), qk_rope_head_dim=r.choice([2, 4, 8]), v_head_dim=r.choice([2, 5, 16]),
+                max_position_embeddings=32, rope_parameters=scaling, **method)
+
+
+def deepseek_v2(r):
+    """transformers rotates complex numbers, which must lie at even places."""
+    sizes = deepseek(r, {"topk_method": r.choice(["greedy", "group_limited_greedy"])})
+    sizes["kv_lora_rank"] += sizes["kv_lora_rank"] % 2
+    sizes["qk_nope_head_dim"] += sizes["qk_nope_head_dim"] % 2
+    return hf.DeepseekV2ForCausalLM(hf.DeepseekV2Config(**sizes))
+
+
+def deepseek_v3(r):
+    model = hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**deepseek(r, {"num_mtp_layers": 0})))
+    for name, bias in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            bias.copy_(0.1 * torch.randn(bias.shape))
+    return model
+
+
 def bert(r):
     kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
     return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
@@ -379,7 +412,7 @@ def t5(r):
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
-                                    granitemoeshared, bert,
+                                    granitemoeshared, deepseek_v2, deepseek_v3, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
@@ -547,7 +580,8 @@ def check_numbers(r, model, form, source, folder, what):
               f"{folder}/logits", "--gradients", f"{folder}/gradients", "--save", f"{folder}/after", "--save-interval", "10", "--no-save-optim",
               "--mock-data", "--vocab-size", str(model.config.vocab_size), "--micro-batch-size", str(B), "--seq-length", str(T), "--train-iters",
               str(STEPS), "--lr", str(LR), "--adam-beta2", "0.95", "--weight-decay", "0.1", "--clip-grad", "1.0", "--hidden-dropout", "0",
-              "--attention-dropout", "0", *(["--decoder-seq-length", str(S)] if form == "t5" else []))
+              "--attention-dropout", "0", *(["--decoder-seq-length", str(S)] if form == "t5" else []),
+              *(["--moe-router-bias-update-rate", "0"] if model.config.model_type == "deepseek_v3" else []))
     ours = [[float(word) for word in line.split()] for line in out.splitlines() if len(line.split()) == 3]
     logits, gradients, theirs = reference(exact_twin(type(model), source), form, data, B)
     got = torch.frombuffer(bytearray(open(f"{folder}/logits", "rb").read()), dtype=torch.float32).reshape(logits.shape)
@@ -578,6 +612,8 @@ def inference(model, vocab):
     inputs = {"input_ids": torch.randint(3, vocab, (2, 9), generator=generator)}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.randint(3, vocab, (2, 5), generator=generator)
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")
     with torch.no_grad():
         output = model.eval()(**inputs)
     return output.prediction_logits if "prediction_logits" in output else output.logits

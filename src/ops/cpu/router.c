@@ -102,7 +102,7 @@ static void find_keys(struct router_row *row, const struct op_route_forward *op,
 // Which groups a row may choose from.
 static void open_groups(bool *is_open, const struct op_route_forward *op, const struct router_row *row) {
     int64_t groups = op->rule.groups, size = op->logits.shape[1] / groups;
-    int64_t best = op->experts.shape[1] / op->rule.chosen_groups;
+    int64_t best = router_group_best(&op->rule, op->experts.shape[1]);
     float worth[ROUTER_MOST_EXPERTS];
     for (int64_t g = 0; g < groups; g++) {
         struct router_list list = {.count = 0};

@@ -18,7 +18,7 @@ template <int ITEMS>
 static __device__ __forceinline__ void close_groups(uint32_t keys[ITEMS], const float worth[ITEMS],
                                                     const struct route_args &args, uint32_t *sums) {
     int lane = threadIdx.x, groups = (int)args.rule.groups, size = args.expert_count / groups;
-    int best = args.chosen / (int)args.rule.chosen_groups;
+    int best = args.rule.group_best > 0 ? (int)args.rule.group_best : args.chosen / (int)args.rule.chosen_groups;
     uint32_t left[ITEMS];
 #pragma unroll
     for (int i = 0; i < ITEMS; i++)

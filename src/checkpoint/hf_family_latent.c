@@ -1,0 +1,84 @@
+// Decoders with latent attention and mixtures of experts: DeepSeek-V2 and V3. See hf_family.h.
+#include "checkpoint/hf_tables_rotary.h"
+
+#define LAYERS                                                                                                         \
+    SAME("embedding.word_embeddings", "model.embed_tokens"), SAME(OURS "input_layernorm", LLAMA "input_layernorm"),    \
+        SAME(OURS "self_attention.linear_q_down_proj", LLAMA "self_attn.q_a_proj"),                                    \
+        SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_a_layernorm"),                                      \
+        SAME(OURS "self_attention.linear_q_up_proj", LLAMA "self_attn.q_b_proj"),                                      \
+        SAME(OURS "self_attention.linear_q_proj", LLAMA "self_attn.q_proj"),                                           \
+        SAME(OURS "self_attention.linear_kv_down_proj", LLAMA "self_attn.kv_a_proj_with_mqa"),                         \
+        SAME(OURS "self_attention.kv_layernorm", LLAMA "self_attn.kv_a_layernorm"),                                    \
+        SAME(OURS "self_attention.linear_kv_up_proj", LLAMA "self_attn.kv_b_proj"),                                    \
+        SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                             \
+        SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                              \
+        SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
+#define MLPS                                                                                                           \
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
+        SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"), SAME(OURS "mlp.router", LLAMA "mlp.gate"),                 \
+        {OURS "mlp.experts.linear_fc1.weight",                                                                         \
+         HF_EXPERTS,                                                                                                   \
+         {LLAMA "mlp.experts.*.gate_proj.weight", LLAMA "mlp.experts.*.up_proj.weight"}},                              \
+        {OURS "mlp.experts.linear_fc2.weight", HF_EXPERTS, {LLAMA "mlp.experts.*.down_proj.weight"}},                  \
+        {OURS "mlp.shared_experts.linear_fc1.weight",                                                                  \
+         HF_JOIN,                                                                                                      \
+         {LLAMA "mlp.shared_experts.gate_proj.weight", LLAMA "mlp.shared_experts.up_proj.weight"}},                    \
+        SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_experts.down_proj")
+
+// Members that hf_config_latent.c reads and writes are not here.
+#define LATENT_KEYS                                                                                                    \
+    SIZE_KEYS("0.02"), RMS_KEYS, NUMBER("q_lora_rank", "--q-lora-rank", .fallback = "1536", .has_null = true),         \
+        NUMBER("kv_lora_rank", "--kv-lora-rank", .fallback = "512"),                                                   \
+        NUMBER("qk_nope_head_dim", "--qk-head-dim", .fallback = "128"),                                                \
+        NUMBER("qk_rope_head_dim", "--qk-pos-emb-head-dim", .fallback = "64"),                                         \
+        NUMBER("v_head_dim", "--v-head-dim", .fallback = "128"), ONLY("attention_bias", "false"),                      \
+        ONLY("moe_layer_freq", "1")
+static const struct hf_row deepseek_v2_rows[] = {LAYERS, MLPS};
+static const struct hf_key deepseek_v2_keys[] = {
+    LATENT_KEYS,
+    NUMBER("n_routed_experts", "--num-experts", .fallback = "64"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk"),
+    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "1407"),
+    NUMBER("routed_scaling_factor", "--moe-router-topk-scaling-factor", .fallback = "1"),
+    READ_ONLY("mlp_bias", "false"),
+    ONLY("scoring_func", "softmax"),
+    ONLY("norm_topk_prob", "false"),
+};
+static const struct hf_row deepseek_v3_rows[] = {
+    LAYERS,
+    MLPS,
+    {OURS "mlp.router.expert_bias", HF_SAME, {LLAMA "mlp.gate.e_score_correction_bias"}},
+};
+static const struct hf_key deepseek_v3_keys[] = {
+    LATENT_KEYS,
+    NUMBER("n_routed_experts", "--num-experts", .fallback = "256"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
+    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "2048"),
+    NUMBER("routed_scaling_factor", "--moe-router-topk-scaling-factor", .fallback = "2.5"),
+    READ_ONLY("rope_interleave", "true"),
+    ONLY("scoring_func", "sigmoid"),
+    ONLY("norm_topk_prob", "true"),
+};
+#define LATENT_FLAGS                                                                                                   \
+    {"--model", "gpt"}, {"--normalization", "RMSNorm"}, {"--swiglu", "true"}, {"--disable-bias-linear", "true"},       \
+        {"--position-embedding-type", "rope"}, {"--multi-latent-attention", "true"}, {"--qk-layernorm", "true"}, {     \
+        "--hidden-dropout", "0"                                                                                        \
+    }
+static const struct hf_flag deepseek_v2_flags[] = {LATENT_FLAGS, {"--moe-router-pre-softmax", "true"}};
+static const struct hf_flag deepseek_v3_flags[] = {
+    LATENT_FLAGS, {"--moe-router-score-function", "sigmoid"}, {"--moe-router-enable-expert-bias", "true"}};
+
+static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
+static const struct hf_flag deepseek_v2_written[] = {{"bos_token_id", "100000"}, {"eos_token_id", "100001"}};
+static const struct hf_flag deepseek_v3_written[] = {{"bos_token_id", "0"}, {"eos_token_id", "1"}};
+
+static const struct hf_family families[] = {
+    {ROTARY("deepseek_v2", "DeepseekV2ForCausalLM"), .tie = "false", .has_latents = true,
+     TABLES(deepseek_v2, ignored, deepseek_v2_written, deepseek_v2_flags)},
+    {ROTARY("deepseek_v3", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true,
+     TABLES(deepseek_v3, ignored, deepseek_v3_written, deepseek_v3_flags)},
+};
+
+struct hf_families hf_families_latent(void) {
+    return (struct hf_families){families, COUNT(families)};
+}
