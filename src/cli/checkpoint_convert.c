@@ -44,6 +44,7 @@ static const struct flag rows[] = {
     TEXT("--family", family, NULL, "NAME",
          "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, starcoder2, "
          "stablelm, nemotron, gpt_neox, phi, gptj, falcon, granite, olmo2, smollm3, gemma, gemma2, gemma3_text, "
+         "deepseek_v2, deepseek_v3, "
          "mixtral, qwen3_moe, qwen2_moe, olmoe, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
          "default: that of the source, otherwise the first that fits the model"),
     TEXT("--max-shard-size", max_shard_size, "5GB", "SIZE",

@@ -71,16 +71,16 @@ static void validate_groups(const struct config *config, struct complaints *comp
         complain(complaints,
                  "--moe-router-group-topk %" PRId64 " is above --moe-router-num-groups %" PRId64 "; give fewer", chosen,
                  groups);
-    else if (best > E / groups || K > chosen * (E / groups))
-        complain(complaints,
-                 "the %" PRId64 " groups of %" PRId64 " experts that a token chooses within have too few for "
-                 "--moe-router-topk %" PRId64 " or --moe-router-group-best %" PRId64 "; give less",
-                 chosen, E / groups, K, best);
     else if (best == 0 && (K % chosen != 0 || K / chosen > E / groups))
         complain(complaints,
                  "--moe-router-topk %" PRId64 " cannot be shared by --moe-router-group-topk %" PRId64
                  " groups of %" PRId64 " experts; give a multiple of the groups, and at most that many of each",
                  K, chosen, E / groups);
+    else if (best > E / groups || K > chosen * (E / groups))
+        complain(complaints,
+                 "the %" PRId64 " groups of %" PRId64 " experts that a token chooses within have too few for "
+                 "--moe-router-topk %" PRId64 " or --moe-router-group-best %" PRId64 "; give less",
+                 chosen, E / groups, K, best);
 }
 
 static void validate_router(const struct config *config, struct complaints *complaints) {

@@ -165,9 +165,9 @@ TEST(unknown_families) {
     } rows[] = {
         {"glm4_moe", "\"glm4_moe\" is not supported: it has routers with a bias that balances experts"},
         {"gemma3", "\"gemma3\" is not supported: it has a tower for images beside its text model"},
-        {"deepseek_v3", "\"deepseek_v3\" is not supported: it has multi-head latent attention; supported"},
         {"granitemoehybrid", "\"granitemoehybrid\" is not supported: it has state space layers"},
         {"cohere2_moe", "\"cohere2_moe\" is not supported: it has experts beside attention"},
+        {"kimi_k2", "\"kimi_k2\" is not supported: it has latent attention"},
         {"codegen", "\"codegen\" is not supported: it has queries, keys and values packed for four devices"},
         {"tomorrow", "the model_type \"tomorrow\" is not supported; supported: gpt2"},
     };

@@ -55,7 +55,7 @@ TEST(tables_are_sound) {
     for (int64_t i = 1; i < names.count; i++)
         if (strcmp(names.items[i], names.items[i - 1]) == 0)
             test_fail("%s stands twice in the tables", names.items[i]);
-    EXPECT(names.count > 880 && refused > 460);
+    EXPECT(names.count > 880 && refused > 450);
     string_list_free(&names);
 }
 
