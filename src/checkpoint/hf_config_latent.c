@@ -181,8 +181,10 @@ bool hf_latent_mentions(const char *flag) {
 // How many layers come before the first with experts; -1 if layers behind that have none.
 static int64_t dense_layers(const struct config *config) {
     int64_t dense = 0, L = config->num_layers;
-    while (dense < L && !config_layer_has_experts(config, dense))
+    bool *layers = config_list_expert_layers(config);
+    while (dense < L && !layers[dense])
         dense++;
+    free(layers);
     return config_expert_layers(config) == L - dense ? dense : -1;
 }
 

@@ -91,10 +91,12 @@ int64_t model_source_iteration(const char *path, int64_t step) {
 // Biases that balance experts are not parameters, but belong to a model. Returns how many there are.
 static size_t declare_biases(const struct config *config, struct param_list *params) {
     int before = params->count;
-    bool has_biases = config->num_experts > 0 && config->moe_router_enable_expert_bias;
+    if (config->num_experts == 0 || !config->moe_router_enable_expert_bias)
+        return 0;
+    bool *has_experts = config_list_expert_layers(config);
     int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->num_layers;
-    for (int64_t layer = 0; has_biases && layer < L + depths; layer++) {
-        if (layer < L && !config_layer_has_experts(config, layer))
+    for (int64_t layer = 0; layer < L + depths; layer++) {
+        if (layer < L && !has_experts[layer])
             continue;
         char *name = layer < L
                          ? memory_printf("decoder.layers.%" PRId64 "%s", layer, MODEL_EXPERT_BIAS)
@@ -102,6 +104,7 @@ static size_t declare_biases(const struct config *config, struct param_list *par
         (void)param_add(params, name, shard_whole(1, config->num_experts, 1), INIT_ZERO, 0);
         free(name);
     }
+    free(has_experts);
     return (size_t)(params->count - before);
 }
 
