@@ -454,6 +454,9 @@ static int write_all(struct megatron_job *job, const char *temporary) {
 static int check_model(const struct config *config) {
     if (config_form(config) != CONFIG_GPT)
         return error_set("only GPTs are written for Megatron-LM");
+    if (config->multi_latent_attention)
+        return error_set("latent attention (--multi-latent-attention) is not written for Megatron-LM; give --to "
+                         "huggingface");
     if (config->num_experts == 0)
         return 0;
     if (config_expert_layers(config) != config->num_layers || config->mtp_num_layers > 0)

@@ -53,9 +53,7 @@ grep -q "router.expert_bias.*\(F32\|fp32\)" "$work/out" && pass || fail "the bia
 expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${biased[@]}" --load "$work/whole" --finetune --moe-router-bias-update-rate 0
 expect 1 "moe_router_enable_expert_bias is true there and false here" "$BEVATRON" train "${model[@]}" --moe-router-score-function sigmoid --bf16 --load "$work/bias"
 expect 0 "" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/bias_copy" --to bevatron
-for file in model optimizer; do
-    cmp -s "$work/bias/iter_0000006/$file.safetensors" "$work/bias_copy/iter_0000006/$file.safetensors" && pass || fail "a copy of $file with a bias differs"
-done
+cmp -s "$work/bias/iter_0000006/model.safetensors" "$work/bias_copy/iter_0000006/model.safetensors" && pass || fail "a copy of a model with a bias differs"
 expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/other" --to huggingface
 expect 2 "give --moe-router-score-function sigmoid or sqrtsoftplus" "$BEVATRON" train "${model[@]}" --moe-router-enable-expert-bias
 

@@ -94,14 +94,8 @@ static const char *const others[] = {"megatron_v0",
                                      "megatron_experts_packed",
                                      "megatron_experts_grouped",
                                      "fairseq_roberta_old.pt",
-                                     "gpt_oss_mxfp4"};
-static const char *const others[] = {
-    "megatron_v0",         "megatron_v0_tp2",   "megatron_v1_tp2",        "megatron_v2_tp2_pp2",
-    "megatron_v3_vp2",     "megatron_v3_llama", "megatron_v3_bert",       "megatron_v1_t5_tp2",
-    "megatron_v3_t5_pp2",  "megatron_core_t5",  "megatron_v3_nemotron",   "megatron_dist_gpt",
-    "megatron_dist_llama", "megatron_dist_t5",  "megatron_dist_core19",   "llmc_fp32.bin",
-    "llmc_bf16.bin",       "fairseq_roberta",   "fairseq_roberta_old.pt", "gpt_oss_mxfp4",
-    "deepseek_v3_fp8"};
+                                     "gpt_oss_mxfp4",
+                                     "deepseek_v3_fp8"};
 enum { B = 2 };
 
 struct opened_model {
