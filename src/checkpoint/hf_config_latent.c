@@ -249,7 +249,6 @@ size_t hf_latent_members(const struct hf_family *family, const struct config *co
         {"rope_theta", memory_printf("%.17g", config->rotary_base)},
         {"rope_scaling", yarn.length > 0 ? memory_string(buffer_string(&yarn)) : memory_string("null")},
         {"num_key_value_heads", memory_printf("%" PRId64, config->num_attention_heads)},
-        {"num_nextn_predict_layers", is_v3(family) ? memory_string("0") : NULL},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].value)

@@ -25,6 +25,12 @@
          {LLAMA "mlp.shared_experts.gate_proj.weight", LLAMA "mlp.shared_experts.up_proj.weight"}},                    \
         SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_experts.down_proj")
 
+// Multi-token prediction, in layers behind the last one: see hf_names.h. Beside them stand copies of the embedding and
+// of the output layer.
+#define DEPTHS                                                                                                         \
+    SAME(OURS "enorm", LLAMA "enorm"), SAME(OURS "hnorm", LLAMA "hnorm"), SAME(OURS "eh_proj", LLAMA "eh_proj"),       \
+        SAME(OURS "final_layernorm", LLAMA "shared_head.norm")
+
 // Members that hf_config_latent.c reads and writes are not here.
 #define LATENT_KEYS                                                                                                    \
     SIZE_KEYS("0.02"), RMS_KEYS, NUMBER("q_lora_rank", "--q-lora-rank", .fallback = "1536", .has_null = true),         \
@@ -47,6 +53,7 @@ static const struct hf_key deepseek_v2_keys[] = {
 static const struct hf_row deepseek_v3_rows[] = {
     LAYERS,
     MLPS,
+    DEPTHS,
     {OURS "mlp.router.expert_bias", HF_SAME, {LLAMA "mlp.gate.e_score_correction_bias"}},
 };
 static const struct hf_key deepseek_v3_keys[] = {
@@ -55,6 +62,7 @@ static const struct hf_key deepseek_v3_keys[] = {
     NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
     NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "2048"),
     NUMBER("routed_scaling_factor", "--moe-router-topk-scaling-factor", .fallback = "2.5"),
+    NUMBER("num_nextn_predict_layers", "--mtp-num-layers", .fallback = "0"),
     READ_ONLY("rope_interleave", "true"),
     ONLY("scoring_func", "sigmoid"),
     ONLY("norm_topk_prob", "true"),
@@ -68,7 +76,8 @@ static const struct hf_flag deepseek_v2_flags[] = {LATENT_FLAGS, {"--moe-router-
 static const struct hf_flag deepseek_v3_flags[] = {
     LATENT_FLAGS, {"--moe-router-score-function", "sigmoid"}, {"--moe-router-enable-expert-bias", "true"}};
 
-static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
+static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", LLAMA "embed_tokens.weight",
+                                      LLAMA "shared_head.head.weight", NULL};
 static const struct hf_flag deepseek_v2_written[] = {{"bos_token_id", "100000"}, {"eos_token_id", "100001"}};
 static const struct hf_flag deepseek_v3_written[] = {{"bos_token_id", "0"}, {"eos_token_id", "1"}};
 

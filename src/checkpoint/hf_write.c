@@ -97,23 +97,38 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
         .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
 }
 
-// The embedding once more, as the output layer.
-static void add_head(struct hf_job *job) {
+// A tensor that is there already, once more under another name, which it frees in the end.
+static void add_copy(struct hf_job *job, const char *of, char *name) {
     for (size_t i = 0; i < job->count; i++) {
-        if (strcmp(job->outputs[i].name, job->family->embedding) != 0)
+        if (strcmp(job->outputs[i].name, of) != 0)
             continue;
         struct hf_output *output = &job->outputs[job->count++];
         *output = job->outputs[i];
-        output->name = memory_string(job->family->head);
-        output->entry.name = output->name;
+        output->name = name;
+        output->entry.name = name;
         return;
+    }
+    free(name);
+}
+
+// The embedding once more, as the output layer.
+static void add_head(struct hf_job *job) {
+    add_copy(job, job->family->embedding, memory_string(job->family->head));
+}
+
+// Depths of multi-token prediction come with copies of what they share with the model.
+static void add_depth_copies(struct hf_job *job) {
+    const struct config *config = &job->write->source->config;
+    for (int64_t layer = config->num_layers; layer < config->num_layers + config->mtp_num_layers; layer++) {
+        add_copy(job, job->family->embedding, memory_printf("model.layers.%lld.embed_tokens.weight", (long long)layer));
+        add_copy(job, job->family->head, memory_printf("model.layers.%lld.shared_head.head.weight", (long long)layer));
     }
 }
 
 static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
-    size_t most = 3;  // with the two that may be added
+    size_t most = 3 + 2 * (size_t)source->config.mtp_num_layers;  // with those that may be added
     for (size_t i = 0; i < source->count; i++)
         most += (size_t)hf_match(job->family, source->params.items[i], source->config.num_layers).pieces;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
@@ -127,6 +142,7 @@ static int list_outputs(struct hf_job *job) {
     add_token_types(job, job->count > 0 ? job->outputs[0].entry.dtype : DTYPE_F32);
     if (hf_config_doubles_head(job->family, &source->config))
         add_head(job);
+    add_depth_copies(job);
     uint64_t used = 0;
     for (size_t i = 0; i < job->count; i++) {
         if (i > 0 && used + job->outputs[i].bytes > job->write->shard_bytes) {

@@ -191,6 +191,16 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
     return 0;
 }
 
+// What other programs save often lacks the depths that the configuration still names.
+static void drop_missing_depths(struct model_source *source, const struct hf_detail *detail) {
+    char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.num_layers);
+    if (source->config.mtp_num_layers > 0 && !find_weight(detail, name)) {
+        source->config.mtp_num_layers = 0;
+        buffer_printf(&source->notes, "config.json names layers that predict further tokens, and no file has them");
+    }
+    free(name);
+}
+
 // What is wrong with a file of weights is not a fault of the configuration.
 static int read_model(struct model_source *source, struct hf_detail *detail, const char *path) {
     if (read_config(source, detail, path) < 0)
@@ -200,6 +210,7 @@ static int read_model(struct model_source *source, struct hf_detail *detail, con
         return error_context("cannot use %s", source->path);
     if (hf_config_read(detail->family, source->foreign_config, &detail->weights, &source->config) < 0)
         return error_context("cannot use %s", path);
+    drop_missing_depths(source, detail);
     return 0;
 }
 

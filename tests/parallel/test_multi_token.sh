@@ -50,6 +50,26 @@ for folder in hf megatron back; do
 done
 "$(dirname "$BEVATRON")/tests/compare_weights" "$work/run/iter_0000006" "$work/back/iter_0000006" 0 >"$work/out" 2>&1 && pass ||
     fail "back from megatron: $(head -n 3 "$work/out")"
+
+# DeepSeek-V3 has it in layers behind the last one, with copies of the embedding and of the output layer.
+deepseek=(--model gpt --normalization RMSNorm --norm-epsilon 1e-6 --swiglu --disable-bias-linear --position-embedding-type rope
+    --multi-latent-attention --q-lora-rank 10 --kv-lora-rank 8 --qk-head-dim 6 --qk-pos-emb-head-dim 4 --v-head-dim 6 --qk-layernorm
+    --untie-embeddings-and-output-weights --num-experts 4 --moe-ffn-hidden-size 8 --moe-layer-freq "[0]+[1]*3" --moe-router-topk 2
+    --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-topk-scaling-factor 2.5
+    --moe-shared-expert-intermediate-size 8 --hidden-dropout 0)
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${deepseek[@]}" --train-iters 2 --save "$work/deep" --save-interval 2
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/deep" --output "$work/deep_hf"
+expect 0 "bevatron" "$BEVATRON" checkpoint convert --input "$work/deep_hf" --output "$work/deep_back"
+"$(dirname "$BEVATRON")/tests/compare_weights" "$work/deep/iter_0000002" "$work/deep_back/iter_0000000" 0 >"$work/out" 2>&1 && pass ||
+    fail "back from deepseek_v3: $(head -n 3 "$work/out")"
+for name in 4.enorm 5.hnorm 4.eh_proj 5.shared_head.norm 4.embed_tokens 5.shared_head.head 4.self_attn.kv_b_proj 5.mlp.experts.3.down_proj; do
+    grep -aq "\"model.layers.$name.weight\"" "$work/deep_hf/model.safetensors" && pass || fail "no $name"
+done
+grep -q '"num_nextn_predict_layers": *2' "$work/deep_hf/config.json" && pass || fail "config.json: $(cat "$work/deep_hf/config.json")"
+# What others save of it often lacks these layers.
+sed -i 's/model.layers.4.eh_proj/model.layers.9.eh_proj/' "$work/deep_hf/model.safetensors"
+expect 0 "no file has them" "$BEVATRON" checkpoint convert --input "$work/deep_hf" --output "$work/deep_less"
+
 seq -s ' ' 1 40 >"$work/text.txt"
 expect 0 '"mtp_2_loss":' "$BEVATRON" evaluate --load "$work/run" --text "$work/text.txt" --device cpu --json
 expect 1 "mtp_num_layers" "$BEVATRON" train "${model[@]}" --mtp-num-layers 1 --load "$work/run"
