@@ -129,20 +129,31 @@ TEST(depths) {
 
 // 6 B s [L h f 2 + L (h (q + 2k) + q h) + h V] + 6 B s^2 q L, with q = heads * head size and k the same for key/value
 // heads; 3 in place of 2 if the MLP is gated, and attention that is not causal counts twice.
+static double attention_products(void) {
+    double h = (double)config.hidden_size, heads = (double)config.num_attention_heads;
+    double q = heads * (double)config.kv_channels;
+    double k = (double)config_query_groups(&config) * (double)config.kv_channels;
+    if (!config.multi_latent_attention)
+        return h * (q + 2 * k) + q * h;
+    // By way of latents.
+    double q_rank = (double)config.q_lora_rank, kv_rank = (double)config.kv_lora_rank, v = (double)config.v_head_dim;
+    double queries = q_rank > 0 ? q_rank * (h + q) : h * q;
+    return queries + h * (kv_rank + (double)config.qk_pos_emb_head_dim) +
+           kv_rank * heads * ((double)config.qk_head_dim + v) + heads * v * h;
+}
+
 static double stack_products(int64_t layers, int attentions) {
     double h = (double)config.hidden_size, f = (double)config.ffn_hidden_size;
-    double q = (double)config.num_attention_heads * (double)config.kv_channels;
-    double k = (double)config_query_groups(&config) * (double)config.kv_channels;
     // Of a layer with experts, those that a token goes to and the shared ones.
     double chosen = (double)(config.moe_router_topk * config_expert_width(&config));
     double widths = f * (double)layers, shared = (double)config.moe_shared_expert_intermediate_size;
     widths += (chosen + shared - f) * (double)config_expert_layers(&config);
-    return h * widths * (config_is_gated(&config) ? 3 : 2) + (double)layers * attentions * (h * (q + 2 * k) + q * h);
+    return h * widths * (config_is_gated(&config) ? 3 : 2) + (double)layers * attentions * attention_products();
 }
 
 static double formula(double B) {
     double s = (double)config.seq_length, S = (double)config.decoder_seq_length;
-    double q = (double)config.num_attention_heads * (double)config.kv_channels;
+    double q = (double)config.num_attention_heads * (double)(config.kv_channels + config_value_channels(&config)) / 2;
     double h = (double)config.hidden_size, e = (double)config_word_embedding_size(&config);
     double head = e * (double)config.padded_vocab_size + (e != h ? 2 * e * h : 0);
     int64_t encoder = config_encoder_layers(&config), decoder = config_decoder_layers(&config);
