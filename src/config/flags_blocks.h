@@ -30,8 +30,8 @@
              .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
         INT("--no-rope-freq", no_rope_freq, "0", 0, MOST_LAYERS,                                                       \
             "every N-th layer has no rotary positions, as in SmolLM3; 0 for none", ADVANCED),                          \
-        INT("--mtp-num-layers", mtp_num_layers, NULL, 0, CONFIG_MOST_DEPTHS,                                           \
-            "multi-token prediction: also predict N tokens beyond the next, with one more layer each; default: none"), \
+        INT("--mtp-num-layers", mtp_num_layers, "0", 0, CONFIG_MOST_DEPTHS,                                            \
+            "multi-token prediction: also predict N tokens beyond the next, with one more layer each"),                \
         REAL("--mtp-loss-scaling-factor", mtp_loss_scaling_factor, "0.1", 0, 1e6,                                      \
              "weight of the mean of those losses in the gradients", ADVANCED)
 
