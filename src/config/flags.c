@@ -469,7 +469,7 @@ static const struct flag rows[] = {
     INT("--context-parallel-size", context_parallel_size, "1", 1, MOST_RANKS,
         "context-parallel size: ranks that share each sequence"),
     INT("--expert-model-parallel-size", expert_model_parallel_size, "1", 1, EXPERT_RANKS_MOST,
-        "expert-parallel size: data-parallel ranks that share out the experts and send each other tokens"),
+        "expert-parallel size: ranks that share out the experts and send each other tokens"),
     SWITCH("--sequence-parallel", sequence_parallel,
            "split norms and dropout along the sequence over tensor-parallel ranks", ADVANCED),
     INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, MOST_LAYERS,

@@ -58,8 +58,11 @@ static void validate_groups(const struct config *config, struct complaints *comp
     int64_t E = config->num_experts, K = config->moe_router_topk;
     int64_t groups = config->moe_router_num_groups, chosen = config->moe_router_group_topk;
     int64_t best = config->moe_router_group_best;
-    if (groups == 0 && chosen == 0)
+    if (groups == 0 && chosen == 0) {
+        if (best > 0)
+            log_warn_once("--moe-router-group-best has no effect without --moe-router-num-groups");
         return;
+    }
     if (groups == 0 || chosen == 0)
         complain(complaints, "--moe-router-num-groups and --moe-router-group-topk belong together; give both or none");
     else if (E % groups != 0)

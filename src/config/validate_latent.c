@@ -48,6 +48,8 @@ void validate_latent(const struct config *config, struct complaints *complaints)
     if (config_query_groups(config) != config->num_attention_heads)
         complain(complaints, "--multi-latent-attention has keys and values for every head; leave out "
                              "--group-query-attention and --num-query-groups");
+    if (is(config->rope_type, "rope") && config->rotary_scaling_factor > 1)
+        log_warn_once("--rotary-scaling-factor has no effect with --rope-type rope; give --rope-type yarn");
     if (config->yarn_beta_fast < config->yarn_beta_slow)
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
     if (config_yarn(config).factor > 1 && config->rotary_base < 2)

@@ -141,5 +141,6 @@ expect 2 "does not divide --tensor-model-parallel-size 1" "$BEVATRON" train "${m
 for flag in "--moe-router-topk 3" "--expert-tensor-parallel-size 2" "--moe-upcycling-granularity 2"; do
     expect 0 "${flag% *} has no effect without --num-experts" "$BEVATRON" train --preset gpt2-124m $flag --dry-run
 done
+expect 0 "--moe-router-group-best has no effect" "$BEVATRON" train "${model[@]}" --moe-router-group-best 1 --dry-run
 expect 0 "has no effect without --moe-use-upcycling" "$BEVATRON" train "${model[@]}" --moe-upcycling-granularity 2 --dry-run
 finish

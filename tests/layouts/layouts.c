@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MESHES = 64 };
-
 // Bytes that ranks that share sequences exchange in one step: keys and values of every layer are gathered in each
 // forward pass and before its backward pass, and their gradients are reduce-scattered.
 struct exchanged {
@@ -59,7 +57,7 @@ struct bench {
     struct world *world;
     const char *more;  // flags in addition to a layout's own
     struct references references;
-    struct mesh meshes[MOST_MESHES];
+    struct mesh **meshes;
     int mesh_count;
 };
 
@@ -68,7 +66,7 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
                     const struct mesh **result) {
     const int *v = layout->value;
     for (int i = 0; i < bench->mesh_count; i++) {
-        const struct mesh *mesh = &bench->meshes[i];
+        const struct mesh *mesh = bench->meshes[i];
         *result = mesh;
         if (mesh->length[AXIS_TENSOR] == v[LAYOUT_TENSOR] && mesh->length[AXIS_CONTEXT] == v[LAYOUT_CONTEXT] &&
             mesh_count(mesh, MESH_EXPERTS) == v[LAYOUT_EXPERT] &&
@@ -76,8 +74,9 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
             mesh->length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE])
             return 0;
     }
-    CHECK(bench->mesh_count < MOST_MESHES);
-    struct mesh *mesh = &bench->meshes[bench->mesh_count++];
+    bench->meshes = memory_realloc(bench->meshes, sizeof(struct mesh *) * (size_t)(bench->mesh_count + 1));
+    struct mesh *mesh = memory_alloc(sizeof *mesh);
+    bench->meshes[bench->mesh_count++] = mesh;
     struct world_place place = world_place(bench->world);
     *result = mesh;
     TRY(mesh_place_config(mesh, place.rank, place.size, config));
@@ -203,6 +202,9 @@ static int run_layouts(int argc, char **argv) {
         printf("all layouts of %d ranks were tried\n", place.size);
     references_free(&bench.references);
     world_close(bench.world);
+    for (int i = 0; i < bench.mesh_count; i++)
+        free(bench.meshes[i]);
+    free(bench.meshes);
     device_close(bench.device);
     layouts_free(&list);
     buffer_free(&more);

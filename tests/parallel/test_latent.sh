@@ -71,4 +71,5 @@ expect 2 "rotation needs pairs" "$BEVATRON" train "${model[@]}" --qk-pos-emb-hea
 expect 2 "cannot be shared by --tensor-model-parallel-size 3" "$BEVATRON" train "${model[@]}" --tensor-model-parallel-size 3
 expect 2 "does not work with --multi-latent-attention" "$BEVATRON" train "${model[@]}" --softmax-type learnable
 expect 0 "has no effect with --multi-latent-attention" "$BEVATRON" train "${model[@]}" --kv-channels 8 --dry-run
+expect 0 "has no effect with --rope-type rope" "$BEVATRON" train "${model[@]}" --rope-type rope --rotary-scaling-factor 4 --dry-run
 finish
