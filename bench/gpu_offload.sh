@@ -3,15 +3,15 @@
 # moments in fewer bits, on a machine with an NVIDIA GPU:
 #   bench/gpu_offload.sh BEVATRON [PRESET…]       (gpt3-1.3b and megatron-7.5b)
 # Prints a table: milliseconds of a step, tokens/s, memory of the GPU as predicted and as the driver saw it, and host
-# memory. From the environment:
+# memory. A step is one micro-batch and one update, so the update's share shrinks with a larger MICRO. From the environment:
 #   STEPS=5      steps of a run that are timed
-#   MICRO=4      sequences of a micro-batch, and BATCH=16 of a step: the update's share shrinks with a larger batch
+#   MICRO=4      sequences of a step
 set -u
 cd "$(dirname "$0")/.." || exit 1
 program=${1:?usage: bench/gpu_offload.sh BEVATRON [PRESET…]}
 shift
 [ $# -gt 0 ] || set -- gpt3-1.3b megatron-7.5b
-steps=${STEPS:-5} micro=${MICRO:-4} batch=${BATCH:-16}
+steps=${STEPS:-5} micro=${MICRO:-4}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -24,8 +24,8 @@ of() {
 row() {
     local preset=$1 name=$2 seen
     shift 2
-    local flags=(--preset "$preset" --bf16 --micro-batch-size "$micro" --global-batch-size "$batch"
-        --recompute-granularity full --recompute-method uniform --attention-dropout 0 --hidden-dropout 0 "$@")
+    local flags=(--preset "$preset" --bf16 --micro-batch-size "$micro" --recompute-granularity full
+        --recompute-method uniform --attention-dropout 0 --hidden-dropout 0 "$@")
     "$program" train "${flags[@]}" --mock-data --vocab-size 50257 --train-iters 1 --dry-run >"$work/plan" 2>&1
     (while sleep 0.5; do nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; done >"$work/used") &
     local watcher=$!

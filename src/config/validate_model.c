@@ -179,6 +179,10 @@ static void validate_optimizer_division(struct config *config, struct complaints
     if (is_muon && config->fp16)
         complain(complaints, "--optimizer %s does not work with --fp16; give --bf16, or train in fp32",
                  config->optimizer);
+    if ((is(config->optimizer, "lion") || is(config->optimizer, "sgd")) &&
+        !(is(config->exp_avg_dtype, "fp32") && is(config->exp_avg_sq_dtype, "fp32")))
+        log_warn_once("--exp-avg-dtype and --exp-avg-sq-dtype apply to Adam only; they do nothing with --optimizer %s",
+                      config->optimizer);
     if (config->optimizer_cpu_offload && is_muon)
         complain(complaints,
                  "--optimizer-cpu-offload does not work with --optimizer %s, which takes whole matrices; leave "
