@@ -47,7 +47,7 @@ struct collective {
     void *(*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
 };
 
-enum { WORLD_MAX_GROUPS = 512 };
+enum { WORLD_MAX_GROUPS = 2048 };
 
 // What a rank tells the others about itself, in the form of host values.
 struct host_name {
