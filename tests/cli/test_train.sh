@@ -122,7 +122,8 @@ expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVA
 expect 2 "--optimizer adaptive_muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer adaptive_muon --fp16
 expect 2 "--adaptive-muon-eps" "$BEVATRON" train "${model[@]}" --optimizer adaptive_muon --adaptive-muon-eps 0
 expect 2 "--exp-avg-dtype" "$BEVATRON" train "${model[@]}" --exp-avg-dtype int8
-expect 0 "they do nothing with --optimizer lion" "$BEVATRON" train "${model[@]}" --optimizer lion --exp-avg-dtype fp8 --dry-run
+expect 0 "they do nothing with --optimizer lion" "$BEVATRON" train "${model[@]}" --optimizer lion --exp-avg-dtype fp8 \
+    --train-iters 8 --dry-run
 expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --lr 1e-3 --train-iters 7 --threads 1 --load "$work/narrow" \
     --override-opt_param-scheduler
 expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --exp-avg-dtype bf16 --lr 1e-3 --train-iters 7 --threads 1 \
