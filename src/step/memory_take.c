@@ -93,11 +93,9 @@ static bool has_host_room(const struct step *step) {
     uint64_t room = memory_room(ranks_on_machine(step));
     if (step->device->ops->is_imaginary || step->memory.hosted <= room)
         return true;
-    error_set_code(
-        EXIT_CODE_OUT_OF_MEMORY,
-        "optimizer states need %.2f GB of host memory for each rank here, and %.2f GB are left; move fewer of "
-        "them to the host",
-        (double)step->memory.hosted / 1e9, (double)room / 1e9);
+    error_set_code(EXIT_CODE_OUT_OF_MEMORY,
+                   "optimizer states need %.2f GB of host memory for each rank here, and %.2f GB are left",
+                   (double)step->memory.hosted / 1e9, (double)room / 1e9);
     return false;
 }
 
@@ -123,7 +121,7 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
     if (memory->hosted > 0) {
         void *base = has_host_room(step) ? device_hosted_alloc(step->device, memory->hosted) : NULL;
         if (!base)
-            return (struct lack){"optimizer states in host memory", memory->hosted};
+            return (struct lack){STEP_HOSTED_STATES, memory->hosted};
         arena_init(&step->hosted, "optimizer states", base, memory->hosted);
     }
     *reserve = reserve_bytes > 0 ? device_alloc(step->device, reserve_bytes) : NULL;

@@ -92,6 +92,7 @@ struct step_options {
     void (*tell_room)(const void *context, const struct step_room *room);
     const void *room_context;
 };
+#define STEP_HOSTED_STATES "optimizer states in host memory"
 // How a step got its memory, for messages to the user. Ranks decide together, and one reports for all.
 struct step_room {
     size_t bytes;        // what this rank could take when it last asked: a part of what was free
@@ -100,7 +101,7 @@ struct step_room {
     size_t reserve;      // of the bytes, held for libraries
     size_t shrunk_from;  // bytes of the larger layout that could not be taken; 0 on ranks that do not report
     bool is_refused;     // on all ranks: one of them has no room, and step_open fails
-    const char *lack;    // what there is no room for; NULL on ranks that do not report
+    const char *lack;    // what there is no room for, e.g. STEP_HOSTED_STATES; NULL on ranks that do not report
     size_t lack_bytes;
     struct step_memory needed;  // of the layout that was tried last
 };

@@ -123,22 +123,33 @@ static void append_sharers(const struct step_room *room, struct buffer *out) {
     buffer_append_string(out, "; ");
 }
 
+// Frees the text.
+static int fail_with(struct error_note *cause, struct buffer *text) {
+    (void)error_give(cause);
+    (void)error_context("%s", buffer_string(text));
+    buffer_free(text);
+    return -1;
+}
+
 // The error of a rank whose smaller layout has no room. The device's own message, which is the last word, is the cause.
 static int explain_refusal(const struct setup *setup, const struct step_room *room) {
     struct error_note *cause = error_take();
     size_t usable = room->bytes > room->reserve ? room->bytes - room->reserve : 0;
     struct buffer text = {0};
-    buffer_printf(&text, "no room for the %s, %.2f GB: the step needs ", room->lack, (double)room->lack_bytes / GB);
+    buffer_printf(&text, "no room for the %s, %.2f GB", room->lack, (double)room->lack_bytes / GB);
+    if (strcmp(room->lack, STEP_HOSTED_STATES) == 0) {
+        buffer_append_string(&text, "; give a smaller --optimizer-offload-fraction, or split the optimizer among more "
+                                    "ranks (--use-distributed-optimizer)");
+        return fail_with(cause, &text);
+    }
+    buffer_append_string(&text, ": the step needs ");
     setup_describe_memory(&room->needed, &text);
     if (room->reserve > 0)
         buffer_printf(&text, ", %.2f GB are kept for libraries,", (double)room->reserve / GB);
     buffer_printf(&text, " and %.2f GB are free%s", (double)room->bytes / GB, why_refused(room->needed.total, usable));
     append_sharers(room, &text);
     memory_remedies(setup, room->needed.total, usable, &text);
-    (void)error_give(cause);
-    (void)error_context("%s", buffer_string(&text));
-    buffer_free(&text);
-    return -1;
+    return fail_with(cause, &text);
 }
 
 // All ranks get the error of the one that speaks.

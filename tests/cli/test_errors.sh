@@ -194,6 +194,8 @@ if ! is_sanitized && (ulimit -v 6000000 && "$BEVATRON" version) >/dev/null 2>&1;
     expect 214 "no room for the activations, " "${large[@]}" --micro-batch-size 64
     grep -q "the step needs .* GB (weights .* GB are free; it would fit with --.* GB.: cannot allocate" "$work/out" && pass ||
         fail "the error says no way out"
+    expect 214 " GB; give a smaller --optimizer-offload-fraction, or split" "${large[@]}" \
+        --hidden-size 2048 --seq-length 16 --micro-batch-size 1 --bf16 --optimizer-cpu-offload
     expect 214 "it would not fit in any of the layouts that were tried, on up to 1024 ranks" "${large[@]}" --micro-batch-size 1 --hidden-size 131072 --num-attention-heads 1024
 fi
 
