@@ -172,7 +172,7 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
                op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
 }
 
-// A plan that stands for no device is for GPUs, most of which do.
+// A plan that stands for no device counts as a Hopper GPU, the only kind that does.
 static bool paper_gains_by_many(const struct device *device) {
     const struct paper_device *paper = (const struct paper_device *)device;
     return !paper->real || device_gains_by_many(paper->real);
