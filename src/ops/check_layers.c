@@ -1,8 +1,8 @@
 // Checked entry points of what layers are made of: matmuls, norms, embeddings, dropout. Each verifies the contract
 // written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
-#include <math.h>
 #include "ops/device.h"
+#include <math.h>
 
 static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int64_t rows, int64_t columns) {
     enum dtype dtype = m->a.dtype;
@@ -205,6 +205,7 @@ static void check_norm_again(const char *name, const struct op_norm_backward *op
     check_tensor(name, "y", op->y, matrix);
     if (op->kind == NORM_LAYER)
         check_optional(name, "bias", op->bias, check_1d(op->x.dtype, op->x.shape[1]));
+    check_rule(name, op->bias.data || !op->dbias.data, "y is computed again with the bias that dbias belongs to");
     check_apart_or_same(name, "y", op->y, "dy", op->dy);
     check_apart(name, "y", op->y, "x", op->x);
     check_apart(name, "y", op->y, "dx", op->dx);

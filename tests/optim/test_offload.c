@@ -14,7 +14,7 @@
 // ---- a device that puts off what it is given ----
 
 struct task {
-    enum { TASK_COPY, TASK_RECORD, TASK_WAIT, TASK_ADAM } kind;
+    enum { TASK_COPY, TASK_ZERO, TASK_RECORD, TASK_WAIT, TASK_ADAM } kind;
     void *to;
     const void *from;
     size_t bytes;
@@ -44,6 +44,10 @@ static struct task *put(struct device *device, enum stream stream) {
 
 static void lazy_copy(struct device *device, void *to, const void *from, size_t bytes, enum stream stream) {
     *put(device, stream) = (struct task){.kind = TASK_COPY, .to = to, .from = from, .bytes = bytes};
+}
+
+static void lazy_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
+    *put(device, stream) = (struct task){.kind = TASK_ZERO, .to = memory, .bytes = bytes};
 }
 
 static void lazy_adam(struct device *device, const struct op_adam *op) {
@@ -85,6 +89,8 @@ static bool do_task(struct lazy *lazy, int stream) {
         return false;
     if (task->kind == TASK_COPY)
         memcpy(task->to, task->from, task->bytes);
+    if (task->kind == TASK_ZERO)
+        memset(task->to, 0, task->bytes);
     if (task->kind == TASK_RECORD)
         lazy->done[task->event] = task->number;
     if (task->kind == TASK_ADAM)
@@ -115,6 +121,7 @@ static struct lazy *open_lazy(struct device *cpu, uint32_t seed) {
     lazy->seed = seed;
     lazy->ops = *cpu->ops;
     lazy->ops.copy_in = lazy->ops.copy_out = lazy_copy;
+    lazy->ops.zero = lazy_zero;
     lazy->ops.event_create = lazy_event_create;
     lazy->ops.event_free = lazy_event_free;
     lazy->ops.event_record = lazy_event_record;
