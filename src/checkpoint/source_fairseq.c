@@ -187,10 +187,12 @@ static int64_t count_layers(const struct fairseq_detail *detail) {
     return MOST_LAYERS;
 }
 
-// The output matrix is stored again if it is the embedding.
+// The output matrix is stored again if it is the embedding. Dtypes that cannot be read are reported by plan_all.
 static int set_tie(struct config *config, const struct weight *words, const struct weight *head) {
     bool is_same = head && head->dtype == words->dtype && head->bytes == words->bytes;
     int result = 0;
+    if (!words->is_readable || (head && !head->is_readable))
+        return 0;
     if (is_same) {
         unsigned char *a = memory_alloc(words->bytes + 1), *b = memory_alloc(head->bytes + 1);
         result = weight_read(words, a);

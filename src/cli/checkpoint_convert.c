@@ -35,7 +35,7 @@ static const char *const dtype_names[] = {"fp32", "bf16", "fp16", "q8_0", NULL};
 static const struct flag rows[] = {
     TEXT("--input", input, NULL, "DIR",
          "model to read: a --save or iter_… folder, a Hugging Face folder (config.json), a Megatron-LM checkpoint "
-         "(mp_rank_…/model_optim_rng.pt, or torch_dist), or an llm.c GPT-2 file"),
+         "(mp_rank_…/model_optim_rng.pt, or torch_dist), a fairseq RoBERTa (model.pt), or an llm.c GPT-2 file"),
     TEXT("--output", output, NULL, "DIR", "path to write, which must not exist yet: a folder, or a file for gguf"),
     CHOICE("--to", to, NULL, target_names,
            "format to write; default: huggingface for bevatron's own input, otherwise bevatron"),
@@ -280,8 +280,9 @@ int checkpoint_convert(int argc, char **argv) {
     const struct flag_command command = {
         .name = "checkpoint convert",
         .argument_flag = "--input",
-        .summary = "Converts Hugging Face, Megatron-LM and llm.c models to bevatron, and all of them to Hugging Face, "
-                   "Megatron-LM or GGUF. Never executes anything in a file.",
+        .summary =
+            "Converts Hugging Face, Megatron-LM, fairseq and llm.c models to bevatron, and all of them to Hugging "
+            "Face, Megatron-LM or GGUF. Never executes anything in a file.",
         .tables = &table,
         .table_count = 1,
         .epilogue =

@@ -341,8 +341,9 @@ int checkpoint_inspect(int argc, char **argv) {
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
         .epilogue =
-            "PATH is a --save folder, an iter_… folder, a Hugging Face or Megatron-LM folder, an llm.c GPT-2 file, or "
-            "any\n.safetensors or .gguf file.\nExample:\n  bevatron checkpoint inspect run --tensors\n",
+            "PATH is a --save folder, an iter_… folder, a Hugging Face or Megatron-LM folder, a fairseq RoBERTa, an "
+            "llm.c\nGPT-2 file, or any .safetensors or .gguf file.\nExample:\n  bevatron checkpoint inspect run "
+            "--tensors\n",
     };
     struct checkpoint_inspect_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);

@@ -81,6 +81,8 @@ TEST(refused) {
     EXPECT_ERROR(open_with("layers.1.fc2.bias", "layers.1.fc3.bias"), "layers.1.mlp.linear_fc2.bias");
     EXPECT_ERROR(open_with("sentence_encoder.emb_layer_norm", "sentence_encoder.emb_layer_morm"),
                  "embedding.layernorm");
+    struct model_source source;
+    EXPECT_ERROR(open_model(&source, "tests/fuzz/seeds/roberta/double.pt"), "tensors are neither fp32, bf16 nor fp16");
     EXPECT_ERROR(open_with("sentence_encoder", "sentence_decoder"), "is not a readable model");
 }
 

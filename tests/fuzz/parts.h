@@ -39,6 +39,9 @@ static const char *const fuzz_part_names[] = {
     "iter_0000001/__0_1.distcp",
     "iter_0000001/__1_0.distcp",
     "iter_0000001/__1_1.distcp",
+    "iter_0000001/mp_rank_01_000/model_optim_rng.pt",
+    "iter_0000001/mp_rank_01_001/model_optim_rng.pt",
+    "model.pt",
 };
 enum {
     FUZZ_PART_NAMES = sizeof fuzz_part_names / sizeof fuzz_part_names[0],

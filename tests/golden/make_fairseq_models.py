@@ -70,14 +70,16 @@ def expect(name, model):
 
 
 def seed():
-    """A small one for tests/fuzz."""
+    """Small ones for tests/fuzz; the second has a dtype that is refused."""
     global SIZES
     SIZES |= dict(hidden_size=2, num_hidden_layers=1, num_attention_heads=1, intermediate_size=3, vocab_size=5, max_position_embeddings=4)
     small = arguments()
     small.encoder_attention_heads = 1
     os.makedirs("tests/fuzz/seeds/roberta", exist_ok=True)
-    torch.save({"args": small, "model": names(make("gelu"), True)}, "tests/fuzz/seeds/roberta/small.pt",
-               _use_new_zipfile_serialization=False)
+    model = names(make("gelu"), True)
+    for name, dtype in (("small", torch.float32), ("double", torch.float64)):
+        torch.save({"args": small, "model": {key: value.to(dtype) for key, value in model.items()}}, f"tests/fuzz/seeds/roberta/{name}.pt",
+                   _use_new_zipfile_serialization=False)
 
 
 torch.manual_seed(11)
