@@ -166,6 +166,9 @@ static int read_scalar(const struct yaml_reader *reader, const char **cursor, co
             status = refuse(reader, "a second colon; put the value in quotes");
         else if (is_dash(plain) || *plain == '#')
             status = refuse(reader, "a value that begins with - or # must stand in quotes");
+        else if (strstr(plain, " #") || strstr(plain, "\t#"))
+            // Not cut off as a comment, since a quote before it looks open; other readers would cut it.
+            status = refuse(reader, "a comment after a tab or an open quote; put the value or the key in quotes");
     }
     if (status == 0) {
         *cursor += strspn(*cursor, " ");

@@ -103,6 +103,8 @@ TEST(refuses_with_the_line) {
         {"a: \"\\q\"\n", "pod.yaml:1: an escape"},
         {"words\n", "pod.yaml:1: a line is neither"},
         {"a: b: c\n", "pod.yaml:1: a second colon"},
+        {"a{\"b: c #d\n", "pod.yaml:1: a comment after"},
+        {"a: b\t#c\n", "pod.yaml:1: a comment after"},
         {"a:\n  - x\n  y: 1\n", "pod.yaml:3"},
         {"a: [- b]\n", "pod.yaml:1: a value that begins"},
         {"a: [#b]\n", "pod.yaml:1: a value that begins"},
