@@ -198,8 +198,8 @@ static void add_packed(struct flattening *flat, const char *ours, const struct t
     bool is_second = strstr(ours, ".linear_fc2.");
     int64_t experts = flat->experts, all = torch_tensor_count(packed);
     int64_t width = packed->rank == 2 ? packed->shape[is_second ? 1 : 0] : 0;  // C
-    bool is_plain = width > 0 && experts > 0 && all % (experts * width) == 0 && packed->stride[1] == 1 &&
-                    packed->stride[0] == packed->shape[1];
+    bool is_plain = width > 0 && experts > 0 && experts <= all / width && all % (experts * width) == 0 &&
+                    packed->stride[1] == 1 && packed->stride[0] == packed->shape[1];
     for (int64_t i = 0; is_plain && i < experts; i++) {
         int64_t other = all / (experts * width);
         struct torch_tensor *view = memory_alloc(sizeof *view);
