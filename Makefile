@@ -13,7 +13,7 @@
 #   make soak            trains with SOAK_FAULTS seeded faults on each of several layouts: about 10 s per fault;
 #                        SOAK_SEEDS="1 2 3" takes several seeds, SOAK_JOBS runs at a time
 #   make test-threads    runs the unit tests that use threads under ThreadSanitizer
-#   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
+#   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: hours
 #                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… select, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers; OTHER_PYTHON=… with
 #                        another release of transformers, for the exports)
