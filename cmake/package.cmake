@@ -20,7 +20,7 @@ install(TARGETS bevatron RUNTIME DESTINATION bin)
 install(DIRECTORY ${share}/ DESTINATION share)
 install(FILES README.md CHANGELOG.md DESTINATION share/doc/bevatron)
 install(FILES LICENSE DESTINATION share/doc/bevatron RENAME copyright)
-install(FILES bench/RESULTS.md DESTINATION share/doc/bevatron/bench)
+install(FILES bench/RESULTS.md bench/muon-curves.svg DESTINATION share/doc/bevatron/bench)
 install(DIRECTORY docs/ DESTINATION share/doc/bevatron/docs
   PATTERN "*.c" EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
 # The demo needs a program of the source tree.
