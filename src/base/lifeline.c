@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const uint64_t MAGIC = 0x6c6966656c696e65;
+static const uint64_t MAGIC = 0x6c6966656c696e66;
 
 // The layout of the file. A label may be read while it is written: it is for people.
 struct lifeline_page {

@@ -12,21 +12,9 @@ static bool is_v3(const struct hf_family *family) {
     return strcmp(family->model_type, "deepseek_v3") == 0;
 }
 
-static int set_text(struct config *config, const char *flag, const char *text) {
-    struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, flag, text, FLAG_FROM_FILE);
-}
-
-static int set_whole(struct config *config, const char *flag, int64_t value) {
-    char *text = memory_printf("%" PRId64, value);
-    int result = set_text(config, flag, text);
-    free(text);
-    return result;
-}
-
 static int set_double(struct config *config, const char *flag, double value) {
     char *text = memory_printf("%.17g", value);
-    int result = set_text(config, flag, text);
+    int result = config_take(config, flag, text);
     free(text);
     return result;
 }
@@ -63,7 +51,7 @@ static int read_layers(const struct hf_family *family, const struct json *root, 
     if (dense == 0)
         return 0;
     char *layers = memory_printf("[0]*%" PRId64 "+[1]*%" PRId64, dense, L - dense);
-    int result = set_text(config, "--moe-layer-freq", layers);
+    int result = config_take(config, "--moe-layer-freq", layers);
     free(layers);
     return result;
 }
@@ -73,7 +61,7 @@ static int read_shared(const struct hf_family *family, const struct json *root, 
     TRY(whole_of(root, "n_shared_experts", is_v3(family) ? 1 : 2, &shared));
     if (shared < 1 || shared > 1 << 10)
         return error_set("its \"n_shared_experts\" is not a number of experts from 1 to 1024");
-    return set_whole(config, "--moe-shared-expert-intermediate-size", shared * config->moe_ffn_hidden_size);
+    return config_take_number(config, "--moe-shared-expert-intermediate-size", shared * config->moe_ffn_hidden_size);
 }
 
 // How many of its best scores a group is judged by.
@@ -97,9 +85,9 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
         return error_set("its \"n_group\" and \"topk_group\" are not numbers of groups");
     if (groups == 1)
         return 0;
-    TRY(set_whole(config, "--moe-router-num-groups", groups));
-    TRY(set_whole(config, "--moe-router-group-topk", chosen));
-    return set_whole(config, "--moe-router-group-best", best_of_group(family));
+    TRY(config_take_number(config, "--moe-router-num-groups", groups));
+    TRY(config_take_number(config, "--moe-router-group-topk", chosen));
+    return config_take_number(config, "--moe-router-group-best", best_of_group(family));
 }
 
 // transformers multiplies rotated channels by the quotient of two growths if both settings are there and not 0, else by
@@ -125,7 +113,7 @@ static int read_yarn(const struct json *root, const struct json *scaling, struct
     if (all != 0 && mscale == 0)
         return error_set("its rotary scaling has \"mscale_all_dim\" without \"mscale\", which is not supported");
     TRY(set_double(config, "--rotary-scaling-factor", factor));
-    TRY(set_whole(config, "--original-max-position-embeddings", length));
+    TRY(config_take_number(config, "--original-max-position-embeddings", length));
     TRY(set_double(config, "--mscale", all != 0 ? mscale : 1));
     TRY(set_double(config, "--mscale-all-dim", all));
     TRY(set_double(config, "--yarn-beta-fast", fast != 0 ? fast : 32));

@@ -13,17 +13,6 @@
 
 enum { USUAL_HEAD_SIZE = 64 };
 
-static int set_flag(struct config *config, const char *flag, const char *text) {
-    struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, flag, text, FLAG_FROM_FILE);
-}
-
-static int set_number(struct config *config, const char *flag, int64_t number) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%" PRId64, number);
-    return set_flag(config, flag, text);
-}
-
 // Arguments that are called as our flags are.
 static const char *const same[] = {"num_layers",
                                    "hidden_size",
@@ -134,7 +123,7 @@ static int set_same(struct config *config, const char *name, const struct torch_
         text = memory_printf("%.17g", value->real);
     else if (value->type == TORCH_STRING && strlen(value->text) == value->length)
         text = memory_string(value->text);
-    int result = text ? set_flag(config, flag, text) : 0;
+    int result = text ? config_take(config, flag, text) : 0;
     free(flag);
     free(text);
     return result;
@@ -157,11 +146,11 @@ static int set_activation(struct config *config, const struct torch_value *args)
     bool is_gelu = !is_true(torch_get(args, "swiglu")) && !is_true(torch_get(args, "squared_relu")) &&
                    !is_true(torch_get(args, "quick_geglu"));
     if (is_gelu && is_legacy(args) && (is_openai || is_onnx))
-        TRY(set_flag(config, "--activation", is_openai ? "gelu_tanh" : "gelu"));
+        TRY(config_take(config, "--activation", is_openai ? "gelu_tanh" : "gelu"));
     else if (is_gelu && fusion && !is_true(fusion))
-        TRY(set_flag(config, "--no-bias-gelu-fusion", "true"));
+        TRY(config_take(config, "--no-bias-gelu-fusion", "true"));
     if (bias && !is_true(bias))
-        TRY(set_flag(config, "--disable-bias-linear", "true"));
+        TRY(config_take(config, "--disable-bias-linear", "true"));
     return 0;
 }
 
@@ -183,13 +172,13 @@ static int set_window_layers(struct config *config, const struct torch_value *la
     if (!is_set(layers))
         return 0;
     if (layers->type == TORCH_INT)
-        return set_number(config, "--window-attn-skip-freq", layers->integer);
+        return config_take_number(config, "--window-attn-skip-freq", layers->integer);
     struct buffer text = {0};
     for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
         buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
     buffer_append_string(&text, "]");
     int result = layers->type == TORCH_LIST
-                     ? set_flag(config, "--window-attn-skip-freq", buffer_string(&text))
+                     ? config_take(config, "--window-attn-skip-freq", buffer_string(&text))
                      : error_set("its argument \"window_attn_skip_freq\" is neither a number nor a list");
     buffer_free(&text);
     return result;
@@ -208,7 +197,7 @@ static int set_window(struct config *config, const struct torch_value *args) {
     int64_t before = window->items[0]->integer;
     if (before < 0)
         return 0;
-    TRY(set_number(config, "--sliding-window", before + 1));
+    TRY(config_take_number(config, "--sliding-window", before + 1));
     return set_window_layers(config, torch_get(args, "window_attn_skip_freq"));
 }
 
@@ -218,12 +207,12 @@ static int set_expert_layers(struct config *config, const struct torch_value *la
     if (!is_set(layers))
         return 0;
     if (layers->type == TORCH_INT)
-        return set_number(config, "--moe-layer-freq", layers->integer);
+        return config_take_number(config, "--moe-layer-freq", layers->integer);
     for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
         buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
     buffer_append_string(&text, "]");
     int result = layers->type == TORCH_LIST
-                     ? set_flag(config, "--moe-layer-freq", buffer_string(&text))
+                     ? config_take(config, "--moe-layer-freq", buffer_string(&text))
                      : error_set("its argument \"moe_layer_freq\" is neither a number nor a list");
     buffer_free(&text);
     return result;
@@ -282,12 +271,12 @@ static int read_args(const struct torch_value *args, struct config *config) {
             return error_context("its argument \"%s\"", same[i]);
     }
     if (is_true(torch_get(args, "layernorm_zero_centered_gamma")))  // today's name of apply_layernorm_1p
-        TRY(set_flag(config, "--apply-layernorm-1p", "true"));
+        TRY(config_take(config, "--apply-layernorm-1p", "true"));
     // Other tokenizers have a vocabulary of their own, which a checkpoint's argument does not replace.
     const struct torch_value *vocabulary = torch_get(args, "vocab_size");
     if (is_text(torch_get(args, "tokenizer_type"), "NullTokenizer") && vocabulary && vocabulary->type == TORCH_INT &&
         vocabulary->integer > 0)
-        TRY(set_number(config, "--vocab-size", vocabulary->integer));
+        TRY(config_take_number(config, "--vocab-size", vocabulary->integer));
     return set_activation(config, args);
 }
 
@@ -302,37 +291,37 @@ static int read_shapes(const struct megatron_folder *folder, int64_t attention_h
         log_info("note: the checkpoint does not say the number of attention heads; assuming %" PRId64
                  " of %d channels each (change it with --num-attention-heads)",
                  heads, USUAL_HEAD_SIZE);
-    TRY(set_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
-    TRY(set_number(config, "--hidden-size", words->shape[1]));
-    return set_number(config, "--num-attention-heads", heads);
+    TRY(config_take_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
+    TRY(config_take_number(config, "--hidden-size", words->shape[1]));
+    return config_take_number(config, "--num-attention-heads", heads);
 }
 
 static int set_bert(const struct megatron_folder *folder, struct config *config) {
     const struct weight *types = megatron_find(folder, 0, "embedding.tokentype_embeddings.weight");
     // Its head has the exact GELU whatever its blocks have, unless that of OpenAI was asked for everywhere.
     bool is_openai = folder->args && is_legacy(folder->args) && is_true(torch_get(folder->args, "openai_gelu"));
-    TRY(set_flag(config, "--model", "bert"));
-    TRY(set_flag(config, "--lm-head-activation", is_openai ? "gelu_tanh" : "gelu"));
-    TRY(set_number(config, "--num-token-types", types && types->rank == 2 ? types->shape[0] : 0));
+    TRY(config_take(config, "--model", "bert"));
+    TRY(config_take(config, "--lm-head-activation", is_openai ? "gelu_tanh" : "gelu"));
+    TRY(config_take_number(config, "--num-token-types", types && types->rank == 2 ? types->shape[0] : 0));
     if (!megatron_find(folder, 0, "binary_head.weight"))
-        return set_flag(config, "--bert-no-binary-head", "true");
+        return config_take(config, "--bert-no-binary-head", "true");
     return 0;
 }
 
 // Both stacks are counted: releases disagree on which argument is which.
 static int set_t5(const struct megatron_folder *folder, struct config *config) {
     const struct weight *bias = megatron_find(folder, 0, "output_layer.bias");
-    TRY(set_flag(config, "--model", "t5"));
-    TRY(set_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
-    TRY(set_number(config, "--encoder-num-layers", folder->layers[MEGATRON_FIRST]));
-    TRY(set_number(config, "--decoder-num-layers", folder->layers[MEGATRON_DECODER]));
+    TRY(config_take(config, "--model", "t5"));
+    TRY(config_take_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
+    TRY(config_take_number(config, "--encoder-num-layers", folder->layers[MEGATRON_FIRST]));
+    TRY(config_take_number(config, "--decoder-num-layers", folder->layers[MEGATRON_DECODER]));
     const struct weight *distances = megatron_find(folder, 0, "encoder.relative_attention_bias.weight");
     if (distances && distances->rank == 2)
-        TRY(set_number(config, "--relative-attention-num-buckets", distances->shape[0]));
+        TRY(config_take_number(config, "--relative-attention-num-buckets", distances->shape[0]));
     const struct torch_value *length = folder->args ? torch_get(folder->args, "decoder_seq_length") : NULL;
     if (length && length->type == TORCH_INT)
-        TRY(set_number(config, "--decoder-seq-length", length->integer));
-    return bias ? set_flag(config, "--add-output-bias", "true") : 0;
+        TRY(config_take_number(config, "--decoder-seq-length", length->integer));
+    return bias ? config_take(config, "--add-output-bias", "true") : 0;
 }
 
 // Of a model without a table of positions. What is neither relative nor none is rope: early releases had another
@@ -340,10 +329,10 @@ static int set_t5(const struct megatron_folder *folder, struct config *config) {
 static int set_positions(const struct megatron_folder *folder, struct config *config) {
     const struct torch_value *type = folder->args ? torch_get(folder->args, "position_embedding_type") : NULL;
     if (megatron_find(folder, 0, "encoder.relative_attention_bias.weight"))
-        return set_flag(config, "--position-embedding-type", "relative");
+        return config_take(config, "--position-embedding-type", "relative");
     if (is_text(type, "yarn") || is_text(type, "mrope"))
         return error_set("its model was made with --position-embedding-type %s, which is not supported", type->text);
-    return set_flag(config, "--position-embedding-type", is_text(type, "none") ? "none" : "rope");
+    return config_take(config, "--position-embedding-type", is_text(type, "none") ? "none" : "rope");
 }
 
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
@@ -358,9 +347,9 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
         const struct weight *words = megatron_find(folder, rank, "embedding.word_embeddings.weight");
         vocabulary += words && words->rank == 2 ? words->shape[0] : 0;
     }
-    TRY(set_number(config, "--padded-vocab-size", vocabulary > 0 ? vocabulary : 1));
+    TRY(config_take_number(config, "--padded-vocab-size", vocabulary > 0 ? vocabulary : 1));
     const struct weight *positions = megatron_find(folder, 0, "embedding.position_embeddings.weight");
     if (positions && positions->rank == 2)
-        return set_number(config, "--max-position-embeddings", positions->shape[0]);
+        return config_take_number(config, "--max-position-embeddings", positions->shape[0]);
     return set_positions(folder, config);
 }

@@ -131,17 +131,6 @@ static bool is_true(const struct torch_value *value) {
     return value && value->type == TORCH_BOOL && value->boolean;
 }
 
-static int set_flag(struct config *config, const char *flag, const char *text) {
-    struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, flag, text, FLAG_FROM_FILE);
-}
-
-static int set_number(struct config *config, const char *flag, int64_t number) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%" PRId64, number);
-    return set_flag(config, flag, text);
-}
-
 static int set_activation(struct config *config, const struct torch_value *args) {
     static const struct {
         const char *theirs, *ours;
@@ -150,8 +139,8 @@ static int set_activation(struct config *config, const struct torch_value *args)
     theirs = theirs ? theirs : "gelu";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(theirs, names[i].theirs) == 0) {
-            TRY(set_flag(config, "--activation", names[i].ours));
-            return set_flag(config, "--lm-head-activation", names[i].ours);
+            TRY(config_take(config, "--activation", names[i].ours));
+            return config_take(config, "--lm-head-activation", names[i].ours);
         }
     return error_set("its argument \"activation_fn\" is %.60s, which is not supported", theirs);
 }
@@ -166,7 +155,7 @@ static int set_dropouts(struct config *config, const struct torch_value *args) {
         if (!value || (value->type != TORCH_FLOAT && value->type != TORCH_INT))
             continue;
         (void)snprintf(text, sizeof text, "%.17g", value->type == TORCH_FLOAT ? value->real : (double)value->integer);
-        TRY(set_flag(config, rates[i].flag, text));
+        TRY(config_take(config, rates[i].flag, text));
     }
     return 0;
 }
@@ -203,7 +192,7 @@ static int set_tie(struct config *config, const struct weight *words, const stru
         free(b);
     }
     if (result == 0 && head && !is_same)
-        result = set_flag(config, "--untie-embeddings-and-output-weights", "true");
+        result = config_take(config, "--untie-embeddings-and-output-weights", "true");
     return result;
 }
 
@@ -226,7 +215,7 @@ static int set_heads(struct config *config, const struct fairseq_detail *detail,
                  " of %d channels each (change it with --num-attention-heads)",
                  heads, USUAL_HEAD_SIZE);
     }
-    return set_number(config, "--num-attention-heads", heads > 0 ? heads : 1);
+    return config_take_number(config, "--num-attention-heads", heads > 0 ? heads : 1);
 }
 
 static int read_config(struct model_source *source, int64_t heads) {
@@ -243,12 +232,12 @@ static int read_config(struct model_source *source, int64_t heads) {
         return error_set("it lacks an embedding, positions or layers");
     TRY(check_supported(detail));
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-        TRY(set_flag(config, fixed[i].flag, fixed[i].value));
-    TRY(set_number(config, "--num-layers", count_layers(detail)));
-    TRY(set_number(config, "--hidden-size", words->shape[1]));
-    TRY(set_number(config, "--ffn-hidden-size", inner->shape[0]));
-    TRY(set_number(config, "--padded-vocab-size", words->shape[0]));
-    TRY(set_number(config, "--max-position-embeddings", positions->shape[0] - POSITION_OFFSET));
+        TRY(config_take(config, fixed[i].flag, fixed[i].value));
+    TRY(config_take_number(config, "--num-layers", count_layers(detail)));
+    TRY(config_take_number(config, "--hidden-size", words->shape[1]));
+    TRY(config_take_number(config, "--ffn-hidden-size", inner->shape[0]));
+    TRY(config_take_number(config, "--padded-vocab-size", words->shape[0]));
+    TRY(config_take_number(config, "--max-position-embeddings", positions->shape[0] - POSITION_OFFSET));
     TRY(set_heads(config, detail, heads, words->shape[1]));
     TRY(set_activation(config, detail->args));
     TRY(set_dropouts(config, detail->args));

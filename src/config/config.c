@@ -102,3 +102,14 @@ int64_t config_global_batch_size(const struct config *config, int64_t consumed_s
     int64_t size = config->rampup_start + steps * config->rampup_increment;
     return size < config->global_batch_size ? size : config->global_batch_size;
 }
+
+int config_take(struct config *config, const char *flag, const char *text) {
+    struct flag_table table = config_flag_table(0);
+    return flag_set(&table, config, flag, text, FLAG_FROM_FILE);
+}
+
+int config_take_number(struct config *config, const char *flag, int64_t number) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRId64, number);
+    return config_take(config, flag, text);
+}

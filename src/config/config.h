@@ -399,6 +399,9 @@ struct config {
 // The rows of all flags above, for a struct config at offset 0. A command that adds flags of its own includes a struct
 // config in its options, and this table, with its base, beside its own.
 struct flag_table config_flag_table(size_t base);
+// Sets a flag to what a file of another program says.
+int config_take(struct config *config, const char *flag, const char *text);
+int config_take_number(struct config *config, const char *flag, int64_t number);
 
 // What a command is going to do with the config, which decides what must be given.
 enum config_use {

@@ -166,7 +166,7 @@ static void validate_strips(const struct config *config, struct complaints *comp
 // Megatron keeps moments in fp16 with a scale for each tensor; here 16 bits are bf16.
 static void use_bf16(char **dtype, const char *flag) {
     if (is(*dtype, "fp16")) {
-        log_warn_once("%s %s is not implemented; using bf16", flag, *dtype);
+        log_warn_once("%s %s: moments of 16 bits are in bf16 here", flag, *dtype);
         free(*dtype);
         *dtype = memory_string("bf16");
     }

@@ -132,7 +132,7 @@ expect 0 "read back: flags, shapes and all elements" "$BEVATRON" checkpoint conv
     --output "$work/narrow_there" --to megatron --no-tokenizer
 expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --lr 1e-3 --train-iters 7 --threads 1 --load "$work/narrow_there" \
     --override-opt_param-scheduler
-expect 0 "warning: --exp-avg-sq-dtype fp16 is not implemented; using bf16" "$BEVATRON" train "${model[@]}" --exp-avg-sq-dtype fp16 \
+expect 0 "warning: --exp-avg-sq-dtype fp16: moments of 16 bits are in bf16 here" "$BEVATRON" train "${model[@]}" --exp-avg-sq-dtype fp16 \
     --lr 1e-3 --train-iters 6 --threads 1
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --ema-decay 0.9 --lr 1e-3 --train-iters 6 --threads 1 --save "$work/mean"
 expect 0 "is not converted; bevatron checkpoint average --ema exports it" "$BEVATRON" checkpoint convert --input "$work/mean" \
