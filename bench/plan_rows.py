@@ -8,10 +8,12 @@ parameters and FLOPs where the architecture is stated, time and memory where lay
 every row, then errors by source; --markdown prints the latter as in docs/plan.md. --source takes the rows whose source
 contains TEXT.
 """
+import atexit
 import collections
 import concurrent.futures
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -76,40 +78,49 @@ PYTHON = tempfile.NamedTemporaryFile("w", suffix=".yaml")
 PYTHON.write("launch-us: 30\n")
 PYTHON.flush()
 # Transformer Engine launches a matmul for each expert: SimuMax's times of them on a B200 (tests/plan/test_grouped.c).
-EXPERTS = tempfile.NamedTemporaryFile("w", suffix=".yaml")
-EXPERTS.write("expert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\n")
-EXPERTS.flush()
-# SimuMax's programs do both.
-PYTHON_EXPERTS = tempfile.NamedTemporaryFile("w", suffix=".yaml")
-PYTHON_EXPERTS.write("launch-us: 30\nexpert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\n")
-PYTHON_EXPERTS.flush()
+EXPERTS = {"expert-rows": 170, "expert-inner": 376, "expert-us": 9.3}
+
+
+def hardware_file(**more):
+    """Experts of Transformer Engine, and what else differs: the name of a --hardware file."""
+    file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
+    atexit.register(os.unlink, file.name)
+    with file:
+        for key, value in {**EXPERTS, **more}.items():
+            file.write(f"{key.replace('_', '-')}: {value:g}\n")
+    return file.name
 
 
 def hybrid_exchange(chosen, ranks):
-    """Hybrid-EP, which Megatron-Bridge's recipes for GB200 and GB300 name, sends a token once to each rank, however many
-    of its experts are there, and reaches 650 GB/s of NVLink (DeepEP pull request 605, GB200, 2026-04: 3/4 of 862), where
-    SimuMax's all-to-all reaches 0.89 × 606."""
+    """Hybrid-EP, which Megatron-Bridge's recipes name, sends a token once to each rank, however many of its experts are
+    there, and reaches 650 GB/s of NVLink (DeepEP pull request 605, GB200, 2026-04: 3/4 of 862), where SimuMax's
+    all-to-all reaches 0.89 × 606."""
     copies = ranks * (1 - (1 - 1 / ranks)**chosen)
-    file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
-    file.write(f"expert-rows: 170\nexpert-inner: 376\nexpert-us: 9.3\nlink-gigabytes: {650 / 0.89 * chosen / copies:.1f}\n")
-    file.close()
-    return file.name
+    return {"link_gigabytes": round(650 / 0.89 * chosen / copies, 1)}
 
 
 # Sharded parameters are not a layout of this program. Such rows are planned with a distributed optimizer, as if their
 # traffic were hidden, and counted apart.
 FSDP = ", FSDP"
-# Planned far too fast, and counted apart and with the others: docs/plan.md says why.
-OSS = ", GPT OSS 120B"
+# Nor are experts in fp8: planned as if matmuls in 16 bits ran at the rate of those in 8, and counted apart.
+FP8_EXPERTS = ", experts in fp8"
 ASSUMED = ", micro-batch 1 assumed"
-# Rows that contradict themselves, or others of their source.
+# Rows that contradict their source's own recipes: what is planned instead of what the table says, and why.
 DOUBTFUL = {
-    "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01":
+    "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": ({"mbs": "1", "vp": "5"},
         "the table says micro-batches of 2 and no virtual stages, with which 4 stages idle for 27 % of a step; the recipe "
         "of that time says micro-batches of 1 and 5 virtual stages (scripts/performance/configs/llama in all commits of "
         "2026-02 and 2026-03), and is planned. The row above it cannot be either: 70B with TP 1, PP 1 and no FSDP takes "
-        "437 GB of a GPU for weights, gradients and optimizer",
+        "437 GB of a GPU for weights, gradients and optimizer"),
+    "GPT OSS 120B DGX-B200 64 BF16 25.11 EP 8": ({"ep": "64"},
+        "the table says EP 8, the recipe (scripts/performance/configs/gpt_oss, v0.2.0) EP 64, and is planned. A micro-batch "
+        "takes 2.0 s, as on B300 with EP 64 in 26.02, and 1.2 s with EP 8 from 26.02.01 on"),
+    "GPT OSS 120B DGX-H100 64 BF16 25.11 EP 8": ({"mbs": "1"},
+        "the table says micro-batches of 4, the recipe (the same) of 1, and is planned. With 1, a micro-batch takes 166 ms "
+        "in 25.11 and 165 to 170 ms from 26.02.01 on; with 4, a token would have taken a fifth less time"),
 }
+# Of long matmuls, as src/plan/hardware.c has them.
+FP8_TFLOPS = {"DGX-H100": 1090, "DGX-B200": 2600, "DGX-B300": 2990, "DGX-GB200": 2650, "DGX-GB300": 3450}
 FP8 = "--fp8-format hybrid "
 
 
@@ -272,7 +283,7 @@ def deepseek_row(row, given):
         f"--moe-ffn-hidden-size {width} --moe-shared-expert-intermediate-size {shared} --moe-expert-capacity-factor 1 "
         "--moe-pad-expert-input-to-capacity --attention-dropout 0 --hidden-dropout 0 ")
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {PYTHON_EXPERTS.name} --bf16 --use-distributed-optimizer --expert-model-parallel-size {given['ep']} "
+        f"--hardware {hardware_file(launch_us=30)} --bf16 --use-distributed-optimizer --expert-model-parallel-size {given['ep']} "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     return row
 
@@ -308,27 +319,51 @@ def qwen_row(given, source):
         row.source += FSDP
     if not row.seconds:
         row.skipped = "micro-batch and step time not stated"
-    elif precision_of(given["precision"]) != "--bf16 ":
-        row.skipped = "experts in fp8"
     elif first(given["tp"]) != "1":
         row.skipped = "experts that are not split as other layers are (tensor parallelism of experts 1)"
     if row.skipped:
         return row
-    hardware = EXPERTS.name
-    if given["system"] in ("DGX-GB200", "DGX-GB300"):
-        hardware = hybrid_exchange(kind[-1], int(given["ep"]))
-    row.layout = layout_of(given, row.machine, row.gpus) + precision_of(given["precision"]) + (
-        f"--hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+    more = hybrid_exchange(kind[-1], int(given["ep"])) if given["system"] in ("DGX-GB200", "DGX-GB300") else {}
+    if precision_of(given["precision"]) != "--bf16 ":
+        row.source += FP8_EXPERTS
+        more["matmul_tflops"] = FP8_TFLOPS[given["system"]]
+    hardware = hardware_file(**more)
+    row.layout = layout_of(given, row.machine, row.gpus) + (
+        f"--bf16 --hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
         f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     if kind[1] % (int(given["pp"]) * int(given["vp"] if given["vp"].isdigit() else 1)):
         row.layout += "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
     return row
 
 
+# Megatron-Core adds the last biases of experts expert by expert, with kernels of PyTorch's, and limits what their
+# activations read outside of the fused kernel (core_v0.15.0 to core_v0.19.0: TEGroupedMLP._apply_bias in
+# core/transformer/moe/experts.py, weighted_bias_quick_geglu_impl in core/fusions/fused_bias_geglu.py). Bytes that these
+# read and write for each element: t + b * p is 12 forward and 16 backward in bf16, 28 and 40 where p, the weight of an
+# expert, is fp32, as Hybrid-EP wants it; two clamps and a concatenation are 16 and 20, and 16 where computed again.
+BIAS_BYTES, WIDE_BIAS_BYTES, LIMIT_BYTES, AGAIN_BYTES = 12 + 16, 28 + 40, 16 + 20, 16
+# The recipes (scripts/performance/configs/gpt_oss, v0.2.0 to v0.4.0; v0.3 is release 26.02, v0.4 is 26.04). Others than
+# GB300 and B300 compute norms and activations again and have no CUDA graphs; those two have them of attention and
+# router, which leaves 0.4 of a layer's launches.
+OSS_GRAPHS = ("DGX-GB300", "DGX-B300")
+OSS_HYBRID = ("DGX-GB200", "DGX-B200", "DGX-B300")  # from 26.04 on
+
+
+def oss_settings(given):
+    has_graphs = given["system"] in OSS_GRAPHS
+    is_hybrid = given["release"] >= "26.04" and given["system"] in OSS_HYBRID
+    more = hybrid_exchange(4, int(given["ep"])) if is_hybrid else {}
+    file = hardware_file(launch_us=12 if has_graphs else 30, expert_bias_bytes=WIDE_BIAS_BYTES if is_hybrid else BIAS_BYTES,
+                         expert_limit_bytes=LIMIT_BYTES + (0 if has_graphs else AGAIN_BYTES), **more)
+    again = "" if has_graphs else "--recompute-granularity selective --recompute-modules layernorm moe_act "
+    return f"--hardware {file} {again}"
+
+
 def oss_row(given, source):
     """GPT OSS 120B: 36 layers, 128 experts of which 4 are chosen, windows of 128 in every other layer, sinks."""
-    row = Row(source + OSS, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]),
-                                             given["release"], "EP " + given["ep"]]))
+    row = Row(source, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]),
+                                given["release"], "EP " + given["ep"]]))
+    given.update(DOUBTFUL.get(row.name, ({}, ""))[0])
     row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
     row.machine = MACHINES[given["system"]]
     row.flags = (f"--preset gpt-oss-120b --vocab-size 201088 --make-vocab-size-divisible-by 1 --seq-length {seq} "
@@ -338,11 +373,8 @@ def oss_row(given, source):
     if precision_of(given["precision"]) != "--bf16 ":
         row.skipped = "experts in fp8"
         return row
-    hardware = EXPERTS.name
-    if given["system"] in ("DGX-GB200", "DGX-GB300"):
-        hardware = hybrid_exchange(4, int(given["ep"]))
-    row.layout = layout_of(given, row.machine, row.gpus) + (
-        f"--bf16 --hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+    row.layout = layout_of(given, row.machine, row.gpus) + oss_settings(given) + (
+        f"--bf16 --grad-reduce-in-bf16 --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
         f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     return row
 
@@ -365,8 +397,7 @@ def llama_row(given, source):
     row.parameters = llama_parameters(*kind)
     for key in ("tp", "pp", "cp", "vp", "fsdp"):
         given[key] = first(given[key])
-    if row.name in DOUBTFUL:
-        given["mbs"], given["vp"] = "1", "5"
+    given.update(DOUBTFUL.get(row.name, ({}, ""))[0])
     if given["kind"] != "Pre-Training":
         row.skipped = "fine-tuning"
     elif given["system"] not in MACHINES:
@@ -509,11 +540,10 @@ def summary(rows, markdown):
     if markdown:
         print("|---|---:|---:|---:|---:|---:|")
     sources = list(dict.fromkeys(r.source for r in rows))
-    for source in sorted(sources, key=lambda s: s.endswith((FSDP, OSS))):
+    for source in sorted(sources, key=lambda s: s.endswith((FSDP, FP8_EXPERTS))):
         show_group(line, source, [r for r in rows if r.source == source])
-    stated = [r for r in rows if not r.source.endswith((FSDP, ASSUMED)) and r.name not in DOUBTFUL]
-    show_group(line, "all with a stated layout of this program", [r for r in stated if not r.source.endswith(OSS)])
-    show_group(line, "these" + OSS.replace(", ", " and "), stated)
+    show_group(line, "all with a stated layout of this program",
+               [r for r in rows if not r.source.endswith((FSDP, ASSUMED, FP8_EXPERTS))])
     exact = [r for r in rows if r.found and r.parameters]
     equal = sum(round(r.parameters) == r.found["parameters"] for r in exact)
     counted = [percent(r.found["model_flops_per_step"], r.flops) for r in exact if r.flops]
@@ -537,7 +567,7 @@ def summary(rows, markdown):
             print(f"- doubtful: {row.source} {row.name}: its TFLOP/s and its seconds give "
                   f"{percent(row.published_flops, row.flops):+.1f} % of the model's FLOPs.")
         if row.name in DOUBTFUL and not row.skipped:
-            print(f"- doubtful: {row.source} {row.name}, {error(row):+.1f} %: {DOUBTFUL[row.name]}.")
+            print(f"- doubtful: {row.source} {row.name}, {error(row):+.1f} %: {DOUBTFUL[row.name][1]}.")
 
 
 def main():

@@ -164,6 +164,9 @@ struct device_rates {
     // Matmuls of experts: the rows of an expert at which they reach half of their rate; those at which gradients of
     // weights do; and for each expert at least this long, 0 if one kernel computes all of them.
     double expert_rows, expert_inner, expert_seconds;
+    // Where separate kernels add the biases of experts and limit what their activations read: the bytes that these move
+    // for an element of a result in both passes. 0: the kernels above and of activations do it on the way.
+    double expert_bias_bytes, expert_limit_bytes;
     // Attention as before FlashAttention: two matmuls of all scores, which are written to memory, normalized there and
     // read again.
     bool writes_scores;
@@ -181,6 +184,8 @@ struct device_grouped {
     double from, to;       // elements of a row of the first factor, and of the second or of the result
 };
 double device_rates_grouped(const struct device_rates *rates, const struct device_grouped *shape);
+// How long separate kernels take for the biases of so many results in one pass, those of each expert apart.
+double device_rates_biases(const struct device_rates *rates, double elements, double experts);
 // From now on the twin has a clock, which every operation on its compute stream moves forward.
 void device_set_rates(struct device *twin, const struct device_rates *rates);
 bool device_tells_time(const struct device *twin);

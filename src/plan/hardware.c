@@ -44,10 +44,10 @@ static const struct hardware table[] = {
         LINK(2.5e-6, 450e9, 14e6), MEASURED),
     GPU("B200", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), SIMUMAX),
-    GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1250e12, 2990e12, 148, 1265e12, 990e12, 5.3e12),
+    GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2990e12, 148, 1100e12, 860e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6),
-        "1.15 times the B200's: GPT OSS 120B and DeepSeek-V3 run 1.11 to 1.16 times as fast as on B200 with the same "
-        "layouts (" BRIDGE "); memory, links: the B200's"),
+        "the B200's, whose peaks in bf16 and fp8 it has; fp8: 1.15 times as fast, as DeepSeek-V3 runs 1.11 times as "
+        "fast as on B200 with the same layouts (" BRIDGE ")"),
     GPU("GB200", 0, 2500e12, 5000e12, RATES(76e12, 1250e12, 2650e12, 152, 1200e12, 940e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6), "fp8: " BRIDGE "; bf16: estimate; links: those of the B200"),
     GPU("GB300", 0, 2500e12, 5000e12, RATES(76e12, 1400e12, 3450e12, 152, 1300e12, 1000e12, 5.3e12),

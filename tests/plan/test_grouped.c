@@ -103,4 +103,15 @@ TEST(few_rows_cost_more) {
     EXPECT_NEAR(device_rates_grouped(&hardware.rates, &shape), 1, 0);
 }
 
-TEST_MAIN(TEST_CASE(times_of_transformer_engine), TEST_CASE(few_rows_cost_more))
+// Bytes of both passes are shared evenly; small kernels take as long as their launch.
+TEST(biases_apart_from_matmuls) {
+    struct hardware hardware;
+    EXPECT_OK(hardware_of(&hardware, machine_find("dgx-b200")));
+    EXPECT(device_rates_biases(&hardware.rates, 1e9, 16) == 0);
+    hardware.rates.expert_bias_bytes = 28;
+    EXPECT_NEAR(device_rates_biases(&hardware.rates, 1e9, 16), 14e9 / hardware.rates.bytes_per_second, 1e-12);
+    hardware.rates.expert_seconds = 1e-3;
+    EXPECT_NEAR(device_rates_biases(&hardware.rates, 1e9, 16), 4 * 16 * 1e-3, 1e-12);
+}
+
+TEST_MAIN(TEST_CASE(times_of_transformer_engine), TEST_CASE(few_rows_cost_more), TEST_CASE(biases_apart_from_matmuls))

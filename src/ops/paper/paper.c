@@ -172,6 +172,44 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
                op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
 }
 
+// Separate kernels of a program that has them, beside those of the operation itself.
+static void spend_apart(struct paper_device *paper, double seconds) {
+    if (paper->has_rates && seconds > 0)
+        spend(paper, seconds, 0);
+}
+
+static void paper_sum_slots(struct device *device, const struct op_sum_slots *op) {
+    struct paper_device *paper = paper_of(device);
+    COUNT_BYTES(device, op->out, op->y, op->places, op->addend, op->bias, op->experts, op->weights);
+    if (op->bias.data)
+        spend_apart(paper, device_rates_biases(&paper->rates, (double)tensor_count(op->y), (double)op->bias.shape[0]));
+}
+
+static void paper_slot_bias_backward(struct device *device, const struct op_slot_bias_backward *op) {
+    struct paper_device *paper = paper_of(device);
+    double elements = (double)op->sources.shape[0] * (double)op->bias.shape[1];
+    COUNT_BYTES(device, op->dbias, op->dbias, op->dweights, op->dweights, op->dout, op->bias, op->weights, op->sources);
+    spend_apart(paper, device_rates_biases(&paper->rates, elements, (double)op->bias.shape[0]));
+}
+
+// Bounds of what a gated activation reads, `y` or its gradient being its result.
+static void spend_limits(struct paper_device *paper, struct glu_rule rule, struct tensor y) {
+    const struct device_rates *rates = &paper->rates;
+    if (rule.limit > 0)
+        spend_apart(paper, (double)tensor_count(y) * rates->expert_limit_bytes / 2 / rates->bytes_per_second);
+}
+
+static void paper_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
+    COUNT_BYTES(device, op->y, op->x, op->bias, op->weights, op->sources);
+    spend_limits(paper_of(device), op->rule, op->y);
+}
+
+static void paper_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
+    COUNT_BYTES(device, op->dx, op->y, op->dweights, op->dbias, op->dbias, op->dy, op->x, op->bias, op->weights,
+                op->sources);
+    spend_limits(paper_of(device), op->rule, op->dy);
+}
+
 // A plan that stands for no device counts as a Hopper GPU, the only kind that does.
 static bool paper_gains_by_many(const struct device *device) {
     const struct paper_device *paper = (const struct paper_device *)device;
@@ -405,12 +443,6 @@ BYTES_ONLY(balance_bias, op->bias, op->bias, op->counts)
 BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights, op->kept)
 // As many rows are read as are written, some of them several times.
 BYTES_ONLY(gather_slots, op->y, op->y, op->sources)
-BYTES_ONLY(sum_slots, op->out, op->y, op->places, op->addend, op->bias, op->experts, op->weights)
-BYTES_ONLY(slot_bias_backward, op->dbias, op->dbias, op->dweights, op->dweights, op->dout, op->bias, op->weights,
-           op->sources)
-BYTES_ONLY(expert_activation_forward, op->y, op->x, op->bias, op->weights, op->sources)
-BYTES_ONLY(expert_activation_backward, op->dx, op->y, op->dweights, op->dbias, op->dbias, op->dy, op->x, op->bias,
-           op->weights, op->sources)
 // clang-format on
 
 // Entries of the table that also ask the device this one stands for how much memory of its own it would take.

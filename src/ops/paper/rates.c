@@ -31,3 +31,13 @@ double device_rates_grouped(const struct device_rates *rates, const struct devic
     }
     return fmax(seconds, shape->experts * rates->expert_seconds);
 }
+
+double device_rates_biases(const struct device_rates *rates, double elements, double experts) {
+    // Forward: the product of bias and weight, and its addition. Backward: the products of the gradient with both, the
+    // sum of each, and conversions.
+    enum { KERNELS = 4 };
+    if (rates->expert_bias_bytes <= 0)
+        return 0;
+    return fmax(elements * rates->expert_bias_bytes / 2 / rates->bytes_per_second,
+                KERNELS * experts * rates->expert_seconds);
+}
