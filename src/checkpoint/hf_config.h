@@ -40,19 +40,28 @@ double hf_local_base(const struct config *config);
 // Of one with a query_scalar: the whole number that is written as it.
 double hf_query_scalar(const struct config *config);
 
-// Of a family that has_latents: reads what no table says; whether flags are among that; the first flag that the family
-// cannot express, or NULL; and the members that are written, whose values are to be freed.
-#define HF_LATENT_EPSILON 1e-6  // of the norms of latents
+// Members of config.json that no table says, whose values are to be freed.
 struct hf_member {
     const char *key;
     char *value;  // as JSON text
 };
-enum { HF_LATENT_MEMBERS = 16 };
-int hf_latent_read(const struct hf_family *family, const struct json *root, struct config *config);
-bool hf_latent_mentions(const char *flag);
-const char *hf_latent_obstacle(const struct hf_family *family, const struct config *config);
-size_t hf_latent_members(const struct hf_family *family, const struct config *config,
-                         struct hf_member members[HF_LATENT_MEMBERS]);
+enum { HF_OWN_MEMBERS = 8 };
+// A whole number; a member that is absent or null has its fallback.
+int hf_whole_of(const struct json *root, const char *key, int64_t fallback, int64_t *value);
+
+// Of a family that is `routed`: reads what no table says; whether a flag is among that; the first flag that the family
+// cannot express, or NULL; and the members that are written.
+int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config);
+bool hf_routed_mentions(const char *flag);
+const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config);
+size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
+                         struct hf_member members[HF_OWN_MEMBERS]);
+
+// Likewise of a family that has_latents.
+#define HF_LATENT_EPSILON 1e-6  // of the norms of latents
+int hf_latent_read(const struct json *root, struct config *config);
+const char *hf_latent_obstacle(const struct config *config);
+size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]);
 
 // The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
 const struct hf_family *hf_family_choose(const struct model_write *write);

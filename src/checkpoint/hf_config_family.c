@@ -94,6 +94,8 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
         append_bool(out, !config_has_binary_head(config));
     else if (strcmp(flag, "--moe-ffn-hidden-size") == 0)
         buffer_printf(out, "%lld", (long long)config_expert_width(config));
+    else if (strcmp(flag, "--moe-router-topk-scaling-factor") == 0)
+        buffer_printf(out, "%.17g", config_router_factor(config));
     else if (strcmp(flag, "--softmax-scale") == 0)
         buffer_printf(out, "%.17g",
                       config->softmax_scale > 0 ? config->softmax_scale : 1 / sqrt((double)config->kv_channels));
@@ -172,7 +174,7 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     // SwiGLU says the activation too; rotary families have groups; BERT's heads are in its name.
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
-    if (family->has_latents && hf_latent_mentions(flag))
+    if ((family->routed && hf_routed_mentions(flag)) || (family->has_latents && strcmp(flag, "--kv-channels") == 0))
         return true;
     if (strcmp(flag, "--num-query-groups") == 0)
         return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
@@ -278,7 +280,9 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         return "--softmax-scale";
     if (family->has_whole_without_rope && hf_whole_layers_every(config) != config_no_rope_freq(config))
         return "--no-rope-freq";
-    const char *own = family->has_latents ? hf_latent_obstacle(family, config) : find_rope_obstacle(family, config);
+    const char *own = family->has_latents ? hf_latent_obstacle(config) : find_rope_obstacle(family, config);
+    if (!own && family->routed)
+        own = hf_routed_obstacle(family->routed, config);
     if (own)
         return own;
     for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++)

@@ -436,8 +436,10 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(read_key(&family->keys[i], root, config));
     for (size_t i = 0; i < family->flag_count; i++)
         TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
+    if (family->routed)
+        TRY(hf_routed_read(family->routed, root, config));
     if (family->has_latents)
-        TRY(hf_latent_read(family, root, config));
+        TRY(hf_latent_read(root, config));
     else if (family->has_rope)
         TRY(read_rope(family, root, config));
     if (family->has_rope) {

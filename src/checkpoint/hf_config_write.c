@@ -231,9 +231,7 @@ static void set_nested_rope(struct members *members, const struct config *config
     buffer_free(&text);
 }
 
-static void set_latents(struct members *members, const struct hf_family *family, const struct config *config) {
-    struct hf_member own[HF_LATENT_MEMBERS];
-    size_t count = hf_latent_members(family, config, own);
+static void set_own(struct members *members, const struct hf_member *own, size_t count) {
     for (size_t i = 0; i < count; i++)
         set_member(members, own[i].key, own[i].value);
 }
@@ -341,8 +339,11 @@ static void set_members(struct members *members, const struct hf_config_write *w
     for (size_t i = 0; i < family->key_count; i++)
         if (!family->keys[i].is_read)
             set_key(members, write, &family->keys[i]);
+    struct hf_member own[HF_OWN_MEMBERS];
+    if (family->routed)
+        set_own(members, own, hf_routed_members(family->routed, config, own));
     if (family->has_latents)
-        set_latents(members, family, config);
+        set_own(members, own, hf_latent_members(config, own));
     else if (family->has_rope)
         set_rope(members, family, config);
     if (family->has_no_rope_layers)

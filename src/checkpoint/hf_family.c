@@ -10,7 +10,7 @@
 const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
                                          hf_families_parallel(), hf_families_experts(), hf_families_latent(),
-                                         hf_families_encoders()};
+                                         hf_families_glm(),      hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -45,7 +45,6 @@ const char *hf_family_missing(const char *model_type) {
         {"dbrx", "limits of queries, keys and values"},
         {"switch_transformers", "experts in an encoder-decoder"},
         {"llama4", "layers with attention in chunks, and weights of experts on their inputs"},
-        {"glm4_moe", "routers with a bias that balances experts"},
         {"kimi_k2", latent},
         {"qwen3_next", "linear attention"},
         {"mamba", state},

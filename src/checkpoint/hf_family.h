@@ -67,6 +67,16 @@ enum hf_windows {
     HF_WINDOWS_ALL,
 };
 
+// What a family with shared experts beside routed ones, and dense layers before them, has if config.json does not say
+// otherwise: see hf_config_routed.c.
+struct hf_routed {
+    int dense, shared;         // first_k_dense_replace, n_shared_experts
+    int groups, chosen;        // n_group, topk_group
+    int best;                  // how many of its best scores a group is judged by
+    const char *method;        // topk_method; NULL: no such member
+    const char *plain_method;  // and without groups, which is the usual one; NULL: the same
+};
+
 struct hf_family {
     const char *model_type;
     const char *architecture;      // of the model with its head
@@ -100,6 +110,7 @@ struct hf_family {
     bool has_mxfp4;                   // its matrices may come in MXFP4
     bool needs_rope_scaling;          // without rotary scaling in config.json it is not clear what it has
     bool has_latents;                 // DeepSeek's, see hf_config_latent.c
+    const struct hf_routed *routed;   // NULL: it says otherwise which layers have experts
     bool scales_embedding;            // word embeddings are multiplied by the square root of their width
     bool has_centered_gains;          // gains of norms are stored as their distance from 1
     size_t row_count, key_count, flag_count, written_count;

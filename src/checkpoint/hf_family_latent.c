@@ -13,25 +13,7 @@
         SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                             \
         SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                              \
         SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
-#define MLPS                                                                                                           \
-    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
-        SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"), SAME(OURS "mlp.router", LLAMA "mlp.gate"),                 \
-        {OURS "mlp.experts.linear_fc1.weight",                                                                         \
-         HF_EXPERTS,                                                                                                   \
-         {LLAMA "mlp.experts.*.gate_proj.weight", LLAMA "mlp.experts.*.up_proj.weight"}},                              \
-        {OURS "mlp.experts.linear_fc2.weight", HF_EXPERTS, {LLAMA "mlp.experts.*.down_proj.weight"}},                  \
-        {OURS "mlp.shared_experts.linear_fc1.weight",                                                                  \
-         HF_JOIN,                                                                                                      \
-         {LLAMA "mlp.shared_experts.gate_proj.weight", LLAMA "mlp.shared_experts.up_proj.weight"}},                    \
-        SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_experts.down_proj")
-
-// Multi-token prediction, in layers behind the last one: see hf_names.h. Beside them stand copies of the embedding and
-// of the output layer.
-#define DEPTHS                                                                                                         \
-    SAME(OURS "enorm", LLAMA "enorm"), SAME(OURS "hnorm", LLAMA "hnorm"), SAME(OURS "eh_proj", LLAMA "eh_proj"),       \
-        SAME(OURS "final_layernorm", LLAMA "shared_head.norm")
-
-// Members that hf_config_latent.c reads and writes are not here.
+// Members that hf_config_latent.c and hf_config_routed.c read and write are not here.
 #define LATENT_KEYS                                                                                                    \
     SIZE_KEYS("0.02"), RMS_KEYS, NUMBER("q_lora_rank", "--q-lora-rank", .fallback = "1536", .has_null = true),         \
         NUMBER("kv_lora_rank", "--kv-lora-rank", .fallback = "512"),                                                   \
@@ -39,7 +21,7 @@
         NUMBER("qk_rope_head_dim", "--qk-pos-emb-head-dim", .fallback = "64"),                                         \
         NUMBER("v_head_dim", "--v-head-dim", .fallback = "128"), ONLY("attention_bias", "false"),                      \
         ONLY("moe_layer_freq", "1")
-static const struct hf_row deepseek_v2_rows[] = {LAYERS, MLPS};
+static const struct hf_row deepseek_v2_rows[] = {LAYERS, ROUTED_MLPS};
 static const struct hf_key deepseek_v2_keys[] = {
     LATENT_KEYS,
     NUMBER("n_routed_experts", "--num-experts", .fallback = "64"),
@@ -52,9 +34,9 @@ static const struct hf_key deepseek_v2_keys[] = {
 };
 static const struct hf_row deepseek_v3_rows[] = {
     LAYERS,
-    MLPS,
+    ROUTED_MLPS,
     DEPTHS,
-    {OURS "mlp.router.expert_bias", HF_SAME, {LLAMA "mlp.gate.e_score_correction_bias"}},
+    ROUTED_BIAS,
 };
 static const struct hf_key deepseek_v3_keys[] = {
     LATENT_KEYS,
@@ -81,10 +63,20 @@ static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", LLA
 static const struct hf_flag deepseek_v2_written[] = {{"bos_token_id", "100000"}, {"eos_token_id", "100001"}};
 static const struct hf_flag deepseek_v3_written[] = {{"bos_token_id", "0"}, {"eos_token_id", "1"}};
 
+static const struct hf_routed deepseek_v2_routed = {.dense = 0,
+                                                    .shared = 2,
+                                                    .groups = 1,
+                                                    .chosen = 1,
+                                                    .best = 1,
+                                                    .method = "group_limited_greedy",
+                                                    .plain_method = "greedy"};
+static const struct hf_routed deepseek_v3_routed = {
+    .dense = 3, .shared = 1, .groups = 8, .chosen = 4, .best = 2, .method = "noaux_tc"};
+
 static const struct hf_family families[] = {
-    {ROTARY("deepseek_v2", "DeepseekV2ForCausalLM"), .tie = "false", .has_latents = true,
+    {ROTARY("deepseek_v2", "DeepseekV2ForCausalLM"), .tie = "false", .has_latents = true, .routed = &deepseek_v2_routed,
      TABLES(deepseek_v2, ignored, deepseek_v2_written, deepseek_v2_flags)},
-    {ROTARY("deepseek_v3", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true,
+    {ROTARY("deepseek_v3", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true, .routed = &deepseek_v3_routed,
      TABLES(deepseek_v3, ignored, deepseek_v3_written, deepseek_v3_flags)},
 };
 

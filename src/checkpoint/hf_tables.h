@@ -73,6 +73,7 @@ struct hf_families hf_families_gemma(void);     // decoders with norms before an
 struct hf_families hf_families_parallel(void);  // decoders whose attention and MLP read the same input
 struct hf_families hf_families_experts(void);   // decoders with mixtures of experts
 struct hf_families hf_families_latent(void);    // decoders with latent attention
+struct hf_families hf_families_glm(void);       // GLM-4
 struct hf_families hf_families_encoders(void);  // BERT's and T5's kinds
 
 #endif

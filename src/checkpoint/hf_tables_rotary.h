@@ -1,4 +1,5 @@
-// What tables of decoders with rotary positions have in common: Llama's names of layers and of members of config.json.
+// What tables of decoders with rotary positions have in common: Llama's names of layers and of members of config.json,
+// DeepSeek's of experts.
 // Internal to the hf_family files.
 #ifndef CHECKPOINT_HF_TABLES_ROTARY_H
 #define CHECKPOINT_HF_TABLES_ROTARY_H
@@ -21,5 +22,30 @@
 #define ROTARY(type, class)                                                                                            \
     .model_type = type, .architecture = class, .prefix = "model.", .embedding = "model.embed_tokens.weight",           \
     .head = "lm_head.weight", .has_rope = true
+
+// MLPs of DeepSeek's and GLM's: dense ones, experts, and shared experts.
+#define ROUTED_MLPS                                                                                                    \
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
+        SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"), SAME(OURS "mlp.router", LLAMA "mlp.gate"),                 \
+        {OURS "mlp.experts.linear_fc1.weight",                                                                         \
+         HF_EXPERTS,                                                                                                   \
+         {LLAMA "mlp.experts.*.gate_proj.weight", LLAMA "mlp.experts.*.up_proj.weight"}},                              \
+        {OURS "mlp.experts.linear_fc2.weight", HF_EXPERTS, {LLAMA "mlp.experts.*.down_proj.weight"}},                  \
+        {OURS "mlp.shared_experts.linear_fc1.weight",                                                                  \
+         HF_JOIN,                                                                                                      \
+         {LLAMA "mlp.shared_experts.gate_proj.weight", LLAMA "mlp.shared_experts.up_proj.weight"}},                    \
+        SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_experts.down_proj")
+#define ROUTED_BIAS                                                                                                    \
+    {                                                                                                                  \
+        OURS "mlp.router.expert_bias", HF_SAME, {                                                                      \
+            LLAMA "mlp.gate.e_score_correction_bias"                                                                   \
+        }                                                                                                              \
+    }
+
+// Multi-token prediction, in layers behind the last one: see hf_names.h. Beside them stand copies of the embedding and
+// of the output layer.
+#define DEPTHS                                                                                                         \
+    SAME(OURS "enorm", LLAMA "enorm"), SAME(OURS "hnorm", LLAMA "hnorm"), SAME(OURS "eh_proj", LLAMA "eh_proj"),       \
+        SAME(OURS "final_layernorm", LLAMA "shared_head.norm")
 
 #endif

@@ -25,6 +25,12 @@
     "--norm-epsilon 1e-6 --multi-latent-attention true --qk-layernorm true --kv-lora-rank 512 "                        \
     "--rotary-scaling-factor 40 --seq-length 4096 "
 #define DEEPSEEK_V2 DEEPSEEK "--moe-router-topk 6 --moe-router-pre-softmax true --mscale 0.707 --mscale-all-dim 0.707 "
+#define GLM4                                                                                                           \
+    LLAMA                                                                                                              \
+    "--kv-channels 128 --rotary-percent 0.5 --group-query-attention true --num-query-groups 2 --seq-length 4096 "
+#define GLM45                                                                                                          \
+    GLM4 "--num-query-groups 8 --rotary-base 1000000 --add-qkv-bias true --moe-router-topk 8 "                         \
+         "--moe-router-score-function sigmoid --moe-router-enable-expert-bias true "
 #define GPT_OSS                                                                                                        \
     "--normalization RMSNorm --quick-geglu true --glu-linear-offset 1 --activation-func-clamp-value 7 "                \
     "--softmax-type learnable --position-embedding-type rope --rotary-base 150000 --use-rope-scaling true "            \
@@ -107,6 +113,8 @@
 #define OLMO2_PAPER "Walsh et al. 2025"
 #define GEMMA2_PAPER "Gemma Team 2024b"
 #define GEMMA3_PAPER "Gemma Team 2025"
+#define GLM4_PAPER "GLM Team 2024"
+#define GLM45_PAPER "GLM-4.5 Team 2025"
 #define RELEASED "released configuration"
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
@@ -236,6 +244,21 @@ static const struct preset presets[] = {
      "--moe-router-enable-expert-bias true --moe-router-num-groups 8 --moe-router-group-topk 4 "
      "--moe-router-topk-scaling-factor 2.5 --mscale-all-dim 1",
      "671B", "DeepSeek-AI 2024b"},
+    {"glm4-9b", 40, 4096, 32, 131072, 128, GLM4,
+     "--rotary-interleaved true --ffn-hidden-size 13696 --add-qkv-bias true --norm-epsilon 1.5625e-7", "9.4B",
+     GLM4_PAPER},
+    {"glm4-9b-0414", 40, 4096, 32, 32768, 128, GLM4,
+     "--rotary-interleaved true --norm-placement both --ffn-hidden-size 13696 --add-qkv-bias true", "9.4B", RELEASED},
+    {"glm4-32b-0414", 61, 6144, 48, 32768, 128, GLM4,
+     "--rotary-interleaved true --norm-placement both --ffn-hidden-size 23040", "32.6B", RELEASED},
+    {"glm4.5-air", 46, 4096, 96, 131072, 128, GLM45,
+     "--ffn-hidden-size 10944 --moe-ffn-hidden-size 1408 --num-experts 128 --moe-shared-expert-intermediate-size 1408 "
+     "--moe-layer-freq [0]+[1]*45",
+     "106.9B", GLM45_PAPER},
+    {"glm4.5", 92, 5120, 96, 131072, 128, GLM45,
+     "--qk-layernorm true --ffn-hidden-size 12288 --moe-ffn-hidden-size 1536 --num-experts 160 "
+     "--moe-shared-expert-intermediate-size 1536 --moe-layer-freq [0]*3+[1]*89 --moe-router-topk-scaling-factor 2.5",
+     "352.8B", GLM45_PAPER},
     {"gpt-oss-20b", 24, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 32", "20.9B", "OpenAI 2025"},
     {"gpt-oss-120b", 36, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 128", "116.8B", "OpenAI 2025"},
     {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",

@@ -55,9 +55,8 @@ static void validate_positions(struct config *config, struct complaints *complai
     bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
     if (is_yarn && config->yarn_beta_fast < config->yarn_beta_slow)
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
-    if (is_yarn && (config->rotary_percent < 1 || config->rotary_base < 2))
-        complain(complaints, "--rope-scaling-type yarn needs fully rotated heads and a --rotary-base of at least 2; "
-                             "leave out --rotary-percent");
+    if (is_yarn && config->rotary_base < 2)
+        complain(complaints, "--rope-scaling-type yarn needs a --rotary-base of at least 2; give a larger one");
     if (config->relative_attention_per_layer && !is(config->position_embedding_type, "relative"))
         complain(complaints, "--relative-attention-per-layer needs --position-embedding-type relative; give it, or "
                              "leave out --relative-attention-per-layer");

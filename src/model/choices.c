@@ -57,6 +57,11 @@ static double yarn_frequency(const struct config *config, int64_t pair, double f
     return frequency / yarn.factor * ramp + frequency * (1 - ramp);
 }
 
+// Whether what rotary scaling multiplies queries and keys by is for rotated channels alone, because there are others.
+static bool scales_channels(const struct config *config) {
+    return config->multi_latent_attention || config_rotary_channels(config) < config->kv_channels;
+}
+
 // Without scaling if is_plain.
 static void set_rope(struct rope *rope, const struct config *config, double base, bool is_plain) {
     if (!is(config->position_embedding_type, "rope"))
@@ -65,7 +70,7 @@ static void set_rope(struct rope *rope, const struct config *config, double base
     int64_t channels = config_rotary_channels(config);
     rope->pairs = channels / 2;
     rope->is_interleaved = config->rotary_interleaved || config->multi_latent_attention;
-    rope->factor = config->multi_latent_attention ? (float)config_rope_attention_factor(config) : 1;
+    rope->factor = !is_plain && scales_channels(config) ? (float)config_rope_attention_factor(config) : 1;
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
         double frequency = pow(base, -2.0 * (double)j / (double)channels);
@@ -77,10 +82,10 @@ static void set_rope(struct rope *rope, const struct config *config, double base
     }
 }
 
-// If rotary scaling multiplies queries and keys by a factor, scores grow by its square. In latent attention, only some
-// channels are rotated: the rotation multiplies them.
+// If rotary scaling multiplies whole queries and keys by a factor, scores grow by its square; if only some channels are
+// rotated, the rotation multiplies them.
 static float scale_of(const struct config *config) {
-    double factor = config->multi_latent_attention ? 1 : config_rope_attention_factor(config);
+    double factor = scales_channels(config) ? 1 : config_rope_attention_factor(config);
     return config_softmax_scale(config) * (float)(factor * factor);
 }
 

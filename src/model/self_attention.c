@@ -87,6 +87,7 @@ static void turn(const struct self_attention *self, const struct pass *pass, str
                                   .positions = pass_input(pass, BATCH_POSITIONS),
                                   .frequencies = rope->frequencies,
                                   .pairs = rope->pairs,
+                                  .factor = rope->factor,
                                   .is_interleaved = rope->is_interleaved,
                                   .is_inverse = is_inverse});
 }

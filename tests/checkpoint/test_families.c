@@ -143,6 +143,12 @@ TEST(refused_experts) {
         {"gpt_oss_mxfp4", "\"mxfp4\"", "\"fp8\"", "it has a \"quantization_config\" (fp8)"},
         {"gpt_oss_mxfp4", "\"num_local_experts\": 2", "\"num_local_experts\": 3",
          "mlp.experts.gate_up_proj_blocks is uint8 (2, 128, 1, 16) and not (3, 128, 1, 16)"},
+        {"glm4_moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false",
+         "\"norm_topk_prob\": \"false\" is not supported, only true"},
+        {"glm4_moe", "\"use_qk_norm\": true", "\"use_qk_norm\": false", "tensors that this model does not have"},
+        {"glm4_moe", "\"n_shared_experts\": 1", "\"n_shared_experts\": 0", "is not a number of experts from 1 to 1024"},
+        {"glm4_moe", "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 2", "leaves none of 2 layers"},
+        {"glm4_moe", "\"n_group\": 2", "\"n_group\": 0", "are not numbers of groups"},
         {"qwen2_moe", "\"qkv_bias\": true", "\"qkv_bias\": false", "tensors that this model does not have"},
         {"qwen2_moe", "\"shared_expert_intermediate_size\": 16", "\"shared_expert_intermediate_size\": 20",
          "mlp.shared_expert.gate_proj.weight is fp32 (16, 24) and not (20, 24)"},
@@ -163,7 +169,6 @@ TEST(unknown_families) {
     static const struct {
         const char *model_type, *message;
     } rows[] = {
-        {"glm4_moe", "\"glm4_moe\" is not supported: it has routers with a bias that balances experts"},
         {"gemma3", "\"gemma3\" is not supported: it has a tower for images beside its text model"},
         {"granitemoehybrid", "\"granitemoehybrid\" is not supported: it has state space layers"},
         {"cohere2_moe", "\"cohere2_moe\" is not supported: it has experts beside attention"},
@@ -273,6 +278,10 @@ TEST(other_families) {
         {"cohere2", "cohere", "cohere has no"},
         {"olmo3", "olmo2", "olmo2 has no"},
         {"olmo2", "olmo3", NULL},
+        {"glm", "glm4", "glm4 has no --norm-placement pre"},
+        {"glm4", "glm", "glm has no --norm-placement both"},
+        {"glm4_moe", "deepseek_v3", "deepseek_v3 has no --multi-latent-attention false"},
+        {"deepseek_v3", "glm4_moe", "glm4_moe has no --multi-latent-attention true"},
         {"qwen2_windows", "llama", "llama has no"},
         {"llama_fused", "mixtral", "mixtral has no MLPs without experts"},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},

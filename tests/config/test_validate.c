@@ -243,7 +243,7 @@ TEST(models) {
         {"--model t5 --norm-placement post", "--norm-placement post belongs to --model bert or gpt"},
         {"--model bert --word-embedding-size 8", "--word-embedding-size belongs to --model gpt"},
         {"--lm-head-activation relu", "--lm-head-activation belongs to --model bert"},
-        {"--use-rope-scaling --rope-scaling-type yarn --rotary-percent 0.5", "yarn needs fully rotated heads"},
+        {"--use-rope-scaling --rope-scaling-type yarn --rotary-base 1.5", "yarn needs a --rotary-base of at least 2"},
         {"--use-rope-scaling --rope-scaling-type yarn --yarn-beta-slow 33", "--yarn-beta-fast must not be below"},
         {"--num-token-types 2", "--num-token-types belongs to --model bert"},
         {"--model bert --num-token-types 0", "BERT's binary head needs token types"},

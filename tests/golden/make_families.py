@@ -90,6 +90,15 @@ MODELS = {
         **dict(SIZE, intermediate_size=256), **IDS, num_key_value_heads=3, n_routed_experts=2, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=12,
         first_k_dense_replace=1, n_group=1, topk_group=1, q_lora_rank=None, kv_lora_rank=8, qk_nope_head_dim=4, qk_rope_head_dim=4,
         v_head_dim=4, num_mtp_layers=0, rope_parameters=rope(theta=512.0))).to(torch.bfloat16),
+    "glm": lambda: hf.GlmForCausalLM(hf.GlmConfig(  # YaRN multiplies rotated channels alone
+        **SIZE, eos_token_id=0, pad_token_id=None, num_key_value_heads=1, head_dim=12,
+        rope_parameters=rope(0.5, 512.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16))),
+    "glm4": lambda: hf.Glm4ForCausalLM(hf.Glm4Config(
+        **SIZE, eos_token_id=0, pad_token_id=None, num_key_value_heads=3, head_dim=8, attention_bias=False, rms_norm_eps=1e-5,
+        rope_parameters=rope(0.5, 512.0))),
+    "glm4_moe": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **SIZE, num_key_value_heads=1, head_dim=12, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, use_qk_norm=True,
+        attention_bias=True, routed_scaling_factor=2.5, n_group=2, topk_group=1, num_mtp_layers=0, rope_parameters=rope(0.5, 512.0))),
     "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
         rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),

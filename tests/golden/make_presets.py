@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (GlmConfig, GlmForCausalLM, Glm4Config, Glm4ForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -97,6 +97,14 @@ add("deepseek-v2", DeepseekV2ForCausalLM, DeepseekV2Config(
     hidden_size=5120, intermediate_size=12288, moe_intermediate_size=1536, num_hidden_layers=60, num_attention_heads=128,
     n_routed_experts=160, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1))
 add("deepseek-v3", DeepseekV3ForCausalLM, DeepseekV3Config(num_mtp_layers=0))
+add("glm4-9b", GlmForCausalLM, GlmConfig())
+add("glm4-9b-0414", Glm4ForCausalLM, Glm4Config())
+add("glm4-32b-0414", Glm4ForCausalLM, Glm4Config(num_hidden_layers=61, hidden_size=6144, num_attention_heads=48, intermediate_size=23040,
+                                                 attention_bias=False))
+add("glm4.5-air", Glm4MoeForCausalLM, Glm4MoeConfig(head_dim=128, attention_bias=True, num_mtp_layers=0))
+add("glm4.5", Glm4MoeForCausalLM, Glm4MoeConfig(
+    num_hidden_layers=92, hidden_size=5120, intermediate_size=12288, moe_intermediate_size=1536, n_routed_experts=160, head_dim=128,
+    first_k_dense_replace=3, use_qk_norm=True, attention_bias=True, num_mtp_layers=0))
 add("gpt-oss-20b", GptOssForCausalLM, GptOssConfig(num_hidden_layers=24, num_local_experts=32))
 add("gpt-oss-120b", GptOssForCausalLM, GptOssConfig())
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())

@@ -66,6 +66,16 @@ for name in 4.enorm 5.hnorm 4.eh_proj 5.shared_head.norm 4.embed_tokens 5.shared
     grep -aq "\"model.layers.$name.weight\"" "$work/deep_hf/model.safetensors" && pass || fail "no $name"
 done
 grep -q '"num_nextn_predict_layers": *2' "$work/deep_hf/config.json" && pass || fail "config.json: $(cat "$work/deep_hf/config.json")"
+# GLM-4.5 names them the same.
+glm=(--model gpt --normalization RMSNorm --swiglu --disable-bias-linear --position-embedding-type rope --rotary-percent 0.67 --add-qkv-bias
+    --untie-embeddings-and-output-weights --num-experts 4 --moe-ffn-hidden-size 8 --moe-layer-freq "[0]+[1]*3" --moe-router-topk 2
+    --moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-shared-expert-intermediate-size 16 --hidden-dropout 0)
+expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${glm[@]}" --train-iters 2 --save "$work/glm" --save-interval 2
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/glm" --output "$work/glm_hf"
+grep -q '"model_type": *"glm4_moe"' "$work/glm_hf/config.json" && pass || fail "config.json: $(cat "$work/glm_hf/config.json")"
+expect 0 "bevatron" "$BEVATRON" checkpoint convert --input "$work/glm_hf" --output "$work/glm_back"
+"$(dirname "$BEVATRON")/tests/compare_weights" "$work/glm/iter_0000002" "$work/glm_back/iter_0000000" 0 >"$work/out" 2>&1 && pass ||
+    fail "back from glm4_moe: $(head -n 3 "$work/out")"
 # What others save of it often lacks these layers.
 sed -i 's/model.layers.4.eh_proj/model.layers.9.eh_proj/' "$work/deep_hf/model.safetensors"
 expect 0 "no file has them" "$BEVATRON" checkpoint convert --input "$work/deep_hf" --output "$work/deep_less"

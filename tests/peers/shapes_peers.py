@@ -352,11 +352,40 @@ def deepseek_v2(r):
 
 
 def deepseek_v3(r):
-    model = hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**deepseek(r, {"num_mtp_layers": 0})))
+    return biased(hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**deepseek(r, {"num_mtp_layers": 0}))))
+
+
+def turned(r, sizes):
+    """Any rotary scaling of a part of each head."""
+    out = dict(rope(r, sizes["max_position_embeddings"]), partial_rotary_factor=r.choice([0.25, 0.5, 1.0]))
+    sizes.update(head_dim=r.choice([16, 24, 40]), rope_parameters=out, bos_token_id=0, eos_token_id=0, pad_token_id=None)
+    return sizes
+
+
+def glm(r, kind=(hf.GlmConfig, hf.GlmForCausalLM)):
+    return kind[1](kind[0](**turned(r, decoder(r)), attention_bias=r.random() < 0.6, rms_norm_eps=r.choice([1.5625e-07, 1e-5])))
+
+
+def glm4(r):
+    return glm(r, (hf.Glm4Config, hf.Glm4ForCausalLM))
+
+
+def biased(model):
+    """Biases that balance experts, which begin at 0."""
     for name, bias in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
             bias.copy_(0.1 * torch.randn(bias.shape))
     return model
+
+
+def glm4_moe(r):
+    groups, size = r.choice([1, 1, 2]), r.choice([2, 3, 5])
+    chosen = r.randint(1, groups)
+    sizes = dict(turned(r, decoder(r)), num_hidden_layers=r.choice([2, 3]))
+    return biased(hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **sizes, moe_intermediate_size=r.choice([5, 16]), n_routed_experts=groups * size, n_group=groups, topk_group=chosen,
+        num_experts_per_tok=min(r.choice([2, 3]), chosen * size), n_shared_experts=r.choice([1, 2]), first_k_dense_replace=r.choice([0, 1]),
+        routed_scaling_factor=r.choice([1.0, 2.5]), use_qk_norm=r.random() < 0.5, attention_bias=r.random() < 0.6, num_mtp_layers=0)))
 
 
 def bert(r):
@@ -412,7 +441,7 @@ def t5(r):
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
-                                    granitemoeshared, deepseek_v2, deepseek_v3, bert,
+                                    granitemoeshared, deepseek_v2, deepseek_v3, glm, glm4, glm4_moe, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
@@ -581,7 +610,7 @@ def check_numbers(r, model, form, source, folder, what):
               "--mock-data", "--vocab-size", str(model.config.vocab_size), "--micro-batch-size", str(B), "--seq-length", str(T), "--train-iters",
               str(STEPS), "--lr", str(LR), "--adam-beta2", "0.95", "--weight-decay", "0.1", "--clip-grad", "1.0", "--hidden-dropout", "0",
               "--attention-dropout", "0", *(["--decoder-seq-length", str(S)] if form == "t5" else []),
-              *(["--moe-router-bias-update-rate", "0"] if model.config.model_type == "deepseek_v3" else []))
+              *(["--moe-router-bias-update-rate", "0"] if model.config.model_type in ("deepseek_v3", "glm4_moe") else []))
     ours = [[float(word) for word in line.split()] for line in out.splitlines() if len(line.split()) == 3]
     logits, gradients, theirs = reference(exact_twin(type(model), source), form, data, B)
     got = torch.frombuffer(bytearray(open(f"{folder}/logits", "rb").read()), dtype=torch.float32).reshape(logits.shape)
