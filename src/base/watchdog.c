@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <time.h>
 
-// COUNTED_PAUSES: how much of the time between two looks counts. No limit is over within one look, and a warning always
-// comes before the end.
-static const double FIRST_LINE_SECONDS = 60, LONGEST_PAUSE = 0.5, COUNTED_PAUSES = 2;
+// COUNTED_SECONDS, and no more than a tenth of the shortest limit, is how much of the time between two looks counts. No
+// limit is over within one look, and a warning always comes before the end.
+static const double FIRST_LINE_SECONDS = 60, LONGEST_PAUSE = 0.1, COUNTED_SECONDS = 1;
 
 static const char *const flags[WATCHDOG_KINDS] = {"--start-timeout-minutes", "--step-timeout-minutes",
                                                   "--save-timeout-minutes", "--load-timeout-minutes", ""};
@@ -156,7 +156,8 @@ static void say(const struct finding *finding) {
 
 // Time in which the process or its machine was suspended does not count as waiting.
 static void *run_watchdog(void *argument) {
-    double pause = *(double *)argument, looked = clock_seconds();
+    double shortest = *(double *)argument, looked = clock_seconds();
+    double pause = fmin(LONGEST_PAUSE, shortest / 20), counted = fmin(COUNTED_SECONDS, shortest / 10);
     pthread_mutex_lock(&state.lock);
     while (!state.is_over) {
         struct timespec until;
@@ -165,7 +166,7 @@ static void *run_watchdog(void *argument) {
         until.tv_sec = (time_t)end;
         until.tv_nsec = (long)((end - (double)until.tv_sec) * 1e9);
         pthread_cond_timedwait(&state.changed, &state.lock, &until);
-        double now = clock_seconds(), passed = fmin(now - looked, COUNTED_PAUSES * pause);
+        double now = clock_seconds(), passed = fmin(now - looked, counted);
         looked = now;
         struct finding finding = {0};
         for (struct watchdog_work *work = state.first; work && !state.is_over; work = work->next)
@@ -180,12 +181,12 @@ static void *run_watchdog(void *argument) {
 }
 
 void watchdog_open(const struct watchdog_options *options) {
-    static double pause;
+    static double shortest;
     pthread_condattr_t monotonic;
-    pause = LONGEST_PAUSE;
+    shortest = INFINITY;
     for (int kind = 0; kind < WATCHDOG_KINDS; kind++)
         if (options->limits[kind] > 0)
-            pause = fmin(pause, options->limits[kind] / 20);
+            shortest = fmin(shortest, options->limits[kind]);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&state.changed, &monotonic);
@@ -193,7 +194,7 @@ void watchdog_open(const struct watchdog_options *options) {
     state.options = *options;
     state.is_over = false;
     process_host(state.host, sizeof state.host);
-    state.is_open = thread_start(&state.thread, run_watchdog, &pause);
+    state.is_open = thread_start(&state.thread, run_watchdog, &shortest);
     if (!state.is_open)
         log_warn("cannot start a thread that looks for hangs; raise the limit of threads (ulimit -u, pids.max)");
 }

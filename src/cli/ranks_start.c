@@ -113,6 +113,10 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
     if (nproc > cores)
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    // When a rank has failed or was killed, mpirun waits a second or two between the signals with which it ends the
+    // others. They cannot save without that rank, and their supervisor waits.
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
+    setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
     execvp("mpirun", (char *const *)command);
     int why = errno;
     free(command);
@@ -130,8 +134,8 @@ static int code_of(int status) {
 // never will knows it this long after its ranks are there, which a busy machine takes its time for.
 static const double READY_SECONDS = 10, START_SECONDS = 30;
 enum { OUTLETS = 2 };  // standard output and standard error
-// How long ranks have to save after another one has failed.
-static const double LAST_SECONDS = 30;
+// How long ranks have to save after another one has failed. Those that a hang holds up cannot.
+static const double LAST_SECONDS = 30, HUNG_SECONDS = 0.5;
 
 static bool may_get_ready(int number) {
     return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGUSR1;
@@ -372,7 +376,7 @@ static int wait_for_ranks(pid_t *children, int nproc) {
         code = ended;
         if (WIFSIGNALED(status) && !is_passed)
             tell_signal(128 + WTERMSIG(status), &before);
-        kill_at = clock_seconds() + LAST_SECONDS;
+        kill_at = clock_seconds() + (code == EXIT_CODE_HANG ? HUNG_SECONDS : LAST_SECONDS);
         // Those that are saving because of a signal would end at once after a second one.
         if (!is_passed)
             signal_ranks(children, nproc, SIGTERM);

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 enum { FIRST_LINE_BYTES = 1 << 16, NAMED_PEERS = 8 };
+// The part of the deadline after which a rank leaves its file.
+static const double FILE_SHARE = 0.75;
 
 // What a peer's file says about a request of ours.
 enum arrival { NO_FILE, NOT_COME, HAS_COME };
@@ -38,13 +40,19 @@ static void count_time(struct stopwatch *stopwatch, const struct world *world) {
     stopwatch->looked = now;
 }
 
-// A rank that gives up waits a little for the files of others; false if that was long enough. Those that wait have left
-// theirs long before, at three quarters of the deadline, and the machines cost money until the end.
+double hang_patience(double deadline_seconds) {
+    const double enough = 0.5, least = 0.1;
+    double before = deadline_seconds - FILE_SHARE * deadline_seconds;
+    return fmin(fmax(enough - before, least), deadline_seconds);
+}
+
+// A rank that gives up waits a little for the files of others; false if that was long enough.
 static bool is_patient(const struct world *world, struct stopwatch *patience) {
     count_time(patience, world);
-    if (patience->waited >= fmin(0.5, world->deadline_seconds))
+    double left = hang_patience(world->deadline_seconds) - patience->waited;
+    if (left <= 0)
         return false;
-    clock_sleep(0.1);
+    clock_sleep(fmin(left, 0.1));
     return true;
 }
 
@@ -285,8 +293,11 @@ static _Noreturn void give_up(const struct stopwatch *stopwatch, const struct co
     double deadline = group->world->deadline_seconds;
     struct buffer peers = {0};
     char *path = hang_path(group->world, group->world->place.rank);
+    char now[64];
+    clock_format(clock_wall_seconds(), now, sizeof now);
     if (path && !stopwatch->files)
-        log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
+        log_error("the deadline passed at %s; the last %d collectives of this rank are in %s", now, RECORD_ENTRIES,
+                  path);
     hang_describe(request, &peers);
     if (stopwatch->files)
         die_code(EXIT_CODE_HANG,
@@ -302,7 +313,7 @@ static _Noreturn void give_up(const struct stopwatch *stopwatch, const struct co
 void stopwatch_look(struct stopwatch *stopwatch, const struct comm_request *request) {
     const struct world *world = request->group->world;
     count_time(stopwatch, world);
-    if (stopwatch->waited > 0.75 * world->deadline_seconds && !stopwatch->has_left) {
+    if (stopwatch->waited > FILE_SHARE * world->deadline_seconds && !stopwatch->has_left) {
         leave_file(request, stopwatch->files != NULL);
         stopwatch->has_left = true;
     }

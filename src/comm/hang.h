@@ -28,6 +28,9 @@ void stopwatch_reset(struct stopwatch *stopwatch, const struct world *world);
 // Seconds that the rank at this place of a group waits before it reads the others' files. The first one to have read
 // them ends the job, so the others need not, and the file system does not have to serve all of them at once.
 double hang_turn(int place, int world_size);
+// How long it then waits for files that are not there yet. Ranks that wait have left theirs at three quarters of the
+// deadline; only a short one may pass before all have.
+double hang_patience(double deadline_seconds);
 // Says which ranks of the group have not arrived, and what they are doing; waits for its turn, and a little for the
 // others' files.
 void hang_describe(const struct comm_request *request, struct buffer *out);

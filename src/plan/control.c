@@ -142,7 +142,7 @@ static struct control_cost rehearsal_cost(const struct control_shape *shape) {
 // ---- a rank that hangs ----
 
 // All read the files of their group, in turns. The replicas of the rank that hangs, the first here, do not find its
-// file and look for it in naps for up to half a second. The others see that their own peers wait too, and look for the
+// file and look for it in naps for a little while. The others see that their own peers wait too, and look for the
 // silent rank among all, in turns again.
 enum search_step { OF_GROUP, OF_ALL, NAPS };
 struct search_of_silent {
@@ -155,7 +155,7 @@ struct search_of_silent {
 };
 
 static bool looks_for_silent(void *context, int rank, double *time, double *requests) {
-    const double nap = 0.1, patience = 0.5, most_counted = 1;
+    const double nap = 0.1, most_counted = 1, usual_deadline = 600;
     const struct control_shape *shape = ((struct search_of_silent *)context)->shape;
     struct searcher *self = &((struct search_of_silent *)context)->ranks[rank];
     int peers = shape->replicas - 1;
@@ -171,7 +171,7 @@ static bool looks_for_silent(void *context, int rank, double *time, double *requ
     } else {
         if (self->asked > 0)
             self->waited += fmin(*time - self->asked, most_counted);
-        if (self->waited >= patience)
+        if (self->waited >= hang_patience(usual_deadline))
             return false;
         self->asked = *time;
         *time += nap;

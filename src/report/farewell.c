@@ -26,7 +26,7 @@ static const double DYING_SECONDS = 1, COMMAND_SECONDS = 4;
 // When a rank is lost or hangs, or the loss is not finite, all notice. The reporting rank reports first, then one of
 // these, if none has.
 enum { LAST_SPEAKER = 7 };
-static const double TURN_SECONDS = 0.5;
+static const double TURN_SECONDS = 0.2;
 
 static const char *cause_of(enum exit_code code) {
     return code == EXIT_CODE_HANG ? "hang" : code == EXIT_CODE_NOT_FINITE ? "nan" : NULL;

@@ -128,7 +128,7 @@ TEST(only_missing_files_are_looked_for_again) {
     EXPECT(notices >= 0 && inotify_add_watch(notices, path, IN_OPEN | IN_CLOSE_NOWRITE) >= 0);
     double start = clock_seconds();
     describe_trio(0, &text);
-    EXPECT(clock_seconds() - start >= 0.5);
+    EXPECT(clock_seconds() - start >= hang_patience(DEADLINE));
     EXPECT(strstr(buffer_string(&text), "1 other ranks arrived; missing: rank 2"));
     EXPECT_INT(read(notices, events, sizeof events), 2 * sizeof(struct inotify_event));
     EXPECT_INT(read(notices, events, sizeof events), -1);
@@ -136,6 +136,14 @@ TEST(only_missing_files_are_looked_for_again) {
     EXPECT_INT(unlink(path), 0);
     buffer_free(&text);
     free(path);
+}
+
+// Ranks that wait have had a quarter of the deadline to leave their files; a short one has a longer wait behind it.
+TEST(patience_is_short) {
+    EXPECT_NEAR(hang_patience(600), 0.1, 1e-9);
+    EXPECT_NEAR(hang_patience(6), 0.1, 1e-9);
+    EXPECT_NEAR(hang_patience(1), 0.25, 1e-9);
+    EXPECT_NEAR(hang_patience(0.1), 0.1, 1e-9);
 }
 
 // With few ranks nobody waits for long.
@@ -163,7 +171,9 @@ int main(void) {
     const struct test_case cases[] = {TEST_CASE(a_machine_that_stood_still_has_not_waited),
                                       TEST_CASE(the_file_is_there_while_a_long_wait_lasts),
                                       TEST_CASE(the_end_says_what_was_waited_for),
-                                      TEST_CASE(only_missing_files_are_looked_for_again), TEST_CASE(ranks_take_turns)};
+                                      TEST_CASE(only_missing_files_are_looked_for_again),
+                                      TEST_CASE(patience_is_short),
+                                      TEST_CASE(ranks_take_turns)};
     if (!mkdtemp(folder))
         return 1;
     int status = test_main(cases, sizeof cases / sizeof cases[0]);

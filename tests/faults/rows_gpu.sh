@@ -21,6 +21,7 @@ gpu_row_3() {
     local deadline=(--distributed-timeout-minutes 0.1)
     ends 3 "rank 2 stopped in forward, deadline 6 s" 212 8 "rank 2" "${deadline[@]}" --inject stop:rank=2:step=5:phase=forward
     ends 3 "rank 2 stopped in reducescatter, deadline 6 s" 212 8 "rank 2" "${deadline[@]}" --inject stop:rank=2:step=5:phase=reducescatter
+    ends 3 "rank 0 stopped in forward, deadline 6 s" 212 8 "rank 0" "${deadline[@]}" --inject stop:rank=0:step=5:phase=forward
     ends 3 "rank 1 loops forever, deadline 6 s" 212 8 "rank 1" "${deadline[@]}" --inject hang:rank=1:step=5:phase=backward
     survives 3 "rank 2 stopped, supervised" "${deadline[@]}" --inject stop:rank=2:step=8:phase=backward
     # Ranks that open a shared GPU take a while to start.

@@ -55,6 +55,7 @@ row_3() {
         ends 3 "rank 2 stopped in $phase, deadline 6 s" 212 8 "rank 2" "${deadline[@]}" \
             --inject "stop:rank=2:step=5:phase=$phase"
     done
+    ends 3 "rank 0 stopped in forward, deadline 6 s" 212 8 "rank 0" "${deadline[@]}" --inject stop:rank=0:step=5:phase=forward
     ends 3 "rank 2 stopped while it saves, deadline 6 s" 212 8 "rank" "${deadline[@]}" --inject stop:rank=2:step=6:phase=write
     ends 3 "rank 1 loops forever, deadline 6 s" 212 8 "rank 1" "${deadline[@]}" --inject hang:rank=1:step=5:phase=backward
     survives 3 "rank 2 stopped, supervised" "${deadline[@]}" --inject stop:rank=2:step=8:phase=backward
