@@ -5,6 +5,7 @@
 #include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/progress.h"
 #include "base/screen.h"
 #include "base/thread.h"
@@ -14,6 +15,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static const double first_line_seconds = 2, redraw_seconds = 0.5;
 static const double plain_line_seconds[] = {2, 10, 30, 60};
@@ -24,6 +26,16 @@ static _Atomic int active;
 // What is done within it, which code far below the phase knows; how often it was set since the last phase began.
 static const char *_Atomic noted;
 static _Atomic int notes;
+// How long each kind of outermost phase took during the start, which one thread does.
+enum { MOST_KINDS = 16 };
+static struct {
+    bool is_over;
+    int count;
+    struct start_phase {
+        const char *label;
+        double seconds;
+    } kinds[MOST_KINDS];
+} start;
 
 struct phase {
     int level;  // 1 for the outermost
@@ -140,6 +152,17 @@ void phase_note(const char *what) {
     atomic_store(&noted, what);
 }
 
+static void count_start(const struct phase *phase) {
+    int i = 0;
+    while (i < start.count && start.kinds[i].label != phase->label)
+        i++;
+    if (start.is_over || phase->level > 1 || i == MOST_KINDS)
+        return;
+    start.count = i == start.count ? i + 1 : start.count;
+    start.kinds[i].label = phase->label;
+    start.kinds[i].seconds += clock_seconds() - phase->started;
+}
+
 void phase_end(struct phase *phase) {
     lifeline_phase("");
     atomic_store(&noted, NULL);
@@ -152,6 +175,7 @@ void phase_end(struct phase *phase) {
     pthread_mutex_unlock(&phase->lock);
     pthread_join(phase->thread, NULL);
     atomic_fetch_sub(&active, 1);
+    count_start(phase);
     if (phase->was_shown) {
         struct buffer line = {0};
         progress_append_duration(&line, clock_seconds() - phase->started);
@@ -162,4 +186,21 @@ void phase_end(struct phase *phase) {
     pthread_cond_destroy(&phase->ended);
     pthread_mutex_destroy(&phase->lock);
     free(phase);
+}
+
+void phase_tell_start(void) {
+    struct timespec now;
+    if (start.is_over)
+        return;
+    start.is_over = true;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    double ticks = (double)sysconf(_SC_CLK_TCK), began = (double)process_start(getpid());
+    double lived = (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - began / ticks, other = lived;
+    struct buffer line = {0};
+    for (int i = 0; i < start.count; i++) {
+        buffer_printf(&line, "%s %.2f s, ", start.kinds[i].label, start.kinds[i].seconds);
+        other -= start.kinds[i].seconds;
+    }
+    log_info("the start took %.2f s: %sother %.2f s", lived, buffer_string(&line), other > 0 ? other : 0);
+    buffer_free(&line);
 }

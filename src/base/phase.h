@@ -21,5 +21,7 @@ void phase_advance(struct phase *phase, int64_t amount);
 // NULL when it is over. The text must live on. For code that does not know the phase; any thread may call it.
 void phase_note(const char *what);
 void phase_end(struct phase *phase);
+// Says how long the process has lived, and what the outermost phases so far took of it; once, when its start is over.
+void phase_tell_start(void);
 
 #endif

@@ -255,7 +255,7 @@ static int check_device(const struct device *device, const struct config *config
     return 0;
 }
 
-static int meet(struct session *session, const struct config *config) {
+int session_meet_early(struct session *session, const struct config *config) {
     const struct launched_ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
@@ -268,23 +268,21 @@ static int meet(struct session *session, const struct config *config) {
                                      .allows_tf32 = config->tf32,
                                      .is_deterministic = config->deterministic_mode,
                                      .has_fast_dropout = config->fast_attention_dropout};
+    struct phase *phase = phase_begin("opening the device");
     int status = device_open(&session->device, &options);
+    phase_end(phase);
     free(algorithm_cache);
     TRY(status);
-    return world_open(&session->world,
-                      &(struct world_options){.backend = session->backend,
-                                              .meeting = &meeting,
-                                              .carrier = config->distributed_backend,
-                                              .deadline_seconds = config->distributed_timeout_minutes * 60,
-                                              .record_folder = config->save && *config->save ? config->save : "."},
-                      session->device);
-}
-
-int session_meet_early(struct session *session, const struct config *config) {
-    struct phase *phase =
-        phase_begin(session->place.size > 1 ? "opening the device and connecting the ranks" : "opening the device");
-    int status = meet(session, config);
-    phase_end(phase);
+    phase = session->place.size > 1 ? phase_begin("connecting the ranks") : NULL;
+    status = world_open(&session->world,
+                        &(struct world_options){.backend = session->backend,
+                                                .meeting = &meeting,
+                                                .carrier = config->distributed_backend,
+                                                .deadline_seconds = config->distributed_timeout_minutes * 60,
+                                                .record_folder = config->save && *config->save ? config->save : "."},
+                        session->device);
+    if (phase)
+        phase_end(phase);
     return status;
 }
 

@@ -417,7 +417,8 @@ static const struct flag rows[] = {
     TEXT("--wandb-entity", wandb_entity, NULL, "NAME", "user or team that the run belongs to in Weights & Biases",
          ADVANCED),
     INT("--timing-log-level", timing_log_level, "0", 0, 2,
-        "print Megatron's timers after each log line: 1 for the phases of a step, 2 also for passes and messages",
+        "print Megatron's timers after each log line: 1 for the phases of a step and of the start, 2 also for passes "
+        "and messages",
         ADVANCED),
     CHOICE("--timing-log-option", timing_log_option, "minmax", ONE_OF("minmax", "max", "all"),
            "what to print of the timers of all ranks: minimum and maximum, maximum, or all", ADVANCED),

@@ -1,9 +1,10 @@
 // See first_iteration.h.
 #include "train/first_iteration.h"
 
-void first_iteration_begin(struct first_iteration *first, int64_t micro_batches) {
+void first_iteration_begin(struct first_iteration *first, int64_t micro_batches, bool tells_start) {
     *first = (struct first_iteration){
-        .phase = phase_begin_amount("computing the first iteration", "micro-batches", (double)micro_batches)};
+        .phase = phase_begin_amount("computing the first iteration", "micro-batches", (double)micro_batches),
+        .tells_start = tells_start};
 }
 
 // The micro-batches before this one are computed, or queued for the device.
@@ -21,4 +22,7 @@ struct step_source first_iteration_count(struct first_iteration *first, struct s
 void first_iteration_end(struct first_iteration *first) {
     phase_end(first->phase);
     first->phase = NULL;
+    if (first->tells_start)
+        phase_tell_start();
+    first->tells_start = false;
 }

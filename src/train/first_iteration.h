@@ -10,9 +10,10 @@ struct first_iteration {
     struct phase *phase;        // NULL before and afterwards
     struct step_source source;  // of the iteration queued last
     int64_t taken;              // micro-batches so far
+    bool tells_start;           // when it ends, see phase_tell_start
 };
 
-void first_iteration_begin(struct first_iteration *first, int64_t micro_batches);
+void first_iteration_begin(struct first_iteration *first, int64_t micro_batches, bool tells_start);
 // The source for a step: until the end, one that counts the micro-batches it takes from the given one. It is valid
 // until the next call.
 struct step_source first_iteration_count(struct first_iteration *first, struct step_source source);

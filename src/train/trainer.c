@@ -126,9 +126,11 @@ static int set_up(struct trainer *trainer) {
                                                  .mesh = trainer->mesh,
                                                  .texts = &trainer->texts},
                          trainer->options->dumps_arguments));
+    struct phase *phase = phase_begin("planning the run");
     planned_make(trainer->options->planner, config, trainer->device, trainer->mesh, &trainer->watching.planned);
+    phase_end(phase);
     log_info("> learning rate decay style: %s", config->lr_decay_style);
-    struct phase *phase = phase_begin("preparing the model and its memory");
+    phase = phase_begin("preparing the model and its memory");
     int status = setup_step(&trainer->step, &(struct setup){config, trainer->device, trainer->mesh, STEP_TRAIN});
     phase_end(phase);
     TRY(status);
@@ -433,7 +435,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     if (early > 0 && !trainer->memory.is_resumed)
         trainer->saver.iteration = trainer->at.iteration;
     int64_t samples = config_global_batch_size(config, trainer->at.consumed_train_samples);
-    first_iteration_begin(&trainer->first, count_micro_batches(config, samples));
+    first_iteration_begin(&trainer->first, count_micro_batches(config, samples), config->timing_log_level > 0);
     while (!state_is_done(config, &trainer->at) && *ending == GO_ON) {
         bool is_skipped = skips_have(&trainer->past, look_ahead(trainer).iteration + 1);
         TRY(take_status(trainer, follow_ramp_up(trainer)));

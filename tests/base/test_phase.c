@@ -63,6 +63,33 @@ static void be_another_rank(void) {
     phase_end(phase);
 }
 
+// The pieces of the line: how long everything took, two phases of the same kind, and what lies between phases.
+static struct start_line { double all, reading, other; } said;
+
+static void start_up(void) {
+    for (int i = 0; i < 2; i++) {
+        struct phase *outer = phase_begin("reading");
+        phase_end(phase_begin("within"));
+        clock_sleep(0.3);
+        phase_end(outer);
+    }
+    phase_tell_start();
+    phase_end(phase_begin("training"));
+    phase_tell_start();
+}
+
+TEST(the_start_is_split) {
+    static struct capture capture;
+    capture_run(&capture, start_up);
+    EXPECT_INT(capture.status, 0);
+    const char *line = strstr(capture.text, "the start took ");
+    EXPECT(line && !strstr(line + 1, "the start took") && !strstr(line, "within") && !strstr(line, "training"));
+    EXPECT_INT(sscanf(line, "the start took %lf s: reading %lf s, other %lf s", &said.all, &said.reading, &said.other),
+               3);
+    EXPECT(said.reading >= 0.59 && said.all >= said.reading);
+    EXPECT_NEAR(said.reading + said.other, said.all, 0.02);
+}
+
 TEST(a_short_one_is_silent) {
     static struct capture capture;
     do
@@ -95,4 +122,4 @@ TEST(one_rank_speaks) {
 }
 
 TEST_MAIN(TEST_CASE(a_short_one_is_silent), TEST_CASE(a_long_one_speaks), TEST_CASE(what_is_done_within_it),
-          TEST_CASE(one_rank_speaks))
+          TEST_CASE(one_rank_speaks), TEST_CASE(the_start_is_split))
