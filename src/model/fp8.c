@@ -83,6 +83,7 @@ void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_
         struct op_quantize measure = *op;
         measure.y = (struct operand){.range = tensor_flat(fp8->measured)};
         measure.dbias = (struct tensor){0};
+        measure.result = (struct operand){0};
         op_quantize(device, &measure);
         if (mesh)
             comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(measure.y.range, RANGE_SEEN, 1), REDUCE_MAX,

@@ -1,5 +1,6 @@
 // Linears that multiply in fp8: inputs and weights as E4M3, gradients as E5M2. Storing an operand is fused with the
-// step before it where the device can: the norm, or the bias and activation. Inputs are small, so they are always kept.
+// step before it where the device can: the norm, or the bias and activation. Results of norms are always kept, since they
+// are small; those of activations never.
 #include "model/linear.h"
 #include "ops/device.h"
 
@@ -16,14 +17,12 @@ static void quantize(const struct linear *linear, const struct pass *pass, enum 
         op_copy(pass->device, &(struct op_copy){.dst = own, .src = op.y.range});
 }
 
-// Memory for an input that is kept for the backward pass. If ranges are measured just before use, and several
-// micro-batches are in flight, the next one may measure before this one's backward; then the input has its own range.
-static struct operand take_input(const struct linear *linear, const struct pass *pass, int64_t rows) {
-    struct operand input = {.value = arena_2d(pass->activations, DTYPE_E4M3, rows, linear->in),
-                            .range = range_of(linear, FP8_INPUT)};
+// The range of an input that the backward pass reads. If ranges are measured just before use, and several micro-batches
+// are in flight, the next one may measure before this one's backward; then the input has its own range.
+static struct tensor take_range(const struct linear *linear, const struct pass *pass) {
     if (linear->fp8->keeps_ranges && !linear->fp8->is_known)
-        input.range = arena_1d(pass->activations, DTYPE_F32, RANGE_LENGTH);
-    return input;
+        return arena_1d(pass->activations, DTYPE_F32, RANGE_LENGTH);
+    return range_of(linear, FP8_INPUT);
 }
 
 static struct operand take_gradient(const struct linear *linear, const struct pass *pass, int64_t rows) {
@@ -52,8 +51,11 @@ static struct operand fp8_gradient(const struct linear *linear, const struct pas
     return stored;
 }
 
-// Gathers x and transposes it.
+// Gathers x and transposes it, unless it is.
 static void fp8_prepare(const struct linear *linear, const struct pass *pass, struct operand *dy, struct operand *x) {
+    dy->value = (struct tensor){0};
+    if (x->transposed.data)
+        return;
     struct tensor value = x->value;
     if (linear->sums_input)
         value = pass_gather(pass, pass->scratch, value, "layer input");
@@ -64,14 +66,14 @@ static void fp8_prepare(const struct linear *linear, const struct pass *pass, st
     else
         quantize(linear, pass, FP8_INPUT, (struct op_quantize){.y = transposed, .x = value});
     *x = transposed;
-    dy->value = (struct tensor){0};
 }
 
 // Takes two steps if the range is not known yet, or if the device cannot store the norm's result by itself.
 static struct operand fp8_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                     struct norm_saved *saved, struct tensor x, const struct residual *residual) {
     int64_t rows = pass_stream_rows(pass);
-    struct operand input = take_input(linear, pass, rows);
+    struct operand input = {.value = arena_2d(pass->activations, DTYPE_E4M3, rows, linear->in),
+                            .range = take_range(linear, pass)};
     norm_take(norm, pass, saved, rows, input);
     bool is_direct = linear->fp8->is_known && pass->device->ops->fuses_quantize;
     size_t mark = arena_mark(pass->scratch);
@@ -84,9 +86,12 @@ static struct operand fp8_normalize(const struct linear *linear, const struct pa
     return input;
 }
 
+// Only what is before the activation is kept, in the pass's dtype; the backward pass, which reads it anyway, computes the
+// input of `to` again and stores it in the order that it needs.
 static void fp8_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
                          struct operand x) {
-    saved->after = take_input(between->to, pass, pass_rows(pass));
+    saved->after = (struct operand){.value = arena_2d(pass->scratch, DTYPE_E4M3, pass_rows(pass), between->to->in),
+                                    .range = take_range(between->to, pass)};
     saved->before = arena_2d(pass->activations, pass->dtype, pass_rows(pass), between->from->out);
     linear_forward(between->from, pass, saved->before, x, EPILOGUE_NONE, (struct tensor){0});
     quantize(between->to, pass, FP8_INPUT,
@@ -101,6 +106,8 @@ static struct operand fp8_activate_backward(const struct activation_step *betwee
                                             const struct activation_saved *saved, struct operand dy,
                                             struct operand *after) {
     struct operand stored = take_gradient(between->from, pass, pass_rows(pass));
+    *after = (struct operand){.transposed = arena_2d(pass->scratch, DTYPE_E4M3, between->to->in, pass_rows(pass)),
+                              .range = saved->after.range};
     size_t mark = arena_mark(pass->scratch);
     struct tensor dafter = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), between->to->in);
     linear_backward_input(between->to, pass, dafter, dy, (struct tensor){0});
@@ -111,9 +118,9 @@ static struct operand fp8_activate_backward(const struct activation_step *betwee
                                   .x = saved->before,
                                   .bias = linear_bias(between->from),
                                   .dy = dafter,
-                                  .dbias = linear_bias_gradient(between->from)});
+                                  .dbias = linear_bias_gradient(between->from),
+                                  .result = *after});
     arena_release(pass->scratch, mark);
-    *after = saved->after;
     return stored;
 }
 

@@ -40,25 +40,35 @@ void check_matmul_float8(struct device *device, const char *op, const struct op_
     check_apart(op, "d", m->d, "b", m->b);
 }
 
-static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t rows,
-                          int64_t columns) {
-    enum dtype dtype = op->kind >= QUANTIZE_ACTIVATION_GRADIENT ? DTYPE_E5M2 : DTYPE_E4M3;
-    struct tensor y = op->y.value, transposed = op->y.transposed;
-    check_range(name, op->y.range);
-    if (y.data) {
-        check_rule(name, op->kind == QUANTIZE_PLAIN || y.dtype == dtype,
-                   "activations are stored as E4M3, gradients as E5M2");
-        check_float8(device, name, "y", y);
-        check_tensor(name, "y", y, check_2d(y.dtype, rows, columns));
+static void check_output(struct device *device, const char *name, const struct operand *y, int64_t rows,
+                         int64_t columns) {
+    check_range(name, y->range);
+    if (y->value.data) {
+        check_float8(device, name, "y", y->value);
+        check_tensor(name, "y", y->value, check_2d(y->value.dtype, rows, columns));
     }
-    if (transposed.data) {
-        check_rule(name, op->kind == QUANTIZE_PLAIN || transposed.dtype == dtype,
-                   "activations are stored as E4M3, gradients as E5M2");
-        check_float8(device, name, "transposed", transposed);
-        check_tensor(name, "transposed", transposed, check_2d(transposed.dtype, columns, rows));
-        check_rule(name, !y.data || y.dtype == transposed.dtype, "both outputs must be of one type");
+    if (y->transposed.data) {
+        check_float8(device, name, "transposed", y->transposed);
+        check_tensor(name, "transposed", y->transposed, check_2d(y->transposed.dtype, columns, rows));
+        check_rule(name, !y->value.data || y->value.dtype == y->transposed.dtype, "both outputs must be of one type");
     }
+}
+
+static bool is_stored_as(const struct operand *y, enum dtype dtype) {
+    return (!y->value.data || y->value.dtype == dtype) && (!y->transposed.data || y->transposed.dtype == dtype);
+}
+
+static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t columns) {
+    bool is_gradient = op->kind >= QUANTIZE_ACTIVATION_GRADIENT;
+    check_output(device, name, &op->y, op->x.shape[0], columns);
+    check_rule(name, op->kind == QUANTIZE_PLAIN || is_stored_as(&op->y, is_gradient ? DTYPE_E5M2 : DTYPE_E4M3),
+               "activations are stored as E4M3, gradients as E5M2");
     check_optional(name, "dbias", op->dbias, check_1d(DTYPE_F32, columns));
+    if (!op->result.value.data && !op->result.transposed.data)
+        return;
+    check_rule(name, is_gradient, "only gradients compute the activation's result again");
+    check_rule(name, is_stored_as(&op->result, DTYPE_E4M3), "the activation's result is stored as E4M3");
+    check_output(device, name, &op->result, op->dy.shape[0], op->dy.shape[1]);
 }
 
 void op_quantize(struct device *device, const struct op_quantize *op) {
@@ -76,7 +86,7 @@ void op_quantize(struct device *device, const struct op_quantize *op) {
     check_optional(name, "bias", op->bias, check_1d(op->x.dtype, width));
     if (is_gradient)
         check_tensor(name, "dy", op->dy, check_2d(op->x.dtype, rows, is_glu_gradient ? width / 2 : width));
-    check_outputs(device, name, op, rows, columns);
+    check_outputs(device, name, op, columns);
     device->ops->quantize(device, op);
 }
 

@@ -20,6 +20,7 @@
 
 #include "ops/activation.h"
 #include "ops/ops_experts.h"
+#include "ops/ops_float8.h"
 #include "ops/ops_updates.h"
 #include "tensor/tensor.h"
 
@@ -55,18 +56,6 @@ struct dropout {
     int first_head;         // global number of head 0, if heads are sharded
 };
 
-// A matrix as matmuls take it: as it is, or quantized to fp8. Quantized, it has a range: four fp32 numbers on the
-// device, at a multiple of 16 bytes. They are the factor by which a stored number is multiplied to obtain the one it
-// stands for; the scale by which a number was multiplied when it was stored; the largest magnitude seen since the range
-// was last moved; and the largest number of the dtype. See float8.h.
-enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
-struct operand {
-    struct tensor value;  // (N, C), or none
-    struct tensor
-        transposed;       // (C, N), or none; fp8 matmuls read both operands along the dimension that is summed over
-    struct tensor range;  // (RANGE_LENGTH) fp32; none if it is not quantized
-};
-
 // d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D; their rows may be further apart than their length.
 //   a (M, K) or transposed (K, M); b (K, N) or transposed (N, K); d (M, N).
 // a and b have the same dtype; d has it too, or is fp32.
@@ -91,43 +80,6 @@ struct op_matmul {
     struct tensor bias;  // (N)
     struct tensor aux;   // (M, N), contiguous
     bool is_uneven;      // other ranks have other shapes, so that they cannot agree on how it is done (device_join)
-};
-
-// Quantizes tensors of an activation dtype to fp8, and optionally transposes them. What is stored is the value times
-// the range's scale. The activation of a block (as E4M3) and its gradient (as E5M2) can be computed on the way, in
-// fp32; plain values may be either.
-enum quantize_kind {
-    QUANTIZE_PLAIN,                // x
-    QUANTIZE_ACTIVATION,           // activation(x + bias)
-    QUANTIZE_GLU,                  // x + bias is (N, 2C), [gate | up]: activation(gate) * up
-    QUANTIZE_ACTIVATION_GRADIENT,  // dy * activation'(x + bias)
-    QUANTIZE_GLU_GRADIENT,         // as op_glu_backward: x and the values are (N, C), dy is (N, C / 2)
-};
-struct op_quantize {
-    enum quantize_kind kind;
-    enum activation activation;
-    // Out. If both matrices are none, the range only sees the values: the largest magnitude seen is raised.
-    struct operand y;
-    struct tensor x;      // (N, C), with QUANTIZE_GLU (N, 2C); contiguous, C a multiple of 16, N of 4
-    struct tensor bias;   // one row of x, or none; never with QUANTIZE_PLAIN
-    struct tensor dy;     // for the gradients
-    struct tensor dbias;  // (C) fp32, accumulated: column sums of the values before rounding; or none
-};
-// y (C, N) = the transpose of x (N, C), both in fp8; C is a multiple of 16, N of 4.
-struct op_transpose {
-    struct tensor y, x;
-};
-// After a step: appends the magnitude seen in each range to its history, and sets the scale such that the expected
-// magnitude (the latest one, or the largest in the history) maps to the largest number of the dtype, divided by
-// 2^margin. If the expected magnitude is 0 or not finite, the scale stays as it is. The factor becomes the scale's
-// inverse either way. Then the magnitude seen is reset.
-struct op_move_ranges {
-    struct tensor ranges;   // (R, RANGE_LENGTH) fp32
-    struct tensor scaled;   // the same: the ranges whose scales are set; or none: `ranges` themselves
-    struct tensor history;  // (R, length) fp32; or none: the latest magnitude counts
-    int64_t place;          // column of the history for the latest magnitude
-    bool takes_largest;
-    int margin;
 };
 
 // y = activation(x), element by element.

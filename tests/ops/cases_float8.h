@@ -92,6 +92,32 @@ struct float8_shape {
     bool has_bias;
 };
 
+// A stored value against the exact one.
+static inline void expect_stored(enum dtype dtype, uint8_t code, double factor, double largest, double expected) {
+    double rounding = dtype == DTYPE_E4M3 ? 1.0 / 16 : 1.0 / 8, step = (double)float8_decode(dtype, 1) * factor;
+    double value = (double)float8_decode(dtype, code) * factor;
+    double clipped = fabs(expected) > largest ? copysign(largest, expected) : expected;
+    if (!(fabs(value - clipped) <= rounding * 1.001 * fabs(clipped) + 0.51 * step + 1e-5))
+        test_fail("stored as %g, expected %g", value, clipped);
+}
+
+// The activation's result that a gradient stores on the way; its range has seen nothing.
+static inline void expect_result(struct lab *lab, const struct op_quantize *op, const struct sample *x,
+                                 const struct sample *bias) {
+    struct op_quantize forward = *op;
+    forward.kind = op->kind == QUANTIZE_GLU_GRADIENT ? QUANTIZE_GLU : QUANTIZE_ACTIVATION;
+    int64_t rows = op->dy.shape[0], columns = op->dy.shape[1];
+    const uint8_t *codes = float8_codes(lab, op->result.value), *turned = float8_codes(lab, op->result.transposed);
+    const double *numbers = lab_read(lab, op->result.range);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            expect_stored(DTYPE_E4M3, codes[r * columns + c], numbers[RANGE_FACTOR], 4,
+                          float8_expected(&forward, x, bias, NULL, r, c));
+            EXPECT_INT(turned[c * rows + r], codes[r * columns + c]);
+        }
+    EXPECT(numbers[RANGE_SEEN] == 0);
+}
+
 static inline void expect_quantized(struct lab *lab, const struct float8_shape *shape) {
     int64_t rows = shape->rows, columns = shape->columns;
     bool is_glu = shape->kind == QUANTIZE_GLU, is_glu_gradient = shape->kind == QUANTIZE_GLU_GRADIENT;
@@ -113,23 +139,23 @@ static inline void expect_quantized(struct lab *lab, const struct float8_shape *
                              .bias = bias.t,
                              .dy = dy.t,
                              .dbias = dbias.t};
+    if (is_gradient)
+        op.result = (struct operand){.value = arena_2d(&lab->arena, DTYPE_E4M3, rows, dy.t.shape[1]),
+                                     .transposed = arena_2d(&lab->arena, DTYPE_E4M3, dy.t.shape[1], rows),
+                                     .range = float8_range(lab, DTYPE_E4M3, 4)};
     op_quantize(lab->device, &op);
     const uint8_t *codes = float8_codes(lab, y), *turned_codes = float8_codes(lab, turned);
     const double *numbers = lab_read(lab, range), *sums = lab_read(lab, dbias.t);
-    double most = 0, largest = 3, rounding = shape->dtype == DTYPE_E4M3 ? 1.0 / 16 : 1.0 / 8;
-    double step = (double)float8_decode(shape->dtype, 1) * numbers[RANGE_FACTOR];
+    double most = 0;
     double *expected_sums = lab_doubles(lab, columns);
     for (int64_t c = 0; c < columns; c++)
         expected_sums[c] = dbias.x[c];
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++) {
             double expected = float8_expected(&op, &x, &bias, &dy, r, c), size = fabs(expected);
-            double value = (double)float8_decode(shape->dtype, codes[r * columns + c]) * numbers[RANGE_FACTOR];
-            double clipped = size > largest ? copysign(largest, expected) : expected;
             expected_sums[c] += expected;
             most = size > most ? size : most;
-            if (!(fabs(value - clipped) <= rounding * 1.001 * fabs(clipped) + 0.51 * step + 1e-5))
-                test_fail("(%d, %d) is stored as %g, expected %g", (int)r, (int)c, value, clipped);
+            expect_stored(shape->dtype, codes[r * columns + c], numbers[RANGE_FACTOR], 3, expected);
             EXPECT_INT(turned_codes[c * rows + r], codes[r * columns + c]);
             if (shape->kind == QUANTIZE_PLAIN)
                 EXPECT_INT(codes[r * columns + c],
@@ -138,6 +164,8 @@ static inline void expect_quantized(struct lab *lab, const struct float8_shape *
     EXPECT(fabs(numbers[RANGE_SEEN] - most) <= 1e-4 * most);
     for (int64_t c = 0; c < columns; c++)
         EXPECT(fabs(sums[c] - expected_sums[c]) <= 1e-4 * (fabs(expected_sums[c]) + sqrt((double)rows) * 3));
+    if (is_gradient)
+        expect_result(lab, &op, &x, &bias);
 }
 
 static inline void case_quantize(struct lab *lab) {

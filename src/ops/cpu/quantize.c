@@ -56,23 +56,39 @@ static void value_row(struct device *device, const struct op_quantize *op, int64
     }
 }
 
-// Stores one row of values and takes note of the largest.
-static void store_row(const struct op_quantize *op, int64_t row, int64_t columns, const float *value) {
+// Stores one row of values, of so many, in both orders.
+static void store_row(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value) {
+    const float *range = to->range.data;
+    uint8_t *y = to->value.data, *transposed = to->transposed.data;
+    enum dtype dtype = y ? to->value.dtype : to->transposed.dtype;
+    for (int64_t c = 0; c < columns && (y || transposed); c++) {
+        uint8_t code = float8_encode(dtype, value[c] * range[RANGE_SCALE]);
+        if (y)
+            y[row * columns + c] = code;
+        if (transposed)
+            transposed[c * rows + row] = code;
+    }
+}
+
+// Takes note of the largest magnitude, and adds the row to the column sums.
+static void see_row(const struct op_quantize *op, int64_t columns, const float *value) {
     float *range = op->y.range.data, *dbias = op->dbias.data;
-    uint8_t *y = op->y.value.data, *transposed = op->y.transposed.data;
-    enum dtype dtype = y ? op->y.value.dtype : op->y.transposed.dtype;
     for (int64_t c = 0; c < columns; c++) {
         float size = fabsf(value[c]);
         if (size > range[RANGE_SEEN] || isnan(size))  // a NaN is remembered
             range[RANGE_SEEN] = size;
-        uint8_t code = y || transposed ? float8_encode(dtype, value[c] * range[RANGE_SCALE]) : 0;
-        if (y)
-            y[row * columns + c] = code;
-        if (transposed)
-            transposed[c * op->x.shape[0] + row] = code;
         if (dbias)
             dbias[c] += value[c];
     }
+}
+
+// What the forward pass stored, from the same row.
+static void store_result(struct device *device, const struct op_quantize *op, int64_t row, float *x, float *value) {
+    struct op_quantize forward = {.kind = op->kind == QUANTIZE_GLU_GRADIENT ? QUANTIZE_GLU : QUANTIZE_ACTIVATION,
+                                  .activation = op->activation,
+                                  .x = op->x};
+    value_row(device, &forward, row, x, value);
+    store_row(&op->result, row, op->x.shape[0], op->dy.shape[1], value);
 }
 
 void cpu_quantize(struct device *device, const struct op_quantize *op) {
@@ -81,7 +97,10 @@ void cpu_quantize(struct device *device, const struct op_quantize *op) {
     for (int64_t row = 0; row < op->x.shape[0]; row++) {
         biased_row(op, row, x);
         value_row(device, op, row, x, value);
-        store_row(op, row, columns, value);
+        see_row(op, columns, value);
+        store_row(&op->y, row, op->x.shape[0], columns, value);
+        if (op->result.value.data || op->result.transposed.data)
+            store_result(device, op, row, x, value);
     }
     free(x);
 }

@@ -14,6 +14,7 @@ enum {
     ROW_THREADS = QUANTIZE_THREADS / COLUMN_THREADS,
     PASSES = TILE / (4 * ROW_THREADS),
     MOST_HALVES = 2,
+    MOST_PARTS = 3,  // two halves and the activation's result
 };
 
 struct quantize_args {
@@ -21,6 +22,8 @@ struct quantize_args {
     const __nv_bfloat16 *x, *dy, *bias;  // dy and bias may be NULL
     float *partial;                      // (row blocks, C): column sums, or NULL
     float *range;
+    uint8_t *result, *result_transposed;  // (N, C), (C, N) or NULL: the activation's result, E4M3
+    const float *result_range;
     int64_t rows, columns;  // columns: of y, or half of them where y has two halves
     enum activation activation;
     bool is_e5m2;
@@ -64,9 +67,9 @@ static __device__ __forceinline__ void quantize_fetch(struct quantize_row *to, c
         to->dy = fetch8(args.dy + row * args.columns, column, args.columns, true);
 }
 
-// The eight values of a row, and with GLU_GRADIENT those of its other half.
-template <int KIND, int FUNCTION>
-static __device__ __forceinline__ void quantize_values(float value[MOST_HALVES][8], const struct quantize_row &row,
+// The eight values of a row, with GLU_GRADIENT those of its other half, and behind them the activation's result.
+template <int KIND, int FUNCTION, bool HAS_RESULT>
+static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8], const struct quantize_row &row,
                                                        const float bias[MOST_HALVES][8], enum activation activation) {
     float x[8], up[8], dy[8];
     unpack8(x, row.x);
@@ -85,11 +88,17 @@ static __device__ __forceinline__ void quantize_values(float value[MOST_HALVES][
             value[0][i] = value_at<FUNCTION>(activation, at);
         if (KIND == QUANTIZE_GLU)
             value[0][i] = value_at<FUNCTION>(activation, at) * (up[i] + bias[1][i]);
-        if (KIND == QUANTIZE_ACTIVATION_GRADIENT)
+        if (KIND == QUANTIZE_ACTIVATION_GRADIENT) {
             value[0][i] = dy[i] * slope_at<FUNCTION>(activation, at);
+            if (HAS_RESULT)
+                value[1][i] = value_at<FUNCTION>(activation, at);
+        }
         if (KIND == QUANTIZE_GLU_GRADIENT) {
+            float gate = value_at<FUNCTION>(activation, at);
             value[0][i] = dy[i] * (up[i] + bias[1][i]) * slope_at<FUNCTION>(activation, at);
-            value[1][i] = dy[i] * value_at<FUNCTION>(activation, at);
+            value[1][i] = dy[i] * gate;
+            if (HAS_RESULT)
+                value[2][i] = gate * (up[i] + bias[1][i]);
         }
     }
 }
@@ -132,18 +141,61 @@ static __device__ __forceinline__ void write_partial(const struct quantize_args 
     }
 }
 
+// Where a part of the values goes: a half of y, or the activation's result.
+struct quantize_part {
+    uint8_t *y, *transposed;  // at the part's first column; NULL for none
+    int64_t stride;           // between rows of y
+    float scale;
+    bool is_e5m2;
+};
+
+template <int KIND, int HALVES>
+static __device__ __forceinline__ struct quantize_part part_of(const struct quantize_args &args, int part) {
+    int64_t columns = args.columns;
+    struct quantize_part to;
+    if (part == HALVES) {
+        to.y = args.result;
+        to.transposed = args.result_transposed;
+        to.stride = columns;
+        to.scale = args.result_range[RANGE_SCALE];
+        to.is_e5m2 = false;
+        return to;
+    }
+    to.y = args.y ? args.y + part * columns : NULL;
+    to.transposed = args.transposed ? args.transposed + part * columns * args.rows : NULL;
+    to.stride = columns * HALVES;
+    to.scale = args.range[RANGE_SCALE];
+    // The model's activations are E4M3 and its gradients E5M2; only plain values may be either.
+    to.is_e5m2 = KIND >= QUANTIZE_ACTIVATION_GRADIENT || (KIND == QUANTIZE_PLAIN && args.is_e5m2);
+    return to;
+}
+
+// Four rows of eight values as words of a column of the tile.
+static __device__ __forceinline__ void store_turned(uint32_t *tile, const uint32_t packed[4][2], int column, int word) {
+#pragma unroll
+    for (int quad = 0; quad < 2; quad++) {
+        uint32_t turned[4];
+        turn4x4(turned, packed[0][quad], packed[1][quad], packed[2][quad], packed[3][quad]);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tile[tile_place<8>(column + 4 * quad + i, word)] = turned[i];
+    }
+}
+
 // A block has TILE columns and every gridDim.y'th tile of their rows.
-template <int KIND, int FUNCTION>
+template <int KIND, int FUNCTION, bool HAS_RESULT>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struct quantize_args args) {
-    constexpr int HALVES = KIND == QUANTIZE_GLU_GRADIENT ? 2 : 1;
-    __shared__ uint32_t tile[HALVES][TILE * WORDS];
+    constexpr int HALVES = KIND == QUANTIZE_GLU_GRADIENT ? 2 : 1, PARTS = HALVES + HAS_RESULT;
+    __shared__ uint32_t tile[PARTS][TILE * WORDS];
     int across = threadIdx.x % COLUMN_THREADS, down = threadIdx.x / COLUMN_THREADS;
     int64_t first = (int64_t)blockIdx.x * TILE, column = first + 8 * across;
     int64_t rows = args.rows, columns = args.columns;
-    // The model's activations are E4M3 and its gradients E5M2; only plain values may be either.
-    bool is_e5m2 = KIND >= QUANTIZE_ACTIVATION_GRADIENT || (KIND == QUANTIZE_PLAIN && args.is_e5m2);
-    float scale = args.range[RANGE_SCALE], total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
+    float total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
+    struct quantize_part to[PARTS];
     uint32_t seen = 0;
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        to[part] = part_of<KIND, HALVES>(args, part);
     if (args.bias && column < columns) {
         load8(bias[0], args.bias, column, columns, true);
         if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
@@ -160,45 +212,35 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struc
 #pragma unroll
             for (int r = 0; r < 4; r++)
                 quantize_fetch<KIND>(&in[r], args, row + r, column);
-            uint32_t packed[HALVES][4][2];
+            uint32_t packed[PARTS][4][2];
 #pragma unroll
             for (int r = 0; r < 4; r++) {
-                float value[MOST_HALVES][8];
-                quantize_values<KIND, FUNCTION>(value, in[r], bias, args.activation);
+                float value[MOST_PARTS][8];
+                quantize_values<KIND, FUNCTION, HAS_RESULT>(value, in[r], bias, args.activation);
 #pragma unroll
-                for (int half = 0; half < HALVES; half++) {
+                for (int part = 0; part < PARTS; part++) {
 #pragma unroll
-                    for (int i = 0; i < 8; i++) {
-                        seen = max(seen, magnitude_bits(value[half][i]));
-                        total[half][i] += value[half][i];
+                    for (int i = 0; i < 8 && part < HALVES; i++) {
+                        seen = max(seen, magnitude_bits(value[part][i]));
+                        total[part][i] += value[part][i];
                     }
-                    packed[half][r][0] = pack_float8(value[half], scale, is_e5m2);
-                    packed[half][r][1] = pack_float8(value[half] + 4, scale, is_e5m2);
-                    if (args.y)
-                        *(uint2 *)(args.y + (row + r) * columns * HALVES + half * columns + column) =
-                            make_uint2(packed[half][r][0], packed[half][r][1]);
+                    packed[part][r][0] = pack_float8(value[part], to[part].scale, to[part].is_e5m2);
+                    packed[part][r][1] = pack_float8(value[part] + 4, to[part].scale, to[part].is_e5m2);
+                    if (to[part].y)
+                        *(uint2 *)(to[part].y + (row + r) * to[part].stride + column) =
+                            make_uint2(packed[part][r][0], packed[part][r][1]);
                 }
             }
-            if (!args.transposed)
-                continue;
 #pragma unroll
-            for (int half = 0; half < HALVES; half++)
-#pragma unroll
-                for (int quad = 0; quad < 2; quad++) {
-                    uint32_t turned[4];
-                    turn4x4(turned, packed[half][0][quad], packed[half][1][quad], packed[half][2][quad],
-                            packed[half][3][quad]);
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        tile[half][tile_place<8>(8 * across + 4 * quad + i, word)] = turned[i];
-                }
+            for (int part = 0; part < PARTS; part++)
+                if (to[part].transposed)
+                    store_turned(tile[part], packed[part], 8 * across, word);
         }
-        if (!args.transposed)
-            continue;
         __syncthreads();
 #pragma unroll
-        for (int half = 0; half < HALVES; half++)
-            write_turned<8>(args.transposed + half * columns * rows, tile[half], first, base, columns, rows);
+        for (int part = 0; part < PARTS; part++)
+            if (to[part].transposed)
+                write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
         __syncthreads();
     }
     range_see(args.range, seen);
@@ -251,7 +293,11 @@ static __global__ void move_ranges_kernel(float *ranges, float *scaled, float *h
 
 template <int KIND, int FUNCTION>
 static void launch_quantize(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {
-    LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION>), grid, QUANTIZE_THREADS, 0, args);
+    constexpr bool IS_GRADIENT = KIND >= QUANTIZE_ACTIVATION_GRADIENT;
+    if (IS_GRADIENT && (args.result || args.result_transposed))
+        LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION, IS_GRADIENT>), grid, QUANTIZE_THREADS, 0, args);
+    else
+        LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION, false>), grid, QUANTIZE_THREADS, 0, args);
 }
 
 template <int KIND> static void launch_kind(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {
@@ -261,6 +307,26 @@ template <int KIND> static void launch_kind(struct cuda_device *cuda, const stru
         launch_quantize<KIND, FAST_SILU>(cuda, args, grid);
     else
         launch_quantize<KIND, ANY>(cuda, args, grid);
+}
+
+static void launch_any(struct cuda_device *cuda, enum quantize_kind kind, const struct quantize_args &args, dim3 grid) {
+    switch (kind) {
+    case QUANTIZE_PLAIN:
+        launch_quantize<QUANTIZE_PLAIN, ANY>(cuda, args, grid);
+        break;
+    case QUANTIZE_ACTIVATION:
+        launch_kind<QUANTIZE_ACTIVATION>(cuda, args, grid);
+        break;
+    case QUANTIZE_GLU:
+        launch_kind<QUANTIZE_GLU>(cuda, args, grid);
+        break;
+    case QUANTIZE_ACTIVATION_GRADIENT:
+        launch_kind<QUANTIZE_ACTIVATION_GRADIENT>(cuda, args, grid);
+        break;
+    case QUANTIZE_GLU_GRADIENT:
+        launch_kind<QUANTIZE_GLU_GRADIENT>(cuda, args, grid);
+        break;
+    }
 }
 
 extern "C" void cuda_quantize(struct device *device, const struct op_quantize *op) {
@@ -279,6 +345,9 @@ extern "C" void cuda_quantize(struct device *device, const struct op_quantize *o
     args.bias = (const __nv_bfloat16 *)op->bias.data;
     args.partial = op->dbias.data ? cuda->scratch : NULL;
     args.range = (float *)op->y.range.data;
+    args.result = (uint8_t *)op->result.value.data;
+    args.result_transposed = (uint8_t *)op->result.transposed.data;
+    args.result_range = (const float *)op->result.range.data;
     args.rows = rows;
     args.columns = is_glu ? width / 2 : width;
     args.activation = op->activation;
@@ -286,23 +355,7 @@ extern "C" void cuda_quantize(struct device *device, const struct op_quantize *o
     int64_t sums = op->kind == QUANTIZE_GLU ? width / 2 : width;
     int64_t splits = min(divide_up(rows, TILE), min((int64_t)65535, SCRATCH_FLOATS / sums));
     dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(splits));
-    switch (op->kind) {
-    case QUANTIZE_PLAIN:
-        launch_quantize<QUANTIZE_PLAIN, ANY>(cuda, args, grid);
-        break;
-    case QUANTIZE_ACTIVATION:
-        launch_kind<QUANTIZE_ACTIVATION>(cuda, args, grid);
-        break;
-    case QUANTIZE_GLU:
-        launch_kind<QUANTIZE_GLU>(cuda, args, grid);
-        break;
-    case QUANTIZE_ACTIVATION_GRADIENT:
-        launch_kind<QUANTIZE_ACTIVATION_GRADIENT>(cuda, args, grid);
-        break;
-    case QUANTIZE_GLU_GRADIENT:
-        launch_kind<QUANTIZE_GLU_GRADIENT>(cuda, args, grid);
-        break;
-    }
+    launch_any(cuda, op->kind, args, grid);
     float *out[] = {(float *)op->dbias.data};
     if (op->dbias.data)
         column_finish(cuda, out, 1, args.partial, splits, sums);

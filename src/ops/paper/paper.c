@@ -409,7 +409,8 @@ static const struct device_clock paper_clock = {paper_clock_start, paper_clock_s
         COUNT_BYTES(device, __VA_ARGS__);                                                                              \
     }
 // clang-format off
-BYTES_ONLY(quantize, op->y.value, op->y.transposed, op->x, op->dy, op->bias, op->dbias, op->dbias)
+BYTES_ONLY(quantize, op->y.value, op->y.transposed, op->x, op->dy, op->bias, op->dbias, op->dbias, op->result.value,
+           op->result.transposed)
 BYTES_ONLY(transpose, op->y, op->x)
 BYTES_ONLY(move_ranges, op->ranges, op->ranges, op->scaled, op->history)
 BYTES_ONLY(activation_forward, op->y, op->x)
