@@ -212,9 +212,10 @@ struct config {
     double min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
-    char *fp8_format;    // "hybrid", or NULL for no fp8 matmuls
-    char *fp8_recipe;    // "delayed" | "tensorwise"
-    int64_t fp8_margin;  // powers of two left free above the largest magnitude
+    char *fp8_format;      // "hybrid", or NULL for no fp8 matmuls
+    char *fp8_recipe;      // "delayed" | "tensorwise"
+    bool fp8_output_proj;  // the output layer too
+    int64_t fp8_margin;    // powers of two left free above the largest magnitude
     int64_t fp8_amax_history_len;
     char *fp8_amax_compute_algo;  // "most_recent" | "max"
     bool accumulate_allreduce_grads_in_fp32;

@@ -215,6 +215,7 @@ static const struct flag rows[] = {
            "GPU, with --bf16: fp8 matmuls in the blocks; hybrid is E4M3 forward and E5M2 for gradients"),
     CHOICE("--fp8-recipe", fp8_recipe, "delayed", ONE_OF("delayed", "tensorwise"),
            "fp8 scales: from previous steps (delayed), or measured each time (tensorwise)", ADVANCED),
+    SWITCH("--fp8-output-proj", fp8_output_proj, "with --fp8-format: the output layer's matmuls in fp8 too", ADVANCED),
     INT("--fp8-margin", fp8_margin, "0", 0, 16, "fp8 headroom above the expected maximum, in powers of two", ADVANCED),
     INT("--fp8-amax-history-len", fp8_amax_history_len, "1", 1, 65536, "steps of fp8 amax history", ADVANCED),
     CHOICE("--fp8-amax-compute-algo", fp8_amax_compute_algo, "most_recent", ONE_OF("most_recent", "max"),

@@ -115,7 +115,7 @@ const char flags_refused[] =
     "--mup-width-mult=1.0 --mup-base-hidden-size= --mup-embedding-mult=1.0 --mup-output-mult=1.0 "
     "--mup-base-head-dim= --mup-attn-scale-power=1.0 "
     "--fp8-quantizer-factory= --fp8-interval=1 "
-    "--no-fp8-wgrad --disable-fp8-wgrad --fp8-output-proj "
+    "--no-fp8-wgrad --disable-fp8-wgrad "
     "--first-last-layers-bf16 --num-layers-at-start-in-bf16=1 --num-layers-at-end-in-bf16=1 "
     "--use-kitchen-attention --kitchen-attention-backend=sdpa --fp4-format= --fp4-recipe=nvfp4 "
     "--fp4-quantizer-factory= --high-priority-a2a-comm-stream "

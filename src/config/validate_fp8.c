@@ -33,7 +33,28 @@ static void validate_sizes(const struct config *config, struct complaints *compl
                      (int)FP8_STEP, samples * lengths[i] / ranks);
 }
 
+static void validate_output(const struct config *config, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size;
+    if (!config->fp8_format)
+        complain(complaints, "--fp8-output-proj needs --fp8-format; give --fp8-format hybrid too");
+    if (config->mtp_num_layers > 0)
+        complain(complaints, "--fp8-output-proj is not verified with --mtp-num-layers; leave one out");
+    // The vocabulary is padded later, to a multiple for each rank.
+    int64_t rows =
+        config->padded_vocab_size > 0 ? config->padded_vocab_size : config->make_vocab_size_divisible_by * parts;
+    if (rows % (FP8_STEP * parts) != 0)
+        complain(complaints,
+                 "--fp8-output-proj needs %d x N rows of the vocabulary on each rank; give "
+                 "--make-vocab-size-divisible-by %d, or leave it out",
+                 (int)FP8_STEP, (int)FP8_STEP);
+    if (config_word_embedding_size(config) % FP8_STEP != 0)
+        complain(complaints, "--fp8-output-proj needs multiples of %d, but a token's row has %" PRId64 "; leave it out",
+                 (int)FP8_STEP, config_word_embedding_size(config));
+}
+
 void validate_fp8(const struct config *config, struct complaints *complaints) {
+    if (config->fp8_output_proj)
+        validate_output(config, complaints);
     if (!config->fp8_format)
         return;
     if (!config->bf16)

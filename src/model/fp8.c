@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void fp8_set(struct fp8 *fp8, const struct config *config) {
+void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *mesh) {
+    int64_t samples = config->micro_batch_size * mesh_count(mesh, MESH_SAMPLES);
     *fp8 = (struct fp8){.length = config->fp8_amax_history_len,
                         .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
                         .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
                         .keeps_ranges = config->pipeline_model_parallel_size > 1,
+                        .keeps_weights = config->global_batch_size > samples,
                         .margin = (int)config->fp8_margin};
 }
 
@@ -48,9 +50,11 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
     for (int i = 0; i < fp8->count; i++) {
         struct fp8_layer *layer = &fp8->layers[i];
         int64_t out = layer->weight->value.shape[0], in = layer->weight->value.shape[1];
-        layer->operand = (struct operand){.value = arena_2d(arena, DTYPE_E4M3, out, in),
-                                          .transposed = arena_2d(arena, DTYPE_E4M3, in, out),
-                                          .range = fp8_range(fp8, i, FP8_WEIGHT)};
+        layer->operand = (struct operand){.range = fp8_range(fp8, i, FP8_WEIGHT)};
+        if (!fp8->keeps_weights)
+            continue;
+        layer->operand.value = arena_2d(arena, DTYPE_E4M3, out, in);
+        layer->operand.transposed = arena_2d(arena, DTYPE_E4M3, in, out);
     }
 }
 
@@ -78,27 +82,45 @@ void fp8_resume(struct fp8 *fp8, int64_t steps) {
     fp8->is_known = fp8->is_delayed;
 }
 
+struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, struct device *device,
+                          struct arena *arena) {
+    struct operand weight = fp8->layers[layer].operand;
+    struct tensor x = fp8->layers[layer].weight->value;
+    if (weight.value.data)
+        return weight;
+    if (is_transposed)
+        weight.transposed = arena_2d(arena, DTYPE_E4M3, x.shape[1], x.shape[0]);
+    else
+        weight.value = arena_2d(arena, DTYPE_E4M3, x.shape[0], x.shape[1]);
+    op_quantize(device, &(struct op_quantize){.y = weight, .x = x});
+    return weight;
+}
+
+void fp8_measure(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh) {
+    if (fp8->is_known)
+        return;
+    struct op_quantize measure = *op;
+    measure.y = (struct operand){.range = tensor_flat(fp8->measured)};
+    measure.dbias = (struct tensor){0};
+    measure.result = (struct operand){0};
+    op_quantize(device, &measure);
+    if (mesh)
+        comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(measure.y.range, RANGE_SEEN, 1), REDUCE_MAX, "fp8 range");
+    struct tensor range = tensor_2d(op->y.range.data, DTYPE_F32, 1, RANGE_LENGTH);
+    op_move_ranges(device, &(struct op_move_ranges){.ranges = fp8->measured, .scaled = range, .margin = fp8->margin});
+}
+
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh) {
-    if (!fp8->is_known) {
-        struct op_quantize measure = *op;
-        measure.y = (struct operand){.range = tensor_flat(fp8->measured)};
-        measure.dbias = (struct tensor){0};
-        measure.result = (struct operand){0};
-        op_quantize(device, &measure);
-        if (mesh)
-            comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(measure.y.range, RANGE_SEEN, 1), REDUCE_MAX,
-                            "fp8 range");
-        struct tensor range = tensor_2d(op->y.range.data, DTYPE_F32, 1, RANGE_LENGTH);
-        op_move_ranges(device,
-                       &(struct op_move_ranges){.ranges = fp8->measured, .scaled = range, .margin = fp8->margin});
-    }
+    fp8_measure(fp8, device, op, mesh);
     op_quantize(device, op);
 }
 
 void fp8_begin_step(struct fp8 *fp8, struct device *device) {
     for (int i = 0; i < fp8->count; i++) {
-        const struct fp8_layer *layer = &fp8->layers[i];
-        fp8_quantize(fp8, device, &(struct op_quantize){.y = layer->operand, .x = layer->weight->value}, NULL);
+        struct op_quantize op = {.y = fp8->layers[i].operand, .x = fp8->layers[i].weight->value};
+        fp8_measure(fp8, device, &op, NULL);
+        if (fp8->keeps_weights)
+            op_quantize(device, &op);
     }
 }
 

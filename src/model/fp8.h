@@ -4,8 +4,9 @@
 // earlier micro-batches had does not count, so a layer that is computed again has the range it had. Matmuls sum in
 // fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
-// Weights are stored in fp8 twice, as they are and transposed, because fp8 matmuls read both operands along the
-// dimension that is summed over. They are converted at the start of each step.
+// fp8 matmuls read both operands along the dimension that is summed over, so a backward pass needs weights transposed.
+// If a step has several micro-batches, it stores all weights in both orders when it starts. Otherwise a pass stores
+// each where it is used, in scratch: that reads weights twice, which takes little time beside the memory it saves.
 #ifndef MODEL_FP8_H
 #define MODEL_FP8_H
 
@@ -19,7 +20,7 @@ enum fp8_role { FP8_INPUT, FP8_WEIGHT, FP8_GRADIENT, FP8_ROLES };
 
 struct fp8_layer {
     const struct param *weight;  // (out, in)
-    struct operand operand;      // both as it is and transposed, E4M3
+    struct operand operand;      // E4M3, as it is and transposed; only the range unless keeps_weights
 };
 
 struct fp8 {
@@ -30,13 +31,14 @@ struct fp8 {
     struct tensor measured;  // (1, RANGE_LENGTH) fp32: has seen the one tensor that is measured just now
     int64_t length;
     bool is_delayed, takes_largest;
-    bool keeps_ranges;  // several micro-batches are in flight at once: inputs have ranges of their own
+    bool keeps_ranges;   // several micro-batches are in flight at once: inputs have ranges of their own
+    bool keeps_weights;  // a step has several micro-batches
     int margin;
     int64_t step;   // steps ended so far
     bool is_known;  // the ranges hold what earlier steps have seen
 };
 
-void fp8_set(struct fp8 *fp8, const struct config *config);
+void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *mesh);
 // Adds a layer whose matmuls are in fp8; returns its number.
 int fp8_add(struct fp8 *fp8, const struct param *weight);
 void fp8_free(struct fp8 *fp8);
@@ -46,14 +48,19 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena);
 void fp8_reset(struct fp8 *fp8, struct device *device);
 // To be called when `ranges` and `history` were loaded: they are those of a run after this many steps.
 void fp8_resume(struct fp8 *fp8, int64_t steps);
-// fp8_begin_step converts the weights for the micro-batches of a step; fp8_end_step moves the ranges by what those have
+// fp8_begin_step prepares the weights for the micro-batches of a step; fp8_end_step moves the ranges by what those have
 // seen, after which all ranks that hold a layer have the same. All ranks call both.
 void fp8_begin_step(struct fp8 *fp8, struct device *device);
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh);
 
 struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);  // (RANGE_LENGTH)
-// op_quantize, measuring the range first if it is not known. If a mesh is given, the ranks that split the residual
-// stream agree on the range.
+// The weight of a layer as it is, or transposed; in the arena if it is not kept.
+struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, struct device *device,
+                          struct arena *arena);
+// Measures the range of what op_quantize would store, if it is not known. If a mesh is given, the ranks that split the
+// residual stream agree on it.
+void fp8_measure(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);
+// op_quantize, after fp8_measure.
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);
 
 #endif

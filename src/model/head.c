@@ -42,6 +42,10 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     head->V = shard_local_size(&head->weight->shard, 0);
     head->vocabulary_start = shard_local_start(&head->weight->shard);
     head->is_uneven = V % head->weight->shard.parts != 0;
+    if (config->fp8_output_proj) {
+        head->fp8 = choices->fp8;
+        head->fp8_layer = fp8_add(choices->fp8, head->weight);
+    }
 }
 
 static struct tensor transform(const struct head *head, const struct pass *pass, struct head_flight *flight,
@@ -69,12 +73,11 @@ static struct tensor features_of(const struct head *head, const struct pass *pas
     return narrow;
 }
 
-void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
-                  struct tensor logits) {
-    flight->x = x;
-    flight->features = pass_gather(pass, pass->activations, features_of(head, pass, flight, x), "head input");
-    flight->logits =
-        logits.data ? logits : arena_2d(pass->activations, pass->dtype, flight->features.shape[0], head->V);
+static bool is_in_fp8(const struct head *head, const struct pass *pass) {
+    return head->fp8 && pass->is_training;
+}
+
+static void multiply(const struct head *head, const struct pass *pass, const struct head_flight *flight) {
     op_matmul(pass->device, &(struct op_matmul){.a = flight->features,
                                                 .b = head->weight->value,
                                                 .d = flight->logits,
@@ -83,6 +86,20 @@ void head_forward(const struct head *head, const struct pass *pass, struct head_
                                                 .epilogue = head->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
                                                 .bias = head->bias ? head->bias->value : (struct tensor){0},
                                                 .is_uneven = head->is_uneven});
+}
+
+void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
+                  struct tensor logits) {
+    struct tensor features = features_of(head, pass, flight, x);
+    bool is_fp8 = is_in_fp8(head, pass);
+    int64_t rows = features.shape[0] * (pass->splits_rows ? pass_parts(pass) : 1);
+    flight->x = x;
+    flight->features = is_fp8 ? features : pass_gather(pass, pass->activations, features, "head input");
+    flight->logits = logits.data ? logits : arena_2d(pass->activations, pass->dtype, rows, head->V);
+    if (is_fp8)
+        head_forward_fp8(head, pass, flight->logits, features);
+    else
+        multiply(head, pass, flight);
     if (head->cap > 0)
         op_softcap(pass->device, &(struct op_softcap){.x = flight->logits, .cap = head->cap});
 }
@@ -151,19 +168,13 @@ static void backward_transform(const struct head *head, const struct pass *pass,
     arena_release(pass->scratch, mark);
 }
 
-void head_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
-                   struct tensor dx) {
-    size_t mark = arena_mark(pass->scratch);
-    bool is_direct = !head->has_transform && !head->projection.weight;
-    struct tensor dfeatures = is_direct ? dx : arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->E);
-    struct tensor whole =
-        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, flight->logits.shape[0], head->E) : dfeatures;
+static void multiply_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                              struct tensor dfeatures) {
     op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
                                                 .b = head->weight->value,
-                                                .d = whole,
+                                                .d = dfeatures,
                                                 .alpha = head->scale,
                                                 .is_uneven = head->is_uneven});
-    pass_sum(pass, dfeatures, whole, "head input gradient");
     op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
                                                 .b = flight->features,
                                                 .d = head->weight->grad,
@@ -173,6 +184,20 @@ void head_backward(const struct head *head, const struct pass *pass, const struc
                                                 .is_uneven = head->is_uneven});
     if (head->bias)
         op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = flight->logits});
+}
+
+void head_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                   struct tensor dx) {
+    size_t mark = arena_mark(pass->scratch);
+    bool is_direct = !head->has_transform && !head->projection.weight;
+    struct tensor dfeatures = is_direct ? dx : arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->E);
+    struct tensor whole =
+        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, flight->logits.shape[0], head->E) : dfeatures;
+    if (is_in_fp8(head, pass))
+        head_backward_fp8(head, pass, flight, whole);
+    else
+        multiply_backward(head, pass, flight, whole);
+    pass_sum(pass, dfeatures, whole, "head input gradient");
     if (head->has_transform)
         backward_transform(head, pass, flight, dx, dfeatures);
     if (head->projection.weight) {

@@ -28,13 +28,15 @@ struct head {
     struct norm norm;
     enum activation activation;
     struct linear projection;  // (E, C); has no weight if E is C
+    struct fp8 *fp8;           // not NULL: the vocabulary's matmul is in fp8 while training, with the next
+    int fp8_layer;
 };
 
 // What backward needs of a micro-batch.
 struct head_flight {
     struct tensor x, before, after;  // (N, C): the residual stream; before and after the activation of the transform
     struct norm_saved norm;
-    struct tensor features;  // (N, E): what is multiplied with the vocabulary's matrix
+    struct tensor features;  // (N, E): what is multiplied with the vocabulary's matrix; in fp8 this rank's rows of it
     struct tensor logits;    // (N, V): after the loss it holds their gradient
 };
 
@@ -55,6 +57,12 @@ void head_loss(const struct head *head, const struct pass *pass, struct head_fli
 // dx (N, C) = the gradient of head_forward's x.
 void head_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
                    struct tensor dx);
+
+// The vocabulary's matmul in fp8: logits (N, V) from this rank's rows of the features, and dfeatures (N, E), before the
+// sum over ranks, with the gradients of weight and bias.
+void head_forward_fp8(const struct head *head, const struct pass *pass, struct tensor logits, struct tensor features);
+void head_backward_fp8(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                       struct tensor dfeatures);
 
 struct pair_head {
     struct linear dense;   // (C, C)

@@ -65,7 +65,7 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
         epilogue = EPILOGUE_NONE;
     size_t mark = arena_mark(pass->scratch);
     const struct linear_strategy *strategy = strategy_of(linear, pass);
-    struct operand in = strategy->input(linear, pass, x), weight = strategy->weight(linear);
+    struct operand in = strategy->input(linear, pass, x), weight = strategy->weight(linear, pass, false);
     if (linear->sums_input)
         in.value = pass_gather(pass, pass->scratch, in.value, "layer input");
     bool sums = linear->sums_output && !pass->leaves_sums, scatters = sums && pass->splits_rows;
@@ -101,7 +101,7 @@ struct operand linear_output_gradient(const struct linear *linear, const struct 
 // d = dy W.
 static struct op_matmul input_matmul(const struct linear *linear, const struct pass *pass, struct tensor d,
                                      struct operand dy) {
-    struct operand weight = strategy_of(linear, pass)->weight(linear);
+    struct operand weight = strategy_of(linear, pass)->weight(linear, pass, true);
     bool is_transposed = weight.transposed.data != NULL;
     return (struct op_matmul){.a = dy.value,
                               .b = is_transposed ? weight.transposed : weight.value,
@@ -131,13 +131,14 @@ void linear_backward_input(const struct linear *linear, const struct pass *pass,
 
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct operand dy) {
+    size_t mark = arena_mark(pass->scratch);
     if (!linear->sums_input) {
         struct op_matmul matmul = input_matmul(linear, pass, dx, dy);
         matmul.beta = 1;
         op_matmul(pass->device, &matmul);
+        arena_release(pass->scratch, mark);
         return;
     }
-    size_t mark = arena_mark(pass->scratch);
     struct tensor own = arena_2d(pass->scratch, pass->dtype, dx.shape[0], dx.shape[1]);
     linear_backward_input(linear, pass, own, dy, (struct tensor){0});
     op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = own, .residual = dx});
@@ -174,10 +175,6 @@ void linear_backward_weight(const struct linear *linear, const struct pass *pass
 struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                 struct norm_saved *saved, struct tensor x, const struct residual *residual) {
     return strategy_of(linear, pass)->normalize(linear, pass, norm, saved, x, residual);
-}
-
-bool linear_keeps_input(const struct linear *linear, const struct pass *pass) {
-    return strategy_of(linear, pass)->keeps_inputs || pass_keeps_results(pass);
 }
 
 void linear_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,

@@ -63,10 +63,9 @@ struct tensor linear_bias(const struct linear *linear);
 struct tensor linear_bias_gradient(const struct linear *linear);
 
 // A norm whose result is the input of a linear. Returns that input, in memory that is kept for the backward pass if
-// linear_keeps_input, else in scratch.
+// pass_keeps_results, else in scratch.
 struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                 struct norm_saved *saved, struct tensor x, const struct residual *residual);
-bool linear_keeps_input(const struct linear *linear, const struct pass *pass);
 
 // An activation between two linears. Gated, the activation of one half of what `from` gives is multiplied with the
 // other half.
@@ -89,8 +88,8 @@ struct operand linear_activate_backward(const struct activation_step *between, c
                                         const struct activation_saved *saved, struct operand dy, struct operand *after);
 
 struct linear_strategy {
-    bool keeps_inputs;  // results of norms and activations, whatever the pass says
-    struct operand (*weight)(const struct linear *linear);
+    // The weight for y = x W^T, or for dx = dy W; what is new is in scratch.
+    struct operand (*weight)(const struct linear *linear, const struct pass *pass, bool is_backward);
     // x in the form that the forward matmul takes, and dy in that of the backward matmuls, adding to dbias if it is
     // there. In scratch, unless they are in that form.
     struct operand (*input)(const struct linear *linear, const struct pass *pass, struct operand x);

@@ -1,6 +1,6 @@
 // Linears that multiply in fp8: inputs and weights as E4M3, gradients as E5M2. Storing an operand is fused with the
-// step before it where the device can: the norm, or the bias and activation. Results of norms are always kept, since they
-// are small; those of activations never.
+// step before it where the device can: the norm, or the bias and activation. Results of norms are kept if the pass says
+// so, those of activations never.
 #include "model/linear.h"
 #include "ops/device.h"
 
@@ -31,8 +31,8 @@ static struct operand take_gradient(const struct linear *linear, const struct pa
                             .range = range_of(linear, FP8_GRADIENT)};
 }
 
-static struct operand fp8_weight(const struct linear *linear) {
-    return linear->fp8->layers[linear->fp8_layer].operand;
+static struct operand stored_weight(const struct linear *linear, const struct pass *pass, bool is_backward) {
+    return fp8_weight(linear->fp8, linear->fp8_layer, is_backward, pass->device, pass->scratch);
 }
 
 static struct operand fp8_input(const struct linear *linear, const struct pass *pass, struct operand x) {
@@ -72,8 +72,8 @@ static void fp8_prepare(const struct linear *linear, const struct pass *pass, st
 static struct operand fp8_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                     struct norm_saved *saved, struct tensor x, const struct residual *residual) {
     int64_t rows = pass_stream_rows(pass);
-    struct operand input = {.value = arena_2d(pass->activations, DTYPE_E4M3, rows, linear->in),
-                            .range = take_range(linear, pass)};
+    struct arena *arena = pass_keeps_results(pass) ? pass->activations : pass->scratch;
+    struct operand input = {.value = arena_2d(arena, DTYPE_E4M3, rows, linear->in), .range = take_range(linear, pass)};
     norm_take(norm, pass, saved, rows, input);
     bool is_direct = linear->fp8->is_known && pass->device->ops->fuses_quantize;
     size_t mark = arena_mark(pass->scratch);
@@ -86,8 +86,8 @@ static struct operand fp8_normalize(const struct linear *linear, const struct pa
     return input;
 }
 
-// Only what is before the activation is kept, in the pass's dtype; the backward pass, which reads it anyway, computes the
-// input of `to` again and stores it in the order that it needs.
+// Only what is before the activation is kept, in the pass's dtype. The backward pass, which reads it anyway, computes
+// the input of `to` again and stores it in the order that it needs.
 static void fp8_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
                          struct operand x) {
     saved->after = (struct operand){.value = arena_2d(pass->scratch, DTYPE_E4M3, pass_rows(pass), between->to->in),
@@ -124,8 +124,7 @@ static struct operand fp8_activate_backward(const struct activation_step *betwee
     return stored;
 }
 
-const struct linear_strategy linear_fp8 = {.keeps_inputs = true,
-                                           .weight = fp8_weight,
+const struct linear_strategy linear_fp8 = {.weight = stored_weight,
                                            .input = fp8_input,
                                            .gradient = fp8_gradient,
                                            .prepare = fp8_prepare,

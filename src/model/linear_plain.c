@@ -2,7 +2,8 @@
 // around it. Other activations are separate steps, whose backward can recompute their result, so that it is not kept.
 #include "model/linear.h"
 
-static struct operand plain_weight(const struct linear *linear) {
+static struct operand plain_weight(const struct linear *linear, const struct pass *pass, bool is_backward) {
+    (void)pass, (void)is_backward;
     return operand_of(linear->weight->value);
 }
 

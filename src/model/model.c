@@ -90,7 +90,7 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     *model = (struct model){
         .form = config_form(config), .V = config->padded_vocab_size, .P = config->max_position_embeddings};
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
-    fp8_set(&model->fp8, config);
+    fp8_set(&model->fp8, config, options->mesh ? options->mesh : &alone);
     model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
     if (model->form == CONFIG_ICT) {
         biencoder_build(&model->biencoder, params, config, &model->choices);

@@ -37,8 +37,8 @@ struct op_quantize {
     struct tensor bias;   // one row of x, or none; never with QUANTIZE_PLAIN
     struct tensor dy;     // for the gradients
     struct tensor dbias;  // (C) fp32, accumulated: column sums of the values before rounding; or none
-    // For the gradients, out or none: the activation's result (N, F) again, as QUANTIZE_ACTIVATION or QUANTIZE_GLU stores
-    // it with this range, which sees nothing.
+    // For the gradients, out or none: the activation's result (N, F) again, as QUANTIZE_ACTIVATION or QUANTIZE_GLU
+    // stores it with this range, which sees nothing.
     struct operand result;
 };
 // y (C, N) = the transpose of x (N, C), both in fp8; C is a multiple of 16, N of 4.

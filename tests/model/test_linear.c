@@ -119,6 +119,24 @@ TEST(deferred_gradients_are_the_same) {
     }
 }
 
+// A weight that is stored where it is used gives what one that was stored before gives.
+TEST(kept_weights_are_the_same) {
+    struct linear_results results[2] = {0};
+    for (int is_kept = 0; is_kept < 2; is_kept++) {
+        struct linear_rig rig;
+        linear_rig_open(&rig, true);
+        if (is_kept) {
+            rig.fp8.keeps_weights = true;
+            fp8_lay_out(&rig.fp8, &rig.state);
+            fp8_reset(&rig.fp8, rig.device);
+            fp8_begin_step(&rig.fp8, rig.device);
+        }
+        compute(&rig, &results[is_kept], NULL);
+        linear_rig_close(&rig);
+    }
+    EXPECT(memcmp(&results[0], &results[1], sizeof results[0]) == 0);
+}
+
 TEST(fp8_is_near_plain) {
     struct linear_results plain = results_of(false, false, true), fp8 = results_of(true, false, true);
     double y = distance(fp8.y, plain.y, N * OUT), dx = distance(fp8.dx, plain.dx, N * IN);
@@ -129,4 +147,5 @@ TEST(fp8_is_near_plain) {
     EXPECT(memcmp(&evaluated, &plain, sizeof plain) == 0);
 }
 
-TEST_MAIN(TEST_CASE(deferred_gradients_are_the_same), TEST_CASE(fp8_is_near_plain))
+TEST_MAIN(TEST_CASE(deferred_gradients_are_the_same), TEST_CASE(kept_weights_are_the_same),
+          TEST_CASE(fp8_is_near_plain))

@@ -82,7 +82,10 @@ TEST(models_learn_in_8_bits) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct curve half = train(models[i], ""), eighth = train(models[i], "--fp8-format hybrid");
         struct curve current = train(models[i], "--fp8-format hybrid --fp8-recipe tensorwise");
-        printf("    %.4f to %.4f in bf16, %.4f and %.4f in fp8\n", half.first, half.last, eighth.last, current.last);
+        struct curve output = train(models[i], "--fp8-format hybrid --fp8-output-proj");
+        printf("    %.4f to %.4f in bf16, %.4f and %.4f in fp8, %.4f with the output layer\n", half.first, half.last,
+               eighth.last, current.last, output.last);
+        EXPECT(fabs(output.last - half.last) < 0.05 * half.first && output.first != eighth.first);
         EXPECT(half.last < 0.8 * half.first);
         EXPECT(fabs(eighth.first - half.first) < 0.01 * half.first && eighth.first != half.first);
         EXPECT(fabs(eighth.last - half.last) < 0.05 * half.first);

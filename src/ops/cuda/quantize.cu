@@ -1,7 +1,7 @@
 // Values in fp8 and their transpose, in one pass over tiles of 128 x 128. A thread holds eight columns of four
 // neighbouring rows: it stores the rows as they are, and the columns, four bytes each, in a tile in shared memory, from
-// which warps write whole lines of the transpose. The word of four rows w of column c lies at w ^ turn(c), so that
-// neither the threads that store nor those that read meet in a bank.
+// which threads write 16 bytes of a line of the transpose each. The word of four rows w of column c lies at
+// w ^ turn(c), so that neither the threads that store nor those that read meet in a bank.
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/float8.cuh"
@@ -10,8 +10,7 @@ enum {
     TILE = 128,
     WORDS = TILE / 4,  // of a column of a tile
     QUANTIZE_THREADS = 256,
-    COLUMN_THREADS = TILE / 8,
-    ROW_THREADS = QUANTIZE_THREADS / COLUMN_THREADS,
+    ROW_THREADS = QUANTIZE_THREADS / (TILE / 8),
     PASSES = TILE / (4 * ROW_THREADS),
     MOST_HALVES = 2,
     MOST_PARTS = 3,  // two halves and the activation's result
@@ -103,15 +102,25 @@ static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8
     }
 }
 
-// The place of a word in the tile: threads of a warp store columns that are COLUMNS apart.
+// The place of a word in the tile: neighbouring threads store columns that are COLUMNS apart, eight of a row in a warp,
+// and four neighbouring words stay together.
 template <int COLUMNS> static __device__ __forceinline__ int tile_place(int column, int word) {
-    return column * WORDS + (word ^ (column / COLUMNS * (COLUMNS / 4) % WORDS));
+    return column * WORDS + (word ^ (column / COLUMNS % 8 * 4));
 }
 
-// Writes a tile's columns as rows of the transpose (columns, rows), from column `first` and row `base` on.
+// Writes a tile's columns as rows of the transpose (columns, rows), from column `first` and row `base` on: 16 bytes at
+// a time if all rows of the transpose begin at a multiple of that.
 template <int COLUMNS>
 static __device__ __forceinline__ void write_turned(uint8_t *transposed, const uint32_t *tile, int64_t first,
                                                     int64_t base, int64_t columns, int64_t rows) {
+    if (rows % 16 == 0) {
+        int word = threadIdx.x % 8 * 4;
+        for (int column = threadIdx.x / 8; column < TILE; column += QUANTIZE_THREADS / 8)
+            if (first + column < columns && base + 4 * word < rows)
+                *(uint4 *)(transposed + (first + column) * rows + base + 4 * word) =
+                    *(const uint4 *)(tile + tile_place<COLUMNS>(column, word));
+        return;
+    }
     int lane = threadIdx.x & 31;
     for (int column = threadIdx.x >> 5; column < TILE; column += QUANTIZE_THREADS / 32)
         if (first + column < columns && base + 4 * lane < rows)
@@ -119,11 +128,19 @@ static __device__ __forceinline__ void write_turned(uint8_t *transposed, const u
                 tile[tile_place<COLUMNS>(column, lane)];
 }
 
+// Where a thread is among those of a tile: a warp has eight columns of threads and four rows.
+static __device__ __forceinline__ int thread_across(void) {
+    return threadIdx.x % 8 + threadIdx.x / 32 % 2 * 8;
+}
+static __device__ __forceinline__ int thread_down(void) {
+    return threadIdx.x / 8 % 4 + threadIdx.x / 64 * 4;
+}
+
 // Column sums of the block's rows, in the order of its row threads.
 template <int HALVES>
 static __device__ __forceinline__ void write_partial(const struct quantize_args &args, float *shared,
                                                      const float total[HALVES][8]) {
-    int across = threadIdx.x % COLUMN_THREADS, down = threadIdx.x / COLUMN_THREADS;
+    int across = thread_across(), down = thread_down();
 #pragma unroll
     for (int half = 0; half < HALVES; half++) {
         __syncthreads();
@@ -184,10 +201,11 @@ static __device__ __forceinline__ void store_turned(uint32_t *tile, const uint32
 
 // A block has TILE columns and every gridDim.y'th tile of their rows.
 template <int KIND, int FUNCTION, bool HAS_RESULT>
-static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struct quantize_args args) {
+static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_GRADIENT ? 2 : 3)
+    quantize_kernel(struct quantize_args args) {
     constexpr int HALVES = KIND == QUANTIZE_GLU_GRADIENT ? 2 : 1, PARTS = HALVES + HAS_RESULT;
-    __shared__ uint32_t tile[PARTS][TILE * WORDS];
-    int across = threadIdx.x % COLUMN_THREADS, down = threadIdx.x / COLUMN_THREADS;
+    __shared__ __align__(16) uint32_t tile[PARTS][TILE * WORDS];
+    int across = thread_across(), down = thread_down();
     int64_t first = (int64_t)blockIdx.x * TILE, column = first + 8 * across;
     int64_t rows = args.rows, columns = args.columns;
     float total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
@@ -202,7 +220,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struc
             load8(bias[1], args.bias + columns, column, columns, true);
     }
     for (int64_t base = (int64_t)blockIdx.y * TILE; base < rows; base += (int64_t)gridDim.y * TILE) {
-#pragma unroll
+#pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             int word = down + ROW_THREADS * pass;
             int64_t row = base + 4 * word;
@@ -251,7 +269,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struc
 // fp8 to fp8: a thread holds sixteen columns of four rows.
 static __global__ void __launch_bounds__(QUANTIZE_THREADS)
     transpose_kernel(uint8_t *y, const uint8_t *x, int64_t rows, int64_t columns) {
-    __shared__ uint32_t tile[TILE * WORDS];
+    __shared__ __align__(16) uint32_t tile[TILE * WORDS];
     int across = threadIdx.x % (TILE / 16), word = threadIdx.x / (TILE / 16);
     int64_t first = (int64_t)blockIdx.x * TILE, column = first + 16 * across;
     int64_t base = (int64_t)blockIdx.y * TILE, row = base + 4 * word;
