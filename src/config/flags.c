@@ -12,6 +12,7 @@
 #include "config/flags_experts.h"
 #include "config/flags_ict.h"
 #include "config/flags_optimizers.h"
+#include "config/flags_recompute.h"
 #include <string.h>
 
 #define FLAG_STRUCT struct config
@@ -470,6 +471,10 @@ static const struct flag rows[] = {
         "pipeline-parallel size: stages that the layers are split into"),
     INT("--context-parallel-size", context_parallel_size, "1", 1, MOST_RANKS,
         "context-parallel size: ranks that share each sequence"),
+    LIST("--cp-comm-type", cp_comm_type, "TYPE…",
+         "how context-parallel ranks share attention, for all layers or for each: p2p or all_gather (gather keys and "
+         "values), a2a (exchange heads)",
+         .initial = "p2p", ADVANCED),
     INT("--expert-model-parallel-size", expert_model_parallel_size, "1", 1, EXPERT_RANKS_MOST,
         "expert-parallel size: ranks that share out the experts and send each other tokens"),
     SWITCH("--sequence-parallel", sequence_parallel,
@@ -524,17 +529,7 @@ static const struct flag rows[] = {
          ADVANCED),
     CHOICE("--attention-backend", attention_backend, "auto", ONE_OF("auto", "flash", "fused", "unfused", "local"),
            "accepted: bevatron chooses the kernel by shape", ADVANCED),
-    CHOICE("--recompute-granularity", recompute_granularity, NULL, ONE_OF("selective", "full"),
-           "recompute activations in the backward pass: attention (selective) or whole layers (full)"),
-    CHOICE("--recompute-method", recompute_method, NULL, ONE_OF("uniform", "block"),
-           "which layers --recompute-granularity full covers", ADVANCED),
-    INT("--recompute-num-layers", recompute_num_layers, NULL, 1, MOST_LAYERS, "layers per recomputed unit", ADVANCED),
-    LIST("--recompute-modules", recompute_modules, "NAME…",
-         "parts that selective recompute covers: core_attn (the default), mlp_act, mlp, moe_act, moe, "
-         "shared_experts, layernorm (norms, SwiGLU)",
-         ADVANCED),
-    SWITCH("--distribute-saved-activations", distribute_saved_activations,
-           "shard saved layer inputs over tensor-parallel ranks", ADVANCED),
+    RECOMPUTE_ROWS,
 
     GROUP("Fault injection"),
     LIST("--inject", inject, "FAULT…",

@@ -48,7 +48,7 @@ const char flags_only_speed[] =
     "--disable-align-grad-reduce --nccl-communicator-config-path= --use-tp-pp-dp-mapping "
     "--disable-gloo-process-groups --use-sharp --sharp-enabled-group= --high-priority-stream-groups=* "
     "--disable-jit-fuser --no-overlap-p2p-communication --no-scatter-gather-tensors-in-pipeline "
-    "--delay-grad-reduce --no-delay-grad-reduce --cp-comm-type=* "
+    "--delay-grad-reduce --no-delay-grad-reduce "
     "--ddp-pad-buckets-for-high-nccl-busbw --ddp-average-in-collective "
     "--overlap-param-gather-with-optimizer-step --no-align-param-gather --no-use-layer-wise-param-layout "
     "--use-nccl-ub --disable-symmetric-registration --create-all-gather-group --no-gradient-reduce-div-fusion "

@@ -36,7 +36,7 @@
     "--tokenizer-model --vocab-size --vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --eod-token "      \
     "--decoder-start-token --load --checkpoint-cache-path --endpoint-url "                                             \
     "--ckpt-step --use-checkpoint-args --auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels "      \
-    "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size "                             \
+    "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --cp-comm-type "              \
     "--expert-model-parallel-size --sequence-parallel "                                                                \
     "--distributed-backend --distributed-timeout-minutes --attention-backend "
 // What an evaluation needs besides: the text, and how samples are made of it.

@@ -38,8 +38,53 @@ static void validate_window_size(struct config *config, struct complaints *compl
         config->sliding_window = window;
 }
 
+// What exchanges heads gives each context-parallel rank an equal part of the heads that a tensor-parallel rank has.
+static void validate_exchange(const struct config *config, struct complaints *complaints) {
+    int64_t ranks = config->context_parallel_size, parts = config->tensor_model_parallel_size;
+    const struct {
+        const char *flag;
+        int64_t heads;
+    } counts[] = {{"--num-attention-heads", config->num_attention_heads},
+                  {"--num-query-groups", config_query_groups(config)}};
+    if (ranks == 1 || !config_exchanges_heads(config))
+        return;
+    if (config_form(config) == CONFIG_T5 || is(config->position_embedding_type, "relative"))
+        complain(complaints, "--cp-comm-type a2a does not work with --model t5 or --position-embedding-type relative; "
+                             "give p2p");
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].heads > 0 && counts[i].heads % (ranks * parts) != 0) {
+            complain(complaints,
+                     "--cp-comm-type a2a cannot share %s %" PRId64 " among %" PRId64 " ranks (--context-parallel-size "
+                     "%" PRId64 " × --tensor-model-parallel-size %" PRId64 "); give p2p, or sizes whose product "
+                     "divides it",
+                     counts[i].flag, counts[i].heads, ranks * parts, ranks, parts);
+            return;
+        }
+}
+
+static void validate_cp_comm_type(const struct config *config, struct complaints *complaints) {
+    static const char *const types[] = {"p2p", "all_gather", "a2a", "a2a+p2p"};
+    const struct string_list *given = &config->cp_comm_type;
+    for (int64_t i = 0; i < given->count; i++) {
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
+            is_known |= is(given->items[i], types[k]);
+        if (!is_known)
+            complain(complaints, "--cp-comm-type %s is unknown; give p2p, all_gather or a2a", given->items[i]);
+        if (is(given->items[i], "a2a+p2p") && config->context_parallel_size > 1)
+            complain(complaints, "--cp-comm-type a2a+p2p is not supported; give a2a, or p2p for more ranks than heads");
+    }
+    if (given->count > 1 && given->count != config->num_layers)
+        complain(complaints,
+                 "--cp-comm-type has %" PRId64 " values for %" PRId64
+                 " layers; give one for all layers or one for each",
+                 given->count, config->num_layers);
+    validate_exchange(config, complaints);
+}
+
 void validate_attention(struct config *config, struct complaints *complaints) {
     validate_window_size(config, complaints);
+    validate_cp_comm_type(config, complaints);
     if (config_form(config) != CONFIG_GPT && config->sliding_window > 0)
         complain(complaints, "--sliding-window belongs to --model gpt; leave it out");
     if (config->window_attn_skip_freq && config->sliding_window == 0)

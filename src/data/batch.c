@@ -24,13 +24,16 @@ struct batch_form batch_form(const struct batch *batch) {
 }
 
 bool batch_form_is_same(const struct batch_form *a, const struct batch_form *b) {
-    return a->B == b->B && a->T == b->T && a->S == b->S && a->depths == b->depths && a->fields == b->fields;
+    return a->B == b->B && a->T == b->T && a->S == b->S && a->depths == b->depths && a->whole == b->whole &&
+           a->fields == b->fields;
 }
 
 int64_t batch_columns(const struct batch_form *form, enum batch_shape shape) {
     bool has_decoder = form->fields & BATCH_BIT(DECODER_TOKENS), has_context = form->fields & BATCH_BIT(CONTEXT_TOKENS);
     if (shape == SHAPE_LABELS)
         shape = has_decoder ? SHAPE_DECODER : has_context ? SHAPE_SAMPLES : SHAPE_TOKENS;
+    if (shape == SHAPE_WHOLE)
+        return form->whole;
     return shape == SHAPE_TOKENS || shape == SHAPE_DEPTHS ? form->T : shape == SHAPE_DECODER ? form->S : 1;
 }
 

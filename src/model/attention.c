@@ -2,6 +2,7 @@
 #include "model/attention.h"
 #include "base/memory.h"
 #include "model/context.h"
+#include "model/heads.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
     attention->cap = choices->score_cap;
     attention->is_recomputed = choices->recomputes_attention;
     attention->dropout = choices->attention_dropout;
+    attention->exchanges_heads = options->layer->exchanges_heads;
 }
 
 struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, int64_t count, int64_t size) {
@@ -141,15 +143,41 @@ static void attend(const struct attention *attention, const struct pass *pass, s
     }
 }
 
+struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass) {
+    return heads_are_exchanged(attention, pass) && !attention->is_recomputed ? pass->scratch : pass->activations;
+}
+
+// As attend, with heads in exchange for tokens: `saved` gets what the backward pass needs, from the arena.
+static void attend_heads(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
+                         struct arena *arena, const struct attention_input *input) {
+    struct heads heads;
+    heads_open(&heads, attention, pass);
+    const struct attention *own = &heads.attention;
+    int64_t rows = pass_rows(&heads.pass);
+    struct head_columns columns = heads_columns(attention, input), out = {{saved->out}};
+    saved->heads = arena_2d(arena, pass->dtype, rows, own->H * own->D + key_columns(own));
+    saved->heads_out = arena_2d(arena, pass->dtype, rows, own->H * own->V);
+    saved->lse = pass->is_training ? take_lse(own, &heads.pass, arena) : (struct tensor){0};
+    heads_take(pass, saved->heads, &columns, "heads");
+    attend(own, &heads.pass, saved->heads, saved->heads, saved->heads_out, saved->lse);
+    heads_return(pass, &out, saved->heads_out, "results of heads");
+}
+
 void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
                        struct tensor delta, const struct attention_input *input) {
     int64_t N = pass_rows(pass), width = attention->proj.in;
     bool is_kept = pass->is_training && !attention->is_recomputed;
     size_t mark = arena_mark(pass->scratch);
-    struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
-    saved->out = arena_2d(attention->is_recomputed ? pass->scratch : pass->activations, pass->dtype, N, width);
-    saved->lse = is_kept ? take_lse(attention, pass, pass->activations) : (struct tensor){0};
-    attend(attention, pass, input->q, context_gathered(pass, &gathered), saved->out, saved->lse);
+    struct arena *arena = attention->is_recomputed ? pass->scratch : pass->activations;
+    if (heads_are_exchanged(attention, pass)) {
+        saved->out = arena_2d(arena, pass->dtype, N, width);
+        attend_heads(attention, pass, saved, arena, input);
+    } else {
+        struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
+        saved->out = arena_2d(arena, pass->dtype, N, width);
+        saved->lse = is_kept ? take_lse(attention, pass, pass->activations) : (struct tensor){0};
+        attend(attention, pass, input->q, context_gathered(pass, &gathered), saved->out, saved->lse);
+    }
     linear_forward(&attention->proj, pass, delta, operand_of(saved->out), EPILOGUE_NONE, (struct tensor){0});
     arena_release(pass->scratch, mark);
 }
@@ -203,22 +231,53 @@ static struct tensor backward_strip(const struct attention *attention, const str
     return dkv;
 }
 
+// dout (N, H V): the gradient of the attention's result `out`, through the last matmul.
+static struct tensor backward_proj(const struct attention *attention, const struct pass *pass, struct tensor out,
+                                   struct tensor ddelta) {
+    struct operand dy = linear_output_gradient(&attention->proj, pass, ddelta);
+    struct tensor dout = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), attention->proj.in);
+    linear_backward_input(&attention->proj, pass, dout, dy, (struct tensor){0});
+    linear_backward_weight(&attention->proj, pass, dy, operand_of(out));
+    return dout;
+}
+
+// The gradient of the result goes the way of heads, those of queries, keys and values come back.
+static void backward_heads(const struct attention *attention, const struct pass *pass,
+                           const struct attention_saved *kept, const struct attention_input *input,
+                           const struct attention_input *gradient, struct tensor ddelta) {
+    struct attention_saved saved = *kept;
+    if (attention->is_recomputed) {
+        saved.out = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), attention->proj.in);
+        attend_heads(attention, pass, &saved, pass->scratch, input);
+    }
+    struct heads heads;
+    heads_open(&heads, attention, pass);
+    struct attention_gradient g = {.q = saved.heads, .kv = saved.heads, .out = saved.heads_out, .lse = saved.lse};
+    struct head_columns dout = {{backward_proj(attention, pass, saved.out, ddelta)}};
+    g.dout = arena_2d(pass->scratch, pass->dtype, saved.heads_out.shape[0], saved.heads_out.shape[1]);
+    heads_take(pass, g.dout, &dout, "gradients of results of heads");
+    g.dq = g.dkv = arena_2d(pass->scratch, pass->dtype, saved.heads.shape[0], saved.heads.shape[1]);
+    backward_strip(&heads.attention, &heads.pass, &g, 0);
+    struct head_columns columns = heads_columns(attention, gradient);
+    heads_return(pass, &columns, g.dq, "gradients of heads");
+}
+
 void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
                         const struct attention_input *input, const struct attention_input *gradient,
                         struct tensor ddelta) {
-    int64_t N = pass_rows(pass), width = attention->proj.in;
+    if (heads_are_exchanged(attention, pass)) {
+        backward_heads(attention, pass, saved, input, gradient, ddelta);
+        return;
+    }
     struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
     struct attention_gradient g = {
         .q = input->q, .out = saved->out, .lse = saved->lse, .dq = gradient->q, .dkv = gradient->kv};
     if (attention->is_recomputed) {
-        g.out = arena_2d(pass->scratch, pass->dtype, N, width);
+        g.out = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), attention->proj.in);
         g.lse = take_lse(attention, pass, pass->scratch);
         attend(attention, pass, g.q, context_gathered(pass, &gathered), g.out, g.lse);
     }
-    struct operand dy = linear_output_gradient(&attention->proj, pass, ddelta);
-    g.dout = arena_2d(pass->scratch, pass->dtype, N, width);
-    linear_backward_input(&attention->proj, pass, g.dout, dy, (struct tensor){0});
-    linear_backward_weight(&attention->proj, pass, dy, operand_of(g.out));
+    g.dout = backward_proj(attention, pass, g.out, ddelta);
     g.kv = context_gathered(pass, &gathered);
     struct tensor parts[CONTEXT_MOST_STRIPS] = {0};
     for (int which = 0; which < pass_strips(pass); which++)

@@ -1,5 +1,5 @@
 // What the kinds of attention share: the attention itself, from packed projections of queries, keys and values, and the
-// matmul that follows it. Queries are processed strip by strip, see context.h.
+// matmul that follows it. Queries are processed strip by strip, see context.h; or ranks exchange heads, see heads.h.
 //
 // A packed tensor has a row for each token. Queries are the first columns of theirs; keys, then values, are the last
 // columns of theirs. So each of them is a view with regular strides, and both may be the same tensor.
@@ -16,13 +16,16 @@ struct attention {
     float scale, cap;     // of scores; cap: 0 for none
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
+    bool exchanges_heads;  // ranks that share sequences exchange heads, see heads.h
     int64_t window;
     double dropout;
 };
 // What a kind saves begins with this.
 struct attention_saved {
-    struct tensor out;    // (N, H V); none if it is recomputed
-    struct tensor lse;    // (B, H, T) fp32; none if it is recomputed
+    struct tensor out;  // (N, H V); none if it is recomputed
+    struct tensor lse;  // (B, H, T) fp32; none if it is recomputed
+    // With exchanged heads, which are H', G' on each rank: what they were given, and the result; none if recomputed.
+    struct tensor heads, heads_out;  // (B whole T, H' D + G' D + G' V), (B whole T, H' V)
     struct tensor cache;  // (capacity, …): keys and values, or what they are computed from, while text is generated
 };
 // Packed projections of a pass.
@@ -41,6 +44,8 @@ struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, 
 // Heads [first, first + count) of a packed (B * T, heads D) tensor as (B, T, count, D).
 struct tensor attention_heads(const struct attention *attention, struct tensor packed, int64_t B, int64_t first,
                               int64_t count);
+// Where a kind takes memory for the packed projections: the backward pass does not read them if it has exchanged heads.
+struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass);
 void attention_take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options);
 
 // delta (N, C) = the attention of these projections, through the last matmul. What masks it is in the pass.

@@ -63,6 +63,7 @@ struct choices {
     double standard_deviation;
     double hidden_dropout, attention_dropout;
     int parts, part;            // how many ranks share each layer, and which of them this is
+    bool exchanges_heads;       // in some layer, see struct layer_choices
     bool splits_rows;           // sequence parallelism: they split the residual stream, see pass_stream_rows
     bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP
     bool recomputes_activation;
@@ -76,13 +77,14 @@ struct choices {
 };
 
 // What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), whether
-// rotary positions are left out, and whether they are those of layers with a window.
+// rotary positions are left out, and whether they are those of layers with a window; how ranks share sequences.
 struct sublayer_kind;
 enum { MOST_SUBLAYERS = 3 };
 struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
     int64_t window;
     bool skips_rope, has_local_rope;
+    bool exchanges_heads;  // context-parallel ranks exchange heads, see heads.h
     int64_t expert_layer;  // if it has experts: how many layers before it have some
 };
 

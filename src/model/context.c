@@ -33,6 +33,28 @@ static struct tensor tokens_of(const struct pass *pass, struct tensor sequences,
     return tensor_slice(tensor_reshape_4d(sequences, B, sequences.shape[0] / B, 1, W), 1, first, T);
 }
 
+// Copies each strip of each rank from one order to the other.
+static void reorder(const struct pass *pass, struct tensor whole, struct tensor parts, bool is_to_whole) {
+    for (int rank = 0; rank < pass->mesh->length[AXIS_CONTEXT]; rank++) {
+        for (int which = 0; which < pass_strips(pass); which++) {
+            struct tensor strip = strip_of_rank(pass, parts, rank, which);
+            int64_t T = strip.shape[0] / pass->B, first = T * context_strip(pass->mesh, rank, which);
+            strip = tensor_reshape_4d(strip, pass->B, T, 1, strip.shape[1]);
+            struct tensor tokens = tokens_of(pass, whole, first, T);
+            op_copy(pass->device,
+                    &(struct op_copy){.dst = is_to_whole ? tokens : strip, .src = is_to_whole ? strip : tokens});
+        }
+    }
+}
+
+void context_put_in_order(const struct pass *pass, struct tensor whole, struct tensor parts) {
+    reorder(pass, whole, parts, true);
+}
+
+void context_put_by_rank(const struct pass *pass, struct tensor parts, struct tensor whole) {
+    reorder(pass, whole, parts, false);
+}
+
 static struct tensor last_columns(struct tensor packed, int64_t W) {
     return tensor_slice(packed, 1, packed.shape[1] - W, W);
 }
@@ -57,14 +79,7 @@ struct tensor context_gathered(const struct pass *pass, struct gathered *gathere
     if (gathered->is_in_order)
         return gathered->kv;
     comm_wait(&gathered->request);
-    for (int rank = 0; rank < pass->mesh->length[AXIS_CONTEXT]; rank++) {
-        for (int which = 0; which < pass_strips(pass); which++) {
-            struct tensor from = strip_of_rank(pass, gathered->parts, rank, which);
-            int64_t T = from.shape[0] / pass->B, first = T * context_strip(pass->mesh, rank, which);
-            op_copy(pass->device, &(struct op_copy){.dst = tokens_of(pass, gathered->kv, first, T),
-                                                    .src = tensor_reshape_4d(from, pass->B, T, 1, from.shape[1])});
-        }
-    }
+    context_put_in_order(pass, gathered->kv, gathered->parts);
     gathered->is_in_order = true;
     return gathered->kv;
 }

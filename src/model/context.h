@@ -3,7 +3,8 @@
 // of queries attends to those it may see. The gradients of keys and values are summed and returned to their owners.
 // Gathered keys are not kept: the backward pass gathers them again, so a rank only keeps its own share.
 //
-// If a rank holds its sequences alone, there is one strip and nothing is gathered.
+// If a rank holds its sequences alone, there is one strip and nothing is gathered. heads.h has the other way to share
+// sequences.
 #ifndef MODEL_CONTEXT_H
 #define MODEL_CONTEXT_H
 
@@ -38,6 +39,10 @@ struct tensor context_gathered(const struct pass *pass, struct gathered *gathere
 // W); and the other way, this rank's of all. In scratch; x itself if nothing is shared.
 struct tensor context_gather_rows(const struct pass *pass, struct tensor x, const char *name);
 struct tensor context_own_rows(const struct pass *pass, struct tensor x);
+
+// Between the order of ranks, (ranks, strips, B, T / strips, W), and that of sequences, (B, whole T, W).
+void context_put_in_order(const struct pass *pass, struct tensor whole, struct tensor parts);
+void context_put_by_rank(const struct pass *pass, struct tensor parts, struct tensor whole);
 
 // Where the queries of a strip write the gradients of the keys and values of the first `keys` tokens: scratch memory (B
 // keys, W), or dpacked (B T, …) itself if nothing is shared.

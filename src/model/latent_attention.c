@@ -24,7 +24,7 @@ struct latent_attention {
 struct latent_saved {
     struct attention_saved attention;
     struct tensor q;                    // (N, H D)
-    struct tensor kv;                   // (N, H (D + V)): keys, then values
+    struct tensor kv;                   // (N, H (D + V)): keys, then values; both gone if heads were exchanged
     struct tensor q_latent, kv_latent;  // (n, Rq) or none, (n, Rkv): before their norms
     struct norm_saved q_norm, kv_norm;
 };
@@ -109,8 +109,8 @@ static struct operand normalized(const struct linear *up, const struct pass *pas
 
 static void compute_queries(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved,
                             struct operand x) {
+    saved->q = arena_2d(attention_input_arena(&self->attention, pass), pass->dtype, pass_rows(pass), self->q.out);
     size_t mark = arena_mark(pass->scratch);
-    saved->q = arena_2d(pass->activations, pass->dtype, pass_rows(pass), self->q.out);
     if (self->q_down.weight) {
         saved->q_latent = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), self->q_down.out);
         linear_forward(&self->q_down, pass, saved->q_latent, x, EPILOGUE_NONE, (struct tensor){0});
@@ -179,8 +179,8 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     if (pass->has_cache) {
         saved->kv = expand_cache(self, pass, saved, latents, shared);
     } else {
-        saved->kv =
-            arena_2d(pass->activations, pass->dtype, pass_rows(pass), attention->H * (attention->D + attention->V));
+        saved->kv = arena_2d(attention_input_arena(attention, pass), pass->dtype, pass_rows(pass),
+                             attention->H * (attention->D + attention->V));
         expand(self, pass, saved->kv, latents, shared);
     }
     attention_forward(attention, pass, &saved->attention, delta,

@@ -13,11 +13,18 @@ static struct layer_choices decoder_layer(const struct model *model, const struc
     choices.window = config_layer_window(config, layer);
     choices.has_local_rope = choices.window > 0 && config->rotary_base_local > 0;
     choices.skips_rope = config_layer_skips_rope(config, layer);
+    choices.exchanges_heads = config_layer_exchanges_heads(config, layer);
     int64_t before = 0;
     for (int64_t i = 0; i < layer; i++)
         before += has_experts[i];
     if (has_experts[layer])
         choices_add_experts(&choices, before);
+    return choices;
+}
+
+static struct layer_choices encoder_layer(const struct model *model, const struct config *config, int64_t layer) {
+    struct layer_choices choices = choices_layer(&model->choices, false);
+    choices.exchanges_heads = config_layer_exchanges_heads(config, layer);
     return choices;
 }
 
@@ -39,7 +46,7 @@ static void build_stack(struct model *model, struct param_list *params, const st
     bool *has_experts = config_list_expert_layers(options->config);
     for (int64_t i = 0; i < stack.L; i++)
         each[i] = is_decoder ? decoder_layer(model, options->config, stack.first + i, has_experts)
-                             : choices_layer(&model->choices, false);
+                             : encoder_layer(model, options->config, stack.first + i);
     stack.each = each;
     stack_build(is_decoder ? &model->decoder : &model->encoder, params, &stack);
     free(each);

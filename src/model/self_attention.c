@@ -23,7 +23,7 @@ struct head_norm_saved {
 };
 struct self_saved {
     struct attention_saved attention;
-    struct tensor qkv;  // (N, (H + 2G) D)
+    struct tensor qkv;  // (N, (H + 2G) D); gone after the forward pass if heads were exchanged
     struct head_norm_saved q_norm, k_norm;
 };
 
@@ -193,7 +193,8 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
                     struct operand x) {
     const struct self_attention *self = (const struct self_attention *)sublayer;
     struct self_saved *saved = own;
-    saved->qkv = arena_2d(pass->activations, pass->dtype, pass_rows(pass), self->qkv.out);
+    size_t mark = arena_mark(pass->scratch);
+    saved->qkv = arena_2d(attention_input_arena(&self->attention, pass), pass->dtype, pass_rows(pass), self->qkv.out);
     linear_forward(&self->qkv, pass, saved->qkv, x, EPILOGUE_BIAS, (struct tensor){0});
     if (self->q_norm.gain) {
         struct normed_heads queries = normed_queries(self, pass, saved->qkv);
@@ -204,6 +205,7 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     turn(self, pass, saved->qkv, false);
     struct attention_input input = {.q = saved->qkv, .kv = pass->has_cache ? extend_cache(pass, saved) : saved->qkv};
     attention_forward(&self->attention, pass, &saved->attention, delta, &input);
+    arena_release(pass->scratch, mark);
 }
 
 static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,

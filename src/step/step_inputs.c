@@ -8,11 +8,11 @@
 #include <string.h>
 
 // The fields that are made here; the others are copied.
-static const uint32_t made_here = BATCH_BIT(ROW_IDS) | BATCH_BIT(DECODER_ROW_IDS) | BATCH_BIT(CONTEXT_ROW_IDS) |
-                                  BATCH_BIT(POSITIONS) | BATCH_BIT(DECODER_POSITIONS) | BATCH_BIT(LOSS_WEIGHTS) |
-                                  BATCH_BIT(PAIR_MASK) | BATCH_BIT(PAIR_WEIGHTS) | BATCH_BIT(COUNTS) |
-                                  BATCH_BIT(DEPTH_TOKENS) | BATCH_BIT(DEPTH_POSITIONS) | BATCH_BIT(DEPTH_LABELS) |
-                                  BATCH_BIT(DEPTH_MASK) | BATCH_BIT(DEPTH_WEIGHTS);
+static const uint32_t made_here =
+    BATCH_BIT(ROW_IDS) | BATCH_BIT(DECODER_ROW_IDS) | BATCH_BIT(CONTEXT_ROW_IDS) | BATCH_BIT(WHOLE_ROW_IDS) |
+    BATCH_BIT(WHOLE_DOCUMENT_STARTS) | BATCH_BIT(POSITIONS) | BATCH_BIT(DECODER_POSITIONS) | BATCH_BIT(LOSS_WEIGHTS) |
+    BATCH_BIT(PAIR_MASK) | BATCH_BIT(PAIR_WEIGHTS) | BATCH_BIT(COUNTS) | BATCH_BIT(DEPTH_TOKENS) |
+    BATCH_BIT(DEPTH_POSITIONS) | BATCH_BIT(DEPTH_LABELS) | BATCH_BIT(DEPTH_MASK) | BATCH_BIT(DEPTH_WEIGHTS);
 
 static bool has_position_table(const struct step *step) {
     bool has_one = false;
@@ -44,6 +44,8 @@ static bool is_reader(const struct step *step, enum batch_reader reader) {
         return depths_here(step) > 0;
     case READER_DEPTH_POSITIONS:
         return depths_here(step) > 0 && has_position_table(step);
+    case READER_HEADS:
+        return step->mesh.length[AXIS_CONTEXT] > 1 && step->chunks[0].model.choices.exchanges_heads;
     case READER_HOST:
         break;
     }
@@ -52,7 +54,8 @@ static bool is_reader(const struct step *step, enum batch_reader reader) {
 
 struct batch_form step_block_form(const struct step *step, const struct batch_form *form) {
     int ranks = step->mesh.length[AXIS_CONTEXT];
-    struct batch_form block = {.B = form->B, .T = form->T / ranks, .S = form->S / ranks, .depths = depths_here(step)};
+    struct batch_form block = {
+        .B = form->B, .T = form->T / ranks, .S = form->S / ranks, .depths = depths_here(step), .whole = form->T};
     for (int i = 0; i < BATCH_FIELD_COUNT; i++) {
         const struct batch_rule *rule = batch_rule((enum batch_field)i);
         bool is_given = form->fields >> rule->with & 1;
@@ -140,6 +143,19 @@ static void put_row_ids(const struct staging *staging, enum batch_field field, i
         for (int64_t i = 0; i < length; i++)
             row_ids[n + i] = first + i;
     }
+}
+
+// Of all tokens, for layers that exchange heads.
+static void put_whole(const struct staging *staging) {
+    const struct batch *batch = staging->batch;
+    int64_t *row_ids = staging->own.whole_row_ids;
+    for (int64_t n = 0; row_ids && n < batch->B * batch->T; n++) {
+        int64_t b = n / batch->T;
+        row_ids[n] = (batch->samples ? batch->samples[b] : b) * batch->T + n % batch->T;
+    }
+    if (staging->own.whole_document_starts)
+        memcpy(staging->own.whole_document_starts, batch->document_starts,
+               (size_t)(batch->B * batch->T) * sizeof *batch->document_starts);
 }
 
 // A query's own context is in its row, and the contexts of data-parallel ranks follow each other.
@@ -234,6 +250,7 @@ static void put_all(const struct staging *staging, struct step_upload *upload) {
     put_row_ids(staging, BATCH_ROW_IDS, batch->T);
     put_row_ids(staging, BATCH_DECODER_ROW_IDS, batch->S);
     put_row_ids(staging, BATCH_CONTEXT_ROW_IDS, batch->T);
+    put_whole(staging);
     if (batch->context_tokens)
         put_own_contexts(staging);
     put_positions(staging, BATCH_POSITIONS, batch->T, upload->first_position);

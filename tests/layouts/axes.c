@@ -59,7 +59,7 @@ int layout_values(enum layout_axis axis) {
     static const int values[LAYOUT_AXES] = {
         [LAYOUT_MODEL] = MODEL_COUNT, [LAYOUT_SEQUENCE] = 2, [LAYOUT_SCHEDULE] = 4, [LAYOUT_OPTIMIZER] = 2,
         [LAYOUT_RECOMPUTE] = 3,       [LAYOUT_STAGES] = 3,   [LAYOUT_BATCH] = 4,    [LAYOUT_OVERLAP] = 3,
-        [LAYOUT_METHOD] = 3,          [LAYOUT_SAVED] = 2,    [LAYOUT_DTYPE] = 3};
+        [LAYOUT_METHOD] = 3,          [LAYOUT_SAVED] = 2,    [LAYOUT_HEADS] = 2,    [LAYOUT_DTYPE] = 3};
     return values[axis];
 }
 
@@ -67,7 +67,7 @@ bool layout_is_idle(const struct layout *layout) {
     const int *v = layout->value;
     bool is_alone = v[LAYOUT_DATA] * v[LAYOUT_CONTEXT] == 1, is_full = v[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL;
     bool is_interleaved = schedule_chunks[v[LAYOUT_SCHEDULE]] > 1;
-    return (v[LAYOUT_TENSOR] == 1 && v[LAYOUT_SEQUENCE]) ||
+    return (v[LAYOUT_TENSOR] == 1 && v[LAYOUT_SEQUENCE]) || (v[LAYOUT_CONTEXT] == 1 && v[LAYOUT_HEADS]) ||
            (v[LAYOUT_PIPELINE] == 1 && (v[LAYOUT_SCHEDULE] || v[LAYOUT_STAGES] || v[LAYOUT_BATCH] == 3)) ||
            (is_alone && (v[LAYOUT_OPTIMIZER] || v[LAYOUT_OVERLAP])) || (v[LAYOUT_BATCH] == 2 && !is_interleaved) ||
            (v[LAYOUT_OVERLAP] == 2 && !v[LAYOUT_OPTIMIZER]) || (v[LAYOUT_METHOD] && !v[LAYOUT_RECOMPUTE]) ||
@@ -100,13 +100,13 @@ void layout_describe(const struct layout *layout, char *text, size_t size) {
     char expert[32] = "";
     if (v[LAYOUT_EXPERT] > 1 || v[LAYOUT_SLICES] != v[LAYOUT_TENSOR])
         snprintf(expert, sizeof expert, " with expert %d of %d", v[LAYOUT_EXPERT], v[LAYOUT_SLICES]);
-    snprintf(text, size, "%s, %d ranks: tensor %d%s, context %d, pipeline %d%s%s, data %d%s%s%s%s%s%s%s%s",
+    snprintf(text, size, "%s, %d ranks: tensor %d%s, context %d%s, pipeline %d%s%s, data %d%s%s%s%s%s%s%s%s",
              model_names[v[LAYOUT_MODEL]], layout->ranks, v[LAYOUT_TENSOR], v[LAYOUT_SEQUENCE] ? " with sequence" : "",
-             v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]],
-             v[LAYOUT_DATA], expert, v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "",
-             recompute_names[v[LAYOUT_RECOMPUTE]], method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]],
-             v[LAYOUT_SAVED] ? ", saved in parts" : "", overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]],
-             dtype_names[v[LAYOUT_DTYPE]]);
+             v[LAYOUT_CONTEXT], v[LAYOUT_HEADS] ? " by heads" : "", v[LAYOUT_PIPELINE],
+             schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]], v[LAYOUT_DATA], expert,
+             v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "", recompute_names[v[LAYOUT_RECOMPUTE]],
+             method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], v[LAYOUT_SAVED] ? ", saved in parts" : "",
+             overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]], dtype_names[v[LAYOUT_DTYPE]]);
 }
 
 // Whether `layers` can be split evenly over stages and the chunks on each.
@@ -213,6 +213,8 @@ int layout_config(struct config *config, const struct layout *layout, const char
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",
                   v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "",
                   v[LAYOUT_SAVED] ? " --distribute-saved-activations" : "");
+    if (v[LAYOUT_HEADS])
+        buffer_append_string(&line, " --cp-comm-type a2a");
     if (v[LAYOUT_BATCH] == 2)
         buffer_printf(&line, " --microbatch-group-size-per-virtual-pipeline-stage %d", v[LAYOUT_PIPELINE] + 1);
     int status = add_stages(&line, layout);

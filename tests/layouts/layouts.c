@@ -16,25 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes that ranks that share sequences exchange in one step: keys and values of every layer are gathered in each
-// forward pass and before its backward pass, and their gradients are reduce-scattered.
+// Bytes that ranks that share sequences exchange. Keys and values of every layer are gathered in each forward pass and
+// before its backward pass, and their gradients are reduce-scattered. Or heads are exchanged: queries, keys, values and
+// results in each forward pass, their gradients in each backward pass.
 struct exchanged {
-    int64_t gathered, scattered;
+    int64_t gathered, scattered, exchanged;
 };
 
 static struct exchanged exchanged_so_far(const struct mesh *mesh) {
     const struct group *group = mesh->group[AXIS_CONTEXT];
     return (struct exchanged){group_traffic(group, COLLECTIVE_ALL_GATHER).bytes,
-                              group_traffic(group, COLLECTIVE_REDUCE_SCATTER).bytes};
+                              group_traffic(group, COLLECTIVE_REDUCE_SCATTER).bytes,
+                              group_traffic(group, COLLECTIVE_ALL_TO_ALL).bytes};
 }
 
-static struct exchanged exchanged_by_formula(const struct step *step, const struct config *config,
-                                             const struct layout *layout) {
-    int64_t values = config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
-    int64_t width = config_query_groups(config) * (config->kv_channels + values) / layout->value[LAYOUT_TENSOR];
-    int64_t micro_batches = config->global_batch_size / config->micro_batch_size / layout->value[LAYOUT_DATA];
+// The tokens of a sample, once for each layer that gathers or exchanges them. A decoder's cross-attention gathers the
+// keys of the encoder's tokens.
+static int64_t tokens_of_layers(const struct step *step, const struct config *config) {
     int64_t tokens = 0;
-    // A decoder's cross-attention gathers the keys of the encoder's tokens.
     for (int i = 0; i < step_params(step)->count; i++) {
         const char *name = step_params(step)->items[i]->name;
         if (strstr(name, "self_attention.linear_qkv.weight"))
@@ -43,12 +42,38 @@ static struct exchanged exchanged_by_formula(const struct step *step, const stru
         else if (strstr(name, "linear_kv.weight") || strstr(name, "linear_kv_up_proj.weight"))
             tokens += config->seq_length;
     }
-    int64_t once =
-        micro_batches * config->micro_batch_size * tokens * width * (int64_t)dtype_bytes(step_values(step).dtype);
-    if (layout->value[LAYOUT_CONTEXT] == 1)
-        once = 0;
-    bool is_recomputed = layout->value[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL;
-    return (struct exchanged){once * STEPS * (is_recomputed ? 3 : 2), once * STEPS};
+    return tokens;
+}
+
+// How many times the forward pass of attention runs, and how often it runs at least: if only some layers are
+// recomputed, the others do it once less.
+struct forward_counts {
+    int most, least;
+};
+static struct forward_counts forward_times(const struct layout *layout) {
+    const int *v = layout->value;
+    bool is_full = v[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL, is_block = v[LAYOUT_METHOD] == METHOD_BLOCK;
+    bool is_again = is_full || (v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && !is_block);
+    return (struct forward_counts){is_again ? 2 : 1, is_again && !(is_full && is_block) ? 2 : 1};
+}
+
+static bool is_by_formula(const struct step *step, const struct config *config, const struct layout *layout,
+                          const struct exchanged *found) {
+    const int *v = layout->value;
+    int64_t values = config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
+    int64_t keys = config_query_groups(config) * (config->kv_channels + values);
+    int64_t heads = config->num_attention_heads * (config->kv_channels + values) + keys;
+    int64_t micro_batches = config->global_batch_size / config->micro_batch_size / v[LAYOUT_DATA];
+    int64_t rows = STEPS * micro_batches * config->micro_batch_size * tokens_of_layers(step, config);
+    int64_t bytes = rows * (int64_t)dtype_bytes(step_values(step).dtype) / v[LAYOUT_TENSOR];
+    if (v[LAYOUT_CONTEXT] == 1)
+        bytes = 0;
+    int64_t gathered = v[LAYOUT_HEADS] ? 0 : bytes * keys;
+    int64_t exchanged = v[LAYOUT_HEADS] ? bytes * heads / v[LAYOUT_CONTEXT] : 0;
+    struct forward_counts times = forward_times(layout);
+    return found->scattered == gathered && found->gathered >= gathered * (times.least + 1) &&
+           found->gathered <= gathered * (times.most + 1) && found->exchanged >= exchanged * (times.least + 1) &&
+           found->exchanged <= exchanged * (times.most + 1);
 }
 
 // What all layouts of a call share.
@@ -120,13 +145,10 @@ static int train_layout(struct bench *bench, const struct layout *layout, const 
     TRY(setup_step(step, &(struct setup){config, bench->device, mesh, STEP_TRAIN}));
     step_initialize(*step);
     TRY(train(*step, config, history));
-    struct exchanged after = exchanged_so_far(mesh), want = exchanged_by_formula(*step, config, layout);
-    int64_t gathered = after.gathered - before.gathered, least = want.gathered;
-    // If only some layers are recomputed, the others do not gather a third time.
-    if (layout->value[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL && layout->value[LAYOUT_METHOD] == METHOD_BLOCK)
-        least = want.gathered / 3 * 2;
-    int64_t is_odd =
-        gathered < least || gathered > want.gathered || after.scattered - before.scattered != want.scattered;
+    struct exchanged after = exchanged_so_far(mesh);
+    struct exchanged found = {after.gathered - before.gathered, after.scattered - before.scattered,
+                              after.exchanged - before.exchanged};
+    int64_t is_odd = !is_by_formula(*step, config, layout, &found);
     comm_max_i64(world_group_all(bench->world), &is_odd, 1, "volume");
     return (int)is_odd;
 }

@@ -1,5 +1,5 @@
-// The bytes that a step gives to its groups match the formulas of docs/parallelism.md, for data, tensor, pipeline and
-// expert parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
+// The bytes that a step gives to its groups match the formulas of docs/parallelism.md, for data, tensor, context,
+// pipeline and expert parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
 #include "ranks_step.h"
 
 #include <math.h>
@@ -208,6 +208,44 @@ TEST(expert_ranks_exchange_rows_and_weights) {
     }
 }
 
+// Keys and values are gathered in each forward and backward pass, and their gradients scattered once; or queries, keys,
+// values and results go to the ranks that have their heads and back, in each pass.
+TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
+    static const struct {
+        const char *flags;
+        int gathers, exchanges;  // of a layer and micro-batch
+    } cases[] = {{"--cp-comm-type p2p ", 2, 0},
+                 {"--cp-comm-type all_gather " WHOLE_LAYERS, 3, 0},
+                 {"--cp-comm-type a2a ", 0, 2},
+                 {"--cp-comm-type a2a --recompute-granularity selective ", 0, 3},
+                 {"--cp-comm-type a2a " WHOLE_LAYERS, 0, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int sharers = ranks.place.size, D = 8, H = 2 * sharers, G = sharers;
+        char *line = memory_printf("--num-layers 3 --hidden-size 32 --num-attention-heads %d --kv-channels %d "
+                                   "--group-query-attention --num-query-groups %d --seq-length 16 "
+                                   "--micro-batch-size 2 --global-batch-size 16 --vocab-size 97 --threads 1 "
+                                   "--make-vocab-size-divisible-by 1 "
+                                   "--context-parallel-size %d %s",
+                                   H, D, G, sharers, cases[i].flags);
+        struct rank_step r;
+        rank_step_open(&r, &ranks, line);
+        const struct group *group = step_mesh(r.step)->group[AXIS_CONTEXT];
+        struct volume before = volume_of(group);
+        (void)rank_step_train(&r, 2);
+        step_settle(r.step);
+        struct volume after = volume_of(group);
+        int64_t keys = (int64_t)4 * N * 2 * G * D, heads = (int64_t)4 * N / sharers * (2 * H + 2 * G) * D;
+        EXPECT_INT(after.bytes[COLLECTIVE_ALL_GATHER] - before.bytes[COLLECTIVE_ALL_GATHER],
+                   2 * L * cases[i].gathers * keys);
+        EXPECT_INT(after.bytes[COLLECTIVE_REDUCE_SCATTER] - before.bytes[COLLECTIVE_REDUCE_SCATTER],
+                   cases[i].gathers > 0 ? 2 * L * keys : 0);
+        EXPECT_INT(after.bytes[COLLECTIVE_ALL_TO_ALL] - before.bytes[COLLECTIVE_ALL_TO_ALL],
+                   2 * L * cases[i].exchanges * heads);
+        rank_step_close(&r);
+        free(line);
+    }
+}
+
 static int64_t sent(const struct group *group) {
     return group_traffic(group, COLLECTIVE_SEND).bytes;
 }
@@ -301,6 +339,7 @@ TEST(a_step_on_paper_counts_the_same) {
                  {"--bf16 --use-distributed-optimizer --overlap-grad-reduce --ddp-num-buckets 5", false},
                  {"--tensor-model-parallel-size 2", false},
                  {"--tensor-model-parallel-size 2 --sequence-parallel " WHOLE_LAYERS, false},
+                 {"--context-parallel-size 2 --cp-comm-type a2a", false},
                  {EXPERTS, false},
                  {EXPERTS "--use-distributed-optimizer " WHOLE_LAYERS, false},
                  {"", true},
@@ -339,6 +378,7 @@ int main(void) {
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
                                       TEST_CASE(a_divided_stream_is_gathered_and_scattered),
                                       TEST_CASE(expert_ranks_exchange_rows_and_weights),
+                                      TEST_CASE(context_parallel_ranks_gather_keys_or_exchange_heads),
                                       TEST_CASE(stages_send_the_stream_and_its_gradient_once),
                                       TEST_CASE(a_step_on_paper_counts_the_same)};
     return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);

@@ -1,0 +1,19 @@
+// The rows of flags about what the backward pass computes again. A part of the table in flags.c.
+#ifndef CONFIG_FLAGS_RECOMPUTE_H
+#define CONFIG_FLAGS_RECOMPUTE_H
+
+#define RECOMPUTE_ROWS                                                                                                 \
+    CHOICE("--recompute-granularity", recompute_granularity, NULL, ONE_OF("selective", "full"),                        \
+           "recompute activations in the backward pass: attention (selective) or whole layers (full)"),                \
+        CHOICE("--recompute-method", recompute_method, NULL, ONE_OF("uniform", "block"),                               \
+               "which layers --recompute-granularity full covers", ADVANCED),                                          \
+        INT("--recompute-num-layers", recompute_num_layers, NULL, 1, MOST_LAYERS, "layers per recomputed unit",        \
+            ADVANCED),                                                                                                 \
+        LIST("--recompute-modules", recompute_modules, "NAME…",                                                        \
+             "parts that selective recompute covers: core_attn (the default), mlp_act, mlp, moe_act, moe, "            \
+             "shared_experts, layernorm (norms, SwiGLU)",                                                              \
+             ADVANCED),                                                                                                \
+        SWITCH("--distribute-saved-activations", distribute_saved_activations,                                         \
+               "shard saved layer inputs over tensor-parallel ranks", ADVANCED)
+
+#endif

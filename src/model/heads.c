@@ -1,0 +1,98 @@
+// The exchange of heads for tokens. See heads.h.
+#include "model/heads.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+static int ranks_of(const struct pass *pass) {
+    return pass->mesh->length[AXIS_CONTEXT];
+}
+
+bool heads_are_exchanged(const struct attention *attention, const struct pass *pass) {
+    return attention->exchanges_heads && ranks_of(pass) > 1;
+}
+
+void heads_open(struct heads *heads, const struct attention *attention, const struct pass *pass) {
+    int ranks = ranks_of(pass), place = pass->mesh->place[AXIS_CONTEXT];
+    CHECK(attention->H % ranks == 0 && attention->G % ranks == 0 && !pass->relative_bias[0].data);
+    heads->attention = *attention;
+    heads->attention.H /= ranks;
+    heads->attention.G /= ranks;
+    heads->attention.first_head += (int)heads->attention.H * place;
+    if (attention->sinks) {
+        int64_t H = heads->attention.H;
+        heads->sinks = *attention->sinks;
+        heads->sinks.value = tensor_rows(attention->sinks->value, H * place, H);
+        if (attention->sinks->grad.data)
+            heads->sinks.grad = tensor_rows(attention->sinks->grad, H * place, H);
+        heads->attention.sinks = &heads->sinks;
+    }
+    heads->mesh = *pass->mesh;
+    heads->mesh.length[AXIS_CONTEXT] = 1;
+    heads->mesh.place[AXIS_CONTEXT] = 0;
+    heads->batch = *pass->batch;
+    heads->batch.row_ids = pass->batch->whole_row_ids;
+    heads->batch.document_starts = pass->batch->whole_document_starts;
+    heads->pass = *pass;
+    heads->pass.T = pass_whole_length(pass, pass->T);
+    heads->pass.mesh = &heads->mesh;
+    heads->pass.batch = &heads->batch;
+}
+
+struct head_columns heads_columns(const struct attention *attention, const struct attention_input *input) {
+    int64_t keys = attention->G * attention->D, values = attention->G * attention->V;
+    int64_t first = input->kv.shape[1] - keys - values;
+    return (struct head_columns){{tensor_slice(input->q, 1, 0, attention->H * attention->D),
+                                  tensor_slice(input->kv, 1, first, keys),
+                                  tensor_slice(input->kv, 1, first + keys, values)}};
+}
+
+// Rows in the order of the ranks, (ranks, N, W / ranks), all of them to or from every rank.
+static void exchange(const struct pass *pass, struct tensor to, struct tensor from, const char *name) {
+    int ranks = ranks_of(pass);
+    int64_t *counts = memory_alloc(sizeof *counts * (size_t)ranks);
+    for (int rank = 0; rank < ranks; rank++)
+        counts[rank] = from.shape[0] / ranks;
+    struct comm_request request = comm_all_to_all_start(
+        pass->mesh->group[AXIS_CONTEXT],
+        &(struct comm_exchange){.to = to, .from = from, .received = counts, .sent = counts}, name);
+    free(counts);
+    comm_wait(&request);
+}
+
+// Copies every rank's part of each segment to or from `parts` (ranks, N, W / ranks).
+static void copy_parts(const struct pass *pass, const struct head_columns *columns, struct tensor parts,
+                       bool is_packed) {
+    int ranks = ranks_of(pass);
+    int64_t N = parts.shape[0] / ranks;
+    for (int rank = 0; rank < ranks; rank++) {
+        int64_t at = 0;
+        for (int i = 0; i < HEADS_MOST_SEGMENTS && columns->segments[i].data; i++) {
+            int64_t width = columns->segments[i].shape[1] / ranks;
+            struct tensor own = tensor_slice(columns->segments[i], 1, rank * width, width);
+            struct tensor part = tensor_slice(tensor_rows(parts, rank * N, N), 1, at, width);
+            op_copy(pass->device, &(struct op_copy){.dst = is_packed ? part : own, .src = is_packed ? own : part});
+            at += width;
+        }
+    }
+}
+
+void heads_take(const struct pass *pass, struct tensor whole, const struct head_columns *columns, const char *name) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor sent = arena_2d(pass->scratch, whole.dtype, whole.shape[0], whole.shape[1]);
+    struct tensor received = arena_2d(pass->scratch, whole.dtype, whole.shape[0], whole.shape[1]);
+    copy_parts(pass, columns, sent, true);
+    exchange(pass, received, sent, name);
+    context_put_in_order(pass, whole, received);
+    arena_release(pass->scratch, mark);
+}
+
+void heads_return(const struct pass *pass, const struct head_columns *columns, struct tensor whole, const char *name) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor sent = arena_2d(pass->scratch, whole.dtype, whole.shape[0], whole.shape[1]);
+    struct tensor received = arena_2d(pass->scratch, whole.dtype, whole.shape[0], whole.shape[1]);
+    context_put_by_rank(pass, sent, whole);
+    exchange(pass, received, sent, name);
+    copy_parts(pass, columns, received, false);
+    arena_release(pass->scratch, mark);
+}

@@ -1,0 +1,38 @@
+// Attention over sequences that several ranks share, with heads in exchange for tokens (context parallelism by
+// all-to-all; DeepSpeed-Ulysses, Jacobs et al. 2023). Before attention each rank sends the others the heads that they
+// take, of its own tokens, and receives its own heads of all tokens; behind it, results go back the same way. In
+// between a rank has whole sequences and 1 / ranks of the heads, as if it held its sequences alone.
+//
+// A rank sends and receives (ranks - 1) / ranks of its queries, keys, values and results in the forward pass, and as
+// much again in the backward pass: less than gathering keys and values if there are many ranks.
+#ifndef MODEL_HEADS_H
+#define MODEL_HEADS_H
+
+#include "model/attention.h"
+#include "model/context.h"
+
+// The layer and the pass as this rank sees them between the two exchanges. The members point at each other: not to be
+// copied.
+struct heads {
+    struct attention attention;
+    struct pass pass;
+    struct mesh mesh;
+    struct device_batch batch;
+    struct param sinks;
+};
+// Whether this layer exchanges heads in this pass.
+bool heads_are_exchanged(const struct attention *attention, const struct pass *pass);
+void heads_open(struct heads *heads, const struct attention *attention, const struct pass *pass);
+
+// Columns of heads side by side: a rank's part of the columns is its part of the heads.
+enum { HEADS_MOST_SEGMENTS = 3 };
+struct head_columns {
+    struct tensor segments[HEADS_MOST_SEGMENTS];  // (N, …) views of this rank's rows; a zeroed one is the end
+};
+struct head_columns heads_columns(const struct attention *attention, const struct attention_input *input);
+// whole (B whole T, W / ranks) = this rank's part of the columns for all tokens, one segment behind the other; and back
+// to the owners of the tokens, who have the parts of all ranks. `pass` is the pass of the layer, not that of the heads.
+void heads_take(const struct pass *pass, struct tensor whole, const struct head_columns *columns, const char *name);
+void heads_return(const struct pass *pass, const struct head_columns *columns, struct tensor whole, const char *name);
+
+#endif
