@@ -371,7 +371,7 @@ struct config {
     char *recompute_method;       // NULL | "uniform" | "block"
     int64_t recompute_num_layers;
     struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; empty for core_attn
-    bool distribute_saved_activations;
+    bool distribute_saved_activations, recompute_keep_attention;
 
     // Fault injection, see inject.h.
     struct string_list inject, inject_kinds;

@@ -14,6 +14,8 @@
              "shared_experts, layernorm (norms, SwiGLU)",                                                              \
              ADVANCED),                                                                                                \
         SWITCH("--distribute-saved-activations", distribute_saved_activations,                                         \
-               "shard saved layer inputs over tensor-parallel ranks", ADVANCED)
+               "shard saved layer inputs over tensor-parallel ranks", ADVANCED),                                       \
+        SWITCH("--recompute-keep-attention", recompute_keep_attention,                                                 \
+               "--recompute-granularity full: keep the result of attention instead of computing it again")
 
 #endif

@@ -279,6 +279,8 @@ static void validate_recompute(struct config *config, struct complaints *complai
         if (is_known && is_of_experts && config->num_experts == 0)
             log_warn_once("--recompute-modules %s has no effect without --num-experts", name);
     }
+    if (config->recompute_keep_attention && !is(config->recompute_granularity, "full"))
+        log_warn_once("--recompute-keep-attention has no effect without --recompute-granularity full");
     if (is(config->recompute_granularity, "full") && !config->recompute_method)
         config->recompute_method = memory_string("uniform");
     if (is(config->recompute_granularity, "full") && config->recompute_num_layers == 0)

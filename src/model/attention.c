@@ -147,6 +147,25 @@ struct arena *attention_input_arena(const struct attention *attention, const str
     return heads_are_exchanged(attention, pass) && !attention->is_recomputed ? pass->scratch : pass->activations;
 }
 
+// The result of this attention is that of an earlier forward pass.
+static bool is_held(const struct pass *pass) {
+    return pass->holds_attention && pass->is_again;
+}
+
+void attention_hold(const struct sublayer *sublayer, const struct pass *pass, void *own) {
+    const struct attention *attention = (const struct attention *)sublayer;
+    struct attention_saved *saved = own;
+    struct heads heads;
+    const struct pass *all = pass;
+    if (heads_are_exchanged(attention, pass)) {
+        heads_open(&heads, attention, pass);
+        attention = &heads.attention;
+        all = &heads.pass;
+    }
+    saved->held_out = arena_2d(pass->activations, pass->dtype, pass_rows(all), attention->H * attention->V);
+    saved->held_lse = take_lse(attention, all, pass->activations);
+}
+
 // As attend, with heads in exchange for tokens: `saved` gets what the backward pass needs, from the arena.
 static void attend_heads(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
                          struct arena *arena, const struct attention_input *input) {
@@ -156,10 +175,16 @@ static void attend_heads(const struct attention *attention, const struct pass *p
     int64_t rows = pass_rows(&heads.pass);
     struct head_columns columns = heads_columns(attention, input), out = {{saved->out}};
     saved->heads = arena_2d(arena, pass->dtype, rows, own->H * own->D + key_columns(own));
-    saved->heads_out = arena_2d(arena, pass->dtype, rows, own->H * own->V);
-    saved->lse = pass->is_training ? take_lse(own, &heads.pass, arena) : (struct tensor){0};
+    if (pass->holds_attention) {
+        saved->heads_out = saved->held_out;
+        saved->lse = saved->held_lse;
+    } else {
+        saved->heads_out = arena_2d(arena, pass->dtype, rows, own->H * own->V);
+        saved->lse = pass->is_training ? take_lse(own, &heads.pass, arena) : (struct tensor){0};
+    }
     heads_take(pass, saved->heads, &columns, "heads");
-    attend(own, &heads.pass, saved->heads, saved->heads, saved->heads_out, saved->lse);
+    if (!is_held(pass))
+        attend(own, &heads.pass, saved->heads, saved->heads, saved->heads_out, saved->lse);
     heads_return(pass, &out, saved->heads_out, "results of heads");
 }
 
@@ -172,6 +197,13 @@ void attention_forward(const struct attention *attention, const struct pass *pas
     if (heads_are_exchanged(attention, pass)) {
         saved->out = arena_2d(arena, pass->dtype, N, width);
         attend_heads(attention, pass, saved, arena, input);
+    } else if (pass->holds_attention) {
+        saved->out = saved->held_out;
+        saved->lse = saved->held_lse;
+        if (!is_held(pass)) {
+            struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
+            attend(attention, pass, input->q, context_gathered(pass, &gathered), saved->out, saved->lse);
+        }
     } else {
         struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
         saved->out = arena_2d(arena, pass->dtype, N, width);

@@ -24,6 +24,9 @@ struct attention {
 struct attention_saved {
     struct tensor out;  // (N, H V); none if it is recomputed
     struct tensor lse;  // (B, H, T) fp32; none if it is recomputed
+    // Taken before a group of blocks that is recomputed, whose other memory is released: (N, H V), (B, H, T); with
+    // exchanged heads (B whole T, H' V), (B, H', whole T).
+    struct tensor held_out, held_lse;
     // With exchanged heads, which are H', G' on each rank: what they were given, and the result; none if recomputed.
     struct tensor heads, heads_out;  // (B whole T, H' D + G' D + G' V), (B whole T, H' V)
     struct tensor cache;  // (capacity, …): keys and values, or what they are computed from, while text is generated
@@ -46,6 +49,9 @@ struct tensor attention_heads(const struct attention *attention, struct tensor p
                               int64_t count);
 // Where a kind takes memory for the packed projections: the backward pass does not read them if it has exchanged heads.
 struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass);
+// Takes memory for the result of attention, which then stays between a forward pass and its recompute: the recompute
+// does all but the attention itself. Small beside what a block keeps, and attention is most of a long sequence's work.
+void attention_hold(const struct sublayer *sublayer, const struct pass *pass, void *saved);
 void attention_take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options);
 
 // delta (N, C) = the attention of these projections, through the last matmul. What masks it is in the pass.

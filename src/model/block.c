@@ -59,6 +59,12 @@ void block_take_cache(const struct block *block, struct block_saved *saved, cons
             block->sublayers[i]->kind->take_cache(block->sublayers[i], saved->sublayers[i].own, options);
 }
 
+void block_hold(const struct block *block, const struct pass *pass, struct block_saved *saved) {
+    for (int i = 0; i < block->count; i++)
+        if (block->sublayers[i]->kind->hold)
+            block->sublayers[i]->kind->hold(block->sublayers[i], pass, saved->sublayers[i].own);
+}
+
 const struct param *block_first_matrix(const struct block *block) {
     return block->sublayers[0]->first->weight;
 }

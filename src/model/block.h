@@ -55,6 +55,8 @@ void block_saved_open(struct block_saved *saved, const struct block *block);
 void block_saved_close(struct block_saved *saved);
 // Takes memory for what attention keeps of earlier tokens, see struct pass.
 void block_take_cache(const struct block *block, struct block_saved *saved, const struct cache_options *options);
+// Takes memory for results that stay while the rest of the block is recomputed.
+void block_hold(const struct block *block, const struct pass *pass, struct block_saved *saved);
 // The matrices that are declared first and last in the usual group of parameters.
 const struct param *block_first_matrix(const struct block *block);
 const struct param *block_last_matrix(const struct block *block);

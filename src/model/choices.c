@@ -99,6 +99,7 @@ static void set_recompute(struct choices *choices, const struct config *config) 
         choices->recomputes_experts |= is(config->recompute_modules.items[i], "moe");
         choices->recomputes_shared_experts |= is(config->recompute_modules.items[i], "shared_experts");
     }
+    choices->holds_attention = config->recompute_keep_attention;
     choices->divides_inputs = config->distribute_saved_activations && choices->parts > 1;
     choices->is_recompute_uniform = !is(config->recompute_method, "block");
     if (is(config->recompute_granularity, "full"))

@@ -87,4 +87,5 @@ const struct sublayer_kind sublayer_cross_attention = {.name = "cross_attention"
                                                        .build = build,
                                                        .forward = forward,
                                                        .backward = backward,
+                                                       .hold = attention_hold,
                                                        .take_cache = attention_take_cache};

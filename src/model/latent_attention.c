@@ -279,4 +279,5 @@ const struct sublayer_kind sublayer_latent_attention = {.name = "self_attention"
                                                         .build = build,
                                                         .forward = forward,
                                                         .backward = backward,
+                                                        .hold = attention_hold,
                                                         .take_cache = take_cache};

@@ -32,6 +32,7 @@ struct pass {
     bool is_training;         // dropout is on, and a backward pass follows
     bool keeps_results;       // results of norms and activations are kept, not computed again, see pass_keeps_results
     bool is_again;            // recompute: what happens once for each row has happened
+    bool holds_attention;     // results of attention stay for the recompute, which reads them, see attention_hold
     bool is_first;            // first pass of a step: matmuls write their weight gradients instead of adding to them
     bool is_last;             // last pass of a step: after its backward the gradients are final
     struct reducer *reducer;  // learns when gradients are final and provides parameters; NULL for neither

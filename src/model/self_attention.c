@@ -236,4 +236,5 @@ const struct sublayer_kind sublayer_self_attention = {.name = "self_attention",
                                                       .build = build,
                                                       .forward = forward,
                                                       .backward = backward,
+                                                      .hold = attention_hold,
                                                       .take_cache = attention_take_cache};

@@ -206,6 +206,7 @@ static bool shares_table(const struct stack *stack) {
 static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                           struct residual_stream *stream, struct block_group group, struct tensor out) {
     struct pass inner = *pass;
+    inner.holds_attention = group.is_recomputed && stack->choices->holds_attention;
     for (int64_t layer = group.first; layer < group.end; layer++) {
         struct tensor next = out;
         if (layer < group.end - 1)
@@ -240,6 +241,9 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
                  !leaves_open(stack, &inner))
             out = take_stream(stack, &inner, inner.activations);
         flight->inputs[layer] = divides_input(stack, &inner, layer) ? keep_own_rows(&inner, stream.x) : stream.x;
+        if (group.is_recomputed && stack->choices->holds_attention)
+            for (int64_t i = layer; i < next; i++)
+                block_hold(&stack->blocks[i], &inner, &flight->saved[i]);
         flight->marks[layer] = arena_mark(inner.activations);
         forward_group(stack, &inner, flight, &stream, group, out);
         if (group.is_recomputed)

@@ -64,6 +64,8 @@ struct sublayer_kind {
     // computes: the norm may have to compute x again. What is returned is in scratch that the caller releases.
     struct first_gradients (*backward)(const struct sublayer *sublayer, const struct pass *pass, const void *saved,
                                        struct tensor dx, struct tensor ddelta);
+    // Takes memory for results that stay while the rest of the block is recomputed (pass->holds_attention); or NULL.
+    void (*hold)(const struct sublayer *sublayer, const struct pass *pass, void *saved);
     void (*take_cache)(const struct sublayer *sublayer, void *saved, const struct cache_options *options);  // or NULL
 };
 

@@ -63,6 +63,11 @@ static double layer_share(const struct plan_layout *layout) {
     return (double)layout->tensor * layout->pipeline;
 }
 
+// Half of the columns of all queries and results.
+static double channels_of_heads(const struct config *model) {
+    return (double)model->num_attention_heads * (double)(model->kv_channels + config_value_channels(model)) / 2;
+}
+
 static struct pass_estimate forward_pass(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct layout_space *space = estimator->space;
     const struct config *model = space->model;
@@ -82,6 +87,9 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
     double keys = (double)config_query_groups(model) * (double)(model->kv_channels + config_value_channels(model)) / 2 /
                   layout->tensor;
+    // Gathered keys and values of all ranks, or this rank's heads in exchange for others.
+    double exchanged = config_exchanges_heads(model) ? tokens * 4 * (channels_of_heads(model) / layout->tensor + keys)
+                                                     : tokens * keys * 4 * layout->context;
     return (struct pass_estimate){
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
                   (0.5 + 0.5 * filled) * expert_slowdown(estimator, layout, tokens),
@@ -90,8 +98,7 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
         .bytes = layers * (tokens * (20 * wide + 6 * inner_elements(model, layout)) * 2 / rates->bytes_per_second +
                            12 * rates->seconds_per_operation),
         .tensor = layers * 4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes),
-        .context = layers * 0.5 *
-                   ring_seconds(&space->fabric, layout->context, layout->tensor, tokens * keys * 4 * layout->context),
+        .context = layers * 0.5 * ring_seconds(&space->fabric, layout->context, layout->tensor, exchanged),
         .expert = layers * 2 * exchange_seconds(space, layout, row_bytes * (double)model->moe_router_topk),
     };
 }
@@ -133,8 +140,10 @@ double estimate_seconds(const struct estimator *estimator, const struct plan_lay
     double backward_attention =
         2.5 * pass.attention * space->hardware->rates.attention[0] / space->hardware->rates.attention[1];
     double forward = compute + pass.tensor + pass.context + pass.expert;
-    double both = forward + 2 * (pass.matmul + pass.bytes + pass.context) + backward_attention + pass.tensor +
-                  pass.expert + again * forward + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
+    double repeated = forward - (space->model->recompute_keep_attention ? pass.attention : 0);
+    double context = pass.context * (config_exchanges_heads(space->model) ? 1 : 2);
+    double both = forward + 2 * (pass.matmul + pass.bytes) + context + backward_attention + pass.tensor + pass.expert +
+                  again * repeated + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
     double layers = (double)config_layers(space->model) / layout->pipeline;
     both += head_seconds(estimator, layout, both / layers);
     double count = (double)space->model->global_batch_size / (double)(layout->micro_batch * layout->data);
@@ -192,13 +201,14 @@ static double sparse_bytes(const struct estimator *estimator, const struct plan_
     double all = attention + expert_bytes(model, layout) * sparse_share(model);
     // A zero-bubble schedule keeps inputs and gradients of matmuls until weights are computed: plans find 1.5 to 2.
     const double deferred = layout->is_zero_bubble ? 1.25 : 1;
-    return deferred * (all * (1 - again) + 2 * input * again) + (again > 0 ? all / layers : 0);
+    double stays = 2 * (input + (model->recompute_keep_attention ? queries : 0));
+    return deferred * (all * (1 - again) + stays * again) + (again > 0 ? all / layers : 0);
 }
 
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
     // Of a layer and token, in units of the hidden size. Plans find 21 to 24 if everything is kept.
-    const double kept = 17.5, without_attention = 14, inputs = 1.7;
+    const double kept = 17.5, without_attention = 14, inputs = model->recompute_keep_attention ? 3.4 : 1.7;
     double all = layout->recompute == LAYOUT_KEEP ? kept : without_attention, again = share_again(estimator, layout);
     double bytes = all * (1 - again) + inputs * again;
     double tokens = (double)layout->micro_batch * (double)model->seq_length / layout->context;

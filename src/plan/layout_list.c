@@ -26,11 +26,18 @@ static bool allows_tensor(const struct layout_space *space, int tensor) {
            divides(tensor, model->moe_shared_expert_intermediate_size);
 }
 
+// Ranks that exchange heads each take an equal part of them.
+static bool allows_exchange(const struct config *model, int64_t ranks) {
+    return !config_exchanges_heads(model) ||
+           (divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)));
+}
+
 static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {
     int64_t tokens = space->model->seq_length;
     return divides((int64_t)layout->tensor * context, space->gpus) &&
-           (context == 1 || (config_form(space->model) == CONFIG_GPT && divides(2 * context, tokens) &&
-                             tokens / context >= LEAST_TOKENS));
+           (context == 1 ||
+            (config_form(space->model) == CONFIG_GPT && divides(2 * context, tokens) &&
+             tokens / context >= LEAST_TOKENS && allows_exchange(space->model, (int64_t)layout->tensor * context)));
 }
 
 // The layers of a stage, ends that count as layers included; 0 if they do not divide.

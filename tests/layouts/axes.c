@@ -43,9 +43,10 @@ static const char *const recompute_names[] = {"", ", recompute selective", ", re
 static const char *const method_flags[][3] = {
     {"", "", ""},
     {"", "--recompute-modules core_attn mlp_act", "--recompute-modules mlp_act"},
-    {"", "--recompute-method uniform --recompute-num-layers 3", "--recompute-method block --recompute-num-layers 1"}};
+    {"", "--recompute-method uniform --recompute-num-layers 3 --recompute-keep-attention",
+     "--recompute-method block --recompute-num-layers 1"}};
 static const char *const method_names[][3] = {
-    {"", "", ""}, {"", " of two modules", " of the MLP"}, {"", " by three", " of one layer"}};
+    {"", "", ""}, {"", " of two modules", " of the MLP"}, {"", " by three but attention", " of one layer"}};
 static const char *const overlap_flags[] = {"", "--overlap-grad-reduce --ddp-num-buckets 7",
                                             "--overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 7"};
 static const char *const overlap_names[] = {"", ", gradients overlapped", ", all overlapped"};

@@ -53,7 +53,9 @@ struct forward_counts {
 static struct forward_counts forward_times(const struct layout *layout) {
     const int *v = layout->value;
     bool is_full = v[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL, is_block = v[LAYOUT_METHOD] == METHOD_BLOCK;
-    bool is_again = is_full || (v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && !is_block);
+    bool is_kept = v[LAYOUT_METHOD] == METHOD_MORE && !v[LAYOUT_HEADS];
+    bool is_again =
+        (is_full && !is_kept) || (v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && !is_block);
     return (struct forward_counts){is_again ? 2 : 1, is_again && !(is_full && is_block) ? 2 : 1};
 }
 

@@ -66,6 +66,52 @@ TEST(the_same_bits) {
     }
 }
 
+// Recompute that keeps results of attention does not repeat it, and changes no bit.
+TEST(attention_is_kept_under_recompute) {
+    const char *const methods[] = {"", "--recompute-method uniform --recompute-num-layers 2",
+                                   "--recompute-method block --recompute-num-layers 2"};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+            char *line =
+                memory_printf("%s --recompute-granularity full %s --attention-dropout 0.1", models[i], methods[k]);
+            char *more = memory_printf("%s --recompute-keep-attention", line);
+            struct keep_course again = run_flags(line, 1), kept = run_flags(more, 1);
+            // Groups of two: the peak is in the recompute of the first, which is the last to have kept something.
+            EXPECT(kept.memory.activations + (k == 1) > again.memory.activations);
+            for (int n = 0; n < STEPS; n++)
+                EXPECT(kept.loss[n] == again.loss[n] && kept.norm[n] == again.norm[n]);
+            EXPECT(kept.weights == again.weights);
+            free(line);
+            free(more);
+        }
+}
+
+static double attention_flops(const char *flags) {
+    struct ranks paper = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
+    EXPECT_OK(device_open_twin(&paper.device, NULL));
+    EXPECT_OK(world_open_twin(&paper.world, paper.device, 0, 1));
+    struct rank_step r;
+    char *line = memory_printf("--num-layers 3 --hidden-size 64 --num-attention-heads 2 --seq-length 64 --vocab-size "
+                               "48 --micro-batch-size 2 --global-batch-size 2 %s",
+                               flags);
+    rank_step_open(&r, &paper, line);
+    double before = device_totals(paper.device).attention_flops;
+    (void)rank_step_train(&r, 1);
+    double flops = device_totals(paper.device).attention_flops - before;
+    rank_step_close(&r);
+    ranks_close(&paper);
+    free(line);
+    return flops;
+}
+
+// The backward of attention is 2.5 times its forward, so that a step of 3.5 takes 4.5 with recompute.
+TEST(kept_attention_is_not_counted_again) {
+    double once = attention_flops(""), twice = attention_flops("--recompute-granularity full");
+    EXPECT(once > 0);
+    EXPECT_NEAR(twice / once, 4.5 / 3.5, 1e-6);
+    EXPECT(attention_flops("--recompute-granularity full --recompute-keep-attention") == once);
+}
+
 // A tenth of the room stays free.
 TEST(as_much_as_fits) {
     size_t needed = run_flags("--bf16", (size_t)1 << 40).memory.total;
@@ -80,4 +126,6 @@ TEST(not_where_recompute_is_asked_for) {
     EXPECT(!run_flags("--recompute-granularity full", (size_t)1 << 40).keeps_results);
 }
 
-TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(as_much_as_fits), TEST_CASE(not_where_recompute_is_asked_for))
+TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(attention_is_kept_under_recompute),
+          TEST_CASE(kept_attention_is_not_counted_again), TEST_CASE(as_much_as_fits),
+          TEST_CASE(not_where_recompute_is_asked_for))
