@@ -13,7 +13,7 @@ enum hf_transform {
     HF_TRANSPOSE,        // GPT-2 stores (in, out), and so does gpt-oss for each of its experts
     HF_JOIN,             // several of theirs, one below the other, are the segments of one of ours
     HF_GROUPS,           // theirs has, for each group of heads, its queries, its key and its value
-    HF_EXPERTS,          // as HF_JOIN for each expert, whose number is the second * of their names
+    HF_NUMBERED,         // as HF_JOIN for each expert, or gains of each head; the second * of their names is its number
     HF_PAIRS,            // the rows of our two segments come in turn, for each expert: gate, up, gate, …
     HF_PAIRS_TRANSPOSE,  // and are columns there
     HF_MXFP4,            // two of theirs: blocks of 4-bit numbers, and the scales of the blocks; only read

@@ -10,8 +10,8 @@
         SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
 #define EXPERTS(router, expert, gate, up, down)                                                                        \
     SAME(OURS "mlp.router", router),                                                                                   \
-        {OURS "mlp.experts.linear_fc1.weight", HF_EXPERTS, {expert gate ".weight", expert up ".weight"}}, {            \
-        OURS "mlp.experts.linear_fc2.weight", HF_EXPERTS, {                                                            \
+        {OURS "mlp.experts.linear_fc1.weight", HF_NUMBERED, {expert gate ".weight", expert up ".weight"}}, {           \
+        OURS "mlp.experts.linear_fc2.weight", HF_NUMBERED, {                                                           \
             expert down ".weight"                                                                                      \
         }                                                                                                              \
     }

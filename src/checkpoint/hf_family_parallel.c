@@ -169,6 +169,8 @@ static const struct hf_row cohere_rows[] = {
     JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
                 LLAMA "self_attn.v_proj"),
     SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
+    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
     SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
     SAME("decoder.final_layernorm", "model.norm"),
@@ -178,8 +180,11 @@ static const struct hf_row cohere_rows[] = {
     SIZE_KEYS("0.02"), NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-05"), SILU,                          \
         NUMBER("logit_scale", "--logits-scaling", .fallback = "0.0625", .is_inverse = true),                           \
         SWITCH("attention_bias", "--add-attention-bias", .fallback = "false")
-// Norms of heads (the largest Command R) have gains of their own for each head there.
-static const struct hf_key cohere_keys[] = {COHERE_KEYS, ONLY("use_qk_norm", "false")};
+static const struct hf_key cohere_keys[] = {
+    COHERE_KEYS,
+    MAP("use_qk_norm", "--qk-layernorm/--qk-layernorm-per-head", "false=false/false true=true/true",
+        .fallback = "false"),
+};
 static const struct hf_key cohere2_keys[] = {
     COHERE_KEYS,
     NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),

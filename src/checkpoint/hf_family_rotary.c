@@ -127,6 +127,8 @@ static const struct hf_flag starcoder2_flags[] = {{"--model", "gpt"}, {"--positi
 
 static const struct hf_row stablelm_rows[] = {
     NORMED_LAYERS,
+    {OURS "self_attention.q_layernorm.weight", HF_NUMBERED, {LLAMA "self_attn.q_layernorm.norms.*.weight"}},
+    {OURS "self_attention.k_layernorm.weight", HF_NUMBERED, {LLAMA "self_attn.k_layernorm.norms.*.weight"}},
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
     SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
 };
@@ -138,7 +140,8 @@ static const struct hf_key stablelm_keys[] = {
     SWITCH("use_qkv_bias", "--add-qkv-bias", .fallback = "false"),
     MAP("use_parallel_residual", "--parallel-residual/--parallel-residual-one-norm", "false=false/false true=true/true",
         .fallback = "false"),
-    ONLY("qk_layernorm", "false"),
+    MAP("qk_layernorm", "--qk-layernorm/--qk-layernorm-per-head", "false=false/false true=true/true",
+        .fallback = "false"),
 };
 static const struct hf_flag stablelm_flags[] = {
     {"--model", "gpt"}, {"--swiglu", "true"}, {"--disable-bias-linear", "true"}, {"--position-embedding-type", "rope"}};

@@ -15,15 +15,15 @@ static int count_pieces(const struct hf_row *row) {
     return count;
 }
 
-static bool is_of_experts(const struct hf_match *match) {
-    return match->row->transform == HF_EXPERTS;
+static bool is_numbered(const struct hf_match *match) {
+    return match->row->transform == HF_NUMBERED;
 }
 
 // A joined row fits only a parameter with as many segments: T5's gated MLP has two, the plain one is a single matrix.
 static bool fits(const struct hf_match *match, const struct param *param) {
     const struct shard *shard = &param->shard;
-    if (is_of_experts(match))
-        return shard->rank == 3 && shard->segment_count == match->pieces;
+    if (is_numbered(match))
+        return shard->rank == 3 ? shard->segment_count == match->pieces : shard->rank == 2 && param->is_gain;
     if (hf_is_mxfp4(match->row->transform))
         return shard->rank == 3 && shard->global[2] % MXFP4_BLOCK == 0;
     return match->row->transform != HF_JOIN || shard->segment_count == match->pieces;
@@ -50,7 +50,7 @@ static struct hf_match match_from(const struct hf_family *family, const struct p
             .row = &family->rows[i], .layer = -1, .pieces = count_pieces(&family->rows[i]), .layers = layers};
         if (!fits(&match, param) || !name_match(match.row->ours, name, &match.layer))
             continue;
-        if (is_of_experts(&match))
+        if (is_numbered(&match))
             match.pieces *= (int)param->shard.global[0];
         found = match;
     }
@@ -67,7 +67,7 @@ struct hf_match hf_match_next(const struct hf_family *family, const struct param
 }
 
 char *hf_piece_name(const struct hf_match *match, int k) {
-    if (!is_of_experts(match))
+    if (!is_numbered(match))
         return name_fill(match->row->theirs[k], match->layer);
     int matrices = count_pieces(match->row);
     char *pattern = name_fill(match->row->theirs[k % matrices], match->layer);
@@ -94,7 +94,10 @@ struct hf_shape hf_piece_shape(const struct hf_match *match, const struct param 
         shape.at[i] = shard->global[i];
     if (transform == HF_JOIN)
         shape.at[0] = shard->segments[k];
-    if (is_of_experts(match)) {
+    if (is_numbered(match) && shard->rank == 2) {
+        shape.rank = 1;
+        shape.at[0] = shard->global[1];
+    } else if (is_numbered(match)) {
         shape.rank = 2;
         shape.at[0] = shard->segment_count > 1 ? shard->segments[k % shard->segment_count] : shard->global[1];
         shape.at[1] = shard->global[2];

@@ -9,7 +9,7 @@
 struct hf_match {
     const struct hf_row *row;  // NULL if the family has no such tensor
     int64_t layer;             // -1 if there is none
-    int pieces;                // of theirs, those of all experts together
+    int pieces;                // of theirs, those of all experts or heads together
     int64_t layers;            // of the model
 };
 // The row that is written for a parameter of a model with so many layers. Depths of multi-token prediction are layers
@@ -19,7 +19,7 @@ struct hf_match hf_match(const struct hf_family *family, const struct param *par
 struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match);
 // Name of piece k, to be freed.
 char *hf_piece_name(const struct hf_match *match, int k);
-// Dimensions of piece k, which has all of ours, one segment, or what belongs to one expert.
+// Dimensions of piece k, which has all of ours, one segment, or what belongs to one expert or head.
 struct hf_shape {
     int rank;
     int64_t at[TENSOR_MAX_RANK];

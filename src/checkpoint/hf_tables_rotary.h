@@ -28,9 +28,9 @@
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
         SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"), SAME(OURS "mlp.router", LLAMA "mlp.gate"),                 \
         {OURS "mlp.experts.linear_fc1.weight",                                                                         \
-         HF_EXPERTS,                                                                                                   \
+         HF_NUMBERED,                                                                                                  \
          {LLAMA "mlp.experts.*.gate_proj.weight", LLAMA "mlp.experts.*.up_proj.weight"}},                              \
-        {OURS "mlp.experts.linear_fc2.weight", HF_EXPERTS, {LLAMA "mlp.experts.*.down_proj.weight"}},                  \
+        {OURS "mlp.experts.linear_fc2.weight", HF_NUMBERED, {LLAMA "mlp.experts.*.down_proj.weight"}},                 \
         {OURS "mlp.shared_experts.linear_fc1.weight",                                                                  \
          HF_JOIN,                                                                                                      \
          {LLAMA "mlp.shared_experts.gate_proj.weight", LLAMA "mlp.shared_experts.up_proj.weight"}},                    \

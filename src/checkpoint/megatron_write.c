@@ -451,9 +451,24 @@ static int write_all(struct megatron_job *job, const char *temporary) {
     return folder_marker_write(temporary, job->write->source->state.iteration);
 }
 
+static int check_blocks(const struct config *config) {
+    const struct {
+        bool is_there;
+        const char *flag;
+    } rows[] = {{config->no_norm_bias, "--no-norm-bias"},
+                {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
+                {config->qk_layernorm_per_head, "--qk-layernorm-per-head"},
+                {config->parallel_residual, "--parallel-residual"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].is_there)
+            return error_set("Megatron-LM has no %s; give --to huggingface", rows[i].flag);
+    return 0;
+}
+
 static int check_model(const struct config *config) {
     if (config_form(config) != CONFIG_GPT)
         return error_set("only GPTs are written for Megatron-LM");
+    TRY(check_blocks(config));
     if (config->multi_latent_attention)
         return error_set("latent attention (--multi-latent-attention) is not written for Megatron-LM; give --to "
                          "huggingface");

@@ -70,7 +70,7 @@ struct config {
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool no_norm_bias;
-    bool qk_layernorm, qk_layernorm_all_heads;
+    bool qk_layernorm, qk_layernorm_all_heads, qk_layernorm_per_head;
     bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
     int64_t no_rope_freq;      // every so many layers one has no rotary positions; 0 for none

@@ -12,6 +12,8 @@
         SWITCH("--qk-layernorm-all-heads", qk_layernorm_all_heads,                                                     \
                "with --qk-layernorm: one norm over all queries and one over all keys of a token, as in OLMo 2",        \
                ADVANCED),                                                                                              \
+        SWITCH("--qk-layernorm-per-head", qk_layernorm_per_head,                                                       \
+               "with --qk-layernorm: each head has gains of its own, and no biases, as in Command R+", ADVANCED),      \
         CHOICE(                                                                                                        \
             "--norm-placement", norm_placement, "pre", ONE_OF("pre", "post", "output", "both"),                        \
             "norm before each sublayer, after its residual as in BERT (post), of its result as in OLMo 2 (output), "   \

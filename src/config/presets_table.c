@@ -279,6 +279,10 @@ static const struct preset presets[] = {
     {"stablelm-3b", 32, 2560, 32, 4096, 128, STABLELM, "--ffn-hidden-size 6912", "2.8B", RELEASED},
     {"stablelm2-1.6b", 24, 2048, 32, 4096, 128, STABLELM, "--ffn-hidden-size 5632 --add-qkv-bias true", "1.64B",
      "Bellagente et al. 2024"},
+    {"stablelm2-12b", 40, 5120, 32, 4096, 128, STABLELM,
+     "--ffn-hidden-size 13824 --group-query-attention true --num-query-groups 8 --parallel-residual true "
+     "--parallel-residual-one-norm true --qk-layernorm true --qk-layernorm-per-head true",
+     "12.1B", RELEASED},
     {"minitron-4b", 32, 3072, 24, 4096, 128, NEMOTRON,
      "--ffn-hidden-size 9216 --group-query-attention true --num-query-groups 8 --init-method-std 0.0134", "4.2B",
      "Muralidharan et al. 2024"},
@@ -322,6 +326,10 @@ static const struct preset presets[] = {
     {"granite3-3b-a800m", 32, 1536, 24, 4096, 128, GRANITE_MOE, "--num-experts 40", "3.3B", "Granite Team 2024"},
     {"command-r-35b", 40, 8192, 64, 131072, 128, COHERE,
      "--ffn-hidden-size 22528 --rotary-base 8000000 --logits-scaling 16 --seq-length 4096", "35.0B", RELEASED},
+    {"command-r-plus-104b", 64, 12288, 96, 131072, 128, COHERE,
+     "--ffn-hidden-size 33792 --group-query-attention true --num-query-groups 8 --qk-layernorm true "
+     "--qk-layernorm-per-head true --rotary-base 75000000 --logits-scaling 1.2 --seq-length 4096",
+     "104B", RELEASED},
     {"command-r7b", 32, 4096, 32, 132096, 128, COHERE,
      "--ffn-hidden-size 14336 --group-query-attention true --num-query-groups 8 --rotary-base 50000 --sliding-window "
      "4096 "

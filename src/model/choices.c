@@ -188,6 +188,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .epsilon = config->norm_epsilon,
         .has_head_norm = config->qk_layernorm,
         .norms_all_heads = config->qk_layernorm_all_heads,
+        .norms_each_head = config->qk_layernorm_per_head,
         .is_post_norm = is(config->norm_placement, "post"),
         .is_output_norm = is(config->norm_placement, "output") || is(config->norm_placement, "both"),
         .has_input_norm = is(config->norm_placement, "both"),

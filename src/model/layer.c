@@ -83,8 +83,10 @@ void norm_build(struct norm *norm, struct param_list *params, const char *name, 
     char *gain_name = memory_printf("%s.weight", name), *bias_name = memory_printf("%s.bias", name);
     struct shard whole = shard_whole(1, options->C, 1);
     norm->kind = options->kind;
-    norm->gain = param_add(params, gain_name, whole, options->is_centered ? INIT_ZERO : INIT_ONE, 0);
+    norm->gain = param_add(params, gain_name, options->heads.rank > 0 ? options->heads : whole,
+                           options->is_centered ? INIT_ZERO : INIT_ONE, 0);
     norm->gain->is_gain = true;
+    norm->gain->has_decay = false;
     norm->gain->is_centered = options->is_centered;
     norm->gain_offset = options->is_centered ? 1.0f : 0.0f;
     norm->bias =

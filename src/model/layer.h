@@ -92,7 +92,7 @@ static inline struct operand operand_of(struct tensor value) {
 // LayerNorm or RMSNorm.
 struct norm {
     enum norm_kind kind;
-    struct param *gain, *bias;  // (C); bias may be NULL
+    struct param *gain, *bias;  // (C), or a row for each head; bias may be NULL
     float gain_offset;          // gains are kept as what they are above this
     float epsilon;
 };
@@ -103,6 +103,7 @@ struct norm_options {
     bool has_no_bias;    // of a LayerNorm
     bool is_centered;    // gains are kept as their distance from 1, which 16 bits hold more finely
     bool sums_gradient;  // see struct param
+    struct shard heads;  // of gains with a row of C for each head; zeroed for one row
 };
 void norm_build(struct norm *norm, struct param_list *params, const char *name, const struct norm_options *options);
 

@@ -11,14 +11,16 @@ struct self_attention {
     struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
     // Normalize queries and keys before their rotation: each head over its D channels, or all heads together. A norm
     // without a gain is left out. Every rank that shares the layer holds the gains whole and has the gradient of its
-    // own heads; for a norm of all heads, these ranks gather the heads.
+    // own heads; for a norm of all heads, these ranks gather the heads. Gains that differ by head, (H, D) and (G, D),
+    // are split like the heads.
     struct norm q_norm, k_norm;
-    bool norms_all_heads;
+    bool norms_all_heads, norms_each_head;
     struct rope rope;
 };
-// A norm of heads: what it was given, one row for each token and head or for each token, and what it keeps.
+// A norm of heads: what it was given, one row for each token and head or for each token, and what it keeps. With gains
+// that differ by head, the rows of a head lie together.
 struct head_norm_saved {
-    struct tensor x;  // (N heads, D), or (N, D times all heads)
+    struct tensor x;  // (N heads, D), (heads N, D), or (N, D times all heads)
     struct norm_saved norm;
 };
 struct self_saved {
@@ -27,17 +29,26 @@ struct self_saved {
     struct head_norm_saved q_norm, k_norm;
 };
 
+static void build_head_norm(struct norm *norm, struct param_list *params, const char *name,
+                            const struct choices *choices, int64_t heads) {
+    struct norm_options options = choices->norm;
+    options.C = choices->D * (choices->norms_all_heads ? heads : 1);
+    options.epsilon = choices->epsilon;
+    options.sums_gradient = choices->parts > 1 && !choices->norms_all_heads && !choices->norms_each_head;
+    if (choices->norms_each_head) {
+        options.heads = choices_split(choices, shard_whole(2, heads, choices->D), 0);
+        options.has_no_bias = true;
+    }
+    norm_build(norm, params, name, &options);
+}
+
 static void build_head_norms(struct self_attention *self, struct param_list *params, const char *name,
                              const struct choices *choices) {
-    struct norm_options options = choices->norm;
     self->norms_all_heads = choices->norms_all_heads;
-    options.C = choices->D * (self->norms_all_heads ? choices->H : 1);
-    options.epsilon = choices->epsilon;
-    options.sums_gradient = choices->parts > 1 && !self->norms_all_heads;
+    self->norms_each_head = choices->norms_each_head;
     char *q_name = memory_printf("%s.q_layernorm", name), *k_name = memory_printf("%s.k_layernorm", name);
-    norm_build(&self->q_norm, params, q_name, &options);
-    options.C = choices->D * (self->norms_all_heads ? choices->G : 1);
-    norm_build(&self->k_norm, params, k_name, &options);
+    build_head_norm(&self->q_norm, params, q_name, choices, choices->H);
+    build_head_norm(&self->k_norm, params, k_name, choices, choices->G);
     free(q_name);
     free(k_name);
 }
@@ -99,14 +110,15 @@ struct normed_heads {
     struct tensor packed;  // (B, T, heads, D), a view
     int64_t rows, columns;
     int parts;
+    int64_t norms;  // how many norms follow one another in the rows: one, or one for each head
 };
 
 static struct normed_heads normed_of(const struct self_attention *self, const struct pass *pass,
                                      const struct norm *norm, struct tensor packed) {
     int64_t heads = packed.shape[2], D = packed.shape[3], N = pass_rows(pass);
     if (self->norms_all_heads)
-        return (struct normed_heads){norm, packed, N, heads * D, pass_parts(pass)};
-    return (struct normed_heads){norm, packed, N * heads, D, 1};
+        return (struct normed_heads){norm, packed, N, heads * D, pass_parts(pass), 1};
+    return (struct normed_heads){norm, packed, N * heads, D, 1, self->norms_each_head ? heads : 1};
 }
 
 static struct normed_heads normed_queries(const struct self_attention *self, const struct pass *pass,
@@ -120,8 +132,46 @@ static struct normed_heads normed_keys(const struct self_attention *self, const 
     return normed_of(self, pass, &self->k_norm, attention_heads(attention, qkv, pass->B, attention->H, attention->G));
 }
 
+// The rows as (B, T, heads, D).
 static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) {
-    return tensor_reshape_4d(rows, h->packed.shape[0], h->packed.shape[1], h->packed.shape[2], h->packed.shape[3]);
+    int64_t B = h->packed.shape[0], T = h->packed.shape[1], heads = h->packed.shape[2], D = h->packed.shape[3];
+    struct tensor view = tensor_reshape_4d(rows, B, T, heads, D);
+    if (h->norms > 1) {
+        view.stride[0] = T * D;
+        view.stride[1] = D;
+        view.stride[2] = B * T * D;
+    }
+    return view;
+}
+
+// One of the norms: its row of the gains, and its part of what is kept.
+struct one_norm {
+    struct norm norm;
+    struct param gain;
+    struct norm_saved saved;
+    int64_t first, count;  // of its rows
+};
+
+static struct tensor row_of(struct tensor gains, int64_t row) {
+    return gains.data ? tensor_flat(tensor_rows(gains, row, 1)) : gains;
+}
+
+static void choose_norm(struct one_norm *one, const struct normed_heads *h, const struct norm_saved *saved, int64_t i) {
+    one->norm = *h->norm;
+    one->saved = *saved;
+    one->count = h->rows / h->norms;
+    one->first = i * one->count;
+    if (h->norm->gain->shard.rank == 1)
+        return;
+    one->gain = *h->norm->gain;
+    one->gain.value = row_of(one->gain.value, i);
+    one->gain.grad = row_of(one->gain.grad, i);
+    one->norm.gain = &one->gain;
+    if (saved->mean.data)
+        one->saved.mean = tensor_slice(saved->mean, 0, one->first, one->count);
+    one->saved.rstd = tensor_slice(saved->rstd, 0, one->first, one->count);
+    if (saved->y.value.data)
+        one->saved.y.value = tensor_rows(saved->y.value, one->first, one->count);
 }
 
 static struct tensor take_rows(const struct normed_heads *h, const struct pass *pass, struct arena *arena) {
@@ -164,7 +214,11 @@ static void norm_heads(const struct normed_heads *h, const struct pass *pass, st
     saved->x = take_rows(h, pass, pass->activations);
     collect_heads(h, pass, saved->x);
     norm_take(h->norm, pass, &saved->norm, h->rows, operand_of(take_rows(h, pass, pass->scratch)));
-    norm_forward(h->norm, pass, &saved->norm, saved->x, &(struct residual){0});
+    for (int64_t i = 0; i < h->norms; i++) {
+        struct one_norm one;
+        choose_norm(&one, h, &saved->norm, i);
+        norm_forward(&one.norm, pass, &one.saved, tensor_rows(saved->x, one.first, one.count), &(struct residual){0});
+    }
     return_heads(h, pass, saved->norm.y.value);
     arena_release(pass->scratch, mark);
 }
@@ -174,7 +228,14 @@ static void norm_heads_backward(const struct normed_heads *h, const struct pass 
     size_t mark = arena_mark(pass->scratch);
     struct tensor dy = take_rows(h, pass, pass->scratch), dx = take_rows(h, pass, pass->scratch);
     collect_heads(h, pass, dy);
-    norm_backward(h->norm, pass, &saved->norm, &(struct norm_gradient){.dx = dx, .dy = dy, .x = saved->x});
+    for (int64_t i = 0; i < h->norms; i++) {
+        struct one_norm one;
+        choose_norm(&one, h, &saved->norm, i);
+        norm_backward(&one.norm, pass, &one.saved,
+                      &(struct norm_gradient){.dx = tensor_rows(dx, one.first, one.count),
+                                              .dy = tensor_rows(dy, one.first, one.count),
+                                              .x = tensor_rows(saved->x, one.first, one.count)});
+    }
     return_heads(h, pass, dx);
     arena_release(pass->scratch, mark);
 }

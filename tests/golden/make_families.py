@@ -68,6 +68,11 @@ MODELS = {
         shared_intermediate_size=14, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2)),
     "cohere": lambda: hf.CohereForCausalLM(hf.CohereConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, logit_scale=0.8333333333333334, rope_parameters=rope(theta=500.0))),
+    "cohere_heads": lambda: hf.CohereForCausalLM(hf.CohereConfig(
+        **dict(SIZE, num_attention_heads=4), **IDS, pad_token_id=None, num_key_value_heads=2, use_qk_norm=True, rope_parameters=rope(theta=512.0))),
+    "stablelm_heads": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(
+        **dict(SIZE, num_attention_heads=4, hidden_size=32), **IDS, num_key_value_heads=2, use_parallel_residual=True, qk_layernorm=True,
+        rope_parameters=rope(0.5, 512.0))),
     "cohere2": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(
         **dict(SIZE, num_hidden_layers=3), **IDS, pad_token_id=None, num_key_value_heads=3, logit_scale=0.25, sliding_window=4,
         sliding_window_pattern=2, rope_parameters=rope(theta=500.0))),

@@ -120,6 +120,9 @@ for name, layers, hidden, heads, groups, tied in (("3b", 30, 3072, 24, 2, True),
 add("stablelm-3b", StableLmForCausalLM, StableLmConfig())
 add("stablelm2-1.6b", StableLmForCausalLM, StableLmConfig(num_hidden_layers=24, hidden_size=2048, intermediate_size=5632,
                                                           vocab_size=100352, use_qkv_bias=True))
+add("stablelm2-12b", StableLmForCausalLM, StableLmConfig(
+    num_hidden_layers=40, hidden_size=5120, intermediate_size=13824, vocab_size=100352, num_key_value_heads=8, qk_layernorm=True,
+    use_parallel_residual=True))
 for name, layers, hidden, heads, ffn in (("minitron-4b", 32, 3072, 24, 9216), ("nemotron4-15b", 32, 6144, 48, 24576),
                                          ("nemotron4-340b", 96, 18432, 96, 73728)):
     add(name, NemotronForCausalLM, NemotronConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
@@ -151,6 +154,8 @@ for name, layers, hidden, heads, count in (("1b-a400m", 24, 1024, 16, 32), ("3b-
         num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_key_value_heads=8, intermediate_size=512,
         num_local_experts=count, num_experts_per_tok=8, vocab_size=49155, tie_word_embeddings=True))
 add("command-r-35b", CohereForCausalLM, CohereConfig())
+add("command-r-plus-104b", CohereForCausalLM, CohereConfig(num_hidden_layers=64, hidden_size=12288, num_attention_heads=96, num_key_value_heads=8,
+                                                           intermediate_size=33792, use_qk_norm=True))
 add("command-r7b", Cohere2ForCausalLM, Cohere2Config(num_hidden_layers=32, hidden_size=4096, num_attention_heads=32, num_key_value_heads=8,
                                                      intermediate_size=14336))
 add("smollm3-3b", SmolLM3ForCausalLM, SmolLM3Config())

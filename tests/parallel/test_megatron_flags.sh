@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Flags of the model, most of them Megatron's, that change what is trained, or how, on layouts of ranks: a separate
 # learning rate for the input embedding and the output layer, gains stored as their distance from 1, squared ReLU, norms
-# of queries and keys, parallel residuals, multipliers, layers without positions, norms of outputs and of all heads.
+# of queries and keys, parallel residuals, multipliers, layers without positions, norms of outputs, of all heads and
+# with gains by head.
 # Losses and weights equal those of one rank. Gradients summed in bf16 differ only by rounding.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -48,6 +49,11 @@ run_same llama "tp=4 re=selective"
 rm -rf "$work/llama.saved"
 # Norms of small results would enlarge rounding.
 training=("${plain[@]}" --norm-placement output --qk-layernorm --qk-layernorm-all-heads --init-method-std 0.3)
+run_first llama
+run_same llama "tp=2 pp=2 sp=yes re=full"
+
+rm -rf "$work/llama.saved"
+training=("${plain[@]}" --qk-layernorm --qk-layernorm-per-head)
 run_first llama
 run_same llama "tp=2 pp=2 sp=yes re=full"
 

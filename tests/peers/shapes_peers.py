@@ -173,7 +173,8 @@ def olmo3(r):
 def cohere(r):
     sizes = whole(r)
     return hf.CohereForCausalLM(hf.CohereConfig(**sizes, rope_parameters=rope(r, sizes["max_position_embeddings"]),
-                                                logit_scale=r.choice([0.0625, 0.8333333333333334, 3.0]), attention_bias=r.random() < 0.3))
+                                                logit_scale=r.choice([0.0625, 0.8333333333333334, 3.0]), attention_bias=r.random() < 0.3,
+                                                use_qk_norm=r.random() < 0.5))
 
 
 def cohere2(r):
@@ -230,7 +231,7 @@ def starcoder2(r):
 
 def stablelm(r):
     return hf.StableLmForCausalLM(hf.StableLmConfig(**whole(r), rope_parameters=part(r), use_qkv_bias=r.random() < 0.5,
-                                                    use_parallel_residual=r.random() < 0.5))
+                                                    use_parallel_residual=r.random() < 0.5, qk_layernorm=r.random() < 0.5))
 
 
 def nemotron(r):
@@ -535,7 +536,7 @@ def gradients_in_files(model):
 def reference(model, form, data, B):
     """Logits, gradients by name, and (loss, pair loss, norm) of each step, in float64."""
     parameters = list(model.parameters())
-    is_matrix = {id(p): p.dim() > 1 and not name.endswith("bias") for name, p in model.named_parameters()}
+    is_matrix = {id(p): p.dim() > 1 and not name.endswith("bias") and "norm" not in name for name, p in model.named_parameters()}
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if is_matrix[id(p)]], "weight_decay": 0.1},
                                    {"params": [p for p in parameters if not is_matrix[id(p)]], "weight_decay": 0.0}], lr=LR, betas=BETAS, eps=1e-8)
     steps = []
@@ -673,7 +674,7 @@ def check(name, seed, folder):
         for parameter_name, p in model.named_parameters():
             # Wide layers must not saturate attention: there fp32 of any program is far from fp64.
             deviation = 0.25 * min(1, (16 / p.shape[-1]) ** 0.5 if p.dim() > 1 else 1)
-            is_gain = p.dim() == 1 and "weight" in parameter_name and not name.startswith("gemma")  # whose gains are kept as gain - 1
+            is_gain = (p.dim() == 1 or "norm" in parameter_name) and "weight" in parameter_name and not name.startswith("gemma")  # whose gains are kept as gain - 1
             p.copy_(torch.randn(p.shape) * deviation + (1 if is_gain else 0))
     model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
     source = f"{folder}/theirs"

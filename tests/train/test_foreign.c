@@ -72,6 +72,8 @@ static const char *const huggingface[] = {"gpt2",
                                           "granitemoeshared",
                                           "cohere",
                                           "cohere2",
+                                          "cohere_heads",
+                                          "stablelm_heads",
                                           "olmo3",
                                           "qwen2_windows"};
 static const char *const others[] = {"megatron_v0",

@@ -50,6 +50,9 @@ static const struct {
     {"GPT with norms of outputs, of all queries and of all keys",
      "--norm-placement output --qk-layernorm --qk-layernorm-all-heads --position-embedding-type rope "
      "--normalization RMSNorm --group-query-attention --num-query-groups 2 --swiglu"},
+    {"GPT with gains of norms that differ by head",
+     "--qk-layernorm --qk-layernorm-per-head --position-embedding-type rope --group-query-attention "
+     "--num-query-groups 2"},
     {"GPT with norms of outputs, recomputed", "--norm-placement output --recompute-granularity full"},
     {"GPT with multipliers, norms of heads and a layer without positions",
      "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
