@@ -60,7 +60,6 @@ static const struct {
     const char *name, *harmless;
 } unsupported[] = {{"moe_latent_size", NULL},
                    {"moe_apply_probs_on_input", NULL},
-                   {"moe_input_jitter_eps", NULL},
                    {"multi_latent_attention", NULL},
                    {"apply_residual_connection_post_layernorm", NULL},
                    {"softmax_type", "vanilla"},
@@ -232,14 +231,18 @@ static int set_experts(struct config *config, const struct torch_value *args) {
                                           "moe_shared_expert_intermediate_size",
                                           "moe_shared_expert_gate"};
     // What training does; a value that we do not have is left to the flags of the run.
-    static const char *const training[] = {
-        "moe_router_load_balancing_type", "moe_aux_loss_coeff",         "moe_z_loss_coeff",
-        "moe_router_bias_update_rate",    "moe_expert_capacity_factor", "moe_pad_expert_input_to_capacity",
-        "moe_token_drop_policy"};
+    static const char *const training[] = {"moe_router_load_balancing_type",
+                                           "moe_aux_loss_coeff",
+                                           "moe_z_loss_coeff",
+                                           "moe_input_jitter_eps",
+                                           "moe_router_bias_update_rate",
+                                           "moe_expert_capacity_factor",
+                                           "moe_pad_expert_input_to_capacity",
+                                           "moe_token_drop_policy"};
     if (!is_set(torch_get(args, "num_experts")))
         return 0;
     const struct torch_value *balance = torch_get(args, "moe_router_load_balancing_type");
-    if (is_text(balance, "sinkhorn") || is_text(balance, "quantile_balancing"))
+    if (is_text(balance, "quantile_balancing"))
         return error_set("its model was made with --moe-router-load-balancing-type %s, which is not supported",
                          balance->text);
     const struct torch_value *ranks = torch_get(args, "expert_tensor_parallel_size"),

@@ -10,6 +10,7 @@
 #define CONFIG_CONFIG_H
 
 #include "base/json.h"
+#include "config/config_experts.h"
 #include "config/flag.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -121,7 +122,8 @@ struct config {
     char *moe_router_dtype;                             // NULL | "fp32" | "fp64"
     struct string_list moe_router_load_balancing_type;  // see config_balance
     struct string_list moe_aux_loss_coeff;
-    double moe_z_loss_coeff;  // 0: none
+    double moe_z_loss_coeff;      // 0: none
+    double moe_input_jitter_eps;  // 0: none
     bool moe_use_upcycling;
     int64_t moe_upcycling_granularity;
     bool moe_router_enable_expert_bias;
@@ -527,23 +529,6 @@ bool config_exchanges_heads(const struct config *config);
 // none so, or other than `count`.
 int config_parse_window_freq(const char *text, bool *layers, int64_t count);
 int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
-// Mixtures of experts (config_experts.c): which layers have them, how many do, the width of one, and the losses that
-// balance them.
-bool *config_list_expert_layers(const struct config *config);  // a value for each layer of the decoder; to be freed
-int64_t config_expert_layers(const struct config *config);
-// The same with those of multi-token prediction, which are like the last layer.
-int64_t config_routed_layers(const struct config *config);
-// Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
-bool config_upcycles_load(const struct config *config);
-int64_t config_expert_width(const struct config *config);
-bool config_same_expert_layers(const struct config *a, const struct config *b);
-int64_t config_group_best(const struct config *config);
-double config_router_factor(const struct config *config);    // of the chosen experts' weights
-double config_expert_capacity(const struct config *config);  // as a factor of the mean; 0: none
-struct config_balance {
-    double batch, sequence, z;  // coefficients; 0: no such loss
-};
-struct config_balance config_balance(const struct config *config);
 // The number of rotated channels of a head: int(kv_channels × rotary_percent), or those of latent attention.
 int64_t config_rotary_channels(const struct config *config);
 
@@ -554,15 +539,6 @@ bool config_trains_tokenizer(const struct config *config);
 int64_t config_model_ranks(const struct config *config);
 // The ranks that one copy of the model needs, its experts included.
 int64_t config_least_ranks(const struct config *config);
-// How many tensor-parallel ranks split each expert.
-int64_t config_expert_slices(const struct config *config);
-// How many of the ranks along each axis share out the experts: first those of the tensor axis that do not split the
-// same expert, then context-parallel, then data-parallel ranks, as in Megatron. -1 without a message if they do not
-// divide the axes.
-struct config_expert_ranks {
-    int64_t tensor, context, data;
-};
-int config_expert_ranks(const struct config *config, int64_t data_ranks, struct config_expert_ranks *ranks);
 
 // The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
 // train_samples make.

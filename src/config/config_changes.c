@@ -39,6 +39,7 @@ static const char *const watched[] = {
     "--moe-router-load-balancing-type",
     "--moe-aux-loss-coeff",
     "--moe-z-loss-coeff",
+    "--moe-input-jitter-eps",
     "--mtp-loss-scaling-factor",
     "--clip-grad",
     "--ema-decay",

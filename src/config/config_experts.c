@@ -1,4 +1,5 @@
-// What the flags of mixtures of experts mean.
+// What the flags of mixtures of experts mean. See config_experts.h.
+#include "config/config_experts.h"
 #include "base/memory.h"
 #include "config/config.h"
 
@@ -71,8 +72,18 @@ struct config_balance config_balance(const struct config *config) {
             balance.batch = strtod(coeffs->items[i], NULL);
         if (strcmp(types->items[i], "seq_aux_loss") == 0)
             balance.sequence = strtod(coeffs->items[i], NULL);
+        if (strcmp(types->items[i], "global_aux_loss") == 0)
+            balance.global = strtod(coeffs->items[i], NULL);
     }
     return balance;
+}
+
+bool config_has_sinkhorn(const struct config *config) {
+    const struct string_list *types = &config->moe_router_load_balancing_type;
+    bool has_it = false;
+    for (int64_t i = 0; i < types->count && config->num_experts > 0; i++)
+        has_it = has_it || strcmp(types->items[i], "sinkhorn") == 0;
+    return has_it;
 }
 
 int64_t config_expert_slices(const struct config *config) {

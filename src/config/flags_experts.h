@@ -25,12 +25,16 @@
         CHOICE("--moe-router-dtype", moe_router_dtype, NULL, ONE_OF("fp32", "fp64"),                                   \
                "accepted: logits and scores of routers are always in fp32", ADVANCED),                                 \
         LIST("--moe-router-load-balancing-type", moe_router_load_balancing_type, "TYPE…",                              \
-             "losses that balance experts: aux_loss (over a micro-batch), seq_aux_loss (over each sequence), none",    \
+             "aux_loss, seq_aux_loss, global_aux_loss (over a micro-batch, a sequence, the global batch), sinkhorn "   \
+             "or none",                                                                                                \
              .initial = "aux_loss"),                                                                                   \
         LIST("--moe-aux-loss-coeff", moe_aux_loss_coeff, "X…",                                                         \
              "coefficient of each --moe-router-load-balancing-type, e.g. 1e-2", .initial = "0.0"),                     \
         REAL("--moe-z-loss-coeff", moe_z_loss_coeff, NULL, 0, 1e6,                                                     \
              "coefficient of the z-loss, which keeps logits of routers small, e.g. 1e-3; default: none"),              \
+        REAL("--moe-input-jitter-eps", moe_input_jitter_eps, NULL, 0, 1,                                               \
+             "in training, multiply a router's input by noise from 1 - X to 1 + X; default: none",                     \
+             .bounds = FLAG_BELOW_MAXIMUM, ADVANCED),                                                                  \
         SWITCH("--moe-router-enable-expert-bias", moe_router_enable_expert_bias,                                       \
                "balance experts by a bias that only the choice of experts sees, updated after each step; needs "       \
                "--moe-router-score-function sigmoid or sqrtsoftplus"),                                                 \

@@ -124,7 +124,7 @@ const char flags_refused[] =
     "--moe-enable-routing-replay --moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
     "--moe-router-quantile-balancing-ema=0.0 --moe-router-force-load-balancing --moe-router-force-biased= "
     "--use-grouped-gemm-for-dense-mlp --moe-use-grouped-tensor --moe-single-grouped-weight "
-    "--moe-single-grouped-bias --moe-input-jitter-eps= "
+    "--moe-single-grouped-bias "
     "--moe-enable-deepep --moe-flex-dispatcher-backend=deepep "
     "--moe-permute-fusion-into-hybridep --moe-hybridep-pad-uneven-dispatch-inputs --moe-per-layer-logging "
     "--moe-pad-experts-for-cuda-graph-inference --moe-layer-recompute "

@@ -39,7 +39,7 @@ void validate_latent(const struct config *config, struct complaints *complaints)
 // How blocks are arranged (validate_blocks.c).
 void validate_blocks(const struct config *config, struct complaints *complaints);
 // What mixtures of experts require of the other flags; needs the model.
-void validate_experts(const struct config *config, struct complaints *complaints);
+void validate_experts(struct config *config, struct complaints *complaints);
 // Which iterations and ranks are profiled; needs the number of ranks.
 void validate_profile(const struct config *config, struct complaints *complaints);
 // Faults that are injected on purpose; needs the number of ranks and the length of the run.

@@ -26,6 +26,7 @@ static void warn_without_experts(const struct config *config) {
                                         "--moe-router-load-balancing-type",
                                         "--moe-aux-loss-coeff",
                                         "--moe-z-loss-coeff",
+                                        "--moe-input-jitter-eps",
                                         "--moe-router-enable-expert-bias",
                                         "--moe-router-bias-update-rate",
                                         "--moe-expert-capacity-factor",
@@ -116,13 +117,12 @@ static void validate_balance(const struct config *config, struct complaints *com
     const struct string_list *types = &config->moe_router_load_balancing_type, *coeffs = &config->moe_aux_loss_coeff;
     for (int64_t i = 0; i < types->count; i++) {
         const char *type = types->items[i];
-        if (strcmp(type, "aux_loss") != 0 && strcmp(type, "seq_aux_loss") != 0 && strcmp(type, "none") != 0)
+        if (!is(type, "aux_loss") && !is(type, "seq_aux_loss") && !is(type, "global_aux_loss") &&
+            !is(type, "sinkhorn") && !is(type, "none"))
             complain(complaints,
-                     "--moe-router-load-balancing-type %s is not supported; give aux_loss, seq_aux_loss or none%s",
-                     type,
-                     strcmp(type, "global_aux_loss") == 0
-                         ? "; --moe-router-enable-expert-bias balances experts over the whole batch"
-                         : "");
+                     "--moe-router-load-balancing-type %s is not supported; give aux_loss, seq_aux_loss, "
+                     "global_aux_loss, sinkhorn or none",
+                     type);
         for (int64_t k = 0; k < i; k++)
             if (strcmp(type, types->items[k]) == 0)
                 complain(complaints, "--moe-router-load-balancing-type %s is given twice; give it once", type);
@@ -145,6 +145,43 @@ static void validate_balance(const struct config *config, struct complaints *com
             complain(complaints, "--moe-aux-loss-coeff %s is not a coefficient; give numbers from 0 on, e.g. 1e-2",
                      coeffs->items[i]);
     }
+}
+
+// Sinkhorn's algorithm chooses by logits alone, and what it chooses has scores of its own: sigmoids if a token goes to
+// one expert, else a softmax over all of them.
+static void validate_sinkhorn(struct config *config, struct complaints *complaints) {
+    struct config_balance balance = config_balance(config);
+    if (!config_has_sinkhorn(config))
+        return;
+    if (config->moe_router_load_balancing_type.count > 1)
+        complain(complaints, "--moe-router-load-balancing-type sinkhorn goes with no loss; give it alone");
+    else if (strtod(config->moe_aux_loss_coeff.items[0], NULL) > 0 || balance.batch > 0)
+        complain(
+            complaints,
+            "--moe-router-load-balancing-type sinkhorn has no loss; leave out --moe-aux-loss-coeff, as in Megatron");
+    if (config->moe_expert_capacity_factor > 0)
+        complain(complaints, "--moe-expert-capacity-factor does not work with --moe-router-load-balancing-type "
+                             "sinkhorn, as in Megatron; leave one out");
+    if (config->moe_router_enable_expert_bias)
+        complain(complaints, "--moe-router-enable-expert-bias does not work with --moe-router-load-balancing-type "
+                             "sinkhorn, which balances experts itself; leave one out");
+    if (config->moe_router_num_groups > 0)
+        complain(complaints, "--moe-router-num-groups does not work with --moe-router-load-balancing-type sinkhorn, "
+                             "which chooses among all experts; leave one out");
+    if (config->moe_router_topk_scaling_factor > 0)
+        complain(complaints, "--moe-router-topk-scaling-factor does not work with --moe-router-load-balancing-type "
+                             "sinkhorn; leave one out");
+    bool is_one = config->moe_router_topk == 1;
+    const char *score = is_one ? "sigmoid" : "softmax";
+    if (flag_source(&config->given, "--moe-router-score-function") == FLAG_FROM_COMMAND &&
+        !is(config->moe_router_score_function, score))
+        complain(complaints,
+                 "--moe-router-load-balancing-type sinkhorn with --moe-router-topk %" PRId64
+                 " has the scores of --moe-router-score-function %s; give that, or leave it out",
+                 config->moe_router_topk, score);
+    free(config->moe_router_score_function);
+    config->moe_router_score_function = memory_printf("%s", score);
+    config->moe_router_pre_softmax = !is_one;
 }
 
 static void validate_capacity(const struct config *config, struct complaints *complaints) {
@@ -218,7 +255,7 @@ static void validate_upcycling(const struct config *config, struct complaints *c
                              "--moe-shared-expert-intermediate-size");
 }
 
-void validate_experts(const struct config *config, struct complaints *complaints) {
+void validate_experts(struct config *config, struct complaints *complaints) {
     if (config->num_experts == 0) {
         if (config->moe_use_upcycling)
             complain(complaints, "--moe-use-upcycling needs --num-experts; give it, e.g. 8");
@@ -237,6 +274,7 @@ void validate_experts(const struct config *config, struct complaints *complaints
         complain(complaints, "--moe-shared-expert-intermediate-size needs MLPs without biases, as in Megatron; give "
                              "--disable-bias-linear");
     validate_layers(config, complaints);
+    validate_sinkhorn(config, complaints);
     validate_router(config, complaints);
     validate_balance(config, complaints);
     validate_capacity(config, complaints);

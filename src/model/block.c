@@ -264,9 +264,13 @@ static void backward_addition(const struct block *block, const struct pass *pass
 // The weight gradients of the matmuls that read a sublayer's input x.
 static void backward_first(const struct sublayer *sublayer, const struct pass *pass, struct first_gradients gradients,
                            struct operand x) {
+    size_t mark = arena_mark(pass->scratch);
+    if (gradients.jitter.rate > 0)
+        x = operand_of(router_jitter(pass, &gradients.jitter, x.value));
     linear_backward_weight(sublayer->first, pass, gradients.first, x);
     if (sublayer->second)
         linear_backward_weight(sublayer->second, pass, gradients.second, x);
+    arena_release(pass->scratch, mark);
 }
 
 // dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the

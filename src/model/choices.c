@@ -130,32 +130,35 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                         float residual_scale) {
     struct config_balance balance = config_balance(config);
     const char *function = config->moe_router_score_function;
-    *experts = (struct expert_choices){
-        .E = config->num_experts,
-        .K = config->moe_router_topk,
-        .F = config_expert_width(config),
-        .ranks = mesh_count(mesh, MESH_EXPERTS),
-        .rank = mesh_index(mesh, mesh->place, MESH_EXPERTS),
-        .slices = mesh_count(mesh, MESH_EXPERT_SLICES),
-        .slice = mesh_index(mesh, mesh->place, MESH_EXPERT_SLICES),
-        .is_apart = mesh_deals_experts(mesh),
-        .shared = config->moe_shared_expert_intermediate_size,
-        .has_shared_gate = config->moe_shared_expert_gate,
-        .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID
-                          : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
-                          : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
-                                                           : ROUTER_SOFTMAX,
-                 .factor = (float)config_router_factor(config) * residual_scale,
-                 .groups = config->moe_router_num_groups,
-                 .chosen_groups = config->moe_router_group_topk,
-                 .group_best = config->moe_router_group_best},
-        .has_bias = config->moe_router_enable_expert_bias,
-        .bias_rate = (float)config->moe_router_bias_update_rate,
-        .coefficients =
-            {[BALANCE_BATCH] = balance.batch, [BALANCE_SEQUENCE] = balance.sequence, [BALANCE_Z] = balance.z},
-        .capacity_factor = config_expert_capacity(config),
-        .is_padded = config->moe_pad_expert_input_to_capacity,
-        .keeps_first = is(config->moe_token_drop_policy, "position")};
+    *experts = (struct expert_choices){.E = config->num_experts,
+                                       .K = config->moe_router_topk,
+                                       .F = config_expert_width(config),
+                                       .ranks = mesh_count(mesh, MESH_EXPERTS),
+                                       .rank = mesh_index(mesh, mesh->place, MESH_EXPERTS),
+                                       .slices = mesh_count(mesh, MESH_EXPERT_SLICES),
+                                       .slice = mesh_index(mesh, mesh->place, MESH_EXPERT_SLICES),
+                                       .is_apart = mesh_deals_experts(mesh),
+                                       .shared = config->moe_shared_expert_intermediate_size,
+                                       .has_shared_gate = config->moe_shared_expert_gate,
+                                       .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID
+                                                         : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
+                                                         : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
+                                                                                          : ROUTER_SOFTMAX,
+                                                .factor = (float)config_router_factor(config) * residual_scale,
+                                                .groups = config->moe_router_num_groups,
+                                                .chosen_groups = config->moe_router_group_topk,
+                                                .group_best = config->moe_router_group_best},
+                                       .has_bias = config->moe_router_enable_expert_bias,
+                                       .bias_rate = (float)config->moe_router_bias_update_rate,
+                                       .has_sinkhorn = config_has_sinkhorn(config),
+                                       .jitter = (float)config->moe_input_jitter_eps,
+                                       .coefficients = {[BALANCE_BATCH] = balance.batch,
+                                                        [BALANCE_SEQUENCE] = balance.sequence,
+                                                        [BALANCE_GLOBAL] = balance.global,
+                                                        [BALANCE_Z] = balance.z},
+                                       .capacity_factor = config_expert_capacity(config),
+                                       .is_padded = config->moe_pad_expert_input_to_capacity,
+                                       .keeps_first = is(config->moe_token_drop_policy, "position")};
 }
 
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {

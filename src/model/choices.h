@@ -31,6 +31,8 @@ struct expert_choices {
     struct router_rule rule;
     bool has_bias;                       // balances experts too, see op_route_forward; a step updates it
     float bias_rate;                     // how far in a step
+    bool has_sinkhorn;                   // in training, rows choose as op_sinkhorn says
+    float jitter;                        // of a router's input in training, see op_jitter
     double coefficients[BALANCE_COUNT];  // of the losses that balance experts; 0: no such loss
     double capacity_factor;              // 0: no token is dropped
     bool is_padded, keeps_first;         // with a capacity: pads to it; keeps the first tokens, not the best

@@ -6,8 +6,9 @@
 #include "data/batch.h"
 #include "tensor/tensor.h"
 
-// The losses that balance experts: over a micro-batch, over each of its sequences, and of the size of logits.
-enum balance_kind { BALANCE_BATCH, BALANCE_SEQUENCE, BALANCE_Z, BALANCE_COUNT };
+// The losses that balance experts: over a micro-batch, over each of its sequences, over the global batch, and of the
+// size of logits.
+enum balance_kind { BALANCE_BATCH, BALANCE_SEQUENCE, BALANCE_GLOBAL, BALANCE_Z, BALANCE_COUNT };
 
 struct device_batch {
     struct batch_form form;
@@ -25,6 +26,9 @@ struct device_batch {
     struct tensor balance_sums;                // (BALANCE_COUNT) fp32 or none: routers add their losses to them
     struct tensor expert_counts;  // fp32, E for each layer with experts, or none: rows that chose an expert
     struct tensor expert_bias;    // as the counts, or none: what routers add to scores to choose experts
+    // As the counts, with the loss over the global batch, else none: sums of shares and rows that had an expert among
+    // their largest logits, which routers add to; and each expert's load in the last step, see op_balance_load.
+    struct tensor global_sums, global_counts, expert_load;
     struct tensor balance_share;  // (1) fp32 or none: what the gradients of routers' losses are multiplied by
 };
 

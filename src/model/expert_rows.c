@@ -55,8 +55,7 @@ bool expert_rows_share_capacity(const struct pass *pass) {
     return pass->mesh->length[AXIS_CONTEXT] > 1 || !expert_rows_are_whole(pass);
 }
 
-// All ranks' rows of a tensor that has one for each of this rank's, in scratch and in the order of one rank.
-static struct tensor gather_all(const struct pass *pass, struct tensor x, const char *name) {
+struct tensor expert_rows_gather_all(const struct pass *pass, struct tensor x, const char *name) {
     return context_gather_rows(pass, pass_gather(pass, pass->scratch, x, name), name);
 }
 
@@ -65,9 +64,9 @@ struct tensor expert_rows_keep(const struct pass *pass, const struct expert_choi
     struct tensor kept = arena_2d(pass->scratch, DTYPE_I32, experts.shape[0], choices->K);
     size_t mark = arena_mark(pass->scratch);
     struct op_sort_slots op = {.capacity = expert_rows_capacity(pass, choices)};
-    op.experts = gather_all(pass, experts, "chosen experts");
+    op.experts = expert_rows_gather_all(pass, experts, "chosen experts");
     if (!choices->keeps_first)
-        op.weights = gather_all(pass, weights, "weights of experts");
+        op.weights = expert_rows_gather_all(pass, weights, "weights of experts");
     int64_t N = op.experts.shape[0], slots = N * choices->K, room = choices->E * op.capacity;
     op.offsets = arena_1d(pass->scratch, DTYPE_I32, choices->E + 1);
     op.sources = arena_1d(pass->scratch, DTYPE_I32, room < slots ? room : slots);

@@ -17,6 +17,9 @@ bool expert_rows_are_whole(const struct pass *pass);
 bool expert_rows_is_first(const struct pass *pass);
 // (N, …) from this rank's (n, …), in memory from the arena; x itself if nothing is gathered.
 struct tensor expert_rows_gather(const struct pass *pass, struct arena *arena, struct tensor x, const char *name);
+// All ranks' rows of a micro-batch from this rank's (n, …), in scratch and in the order of one rank that has them all;
+// x itself if it has them.
+struct tensor expert_rows_gather_all(const struct pass *pass, struct tensor x, const char *name);
 // Sums `whole` (N, …) over the ranks that split the same experts: `out` gets this rank's (n, …), and is `whole` if
 // nothing was gathered.
 void expert_rows_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name);

@@ -451,20 +451,20 @@ static struct first_gradients backward_all(const struct experts *experts, const 
                                            const struct experts_saved *saved, struct tensor dx, struct tensor ddelta) {
     int64_t N = expert_rows_count(pass), n = dx.shape[0], K = experts->choices->experts.K;
     struct expert_flow flow = open_flow(experts, pass, ddelta, dx, "layer output gradient");
-    struct tensor dweights = arena_2d(pass->scratch, DTYPE_F32, N, K), own_dweights = dweights, dlogits = {0};
+    struct tensor dweights = arena_2d(pass->scratch, DTYPE_F32, N, K), own_dweights = dweights;
+    struct first_gradients gradients = {0};
     backward_experts(experts, pass, saved, flow.rows, flow.sum, dweights);
     if (!pass->splits_rows)
-        dlogits = router_backward(&experts->router, pass, &saved->router, flow.sum, dweights);
+        gradients = router_backward(&experts->router, pass, &saved->router, flow.sum, dweights);
     if (has_shared(experts))
         backward_shared(experts, pass, saved, &flow);
     close_flow(pass, &flow, dx, "layer input gradient");
     if (!pass->splits_rows)
-        return (struct first_gradients){.first = operand_of(dlogits)};
+        return gradients;
     if (N != n)
         own_dweights = arena_2d(pass->scratch, DTYPE_F32, n, K);
     expert_rows_sum(pass, own_dweights, dweights, "gradients of weights of experts");
-    dlogits = router_backward(&experts->router, pass, &saved->router, dx, own_dweights);
-    return (struct first_gradients){.first = operand_of(dlogits)};
+    return router_backward(&experts->router, pass, &saved->router, dx, own_dweights);
 }
 
 static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,

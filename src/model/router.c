@@ -1,7 +1,9 @@
 // Routing rows to experts, forward and backward. See router.h.
 #include "model/router.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "model/context.h"
+#include "model/expert_rows.h"
 #include "ops/device.h"
 
 #include <stdlib.h>
@@ -18,7 +20,36 @@ void router_build(struct router *router, struct param_list *params, const char *
                                           .sums_gradient = choices->parts > 1});
     router->choices = experts;
     router->number = options->layer->expert_layer;
+    router->dropout_layer = options->dropout_layer;
     free(router_name);
+}
+
+// Sites of dropout are below this.
+enum { JITTER_SITES = 1 << 15 };
+
+static struct dropout jitter_of(const struct router *router, const struct pass *pass) {
+    struct dropout jitter =
+        pass_dropout(pass, (double)router->choices->jitter, router->dropout_layer, DROPOUT_AFTER_MLP);
+    CHECK(jitter.site < JITTER_SITES);
+    jitter.site += JITTER_SITES;
+    return jitter;
+}
+
+static void add_jitter(const struct pass *pass, const struct dropout *jitter, struct tensor out, struct tensor x,
+                       struct tensor residual) {
+    op_jitter(pass->device, &(struct op_jitter){.out = out,
+                                                .x = x,
+                                                .residual = residual,
+                                                .row_ids = jitter->row_ids,
+                                                .seed = jitter->seed,
+                                                .site = jitter->site,
+                                                .epsilon = jitter->rate});
+}
+
+struct tensor router_jitter(const struct pass *pass, const struct dropout *jitter, struct tensor x) {
+    struct tensor out = arena_2d(pass->scratch, x.dtype, x.shape[0], x.shape[1]);
+    add_jitter(pass, jitter, out, x, (struct tensor){0});
+    return out;
 }
 
 static bool has_loss(const struct router *router, enum balance_kind kind) {
@@ -103,6 +134,36 @@ static struct tensor counts_of(const struct router *router, const struct pass *p
     return counts ? own_part(router, pass->batch->expert_counts) : (struct tensor){0};
 }
 
+// Adds up what the loss over the global batch is made of, once for each row.
+static void add_global(const struct router *router, const struct pass *pass, const struct router_saved *saved) {
+    int64_t E = router->choices->E;
+    struct tensor sums = own_part(router, pass->batch->global_sums);
+    struct tensor counts = own_part(router, pass->batch->global_counts);
+    if (!pass->is_again)
+        op_balance_forward(pass->device, &(struct op_balance_forward){.sums = tensor_reshape_2d(sums, 1, E),
+                                                                      .counts = tensor_reshape_2d(counts, 1, E),
+                                                                      .logits = saved->logits,
+                                                                      .score = router->choices->rule.score,
+                                                                      .chosen = router->choices->K});
+}
+
+static struct op_route_forward route_of(const struct router *router, const struct pass *pass,
+                                        const struct router_saved *saved) {
+    struct op_route_forward op = {.experts = saved->experts,
+                                  .weights = saved->weights,
+                                  .counts = counts_of(router, pass),
+                                  .logits = saved->logits,
+                                  .bias = own_part(router, pass->batch->expert_bias),
+                                  .rule = router->choices->rule};
+    if (!router->choices->has_sinkhorn || !pass->is_training)
+        return op;
+    op.bias = arena_1d(pass->scratch, DTYPE_F32, router->choices->E);
+    op.biases_logits = true;
+    op_sinkhorn(pass->device, &(struct op_sinkhorn){.bias = op.bias,
+                                                    .logits = expert_rows_gather_all(pass, saved->logits, "logits")});
+    return op;
+}
+
 void router_forward(const struct router *router, const struct pass *pass, struct router_saved *saved, struct tensor x) {
     const struct expert_choices *choices = router->choices;
     const struct linear *linear = &router->linear;
@@ -110,6 +171,10 @@ void router_forward(const struct router *router, const struct pass *pass, struct
     saved->logits = arena_2d(pass->activations, DTYPE_F32, N, choices->E);
     saved->experts = arena_2d(pass->activations, DTYPE_I32, N, choices->K);
     saved->weights = arena_2d(pass->activations, DTYPE_F32, N, choices->K);
+    size_t mark = arena_mark(pass->scratch);
+    struct dropout jitter = jitter_of(router, pass);
+    if (jitter.rate > 0)
+        x = router_jitter(pass, &jitter, x);
     op_matmul(pass->device, &(struct op_matmul){.a = x,
                                                 .b = linear->weight->value,
                                                 .d = saved->logits,
@@ -117,12 +182,11 @@ void router_forward(const struct router *router, const struct pass *pass, struct
                                                 .alpha = 1,
                                                 .epilogue = linear->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
                                                 .bias = linear_bias(linear)});
-    op_route_forward(pass->device, &(struct op_route_forward){.experts = saved->experts,
-                                                              .weights = saved->weights,
-                                                              .counts = counts_of(router, pass),
-                                                              .logits = saved->logits,
-                                                              .bias = own_part(router, pass->batch->expert_bias),
-                                                              .rule = choices->rule});
+    struct op_route_forward route = route_of(router, pass, saved);
+    op_route_forward(pass->device, &route);
+    arena_release(pass->scratch, mark);
+    if (pass->is_training && has_loss(router, BALANCE_GLOBAL))
+        add_global(router, pass, saved);
     for (int kind = BALANCE_BATCH; pass->is_training && kind <= BALANCE_SEQUENCE; kind++)
         if (has_loss(router, (enum balance_kind)kind))
             begin_balance(router, pass, saved, (enum balance_kind)kind);
@@ -150,14 +214,18 @@ static void balance_backward(const struct router *router, const struct pass *pas
     bool is_by_sequence = kind == BALANCE_SEQUENCE;
     struct op_balance_backward op = {
         .dlogits = dlogits, .logits = saved->logits, .by = pass->batch->balance_share, .score = choices->rule.score};
+    double tokens = (double)(pass_whole_length(pass, pass->T) * pass->B);
     if (kind == BALANCE_Z) {
-        double tokens = (double)(pass_whole_length(pass, pass->T) * pass->B);
         op.z_factor = (float)(choices->coefficients[kind] / tokens);
     } else {
-        op.slopes = arena_2d(pass->scratch, DTYPE_F32, saved->slopes[kind].shape[0], choices->E);
-        op_copy(pass->device, &(struct op_copy){.dst = op.slopes, .src = saved->slopes[kind]});
-        op_scale(pass->device,
-                 &(struct op_scale){.x = tensor_flat(op.slopes), .factor = (float)choices->coefficients[kind]});
+        bool is_global = kind == BALANCE_GLOBAL;
+        struct tensor slopes = saved->slopes[kind];
+        if (is_global)
+            slopes = tensor_reshape_2d(own_part(router, pass->batch->expert_load), 1, choices->E);
+        op.slopes = arena_2d(pass->scratch, DTYPE_F32, slopes.shape[0], choices->E);
+        op_copy(pass->device, &(struct op_copy){.dst = op.slopes, .src = slopes});
+        double factor = choices->coefficients[kind] / (is_global ? tokens : 1);
+        op_scale(pass->device, &(struct op_scale){.x = tensor_flat(op.slopes), .factor = (float)factor});
     }
     struct tensor slopes = op.slopes;
     for (int which = 0; which < (is_by_sequence ? count_sequence_rows(pass) : 1); which++) {
@@ -174,8 +242,8 @@ static void balance_backward(const struct router *router, const struct pass *pas
     }
 }
 
-struct tensor router_backward(const struct router *router, const struct pass *pass, const struct router_saved *saved,
-                              struct tensor dx, struct tensor dweights) {
+struct first_gradients router_backward(const struct router *router, const struct pass *pass,
+                                       const struct router_saved *saved, struct tensor dx, struct tensor dweights) {
     const struct linear *linear = &router->linear;
     int64_t N = saved->logits.shape[0], E = router->choices->E;
     struct tensor exact = arena_2d(pass->scratch, DTYPE_F32, N, E), dlogits = exact;
@@ -195,7 +263,14 @@ struct tensor router_backward(const struct router *router, const struct pass *pa
         dlogits = arena_2d(pass->scratch, pass->dtype, N, E);
         op_copy(pass->device, &(struct op_copy){.dst = dlogits, .src = exact});
     }
-    op_matmul(pass->device,
-              &(struct op_matmul){.a = dlogits, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
-    return dlogits;
+    struct dropout jitter = jitter_of(router, pass);
+    struct op_matmul op = {.a = dlogits, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1};
+    if (jitter.rate > 0) {
+        op.d = arena_2d(pass->scratch, pass->dtype, N, dx.shape[1]);
+        op.beta = 0;
+    }
+    op_matmul(pass->device, &op);
+    if (jitter.rate > 0)
+        add_jitter(pass, &jitter, dx, op.d, dx);
+    return (struct first_gradients){.first = operand_of(dlogits), .jitter = jitter};
 }

@@ -31,6 +31,7 @@ struct sublayer {
 // Gradients of the results of the first matmul and, if there is one, of the second.
 struct first_gradients {
     struct operand first, second;
+    struct dropout jitter;  // the matmul read its input through this noise, see router_jitter; rate 0: none
 };
 
 struct sublayer_options {
@@ -71,6 +72,9 @@ struct sublayer_kind {
 
 // Every stage of a pipeline declares the same groups of parameters in the same order: before its layers are built.
 void experts_declare_groups(struct param_list *params, const struct choices *choices);
+
+// x (N, C) through the noise of a router, in scratch.
+struct tensor router_jitter(const struct pass *pass, const struct dropout *jitter, struct tensor x);
 
 extern const struct sublayer_kind sublayer_self_attention, sublayer_latent_attention, sublayer_cross_attention,
     sublayer_mlp, sublayer_gated_mlp, sublayer_experts;

@@ -45,8 +45,11 @@ void op_route_forward(struct device *device, const struct op_route_forward *op) 
     check_tensor(name, "weights", op->weights, check_2d(DTYPE_F32, rows, chosen));
     check_optional(name, "counts", op->counts, check_1d(DTYPE_F32, experts));
     check_optional(name, "bias", op->bias, check_1d(DTYPE_F32, experts));
-    check_rule(name, !op->bias.data || op->rule.score == ROUTER_SIGMOID || op->rule.score == ROUTER_SQRT_SOFTPLUS,
+    check_rule(name,
+               !op->bias.data || op->biases_logits || op->rule.score == ROUTER_SIGMOID ||
+                   op->rule.score == ROUTER_SQRT_SOFTPLUS,
                "a softmax has no bias");
+    check_rule(name, !op->biases_logits || op->rule.groups == 0, "a bias of logits goes with no groups");
     check_apart(name, "weights", op->weights, "logits", op->logits);
     device->ops->route_forward(device, op);
 }
@@ -106,6 +109,28 @@ void op_balance_bias(struct device *device, const struct op_balance_bias *op) {
     check_tensor(name, "bias", op->bias, matrix);
     check_tensor(name, "counts", op->counts, matrix);
     device->ops->balance_bias(device, op);
+}
+
+void op_balance_load(struct device *device, const struct op_balance_load *op) {
+    const char *name = "op_balance_load";
+    check_matrix(name, "load must be a matrix", op->load);
+    struct tensor matrix = check_2d(DTYPE_F32, op->load.shape[0], op->load.shape[1]);
+    check_tensor(name, "load", op->load, matrix);
+    check_tensor(name, "counts", op->counts, matrix);
+    check_apart(name, "load", op->load, "counts", op->counts);
+    device->ops->balance_load(device, op);
+}
+
+void op_sinkhorn(struct device *device, const struct op_sinkhorn *op) {
+    const char *name = "op_sinkhorn";
+    check_matrix(name, "logits must be a matrix", op->logits);
+    int64_t rows = op->logits.shape[0], experts = op->logits.shape[1];
+    check_rule(name, rows > 0, "there must be rows");
+    check_sizes(name, experts, 1);
+    check_tensor(name, "logits", op->logits, check_2d(DTYPE_F32, rows, experts));
+    check_tensor(name, "bias", op->bias, check_1d(DTYPE_F32, experts));
+    check_apart(name, "bias", op->bias, "logits", op->logits);
+    device->ops->sinkhorn(device, op);
 }
 
 // The experts, by the offsets of their places.

@@ -288,6 +288,23 @@ void op_embedding_backward(struct device *device, const struct op_embedding_back
     device->ops->embedding_backward(device, op);
 }
 
+void op_jitter(struct device *device, const struct op_jitter *op) {
+    const char *name = "op_jitter";
+    check_activation(device, name, "x", op->x, 2);
+    struct tensor matrix = check_2d(op->x.dtype, op->x.shape[0], op->x.shape[1]);
+    check_tensor(name, "x", op->x, matrix);
+    check_tensor(name, "out", op->out, matrix);
+    check_optional(name, "residual", op->residual, matrix);
+    check_apart_or_same(name, "out", op->out, "x", op->x);
+    check_apart_or_same(name, "out", op->out, "residual", op->residual);
+    if (op->epsilon != 0) {
+        check_rule(name, op->epsilon > 0 && op->epsilon < 1, "epsilon must be at least 0 and below 1");
+        check_rule(name, op->site < 65536, "the site must be below 65536");
+        check_tensor(name, "row_ids", op->row_ids, check_1d(DTYPE_I64, op->x.shape[0]));
+    }
+    device->ops->jitter(device, op);
+}
+
 void op_dropout_add(struct device *device, const struct op_dropout_add *op) {
     const char *name = "op_dropout_add";
     check_activation(device, name, "x", op->x, 2);

@@ -421,6 +421,7 @@ struct op_scale {
     X(embedding_backward)                                                                                              \
     X(dropout_add)                                                                                                     \
     X(dropout_backward)                                                                                                \
+    X(jitter)                                                                                                          \
     X(column_sum)                                                                                                      \
     X(grouped_matmul)
 #define OTHER_OPERATIONS(X)                                                                                            \
@@ -450,17 +451,7 @@ struct op_scale {
     X(merge)                                                                                                           \
     X(copy)                                                                                                            \
     X(scale)                                                                                                           \
-    X(route_forward)                                                                                                   \
-    X(route_backward)                                                                                                  \
-    X(balance_forward)                                                                                                 \
-    X(balance_backward)                                                                                                \
-    X(balance_bias)                                                                                                    \
-    X(sort_slots)                                                                                                      \
-    X(gather_slots)                                                                                                    \
-    X(sum_slots)                                                                                                       \
-    X(slot_bias_backward)                                                                                              \
-    X(expert_activation_forward)                                                                                       \
-    X(expert_activation_backward)
+    EXPERT_OPERATIONS(X)
 #define OPERATIONS(X)                                                                                                  \
     ACTIVATION_OPERATIONS(X)                                                                                           \
     OTHER_OPERATIONS(X)

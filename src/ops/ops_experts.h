@@ -33,15 +33,16 @@ static inline int64_t router_group_best(const struct router_rule *rule, int64_t 
     return rule->group_best > 0 ? rule->group_best : K / rule->chosen_groups;
 }
 
-// Each row chooses its K largest logits or, with a bias, its K largest sums of score and bias, the largest first. Of
-// equal ones the lower expert wins. NaN is larger than anything, so that it shows in the weights. The bias has no part
-// in the weights.
+// Each row chooses its K largest logits or, with a bias, its K largest sums of score (or logit) and bias, the largest
+// first. Of equal ones the lower expert wins. NaN is larger than anything, so that it shows in the weights. The bias
+// has no part in the weights.
 struct op_route_forward {
     struct tensor experts;  // (N, K) i32 out, all different in a row
     struct tensor weights;  // (N, K) fp32 out
     struct tensor counts;   // (E) fp32 accumulated: rows that chose an expert; or none
     struct tensor logits;   // (N, E) fp32
-    struct tensor bias;     // (E) fp32 or none; only with ROUTER_SIGMOID and ROUTER_SQRT_SOFTPLUS
+    struct tensor bias;     // (E) fp32 or none; only with ROUTER_SIGMOID and ROUTER_SQRT_SOFTPLUS or biases_logits
+    bool biases_logits;     // the bias is added to logits, not to scores; then there are no groups
     struct router_rule rule;
 };
 // The gradient of the weights; the choice has none. It is linear in dweights.
@@ -77,6 +78,21 @@ struct op_balance_bias {
     struct tensor bias;    // (L, E) fp32, updated
     struct tensor counts;  // (L, E) fp32, whole numbers
     float rate;
+};
+// How much of a step's work each expert got: load = E * count / the sum of its row. 1 for all is perfect balance. A row
+// without counts keeps its load.
+struct op_balance_load {
+    struct tensor load;    // (L, E) fp32, updated
+    struct tensor counts;  // (L, E) fp32, whole numbers
+};
+// Sinkhorn's algorithm as Megatron-LM has it, in double. With c = exp(logits) and d (E) all 1 it repeats
+//   r_n = 1 / N / (sum over e of d_e c_ne + 1e-8);  d_e = 1 / E / (sum over n of r_n c_ne + 1e-8)
+// until d changes by at most 1e-4 in the mean, but at most SINKHORN_MOST times. Rows that choose by c_ne d_e r_n use
+// all experts about equally; since r_n > 0, they choose by logits + log(d) too, and that is the bias.
+enum { SINKHORN_MOST = 100 };
+struct op_sinkhorn {
+    struct tensor bias;    // (E) fp32 out
+    struct tensor logits;  // (N, E) fp32, N at least 1
 };
 
 // Sorts slots by expert and, within one, by slot number. Slots of experts outside [0, E) have no place: another rank
@@ -156,6 +172,17 @@ struct op_expert_activation_backward {
     struct glu_rule rule;  // if gated
 };
 
+// out = residual + x * (1 + epsilon * u), noise for the input of routers. An element is drawn the half h of a word as
+// for dropout (struct dropout in ops.h), and u = (h - 32767.5) / 32768. out may alias residual or x.
+struct op_jitter {
+    struct tensor out, x;    // (N, C)
+    struct tensor residual;  // (N, C) or none
+    struct tensor row_ids;   // (N) i64; with the next two as in struct dropout
+    uint64_t seed;
+    uint32_t site;
+    float epsilon;  // at least 0 and below 1; 0: nothing is drawn, and the three above are not read
+};
+
 // A matmul for each expert e over its rows, those of places offsets[e] to offsets[e + 1]. O is the number of outputs, I
 // that of inputs of the experts' weights (E, O, I).
 enum grouped_kind {
@@ -170,5 +197,21 @@ struct op_grouped_matmul {
     struct tensor offsets;  // (E + 1) i32
     float beta;             // 0 or 1, and 0 but for GROUPED_WEIGHT
 };
+
+// A part of the list of operations in ops.h.
+#define EXPERT_OPERATIONS(X)                                                                                           \
+    X(route_forward)                                                                                                   \
+    X(route_backward)                                                                                                  \
+    X(balance_forward)                                                                                                 \
+    X(balance_backward)                                                                                                \
+    X(balance_bias)                                                                                                    \
+    X(balance_load)                                                                                                    \
+    X(sinkhorn)                                                                                                        \
+    X(sort_slots)                                                                                                      \
+    X(gather_slots)                                                                                                    \
+    X(sum_slots)                                                                                                       \
+    X(slot_bias_backward)                                                                                              \
+    X(expert_activation_forward)                                                                                       \
+    X(expert_activation_backward)
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { METRICS_MAX_LOSSES = 17 };
+enum { METRICS_MAX_LOSSES = 18 };
 
 struct metrics_loss {
     const char *name;  // "lm loss"; borrowed

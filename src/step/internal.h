@@ -136,6 +136,7 @@ struct step {
     struct tensor values, grads;  // (n), flat
     struct tensor totals;         // (step_total_count) fp32
     struct tensor expert_bias;    // (step_experts) fp32, of all layers on every rank, or none
+    struct tensor expert_load;    // the same: each expert's load in the last step, see router.h
     struct tensor own;            // (OWN_COUNT) fp32, behind the totals
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation
@@ -171,8 +172,19 @@ static inline int step_experts(const struct step *step) {
     return (int)(step->options.expert_layers * step->chunks[0].model.choices.experts.E);
 }
 
+// The same if the loss over the global batch balances them, else 0.
+static inline int step_loaded(const struct step *step) {
+    const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
+    return experts->E > 0 && experts->coefficients[BALANCE_GLOBAL] > 0 ? step_experts(step) : 0;
+}
+
+// All that routers add up: losses, counts of rows, and with the loss over the global batch what it is made of.
+static inline int step_router_totals(const struct step *step) {
+    return step_balances(step) + step_experts(step) + 2 * step_loaded(step);
+}
+
 static inline int step_total_count(const struct step *step) {
-    return TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step) + 2 * step->options.depths;
+    return TOTAL_COUNT + step_tops(step) + step_router_totals(step) + 2 * step->options.depths;
 }
 
 // The totals of those losses, indexed by enum balance_kind.
@@ -183,6 +195,12 @@ static inline struct tensor step_balance_totals(const struct step *step) {
 // How many rows chose each expert, layer by layer.
 static inline struct tensor step_expert_counts(const struct step *step) {
     return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step) + step_balances(step), step_experts(step));
+}
+
+// Of the loss over the global batch, layer by layer: sums of shares, or counts of rows.
+static inline struct tensor step_global_totals(const struct step *step, bool is_counts) {
+    int count = step_loaded(step), first = TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step);
+    return count > 0 ? tensor_rows(step->totals, first + (is_counts ? count : 0), count) : (struct tensor){0};
 }
 
 // Where the losses of depths begin among the totals; how many tokens counted for each follows.

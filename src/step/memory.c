@@ -64,6 +64,8 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->own = tensor_rows(totals, total_count, OWN_COUNT);
     if (step->chunks[0].model.choices.experts.has_bias)
         step->expert_bias = owner ? owner->expert_bias : arena_1d(arena, DTYPE_F32, step_experts(step));
+    if (step_loaded(step) > 0 && step->mode == STEP_TRAIN)
+        step->expert_load = arena_1d(arena, DTYPE_F32, step_loaded(step));
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
@@ -95,6 +97,8 @@ static int settle_in(struct step *step) {
     device_zero(step->device, step->totals);
     if (step->expert_bias.data && !step->options.weights_of)
         device_zero(step->device, step->expert_bias);
+    if (step->expert_load.data)
+        device_zero(step->device, step->expert_load);
     if (step->grads.data)
         device_zero(step->device, step->grads);
     updates_open(&step->updates, step->device);

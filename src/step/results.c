@@ -84,6 +84,22 @@ void results_queue(struct step *step, bool is_training, int64_t micro_batches) {
     step->device->ops->event_record(step->device, row->done, STREAM_COMPUTE);
 }
 
+// The mean over layers of the loss over the global batch. All rows count K times.
+static double read_global(const struct step *step, const float *sums) {
+    const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
+    const float *counts = sums + step_loaded(step);
+    double mean = 0;
+    for (int64_t layer = 0; layer < step->options.expert_layers; layer++) {
+        double all = 0, sum = 0;
+        for (int64_t i = layer * experts->E; i < (layer + 1) * experts->E; i++) {
+            all += (double)counts[i];
+            sum += (double)counts[i] * (double)sums[i];
+        }
+        mean += (double)(experts->E * experts->K) * sum / (all * all > 0 ? all * all : 1);
+    }
+    return mean / (double)step->options.expert_layers;
+}
+
 // The means over layers with experts and micro-batches. The total of the z-loss is a sum over tokens.
 static void read_balance(const struct step *step, const struct step_row *row, struct step_result *result) {
     const float *totals = row->numbers + NUMBER_TOTALS + TOTAL_COUNT + step_tops(step);
@@ -95,6 +111,8 @@ static void read_balance(const struct step *step, const struct step_row *row, st
         result->has_balance[i] = coefficients[i] > 0;
         result->balance[i] = (double)totals[i] / divisor;
     }
+    if (row->is_training && step_loaded(step) > 0)
+        result->balance[BALANCE_GLOBAL] = read_global(step, totals + step_balances(step) + step_experts(step));
     if (row->is_training && step_experts(step) > 0)
         result->expert_counts = totals + step_balances(step);
 }

@@ -12,6 +12,11 @@ struct tensor step_expert_bias(const struct step *step, int64_t layer) {
     return step->expert_bias.data ? tensor_rows(step->expert_bias, layer * E, E) : (struct tensor){0};
 }
 
+struct tensor step_expert_load(const struct step *step, int64_t layer) {
+    int64_t E = step->chunks[0].model.choices.experts.E;
+    return step->expert_load.data ? tensor_rows(step->expert_load, layer * E, E) : (struct tensor){0};
+}
+
 enum { TENSORS_A_LAYER = 2 };
 
 int step_range_count(const struct step *step) {
@@ -52,6 +57,7 @@ int step_list_state(const struct step *step, struct tensor *list) {
         }
     }
     count = add(list, count, step->expert_bias);
+    count = add(list, count, step->expert_load);
     for (int i = 0; i < step->chunk_count; i++) {
         count = add(list, count, step->chunks[i].model.fp8.ranges);
         count = add(list, count, step->chunks[i].model.fp8.history);

@@ -144,6 +144,8 @@ int step_range_count(const struct step *step);
 struct step_range step_range(const struct step *step, int i);
 // The bias of a router, (E) fp32; layers with experts are counted from 0 on, whichever stage holds them. None without.
 struct tensor step_expert_bias(const struct step *step, int64_t layer);
+// The same for each expert's load in the last step, with the loss over the global batch.
+struct tensor step_expert_load(const struct step *step, int64_t layer);
 // The numbers that a run resumes with. step_counters waits for the device; step_resume comes after loading the tensors.
 struct step_counters {
     int64_t updates;             // made so far, without skipped ones

@@ -76,6 +76,9 @@ struct device_batch step_device_batch(const struct step *step, const struct batc
     batch.balance_sums = step_balance_totals(step);
     batch.expert_counts = step_expert_counts(step);
     batch.expert_bias = step->expert_bias;
+    batch.global_sums = step_global_totals(step, false);
+    batch.global_counts = step_global_totals(step, true);
+    batch.expert_load = step->expert_load;
     if (batch.counts.data)
         batch.balance_share = tensor_rows(batch.counts, COUNT_SHARE, 1);
     return batch;

@@ -131,6 +131,8 @@ void step_draw_weights(struct step *step) {
 void step_initialize(struct step *step) {
     if (step->expert_bias.data)
         device_zero(step->device, step->expert_bias);
+    if (step->expert_load.data)
+        device_zero(step->device, step->expert_load);
     step_reset_optimizer(step);
     step_draw_weights(step);
     step_accept_weights(step);
@@ -199,8 +201,7 @@ void step_sum_totals(struct step *step) {
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
     // Every stage has routers, and each rank that splits the stream has routed its own rows: their losses and counts
     // follow each other.
-    struct tensor routers =
-        tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step) + step_experts(step));
+    struct tensor routers = tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_router_totals(step));
     if (step_balances(step) > 0 && step->chunks[0].model.choices.splits_rows)
         comm_all_reduce(step->mesh.group[AXIS_TENSOR], routers, REDUCE_SUM, "totals of routers");
     if (step_balances(step) > 0)
@@ -209,7 +210,7 @@ void step_sum_totals(struct step *step) {
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
 }
 
-// Every rank has the counts of all layers now, and moves the whole bias alike.
+// Every rank has the counts of all layers now, and moves the whole bias and load alike.
 void step_balance_experts(struct step *step) {
     const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
     int64_t layers = step->options.expert_layers;
@@ -218,6 +219,11 @@ void step_balance_experts(struct step *step) {
                                           .bias = tensor_reshape_2d(step->expert_bias, layers, experts->E),
                                           .counts = tensor_reshape_2d(step_expert_counts(step), layers, experts->E),
                                           .rate = experts->bias_rate});
+    if (step->expert_load.data)
+        op_balance_load(
+            step->device,
+            &(struct op_balance_load){.load = tensor_reshape_2d(step->expert_load, layers, experts->E),
+                                      .counts = tensor_reshape_2d(step_global_totals(step, true), layers, experts->E)});
 }
 
 void step_clip(struct step *step) {

@@ -13,4 +13,11 @@ void expert_bias_list(const struct step *step, const struct config *config, stru
 // A new run may begin with a checkpoint without biases (--finetune): they are 0 then.
 int expert_bias_load(const struct run_state *run, const char *path);
 
+// Each expert's load in the last step, which global_aux_loss needs: expert_load.decoder.layers.N.mlp.router, (E) fp32,
+// beside the states of the optimizer. The first stage saves all of them.
+size_t expert_load_count(const struct step *step, const struct config *config);
+void expert_load_list(const struct step *step, const struct config *config, struct checkpoint_tensor *list);
+// A checkpoint without loads is of a run without that loss: they begin with 0.
+int expert_load_read(const struct run_state *run, const char *path);
+
 #endif

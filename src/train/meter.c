@@ -37,6 +37,7 @@ int meter_list_losses(const struct meter *meter, const struct step_result *resul
         losses[count++] = (struct metrics_loss){.name = "sop loss", .value = result->pair_loss};
     static const char *const balance[] = {[BALANCE_BATCH] = "load_balancing_loss",
                                           [BALANCE_SEQUENCE] = "seq_load_balancing_loss",
+                                          [BALANCE_GLOBAL] = "global_load_balancing_loss",
                                           [BALANCE_Z] = "z_loss"};
     for (int i = 0; i < BALANCE_COUNT; i++)
         if (result->has_balance[i])

@@ -44,12 +44,14 @@ static struct checkpoint_tensor held_of(const struct optimizer *optimizer, const
 }
 
 // The optimizer's list: its states and, with `masters` of every group, the master copy of every parameter; and to save,
-// the ranges of fp8 tensors, which ranges_load loads. The list owns the names.
-static struct checkpoint_tensor *list_optimizer(struct step *step, enum list_use use, const struct tensor *masters,
-                                                size_t *count) {
+// the ranges of fp8 tensors, which ranges_load loads, and the loads of experts. The list owns the names.
+static struct checkpoint_tensor *list_optimizer(const struct run_state *run, enum list_use use,
+                                                const struct tensor *masters, size_t *count) {
+    struct step *step = run->step;
     const struct param_list *params = step_params(step);
-    struct checkpoint_tensor *list = memory_alloc(
-        sizeof *list * ((size_t)params->count * (OPTIMIZER_MOST_STATES + 1) + (size_t)step_range_count(step)));
+    size_t others = (size_t)step_range_count(step) + expert_load_count(step, run->config);
+    struct checkpoint_tensor *list =
+        memory_alloc(sizeof *list * ((size_t)params->count * (OPTIMIZER_MOST_STATES + 1) + others));
     *count = 0;
     for (int which = 0; which <= OPTIMIZER_MOST_STATES; which++)
         for (int i = 0; i < params->count; i++) {
@@ -68,7 +70,8 @@ static struct checkpoint_tensor *list_optimizer(struct step *step, enum list_use
         }
     if (use == TO_SAVE) {
         ranges_list(step, list + *count);
-        *count += (size_t)step_range_count(step);
+        expert_load_list(step, run->config, list + *count + step_range_count(step));
+        *count += others;
     }
     return list;
 }
@@ -168,7 +171,7 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
     if (!config->no_save_optim) {
         struct tensor masters[PARAM_MOST_GROUPS];
         step_open_masters(step, masters);
-        options->optimizer = saving->optimizer = list_optimizer(step, TO_SAVE, masters, &options->optimizer_count);
+        options->optimizer = saving->optimizer = list_optimizer(run, TO_SAVE, masters, &options->optimizer_count);
     }
     if (mesh->rank == 0)
         kept_files_list(run->kept, &options->files);
@@ -275,13 +278,13 @@ static size_t leave_averages(const struct step *step, const char *path, struct c
 }
 
 // The optimizer's states; load_weights has loaded the masters.
-static int load_optimizer(struct step *step, const char *path) {
+static int load_optimizer(const struct run_state *run, const char *path) {
     size_t count;
-    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, NULL, &count);
-    count = leave_averages(step, path, list, count);
+    struct checkpoint_tensor *list = list_optimizer(run, TO_LOAD, NULL, &count);
+    count = leave_averages(run->step, path, list, count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
-                                                                   .device = step_device(step),
+                                                                   .device = step_device(run->step),
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = true});
@@ -341,7 +344,8 @@ static int resume(const struct run_state *run, const char *path, const struct ch
                                                 .steps = state->loss_scale_growth,
                                                 .overflows_left = state->loss_scale_hysteresis},
                                      .fp8_steps = run->config->fp8_format ? state->fp8_steps : 0};
-    TRY(load_optimizer(run->step, path));
+    TRY(load_optimizer(run, path));
+    TRY(expert_load_read(run, path));
     if (run->config->fp8_format)
         TRY(ranges_load(run, path, &counters.fp8_steps));
     step_resume(run->step, &counters);

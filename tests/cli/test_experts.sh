@@ -57,6 +57,18 @@ cmp -s "$work/bias/iter_0000006/model.safetensors" "$work/bias_copy/iter_0000006
 expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/other" --to huggingface
 expect 2 "give --moe-router-score-function sigmoid or sqrtsoftplus" "$BEVATRON" train "${model[@]}" --moe-router-enable-expert-bias
 
+# A run resumes with the loads of experts that the loss over the global batch needs, to the bit.
+global=(--moe-router-load-balancing-type aux_loss global_aux_loss --moe-aux-loss-coeff 1e-2 0.5 --moe-input-jitter-eps 0.1)
+expect 0 "| global_load_balancing_loss: 1" "$BEVATRON" train "${model[@]}" "${global[@]}" --save "$work/global" --save-interval 3
+cp -r "$work/global" "$work/second"
+rm -r "$work/second/iter_0000006"
+echo 3 >"$work/second/latest_checkpointed_iteration.txt"
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${global[@]}" --load "$work/second" --save "$work/second" --save-interval 3
+for file in model optimizer; do
+    cmp -s "$work/global/iter_0000006/$file.safetensors" "$work/second/iter_0000006/$file.safetensors" && pass || fail "$file with a global loss differs"
+done
+expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" --moe-router-load-balancing-type sinkhorn --moe-router-topk 1 --save "$work/sinkhorn" --save-interval 6
+
 # A dense checkpoint becomes experts: the first loss is the dense model's, on one rank and where two split every expert.
 dense=("${base[@]}" --ffn-hidden-size 40 --swiglu)
 first_loss() { sed -n 's/.*iteration        1\/.*lm loss: \([^ ]*\) .*/\1/p' "$work/out"; }

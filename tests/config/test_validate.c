@@ -303,6 +303,7 @@ TEST(models) {
 }
 
 // Without a named tokenizer, pretrain_bert.py and pretrain_t5.py use another one than pretrain_gpt.py.
+#define SINKHORN "--moe-router-load-balancing-type sinkhorn "
 TEST(experts) {
     EXPECT_OK(validate(
         BY_ITERS "--num-experts 4 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
@@ -317,6 +318,14 @@ TEST(experts) {
                        1));
     balance = config_balance(&config);
     EXPECT(balance.batch == 1e-3 && balance.sequence == 1e-2 && balance.z == 1e-4);
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-load-balancing-type global_aux_loss "
+                                "--moe-aux-loss-coeff 1e-2 --moe-input-jitter-eps 0.01",
+                       1));
+    EXPECT(config_balance(&config).global == 1e-2 && config.moe_input_jitter_eps == 0.01);
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 " SINKHORN, 1));
+    EXPECT(config_has_sinkhorn(&config) && config.moe_router_pre_softmax);
+    EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-topk 1 " SINKHORN, 1));
+    EXPECT_STRING(config.moe_router_score_function, "sigmoid");
     static const struct {
         const char *flags, *message;
     } refused[] = {
@@ -327,8 +336,17 @@ TEST(experts) {
         {"--moe-router-num-groups 3 --moe-router-group-topk 1", "nearest: --moe-router-num-groups 2"},
         {"--moe-router-num-groups 2 --moe-router-group-topk 3", "is above --moe-router-num-groups 2"},
         {"--moe-router-num-groups 4 --moe-router-group-topk 1", "cannot be shared by --moe-router-group-topk 1"},
-        {"--moe-router-load-balancing-type sinkhorn", "is not supported; give aux_loss, seq_aux_loss or none"},
-        {"--moe-router-load-balancing-type global_aux_loss", "--moe-router-enable-expert-bias balances experts"},
+        {"--moe-router-load-balancing-type quantile_balancing",
+         "give aux_loss, seq_aux_loss, global_aux_loss, sinkhorn"},
+        {SINKHORN "aux_loss --moe-aux-loss-coeff 0 0", "goes with no loss; give it alone"},
+        {SINKHORN "--moe-aux-loss-coeff 1e-2", "leave out --moe-aux-loss-coeff"},
+        {SINKHORN "--moe-expert-capacity-factor 1", "--moe-expert-capacity-factor does not work with"},
+        {SINKHORN "--moe-router-score-function sigmoid --moe-router-enable-expert-bias", "balances experts itself"},
+        {SINKHORN "--moe-router-num-groups 2 --moe-router-group-topk 1", "chooses among all experts"},
+        {SINKHORN "--moe-router-topk-scaling-factor 2", "--moe-router-topk-scaling-factor does not work with"},
+        {SINKHORN "--moe-router-topk 1 --moe-router-score-function sqrtsoftplus",
+         "--moe-router-score-function sigmoid"},
+        {"--moe-input-jitter-eps 1", "--moe-input-jitter-eps"},
         {"--moe-router-load-balancing-type aux_loss aux_loss --moe-aux-loss-coeff 1 2", "is given twice"},
         {"--moe-router-load-balancing-type aux_loss seq_aux_loss", "give one for each"},
         {"--moe-aux-loss-coeff 1e-2 1e-3", "but there is one loss"},

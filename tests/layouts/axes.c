@@ -25,8 +25,9 @@ static const char *const model_flags[MODEL_COUNT] = {
     "--kv-lora-rank 10 --qk-head-dim 4 --qk-pos-emb-head-dim 2 --v-head-dim 3 --rotary-scaling-factor 4 "
     "--original-max-position-embeddings 8 "
     "--moe-shared-expert-gate --num-experts 24 --moe-layer-freq [0,1]*4 --moe-ffn-hidden-size 24 "
-    "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-2 1e-2 "
-    "--moe-z-loss-coeff 1e-3 --mtp-num-layers 1 --mtp-loss-scaling-factor 0.5"};
+    "--moe-router-topk 2 --moe-router-load-balancing-type aux_loss seq_aux_loss global_aux_loss "
+    "--moe-aux-loss-coeff 1e-2 1e-2 1e-2 --moe-input-jitter-eps 0.01 --moe-z-loss-coeff 1e-3 --mtp-num-layers 1 "
+    "--mtp-loss-scaling-factor 0.5"};
 // Adam divides gradients by their own size, so a gradient that is only rounding (that of a key's bias, which does not
 // affect the softmax) would become an update as large as any; a larger epsilon keeps it small.
 static const char *const common_flags =

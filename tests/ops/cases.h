@@ -85,6 +85,9 @@
     X(route_extremes)                                                                                                  \
     X(balance)                                                                                                         \
     X(balance_bias)                                                                                                    \
+    X(balance_load)                                                                                                    \
+    X(sinkhorn)                                                                                                        \
+    X(jitter)                                                                                                          \
     X(sort_slots)                                                                                                      \
     X(sum_slots)                                                                                                       \
     X(gather_slots)                                                                                                    \

@@ -8,7 +8,7 @@
 struct route_case {
     int64_t rows, experts, chosen;
     struct router_rule rule;
-    bool has_bias;
+    bool has_bias, biases_logits;
     double step;  // logits are multiples of it, so that many are equal; 0: any
 };
 
@@ -65,7 +65,8 @@ static inline void naive_choice(const struct route_case *c, const double *x, con
     double worth[ROUTER_MOST_EXPERTS];
     bool is_allowed[ROUTER_MOST_EXPERTS];
     for (int64_t e = 0; e < c->experts; e++) {
-        worth[e] = c->rule.score == ROUTER_SOFTMAX       ? x[e]
+        worth[e] = c->biases_logits                      ? x[e]
+                   : c->rule.score == ROUTER_SOFTMAX     ? x[e]
                    : c->rule.score == ROUTER_SOFTMAX_ALL ? naive_share(c->rule.score, x, c->experts, e)
                                                          : naive_score(c->rule.score, x[e]);
         worth[e] += c->has_bias ? bias[e] : 0;
@@ -139,6 +140,7 @@ static inline void route_variant(struct lab *lab, const struct route_case *c) {
                                        .weights = arena_2d(&lab->arena, DTYPE_F32, N, K),
                                        .counts = counts.t,
                                        .logits = logits.t,
+                                       .biases_logits = c->biases_logits,
                                        .rule = c->rule};
     if (c->has_bias)
         forward.bias = bias.t;
@@ -172,6 +174,10 @@ static inline void case_route(struct lab *lab) {
                 c.has_bias = true;
                 if (!has_softmax(c.rule.score))
                     route_variant(lab, &c);
+                c.biases_logits = !ties;  // sums that are equal in double may round to different ones
+                if (c.biases_logits)
+                    route_variant(lab, &c);
+                c.biases_logits = false;
             }
         }
     }
@@ -335,6 +341,96 @@ static inline void case_balance_bias(struct lab *lab) {
     op_balance_bias(lab->device, &(struct op_balance_bias){.bias = bias.t, .counts = counts.t, .rate = (float)rate});
     lab_expect(lab, bias.t, bias.x);
     lab_clear(lab);
+}
+
+static inline void case_balance_load(struct lab *lab) {
+    enum { L = 3, E = 37 };
+    struct sample load = lab_fp32_2d(lab, L, E, 1), counts = lab_fp32_2d(lab, L, E, 20);
+    for (int64_t i = 0; i < L * E; i++)
+        counts.x[i] = i < E ? 0 : floor(fabs(counts.x[i])) * 1000;
+    lab_write(lab, counts.t, counts.x);
+    for (int64_t l = 1; l < L; l++) {
+        double mean = 0;
+        for (int64_t e = 0; e < E; e++)
+            mean += counts.x[l * E + e] / E;
+        for (int64_t e = 0; e < E; e++)
+            load.x[l * E + e] = counts.x[l * E + e] / mean;
+    }
+    op_balance_load(lab->device, &(struct op_balance_load){.load = load.t, .counts = counts.t});
+    lab_expect(lab, load.t, load.x);
+    lab_clear(lab);
+}
+
+// log(d) after the passes that Megatron-LM's loop makes, with the matrix kept whole.
+static inline void naive_sinkhorn(struct lab *lab, double *bias, const double *logits, int64_t N, int64_t E) {
+    double *cost = lab_doubles(lab, N * E), *d0 = lab_doubles(lab, N), *d1 = lab_doubles(lab, E), error = 1e9;
+    for (int64_t i = 0; i < N * E; i++)
+        cost[i] = exp(logits[i]);
+    for (int64_t e = 0; e < E; e++)
+        d1[e] = 1;
+    for (int pass = 0; error > 1e-4 && pass < 100; pass++) {
+        error = 0;
+        for (int64_t n = 0; n < N; n++) {
+            double sum = 0;
+            for (int64_t e = 0; e < E; e++)
+                sum += d1[e] * cost[n * E + e];
+            d0[n] = 1.0 / (double)N / (sum + 1e-8);
+        }
+        for (int64_t e = 0; e < E; e++) {
+            double sum = 0, old = d1[e];
+            for (int64_t n = 0; n < N; n++)
+                sum += d0[n] * cost[n * E + e];
+            d1[e] = 1.0 / (double)E / (sum + 1e-8);
+            error += fabs(d1[e] - old) / (double)E;
+        }
+    }
+    for (int64_t e = 0; e < E; e++)
+        bias[e] = log(d1[e]);
+}
+
+static inline void case_sinkhorn(struct lab *lab) {
+    static const int64_t sizes[][2] = {{1, 1},    {1, 8},   {3, 3},    {17, 2},  {65, 8},
+                                       {700, 16}, {40, 64}, {33, 300}, {9, 1024}};
+    static const double scales[] = {0.1, 3, 30};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && lab->dtype == DTYPE_F32; i++)
+        for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
+            int64_t N = sizes[i][0], E = sizes[i][1];
+            struct sample logits = lab_fp32_2d(lab, N, E, scales[k]), bias = lab_fp32_1d(lab, E, 1);
+            op_sinkhorn(lab->device, &(struct op_sinkhorn){.bias = bias.t, .logits = logits.t});
+            naive_sinkhorn(lab, bias.x, logits.x, N, E);
+            lab_expect(lab, bias.t, bias.x);
+            lab_clear(lab);
+        }
+}
+
+// Factors from the words that dropout draws, for rows and columns as in case_dropout_add.
+static inline void case_jitter(struct lab *lab) {
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 65}, {20, 77}, {5, 256}, {4, 1000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int variant = 0; variant < 4; variant++) {
+            int64_t N = sizes[i][0], C = sizes[i][1];
+            struct sample x = lab_2d(lab, N, C, 1), residual = lab_2d(lab, N, C, 1);
+            struct dropout keys = lab_dropout(lab, 0.5f, N);
+            struct op_jitter op = {.out = variant == 0   ? lab_2d(lab, N, C, 1).t
+                                          : variant == 1 ? residual.t
+                                                         : x.t,
+                                   .x = x.t,
+                                   .residual = variant == 1 ? residual.t : (struct tensor){0},
+                                   .row_ids = keys.row_ids,
+                                   .seed = keys.seed,
+                                   .site = keys.site,
+                                   .epsilon = variant == 3 ? 0 : 0.25f};
+            double *expected = lab_doubles(lab, N * C);
+            for (int64_t n = 0; n < N; n++)
+                for (int64_t c = 0; c < C; c++) {
+                    double u = ((double)lab_drawn(&keys, n, c, keys.site) - 32767.5) / 32768;
+                    expected[n * C + c] =
+                        x.x[n * C + c] * (1 + (double)op.epsilon * u) + (variant == 1 ? residual.x[n * C + c] : 0);
+                }
+            op_jitter(lab->device, &op);
+            lab_expect(lab, op.out, expected);
+            lab_clear(lab);
+        }
 }
 
 #endif

@@ -205,14 +205,21 @@ static inline struct dropout lab_dropout(struct lab *lab, float rate, int64_t ro
     return dropout;
 }
 
-// The factor of element (row, column) as specified in ops.h; `site` includes the head if there is one.
-static inline double lab_factor(const struct dropout *dropout, int64_t row, int64_t column, uint32_t site) {
-    if (dropout->rate == 0)
-        return 1;
+// The half of a word that is drawn for element (row, column), as specified in ops.h; `site` includes the head if there
+// is one.
+static inline uint32_t lab_drawn(const struct dropout *dropout, int64_t row, int64_t column, uint32_t site) {
     int64_t id = 977 * row + (row % 3 == 2 ? (int64_t)5 << 33 : 0);
     struct philox r = philox4x32_7(dropout->seed, (uint32_t)(column / 8), (uint32_t)(uint64_t)id,
                                    (uint32_t)((uint64_t)id >> 32), site);
-    uint32_t word = r.word[column % 8 / 2], half = column % 2 == 0 ? word % 65536 : word / 65536;
+    uint32_t word = r.word[column % 8 / 2];
+    return column % 2 == 0 ? word % 65536 : word / 65536;
+}
+
+// The factor of element (row, column).
+static inline double lab_factor(const struct dropout *dropout, int64_t row, int64_t column, uint32_t site) {
+    if (dropout->rate == 0)
+        return 1;
+    uint32_t half = lab_drawn(dropout, row, column, site);
     double threshold = fmin(ceil((double)dropout->rate * 65536), 65535);
     return (double)half >= threshold ? 65536 / (65536 - threshold) : 0;
 }

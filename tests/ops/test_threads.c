@@ -286,6 +286,13 @@ static void run_experts(struct lab *lab) {
                                                                  .logits = logits,
                                                                  .chosen = CHOSEN});
     op_balance_bias(lab->device, &(struct op_balance_bias){.bias = bias, .counts = counts, .rate = 0.01f});
+    op_balance_load(lab->device,
+                    &(struct op_balance_load){.load = lab_2d(lab, counts.shape[0], EXPERTS, 1).t, .counts = counts});
+    op_sinkhorn(lab->device, &(struct op_sinkhorn){.bias = lab_1d(lab, EXPERTS, 1).t, .logits = logits});
+    struct dropout keys = lab_dropout(lab, 0.5f, ROWS);
+    op_jitter(lab->device,
+              &(struct op_jitter){
+                  .out = x, .x = x, .row_ids = keys.row_ids, .seed = keys.seed, .site = keys.site, .epsilon = 0.1f});
     op_sort_slots(lab->device, &(struct op_sort_slots){.offsets = offsets,
                                                        .sources = sources,
                                                        .places = places,

@@ -218,7 +218,88 @@ TEST(tokens_and_biases_of_experts_are_those_of_a_plain_loop) {
     close_plain(&plain);
 }
 
+// Routing by Sinkhorn's algorithm over all rows of a micro-batch, noise, and a loss over the global batch: each of
+// these looks beyond the rows of a rank. Losses and norms are those of one rank.
+static const char *const routers[] = {
+    "--moe-router-load-balancing-type sinkhorn --moe-z-loss-coeff 1e-2 --moe-input-jitter-eps 0.1",
+    "--moe-router-load-balancing-type sinkhorn --moe-router-topk 1",
+    "--moe-router-load-balancing-type aux_loss global_aux_loss --moe-aux-loss-coeff 1e-2 0.5 --moe-input-jitter-eps "
+    "0.1",
+};
+enum { STEPS = 4, NUMBERS = 2 + BALANCE_COUNT };
+
+static void train_routed(const struct mesh *mesh, const char *router, const char *flags,
+                         double numbers[STEPS][NUMBERS]) {
+    struct counted_step own = {.mesh = mesh};
+    char *line = memory_printf(
+        "--model llama --num-layers 2 --hidden-size 24 --num-attention-heads 4 --seq-length 16 "
+        "--max-position-embeddings 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "
+        "--global-batch-size 8 --num-experts 6 --moe-ffn-hidden-size 20 --threads 1 --init-method-std 0.1 --seed 7 "
+        "--hidden-dropout 0.1 --adam-eps 1e-4 %s %s",
+        router, flags);
+    rank_step_parse(&own.config, line, mesh->size);
+    EXPECT_OK(setup_step(&own.step, &(struct setup){&own.config, ranks.device, mesh, STEP_TRAIN}));
+    step_initialize(own.step);
+    for (int i = 0; i < STEPS; i++) {
+        struct step_source source = {next_batch, &own, SAMPLES / B / mesh_count(mesh, MESH_SAMPLES)};
+        EXPECT_OK(step_train(own.step, &source, 1e-3, 0));
+        struct step_result result = step_result(own.step);
+        numbers[i][0] = result.loss;
+        numbers[i][1] = result.grad_norm;
+        for (int kind = 0; kind < BALANCE_COUNT; kind++)
+            numbers[i][2 + kind] = result.balance[kind];
+    }
+    step_close(own.step);
+    config_free(&own.config);
+    free(line);
+}
+
+TEST(routers_that_look_beyond_a_rank_are_those_of_one) {
+    static const struct counted_layout layouts[] = {
+        {"", 0},
+        {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", 0},
+        {"--recompute-granularity selective --recompute-modules moe", 0},
+        {"--tensor-model-parallel-size 2", 2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1", 2},
+        {"--pipeline-model-parallel-size 2 --pipeline-schedule zero-bubble", 2},
+        {"--context-parallel-size 2 --expert-model-parallel-size 2", 2},
+        {"--tensor-model-parallel-size 2 --context-parallel-size 2 --sequence-parallel", 4},
+        {"--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel", 4},
+        {"--expert-model-parallel-size 2 --context-parallel-size 2", 4},
+    };
+    struct world *self;
+    struct mesh alone;
+    EXPECT_OK(world_open(&self, &(struct world_options){.backend = "self"}, ranks.device));
+    EXPECT_OK(mesh_place(&alone, 0, 1, NULL));
+    EXPECT_OK(mesh_connect(&alone, self));
+    for (size_t r = 0; r < sizeof routers / sizeof routers[0]; r++) {
+        double expected[STEPS][NUMBERS], numbers[STEPS][NUMBERS];
+        train_routed(&alone, routers[r], "", expected);
+        for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+            struct mesh mesh;
+            struct config config = {0};
+            if (layouts[i].ranks > 0 && layouts[i].ranks != ranks.place.size)
+                continue;
+            char *flags = memory_printf(MODEL "%s", layouts[i].flags);
+            rank_step_parse(&config, flags, ranks.place.size);
+            EXPECT_OK(mesh_place_config(&mesh, ranks.place.rank, ranks.place.size, &config));
+            EXPECT_OK(mesh_connect(&mesh, ranks.world));
+            train_routed(&mesh, routers[r], layouts[i].flags, numbers);
+            for (int k = 0; k < STEPS * NUMBERS; k++) {
+                double want = expected[k / NUMBERS][k % NUMBERS], got = numbers[k / NUMBERS][k % NUMBERS];
+                if (!(fabs(got - want) <= 1e-5 * fabs(want)))
+                    test_fail("%s with %s: number %d of step %d is %.8g, expected %.8g", routers[r], layouts[i].flags,
+                              k % NUMBERS, k / NUMBERS, got, want);
+            }
+            config_free(&config);
+            free(flags);
+        }
+    }
+    world_close(self);
+}
+
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(tokens_and_biases_of_experts_are_those_of_a_plain_loop)};
+    const struct test_case cases[] = {TEST_CASE(tokens_and_biases_of_experts_are_those_of_a_plain_loop),
+                                      TEST_CASE(routers_that_look_beyond_a_rank_are_those_of_one)};
     return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
 }

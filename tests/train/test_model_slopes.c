@@ -78,6 +78,17 @@ static const struct {
      "--num-experts 6 --moe-router-topk 4 --moe-router-num-groups 3 --moe-router-group-topk 2 --swiglu "
      "--disable-bias-linear --moe-shared-expert-intermediate-size 8 --moe-router-score-function sigmoid "
      "--moe-router-topk-scaling-factor 1.5 --moe-aux-loss-coeff 2 --recompute-granularity full"},
+    {"GPT with experts, three losses and jitter", "--num-experts 6 --moe-router-load-balancing-type aux_loss "
+                                                  "seq_aux_loss global_aux_loss --moe-aux-loss-coeff 1 2 3 "
+                                                  "--moe-input-jitter-eps 0.3 --moe-router-score-function sigmoid"},
+    {"GPT with experts, a loss over the global batch and jitter, recomputed",
+     "--num-experts 5 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 4 --moe-input-jitter-eps "
+     "0.2 --moe-shared-expert-intermediate-size 8 --disable-bias-linear --recompute-granularity full"},
+    {"GPT with experts by Sinkhorn's algorithm and a z-loss",
+     "--num-experts 5 --moe-router-load-balancing-type sinkhorn --moe-z-loss-coeff 0.5 --moe-router-topk 3"},
+    {"GPT with one expert per token by Sinkhorn's algorithm, norms of outputs and jitter",
+     "--num-experts 4 --moe-router-load-balancing-type sinkhorn --moe-router-topk 1 --norm-placement output "
+     "--moe-input-jitter-eps 0.1 --recompute-granularity selective --recompute-modules moe"},
     {"GPT with experts and shared ones behind a gate",
      "--num-experts 3 --gated-linear-unit --disable-bias-linear --moe-shared-expert-intermediate-size 9 "
      "--moe-shared-expert-gate --moe-layer-freq 2"},
@@ -193,7 +204,7 @@ static double loss_of(struct train_lab *lab) {
     EXPECT_OK(step_train(lab->step, &source, 0, 0));
     struct step_result result = step_result(lab->step);
     struct config_balance balance = config_balance(&lab->config);
-    const double coefficients[BALANCE_COUNT] = {balance.batch, balance.sequence, balance.z};
+    const double coefficients[BALANCE_COUNT] = {balance.batch, balance.sequence, balance.global, balance.z};
     double loss = result.loss + result.pair_loss;
     for (int i = 0; i < BALANCE_COUNT; i++) {
         EXPECT(result.has_balance[i] == (lab->config.num_experts > 0 && coefficients[i] > 0));
@@ -251,6 +262,9 @@ TEST(slopes) {
         free(flags);
         EXPECT_INT(param_list_elements(step_params(lab.step)), census_parameters(&lab.config));
         (void)loss_of(&lab);
+        // The loss over the global batch has the gradient of the loads of the step before.
+        if (config_balance(&lab.config).global > 0)
+            (void)loss_of(&lab);
         float *gradients = memory_alloc(sizeof *gradients * (size_t)step_params(lab.step)->total);
         for (int i = 0; i < step_params(lab.step)->count; i++) {
             const struct param *param = step_params(lab.step)->items[i];

@@ -166,3 +166,17 @@ void cpu_balance_bias(struct device *device, const struct op_balance_bias *op) {
         }
     }
 }
+
+void cpu_balance_load(struct device *device, const struct op_balance_load *op) {
+    (void)device;
+    int64_t experts = op->load.shape[1];
+    for (int64_t l = 0; l < op->load.shape[0]; l++) {
+        const float *counts = (const float *)op->counts.data + l * experts;
+        float *load = (float *)op->load.data + l * experts;
+        double sum = 0;
+        for (int64_t e = 0; e < experts; e++)
+            sum += (double)counts[e];
+        for (int64_t e = 0; e < experts && sum > 0; e++)
+            load[e] = (float)((double)experts * (double)counts[e] / sum);
+    }
+}

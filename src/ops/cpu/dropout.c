@@ -62,6 +62,21 @@ CPU_CLONES void dropout_factors(float *factors, const struct dropout_row *row, i
     }
 }
 
+// What jitter multiplies with; see struct op_jitter. first_column and the room are as for dropout_factors.
+CPU_CLONES static void jitter_factors(float *factors, const struct dropout_row *row, int64_t first_column,
+                                      int64_t count, float epsilon) {
+    for (int64_t first = 0; first < count; first += DROPOUT_GRAIN) {
+        uint32_t word[4 * PHILOX_LANES];
+        philox_lanes(word, row, (uint32_t)((first_column + first) / 8));
+        float *out = factors + first;
+#pragma omp simd
+        for (int64_t i = 0; i < 4 * PHILOX_LANES; i++) {
+            out[2 * i + 0] = 1.0f + epsilon * (((float)(word[i] & 0xFFFF) - 32767.5f) / 32768.0f);
+            out[2 * i + 1] = 1.0f + epsilon * (((float)(word[i] >> 16) - 32767.5f) / 32768.0f);
+        }
+    }
+}
+
 // `factors` may be NULL.
 CPU_CLONES static void add_row(const struct dropout_add_row *row, const float *factors, int64_t count) {
     float *out = row->out;
@@ -130,4 +145,34 @@ void cpu_dropout_backward(struct device *device, const struct op_dropout_backwar
     }
     if (op->dbias.data)
         cpu_add_column_sums(device, op->dbias, op->dx);
+}
+
+static void jitter_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_jitter *op = context;
+    int64_t channels = op->x.shape[1];
+    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
+    float factors[DROPOUT_PIECE];
+    for (int64_t n = rows.first; n < rows.end; n++) {
+        struct dropout_row draw = {
+            .seed = op->seed, .row_id = (uint64_t)((const int64_t *)op->row_ids.data)[n], .site = op->site};
+        for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
+            int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE, at = n * channels + c;
+            struct dropout_add_row row = {
+                .out = (float *)op->out.data + at,
+                .x = (const float *)op->x.data + at,
+                .residual = op->residual.data ? (const float *)op->residual.data + at : NULL,
+            };
+            jitter_factors(factors, &draw, c, count, op->epsilon);
+            add_row(&row, factors, count);
+        }
+    }
+}
+
+void cpu_jitter(struct device *device, const struct op_jitter *op) {
+    if (op->epsilon == 0) {
+        cpu_dropout_add(device, &(struct op_dropout_add){.out = op->out, .x = op->x, .residual = op->residual});
+        return;
+    }
+    cpu_run(device, cpu_pieces(op->x.shape[0], cpu_rows_per_task(op->x.shape[1])), jitter_task, op);
 }

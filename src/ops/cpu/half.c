@@ -161,6 +161,7 @@ HALF(rope, FIELD(rope, x, CHANGED))
 HALF(relative_bias_forward, FIELD(relative_bias_forward, table, READ))
 HALF(dropout_add, FIELD(dropout_add, out, WRITTEN), FIELD(dropout_add, x, READ), FIELD(dropout_add, residual, READ),
      FIELD(dropout_add, bias, READ))
+HALF(jitter, FIELD(jitter, out, WRITTEN), FIELD(jitter, x, READ), FIELD(jitter, residual, READ))
 
 // What is normalised is the sum as it is stored, rounded: so the addition comes first.
 static const struct half_field norm_forward_fields[] = {FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ),

@@ -86,7 +86,7 @@ static void find_keys(struct router_row *row, const struct op_route_forward *op,
     router_keys(row->keys, logits, experts);
     if (!bias && op->rule.groups == 0)
         return;
-    if (op->rule.score == ROUTER_SOFTMAX)
+    if (op->rule.score == ROUTER_SOFTMAX || op->biases_logits)
         memcpy(row->worth, logits, (size_t)experts * sizeof *logits);
     else if (op->rule.score == ROUTER_SOFTMAX_ALL)
         (void)router_softmax(row->worth, logits, experts);

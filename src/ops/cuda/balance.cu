@@ -212,3 +212,23 @@ extern "C" void cuda_balance_bias(struct device *device, const struct op_balance
         LAUNCH(cuda, balance_bias_kernel, grid_x(op->bias.shape[0]), BIAS_THREADS, 0, (float *)op->bias.data,
                (const float *)op->counts.data, op->bias.shape[1], op->rate);
 }
+
+// A block per row.
+static __global__ void balance_load_kernel(float *load, const float *counts, int64_t experts) {
+    __shared__ double shared[32];
+    load += blockIdx.x * experts;
+    counts += blockIdx.x * experts;
+    double sum = 0;
+    for (int64_t e = threadIdx.x; e < experts; e += blockDim.x)
+        sum += (double)counts[e];
+    sum = block_sum(sum, shared);
+    for (int64_t e = threadIdx.x; e < experts && sum > 0; e += blockDim.x)
+        load[e] = (float)((double)experts * (double)counts[e] / sum);
+}
+
+extern "C" void cuda_balance_load(struct device *device, const struct op_balance_load *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (tensor_count(op->load) > 0)
+        LAUNCH(cuda, balance_load_kernel, grid_x(op->load.shape[0]), BIAS_THREADS, 0, (float *)op->load.data,
+               (const float *)op->counts.data, op->load.shape[1]);
+}

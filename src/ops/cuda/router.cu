@@ -10,6 +10,7 @@ struct route_args {
     const float *logits, *bias, *dweights;  // (N, E); (E) or NULL; (N, K)
     int64_t rows;
     int expert_count, chosen;
+    bool biases_logits;
     struct router_rule rule;
 };
 
@@ -89,12 +90,14 @@ template <int ITEMS> static __global__ void route_forward_kernel(struct route_ar
     router_load<ITEMS>(x, args.logits + row * experts, experts, lane);
     router_keys<ITEMS>(keys, x, experts, lane);
     if (args.bias || args.rule.groups > 0) {
-        if (args.rule.score == ROUTER_SOFTMAX_ALL)
+        if (args.rule.score == ROUTER_SOFTMAX_ALL && !args.biases_logits)
             (void)router_softmax<ITEMS>(worth, x);
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             int e = lane + 32 * i;
-            if (!router_is_softmax(args.rule.score))
+            if (args.biases_logits)
+                worth[i] = x[i];
+            else if (!router_is_softmax(args.rule.score))
                 worth[i] = e < experts ? router_score(args.rule.score, x[i]) : 0.0f;
             else if (args.rule.score == ROUTER_SOFTMAX)
                 worth[i] = x[i];
@@ -211,6 +214,7 @@ extern "C" void cuda_route_forward(struct device *device, const struct op_route_
     args.weights = (float *)op->weights.data;
     args.logits = (const float *)op->logits.data;
     args.bias = (const float *)op->bias.data;
+    args.biases_logits = op->biases_logits;
     args.rows = op->logits.shape[0];
     args.expert_count = (int)op->logits.shape[1];
     args.chosen = (int)op->experts.shape[1];
