@@ -40,12 +40,16 @@ char *memory_printf(const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    char most[256];  // names of parameters are shorter, and formatted once
+    int length = vsnprintf(most, sizeof most, format, arguments);
     va_end(arguments);
     CHECK(length >= 0);
     size_t bytes = (size_t)length + 1;
     char *text = memory_alloc(bytes);
-    vsnprintf(text, bytes, format, again);
+    if (bytes <= sizeof most)
+        memcpy(text, most, bytes);
+    else
+        vsnprintf(text, bytes, format, again);
     va_end(again);
     return text;
 }

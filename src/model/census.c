@@ -32,14 +32,15 @@ static double active_share(const struct config *config, const char *name) {
     return is_of_experts ? (double)config->moe_router_topk / (double)config->num_experts : 1;
 }
 
-int64_t census_active_parameters(const struct config *config) {
-    struct param_list params = {0};
-    census_declare(config, &params);
+static int64_t active_parameters(const struct config *config, const struct param_list *params) {
     double count = 0;
-    for (int i = 0; i < params.count; i++)
-        count += (double)shard_global_count(&params.items[i]->shard) * active_share(config, params.items[i]->name);
-    param_list_free(&params);
+    for (int i = 0; i < params->count; i++)
+        count += (double)shard_global_count(&params->items[i]->shard) * active_share(config, params->items[i]->name);
     return (int64_t)count;
+}
+
+int64_t census_active_parameters(const struct config *config) {
+    return census_take(config).active;
 }
 
 static void count_matrix(struct census *census, const struct config *config, const struct param *param) {
@@ -67,6 +68,8 @@ struct census census_take(const struct config *config) {
     for (int i = 0; i < params.count; i++)
         if (params.items[i]->shard.rank >= 2 && params.items[i]->has_decay)
             count_matrix(&census, config, params.items[i]);
+    census.parameters = param_list_elements(&params);
+    census.active = active_parameters(config, &params);
     param_list_free(&params);
     census.depth_norms = 3 * (double)config->mtp_num_layers * (double)config->hidden_size;
     return census;

@@ -24,6 +24,7 @@ const char *census_name(const char *name);
 
 // What the FLOPs of a step follow from.
 struct census {
+    int64_t parameters, active;                         // as the functions above count them
     double encoder, decoder, head;                      // elements of the matrices of all layers; of the output
     double depth_norms;                                 // elements of the gains of norms of multi-token prediction
     double encoder_channels, channels, cross_channels;  // of attention's heads, over all layers

@@ -36,6 +36,10 @@ int device_open(struct device **device, const struct device_options *options) {
     return error_set("there is no device \"%s\"; choose auto, cpu, cuda or paper", name);
 }
 
+bool device_is_imaginary(const struct device *device) {
+    return device->ops->is_imaginary;
+}
+
 bool device_gains_by_many(const struct device *device) {
     return device->ops->gains_by_many && device->ops->gains_by_many(device);
 }

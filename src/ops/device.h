@@ -51,6 +51,8 @@ void device_synchronize(struct device *device);
 bool device_supports(const struct device *device, enum dtype dtype);
 // Whether it supports the dtype and multiplies faster in it than in fp32.
 bool device_is_fast(const struct device *device, enum dtype dtype);
+// Whether it computes nothing, and never reads what is copied to it.
+bool device_is_imaginary(const struct device *device);
 // Whether op_matmul_many is faster than as many op_matmul.
 bool device_gains_by_many(const struct device *device);
 void device_describe(const struct device *device, char *text, size_t size);

@@ -8,9 +8,9 @@
 void estimator_open(struct estimator *estimator, const struct layout_space *space) {
     estimator->space = space;
     estimator->census = census_take(space->model);
-    estimator->parameters = (double)census_parameters(space->model);
+    estimator->parameters = (double)estimator->census.parameters;
     const struct config *model = space->model;
-    double spared = estimator->parameters - (double)census_active_parameters(model);
+    double spared = estimator->parameters - (double)estimator->census.active;
     estimator->of_experts = spared > 0 ? spared / (1 - (double)model->moe_router_topk / (double)model->num_experts) : 0;
 }
 

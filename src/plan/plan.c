@@ -161,9 +161,9 @@ static double elements_left(const struct config *config) {
 }
 
 // Weights; for the optimizer, masters in fp32 of those in 16 bits and its states.
-static double checkpoint_bytes(const struct config *config) {
+static double checkpoint_bytes(const struct config *config, double elements) {
     const struct optimizer_rule *rule = optimizer_find(config->optimizer);
-    double elements = (double)census_parameters(config), weight = config->bf16 || config->fp16 ? 2 : 4;
+    double weight = config->bf16 || config->fp16 ? 2 : 4;
     double optimizer = elements * (optimizer_saved_bytes(rule, config) + (weight < 4 ? 4 : 0));
     if (rule->leaves_rest)
         optimizer +=
@@ -240,19 +240,19 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     making.hardware.rates.writes_scores = attention && (!strcmp(attention, "unfused") || !strcmp(attention, "local"));
     making.fabric = hardware_fabric(&making.hardware, options->machine, options->ranks);
     int data = mesh_count(&making.mesh, MESH_SAMPLES), each = hardware_ranks(options->machine);
+    const struct census census = census_take(config);
     *plan = (struct plan){.ranks = options->ranks,
                           .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,
                           .expert_parallel = mesh_count(&making.mesh, MESH_EXPERTS),
-                          .parameters = census_parameters(config),
-                          .active = census_active_parameters(config),
+                          .parameters = census.parameters,
+                          .active = census.active,
                           .global_batch_size = config->global_batch_size,
                           .micro_batches = config->global_batch_size / (config->micro_batch_size * data),
                           .tokens = (double)config->global_batch_size * (double)config->seq_length,
                           .stages = making.mesh.length[AXIS_PIPELINE],
-                          .checkpoint_bytes = checkpoint_bytes(config),
+                          .checkpoint_bytes = checkpoint_bytes(config, (double)census.parameters),
                           .peak = making.hardware.peak[config->fp8_format != NULL]};
-    struct census census = census_take(config);
     plan->flops = census_flops(&census, config, config->global_batch_size);
     plan->control = control_shape_of(&making.mesh);
     choose_stages(plan, plan->stages > 1 && has_different_stages(config));

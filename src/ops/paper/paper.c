@@ -358,7 +358,7 @@ static void paper_average(struct device *device, const struct op_average *op) {
 static void paper_clock_start(struct device *device, int64_t most) {
     struct paper_device *paper = paper_of(device);
     free(paper->stamps);
-    paper->stamps = memory_alloc(sizeof *paper->stamps * (size_t)most);
+    paper->stamps = memory_realloc(NULL, sizeof *paper->stamps * (size_t)most);  // zeros would touch all pages
     paper->most = most;
 }
 
@@ -379,7 +379,7 @@ static int64_t paper_stamp(struct device *device, void *stream) {
 
 static bool paper_read_stamp(struct device *device, int64_t stamp, double *seconds) {
     const struct paper_device *paper = paper_of(device);
-    if (!paper->stamps || stamp > paper->stamped || stamp <= paper->stamped - paper->most)
+    if (!paper->stamps || stamp < 1 || stamp > paper->stamped || stamp <= paper->stamped - paper->most)
         return false;
     *seconds = paper->stamps[(stamp - 1) % paper->most];
     return true;
