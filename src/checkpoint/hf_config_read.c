@@ -276,11 +276,12 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
 }
 
 static int read_groups(const struct hf_family *family, const struct json *root, struct config *config) {
-    const struct json *groups = member(root, "num_key_value_heads");
-    bool is_absent = json_member(root, "num_key_value_heads") == NULL;
+    const char *key = hf_groups_key(family);
+    const struct json *groups = member(root, key);
+    bool is_absent = json_member(root, key) == NULL;
     const char *text = groups ? text_of(groups) : is_absent ? family->groups : NULL;
     if (groups && groups->type != JSON_NUMBER)
-        return error_set("its \"num_key_value_heads\" is not a number");
+        return error_set("its \"%s\" is not a number", key);
     if (!text || strtod(text, NULL) == (double)config->num_attention_heads)
         return 0;
     TRY(set_flag(config, "--group-query-attention", "true"));

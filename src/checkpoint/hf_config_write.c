@@ -185,7 +185,7 @@ static void set_rope(struct members *members, const struct hf_family *family, co
         set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
                    real_text(config->rotary_percent));
     if (!family->has_no_groups)
-        set_member(members, "num_key_value_heads", memory_printf("%lld", (long long)config_query_groups(config)));
+        set_member(members, hf_groups_key(family), memory_printf("%lld", (long long)config_query_groups(config)));
     if (config->use_rope_scaling) {
         struct buffer text = {0};
         struct json_writer json = {.out = &text};

@@ -19,12 +19,32 @@ const struct hf_family *hf_family_at(size_t i) {
     return NULL;
 }
 
-const struct hf_family *hf_family_find(const char *model_type) {
-    const struct hf_family *family = NULL;
-    for (size_t i = 0; (family = hf_family_at(i)); i++)
-        if (strcmp(family->model_type, model_type) == 0)
-            return family;
-    return NULL;
+// How many conditions hold; -1 if one fails.
+static int count_conditions(const struct hf_family *family, const struct json *root) {
+    int count = 0;
+    for (; count < HF_MAX_CONDITIONS && family->conditions[count].flag; count++) {
+        const struct json *value = root ? json_member(root, family->conditions[count].flag) : NULL;
+        const char *text = !value                       ? ""
+                           : value->type == JSON_TRUE   ? "true"
+                           : value->type == JSON_NUMBER ? value->string
+                                                        : "";
+        if (strcmp(text, family->conditions[count].value) != 0)
+            return -1;
+    }
+    return count;
+}
+
+const struct hf_family *hf_family_find(const char *model_type, const struct json *root) {
+    const struct hf_family *family = NULL, *best = NULL;
+    int most = -1;
+    for (size_t i = 0; (family = hf_family_at(i)); i++) {
+        int count = strcmp(family->model_type, model_type) == 0 ? count_conditions(family, root) : -1;
+        if (count > most) {
+            most = count;
+            best = family;
+        }
+    }
+    return best;
 }
 
 const char *hf_family_missing(const char *model_type) {
@@ -66,11 +86,16 @@ const char *hf_family_missing(const char *model_type) {
     return NULL;
 }
 
+const char *hf_groups_key(const struct hf_family *family) {
+    return family->groups_key ? family->groups_key : "num_key_value_heads";
+}
+
 char *hf_family_list(void) {
     struct buffer text = {0};
     const struct hf_family *family = NULL;
     for (size_t i = 0; (family = hf_family_at(i)); i++)
-        buffer_printf(&text, "%s%s", i > 0 ? ", " : "", family->model_type);
+        if (!family->conditions[0].flag)
+            buffer_printf(&text, "%s%s", i > 0 ? ", " : "", family->model_type);
     char *list = memory_string(buffer_string(&text));
     buffer_free(&text);
     return list;

@@ -4,6 +4,7 @@
 #ifndef CHECKPOINT_HF_FAMILY_H
 #define CHECKPOINT_HF_FAMILY_H
 
+#include "base/json.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -77,13 +78,18 @@ struct hf_routed {
     const char *plain_method;  // and without groups, which is the usual one; NULL: the same
 };
 
+enum { HF_MAX_CONDITIONS = 2 };
+
+// Several families may have one model_type: the conditions say which of them a config.json is of.
 struct hf_family {
     const char *model_type;
-    const char *architecture;      // of the model with its head
-    const char *architecture_mlm;  // of a BERT without the sentence head, else NULL
-    const char *prefix;            // of all names but the head's; files of a bare model lack it
-    const char *embedding, *head;  // theirs; the head is absent if it is tied
-    const char *tie;               // "true" or "false" if config.json does not say; "never" whatever it says
+    struct hf_flag
+        conditions[HF_MAX_CONDITIONS];  // members and what they must be, in JSON's words; NULL after the last
+    const char *architecture;           // of the model with its head
+    const char *architecture_mlm;       // of a BERT without the sentence head, else NULL
+    const char *prefix;                 // of all names but the head's; files of a bare model lack it
+    const char *embedding, *head;       // theirs; the head is absent if it is tied
+    const char *tie;                    // "true" or "false" if config.json does not say; "never" whatever it says
     const struct hf_row *rows;
     const char *const *ignored;  // patterns of buffers that are not parameters; NULL at the end
     const struct hf_key *keys;
@@ -92,6 +98,7 @@ struct hf_family {
     bool has_rope;
     const char *rope_kinds;           // those it has, separated by spaces; NULL: all that we have
     const char *groups;               // num_key_value_heads if config.json does not say; NULL: as many as heads
+    const char *groups_key;           // its name of num_key_value_heads; NULL: that
     const char *rotary_part;          // partial_rotary_factor if config.json does not say; NULL: it rotates whole heads
     const char *rotary_base;          // rope_theta if config.json does not say; NULL: 10000
     const char *rotary_base_key;      // its name of rope_theta; NULL: that
@@ -116,12 +123,16 @@ struct hf_family {
     size_t row_count, key_count, flag_count, written_count;
 };
 
-const struct hf_family *hf_family_find(const char *model_type);  // NULL if it is not known
-const struct hf_family *hf_family_at(size_t i);                  // NULL after the last
+// NULL if it is not known. Of several families, the one most of whose conditions hold in the config.json, which may be
+// NULL, and whose other conditions do not fail.
+const struct hf_family *hf_family_find(const char *model_type, const struct json *root);
+const struct hf_family *hf_family_at(size_t i);  // NULL after the last
 // What a known model_type has that no layer here computes; NULL if it is unknown, or supported.
 const char *hf_family_missing(const char *model_type);
 // Whether models of the family may have this kind of rotary scaling ("default", "linear", …).
 bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind);
+// Its name of num_key_value_heads.
+const char *hf_groups_key(const struct hf_family *family);
 // "gpt2, opt, …", to be freed.
 char *hf_family_list(void);
 

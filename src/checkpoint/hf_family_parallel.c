@@ -122,44 +122,52 @@ static const struct hf_flag gptj_flags[] = {{"--model", "gpt"},
                                             {"--add-mlp-bias", "true"},
                                             {"--add-output-bias", "true"}};
 
-// ---- Falcon, the 7B's architecture ----
+// ---- Falcon ----
 
 #define FALCON "transformer.h.*."
-static const struct hf_row falcon_rows[] = {
-    SAME("embedding.word_embeddings", "transformer.word_embeddings"),
-    SAME_BIAS(OURS "input_layernorm", FALCON "input_layernorm"),
-    {OURS "self_attention.linear_qkv.weight", HF_GROUPS, {FALCON "self_attention.query_key_value.weight"}},
-    {OURS "self_attention.linear_qkv.bias", HF_GROUPS, {FALCON "self_attention.query_key_value.bias"}},
-    SAME_BIAS(OURS "self_attention.linear_proj", FALCON "self_attention.dense"),
-    SAME_BIAS(OURS "mlp.linear_fc1", FALCON "mlp.dense_h_to_4h"),
-    SAME_BIAS(OURS "mlp.linear_fc2", FALCON "mlp.dense_4h_to_h"),
-    SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"),
-    SAME("output_layer", "lm_head"),
-};
+#define FALCON_LAYERS                                                                                                  \
+    SAME("embedding.word_embeddings", "transformer.word_embeddings"),                                                  \
+        {OURS "self_attention.linear_qkv.weight", HF_GROUPS, {FALCON "self_attention.query_key_value.weight"}},        \
+        {OURS "self_attention.linear_qkv.bias", HF_GROUPS, {FALCON "self_attention.query_key_value.bias"}},            \
+        SAME_BIAS(OURS "self_attention.linear_proj", FALCON "self_attention.dense"),                                   \
+        SAME_BIAS(OURS "mlp.linear_fc1", FALCON "mlp.dense_h_to_4h"),                                                  \
+        SAME_BIAS(OURS "mlp.linear_fc2", FALCON "mlp.dense_4h_to_h"),                                                  \
+        SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"), SAME("output_layer", "lm_head")
+static const struct hf_row falcon_rows[] = {FALCON_LAYERS, SAME_BIAS(OURS "input_layernorm", FALCON "input_layernorm")};
+static const struct hf_row falcon_two_rows[] = {FALCON_LAYERS, SAME_BIAS(OURS "input_layernorm", FALCON "ln_attn"),
+                                                SAME_BIAS(OURS "pre_mlp_layernorm", FALCON "ln_mlp")};
 static const char *const falcon_ignored[] = {FALCON "self_attention.rotary_emb.inv_freq", NULL};
+#define FALCON_KEYS                                                                                                    \
+    NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
+        NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
+        NUMBER("ffn_hidden_size", "--ffn-hidden-size", .fallback = "-"),                                               \
+        NUMBER("max_position_embeddings", "--max-position-embeddings", .fallback = "2048"),                            \
+        NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
+        NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),                                                 \
+        NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),                                          \
+        NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),                                           \
+        MAP("activation", "--activation",                                                                              \
+            "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu relu2=squared_relu silu=silu", .fallback = "gelu"),  \
+        MAP("bias", "--disable-bias-linear", "true=false false=true", .fallback = "false"),                            \
+        ONLY("parallel_attn", "true"), ONLY("alibi", "false")
 static const struct hf_key falcon_keys[] = {
-    NUMBER("vocab_size", "--padded-vocab-size"),
-    NUMBER("num_hidden_layers", "--num-layers"),
-    NUMBER("hidden_size", "--hidden-size"),
-    NUMBER("num_attention_heads", "--num-attention-heads"),
-    NUMBER("ffn_hidden_size", "--ffn-hidden-size", .fallback = "-"),
-    NUMBER("max_position_embeddings", "--max-position-embeddings", .fallback = "2048"),
-    NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),
-    NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
-    NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
-    NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),
-    MAP("activation", "--activation",
-        "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu relu2=squared_relu silu=silu", .fallback = "gelu"),
-    MAP("bias", "--disable-bias-linear", "true=false false=true", .fallback = "false"),
+    FALCON_KEYS,
     ONLY("new_decoder_architecture", "false"),
-    ONLY("parallel_attn", "true"),
-    ONLY("alibi", "false"),
     READ_ONLY("num_ln_in_parallel_attn", "1"),
 };
+// The new architecture has groups of heads, and norms of their own for attention and MLP, unless it says 1.
+static const struct hf_key falcon_one_keys[] = {FALCON_KEYS, ONLY("new_decoder_architecture", "true"),
+                                                ONLY("num_ln_in_parallel_attn", "1")};
+static const struct hf_key falcon_two_keys[] = {FALCON_KEYS, ONLY("new_decoder_architecture", "true"),
+                                                ONLY("num_ln_in_parallel_attn", "2")};
 static const struct hf_flag falcon_flags[] = {{"--model", "gpt"},
                                               {"--position-embedding-type", "rope"},
                                               {"--parallel-residual", "true"},
                                               {"--parallel-residual-one-norm", "true"}};
+static const struct hf_flag falcon_two_flags[] = {{"--model", "gpt"},
+                                                  {"--position-embedding-type", "rope"},
+                                                  {"--parallel-residual", "true"},
+                                                  {"--parallel-residual-one-norm", "false"}};
 
 // ---- Cohere's Command R ----
 
@@ -202,6 +210,10 @@ static const struct hf_flag cohere_flags[] = {{"--model", "gpt"},
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
 static const struct hf_flag no_pad[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
+#define FALCON_FAMILY                                                                                                  \
+    .model_type = "falcon", .architecture = "FalconForCausalLM", .prefix = "transformer.",                             \
+    .embedding = "transformer.word_embeddings.weight", .head = "lm_head.weight", .tie = "true", .has_rope = true,      \
+    .rope_kinds = "default linear"
 static const struct hf_family families[] = {
     {.model_type = "gpt_neox",
      .architecture = "GPTNeoXForCausalLM",
@@ -237,17 +249,14 @@ static const struct hf_family families[] = {
      .has_no_groups = true,
      .rotary_channels_key = "rotary_dim",
      TABLES(gptj, gptj_ignored, no_ids, gptj_flags)},
-    {.model_type = "falcon",
-     .architecture = "FalconForCausalLM",
-     .prefix = "transformer.",
-     .embedding = "transformer.word_embeddings.weight",
-     .head = "lm_head.weight",
-     .tie = "true",
-     .has_rope = true,
-     .rope_kinds = "default linear",
-     .has_no_groups = true,
-     .has_multi_query = true,
+    {FALCON_FAMILY, .has_no_groups = true, .has_multi_query = true,
      TABLES(falcon, falcon_ignored, no_ids, falcon_flags)},
+    {FALCON_FAMILY, .conditions = {{"new_decoder_architecture", "true"}}, .groups_key = "num_kv_heads",
+     TABLES(falcon_two, falcon_ignored, no_ids, falcon_two_flags)},
+    {FALCON_FAMILY, .conditions = {{"new_decoder_architecture", "true"}, {"num_ln_in_parallel_attn", "1"}},
+     .groups_key = "num_kv_heads", .rows = falcon_rows, .row_count = COUNT(falcon_rows), .keys = falcon_one_keys,
+     .key_count = COUNT(falcon_one_keys), .ignored = falcon_ignored, .flags = falcon_flags,
+     .flag_count = COUNT(falcon_flags), .written = no_ids, .written_count = COUNT(no_ids)},
     {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
      TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
     {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true", .window_freq = "4", .has_whole_without_rope = true,

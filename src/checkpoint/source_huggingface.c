@@ -176,7 +176,7 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
     const char *model_type = NULL;
     TRY(json_parse_file(&source->foreign_config, path, MAX_CONFIG_BYTES));
     TRY(json_get_string(source->foreign_config, "model_type", &model_type));
-    detail->family = hf_family_find(model_type);
+    detail->family = hf_family_find(model_type, source->foreign_config);
     if (!detail->family) {
         const char *missing = hf_family_missing(model_type);
         char *known = hf_family_list();

@@ -53,6 +53,9 @@
     "--parallel-residual true --parallel-residual-one-norm true --activation gelu_tanh --add-output-bias true "        \
     "--position-embedding-type rope --untie-embeddings-and-output-weights true --hidden-dropout 0 "                    \
     "--attention-dropout 0 "
+#define FALCON                                                                                                         \
+    "--parallel-residual true --activation gelu --position-embedding-type rope --disable-bias-linear true "            \
+    "--group-query-attention true --hidden-dropout 0 --attention-dropout 0 "
 #define GRANITE                                                                                                        \
     TIED_LLAMA                                                                                                         \
     "--group-query-attention true --num-query-groups 8 --embedding-multiplier 12 --residual-multiplier 0.22 "          \
@@ -115,6 +118,7 @@
 #define GEMMA3_PAPER "Gemma Team 2025"
 #define GLM4_PAPER "GLM Team 2024"
 #define GLM45_PAPER "GLM-4.5 Team 2025"
+#define FALCON_PAPER "Almazrouei et al. 2023"
 #define RELEASED "released configuration"
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
@@ -306,10 +310,12 @@ static const struct preset presets[] = {
     {"gptj-6b", 28, 4096, 16, 2048, 32, PHI,
      "--rotary-interleaved true --rotary-percent 0.25 --disable-bias-linear true --add-mlp-bias true", "6.1B",
      "Wang et al. 2021"},
-    {"falcon-7b", 32, 4544, 71, 2048, 128,
-     "--parallel-residual true --parallel-residual-one-norm true --activation gelu --position-embedding-type rope "
-     "--disable-bias-linear true --hidden-dropout 0 --attention-dropout 0 ",
-     "--group-query-attention true --num-query-groups 1", "6.9B", "Almazrouei et al. 2023"},
+    {"falcon-7b", 32, 4544, 71, 2048, 128, FALCON "--parallel-residual-one-norm true ", "--num-query-groups 1", "6.9B",
+     FALCON_PAPER},
+    {"falcon-11b", 60, 4096, 32, 8192, 128, FALCON UNTIED "--parallel-residual-one-norm true ",
+     "--num-query-groups 8 --rotary-base 500042", "11.1B", RELEASED},
+    {"falcon-40b", 60, 8192, 128, 2048, 128, FALCON, "--num-query-groups 8", "41.3B", FALCON_PAPER},
+    {"falcon-180b", 80, 14848, 232, 2048, 128, FALCON, "--num-query-groups 8", "178.6B", FALCON_PAPER},
     {"granite3-2b", 40, 2048, 32, 4096, 128, GRANITE,
      "--ffn-hidden-size 8192 --softmax-scale 0.015625 --logits-scaling 8", "2.5B", "Granite Team 2024"},
     {"granite3-8b", 40, 4096, 32, 4096, 128, GRANITE,

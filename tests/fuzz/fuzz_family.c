@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *type = NULL;
     if (json_parse(&root, (const char *)data, size, "config.json") == 0 &&
         json_get_string(root, "model_type", &type) == 0) {
-        const struct hf_family *family = hf_family_find(type);
+        const struct hf_family *family = hf_family_find(type, root);
         struct weights weights = {0};
         struct config config;
         config_defaults(&config);

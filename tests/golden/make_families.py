@@ -120,6 +120,12 @@ MODELS = {
     "falcon": lambda: hf.FalconForCausalLM(hf.FalconConfig(
         **{"ffn_hidden_size" if key == "intermediate_size" else key: value for key, value in SIZE.items()}, **IDS,
         rope_parameters=rope(theta=500.0))),
+    "falcon_groups": lambda: hf.FalconForCausalLM(hf.FalconConfig(
+        num_attention_heads=4, hidden_size=24, num_hidden_layers=2, vocab_size=V, max_position_embeddings=64, ffn_hidden_size=20, **IDS,
+        new_decoder_architecture=True, num_kv_heads=2, rope_parameters=rope(theta=500.0))),
+    "falcon_one_norm": lambda: hf.FalconForCausalLM(hf.FalconConfig(
+        num_attention_heads=4, hidden_size=24, num_hidden_layers=2, vocab_size=V, max_position_embeddings=64, ffn_hidden_size=20, **IDS,
+        new_decoder_architecture=True, num_ln_in_parallel_attn=1, num_kv_heads=2, bias=True, tie_word_embeddings=False, rope_parameters=rope(theta=500.0))),
     "phi": lambda: hf.PhiForCausalLM(hf.PhiConfig(**SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(0.5))),
     "gptj": lambda: hf.GPTJForCausalLM(hf.GPTJConfig(n_embd=24, n_layer=2, n_head=3, n_positions=64, vocab_size=V, rotary_dim=6, **IDS)),
     "stablelm_parallel": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(

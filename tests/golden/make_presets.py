@@ -138,6 +138,10 @@ add("phi-1.5", PhiForCausalLM, PhiConfig())
 add("phi-2", PhiForCausalLM, PhiConfig(num_hidden_layers=32, hidden_size=2560, num_attention_heads=32, intermediate_size=10240))
 add("gptj-6b", GPTJForCausalLM, GPTJConfig())
 add("falcon-7b", FalconForCausalLM, FalconConfig())
+for name, layers, hidden, heads, norms in (("11b", 60, 4096, 32, 1), ("40b", 60, 8192, 128, 2), ("180b", 80, 14848, 232, 2)):
+    add("falcon-" + name, FalconForCausalLM, FalconConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_kv_heads=8, new_decoder_architecture=True,
+        num_ln_in_parallel_attn=norms, vocab_size=65024, tie_word_embeddings=norms == 2))
 for name, hidden, ffn in (("2b", 2048, 8192), ("8b", 4096, 12800)):
     add("granite3-" + name, GraniteForCausalLM, GraniteConfig(num_hidden_layers=40, hidden_size=hidden, num_attention_heads=32,
                                                               num_key_value_heads=8, intermediate_size=ffn, vocab_size=49155,

@@ -298,6 +298,14 @@ def olmo2(r):
 
 
 def falcon(r):
+    if r.random() < 0.5:
+        groups = r.choice([1, 2, 3])
+        heads = groups * r.choice([1, 2, 4])
+        return hf.FalconForCausalLM(hf.FalconConfig(
+            num_attention_heads=heads, hidden_size=heads * r.choice([4, 14, 20]), num_hidden_layers=r.choice([1, 3]), num_kv_heads=groups,
+            vocab_size=r.choice([31, 50]), ffn_hidden_size=r.choice([None, 17]), max_position_embeddings=64, bias=r.random() < 0.4,
+            new_decoder_architecture=True, num_ln_in_parallel_attn=r.choice([None, 1, 2]), tie_word_embeddings=r.random() < 0.6,
+            rope_parameters={"rope_type": "default", "rope_theta": r.choice([10000.0, 1234.0])}, bos_token_id=0, eos_token_id=0))
     heads = r.choice([1, 3, 5])
     return hf.FalconForCausalLM(hf.FalconConfig(
         num_attention_heads=heads, hidden_size=heads * r.choice([4, 14, 20]), num_hidden_layers=r.choice([1, 3]),
