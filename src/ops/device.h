@@ -172,6 +172,7 @@ struct device_rates {
     // Attention as before FlashAttention: two matmuls of all scores, which are written to memory, normalized there and
     // read again.
     bool writes_scores;
+    bool gains_by_many;  // see device_gains_by_many
 };
 // FLOP/s of long matmuls.
 double device_rates_of(const struct device_rates *rates, enum dtype dtype);

@@ -22,6 +22,9 @@ struct making {
     struct mesh mesh;     // of rank 0
 };
 
+// Compute capability × 10 of the GPUs that multiply many matrices at once (src/ops/cuda/hopper).
+enum { HOPPER = 90 };
+
 static int measure_stage(struct making *making, int index) {
     struct plan_stage *stage = &making->plan->stage[index];
     struct device *device, *host = NULL;
@@ -41,6 +44,7 @@ static int measure_stage(struct making *making, int index) {
     if (status == 0) {
         struct device_rates rates = making->hardware.rates;
         rates.memory_bytes = making->options->machine->gpus > 0 ? plan_room(making->options->machine) : 0;
+        rates.gains_by_many = making->options->machine->capability == HOPPER;
         device_set_rates(device, &rates);
         world_set_fabric(world, &making->fabric);
         // The first tiles cannot be sent before they are computed.

@@ -210,10 +210,12 @@ static void paper_expert_activation_backward(struct device *device, const struct
     spend_limits(paper_of(device), op->rule, op->dy);
 }
 
-// A plan that stands for no device counts as a Hopper GPU, the only kind that does.
+// One that stands for no device and has no rates takes the memory of those that do, which is more.
 static bool paper_gains_by_many(const struct device *device) {
     const struct paper_device *paper = (const struct paper_device *)device;
-    return !paper->real || device_gains_by_many(paper->real);
+    if (paper->real)
+        return device_gains_by_many(paper->real);
+    return !paper->has_rates || paper->rates.gains_by_many;
 }
 
 // Half of a symmetric result is computed. What is added belongs to the bytes.
