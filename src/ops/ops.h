@@ -180,7 +180,9 @@ struct op_norm_backward {
 struct attention_mask {
     int64_t window;            // if causal: only the last `window` of the visible keys; 0 for all
     struct tensor key_counts;  // (B) i32 or none: keys of sample b from key_counts[b] on are padding
-    struct tensor first_keys;  // (B * Tq) i32 or none: the first key that is seen (where the query's document begins)
+    // (B * Tq) i32 or none: the first key that is seen (where the query's document begins). It never falls along the
+    // queries of a sample, so that what lies outside of a document is skipped, not computed and hidden.
+    struct tensor first_keys;
     // (H, Tq + Tk - 1) fp32 or none: column j - i + Tq - 1 is added to the scaled score of query i and key j.
     struct tensor relative_bias;
 };

@@ -58,6 +58,20 @@ static inline struct cpu_range attention_seen(const struct attention_rules *rule
     return seen;
 }
 
+// How many queries come before the first one that sees no key before `end` any more: the first key that is seen never
+// falls from one query to the next.
+static inline int64_t attention_queries_before(const struct attention_rules *rules, int64_t b, int64_t end) {
+    int64_t low = 0, high = rules->query_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (attention_seen(rules, b, middle).first < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 // The part of a range that lies within [first, first + count), counted from first.
 static inline struct cpu_range attention_within(struct cpu_range seen, int64_t first, int64_t count) {
     int64_t start = seen.first - first, end = seen.end - first;

@@ -274,11 +274,12 @@ static void backward_key_tile(const struct op_attention_backward *op, struct bac
     int64_t heads_per_group = op->q.shape[2] / op->k.shape[2], first_head = at->group * heads_per_group;
     // The first query that sees any of these keys, down to the start of its tile.
     int64_t first_query = op->is_causal && at->first_key > offset ? at->first_key - offset : 0;
+    int64_t end_query = at->is_masked ? attention_queries_before(&at->rules, at->b, at->first_key + keys) : query_count;
     at->is_first = true;
     if (!tile->is_wide)
         pack_keys(op, tile, at, keys);
     for (at->head = first_head; at->head < first_head + heads_per_group; at->head++) {
-        for (int64_t i = cpu_pieces(query_count, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
+        for (int64_t i = cpu_pieces(end_query, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
             at->queries = cpu_piece(query_count, QUERY_TILE, i);
             at->keys = tile_keys(at, keys);
             if (at->keys > 0)

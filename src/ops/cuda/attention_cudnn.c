@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, SHORT_WINDOW = 4 };
+enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, SHORT_WINDOW = 4, LONG_ROW = 1024 };
 static const float SMALLEST_RATE = 1.0f / 65536;  // of dropout: those below it are rounded up by our kernels
 
 struct attention_plan {
@@ -137,8 +137,8 @@ static bool has_long_fault(const struct plan_key *key) {
     return version >= FIRST_FAULTY && version < FIRST_MENDED && !is_plain && key->Tk > MOST_KEYS;
 }
 
-// Notes mask and dropout in the key; false if they are not for cuDNN. It computes all that a window hides, so it leaves
-// short ones to kernels that do not.
+// Notes mask and dropout in the key; false if they are not for cuDNN. It computes all that a mask hides, so it leaves
+// short windows, and documents in long rows, to kernels that do not.
 static bool note_mask(const struct cudnn_attention *attention, struct plan_key *key,
                       const struct attention_inputs *in) {
     const struct attention_mask *mask = in->mask;
@@ -146,7 +146,8 @@ static bool note_mask(const struct cudnn_attention *attention, struct plan_key *
     key->has_first = has_window || mask->first_keys.data;
     key->has_end = mask->key_counts.data != NULL;
     key->keep = 1.0 - (double)in->dropout->rate;
-    if (mask->relative_bias.data || (has_window && mask->window * SHORT_WINDOW < key->Tk))
+    if (mask->relative_bias.data || (has_window && mask->window * SHORT_WINDOW < key->Tk) ||
+        (mask->first_keys.data && key->Tk > LONG_ROW))
         return false;
     bool is_drawn = in->dropout->rate >= SMALLEST_RATE && attention->takes_masks && attention->options.draws_dropout;
     return (attention->takes_masks || !(key->has_first || key->has_end)) && (in->dropout->rate == 0 || is_drawn);

@@ -141,6 +141,38 @@ static __device__ __forceinline__ struct key_range keys_of(const struct attentio
     return {(int)first, (int)max(end, first)};
 }
 
+// The first and last key that any of the block's queries sees, in shared memory.
+static __device__ __forceinline__ struct key_range block_range(const struct key_range range[2], int *shared) {
+    if (threadIdx.x == 0) {
+        shared[0] = INT32_MAX;
+        shared[1] = 0;
+    }
+    __syncthreads();
+    for (int half = 0; half < 2; half++)
+        if (threadIdx.x % 4 == 0 && range[half].first < range[half].end) {
+            atomicMin(&shared[0], range[half].first);
+            atomicMax(&shared[1], range[half].end);
+        }
+    __syncthreads();
+    return {shared[0], shared[1]};
+}
+
+// How many queries, none below `low`, come before the first one that sees no key before `end`: the first key that is
+// seen never falls from one query to the next. Each warp tries 32 queries at a time, and all find the same.
+static __device__ __forceinline__ int64_t queries_before(const struct attention_args &args, int64_t batch, int64_t low,
+                                                         int end) {
+    int64_t high = args.queries;
+    while (low < high) {
+        int64_t step = (high - low + 31) / 32, query = low + (int64_t)(threadIdx.x & 31) * step;
+        int seeing = __popc(__ballot_sync(~0u, query < high && keys_of(args, batch, query).first < end));
+        if (seeing == 0)
+            return low;
+        low += (seeing - 1) * step + 1;
+        high = min(high, low + step - 1);
+    }
+    return low;
+}
+
 // The bias of a distance, to be added to a score before it is scaled. Masked scores may be anything.
 static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
                                                 int64_t key) {

@@ -75,6 +75,7 @@ template <typename T, int DP>
 static __global__ void __launch_bounds__(TENSOR_THREADS)
     tensor_query_kernel(struct attention_args args, int64_t width) {
     extern __shared__ uint4 memory[];
+    __shared__ int bounds[2];
     T *queries = (T *)memory, *douts = queries + TENSOR_ROWS * (DP + 8), *keys = douts + TENSOR_ROWS * (DP + 8);
     T *values = keys + TENSOR_ROWS * (DP + 8);
     float *pair = (float *)(values + TENSOR_ROWS * (DP + 8));  // with a bias
@@ -102,7 +103,8 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
                                    args.head_size);
     start_rows<T, TENSOR_ROWS, DP>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query,
                                    args.queries, args.value_size);
-    for (int first_key = 0; first_key < args.keys; first_key += TENSOR_ROWS) {
+    struct key_range all = block_range(range, bounds);
+    for (int first_key = all.first / TENSOR_ROWS * TENSOR_ROWS; first_key < all.end; first_key += TENSOR_ROWS) {
         bool is_seen = false;
         for (int half = 0; half < 2; half++)
             is_seen = is_seen || (range[half].first < first_key + TENSOR_ROWS && range[half].end > first_key);
@@ -259,8 +261,11 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
                                    args.value_size);
     if (args.is_causal)  // the first query that sees the first key, rounded down to a tile
         start = max((int64_t)0, first_key - (args.keys - args.queries)) / ROWS * ROWS;
+    int64_t end = args.queries;
+    if (args.first_keys || args.window > 0)
+        end = queries_before(args, batch, start, first_key + TENSOR_ROWS);
     for (int head = key_head * group; head < (key_head + 1) * group; head++)
-        for (int64_t first_query = start; first_query < args.queries; first_query += ROWS) {
+        for (int64_t first_query = start; first_query < end; first_query += ROWS) {
             __syncthreads();  // the queries of the last tile, and what is known of them, have been used
             bool is_seen = threadIdx.x < ROWS && read_fact<ROWS>(&facts, args, batch, head, first_query, first_key);
             if (!__syncthreads_or(is_seen))

@@ -19,22 +19,6 @@ static __device__ __forceinline__ float quad_sum(float value) {
     return value + __shfl_xor_sync(0xFFFFFFFFu, value, 2);
 }
 
-// The first and last key that any of the block's queries sees, in shared memory.
-static __device__ __forceinline__ struct key_range block_range(const struct key_range range[2], int *shared) {
-    if (threadIdx.x == 0) {
-        shared[0] = INT32_MAX;
-        shared[1] = 0;
-    }
-    __syncthreads();
-    for (int half = 0; half < 2; half++)
-        if (threadIdx.x % 4 == 0 && range[half].first < range[half].end) {
-            atomicMin(&shared[0], range[half].first);
-            atomicMax(&shared[1], range[half].end);
-        }
-    __syncthreads();
-    return {shared[0], shared[1]};
-}
-
 // Scores become weights, and the rows move on to their new largest scores; correction is for what was summed before.
 static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8][4], struct forward_rows &rows,
                                                     float correction[2], float scale, int first_key) {
