@@ -230,7 +230,9 @@ void pool_run(struct pool *pool, int64_t count, pool_task *task, void *context) 
     int sleepers = atomic_load(&pool->sleepers);
     if (sleepers > 0) {
         pthread_mutex_lock(&pool->lock);
-        for (int64_t i = 0; i < sleepers && i < tickets - 1; i++)
+        if (sleepers < tickets)
+            pthread_cond_broadcast(&pool->work_ready);
+        for (int64_t i = 0; sleepers >= tickets && i < tickets - 1; i++)
             pthread_cond_signal(&pool->work_ready);
         pthread_mutex_unlock(&pool->lock);
     }

@@ -177,6 +177,59 @@ TEST(kernels_of_this_processor) {
         test_skip("this processor has none");
 }
 
+// Integers from -4 to 4, as fp32 or bf16.
+static struct tensor small_integers(struct arena *arena, enum dtype dtype, int64_t rows, int64_t columns,
+                                    uint64_t seed) {
+    struct tensor t = arena_2d(arena, dtype, rows, columns);
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        float value = (float)((int)(seed >> 33) % 9 - 4);
+        if (dtype == DTYPE_F32)
+            ((float *)t.data)[i] = value;
+        else
+            ((uint16_t *)t.data)[i] = lab_bf16(value);
+    }
+    return t;
+}
+
+static void compare_with_openblas(struct device *device, const struct cpu_kernel *kernel, const int64_t size[3]) {
+    enum { BYTES = 96 << 20 };
+    struct device *blas = NULL;
+    struct arena arena;
+    void *memory = device_alloc(device, BYTES);
+    EXPECT(memory != NULL);
+    arena_init(&arena, "large", memory, BYTES);
+    EXPECT_OK(cpu_open(&blas, &(struct device_options){.threads = 2, .cpu_kernels = "openblas"}));
+    struct tensor a = small_integers(&arena, kernel->dtype, size[0], size[2], 1);
+    struct tensor b = small_integers(&arena, kernel->dtype, size[1], size[2], 2);
+    struct tensor d = small_integers(&arena, DTYPE_F32, size[0], size[1], 3);
+    struct tensor expected = small_integers(&arena, DTYPE_F32, size[0], size[1], 3);
+    struct op_matmul op = {.a = a, .b = b, .d = d, .transpose_b = true, .alpha = 1, .beta = 1};
+    op_matmul(device, &op);
+    op.d = expected;
+    op_matmul(blas, &op);
+    EXPECT(memcmp(d.data, expected.data, tensor_bytes(d)) == 0);
+    device_close(blas);
+    device_free(device, memory);
+}
+
+// More rows, columns and steps than one round takes.
+TEST(rounds) {
+    static const int64_t sizes[][3] = {{1000, 100, 2048}, {1000, 1000, 2048}, {1700, 100, 2600},
+                                       {100, 1700, 2600}, {1000, 100, 5000},  {100, 1100, 5000}};
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
+    EXPECT_OK(kernel_choose(kernels, NULL));
+    for (int i = 0; kernels[i]; i++) {
+        struct device *device = NULL;
+        EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = 3, .cpu_kernels = kernels[i]->name}));
+        for (size_t j = 0; j < sizeof sizes / sizeof sizes[0]; j++)
+            compare_with_openblas(device, kernels[i], sizes[j]);
+        device_close(device);
+    }
+    if (!kernels[0])
+        test_skip("this processor has none");
+}
+
 TEST(names) {
     const struct cpu_kernel *kernels[KERNEL_COUNT + 1], *one[KERNEL_COUNT + 1];
     EXPECT_OK(kernel_choose(kernels, "openblas"));
@@ -200,4 +253,4 @@ TEST(names) {
     EXPECT(device == NULL);
 }
 
-TEST_MAIN(TEST_CASE(models), TEST_CASE(kernels_of_this_processor), TEST_CASE(names))
+TEST_MAIN(TEST_CASE(models), TEST_CASE(kernels_of_this_processor), TEST_CASE(rounds), TEST_CASE(names))
