@@ -44,7 +44,7 @@ struct helper_start {
     int thread;
 };
 
-static const double spin_seconds = 30e-6;
+static const double spin_seconds = 100e-6;
 static const int64_t most_tickets = (int64_t)1 << 31;
 static const uint64_t closed = UINT32_MAX;  // as the lower half of a ticket: more than any run has
 

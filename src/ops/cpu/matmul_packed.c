@@ -245,10 +245,10 @@ static void round_task(void *context, int64_t index, int thread) {
 }
 
 // The time of a cut, in multiplications: a task multiplies and fetches its rows of a and columns of b. Threads do not
-// keep step, so at the end each waits for half a task.
+// keep step, so at the end they wait for about a task.
 static double cut_cost(const struct packed_job *job, int64_t tasks, int64_t threads) {
     double rows = (double)job->block_rows, columns = (double)job->block_columns;
-    double turns = (double)cpu_pieces(tasks, threads) + (threads > 1 ? 0.5 : 0);
+    double turns = (double)cpu_pieces(tasks, threads) + (threads > 1 ? 1 : 0);
     return turns * (rows * columns + (double)job->kernel->move_cost * (rows + columns));
 }
 
