@@ -77,6 +77,7 @@ TEST(quotes_entities_and_blanks) {
 
 TEST(tags) {
     const struct text_case cases[] = {
+        {"<nowiki>\xC2[[a]]</nowiki>", "\xC2[[a]]"},  // a broken character before a bracket
         {"a<!-- no -->b<ref>gone</ref><ref name=\"x/y\" />.", "ab."},
         {"a<ref name=\"a>b\">gone</ref>b", "ab"},
         {"a<REF group=n>{{cite|x}}</REF >b</ref>c", "abc"},

@@ -305,7 +305,8 @@ static void take_special(struct wiki_line *line) {
             put(line, ' ');
             return;
         }
-        if (line->at + 1 < line->end) {
+        // What follows a broken character may be a shield.
+        if (line->at + 1 < line->end && ((unsigned char)line->at[1] & 0xC0) == 0x80) {
             line->at += 2;
             put_character(line, line->at - 2, 2);
             return;
