@@ -1,5 +1,6 @@
 // Loading tensors. All names, shapes and types are compared before the first element is copied, so a checkpoint of
-// another model changes nothing.
+// another model changes nothing. A rank opens only the files that hold elements of its own, as far as the manifest
+// tells (older ones do not): with thousands of ranks, opening all of them would take hours.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -22,38 +23,101 @@ static const char remedy[] = "the checkpoint is of another model; give the model
 
 static const char *const part_names[] = {[CHECKPOINT_MODEL] = "model", [CHECKPOINT_OPTIMIZER] = "optimizer"};
 
-// The files that hold one part; usually one.
+// The files of one part that this rank needs; often one.
 struct part_files {
     struct safetensors *files;
     size_t count;
+    uint64_t *others;  // hashes of the names of the tensors in the other files of the part, ascending
+    size_t other_count;
 };
 
 static void part_close(struct part_files *part) {
     for (size_t i = 0; i < part->count; i++)
         safetensors_close(&part->files[i]);
     free(part->files);
+    free(part->others);
     *part = (struct part_files){0};
 }
 
-static int part_open(struct part_files *part, const char *path, enum checkpoint_part which) {
+static bool is_empty(const struct checkpoint_tensor *wanted) {
+    return tensor_count(wanted->tensor) == 0;
+}
+
+// The hash of the name of a tensor that is asked for.
+struct wanted_hash {
+    uint64_t hash;
+    bool is_empty;  // this rank has no elements of it
+};
+
+static int compare_hashes(const void *a, const void *b) {
+    const struct wanted_hash *x = a, *y = b;
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+// Ascending, to be freed.
+static struct wanted_hash *list_wanted(const struct checkpoint_load *load) {
+    struct wanted_hash *list = memory_alloc((load->count + 1) * sizeof list[0]);
+    for (size_t i = 0; i < load->count; i++)
+        list[i] = (struct wanted_hash){manifest_name_hash(load->tensors[i].name), is_empty(&load->tensors[i])};
+    qsort(list, load->count, sizeof list[0], compare_hashes);
+    return list;
+}
+
+// Whether the file has, or may have, elements for this rank, or a tensor that is not to be there.
+static bool is_needed(const struct checkpoint_load *load, const struct wanted_hash *list,
+                      const struct manifest_file *file) {
+    bool is = !file->tensors;
+    for (size_t i = 0; i < file->tensor_count && !is; i++) {
+        struct wanted_hash key = {.hash = file->tensors[i]}, *found = NULL;
+        if (load->count > 0)
+            found = bsearch(&key, list, load->count, sizeof list[0], compare_hashes);
+        is = found ? !found->is_empty : !load->is_partial;
+    }
+    return is;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void note_others(struct part_files *part, const struct manifest_file *file) {
+    part->others = memory_realloc(part->others, (part->other_count + file->tensor_count + 1) * sizeof part->others[0]);
+    memcpy(part->others + part->other_count, file->tensors, file->tensor_count * sizeof part->others[0]);
+    part->other_count += file->tensor_count;
+}
+
+static int part_open(struct part_files *part, const struct checkpoint_load *load) {
+    const char *name = part_names[load->part];
     *part = (struct part_files){0};
     struct manifest manifest;
-    TRY(manifest_read(&manifest, path));
+    TRY(manifest_read(&manifest, load->path));
     part->files = memory_alloc(manifest.count * sizeof part->files[0]);
+    struct wanted_hash *list = list_wanted(load);
     int result = 0;
+    bool has_any = false;
     for (size_t i = 0; i < manifest.count && result == 0; i++) {
-        if (strcmp(manifest.files[i].holds, part_names[which]) != 0)
+        const struct manifest_file *file = &manifest.files[i];
+        if (strcmp(file->holds, name) != 0)
             continue;
-        char *file_path = file_join(path, manifest.files[i].name);
+        has_any = true;
+        if (!is_needed(load, list, file)) {
+            note_others(part, file);
+            continue;
+        }
+        char *file_path = file_join(load->path, file->name);
         result = safetensors_open(&part->files[part->count], file_path);
         free(file_path);
         if (result == 0)
             part->count++;
     }
+    free(list);
     manifest_free(&manifest);
-    if (result == 0 && part->count == 0)
-        result = error_set("the checkpoint %s has no %s state; %s", path, part_names[which],
-                           which == CHECKPOINT_OPTIMIZER
+    if (part->other_count > 0)
+        qsort(part->others, part->other_count, sizeof part->others[0], compare_numbers);
+    if (result == 0 && !has_any)
+        result = error_set("the checkpoint %s has no %s state; %s", load->path, name,
+                           load->part == CHECKPOINT_OPTIMIZER
                                ? "it was saved with --no-save-optim: load it with --no-load-optim or --finetune"
                                : "load another one");
     if (result < 0)
@@ -70,9 +134,19 @@ static const struct safetensors_tensor *part_find(const struct part_files *part,
     return NULL;
 }
 
-static int check_tensor(const struct checkpoint_load *load, const struct checkpoint_tensor *wanted,
-                        const struct safetensors_tensor *found) {
-    CHECK((wanted->tensor.data || tensor_count(wanted->tensor) == 0) && tensor_is_contiguous(wanted->tensor));
+// Whether a file that was not opened has the tensor, as the manifest says.
+static bool is_elsewhere(const struct part_files *part, const char *name) {
+    uint64_t hash = manifest_name_hash(name);
+    return part->other_count > 0 && bsearch(&hash, part->others, part->other_count, sizeof hash, compare_numbers);
+}
+
+// The shape of a tensor of which this rank has no elements is compared by those that have some.
+static int check_tensor(const struct checkpoint_load *load, const struct part_files *part,
+                        const struct checkpoint_tensor *wanted) {
+    const struct safetensors_tensor *found = part_find(part, wanted->name);
+    CHECK((wanted->tensor.data || is_empty(wanted)) && tensor_is_contiguous(wanted->tensor));
+    if (!found && is_empty(wanted) && is_elsewhere(part, wanted->name))
+        return 0;
     if (!found)
         return error_set("%s: tensor \"%s\" of this model is not in the checkpoint; %s", load->path, wanted->name,
                          remedy);
@@ -123,7 +197,7 @@ static int check_rest(const struct checkpoint_load *load, const struct part_file
 
 static int check_all(const struct checkpoint_load *load, const struct part_files *part) {
     for (size_t i = 0; i < load->count; i++)
-        TRY(check_tensor(load, &load->tensors[i], part_find(part, load->tensors[i].name)));
+        TRY(check_tensor(load, part, &load->tensors[i]));
     return load->is_partial ? 0 : check_rest(load, part);
 }
 
@@ -143,7 +217,7 @@ static int load_all(const struct checkpoint_load *load, const struct part_files 
         const struct checkpoint_tensor *wanted = &load->tensors[i];
         const struct safetensors_tensor *found = part_find(part, wanted->name);
         result = interrupt_check();
-        if (result == 0)
+        if (result == 0 && found)
             result = gather_take(&stage, wanted, found);
         phase_advance(phase, (int64_t)tensor_bytes(wanted->tensor));
     }
@@ -154,7 +228,7 @@ static int load_all(const struct checkpoint_load *load, const struct part_files 
 
 int checkpoint_load_tensors(const struct checkpoint_load *load) {
     struct part_files part;
-    TRY(part_open(&part, load->path, load->part));
+    TRY(part_open(&part, load));
     int result = check_all(load, &part);
     if (result == 0)
         result = load_all(load, &part);
@@ -173,18 +247,20 @@ bool checkpoint_has_part(const char *path, enum checkpoint_part part) {
     return has;
 }
 
+// Only files whose tensors the manifest does not list are opened.
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name) {
     struct part_files files;
-    if (part_open(&files, path, part) < 0)
+    const struct checkpoint_load load = {.path = path, .part = part, .is_partial = true};
+    if (part_open(&files, &load) < 0)
         return false;
-    bool has = part_find(&files, name) != NULL;
+    bool has = part_find(&files, name) || is_elsewhere(&files, name);
     part_close(&files);
     return has;
 }
 
 int checkpoint_fits(const struct checkpoint_load *load) {
     struct part_files files;
-    TRY(part_open(&files, load->path, load->part));
+    TRY(part_open(&files, load));
     bool fits = check_all(load, &files) == 0;
     part_close(&files);
     if (!fits)

@@ -21,10 +21,10 @@
 static const char file_name[] = "manifest.json";
 static const char format_name[] = "bevatron-checkpoint";
 
-// Bounds on what a hostile manifest can cost; a checkpoint has a handful of files.
-enum { MAX_FILES = 10000 };
+// Bounds on what a hostile manifest can cost; a checkpoint has at most two files for each rank.
+enum { MAX_FILES = 1 << 18 };
 
-// The digits of a running sum.
+// The digits of a running sum, and of the hash of a name.
 enum { SUM_DIGITS = 12 };
 
 void manifest_add(struct manifest *manifest, struct manifest_file file) {
@@ -37,17 +37,30 @@ void manifest_free(struct manifest *manifest) {
         free(manifest->files[i].name);
         free(manifest->files[i].holds);
         free(manifest->files[i].sums);
+        free(manifest->files[i].tensors);
     }
     free(manifest->files);
     *manifest = (struct manifest){0};
 }
 
-static void write_sums(struct json_writer *json, const struct manifest_file *file) {
-    json_key(json, "sums");
+uint64_t manifest_name_hash(const char *name) {
+    struct sha256 hash;
+    unsigned char digest[32];
+    uint64_t first = 0;
+    sha256_init(&hash);
+    sha256_update(&hash, name, strlen(name));
+    sha256_final(&hash, digest);
+    for (int i = 0; i < SUM_DIGITS / 2; i++)
+        first = first << 8 | digest[i];
+    return first;
+}
+
+static void write_hashes(struct json_writer *json, const char *key, const uint64_t *hashes, size_t count) {
+    json_key(json, key);
     json_begin_array(json);
-    for (size_t i = 0; i < file->sum_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         char text[SUM_DIGITS + 8];
-        (void)snprintf(text, sizeof text, "%0*" PRIx64, SUM_DIGITS, file->sums[i]);
+        (void)snprintf(text, sizeof text, "%0*" PRIx64, SUM_DIGITS, hashes[i]);
         json_cstring(json, text);
     }
     json_end_array(json);
@@ -77,7 +90,9 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
         json_key(&json, "sha256");
         json_cstring(&json, file->sha256);
         if (file->sums)
-            write_sums(&json, file);
+            write_hashes(&json, "sums", file->sums, file->sum_count);
+        if (file->tensors)
+            write_hashes(&json, "tensors", file->tensors, file->tensor_count);
         json_end_object(&json);
     }
     json_end_array(&json);
@@ -108,26 +123,41 @@ static bool is_known_part(const char *holds) {
     return false;
 }
 
-static int read_sums(struct manifest_file *file, const struct json *sums) {
-    if (!sums)
+// A list of hashes into memory that the caller frees, whatever is returned; `what` is for messages.
+static int read_hashes(uint64_t **hashes, size_t *count, const struct json *list, const char *what) {
+    if (!list)
         return 0;
-    if (sums->type != JSON_ARRAY || sums->count == 0)
-        return error_set("the checksums of \"%.64s\" are not a list", file->name);
-    file->sums = memory_alloc(sums->count * sizeof file->sums[0]);
-    file->sum_count = sums->count;
-    for (size_t i = 0; i < sums->count; i++) {
-        const struct json *sum = &sums->items[i];
-        if (sum->type != JSON_STRING || sum->length != SUM_DIGITS ||
-            strspn(sum->string, "0123456789abcdef") != SUM_DIGITS)
-            return error_set("checksum %zu of \"%.64s\" is not %d hexadecimal digits", i, file->name, SUM_DIGITS);
-        file->sums[i] = strtoull(sum->string, NULL, 16);
+    if (list->type != JSON_ARRAY)
+        return error_set("%s are not a list", what);
+    *hashes = memory_alloc((list->count + 1) * sizeof **hashes);
+    *count = list->count;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct json *item = &list->items[i];
+        if (item->type != JSON_STRING || item->length != SUM_DIGITS ||
+            strspn(item->string, "0123456789abcdef") != SUM_DIGITS)
+            return error_set("%s: number %zu is not %d hexadecimal digits", what, i, SUM_DIGITS);
+        (*hashes)[i] = strtoull(item->string, NULL, 16);
     }
+    return 0;
+}
+
+static int read_lists(struct manifest_file *file, const struct json *entry) {
+    char what[128];
+    (void)snprintf(what, sizeof what, "the checksums of \"%.64s\"", file->name);
+    TRY(read_hashes(&file->sums, &file->sum_count, json_member(entry, "sums"), what));
+    (void)snprintf(what, sizeof what, "the tensors of \"%.64s\"", file->name);
+    TRY(read_hashes(&file->tensors, &file->tensor_count, json_member(entry, "tensors"), what));
+    if (file->sums && file->sum_count == 0)
+        return error_set("the checksums of \"%.64s\" are an empty list", file->name);
+    if (file->sums && file->tensors && file->sum_count != file->tensor_count + 1)
+        return error_set("\"%.64s\" has %zu checksums for %zu tensors", file->name, file->sum_count,
+                         file->tensor_count);
     return 0;
 }
 
 // What may be left out must not be lost by a changed letter either, so there are no other members.
 static int check_members(const struct json *entry) {
-    static const char *const known[] = {"name", "holds", "bytes", "sha256", "sums"};
+    static const char *const known[] = {"name", "holds", "bytes", "sha256", "sums", "tensors"};
     for (size_t i = 0; entry->type == JSON_OBJECT && i < entry->count; i++) {
         bool is_known = false;
         for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
@@ -156,14 +186,27 @@ static int read_file_entry(struct manifest *manifest, const struct json *entry) 
         return error_set("the sha256 of \"%.64s\" is not 64 hexadecimal digits", name);
     if (bytes < 0)
         return error_set("the size of \"%.64s\" is negative", name);
-    for (size_t i = 0; i < manifest->count; i++) {
-        if (strcmp(manifest->files[i].name, name) == 0)
-            return error_set("it lists \"%.64s\" twice", name);
-    }
     struct manifest_file file = {.name = memory_string(name), .holds = memory_string(holds), .bytes = (uint64_t)bytes};
     memcpy(file.sha256, sha256, 65);
-    int result = read_sums(&file, json_member(entry, "sums"));
+    int result = read_lists(&file, entry);
     manifest_add(manifest, file);
+    return result;
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_names(const struct manifest *manifest) {
+    const char **names = memory_alloc((manifest->count + 1) * sizeof names[0]);
+    int result = 0;
+    for (size_t i = 0; i < manifest->count; i++)
+        names[i] = manifest->files[i].name;
+    qsort(names, manifest->count, sizeof names[0], compare_texts);
+    for (size_t i = 1; i < manifest->count && result == 0; i++)
+        if (strcmp(names[i], names[i - 1]) == 0)
+            result = error_set("it lists \"%.64s\" twice", names[i]);
+    free(names);
     return result;
 }
 
@@ -189,7 +232,7 @@ static int read_tree(struct manifest *manifest, const struct json *root) {
         return error_set("it lists %zu files, more than the %d allowed", files->count, MAX_FILES);
     for (size_t i = 0; i < files->count; i++)
         TRY(read_file_entry(manifest, &files->items[i]));
-    return 0;
+    return check_names(manifest);
 }
 
 static bool has_foreign_weights(const char *folder) {

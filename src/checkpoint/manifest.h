@@ -1,13 +1,15 @@
 // manifest.json: which files make up a checkpoint, each with its size, its SHA-256 and what it holds. It is written
 // last in its folder, so a folder without a valid one is not a checkpoint. A part ("model", "optimizer") may be spread
-// over several files; a reader looks for a tensor in all files that hold the part.
+// over several files; a reader looks for a tensor in those files of the part that may have it.
 //
 //   {"format": "bevatron-checkpoint", "version": 1, "iteration": 10,
 //    "files": [{"name": "model.safetensors", "holds": "model", "bytes": 1234, "sha256": "…",
-//               "sums": ["0123456789ab", …]}, …]}
+//               "sums": ["0123456789ab", …], "tensors": ["ba9876543210", …]}, …]}
 //
-// The sums of a safetensors file are running sums at the end of its header and of each of its tensors, in the order of
-// their bytes (see sha256_marks). If a file is damaged, they tell which tensor is the first damaged one.
+// "tensors" are the first 48 bits of the SHA-256 of each tensor's name, in the order of their bytes in the file. So one
+// of thousands of ranks opens only the files that hold what it needs, and the manifest stays small. The sums of a
+// safetensors file are running sums at the end of its header and of each of its tensors, in the order of their bytes
+// (see sha256_marks). If a file is damaged, they tell which tensor is the first damaged one.
 #ifndef CHECKPOINT_MANIFEST_H
 #define CHECKPOINT_MANIFEST_H
 
@@ -25,6 +27,8 @@ struct manifest_file {
     char sha256[65];
     uint64_t *sums;  // owned; NULL if there are none: written by older programs, or it holds no tensors
     size_t sum_count;
+    uint64_t *tensors;  // owned; manifest_name_hash of each tensor; NULL if they are not known
+    size_t tensor_count;
 };
 
 struct manifest {
@@ -42,7 +46,8 @@ int manifest_write(const struct manifest *manifest, const char *folder);
 int manifest_read(struct manifest *manifest, const char *folder);
 // The same from the text of a manifest, which errors call `name`.
 int manifest_parse(struct manifest *manifest, const struct buffer *text, const char *name);
-enum { MANIFEST_MOST_BYTES = 16 << 20 };
+enum { MANIFEST_MOST_BYTES = 64 << 20 };
+uint64_t manifest_name_hash(const char *name);
 // Checks that every file is there with its size and, unless skipped, its SHA-256. If several processes share the work,
 // each checks its own files, assigned by size.
 struct manifest_proof {

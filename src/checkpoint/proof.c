@@ -58,6 +58,14 @@ static int name_place(const struct tensor_ends *places, const struct manifest_fi
     return -1;
 }
 
+// Whether the manifest has the names that the file has.
+static bool has_names(const struct tensor_ends *places, const struct manifest_file *file) {
+    bool has = places->count == file->tensor_count + 1;
+    for (size_t i = 0; has && i < file->tensor_count; i++)
+        has = manifest_name_hash(places->order[i]->name) == file->tensors[i];
+    return has;
+}
+
 static int prove_bytes(const struct manifest_file *file, const char *path, const struct tensor_ends *places) {
     uint64_t *sums = memory_alloc((places->count + 1) * sizeof sums[0]);
     struct sha256_marks marks = {.ends = places->ends, .sums = sums, .count = places->count};
@@ -74,6 +82,8 @@ static int prove_bytes(const struct manifest_file *file, const char *path, const
                (places->count != file->sum_count || memcmp(sums, file->sums, file->sum_count * sizeof sums[0]) != 0)) {
         result = error_set(
             "%s is whole, but its tensors have other checksums than the manifest says: the manifest was changed", path);
+    } else if (result == 0 && file->tensors && !has_names(places, file)) {
+        result = error_set("%s is whole, but the manifest lists other tensors for it: the manifest was changed", path);
     }
     free(sums);
     return result;
@@ -92,7 +102,7 @@ int proof_file(const struct manifest_file *file, const char *path, bool skip_che
     if (skip_checksums)
         return 0;
     struct tensor_ends places = {0};
-    if (file->sums)
+    if (file->sums || file->tensors)
         places_open(&places, path);
     int result = prove_bytes(file, path, &places);
     places_close(&places);

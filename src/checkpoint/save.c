@@ -24,9 +24,9 @@
 
 enum { DIGEST_WORDS = 8 };
 
-// More tensors than any model has. With more, the manifest would outgrow what its reader accepts, so it has no sums
-// then.
-enum { MOST_SUMS = 1 << 19 };
+// More than any model needs. With more, the manifest would outgrow what its reader accepts, so it has no sums then, and
+// does not say which file has which tensors.
+enum { MOST_SUMS = 1 << 20 };
 
 struct checkpoint_job {
     struct checkpoint_save save;  // with copies of what is needed at the end
@@ -41,7 +41,7 @@ struct checkpoint_job {
     int64_t *counts;   // how many tensors they hold
     int64_t *firsts;   // where the sums of each begin, and where the last end
     int64_t *digests;  // and their SHA-256, DIGEST_WORDS for each, once all are written
-    int64_t *sums;     // running sums of all of them, file after file, counts + 1 for each
+    int64_t *sums;     // of each file, one after the other, counts + 1 running sums and counts hashes of names
     // What is done in the background: first every rank writes its share, then the first one publishes.
     pthread_t thread;
     bool has_thread, is_publishing;
@@ -110,7 +110,18 @@ static void share_sizes(struct checkpoint_job *job) {
         comm_all_gather_i64(job->all, job->counts, SHARE_FILES, "sizes of a checkpoint's files");
     }
     for (int at = 0; at < files; at++)
-        job->firsts[at + 1] = job->firsts[at] + (job->sizes[at] > 0 ? job->counts[at] + 1 : 0);
+        job->firsts[at + 1] = job->firsts[at] + (job->sizes[at] > 0 ? 2 * job->counts[at] + 1 : 0);
+}
+
+static void list_tensors(struct manifest_file *file, const int64_t *sums, size_t count) {
+    file->sum_count = count + 1;
+    file->tensor_count = count;
+    file->sums = memory_alloc(file->sum_count * sizeof file->sums[0]);
+    file->tensors = memory_alloc((count + 1) * sizeof file->tensors[0]);
+    for (size_t i = 0; i < file->sum_count; i++)
+        file->sums[i] = (uint64_t)sums[i];
+    for (size_t i = 0; i < count; i++)
+        file->tensors[i] = (uint64_t)sums[file->sum_count + i];
 }
 
 // The files of every rank, with the digests that all have sent.
@@ -126,13 +137,8 @@ static void list_files(const struct checkpoint_job *job, struct manifest *manife
             for (int w = 0; w < DIGEST_WORDS; w++)
                 (void)snprintf(file.sha256 + 8 * w, sizeof file.sha256 - 8 * (size_t)w, "%08x",
                                (unsigned)job->digests[DIGEST_WORDS * at + w]);
-            if (job->sums) {
-                const int64_t *sums = job->sums + job->firsts[at];
-                file.sum_count = (size_t)job->counts[at] + 1;
-                file.sums = memory_alloc(file.sum_count * sizeof file.sums[0]);
-                for (size_t s = 0; s < file.sum_count; s++)
-                    file.sums[s] = (uint64_t)sums[s];
-            }
+            if (job->sums)
+                list_tensors(&file, job->sums + job->firsts[at], (size_t)job->counts[at]);
             manifest_add(manifest, file);
         }
 }
@@ -163,10 +169,12 @@ static void gather_sums(struct checkpoint_job *job) {
     job->sums = memory_alloc((size_t)(total + 1) * sizeof job->sums[0]);
     for (int k = 0; k < job->share_count; k++)
         for (int i = 0; i < SHARE_FILES; i++) {
-            const struct safetensors_digest *digest = &job->shares[k].files[i].digest;
+            const struct share_file *file = &job->shares[k].files[i];
             int64_t *sums = job->sums + job->firsts[SHARE_FILES * (job->rank + k) + i];
-            for (size_t s = 0; s < digest->count; s++)
-                sums[s] = (int64_t)digest->sums[s];
+            for (size_t s = 0; s < file->digest.count; s++)
+                sums[s] = (int64_t)file->digest.sums[s];
+            for (size_t t = 0; file->digest.count > 0 && t < file->count; t++)
+                sums[file->digest.count + t] = (int64_t)manifest_name_hash(file->entries[t].name);
         }
     if (!job->all)
         return;

@@ -26,10 +26,10 @@ enum { ADDRESS_WORDS = 4, HOST_WORDS = 12, PORT_WORDS = 1, LOG_WORDS = 8, SIZE_W
 // Exchanges of a word or a name in a save: five agreements and the name of the folder.
 enum { SAVE_EXCHANGES = 7 };
 // Of a file that is written: two looks for its name, create, sync, rename, open and sync its folder.
-enum { OPERATIONS_A_FILE = 7, FILES_A_WRITER = 2, FILES_OF_FIRST = 4 };
-// A rank that resumes opens every file of weights once and of the optimizer twice, and looks at some others; before,
-// every file is verified by one rank, which opens it twice.
-enum { OPENS_A_WRITER = 3, VERIFYING_OPENS_A_WRITER = 4, OTHER_LOOKS = 100 };
+enum { OPERATIONS_A_FILE = 7, FILES_OF_FIRST = 4 };
+// A rank that resumes looks at some files that have no tensors; before, every file is verified by one rank, which opens
+// it twice.
+enum { VERIFYING_OPENS = 2, OTHER_LOOKS = 100 };
 enum { OPERATIONS_A_RECORD = 3 };
 static const double BYTES_A_WRITER = 0x1p26;
 
@@ -80,20 +80,34 @@ static void add_cost(struct control_cost *sum, struct control_cost cost, double 
     sum->operations += times * cost.operations;
 }
 
-int control_writers(const struct control_shape *shape) {
-    int most = shape->ranks / shape->stages;
+// The files of a stage: every tensor is whole in one file.
+struct stage_files {
+    double model, optimizer;
+};
+
+static struct stage_files files_of(const struct control_shape *shape) {
+    double most = floor((double)shape->ranks / shape->stages), weights = ceil(shape->weights / shape->stages);
     double wanted =
         shape->writers > 0 ? (double)shape->writers : floor(shape->checkpoint_bytes / shape->stages / BYTES_A_WRITER);
-    return wanted < 1 ? 1 : wanted < most ? (int)wanted : most;
+    double writers = fmax(1, fmin(wanted, most));
+    return (struct stage_files){fmin(writers, weights), fmin(writers, shape->states * weights)};
 }
 
+double control_files(const struct control_shape *shape) {
+    struct stage_files files = files_of(shape);
+    return (files.model + files.optimizer) * shape->stages;
+}
+
+// Ranks that write, one file or two.
 static double all_writers(const struct control_shape *shape) {
-    return (double)control_writers(shape) * shape->stages;
+    struct stage_files files = files_of(shape);
+    return fmax(files.model, files.optimizer) * shape->stages;
 }
 
 static struct control_cost save_cost(const struct control_shape *shape) {
     struct control_cost cost = {0};
-    double sums = shape->tensors + FILES_A_WRITER * all_writers(shape);
+    // A running sum of each file's header and of each tensor, and the hash of its name.
+    double sums = 2 * shape->weights * (1 + shape->states) + control_files(shape);
     add_cost(&cost, exchange_cost(shape->ranks, 8), SAVE_EXCHANGES);
     add_cost(&cost, table_cost(shape->ranks, SIZE_WORDS), 1);
     add_cost(&cost, table_cost(shape->ranks, DIGEST_WORDS), 1);
@@ -119,16 +133,22 @@ static struct control_cost file_cost(const struct control_shape *shape, double r
 }
 
 static struct control_cost save_files_cost(const struct control_shape *shape) {
-    struct control_cost cost = file_cost(shape, all_writers(shape), OPERATIONS_A_FILE * FILES_A_WRITER);
+    double files = control_files(shape), writers = all_writers(shape);
+    struct control_cost cost = file_cost(shape, writers, OPERATIONS_A_FILE * files / writers);
     double of_first = OPERATIONS_A_FILE * FILES_OF_FIRST;
     if (shape->removes_old)
-        of_first += FILES_A_WRITER * all_writers(shape) + FILES_OF_FIRST;
+        of_first += files + FILES_OF_FIRST;
     add_cost(&cost, file_cost(shape, 1, of_first), 1);
     return cost;
 }
 
+// A rank opens the files of its stage that hold what it needs: all weights, and the states of its part of them, which
+// begins and ends within a tensor.
 static struct control_cost load_files_cost(const struct control_shape *shape) {
-    double opens = all_writers(shape) * (OPENS_A_WRITER + (double)VERIFYING_OPENS_A_WRITER / shape->ranks);
+    struct stage_files files = files_of(shape);
+    double parts = shape->splits_optimizer ? shape->replicas : 1, weights = ceil(shape->weights / shape->stages);
+    double states = fmin(files.optimizer, shape->states * (ceil(weights / parts) + (parts > 1)));
+    double opens = files.model + states + VERIFYING_OPENS * control_files(shape) / shape->ranks;
     return file_cost(shape, shape->ranks, OTHER_LOOKS + opens);
 }
 

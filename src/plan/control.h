@@ -36,7 +36,8 @@ struct control_shape {
     int replicas;             // of a rank: they wait for each other's gradients
     int groups;               // of a rank
     double joined;            // ranks that join the groups of a rank
-    double tensors;           // of a checkpoint: weights and states
+    double weights, states;   // tensors of a checkpoint, and the tensors of the optimizer for each
+    bool splits_optimizer;    // among replicas
     double checkpoint_bytes;  // written by `writers` of a stage
     int64_t writers;          // 0: one for every 64 MiB
     bool removes_old;
@@ -47,7 +48,7 @@ struct control_shape control_shape_of(const struct mesh *mesh);
 void control_plan(const struct control_shape *shape, struct control_cost costs[CONTROL_PHASES]);
 // Of the phases before the first iteration.
 double control_start_seconds(const struct control_cost costs[CONTROL_PHASES]);
-// The ranks of a stage that write a checkpoint.
-int control_writers(const struct control_shape *shape);
+// The files of tensors of a checkpoint, at most.
+double control_files(const struct control_shape *shape);
 
 #endif

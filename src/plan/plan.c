@@ -182,7 +182,9 @@ static void describe_checkpoint(struct plan *plan, const struct config *config) 
     for (int i = 0; i < plan->stages; i++)
         tensors += plan->stage[measured_as(plan, i)].tensors;
     double states = config->no_save_optim ? 0 : round((plan->checkpoint_bytes / elements - weight) / sizeof(float));
-    plan->control.tensors = tensors * (1 + states);
+    plan->control.weights = tensors;
+    plan->control.states = states;
+    plan->control.splits_optimizer = config->use_distributed_optimizer;
     plan->control.checkpoint_bytes = plan->checkpoint_bytes;
     plan->control.writers = config->ckpt_writers;
     plan->control.removes_old = config->keep_last > 0;

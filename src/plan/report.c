@@ -144,7 +144,7 @@ static void append_growing(const struct control_cost costs[CONTROL_PHASES], stru
         const char *text;
     } growing[] = {
         {CONTROL_SAVE, "the tables of a save"},
-        {CONTROL_LOAD_FILES, "opening the files of a checkpoint on all ranks (--ckpt-writers N makes fewer)"},
+        {CONTROL_LOAD_FILES, "opening the files of a checkpoint to resume (--ckpt-writers N makes fewer)"},
         {CONTROL_HANG_REPORT, "naming a rank that hangs"},
     };
     for (size_t i = 0; i < sizeof growing / sizeof growing[0]; i++) {
@@ -172,9 +172,9 @@ static void append_control(const struct plan *plan, const struct plan_budget *bu
         control_start_seconds(costs), log->seconds, log->bytes / 1e9, save->seconds, save->bytes / 1e9);
     buffer_printf(out, "beside the bytes, the file system takes ");
     append_duration(out, costs[CONTROL_SAVE_FILES].seconds);
-    buffer_printf(out, " for %d files of a save and ", 2 * plan->stages * control_writers(&plan->control));
+    buffer_printf(out, " for %.0f files of a save and ", control_files(&plan->control));
     append_duration(out, costs[CONTROL_LOAD_FILES].seconds);
-    buffer_append_string(out, " to open them on all ranks; a rank that hangs is named ");
+    buffer_append_string(out, " to open them to resume; a rank that hangs is named ");
     append_duration(out, costs[CONTROL_HANG_REPORT].seconds);
     buffer_append_string(out, " after the deadline\n");
     append_growing(costs, out);

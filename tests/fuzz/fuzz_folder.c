@@ -62,6 +62,10 @@ static void add_sums(struct manifest_file *file, const char *path, uint64_t *sum
     file->sums = memory_alloc(count * sizeof sums[0]);
     file->sum_count = count;
     memcpy(file->sums, sums, count * sizeof sums[0]);
+    file->tensors = memory_alloc(count * sizeof file->tensors[0]);
+    file->tensor_count = tensors.count;
+    for (size_t i = 0; i < tensors.count; i++)
+        file->tensors[i] = manifest_name_hash(order[i]->name);
     free(order);
     safetensors_close(&tensors);
 }

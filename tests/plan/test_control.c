@@ -52,23 +52,32 @@ static struct control_shape replicas_of(int ranks) {
                                   .replicas = ranks,
                                   .groups = 8,
                                   .joined = 2.0 * ranks,
-                                  .tensors = 100,
+                                  .weights = 50,
+                                  .states = 2,
                                   .writers = ranks,
                                   .operations_per_second = 1e9};
 }
 
-// Counted with strace in runs of 8 ranks (2026-11-17): a load opens files of weights and of the optimizer 80 and 144
-// times. Of 7 ranks that wait, one begins every tenth of a second to read 6 files and to look for the seventh, once
-// more after a tenth; the first is done when the second has read them.
+// Counted with strace in runs of 8 ranks (2026-11-17): a load opens files of weights and of the optimizer 80 times
+// each; if the optimizer is split, and a stage has 2 of 8 files of each, 34 times each. Of 7 ranks that wait, one
+// begins every tenth of a second to read 6 files and to look for the seventh, once more after a tenth; the first is
+// done when the second has read them.
 TEST(counts_are_those_of_real_ranks) {
     struct control_shape shape = replicas_of(8);
     struct control_cost costs[CONTROL_PHASES];
     control_plan(&shape, costs);
     EXPECT_NEAR(costs[CONTROL_HANG_REPORT].operations, 2 * (6 + 1) + 1, 0);
     EXPECT_NEAR(costs[CONTROL_HANG_REPORT].seconds, 0.1, 0.05);
-    EXPECT_NEAR(costs[CONTROL_LOAD_FILES].operations, 8 * 100 + 80 + 144, 1e-6);
+    EXPECT_NEAR(costs[CONTROL_LOAD_FILES].operations, 8 * 100 + 80 + 80, 1e-6);
     EXPECT_NEAR(costs[CONTROL_SAVE_FILES].operations, 8 * 2 * 7 + 4 * 7, 0);
     EXPECT_NEAR(costs[CONTROL_REHEARSAL].operations, 8 * 7 + 8, 0);
+    shape.stages = 4;
+    shape.replicas = 2;
+    shape.writers = 2;
+    shape.splits_optimizer = true;
+    control_plan(&shape, costs);
+    EXPECT_NEAR(control_files(&shape), 16, 0);
+    EXPECT_NEAR(costs[CONTROL_LOAD_FILES].operations, 8 * 100 + 32 + 32, 1e-6);
 }
 
 TEST(growth_shows) {
@@ -77,6 +86,7 @@ TEST(growth_shows) {
     shape.operations_per_second = 0;
     shape.writers = 0;
     shape.checkpoint_bytes = 1e15;
+    shape.weights = 1e6;
     control_plan(&shape, costs);
     EXPECT_NEAR(costs[CONTROL_JOIN].growth, 1, 0.01);
     EXPECT_NEAR(costs[CONTROL_HEARTBEAT].growth, 1, 0.01);
@@ -88,6 +98,13 @@ TEST(growth_shows) {
     shape.writers = 16;
     control_plan(&shape, costs);
     EXPECT_NEAR(costs[CONTROL_LOAD_FILES].growth, 1, 0.05);
+    // There are no more files than tensors, and a rank needs few of those that a split optimizer has.
+    shape.writers = 0;
+    shape.weights = 100;
+    EXPECT_NEAR(control_files(&shape), 300, 0);
+    shape.splits_optimizer = true;
+    control_plan(&shape, costs);
+    EXPECT_NEAR(costs[CONTROL_LOAD_FILES].operations, 1024 * (100 + 100 + 2 * 2) + 2 * 300, 1e-3);
     // One rank has nobody to wait for.
     shape = replicas_of(1);
     control_plan(&shape, costs);
@@ -111,7 +128,8 @@ TEST(many_ranks_meet) {
         EXPECT_INT(shape.ranks, ranks[i]);
         EXPECT_INT(shape.replicas, ranks[i] / 64);
         shape.checkpoint_bytes = 1e12;
-        shape.tensors = 1000;
+        shape.weights = 250;
+        shape.states = 3;
         control_plan(&shape, costs[i]);
         config_free(&config[i]);
     }
@@ -121,8 +139,9 @@ TEST(many_ranks_meet) {
         EXPECT_NEAR(many->bytes, 64 * few->bytes, 1e-6 * many->bytes);
         EXPECT(many->seconds > 7.9 * few->seconds && many->seconds < 64 * few->seconds);
     }
-    // Rows of 4 and 16 numbers and 7 words for each rank; 1000 sums of tensors and 2 of each writer.
-    EXPECT_NEAR(costs[1][CONTROL_SAVE].bytes, 8.0 * 8192 * (20.0 * 8192 + 7 + 1000 + 2 * 8192), 1);
+    // Rows of 4 and 16 numbers and 7 words for each rank; sums and names of 1000 tensors, and a sum of each file: 8
+    // stages of 32 tensors of weights and 96 of states.
+    EXPECT_NEAR(costs[1][CONTROL_SAVE].bytes, 8.0 * 8192 * (20.0 * 8192 + 7 + 2 * 1000 + 8 * (32 + 96)), 1);
     EXPECT(control_start_seconds(costs[0]) < 0.5 && control_start_seconds(costs[1]) < 20);
 }
 
