@@ -45,8 +45,8 @@ static const struct flag own_flags[] = {
          "print the machine with the speeds that bench matmul --json, bench collectives --json and bench step measured "
          "on it, as a file for --hardware"),
     SWITCH("--print-hardware", print_hardware, "print the machine as a file for --hardware, and plan nothing"),
-    INT("--nproc", nproc, "0", 0, MOST_RANKS, "ranks, one for each GPU; 0: as many as --nodes have"),
-    INT("--nodes", nodes, "0", 0, MOST_NODES, "machines, all GPUs used; 0: as many as --nproc needs"),
+    INT("--nproc", nproc, NULL, 1, MOST_RANKS, "ranks, one for each GPU; default: as many as --nodes have"),
+    INT("--nodes", nodes, NULL, 1, MOST_NODES, "machines, all GPUs used; default: as many as --nproc needs"),
     INT("--gpus", gpus, NULL, 1, MOST_RANKS, "the same as --nproc"),
     SWITCH("--tp-comm-overlap", tp_comm_overlap,
            "plan for a program whose matmuls hide tensor-parallel communication, as Transformer Engine's do"),

@@ -12,6 +12,7 @@
 #include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,18 +350,37 @@ static int refuse_size(const struct layout_search *search) {
     return -1;
 }
 
-// Whole machines, or else as many GPUs as data parallelism alone divides the batch among.
+static void count_layout(void *context, const struct plan_layout *layout) {
+    (void)layout;
+    ++*(int *)context;
+}
+
+// Whether a part of a machine, or some whole ones, have a layout.
+static bool has_layout(const struct layout_search *search, int gpus) {
+    struct layout_space space = search->spaces[0];
+    int count = 0, each = hardware_ranks(space.machine);
+    if (gpus < 1 || (gpus > each && gpus % each != 0))
+        return false;
+    space.gpus = gpus;
+    space.fabric = hardware_fabric(space.hardware, space.machine, gpus);
+    layout_list(&space, count_layout, &count);
+    return count > 0;
+}
+
+// The nearest number that has a layout; of two, the smaller. If none is near, a power of two.
 static int nearest_gpus(const struct layout_search *search) {
-    int gpus = search->options.gpus, each = hardware_ranks(search->options.machines[0]);
-    int64_t part = gpus, rest = search->model.global_batch_size;
-    if (gpus > each && gpus % each != 0)
-        return gpus / each * each;
-    while (rest != 0) {
-        int64_t next = part % rest;
-        part = rest;
-        rest = next;
+    enum { FARTHEST = 4096 };
+    int gpus = search->options.gpus;
+    for (int distance = 1; distance <= FARTHEST; distance++) {
+        if (has_layout(search, gpus - distance))
+            return gpus - distance;
+        if (gpus <= INT_MAX - distance && has_layout(search, gpus + distance))
+            return gpus + distance;
     }
-    return (int)part;
+    int power = 1 << (int)log2(gpus);
+    while (power > 1 && !has_layout(search, power))
+        power /= 2;
+    return power;
 }
 
 static int refuse_nothing(const struct layout_search *search) {

@@ -131,6 +131,14 @@ static void append_plain_data(const struct layout_search *search, struct buffer 
                       bytes / 1e9, (bytes - search_room(search, best->machine)) / 1e9);
 }
 
+// Why tensor parallelism is not wider.
+static void append_limit(struct buffer *out, int tensor, const struct layout_space *space) {
+    if (space->machine->gpus > 0)
+        buffer_printf(out, "   TP %d: not tried, because NVLink joins %d GPUs\n", tensor, space->fabric.node);
+    else
+        buffer_printf(out, "   TP %d: not tried, because its ranks would be on %d machines\n", tensor, tensor);
+}
+
 static void append_alternatives(const struct layout_search *search, struct buffer *out) {
     const struct search_item *best = proposal(search, 0);
     int items[ALTERNATIVES], count = search_alternatives(search, items, ALTERNATIVES);
@@ -147,8 +155,7 @@ static void append_alternatives(const struct layout_search *search, struct buffe
     int wider = 2 * best->layout.tensor;
     if (count > 0 && wider > search->spaces[best->machine].fabric.node && wider <= search->options.gpus &&
         !search->spaces[best->machine].is_fixed[CHOICE_TENSOR])
-        buffer_printf(out, "   TP %d: not tried, because NVLink joins %d GPUs\n", wider,
-                      search->spaces[best->machine].fabric.node);
+        append_limit(out, wider, &search->spaces[best->machine]);
     append_plain_data(search, out);
 }
 

@@ -30,8 +30,9 @@ int dry_run_world(const struct config *config, int size) {
 }
 
 int dry_run_complete(struct config *config) {
-    bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0;
-    if (!config->preset || has_data)
+    bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0 ||
+                    config->data_args_path || config->per_split_data_args_path;
+    if ((!config->preset && config->vocab_size == 0) || has_data)
         return 0;
     struct flag_table table = config_flag_table(0);
     TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));

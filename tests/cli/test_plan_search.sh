@@ -55,8 +55,17 @@ expect 2 "give e.g. 1e22FLOP" "$BEVATRON" plan --budget much
 # Nonsense.
 expect 2 "nearest: --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 0
 expect 2 "nearest: --gpus 1" "$BEVATRON" plan "${tiny[@]}" --gpus 0
-expect 2 "nearest: --global-batch-size 7 or --gpus 1" "$BEVATRON" plan --search "${tiny[@]}" --gpus 7
-expect 2 "or --gpus 4" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1024
+expect 2 "nearest: --global-batch-size 7 or --gpus 8" "$BEVATRON" plan --search "${tiny[@]}" --gpus 7
+expect 0 "on 8 GPUs" "$BEVATRON" plan --search "${tiny[@]}" --gpus 8
+expect 2 "or --gpus 32" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1024
+expect 2 "or --gpus 32" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1000000
+expect 2 "nearest: --nproc 1" "$BEVATRON" plan "${tiny[@]}" --nproc 0
+expect 2 "nearest: --nodes 1" "$BEVATRON" plan "${tiny[@]}" --nodes 0
+# Data is not needed where the vocabulary is known.
+shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 128)
+expect 0 "a vocabulary of 128 tokens" "$BEVATRON" plan "${shape[@]}" --gpus 1
+expect 0 "TP 2: not tried, because its ranks would be on 2 machines" "$BEVATRON" plan --search "${shape[@]}" --gpus 2 \
+    --global-batch-size 4 --machine c6i.32xlarge
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --machine p5.48xlarg,p4d.24xlarge
 expect 2 "nearest: --pipeline-model-parallel-size 2 or --num-layers 3" "$BEVATRON" plan --search "${tiny[@]}" --gpus 3 \
     --pipeline-model-parallel-size 3
