@@ -171,9 +171,10 @@ static int read_average(struct model_source *source, size_t i, void *to) {
 
 static const struct model_source_kind source_average = {.name = "bevatron", .read = read_average};
 
-// Every tensor must be there in the shape of the model's.
+// Every tensor must be there in the shape of the model's. Biases that balance experts are no parameters: they are
+// averaged as the model has them.
 static int check_finer(const struct averaged *averaged, const struct averaged_member *member, const char *path) {
-    for (size_t i = 0; i < member->source.count; i++) {
+    for (size_t i = 0; i < member->source.count - member->source.biases; i++) {
         const struct source_tensor *tensor = &member->source.tensors[i];
         const struct weight *weight = finer(averaged, member, tensor->name);
         if (!weight && averaged->is_ema)
@@ -217,10 +218,6 @@ static int open_member(struct averaged *averaged, struct average *average, size_
     struct averaged_member *member = &averaged->members[i];
     const char *path = average->list->paths[i];
     TRY(model_source_open(&member->source, &(struct model_source_options){.path = path, .step = -1}));
-    if (member->source.biases > 0)
-        return error_set("%s has biases of routers (--moe-router-enable-expert-bias), whose average would balance "
-                         "nothing; such models are not averaged",
-                         path);
     averaged->count++;
     if (checkpoint_has_part(path, CHECKPOINT_OPTIMIZER))
         TRY(weights_open_checkpoint(&member->optimizer, path, "optimizer"));

@@ -90,7 +90,10 @@ int torch_make_name(struct torch_pickle *pickle, const char *module, const char 
                     struct torch_value **value) {
     char *name = memory_printf("%s.%s", module, attribute);
     int result = 0;
-    if (torch_name_role(name) == ROLE_REFUSED)
+    if (strcmp(name, "torch._utils._rebuild_tensor_v3") == 0)
+        result = error_set("it has tensors of a dtype that is not read from torch files, most likely fp8; save the "
+                           "model as safetensors (save_pretrained of transformers does)");
+    else if (torch_name_role(name) == ROLE_REFUSED)
         result =
             error_set("it refers to %.200s, which is neither a tensor nor a plain container; nothing was executed; if "
                       "you trust the file, save the weights alone (torch.save(model.state_dict(), …))",

@@ -33,9 +33,14 @@ static int pair_up(const struct weights *weights, struct weight *weight) {
     if (!scales)
         return error_set("the tensor \"%.200s\" is in fp8 and has no \"%.200s%s\" beside it", weight->name,
                          weight->name, ending);
+    if (!weight->data)
+        return error_set(
+            "the tensor \"%.200s\" is in fp8 in a torch file, which is only read from safetensors; save the "
+            "model as safetensors",
+            weight->name);
     bool is_grid = scales->is_readable && scales->dtype == DTYPE_F32 && scales->rank == 2 && weight->rank == 2 &&
                    scales->shape[0] == blocks_of(weight->shape[0]) && scales->shape[1] == blocks_of(weight->shape[1]);
-    if (!is_grid || !weight->data)
+    if (!is_grid)
         return error_set("the scales \"%.200s\" are not in fp32, one for each block of %d x %d", scales->name,
                          (int)BLOCK, (int)BLOCK);
     weight->scales = scales;

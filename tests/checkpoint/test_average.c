@@ -34,8 +34,9 @@ static int64_t count_of(const struct source_tensor *tensor) {
 static void fill(struct checkpoint_tensor *tensor, const struct source_tensor *from, enum dtype dtype) {
     void *memory = memory_alloc((size_t)count_of(from) * sizeof(float));
     const int64_t *shape = from->shape;
-    tensor->tensor =
-        from->rank == 1 ? tensor_1d(memory, dtype, shape[0]) : tensor_2d(memory, dtype, shape[0], shape[1]);
+    tensor->tensor = from->rank == 1   ? tensor_1d(memory, dtype, shape[0])
+                     : from->rank == 2 ? tensor_2d(memory, dtype, shape[0], shape[1])
+                                       : tensor_3d(memory, dtype, shape[0], shape[1], shape[2]);
 }
 
 // Saves weights of this iteration: in fp32; or in bf16 with masters and, or moving averages in fp32.
@@ -129,6 +130,31 @@ TEST(the_last_ones) {
     temporary_remove(&at);
 }
 
+// Biases that balance experts stay in fp32, have no masters and no moving averages, and are averaged like the rest.
+TEST(biases_of_routers) {
+    static const char flags[] = "--num-experts 4 --moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+                                "--num-layers 2 --moe-layer-freq [0,1] ";
+    struct temporary at = temporary_create();
+    char *run = file_join(at.path, "run"), *out = file_join(at.path, "out");
+    char *all = memory_printf("%s %s", MODEL, flags);
+    for (int64_t i = 1; i <= 2; i++)
+        save(run, i, (struct small_model){.flags = all});
+    struct average_list list = {0};
+    EXPECT_OK(average_list_add(&list, run, 2));
+    EXPECT_OK(average_write(&(struct average){.list = &list, .folder = out}));
+    expect_average(out, (int64_t[]){1, 2}, 2, false);
+    struct model_source source;
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = out, .step = -1}));
+    EXPECT_INT((int64_t)source.biases, 1);
+    EXPECT_STRING(source.tensors[source.count - 1].name, "decoder.layers.1.mlp.router.expert_bias");
+    model_source_close(&source);
+    average_list_free(&list);
+    free(all);
+    free(run);
+    free(out);
+    temporary_remove(&at);
+}
+
 // In any order, with and without a slash at the end, from the masters of bf16 runs.
 TEST(named_ones_in_any_order) {
     struct temporary at = temporary_create();
@@ -194,5 +220,5 @@ TEST(other_models_are_refused) {
     temporary_remove(&at);
 }
 
-TEST_MAIN(TEST_CASE(the_last_ones), TEST_CASE(named_ones_in_any_order), TEST_CASE(moving_averages),
-          TEST_CASE(other_models_are_refused))
+TEST_MAIN(TEST_CASE(the_last_ones), TEST_CASE(biases_of_routers), TEST_CASE(named_ones_in_any_order),
+          TEST_CASE(moving_averages), TEST_CASE(other_models_are_refused))

@@ -381,6 +381,8 @@ TEST(megatron) {
     // Without arguments the number of heads must be given.
     EXPECT_ERROR(open_megatron("tests/golden/foreign/megatron_v0"), "give --num-attention-heads");
     EXPECT_ERROR(open_megatron("tests/golden/torch/dict_bomb"), "entries");
+    EXPECT_ERROR(open_megatron("tests/golden/foreign/megatron_experts_claimed"),
+                 "--num-experts takes a whole number, from 1 to 1024, not \"4611686018427387904\"");
     struct temporary folder = temporary_create();
     static const char *const ranks[] = {"mp_rank_00_000", "mp_rank_00_001", "mp_rank_01_000"};  // one is missing
     for (size_t i = 0; i < 3; i++) {

@@ -109,6 +109,7 @@ TEST(hostile) {
         {"evil_system", "it refers to posix.system, which is neither a tensor"},
         {"evil_eval", "it refers to builtins.eval"},
         {"evil_system_legacy", "it refers to posix.system"},
+        {"float8", "a dtype that is not read from torch files, most likely fp8; save the model as safetensors"},
         {"evil_offset", "extends beyond its storage \"0\" of 4 elements"},
         {"evil_offset_huge", "extends beyond its storage"},
         {"evil_stride", "extends beyond its storage"},

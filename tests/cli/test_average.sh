@@ -35,7 +35,9 @@ expect 0 "iteration        2/       2" "$BEVATRON" train "${model[@]}" --hidden-
 expect 1 "different models: --hidden-size" "${average[@]}" "$work/run" "$work/other" --output "$work/d"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${model[@]}" --num-experts 4 --moe-router-topk 2 --train-iters 2 \
     --moe-router-score-function sigmoid --moe-router-enable-expert-bias --save "$work/biased" --save-interval 1
-expect 1 "has biases of routers" "${average[@]}" "$work/biased" --last 2 --output "$work/d"
+expect 0 "the average of 2 checkpoints" "${average[@]}" "$work/biased" --last 2 --output "$work/balanced"
+expect 0 "iteration        1/       1" "$BEVATRON" train "${model[@]}" --num-experts 4 --moe-router-topk 2 --train-iters 1 \
+    --moe-router-score-function sigmoid --moe-router-enable-expert-bias --load "$work/balanced" --finetune
 printf x | dd of="$work/run/iter_0000004/model.safetensors" bs=1 seek=2000 conv=notrunc status=none
 expect 1 "its bytes have changed" "${average[@]}" "$work/run" --last 2 --output "$work/d"
 [ ! -e "$work/d" ] && pass || fail "a refused average leaves something"

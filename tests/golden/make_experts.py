@@ -100,7 +100,21 @@ def rank_main(name):
         torch.save(saved, f"{FOLDER}/{NAMES[3]}/iter_0000100/{rank}/model_optim_rng.pt")
 
 
+def claim():
+    """One rank that claims 2^62 experts: a product with them overflows."""
+    import torch
+    saved = torch.load(f"{FOLDER}/{NAMES[2]}/iter_0000100/mp_rank_00_000/model_optim_rng.pt", weights_only=False)
+    saved["args"].tensor_model_parallel_size = saved["args"].expert_model_parallel_size = saved["args"].expert_tensor_parallel_size = 1
+    saved["args"].num_experts = 2**62
+    saved["model"] = {key: value.clone() for key, value in saved["model"].items() if ".layers.0.mlp." in key and value is not None}
+    os.makedirs(f"{FOLDER}/megatron_experts_claimed/mp_rank_00", exist_ok=True)
+    torch.save(saved, f"{FOLDER}/megatron_experts_claimed/mp_rank_00/model_optim_rng.pt")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--claim"]:
+        claim()
+        sys.exit()
     if len(sys.argv) > 1:
         rank_main(sys.argv[2])
         sys.exit()
@@ -118,3 +132,4 @@ if __name__ == "__main__":
     for name in NAMES:
         with open(f"{FOLDER}/{name}/latest_checkpointed_iteration.txt", "w") as file:
             file.write("100")
+    claim()

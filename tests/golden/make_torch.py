@@ -49,6 +49,7 @@ def content():
 torch.save(content(), f"{FOLDER}/plain.pt")
 torch.save(content(), f"{FOLDER}/legacy.pt", _use_new_zipfile_serialization=False)
 torch.save(content(), f"{FOLDER}/protocol4.pt", pickle_protocol=4)
+torch.save({"weight": torch.ones(2, 3).to(torch.float8_e4m3fn)}, f"{FOLDER}/float8.pt")
 
 
 # ---- hostile ones ----

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random models of odd shapes from transformers in bevatron: each is loaded as with --load and compared with
 transformers' arithmetic in float64 on the same samples: logits within 1e-6, every gradient within 5e-5, the losses
-of ten AdamW steps within 2e-5. Then it is converted to a checkpoint of ours and back: the same
+of ten AdamW steps within 2e-5; beyond that only within twice what transformers itself is off by in float32. Then it is converted to a checkpoint of ours and back: the same
 tensors bit by bit, loaded by from_pretrained without a complaint, with the same logits.
 
 Heads of 2 to 100 channels, wider and narrower than hidden size / heads; groups of heads; tied and untied; every rotary
@@ -550,7 +550,7 @@ def reference(model, form, data, B):
     steps = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        with float64():
+        with float64() if model.dtype == torch.float64 else contextlib.nullcontext():
             logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
             (loss if pair is None else loss + pair).backward()
         if step == 0:
@@ -609,6 +609,21 @@ def compare(kind, found, limit, what):
     return found
 
 
+def compare_rounded(kind, found, limit, what, theirs):
+    """Some shapes amplify the rounding of float32 beyond a bound, whoever computes: norms of small results and of queries do.
+    There, what transformers itself is off by in float32 (theirs) is the measure, and is reported."""
+    if found < limit:
+        return found
+    own = theirs()
+    print(f"{what.split(' (')[0]}: {kind} off by {found:.2g}; transformers in float32 by {own:.2g}", flush=True)
+    compare(kind, found, 2 * own, what)
+    return found
+
+
+def relative_losses(a, b):
+    return max(max(abs(x[0] - y[0]) / y[0], abs(x[1] - y[1])) for x, y in zip(a, b, strict=True))
+
+
 def check_numbers(r, model, form, source, folder, what):
     B, T, S = r.choice([1, 2, 3]), r.choice([5, 11, 14]), r.choice([3, 7])
     data = samples(r, model, form, B, T, S)
@@ -626,7 +641,14 @@ def check_numbers(r, model, form, source, folder, what):
     seen = torch.ones(logits.shape[:2], dtype=torch.bool)
     if form == "bert":
         seen = torch.arange(T)[None] < data["lengths"][:B, None]
-    worst = [compare("logits", relative(got[seen], logits[seen]), 1e-6, what)]
+    single = []  # transformers' logits, gradients and losses in float32, if they are needed
+
+    def rounded():
+        if not single:
+            single.append(reference(plainly(type(model).from_pretrained(source, attn_implementation="eager", dtype=torch.float32)).train(), form, data, B))
+        return single[0]
+
+    worst = [compare_rounded("logits", relative(got[seen], logits[seen]), 1e-6, what, lambda: relative(rounded()[0][seen], logits[seen]))]
     run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/gradients", "--output", f"{folder}/gradients_hf", "--family",
         model.config.model_type)
     found, whole = tensors(f"{folder}/gradients_hf"), sum(g.norm() ** 2 for g in gradients.values()).sqrt().item()
@@ -634,13 +656,14 @@ def check_numbers(r, model, form, source, folder, what):
     for name, gradient in gradients.items():
         if name in found:  # a key's bias has no effect: its gradient is only rounding
             least = 1e-2 if gradient.norm() < 1e-12 * whole else 1e-3  # nor have queries that see one key
-            most = max(most, compare(f"gradient of {name}", relative(found[name], gradient, least * whole), 5e-5, what))
+            most = max(most, compare_rounded(f"gradient of {name}", relative(found[name], gradient, least * whole), 5e-5, what,
+                                             lambda name=name, gradient=gradient, least=least: relative(rounded()[1][name], gradient, least * whole)))
     missing = [name for name, gradient in gradients.items() if name not in found and gradient.norm() > 0]
     assert not missing, (what, "no gradient of", missing)
     if os.environ.get("VERBOSE"):
         print([(f"{a[0]:.8f} {b[0]:.8f} {a[2]:.7f} {b[2]:.7f}") for a, b in zip(ours, theirs)])
-    losses = max(max(abs(a[0] - b[0]) / b[0], abs(a[1] - b[1])) for a, b in zip(ours, theirs, strict=True))
-    worst += [most, compare("losses", losses, 2e-5, what)]
+    losses = compare_rounded("losses", relative_losses(ours, theirs), 2e-5, what, lambda: relative_losses(rounded()[2], theirs))
+    worst += [most, losses]
     compare("gradient norms", max(abs(a[2] - b[2]) / b[2] for a, b in zip(ours, theirs)), 1e-3, what)
     return worst
 
