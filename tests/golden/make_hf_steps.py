@@ -54,6 +54,8 @@ def by_hand():
                 for normalizer in (None, {"type": "Strip", "strip_left": True, "strip_right": False}):
                     yield ({"normalizer": normalizer, "added_tokens": [added(" \n", lstrip, rstrip, normalized), added("<s>", rstrip, lstrip, False, 1)]},
                            [" \n", "a \n b", "a \n \n b", "<s> \n <s>", "  \n<s>\n \n  a", " \n  \n"])
+    for individual in (False, True):  # numbers that came with Unicode 17.0
+        yield {"pre_tokenizer": {"type": "Digits", "individual_digits": individual}}, ["a\U00011de1\U00011de2a", "b \U00016ff41", "12a\u00b2"]
     for pattern in fuzz.REAL_PATTERNS:
         yield split(pattern, "Isolated"), ["DON'T 1234567 it'll\n\n x", "\u4e00\u4e8cA b\u3042 12", "a\u0301 \u00b2.. $1/\n"]
 

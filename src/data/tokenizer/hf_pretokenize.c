@@ -147,9 +147,14 @@ static bool is_punctuation(const struct hf *hf, uint32_t c) {
     return unicode_in_set(hf->older, c, UNICODE_SET_P);
 }
 
+// What Unicode 17.0 added: Digits follows it, one version later than patterns (tokenizers 0.23).
+static bool is_newer_number(uint32_t c) {
+    return (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
+}
+
 static bool is_delimiter(const struct hf *hf, enum hf_pretokenizer kind, uint32_t c) {
     if (kind == HF_PRETOKENIZER_DIGITS)
-        return unicode_in_set(hf->table, c, UNICODE_SET_N);
+        return unicode_in_set(hf->table, c, UNICODE_SET_N) || is_newer_number(c);
     if (kind == HF_PRETOKENIZER_PUNCTUATION)
         return is_punctuation(hf, c);
     return unicode_is_white_space(c);
