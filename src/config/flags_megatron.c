@@ -58,7 +58,7 @@ const char flags_only_speed[] =
     "--use-contiguous-buffers-in-local-ddp --no-contiguous-buffers-in-local-ddp "
     "--no-scaled-masked-softmax-fusion --num-distributed-optimizer-instances= "
     "--hierarchical-context-parallel-sizes=* --pipeline-model-parallel-comm-backend= --delay-param-gather "
-    "--use-contiguous-buffers-in-ddp --cpu-offloading --cpu-offloading-num-layers= "
+    "--use-contiguous-buffers-in-ddp "
     "--cpu-offloading-retain-pinned-cpu-buffers "
     "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --fine-grained-activation-offloading "
     "--offload-modules=* --min-offloaded-tensor-size= --delay-offload-until-cuda-graph "

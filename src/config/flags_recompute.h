@@ -16,6 +16,12 @@
         SWITCH("--distribute-saved-activations", distribute_saved_activations,                                         \
                "shard saved layer inputs over tensor-parallel ranks", ADVANCED),                                       \
         SWITCH("--recompute-keep-attention", recompute_keep_attention,                                                 \
-               "--recompute-granularity full: keep the result of attention instead of computing it again")
+               "--recompute-granularity full: keep the result of attention instead of computing it again"),            \
+        SWITCH(                                                                                                        \
+            "--cpu-offloading", cpu_offloading,                                                                        \
+            "--recompute-granularity full: keep the inputs of layers in host memory, copied beside the computation",   \
+            ADVANCED),                                                                                                 \
+        INT("--cpu-offloading-num-layers", cpu_offloading_num_layers, "0", 0, MOST_LAYERS,                             \
+            "layers behind the first whose inputs --cpu-offloading moves; 0 for all", ADVANCED)
 
 #endif

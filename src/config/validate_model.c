@@ -279,6 +279,18 @@ static void validate_recompute(struct config *config, struct complaints *complai
         if (is_known && is_of_experts && config->num_experts == 0)
             log_warn_once("--recompute-modules %s has no effect without --num-experts", name);
     }
+    bool is_full = is(config->recompute_granularity, "full");
+    if (config->cpu_offloading && !is_full)
+        log_warn_once("--cpu-offloading has no effect without --recompute-granularity full");
+    if (config->cpu_offloading_num_layers > 0 && !config->cpu_offloading)
+        log_warn_once("--cpu-offloading-num-layers has no effect without --cpu-offloading");
+    if (config->cpu_offloading && is_full && config->pipeline_model_parallel_size > 1)
+        complain(complaints,
+                 "--cpu-offloading does not work with --pipeline-model-parallel-size %" PRId64
+                 "; leave it out, or use --context-parallel-size for long sequences",
+                 config->pipeline_model_parallel_size);
+    if (config->cpu_offloading && is_full && config->distribute_saved_activations)
+        complain(complaints, "--cpu-offloading does not work with --distribute-saved-activations; leave one out");
     if (config->recompute_keep_attention && !is(config->recompute_granularity, "full"))
         log_warn_once("--recompute-keep-attention has no effect without --recompute-granularity full");
     if (is(config->recompute_granularity, "full") && !config->recompute_method)

@@ -73,8 +73,9 @@ struct choices {
     bool recomputes_mlp, recomputes_experts, recomputes_shared_experts;  // the same for all but the input of these
     int64_t recomputed_layers;  // full recompute, 0: none; uniform: layers per group; else how many, one by one
     bool is_recompute_uniform;
-    bool holds_attention;  // full recompute: of all but attention itself, whose results stay
-    bool divides_inputs;   // full recompute: ranks that share layers each keep some rows of the layers' inputs
+    int64_t offloaded_layers;  // full recompute: inputs of so many layers behind the first go to host memory
+    bool holds_attention;      // full recompute: of all but attention itself, whose results stay
+    bool divides_inputs;       // full recompute: ranks that share layers each keep some rows of the layers' inputs
     struct latent_choices latent;
     struct expert_choices experts;
     struct fp8 *fp8;  // of the model, if the matmuls of its blocks are in fp8; else NULL

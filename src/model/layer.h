@@ -9,6 +9,7 @@
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
+#include "model/away.h"
 #include "model/device_batch.h"
 #include "ops/ops.h"
 #include "parallel/context.h"
@@ -50,6 +51,7 @@ struct pass {
     struct memory memory;  // for cross-attention
     // Collects the weight gradients of the blocks to be computed later, see deferred.h; NULL to compute them at once.
     struct deferred *deferred;
+    struct away *away;  // where inputs of recomputed blocks go, see away.h; NULL: they stay on the device
 };
 
 // The places where dropout is applied. Masks are keyed by layer and place, so no two are the same.

@@ -113,6 +113,12 @@ static bool divides_input(const struct stack *stack, const struct pass *pass, in
            pass_rows(pass) % pass_parts(pass) == 0 && group_at(stack, pass, first).is_recomputed;
 }
 
+// Whether a recomputed group's input goes to host memory. The first group's stays, as it belongs to the embedding.
+static bool sends_input(const struct stack *stack, const struct pass *pass, int64_t first) {
+    return pass->away && first > 0 && first < stack->L && first <= stack->choices->offloaded_layers &&
+           group_at(stack, pass, first).is_recomputed;
+}
+
 // This rank's rows of x (N, C), to be kept.
 static struct tensor keep_own_rows(const struct pass *pass, struct tensor x) {
     int64_t rows = x.shape[0] / pass_parts(pass);
@@ -218,12 +224,24 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
     }
 }
 
+// The input x (N, C) of a group, as it is kept. The group number `turn` reads it from one of two tensors in turn, and
+// writes to the other, from which the last input must have left.
+static struct tensor keep_input(const struct stack *stack, const struct pass *pass, int64_t first, struct tensor x,
+                                int64_t turn) {
+    if (divides_input(stack, pass, first))
+        return keep_own_rows(pass, x);
+    if (pass->away)
+        away_await_left(pass->away, (int)(turn % AWAY_SLOTS));
+    return sends_input(stack, pass, first) ? away_send(pass->away, x, (int)((turn + 1) % AWAY_SLOTS)) : x;
+}
+
 struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                             struct tensor x) {
     struct pass inner = *pass;
     size_t mark = arena_mark(pass->scratch);
-    struct tensor turns[2] = {{0}};  // (N, C): inputs that are not kept whole, used alternately
-    for (int i = 0; stack->choices->divides_inputs && i < 2; i++)
+    struct tensor turns[AWAY_SLOTS] = {{0}};  // (N, C): inputs that are not kept as they are, used alternately
+    bool has_turns = stack->choices->divides_inputs || pass->away;
+    for (int i = 0; has_turns && i < AWAY_SLOTS; i++)
         turns[i] = take_stream(stack, pass, pass->scratch);
     if (shares_table(stack)) {
         pass_await_param(pass, stack->relative[0]);
@@ -235,12 +253,13 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
         next = group.end;
         // What is recomputed begins and ends with a complete stream.
         struct tensor out = {0};
-        if (divides_input(stack, &inner, next))
-            out = turns[turn % 2];
+        bool is_passed_on = pass->away && !pass->is_training && next < stack->L;  // nobody reads it again
+        if (is_passed_on || divides_input(stack, &inner, next) || sends_input(stack, &inner, next))
+            out = turns[turn % AWAY_SLOTS];
         else if (next == stack->L || group.is_recomputed || group_at(stack, &inner, next).is_recomputed ||
                  !leaves_open(stack, &inner))
             out = take_stream(stack, &inner, inner.activations);
-        flight->inputs[layer] = divides_input(stack, &inner, layer) ? keep_own_rows(&inner, stream.x) : stream.x;
+        flight->inputs[layer] = keep_input(stack, &inner, layer, stream.x, turn);
         if (group.is_recomputed && stack->choices->holds_attention)
             for (int64_t i = layer; i < next; i++)
                 block_hold(&stack->blocks[i], &inner, &flight->saved[i]);
@@ -250,6 +269,8 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
             arena_release(inner.activations, flight->marks[layer]);
     }
     flight->marks[stack->L] = arena_mark(inner.activations);
+    for (int i = 0; pass->away && i < AWAY_SLOTS; i++)
+        away_await_left(pass->away, i);
     arena_release(pass->scratch, mark);
     return stream.x;
 }
@@ -303,6 +324,36 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
     }
 }
 
+// Inputs that come back from host memory.
+struct return_home {
+    struct tensor rooms[AWAY_SLOTS];  // (N, C) on the device
+    int slot;                         // of the one that is on its way
+};
+
+// Lets the last input that was sent of a group before `end` come.
+static void bring_before(const struct stack *stack, const struct pass *pass, const struct stack_flight *flight,
+                         const struct return_home *home, int64_t end) {
+    while (end > 0) {
+        int64_t first = group_before(stack, pass, end).first;
+        if (sends_input(stack, pass, first)) {
+            away_bring(pass->away, home->rooms[home->slot], flight->inputs[first], home->slot);
+            return;
+        }
+        end = first;
+    }
+}
+
+// The input of a group is there, and the one before it comes while the group computes.
+static void receive_input(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                          struct return_home *home, int64_t first) {
+    if (!sends_input(stack, pass, first))
+        return;
+    away_await_arrived(pass->away, home->slot);
+    flight->inputs[first] = home->rooms[home->slot];
+    home->slot = (home->slot + 1) % AWAY_SLOTS;
+    bring_before(stack, pass, flight, home, first);
+}
+
 void stack_backward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight, struct tensor dx,
                     struct tensor dy) {
     CHECK((dx.data != dy.data) == stack->has_final_norm);
@@ -318,8 +369,13 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
     struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
     if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
         gradient.ddelta = take_stream(stack, pass, pass->scratch);
+    struct return_home home = {0};
+    for (int i = 0; pass->away && i < AWAY_SLOTS; i++)
+        home.rooms[i] = take_stream(stack, pass, pass->scratch);
+    bring_before(stack, &inner, flight, &home, stack->L);
     for (int64_t end = stack->L; end > 0;) {
         struct block_group group = group_before(stack, &inner, end);
+        receive_input(stack, &inner, flight, &home, group.first);
         backward_group(stack, &inner, flight, &gradient, group);
         end = group.first;
     }

@@ -254,6 +254,7 @@ static void write_stage(struct json_writer *w, const struct plan_stage *stage) {
         {"scratch", stage->memory.scratch},
         {"total", stage->memory.total},
         {"hosted", stage->memory.hosted},
+        {"offloaded", stage->memory.offloaded},
     };
     const struct {
         const char *name;

@@ -143,6 +143,7 @@ struct step {
     int64_t cached;               // tokens so far, for generation
     struct arena state, activations, scratch;
     struct arena hosted;  // page-locked host memory: optimizer states
+    struct away away;     // and inputs of recomputed blocks
     struct step_slot slots[2];
     int next_slot;
     struct step_results results;

@@ -102,6 +102,8 @@ static int settle_in(struct step *step) {
     if (step->grads.data)
         device_zero(step->device, step->grads);
     updates_open(&step->updates, step->device);
+    if (step->away.arena.base)
+        away_open(&step->away, step->device);
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
         fp8_reset(&step->chunks[i].model.fp8, step->device);
     for (int i = 0; i < 2; i++) {
@@ -112,6 +114,10 @@ static int settle_in(struct step *step) {
         step->slots[i].taken = step->device->ops->event_create(step->device);
     }
     return results_open(step);
+}
+
+bool step_offloads(const struct step *step) {
+    return step->mode == STEP_TRAIN && step->chunks[0].model.choices.offloaded_layers > 0;
 }
 
 bool step_hosts_states(const struct step *step) {
@@ -131,6 +137,8 @@ static void take_paper(struct step *step) {
     arena_init(&step->scratch, "scratch", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     if (step_hosts_states(step))
         arena_init(&step->hosted, "optimizer states", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+    if (step_offloads(step))
+        arena_init(&step->away.arena, "inputs of layers", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
 }
 
 static int next_largest(void *context, struct batch *batch) {
@@ -207,6 +215,7 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
         note_peaks(step, paper);
         step->memory = paper->memory;
         step->memory.scratch = paper->scratch.peak;
+        step->memory.offloaded = paper->away.arena.peak;
         step->memory.total = paper->state.peak;
     }
     step_close(paper);
@@ -263,5 +272,6 @@ void step_give_memory_back(struct step *step) {
     }
     results_close(step);
     updates_close(&step->updates, step->device);
+    away_close(&step->away);
     memory_give(step);
 }

@@ -14,8 +14,9 @@ int memory_measure(struct step *step);
 // for what they decide together. -1 on all of them if one has no room for the smaller layout.
 int memory_take(struct step *step, struct step_room *room);
 void memory_give(struct step *step);
-// Whether optimizer states may lie in host memory.
+// Whether optimizer states may lie in host memory, and whether inputs of layers go there.
 bool step_hosts_states(const struct step *step);
+bool step_offloads(const struct step *step);
 
 // A step that is empty so far; step_assemble builds its model and everything else but the memory; step_close frees it.
 struct step *step_new(const struct step_options *options);

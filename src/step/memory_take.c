@@ -88,14 +88,15 @@ struct lack {
     size_t bytes;
 };
 
-// For optimizer states. The system promises memory that it does not have, and kills who uses it.
+// For optimizer states and inputs of layers. The system promises memory that it does not have, and kills who uses it.
 static bool has_host_room(const struct step *step) {
     uint64_t room = memory_room(ranks_on_machine(step));
-    if (step->device->ops->is_imaginary || step->memory.hosted <= room)
+    size_t needed = step->memory.hosted + step->memory.offloaded;
+    if (step->device->ops->is_imaginary || needed <= room)
         return true;
-    error_set_code(EXIT_CODE_OUT_OF_MEMORY,
-                   "optimizer states need %.2f GB of host memory for each rank here, and %.2f GB are left",
-                   (double)step->memory.hosted / 1e9, (double)room / 1e9);
+    error_set_code(EXIT_CODE_OUT_OF_MEMORY, "%s need %.2f GB of host memory for each rank here, and %.2f GB are left",
+                   step->memory.offloaded > 0 ? STEP_OFFLOADED : "optimizer states", (double)needed / 1e9,
+                   (double)room / 1e9);
     return false;
 }
 
@@ -124,6 +125,12 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
             return (struct lack){STEP_HOSTED_STATES, memory->hosted};
         arena_init(&step->hosted, "optimizer states", base, memory->hosted);
     }
+    if (memory->offloaded > 0) {
+        void *base = has_host_room(step) ? device_hosted_alloc(step->device, memory->offloaded) : NULL;
+        if (!base)
+            return (struct lack){STEP_OFFLOADED, memory->offloaded};
+        arena_init(&step->away.arena, "inputs of layers", base, memory->offloaded);
+    }
     *reserve = reserve_bytes > 0 ? device_alloc(step->device, reserve_bytes) : NULL;
     if (reserve_bytes > 0 && !*reserve)
         return (struct lack){"kernels and libraries that are loaded later", reserve_bytes};
@@ -138,6 +145,8 @@ void memory_give(struct step *step) {
     }
     device_hosted_free(step->device, step->hosted.base);
     step->hosted = (struct arena){0};
+    device_hosted_free(step->device, step->away.arena.base);
+    step->away.arena = (struct arena){0};
 }
 
 // After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it.

@@ -55,7 +55,8 @@ static bool is_recordable(const struct step *step, const struct schedule *schedu
     case WORK_BEGIN:
     case WORK_FORWARD:
     case WORK_BACKWARD:
-        return !has_reduction(step, schedule, item.micro_batch);
+        // Inputs of layers in host memory come and go on other streams.
+        return !step->away.device && !has_reduction(step, schedule, item.micro_batch);
     case WORK_REDUCE:
     case WORK_TOTALS:
         return step_is_alone(step);

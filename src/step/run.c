@@ -113,8 +113,9 @@ static struct step_flight *find_flight(struct step_chunk *chunk, int micro_batch
     die("no flight for micro-batch %d", micro_batch);
 }
 
-static void end_flight(struct step_flight *flight) {
+static void end_flight(struct step *step, struct step_flight *flight) {
     arena_release(&flight->activations, 0);
+    arena_release(&step->away.arena, 0);
     flight->is_used = false;
 }
 
@@ -183,7 +184,7 @@ static void run_forward(struct list_run *run, struct schedule_item item) {
     struct handover in = receive(run, item.chunk, flight);
     send(run, item.chunk, model_forward(&chunk->model, &pass, &flight->model, &batch->batch, in));
     if (!run->is_learning)
-        end_flight(flight);
+        end_flight(run->step, flight);
 }
 
 static struct deferred *take_deferred(struct step_chunk *chunk) {
@@ -235,7 +236,7 @@ static void run_backward(struct list_run *run, struct schedule_item item) {
         expect_messages(run, LINK_BACKWARD_IN);
     }
     if (item.work == WORK_BACKWARD)
-        end_flight(flight);
+        end_flight(run->step, flight);
 }
 
 // The half that was deferred.
@@ -246,7 +247,7 @@ static void run_weights(struct list_run *run, struct schedule_item item) {
     struct pass pass = step_pass(step, form.B, form.T);
     pass.is_first = item.micro_batch == 0;
     deferred_run(flight->deferred, &pass);
-    end_flight(flight);
+    end_flight(run->step, flight);
 }
 
 // fp8 weights are made from the parameters before the first pass.

@@ -56,6 +56,7 @@ struct step_memory {
     size_t buffers;     // "buffers": inputs, messages between stages, and what generation keeps of the tokens so far
     size_t device_own;  // beside the total: what the device takes itself, growing to it in the first step
     size_t hosted;      // beside the total: optimizer states in host memory
+    size_t offloaded;   // the same: inputs of recomputed layers
     size_t total_kept;  // the total if results are kept that are computed again now; 0 if that was not measured
 };
 
@@ -93,6 +94,7 @@ struct step_options {
     const void *room_context;
 };
 #define STEP_HOSTED_STATES "optimizer states in host memory"
+#define STEP_OFFLOADED "inputs of layers in host memory"
 // How a step got its memory, for messages to the user. Ranks decide together, and one reports for all.
 struct step_room {
     size_t bytes;        // what this rank could take when it last asked: a part of what was free

@@ -108,6 +108,8 @@ void setup_describe_memory(const struct step_memory *memory, struct buffer *out)
                   (double)memory->buffers / GB);
     if (memory->hosted)
         buffer_printf(out, " + %.2f GB of optimizer states in host memory", (double)memory->hosted / GB);
+    if (memory->offloaded)
+        buffer_printf(out, " + %.2f GB of " STEP_OFFLOADED, (double)memory->offloaded / GB);
     if (memory->device_own)
         buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->device_own / GB);
 }
@@ -165,7 +167,7 @@ static int refuse(const struct setup *setup, const struct step_room *room) {
 static void warn_if_scarce(const void *context, const struct step_room *room) {
     const struct setup *setup = context;
     const struct group *all = setup->mesh->all;
-    size_t needed = room->needed.total + room->needed.device_own + room->needed.hosted;
+    size_t needed = room->needed.total + room->needed.device_own + room->needed.hosted + room->needed.offloaded;
     if (!room->is_host || needed <= room->bytes)
         return;
     for (int i = 0; all && i < group_rank(all); i++)
@@ -236,6 +238,10 @@ void setup_log(const struct step *step) {
              (double)(memory->activations + memory->scratch) / GB);
     if (memory->hosted)
         log_info(" > optimizer states in host memory: %.3f GB", (double)memory->hosted / GB);
+    if (memory->offloaded)
+        log_info(" > " STEP_OFFLOADED ": %.3f GB", (double)memory->offloaded / GB);
+    if (memory->offloaded && step_device(step)->ops->is_host_memory)
+        log_warn("--cpu-offloading saves no memory on a CPU; leave it out");
     if (memory->hosted && step_device(step)->ops->is_host_memory)
         log_warn("--optimizer-cpu-offload saves no memory on a CPU; leave it out");
     warn_if_unaligned(step);

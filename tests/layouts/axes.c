@@ -48,6 +48,8 @@ static const char *const method_flags[][3] = {
      "--recompute-method block --recompute-num-layers 1"}};
 static const char *const method_names[][3] = {
     {"", "", ""}, {"", " of two modules", " of the MLP"}, {"", " by three but attention", " of one layer"}};
+static const char *const saved_flags[] = {"", " --distribute-saved-activations", " --cpu-offloading"};
+static const char *const saved_names[] = {"", ", saved in parts", ", saved on the host"};
 static const char *const overlap_flags[] = {"", "--overlap-grad-reduce --ddp-num-buckets 7",
                                             "--overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 7"};
 static const char *const overlap_names[] = {"", ", gradients overlapped", ", all overlapped"};
@@ -61,7 +63,7 @@ int layout_values(enum layout_axis axis) {
     static const int values[LAYOUT_AXES] = {
         [LAYOUT_MODEL] = MODEL_COUNT, [LAYOUT_SEQUENCE] = 2, [LAYOUT_SCHEDULE] = 4, [LAYOUT_OPTIMIZER] = 2,
         [LAYOUT_RECOMPUTE] = 3,       [LAYOUT_STAGES] = 3,   [LAYOUT_BATCH] = 4,    [LAYOUT_OVERLAP] = 3,
-        [LAYOUT_METHOD] = 3,          [LAYOUT_SAVED] = 2,    [LAYOUT_HEADS] = 2,    [LAYOUT_DTYPE] = 3};
+        [LAYOUT_METHOD] = 3,          [LAYOUT_SAVED] = 3,    [LAYOUT_HEADS] = 2,    [LAYOUT_DTYPE] = 3};
     return values[axis];
 }
 
@@ -73,7 +75,7 @@ bool layout_is_idle(const struct layout *layout) {
            (v[LAYOUT_PIPELINE] == 1 && (v[LAYOUT_SCHEDULE] || v[LAYOUT_STAGES] || v[LAYOUT_BATCH] == 3)) ||
            (is_alone && (v[LAYOUT_OPTIMIZER] || v[LAYOUT_OVERLAP])) || (v[LAYOUT_BATCH] == 2 && !is_interleaved) ||
            (v[LAYOUT_OVERLAP] == 2 && !v[LAYOUT_OPTIMIZER]) || (v[LAYOUT_METHOD] && !v[LAYOUT_RECOMPUTE]) ||
-           (v[LAYOUT_SAVED] && !(is_full && v[LAYOUT_TENSOR] > 1 && !v[LAYOUT_SEQUENCE]));
+           (v[LAYOUT_SAVED] && !is_full) || (v[LAYOUT_SAVED] == 1 && (v[LAYOUT_TENSOR] == 1 || v[LAYOUT_SEQUENCE]));
 }
 
 // Micro-batches of a data-parallel rank in a step: enough to fill all stages; twice as many, with half the samples; one
@@ -107,7 +109,7 @@ void layout_describe(const struct layout *layout, char *text, size_t size) {
              v[LAYOUT_CONTEXT], v[LAYOUT_HEADS] ? " by heads" : "", v[LAYOUT_PIPELINE],
              schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]], v[LAYOUT_DATA], expert,
              v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "", recompute_names[v[LAYOUT_RECOMPUTE]],
-             method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], v[LAYOUT_SAVED] ? ", saved in parts" : "",
+             method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], saved_names[v[LAYOUT_SAVED]],
              overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]], dtype_names[v[LAYOUT_DTYPE]]);
 }
 
@@ -213,8 +215,7 @@ int layout_config(struct config *config, const struct layout *layout, const char
     buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
                   recompute_method(layout), overlap_flags[v[LAYOUT_OVERLAP]],
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",
-                  v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "",
-                  v[LAYOUT_SAVED] ? " --distribute-saved-activations" : "");
+                  v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "", saved_flags[v[LAYOUT_SAVED]]);
     if (v[LAYOUT_HEADS])
         buffer_append_string(&line, " --cp-comm-type a2a");
     if (v[LAYOUT_BATCH] == 2)

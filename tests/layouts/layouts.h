@@ -34,7 +34,7 @@ enum layout_axis {
     LAYOUT_BATCH,                   // how many micro-batches, see micro_batches() in axes.c
     LAYOUT_OVERLAP,                 // 0 nothing, 1 sums of gradients, 2 those and the gathering of values
     LAYOUT_METHOD,                  // which parts or layers are recomputed: see method_flags in axes.c
-    LAYOUT_SAVED,                   // 1: their inputs are split over the ranks that share layers
+    LAYOUT_SAVED,                   // their inputs: 1 split over the ranks that share layers, 2 in host memory
     LAYOUT_HEADS,                   // 1: ranks that share sequences exchange heads
     LAYOUT_DTYPE,                   // 0 fp32, 1 bf16, 2 fp16
     LAYOUT_AXES

@@ -3,6 +3,8 @@
 #include "ranks_step.h"
 #include "step/internal.h"
 
+#include <string.h>
+
 enum { STEPS = 4 };
 
 struct keep_course {
@@ -86,6 +88,34 @@ TEST(attention_is_kept_under_recompute) {
         }
 }
 
+// Inputs of layers that go to host memory and come back are the same bits.
+TEST(inputs_go_to_the_host_and_back) {
+    const char *const methods[] = {"--cpu-offloading", "--cpu-offloading --cpu-offloading-num-layers 1",
+                                   "--cpu-offloading --recompute-method uniform --recompute-num-layers 2",
+                                   "--cpu-offloading --recompute-method block --recompute-num-layers 2",
+                                   "--cpu-offloading --recompute-keep-attention"};
+    enum { ROWS = 2 * 16, WIDTH = 64 };  // of an input
+    const size_t sent[] = {2, 1, 1, 1, 2};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        size_t bytes = (size_t)ROWS * WIDTH * (strstr(models[i], "bf16") ? 2 : 4);
+        char *line = memory_printf("%s --recompute-granularity full --hidden-dropout 0.1", models[i]);
+        struct keep_course stays = run_flags(line, 1);
+        EXPECT_INT((int64_t)stays.memory.offloaded, 0);
+        for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+            char *more = memory_printf("%s %s", line, methods[k]);
+            struct keep_course goes = run_flags(more, 1);
+            EXPECT_INT((int64_t)goes.memory.offloaded, (int64_t)(sent[k] * bytes));
+            if (k == 0)
+                EXPECT_INT((int64_t)(stays.memory.activations - goes.memory.activations), (int64_t)(2 * bytes));
+            for (int n = 0; n < STEPS; n++)
+                EXPECT(goes.loss[n] == stays.loss[n] && goes.norm[n] == stays.norm[n]);
+            EXPECT(goes.weights == stays.weights);
+            free(more);
+        }
+        free(line);
+    }
+}
+
 static double attention_flops(const char *flags) {
     struct ranks paper = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
     EXPECT_OK(device_open_twin(&paper.device, NULL));
@@ -127,5 +157,5 @@ TEST(not_where_recompute_is_asked_for) {
 }
 
 TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(attention_is_kept_under_recompute),
-          TEST_CASE(kept_attention_is_not_counted_again), TEST_CASE(as_much_as_fits),
-          TEST_CASE(not_where_recompute_is_asked_for))
+          TEST_CASE(inputs_go_to_the_host_and_back), TEST_CASE(kept_attention_is_not_counted_again),
+          TEST_CASE(as_much_as_fits), TEST_CASE(not_where_recompute_is_asked_for))
