@@ -263,10 +263,6 @@ int config_check_writing(const struct config *config) {
     if (config->context_parallel_size > 1)
         return error_set_code(EXIT_CODE_USAGE,
                               "text cannot be generated with context parallelism; leave out --context-parallel-size");
-    if (config->expert_model_parallel_size > 1)
-        return error_set_code(
-            EXIT_CODE_USAGE,
-            "text cannot be generated with expert parallelism; leave out --expert-model-parallel-size");
     if (config->sequence_parallel && config->tensor_model_parallel_size > 1)
         return error_set_code(
             EXIT_CODE_USAGE,

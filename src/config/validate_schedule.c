@@ -76,12 +76,16 @@ void validate_batches(struct config *config, enum config_use use, struct complai
                  "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
                  "; start %" PRId64 " or a multiple of it",
                  config->world_size, parts, parts);
-    if (use == CONFIG_GENERATE && config->data_parallel_size > 1)
+    // Data-parallel ranks that share out experts all write the same text.
+    struct config_expert_ranks along = {.data = 1};
+    if (config_expert_ranks(config, 0, &along) < 0)
+        along.data = 1;
+    if (use == CONFIG_GENERATE && config->data_parallel_size > along.data)
         complain(complaints,
                  "%" PRId64 " ranks would hold the whole model %" PRId64
                  " times, but text is written by one; start %" PRId64
                  ", or let more ranks share it with --tensor-model-parallel-size",
-                 config->world_size, config->data_parallel_size, parts);
+                 config->world_size, config->data_parallel_size / along.data, parts * along.data);
     if (config->micro_batch_size == 0) {
         if (use == CONFIG_TRAIN)
             complain(complaints, "--micro-batch-size is missing; give the samples a rank works on at once");

@@ -238,5 +238,8 @@ void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *log
         send_rows(step, x);
     arena_release(pass.activations, mark);
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->logits, step->mesh.length[AXIS_PIPELINE] - 1, "logits");
+    // Ranks that share out experts write the same text, and may have rounded otherwise.
+    if (step->mesh.parts[AXIS_DATA][AXIS_DEALS] > 1)
+        comm_broadcast(step->mesh.group[AXIS_DATA], step->logits, 0, "logits");
     device_copy_out(step->device, logits, step->logits);
 }

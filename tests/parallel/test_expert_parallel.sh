@@ -68,6 +68,20 @@ for ranks in 1 2; do
     sed -nE 's/.*"loss": ?([0-9.]+).*/\1/p' "$work/out" >>"$work/loss"
 done
 awk '{ l[NR] = $1 } END { d = l[1] - l[2]; exit !(NR == 2 && l[1] > 0 && d * d < 1e-12) }' "$work/loss" && pass || fail "losses $(cat "$work/loss")"
+# All ranks that share out experts write one text, that of one rank; more copies of the model are refused.
+write() { bash tests/parallel/mpirun.sh "$1" "$BEVATRON" generate --load "$work/text" --device cpu --threads 1 --max-new-tokens 20 "${@:2}" 2>"$work/out"; }
+for prompt in "--prompt the --greedy" "--prompt cat --temperature 0.9 --num-samples 2" "--top-k 5"; do
+    # shellcheck disable=SC2086
+    printf 'a dog\n\nthe mat\n' | write 1 $prompt >"$work/one"
+    for layout in "2 --expert-model-parallel-size 2" "4 --expert-model-parallel-size 2 --tensor-model-parallel-size 2" \
+        "4 --expert-model-parallel-size 2 --pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 1"; do
+        # shellcheck disable=SC2086
+        printf 'a dog\n\nthe mat\n' | write $layout $prompt >"$work/several"
+        expect_same "$work/one" "$work/several" "text of $layout with $prompt"
+    done
+done
+write 4 --expert-model-parallel-size 2 --prompt a && fail "two copies of a model write" || pass
+grep -q "would hold the whole model 2 times, but text is written by one; start 2" "$work/out" && pass || fail "copies: $(cat "$work/out")"
 expect 2 "or make it 1" "$BEVATRON" generate --load "$work/text" --prompt "the cat" --device cpu --expert-model-parallel-size 2
 expect 0 "" "$BEVATRON" generate --load "$work/whole" --tokenizer-type NullTokenizer --prompt "1 2 3" --max-new-tokens 4 --device cpu
 
