@@ -228,9 +228,9 @@ static struct tensor bring_rows(const struct experts *experts, const struct pass
     return arrived;
 }
 
-// after (R, F) from x (N, C).
-static void forward_inner(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
-                          struct tensor x, struct tensor after) {
+// The input of the activation from x (N, C).
+static void forward_before(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
+                           struct tensor x) {
     const struct choices *choices = experts->choices;
     struct experts_work work = work_of(experts, saved);
     saved->x = take_work(&work, pass->activations, pass->dtype, choices->C);
@@ -239,6 +239,14 @@ static void forward_inner(const struct experts *experts, const struct pass *pass
     (void)bring_rows(experts, pass, saved, saved->x, x);
     arena_release(pass->scratch, mark);
     grouped_forward(experts->fc1, pass, saved->before, saved->x, work.offsets);
+}
+
+// after (R, F) from x (N, C).
+static void forward_inner(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
+                          struct tensor x, struct tensor after) {
+    const struct choices *choices = experts->choices;
+    struct experts_work work = work_of(experts, saved);
+    forward_before(experts, pass, saved, x);
     op_expert_activation_forward(pass->device,
                                  &(struct op_expert_activation_forward){.y = after,
                                                                         .x = saved->before,
@@ -293,13 +301,18 @@ static void close_flow(const struct pass *pass, const struct expert_flow *flow, 
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = flow->part, .residual = out});
 }
 
+// What shared experts read: all rows of the tensor-parallel ranks.
+static struct tensor shared_input(const struct pass *pass, const struct expert_flow *flow) {
+    return flow->part.data ? pass_gather(pass, pass->scratch, flow->own, "input of shared experts") : flow->rows;
+}
+
 static void forward_shared(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
                            const struct expert_flow *flow) {
     if (!flow->part.data) {
         shared_experts_forward(&experts->shared, pass, &saved->shared, flow->sum, flow->rows);
         return;
     }
-    struct tensor all = pass_gather(pass, pass->scratch, flow->own, "input of shared experts");
+    struct tensor all = shared_input(pass, flow);
     struct tensor out = arena_2d(pass->scratch, pass->dtype, all.shape[0], all.shape[1]);
     shared_experts_forward(&experts->shared, pass, &saved->shared, out, all);
     pass_sum(pass, flow->part, out, "output of shared experts");
@@ -341,6 +354,18 @@ static void forward_all(const struct experts *experts, const struct pass *pass, 
     grouped_forward(experts->fc2, pass, y, after, work.offsets);
     forward_sum(experts, pass, saved, &flow, y);
     close_flow(pass, &flow, delta, "layer output");
+}
+
+// Computes again what backward needs: all but the second matmuls, the way back from experts, and sums.
+static void forward_again(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
+                          struct tensor x) {
+    router_forward(&experts->router, pass, &saved->router, x);
+    struct tensor unused = arena_2d(pass->scratch, pass->dtype, x.shape[0], x.shape[1]);
+    struct expert_flow flow = open_flow(experts, pass, x, unused, "layer input");
+    sort(experts, pass, saved);
+    forward_before(experts, pass, saved, flow.rows);
+    if (has_shared(experts))
+        shared_experts_again(&experts->shared, pass, &saved->shared, shared_input(pass, &flow));
 }
 
 // With recompute only x is kept.
@@ -473,8 +498,7 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
     struct experts_saved saved = *(const struct experts_saved *)own;
     if (experts->choices->recomputes_experts) {
         struct pass again = pass_in_scratch(pass, true);
-        struct tensor x = saved.shared.x, unused = arena_2d(pass->scratch, pass->dtype, x.shape[0], x.shape[1]);
-        forward_all(experts, &again, &saved, unused, x);
+        forward_again(experts, &again, &saved, saved.shared.x);
     }
     return backward_all(experts, pass, &saved, dx, ddelta);
 }

@@ -116,6 +116,12 @@ static struct tensor activate(const struct shared_experts *shared, const struct 
     return saved->activation.after.value;
 }
 
+void shared_experts_again(const struct shared_experts *shared, const struct pass *pass,
+                          struct shared_experts_saved *saved, struct tensor x) {
+    if (!shared->choices->recomputes_shared_experts)
+        (void)activate(shared, pass, saved, x);
+}
+
 void shared_experts_forward(const struct shared_experts *shared, const struct pass *pass,
                             struct shared_experts_saved *saved, struct tensor out, struct tensor x) {
     struct pass inner = shared->choices->recomputes_shared_experts ? pass_in_scratch(pass, false) : *pass;

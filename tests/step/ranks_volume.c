@@ -166,13 +166,14 @@ TEST(expert_ranks_exchange_rows_and_weights) {
     static const struct {
         const char *flags;
         int experts_of_rank;
-        double capacity;  // factor; 0: each row goes to all experts
-        int again;        // forward passes that are repeated
-    } cases[] = {{"", 1, 0, 0},
-                 {WHOLE_LAYERS, 1, 0, 1},
-                 {"--moe-expert-capacity-factor 0.75 --moe-pad-expert-input-to-capacity ", 3, 0.75, 0},
-                 {"--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity --bf16 ", 2, 1.5, 0},
-                 {"--use-distributed-optimizer ", 1, 0, 0}};
+        double capacity;    // factor; 0: each row goes to all experts
+        int rows, weights;  // how often they are sent
+    } cases[] = {{"", 1, 0, 4, 2},
+                 {WHOLE_LAYERS, 1, 0, 6, 3},
+                 {"--recompute-granularity selective --recompute-modules moe ", 1, 0, 5, 3},
+                 {"--moe-expert-capacity-factor 0.75 --moe-pad-expert-input-to-capacity ", 3, 0.75, 4, 2},
+                 {"--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity --bf16 ", 2, 1.5, 4, 2},
+                 {"--use-distributed-optimizer ", 1, 0, 4, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int owners = ranks.place.size, E = owners * cases[i].experts_of_rank, K = cases[i].capacity > 0 ? 2 : E;
         int64_t rows = cases[i].capacity > 0 ? E * (int64_t)ceil(cases[i].capacity * N * K / E) : N * K;
@@ -190,7 +191,7 @@ TEST(expert_ranks_exchange_rows_and_weights) {
         after = volume_of(mesh_group(mesh, MESH_EXPERTS));
         int64_t bytes = strstr(cases[i].flags, "bf16") ? 2 : 4;
         EXPECT_INT(after.bytes[COLLECTIVE_ALL_TO_ALL] - before.bytes[COLLECTIVE_ALL_TO_ALL],
-                   2 * L * ((4 + 2 * cases[i].again) * rows * C * bytes + (2 + cases[i].again) * rows * 4));
+                   2 * L * (cases[i].rows * rows * C * bytes + cases[i].weights * rows * 4));
         // Each rank has other experts: only what is not theirs is summed.
         int64_t usual = params->groups[0].end - params->groups[0].first;
         EXPECT_INT(params->group_count, 3);
@@ -209,16 +210,25 @@ TEST(expert_ranks_exchange_rows_and_weights) {
 }
 
 // Keys and values are gathered in each forward and backward pass, and their gradients scattered once; or queries, keys,
-// values and results go to the ranks that have their heads and back, in each pass.
+// values and results go to the ranks that have their heads and back, in each pass. With a capacity the experts that
+// tokens chose are gathered, and their weights unless the first tokens are kept; for Sinkhorn's algorithm, logits.
 TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
     static const struct {
         const char *flags;
         int gathers, exchanges;  // of a layer and micro-batch
-    } cases[] = {{"--cp-comm-type p2p ", 2, 0},
-                 {"--cp-comm-type all_gather " WHOLE_LAYERS, 3, 0},
-                 {"--cp-comm-type a2a ", 0, 2},
-                 {"--cp-comm-type a2a --recompute-granularity selective ", 0, 3},
-                 {"--cp-comm-type a2a " WHOLE_LAYERS, 0, 3}};
+        int routed;              // numbers of each token that routers gather
+    } cases[] = {
+        {"--cp-comm-type p2p ", 2, 0, 0},
+        {"--cp-comm-type all_gather " WHOLE_LAYERS, 3, 0, 0},
+        {"--cp-comm-type a2a ", 0, 2, 0},
+        {"--cp-comm-type a2a --recompute-granularity selective ", 0, 3, 0},
+        {"--cp-comm-type a2a " WHOLE_LAYERS, 0, 3, 0},
+        {"--num-experts 6 --moe-expert-capacity-factor 1 ", 2, 0, 4},
+        {"--num-experts 6 --moe-expert-capacity-factor 1 --moe-token-drop-policy position " WHOLE_LAYERS, 3, 0, 4},
+        {"--num-experts 6 --moe-router-load-balancing-type sinkhorn ", 2, 0, 6},
+        {"--num-experts 6 --moe-router-load-balancing-type sinkhorn --recompute-granularity selective "
+         "--recompute-modules moe ",
+         2, 0, 12}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int sharers = ranks.place.size, D = 8, H = 2 * sharers, G = sharers;
         char *line = memory_printf("--num-layers 3 --hidden-size 32 --num-attention-heads %d --kv-channels %d "
@@ -236,7 +246,7 @@ TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
         struct volume after = volume_of(group);
         int64_t keys = (int64_t)4 * N * 2 * G * D, heads = (int64_t)4 * N / sharers * (2 * H + 2 * G) * D;
         EXPECT_INT(after.bytes[COLLECTIVE_ALL_GATHER] - before.bytes[COLLECTIVE_ALL_GATHER],
-                   2 * L * cases[i].gathers * keys);
+                   2 * L * (cases[i].gathers * keys + (int64_t)4 * N * cases[i].routed));
         EXPECT_INT(after.bytes[COLLECTIVE_REDUCE_SCATTER] - before.bytes[COLLECTIVE_REDUCE_SCATTER],
                    cases[i].gathers > 0 ? 2 * L * keys : 0);
         EXPECT_INT(after.bytes[COLLECTIVE_ALL_TO_ALL] - before.bytes[COLLECTIVE_ALL_TO_ALL],
