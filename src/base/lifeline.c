@@ -1,6 +1,7 @@
 // A page that a run and its supervisor share. See lifeline.h.
 #include "base/lifeline.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/whereabouts.h"
 #include "base/watchdog.h"
@@ -49,8 +50,11 @@ static struct lifeline_page *begin_page(int file) {
 }
 
 struct lifeline *lifeline_create(const char *folder) {
-    char *path = memory_printf("%s/bevatron-lifeline-XXXXXX", folder);
-    int file = mkstemp(path);
+    char *stem = memory_printf("%s/bevatron-lifeline", folder);
+    file_sweep(stem);
+    char *path = file_temporary_name(stem);
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    free(stem);
     struct lifeline_page *page = begin_page(file);
     if (!page) {
         if (file >= 0)

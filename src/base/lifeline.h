@@ -11,7 +11,8 @@
 
 struct lifeline;
 
-// Creates the file in this folder; NULL, without an error, if that cannot be done.
+// Creates the file in this folder, and removes those of supervisors that were killed; NULL, without an error, if that
+// cannot be done.
 struct lifeline *lifeline_create(const char *folder);
 const char *lifeline_path(const struct lifeline *lifeline);
 void lifeline_reset(struct lifeline *lifeline);  // before another attempt

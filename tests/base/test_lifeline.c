@@ -41,6 +41,28 @@ TEST(a_child_is_seen) {
     free(path);
 }
 
+// A supervisor that is killed leaves its file; the next one removes it, and not that of a living one.
+TEST(the_dead_leave_nothing) {
+    char folder[] = "/tmp/test-lifeline-XXXXXX", left[256] = "";
+    int ends[2];
+    EXPECT(mkdtemp(folder) && pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        const char *path = lifeline_path(lifeline_create(folder));
+        _exit(write(ends[1], path, strlen(path)) < 0);
+    }
+    EXPECT(waitpid(child, NULL, 0) == child && read(ends[0], left, sizeof left - 1) > 0);
+    EXPECT(access(left, F_OK) == 0);
+    struct lifeline *first = lifeline_create(folder), *second = lifeline_create(folder);
+    EXPECT(access(left, F_OK) < 0);
+    EXPECT(access(lifeline_path(first), F_OK) == 0 && access(lifeline_path(second), F_OK) == 0);
+    lifeline_free(first);
+    lifeline_free(second);
+    EXPECT_INT(rmdir(folder), 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 // Phases report by themselves.
 TEST(phases_are_seen) {
     struct lifeline *lifeline = lifeline_create("/tmp");
@@ -117,5 +139,5 @@ TEST(only_such_a_file_is_taken) {
     close(file);
 }
 
-TEST_MAIN(TEST_CASE(a_child_is_seen), TEST_CASE(phases_are_seen), TEST_CASE(a_node_is_told_too),
-          TEST_CASE(only_such_a_file_is_taken))
+TEST_MAIN(TEST_CASE(a_child_is_seen), TEST_CASE(the_dead_leave_nothing), TEST_CASE(phases_are_seen),
+          TEST_CASE(a_node_is_told_too), TEST_CASE(only_such_a_file_is_taken))
