@@ -18,7 +18,9 @@ struct process_result {
 int process_run(const char *const *argv, const char *input, struct process_result *result);
 void process_result_free(struct process_result *result);
 
-// Sends a signal to the descendants of `ancestor` that run this file, e.g. /proc/self/exe; returns how many it reached.
+// The descendants of `ancestor` that run this file, e.g. /proc/self/exe: how many, and their numbers, to be freed.
+int process_list_below(pid_t ancestor, const char *program, pid_t **found);
+// Sends them a signal; returns how many it reached.
 int process_signal_below(pid_t ancestor, const char *program, int number);
 // How many of them have a handler for the signal: one that has just been started would die of it.
 int process_catching_below(pid_t ancestor, const char *program, int number);

@@ -93,10 +93,10 @@ bool process_catches(pid_t process, int number) {
     return mask >> (number - 1) & 1;
 }
 
-// What is done with each process that runs `program` below `ancestor`; how often it was successful.
-static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t process, int number), int number) {
+int process_list_below(pid_t ancestor, const char *program, pid_t **found) {
     size_t count;
     struct stat status;
+    *found = NULL;
     if (stat(program, &status) < 0)
         return 0;
     struct relative *list = list_processes(&count);
@@ -111,10 +111,21 @@ static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t 
             list[i].is_below = list[i].is_below || is_below;
         }
     }
-    int successes = 0;
+    int below = 0;
+    *found = memory_alloc((count + 1) * sizeof **found);
     for (size_t i = 0; i < count; i++)
         if (list[i].is_below && runs(list[i].self, &status))
-            successes += act(list[i].self, number);
+            (*found)[below++] = list[i].self;
+    free(list);
+    return below;
+}
+
+// What is done with each of them; how often it was successful.
+static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t process, int number), int number) {
+    pid_t *list;
+    int count = process_list_below(ancestor, program, &list), successes = 0;
+    for (int i = 0; i < count; i++)
+        successes += act(list[i], number);
     free(list);
     return successes;
 }

@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/features.h"
 #include "cli/ranks.h"
+#include "cli/ranks_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -221,28 +222,37 @@ void ranks_take_terminal(const char *given) {
 }
 
 // A rank that a signal ended could say nothing itself. mpirun's code says which, as a shell does.
-static void tell_signal(int code, const struct job_kills *before) {
+static void tell_signal(int code, const struct job_kills *before, const char *rank) {
     int number = code - 128;
-    char why[JOB_REASON_BYTES];
+    char why[JOB_REASON_BYTES], host[256], who[512] = "a rank";
+    process_host(host, sizeof host);
+    if (*rank)
+        snprintf(who, sizeof who, "%s on %s", rank, host);
     const struct job_kills now = job_kills();
     job_explain_kill(before, &now, why, sizeof why);
     if (number == SIGKILL)
-        log_error("bevatron: a rank was killed, and the others were stopped; %s", why);
+        log_error("bevatron: %s was killed, and the others were stopped; %s", who, why);
     else if (number > 0 && number < NSIG)
-        log_error("bevatron: a rank was ended by signal %d (%s), and the others were stopped", number,
+        log_error("bevatron: %s was ended by signal %d (%s), and the others were stopped", who, number,
                   strsignal(number));
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
 // to the ranks, which save and end themselves; one more, or one if no ranks start, to mpirun, which ends them and exits
 // with 1: then the code is that of the signal.
-static int wait_for_mpirun(pid_t mpirun, int nproc, bool *is_ending) {
+static int wait_for_mpirun(pid_t mpirun, int nproc, const char *mark, bool *is_ending) {
     const struct job_kills before = job_kills();
+    struct ranks_watch *watch = NULL;
+    if (mark)
+        watch = ranks_watch_start(&(struct ranks_watch_options){
+            .mpirun = mpirun, .nproc = nproc, .program = OWN_PROGRAM, .is_ready = is_touched, .mark = mark});
     for (int last = 0;;) {
         int status;
         if (waitpid(mpirun, &status, WNOHANG) == mpirun) {
+            char rank[128];
+            ranks_watch_end(watch, rank, sizeof rank);
             if (WIFEXITED(status) && !*is_ending)
-                tell_signal(WEXITSTATUS(status), &before);
+                tell_signal(WEXITSTATUS(status), &before, rank);
             int code = code_of(status);
             return code == EXIT_CODE_ERROR && last ? 128 + last : code;
         }
@@ -286,7 +296,7 @@ static int run_once(const struct ranks_command *line, int nproc, const char *mar
         if (relays[i])
             close(writers[i]);
     if (child > 0)
-        code = wait_for_mpirun(child, nproc, is_ending);
+        code = wait_for_mpirun(child, nproc, mark, is_ending);
     for (int i = 0; i < OUTLETS; i++)
         outlet_relay_close(relays[i]);
     return code;
@@ -344,8 +354,8 @@ static void await_handlers(const pid_t *children, int nproc, int number) {
 }
 
 // Waits for all children. The first that fails gives the exit code, and the others half a minute to save what they
-// can; signals go to all of them.
-static int wait_for_ranks(pid_t *children, int nproc) {
+// can; signals go to all of them. `first` is the rank of the first child.
+static int wait_for_ranks(pid_t *children, int nproc, int first) {
     int code = 0, left = nproc;
     bool is_passed = false;
     double kill_at = 0;
@@ -368,14 +378,18 @@ static int wait_for_ranks(pid_t *children, int nproc) {
             continue;
         }
         left--;
+        char name[64] = "";
         for (int i = 0; i < nproc; i++)
-            children[i] = children[i] == child ? 0 : children[i];
+            if (children[i] == child) {
+                snprintf(name, sizeof name, "rank %d (process %ld)", first + i, (long)child);
+                children[i] = 0;
+            }
         int ended = code_of(status);
         if (ended == 0 || code != 0)
             continue;
         code = ended;
         if (WIFSIGNALED(status) && !is_passed)
-            tell_signal(128 + WTERMSIG(status), &before);
+            tell_signal(128 + WTERMSIG(status), &before, name);
         kill_at = clock_seconds() + (code == EXIT_CODE_HANG ? HUNG_SECONDS : LAST_SECONDS);
         // Those that are saving because of a signal would end at once after a second one.
         if (!is_passed)
@@ -406,7 +420,7 @@ static int fork_ranks(const struct launched_ranks *ranks, int nproc, const struc
         }
     }
     if (status == 0)
-        *exit_code = wait_for_ranks(children, nproc);
+        *exit_code = wait_for_ranks(children, nproc, ranks->node * nproc);
     free(children);
     free(command);
     return status;
