@@ -201,14 +201,15 @@ static double sparse_bytes(const struct estimator *estimator, const struct plan_
     double all = attention + expert_bytes(model, layout) * sparse_share(model);
     // A zero-bubble schedule keeps inputs and gradients of matmuls until weights are computed: plans find 1.5 to 2.
     const double deferred = layout->is_zero_bubble ? 1.25 : 1;
-    double stays = 2 * (input + (model->recompute_keep_attention ? queries : 0));
+    double stays = 2 * ((model->cpu_offloading ? 0 : input) + (model->recompute_keep_attention ? queries : 0));
     return deferred * (all * (1 - again) + stays * again) + (again > 0 ? all / layers : 0);
 }
 
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
     // Of a layer and token, in units of the hidden size. Plans find 21 to 24 if everything is kept.
-    const double kept = 17.5, without_attention = 14, inputs = model->recompute_keep_attention ? 3.4 : 1.7;
+    const double kept = 17.5, without_attention = 14, input = 1.7;
+    double inputs = (model->cpu_offloading ? 0 : input) + (model->recompute_keep_attention ? input : 0);
     double all = layout->recompute == LAYOUT_KEEP ? kept : without_attention, again = share_again(estimator, layout);
     double bytes = all * (1 - again) + inputs * again;
     double tokens = (double)layout->micro_batch * (double)model->seq_length / layout->context;

@@ -52,6 +52,8 @@ static bool allows_pipeline(const struct layout_space *space, const struct plan_
         return false;
     if (pipeline == 1)
         return ends == 0 || space->is_fixed[CHOICE_ENDS];
+    if (space->model->cpu_offloading)
+        return false;
     if (space->is_fixed[CHOICE_ENDS])
         return true;
     // A stage needs a layer beside an end that counts as one.
