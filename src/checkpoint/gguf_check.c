@@ -24,8 +24,12 @@ struct opened {
     const struct gguf_architecture *architecture;
 };
 
+static int64_t rows_of(const struct source_tensor *tensor) {
+    return tensor->rank == 3 ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
+}
+
 static int64_t columns_of(const struct source_tensor *tensor) {
-    return tensor->rank == 2 ? tensor->shape[1] : 1;
+    return tensor->rank > 1 ? tensor->shape[tensor->rank - 1] : 1;
 }
 
 // Our row (head, half, channel) is their row (head, channel, half).
@@ -37,7 +41,7 @@ static int64_t place_of(int64_t row, int64_t rows, int64_t heads) {
 
 struct slice {
     const struct gguf_tensor *tensor;
-    int64_t rows, heads;  // heads: 0 if rows are in our order
+    int64_t rows, heads;  // heads: 0 if rows are in our order; rows: of one expert, if there are any
 };
 
 static int find_slice(const struct model_source *source, size_t i, const struct gguf_match *match, int k,
@@ -47,12 +51,15 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     const struct config *config = &source->config;
     char *name = name_fill(match->row->theirs[k], match->layer);
     *slice = (struct slice){.tensor = gguf_find_tensor(&opened->file, name)};
-    slice->rows = match->pieces > 1 ? param->shard.segments[k] : source->tensors[i].shape[0];
+    const struct source_tensor *ours = &source->tensors[i];
+    int axis = ours->rank == 3 ? 1 : 0;  // of the rows
+    slice->rows = match->pieces > 1 ? param->shard.segments[k] : ours->shape[axis];
     if (opened->architecture->is_interleaved && match->pieces == 3 && k < 2)
         slice->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
     const struct gguf_tensor *tensor = slice->tensor;
-    bool has_shape = tensor && tensor->rank == source->tensors[i].rank && tensor->shape[0] == slice->rows &&
-                     (tensor->rank == 1 || tensor->shape[1] == columns_of(&source->tensors[i]));
+    bool has_shape = tensor && tensor->rank == ours->rank && tensor->shape[axis] == slice->rows &&
+                     (axis == 0 || tensor->shape[0] == ours->shape[0]) &&
+                     (tensor->rank == 1 || tensor->shape[tensor->rank - 1] == columns_of(ours));
     int result = has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name);
     free(name);
     return result;
@@ -62,14 +69,17 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
 static int read_parameter(struct model_source *source, size_t i, void *to) {
     const struct opened *opened = source->detail;
     struct gguf_match match = gguf_match(opened->architecture, source->params.items[i]);
-    int64_t columns = columns_of(&source->tensors[i]);
+    const struct source_tensor *ours = &source->tensors[i];
+    int64_t columns = columns_of(ours), experts = ours->rank == 3 ? ours->shape[0] : 1;
     float *row = to;
-    for (int k = 0; k < match.pieces; k++) {
+    // Pieces of an expert of ours follow one another; theirs are tensors of all experts.
+    for (int64_t step = 0; step < experts * match.pieces; step++) {
         struct slice slice;
-        TRY(find_slice(source, i, &match, k, &slice));
-        size_t row_bytes = slice.tensor->bytes / (size_t)slice.rows;
+        TRY(find_slice(source, i, &match, (int)(step % match.pieces), &slice));
+        size_t row_bytes = slice.tensor->bytes / (size_t)(slice.rows * experts);
+        int64_t first = step / match.pieces * slice.rows;
         for (int64_t r = 0; r < slice.rows; r++, row += columns) {
-            int64_t place = slice.heads > 0 ? place_of(r, slice.rows, slice.heads) : r;
+            int64_t place = first + (slice.heads > 0 ? place_of(r, slice.rows, slice.heads) : r);
             gguf_decode((enum gguf_format)slice.tensor->format, slice.tensor->data + (size_t)place * row_bytes,
                         (size_t)columns, row);
         }
@@ -106,7 +116,7 @@ static void describe(struct model_source *written, const struct gguf_check *chec
         struct source_tensor *tensor = &written->tensors[i];
         *tensor = (struct source_tensor){.name = param->name, .dtype = DTYPE_F32, .rank = param->shard.rank};
         memcpy(tensor->shape, param->shard.global, sizeof tensor->shape);
-        tensor->bytes = (size_t)(tensor->shape[0] * columns_of(tensor)) * sizeof(float);
+        tensor->bytes = (size_t)(rows_of(tensor) * columns_of(tensor)) * sizeof(float);
     }
 }
 
@@ -178,7 +188,7 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     const float *rows = (const float *)(const void *)wanted.data;
     enum gguf_format format = result == 0 ? format_of(written, k) : GGUF_FORMAT_F32;
     bool is_same = true;
-    for (int64_t r = 0; r < tensor->shape[0] && is_same && result == 0; r++)
+    for (int64_t r = 0; r < rows_of(tensor) && is_same && result == 0; r++)
         is_same = is_near(format, rows + (first + r) * columns, found + r * columns, columns, scale);
     if (!is_same)
         name_list_add(changed, tensor->name);

@@ -57,8 +57,22 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
     return 0;
 }
 
+// Each architecture has its own way to choose experts and to weigh them.
+static int check_experts(const struct gguf_architecture *architecture, const struct config *config) {
+    if (!architecture->has_experts)
+        return 0;
+    if (config_expert_layers(config) != config->num_layers)
+        return refuse(architecture, "layers without experts (--moe-layer-freq)");
+    if (config->moe_router_pre_softmax == architecture->sums_to_one)
+        return refuse(architecture, architecture->sums_to_one
+                                        ? "weights of experts that do not add up to 1 (--moe-router-pre-softmax)"
+                                        : "weights of experts that add up to 1 (without --moe-router-pre-softmax)");
+    return 0;
+}
+
 int gguf_config_check(const struct gguf_architecture *architecture, const struct config *config) {
     TRY(check_activation(architecture, config));
+    TRY(check_experts(architecture, config));
     TRY(check_rope(architecture, config));
     if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
         return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
@@ -153,6 +167,12 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     add_number(&keys, "feed_forward_length", config->ffn_hidden_size);
     add_number(&keys, "attention.head_count", config->num_attention_heads);
     add_number(&keys, "vocab_size", rows);
+    if (architecture->has_experts) {
+        add_number(&keys, "expert_count", config->num_experts);
+        add_number(&keys, "expert_used_count", config->moe_router_topk);
+    }
+    if (architecture->has_dense_width)
+        add_number(&keys, "expert_feed_forward_length", config_expert_width(config));
     if (architecture->has_groups)
         add_number(&keys, "attention.head_count_kv", config_query_groups(config));
     if (architecture->has_wide_heads) {

@@ -20,12 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// One tensor of theirs: rows [first, first + shape[0]) of one of ours.
+// One tensor of theirs: rows [first, first + shape[0]) of one of ours, or of each of its experts.
 struct gguf_output {
     char *name;
     size_t from;
     int64_t first;
     int64_t heads;        // whose rows are reordered; 0: none are
+    int64_t expert_rows;  // of an expert, which has those rows of ours; 0: there are none
     const float *values;  // instead of one of ours
     float scale;          // what elements are multiplied by
 };
@@ -54,8 +55,8 @@ static bool ends_with(const char *name, const char *end) {
 // What ggml only adds or multiplies with stays in fp32; it does so in llama.cpp's own files.
 static bool is_always_f32(const struct gguf_tensor *tensor) {
     return tensor->rank == 1 || ends_with(tensor->name, "_norm.weight") || !ends_with(tensor->name, ".weight") ||
-           strcmp(tensor->name, "position_embd.weight") == 0 || strcmp(tensor->name, "token_types.weight") == 0 ||
-           ends_with(tensor->name, "attn_rel_b.weight");
+           ends_with(tensor->name, "ffn_gate_inp.weight") || strcmp(tensor->name, "position_embd.weight") == 0 ||
+           strcmp(tensor->name, "token_types.weight") == 0 || ends_with(tensor->name, "attn_rel_b.weight");
 }
 
 static enum gguf_format format_of(struct gguf_job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
@@ -89,8 +90,11 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
     for (int before = 0; before < k; before++)
         output->first += param->shard.segments[before];
     tensor->rank = ours->rank;
-    tensor->shape[0] = match->pieces > 1 ? param->shard.segments[k] : ours->shape[0];
-    tensor->shape[1] = ours->rank == 2 ? ours->shape[1] : 0;
+    memcpy(tensor->shape, ours->shape, sizeof tensor->shape);
+    int rows = ours->rank == 3 ? 1 : 0;  // the axis of them
+    output->expert_rows = ours->rank == 3 ? ours->shape[1] : 0;
+    if (match->pieces > 1)
+        tensor->shape[rows] = param->shard.segments[k];
     if (model_is_of_vocabulary(ours->name))
         tensor->shape[0] = job->rows;
     if (strcmp(ours->name, "embedding.position_embeddings.weight") == 0) {
@@ -142,7 +146,10 @@ static int list_outputs(struct gguf_job *job) {
 // ---- elements ----
 
 // Which row of ours is row r of the file's tensor. The halves of a head that are rotated together become neighbours.
-static int64_t row_of(const struct gguf_output *output, int64_t rows, int64_t r) {
+static int64_t row_of(const struct gguf_output *output, const struct gguf_tensor *tensor, int64_t r) {
+    int64_t rows = tensor->shape[0];
+    if (output->expert_rows > 0)
+        return r / tensor->shape[1] * output->expert_rows + output->first + r % tensor->shape[1];
     if (output->heads == 0)
         return output->first + r;
     int64_t channels = rows / output->heads, head = r / channels, channel = r % channels;
@@ -154,7 +161,8 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
     const struct gguf_tensor *tensor = &job->tensors[i];
     if (output->values)
         return gguf_write(writer, output->values, tensor->bytes);
-    int64_t rows = tensor->shape[0], columns = tensor->rank == 2 ? tensor->shape[1] : 1;
+    int64_t rows = tensor->rank == 3 ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
+    int64_t columns = tensor->rank > 1 ? tensor->shape[tensor->rank - 1] : 1;
     if (model_bytes_read(job->write, output->from, &job->bytes) < 0) {
         gguf_abort(writer);
         return -1;
@@ -164,7 +172,7 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
     unsigned char *bytes = memory_alloc(row_bytes);
     int result = 0;
     for (int64_t r = 0; r < rows && result == 0; r++) {
-        size_t begin = (size_t)(row_of(output, rows, r) * columns) * sizeof values[0];
+        size_t begin = (size_t)(row_of(output, tensor, r) * columns) * sizeof values[0];
         CHECK(begin + (size_t)columns * sizeof values[0] <= job->bytes.bytes);
         memcpy(values, job->bytes.data + begin, (size_t)columns * sizeof values[0]);
         for (int64_t c = 0; c < columns && output->scale != 1; c++)
@@ -188,8 +196,7 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
 static uint32_t file_type(const struct gguf_job *job) {
     size_t bytes[GGUF_FORMAT_BF16 + 1] = {0};
     for (size_t i = 0; i < job->count; i++)
-        bytes[job->tensors[i].format] +=
-            (size_t)job->tensors[i].shape[0] * (size_t)(job->tensors[i].rank == 2 ? job->tensors[i].shape[1] : 0);
+        bytes[job->tensors[i].format] += job->tensors[i].rank > 1 ? job->tensors[i].bytes : 0;
     uint32_t most = GGUF_FORMAT_F32;
     for (uint32_t format = 0; format <= GGUF_FORMAT_BF16; format++)
         most = bytes[format] > bytes[most] ? format : most;

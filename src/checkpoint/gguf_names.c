@@ -48,9 +48,18 @@
 static const struct gguf_row gpt2_rows[] = {DECODER_ROWS, WEIGHT("embedding.position_embeddings", "position_embd"),
                                             FUSED_QKV, PLAIN_MLP};
 static const struct gguf_row llama_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*.")};
+// Experts lie one behind the other; what MLPs of other layers have does not occur.
+#define EXPERTS                                                                                                        \
+    WEIGHT(DECODER "mlp.router", "blk.*.ffn_gate_inp"),                                                                \
+        {DECODER "mlp.experts.linear_fc1.weight", {"blk.*.ffn_gate_exps.weight", "blk.*.ffn_up_exps.weight"}},         \
+        WEIGHT(DECODER "mlp.experts.linear_fc2", "blk.*.ffn_down_exps")
+#define HEAD_NORMS                                                                                                     \
+    WEIGHT(DECODER "self_attention.q_layernorm", "blk.*.attn_q_norm"),                                                 \
+        WEIGHT(DECODER "self_attention.k_layernorm", "blk.*.attn_k_norm")
 static const struct gguf_row qwen3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*."),
-                                             WEIGHT(DECODER "self_attention.q_layernorm", "blk.*.attn_q_norm"),
-                                             WEIGHT(DECODER "self_attention.k_layernorm", "blk.*.attn_k_norm")};
+                                             HEAD_NORMS};
+static const struct gguf_row mixtral_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS};
+static const struct gguf_row qwen3moe_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS, HEAD_NORMS};
 static const struct gguf_row plain_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), PLAIN_MLP};
 // Its ffn_up has the gate above it.
 static const struct gguf_row phi3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."),
@@ -128,6 +137,40 @@ static const struct gguf_architecture architectures[] = {
      .has_wide_heads = true,
      .has_rms_norm = true,
      .has_groups = true},
+    {.name = "llama",
+     .families = LIST("mixtral"),
+     .activations = swiglu,
+     ROWS(mixtral_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .is_interleaved = true,
+     .has_rope_factors = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .has_experts = true,
+     .sums_to_one = true},
+    {.name = "qwen3moe",
+     .families = LIST("qwen3_moe"),
+     .activations = swiglu,
+     ROWS(qwen3moe_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .has_experts = true,
+     .sums_to_one = true,
+     .has_dense_width = true},
+    {.name = "olmoe",
+     .families = LIST("olmoe"),
+     .activations = swiglu,
+     ROWS(qwen3moe_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .has_experts = true},
     {.name = "starcoder2",
      .families = LIST("starcoder2"),
      .activations = gelu,

@@ -31,6 +31,9 @@ struct gguf_architecture {
     bool has_groups;       // fewer key and value heads than queries
     bool has_output_bias;  // of the attention, though the other linear layers have none
     bool needs_output;     // output.weight must be there even if it is the embedding
+    bool has_experts;      // every layer has experts, chosen by a softmax
+    bool sums_to_one;      // the weights of a token's experts add up to 1
+    bool has_dense_width;  // tells the width of experts by a key of its own
 };
 
 // The one that runs a family; NULL if there is none.

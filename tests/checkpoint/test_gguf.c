@@ -307,8 +307,11 @@ static void expect_tensor(const struct gguf *file, char *line) {
     const struct gguf_tensor *tensor = gguf_find_tensor(file, name);
     if (!tensor)
         test_fail("%s: there is no tensor %s", file->path, name);
-    snprintf(found, sizeof found, tensor->rank == 2 ? "%" PRId64 "x%" PRId64 : "%" PRId64, tensor->shape[0],
-             tensor->shape[1]);
+    snprintf(found, sizeof found,
+             tensor->rank == 3   ? "%" PRId64 "x%" PRId64 "x%" PRId64
+             : tensor->rank == 2 ? "%" PRId64 "x%" PRId64
+                                 : "%" PRId64,
+             tensor->shape[0], tensor->shape[1], tensor->shape[2]);
     EXPECT_STRING(found, shape);
     EXPECT_STRING(gguf_block_of(tensor->format).name, type);
     unsigned char bytes[32];
@@ -404,6 +407,10 @@ TEST(refused) {
         {"t5", "--decoder-num-layers", "4", "has no decoder that is deeper than its encoder"},
         {"qwen2", "--use-rope-scaling", "true", "has no --rope-scaling-type llama3"},
         {"qwen3", "--add-attention-bias", "true", "has no bias in the attention output"},
+        {"qwen3_moe", NULL, NULL, "llama.cpp's qwen3moe has no layers without experts (--moe-layer-freq)"},
+        {"qwen3_moe_all", "--moe-router-pre-softmax", "true", "has no weights of experts that do not add up to 1"},
+        {"olmoe", "--moe-router-pre-softmax", "false", "has no weights of experts that add up to 1"},
+        {"gpt_oss", NULL, NULL, "the family gpt_oss cannot be written as GGUF"},
     };
     struct temporary folder = temporary_create_fast();
     char *path = file_join(folder.path, "model.gguf");
@@ -461,7 +468,7 @@ TEST(overflow) {
 
 // After writing, the file is read back and compared with the source, tensor by tensor.
 TEST(read_back) {
-    static const char *const models[] = {"llama", "gpt2", "t5", "roberta", "nemotron_biases"};
+    static const char *const models[] = {"llama", "gpt2", "t5", "roberta", "nemotron_biases", "olmoe"};
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         struct written written = write_model(models[m], "fp32");
         struct buffer content = read_whole(written.path);

@@ -54,6 +54,9 @@ MODELS = {
     "qwen3_moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=1, head_dim=6, num_experts=4, num_experts_per_tok=3,
         moe_intermediate_size=12, norm_topk_prob=True, mlp_only_layers=[1], rope_parameters=rope(theta=500.0))),
+    "qwen3_moe_all": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **dict(SIZE, hidden_size=32, num_hidden_layers=1), **IDS, num_key_value_heads=1, head_dim=6, num_experts=3, num_experts_per_tok=2,
+        moe_intermediate_size=32, norm_topk_prob=True, rope_parameters=rope(theta=500.0))),
     "qwen2_moe": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
         **SIZE, **IDS, num_key_value_heads=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         shared_expert_intermediate_size=16, mlp_only_layers=[0], rope_parameters=rope(theta=500.0))),

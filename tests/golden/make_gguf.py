@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import re
 
 import gguf
 import numpy as np
@@ -26,7 +27,7 @@ from sentencepiece import sentencepiece_model_pb2 as spm_proto
 HERE = os.path.dirname(os.path.abspath(__file__))
 A = gguf.MODEL_ARCH
 MODELS = {"gpt2": A.GPT2, "gpt_bigcode": A.STARCODER, "llama": A.LLAMA, "llama_tied": A.LLAMA, "llama_yarn": A.LLAMA,
-          "mistral": A.LLAMA, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM,
+          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "olmoe": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM,
           "nemotron_biases": A.NEMOTRON, "bert": A.BERT, "roberta": A.BERT, "t5": A.T5, "t5_v1_1": A.T5}
 TYPES = {"fp32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
 
@@ -100,17 +101,31 @@ def convert(arch, config, name, data):
 
 def type_of(name, shape, wanted):
     plain = len(shape) == 1 or name.endswith("_norm.weight") or not name.endswith(".weight")
-    if plain or name in ("position_embd.weight", "token_types.weight") or name.endswith("attn_rel_b.weight"):
+    if plain or name in ("position_embd.weight", "token_types.weight") or name.endswith(("attn_rel_b.weight", "ffn_gate_inp.weight")):
         return gguf.GGMLQuantizationType.F32
     if wanted == gguf.GGMLQuantizationType.Q8_0 and shape[-1] % 32 != 0:
         return gguf.GGMLQuantizationType.F16
     return wanted
 
 
+def stack_experts(tensors):
+    """Matrices of experts one behind the other, under the name that llama.cpp's converter gives them."""
+    found, out = {}, {}
+    for name, tensor in tensors.items():
+        expert = re.fullmatch(r"model\.(layers\.\d+)\.(?:block_sparse_moe|mlp)\.experts\.(\d+)\.(\w+)\.weight", name)
+        if not expert:
+            out[name] = tensor
+        else:
+            layer, number, kind = expert.groups()
+            merged = f"{layer}.feed_forward.experts.{kind}.weight" if kind.startswith("w") else f"model.{layer}.mlp.experts.{kind}.weight"
+            found.setdefault(merged, {})[int(number)] = tensor
+    return out | {name: torch.stack([experts[i] for i in range(len(experts))]) for name, experts in found.items()}
+
+
 def tensors_of(folder, arch, config):
     count = config.get("num_hidden_layers") or config.get("n_layer") or config["num_layers"]
     table = gguf.get_tensor_name_map(arch, max(count, config.get("num_decoder_layers") or 0))
-    found, tensors = {}, read(folder)
+    found, tensors = {}, stack_experts(read(folder))
     for name in sorted(tensors):
         if left_out(arch, name):
             continue
@@ -152,6 +167,11 @@ def keys_of(arch, config):
         keys[f"{prefix}.attention.layer_norm_rms_epsilon"] = rms
     else:
         keys[f"{prefix}.attention.layer_norm_epsilon"] = first("layer_norm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
+    experts = config.get("num_local_experts") or config.get("num_experts")
+    if experts:
+        keys |= {f"{prefix}.expert_count": experts, f"{prefix}.expert_used_count": config["num_experts_per_tok"]}
+    if arch == A.QWEN3MOE:
+        keys[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
     if "num_key_value_heads" in config and config["model_type"] != "gpt_bigcode":
         keys[f"{prefix}.attention.head_count_kv"] = config["num_key_value_heads"]
         keys[f"{prefix}.rope.freq_base"] = rope_of(config)["rope_theta"]
@@ -270,7 +290,7 @@ def main():
             if factors is not None:
                 out.write(f"{model} factors rope_freqs.weight {' '.join(f'{x:.9g}' for x in factors)}\n")
             for dtype, wanted in TYPES.items():
-                if dtype != "fp32" and model not in ("gpt2", "llama", "t5_v1_1"):
+                if dtype != "fp32" and model not in ("gpt2", "llama", "t5_v1_1", "qwen3_moe_all"):
                     continue
                 for name, data in sorted(tensors_of(folder, arch, config).items()):
                     kind = type_of(name, data.shape, wanted)
