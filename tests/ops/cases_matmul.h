@@ -216,7 +216,10 @@ static inline void case_matmul_many(struct lab *lab) {
         {2, 392, 392, 136, true, false, true},   {2, 264, 264, 264, false, false, true},
         {4, 128, 128, 128, false, false, true},  {3, 136, 520, 136, false, false, false},
         {2, 520, 136, 136, false, false, false}, {2, 200, 300, 64, false, true, false},
-        {5, 17, 33, 3, false, false, false},     {2, 132, 132, 60, false, true, true}};
+        {5, 17, 33, 3, false, false, false},     {2, 132, 132, 60, false, true, true},
+        {9, 448, 448, 72, false, true, true},    {3, 832, 832, 64, true, false, true},
+        {6, 328, 832, 136, false, false, false}, {2, 640, 640, 640, false, false, true},
+        {2, 832, 200, 264, false, false, false}, {40, 320, 320, 136, false, true, true}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         check_many(lab, &sizes[i], i % 3 == 0 ? 0 : -1.5f);
 }

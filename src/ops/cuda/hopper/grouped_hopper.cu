@@ -195,8 +195,8 @@ static __device__ __forceinline__ void compute_tiles(const struct grouped_args &
         struct hopper_tile tile = tiles.at(number);
         tile.row += group * 64;
         if (KIND != GROUPED_WEIGHT) {
-            multiply_tile<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>(
-                sums, stages, turn, tile.inner, group);
+            multiply_tile<tile_kind<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>>(
+                sums, stages, turn, tile.inner, group, nothing_beside());
             store_halves((T *)args.d, sums, (T *)part, tile, KIND == GROUPED_FORWARD ? args.outputs : args.inputs);
         } else if (tile.inner > 0 || !args.adds) {
             if (args.adds)
@@ -206,8 +206,8 @@ static __device__ __forceinline__ void compute_tiles(const struct grouped_args &
                 for (int i = 0; i < 128; i++)
                     sums[i] = 0;
             }
-            multiply_tile<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>(
-                sums, stages, turn, tile.inner, group);
+            multiply_tile<tile_kind<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>>(
+                sums, stages, turn, tile.inner, group, nothing_beside());
             store_floats(place_floats((float *)args.d, tile, args), sums, (float *)part, args.adds);
         }
     }

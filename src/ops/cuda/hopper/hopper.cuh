@@ -76,6 +76,23 @@ static __device__ __forceinline__ void copy_box(void *shared, const CUtensorMap 
         : "memory");
 }
 
+// Stores a box; what lies beyond the tensor is not stored. A fence_async of the writers must come before.
+static __device__ __forceinline__ void store_box(const CUtensorMap *map, const void *shared, int column, int row,
+                                                 int matrix) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(shared_address(shared)), "r"(column), "r"(row), "r"(matrix)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void stores_commit(void) {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until what this thread stores was read, so that the memory may be written again.
+static __device__ __forceinline__ void stores_wait(void) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 // ---- Matmuls ----
 
 enum { BOX_COLUMNS = 64, LINE_BYTES = 128, PATTERN_BYTES = 8 * LINE_BYTES };
@@ -106,38 +123,65 @@ template <int UNDER_WAY> static __device__ __forceinline__ void matmul_wait(void
 }
 
 #define SUMS4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
-#define SUMS16(i) SUMS4(i), SUMS4((i) + 4), SUMS4((i) + 8), SUMS4((i) + 12)
-#define SUMS64(i) SUMS16(i), SUMS16((i) + 16), SUMS16((i) + 32), SUMS16((i) + 48)
-#define WIDE_MATMUL(type)                                                                                              \
-    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %130, 0;\n"                                                   \
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " "                                      \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                             \
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                    \
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                    \
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                    \
-                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                    \
-                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                    \
-                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "        \
-                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "   \
-                 "%128, %129, keep, 1, 1, %131, %132;\n}"                                                              \
-                 : SUMS64(0), SUMS64(64)                                                                               \
+#define SUMS32(i)                                                                                                      \
+    SUMS4(i), SUMS4((i) + 4), SUMS4((i) + 8), SUMS4((i) + 12), SUMS4((i) + 16), SUMS4((i) + 20), SUMS4((i) + 24),      \
+        SUMS4((i) + 28)
+#define SUMS_64 SUMS32(0)
+#define SUMS_128 SUMS_64, SUMS32(32)
+#define SUMS_192 SUMS_128, SUMS32(64)
+#define SUMS_256 SUMS_192, SUMS32(96)
+#define PLACES_64                                                                                                      \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PLACES_128                                                                                                     \
+    PLACES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                     \
+              "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLACES_192                                                                                                     \
+    PLACES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                    \
+               "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define PLACES_256                                                                                                     \
+    PLACES_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "        \
+               "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// `keeps` and so on are the places of the operands behind the sums.
+#define WIDE_MATMUL(width, type, a_, b_, keeps_, a_crossed, b_crossed)                                                 \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keeps_ ", 0;\n"                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" #width "k16.f32." type "." type " {" PLACES_##width               \
+                 "}, " a_ ", " b_ ", keep, 1, 1, " a_crossed ", " b_crossed ";\n}"                                     \
+                 : SUMS_##width                                                                                        \
                  : "l"(a), "l"(b), "r"((int)keeps), "n"((int)A_CROSSED), "n"((int)B_CROSSED))
+#define WIDE_MATMULS(type)                                                                                             \
+    if constexpr (WIDTH == 256)                                                                                        \
+        WIDE_MATMUL(256, type, "%128", "%129", "%130", "%131", "%132");                                                \
+    else if constexpr (WIDTH == 192)                                                                                   \
+        WIDE_MATMUL(192, type, "%96", "%97", "%98", "%99", "%100");                                                    \
+    else if constexpr (WIDTH == 128)                                                                                   \
+        WIDE_MATMUL(128, type, "%64", "%65", "%66", "%67", "%68");                                                     \
+    else                                                                                                               \
+        WIDE_MATMUL(64, type, "%32", "%33", "%34", "%35", "%36")
 
-// d = (keeps ? d : 0) + a times b, 64 rows by 256 columns of sums over 16 steps. Of thread t of the four warps, d[4 j]
-// and the next are at row t / 32 * 16 + t % 32 / 4 and columns 8 j + t % 4 * 2 and the next, the two after them eight
-// rows below.
-template <bool A_CROSSED, bool B_CROSSED>
+// d = (keeps ? d : 0) + a times b, 64 rows by WIDTH columns of sums over 16 steps. Of thread t of the four warps,
+// d[4 j] and the next are at row t / 32 * 16 + t % 32 / 4 and columns 8 j + t % 4 * 2 and the next, the two after them
+// eight rows below.
+template <int WIDTH, bool A_CROSSED, bool B_CROSSED>
 static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, uint64_t b, bool keeps, __nv_bfloat16) {
-    WIDE_MATMUL("bf16");
+    WIDE_MATMULS("bf16");
 }
 
-template <bool A_CROSSED, bool B_CROSSED>
+template <int WIDTH, bool A_CROSSED, bool B_CROSSED>
 static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, uint64_t b, bool keeps, __half) {
-    WIDE_MATMUL("f16");
+    WIDE_MATMULS("f16");
 }
+#undef WIDE_MATMULS
 #undef WIDE_MATMUL
-#undef SUMS64
-#undef SUMS16
+#undef PLACES_256
+#undef PLACES_192
+#undef PLACES_128
+#undef PLACES_64
+#undef SUMS_256
+#undef SUMS_192
+#undef SUMS_128
+#undef SUMS_64
+#undef SUMS32
 #undef SUMS4
 
 // ---- Registers ----

@@ -1,9 +1,10 @@
 // Several matmuls of the same shape at once on GPUs of compute capability 9.0, see tiles.cuh: matrices that are too
 // small to keep all multiprocessors busy follow each other without a pause.
 //
-// Of a symmetric result, tiles that reach the diagonal or lie below it are computed. A tile is two squares of ROWS:
-// squares below the diagonal are stored twice, as they are and mirrored; squares on it once; those above not at all.
-// So every element is written by one tile.
+// A tile is 128 rows by up to four columns of blocks, squares of 64; the blocks of a row of tiles are dealt evenly to
+// its tiles. Each group of warps has a row of blocks, and computes those that the result needs: of a symmetric one
+// those on the diagonal and below it, of which the latter are stored twice, as they are and mirrored. So every element
+// is written once.
 //
 // What is added to a tile comes while its sums are computed, to the memory through which the result leaves.
 #include "ops/cuda/hopper/tiles.cuh"
@@ -13,7 +14,8 @@ enum {
     WARPS = COMPUTE_THREADS / 32,
     WARP_ROWS = 16,
     PART_BYTES = WARP_ROWS * LINE_BYTES,  // a box
-    WARP_BYTES = COLUMNS / PART * PART_BYTES,
+    MOST_BLOCKS = COLUMNS / PART,         // of a tile's row
+    WARP_BYTES = MOST_BLOCKS * PART_BYTES,
     MANY_BYTES = MANY_STAGES * STAGE_BYTES + WARPS * WARP_BYTES,
 };
 
@@ -26,6 +28,7 @@ struct many_args {
 
 struct many_tile {
     int matrix, row, column;
+    int blocks;  // in a row
 };
 
 // Tiles of a symmetric result in the rows of tiles before row i, where row k has k / 2 + 1 of them.
@@ -35,32 +38,45 @@ static __host__ __device__ __forceinline__ int tiles_above(int i) {
 }
 
 template <bool IS_SYMMETRIC> struct many_tiles {
-    int down, across, of_matrix, count;
+    int rows, down, blocks, of_matrix, count;
 
     __host__ __device__ __forceinline__ many_tiles(const struct many_args &args) {
+        rows = args.rows;
         down = (args.rows + ROWS - 1) / ROWS;
-        across = (args.columns + COLUMNS - 1) / COLUMNS;
-        of_matrix = IS_SYMMETRIC ? tiles_above(down) : down * across;
+        blocks = (args.columns + PART - 1) / PART;
+        of_matrix = IS_SYMMETRIC ? tiles_above(down) : down * tiles_for(blocks);
         count = args.matrices * of_matrix;
+    }
+
+    static __host__ __device__ __forceinline__ int tiles_for(int blocks) {
+        return (blocks + MOST_BLOCKS - 1) / MOST_BLOCKS;
     }
 
     __device__ __forceinline__ struct many_tile at(int number) const {
         struct many_tile tile;
         tile.matrix = number / of_matrix;
-        int within = number - tile.matrix * of_matrix;
+        int within = number - tile.matrix * of_matrix, row = 0, column, here = blocks;
         if (IS_SYMMETRIC) {
-            int row = 0;
             while (tiles_above(row + 1) <= within)
                 row++;
-            tile.row = row * ROWS;
-            tile.column = (within - tiles_above(row)) * COLUMNS;
+            column = within - tiles_above(row);
+            here = min(blocks, (row + 1) * (ROWS / PART));
         } else {
-            int row, column;
-            band_place(within, down, across, &row, &column);
-            tile.row = row * ROWS;
-            tile.column = column * COLUMNS;
+            band_place(within, down, tiles_for(blocks), &row, &column);
         }
+        int across = tiles_for(here), first = column * here / across;
+        tile.row = row * ROWS;
+        tile.column = first * PART;
+        tile.blocks = (column + 1) * here / across - first;
         return tile;
+    }
+
+    // How many of them a group of warps computes.
+    __device__ __forceinline__ int of_group(const struct many_tile &tile, int group) const {
+        int row = tile.row + group * PART;
+        if (row >= rows)
+            return 0;
+        return IS_SYMMETRIC ? max(0, min(tile.blocks, (row - tile.column) / PART + 1)) : tile.blocks;
     }
 };
 
@@ -77,28 +93,27 @@ static __device__ __forceinline__ void copy_many(stages<MANY_STAGES> &stages, co
             uint64_t *full = &stages.full[turn.stage];
             uint8_t *a = stages.memory + turn.stage * STAGE_BYTES, *b = a + A_BYTES;
             barrier_wait(&stages.empty[turn.stage], turn.parity);
-            barrier_expect(full, STAGE_BYTES);
+            barrier_expect(full, A_BYTES + tile.blocks * BOX_BYTES);
             if (!A_CROSSED)
                 copy_box(a, a_map, full, step, tile.row, tile.matrix);
-            if (!B_CROSSED)
-                copy_box(b, b_map, full, step, tile.column, tile.matrix);
 #pragma unroll
-            for (int i = 0; i < COLUMNS / BOX_COLUMNS; i++) {
-                int aside = i * BOX_COLUMNS;
-                if (A_CROSSED && aside < ROWS)
-                    copy_box(a + i * BOX_BYTES, a_map, full, tile.row + aside, step, tile.matrix);
-                if (B_CROSSED)
-                    copy_box(b + i * BOX_BYTES, b_map, full, tile.column + aside, step, tile.matrix);
+            for (int i = 0; A_CROSSED && i < ROWS / BOX_COLUMNS; i++)
+                copy_box(a + i * BOX_BYTES, a_map, full, tile.row + i * BOX_COLUMNS, step, tile.matrix);
+            for (int i = 0; i < tile.blocks; i++) {
+                int aside = tile.column + i * BOX_COLUMNS;
+                copy_box(b + i * BOX_BYTES, b_map, full, B_CROSSED ? aside : step, B_CROSSED ? step : aside,
+                         tile.matrix);
             }
         }
     }
 }
 
-// The 16 rows of a tile that a warp has: their results leave through memory of its own, PART columns a box.
+// The 16 rows of a tile that a warp has: their results leave through memory of its own, a block a box.
 struct many_warp {
     uint8_t *memory;  // WARP_BYTES
     uint64_t *full;   // barrier: what is added has come
     uint32_t parity;
+    int row, blocks;  // of this tile
 };
 
 // Where 16 bytes of a box lie, see hopper.cuh.
@@ -106,61 +121,54 @@ static __device__ __forceinline__ int chunk_place(int row, int chunk) {
     return row * LINE_BYTES + (chunk ^ row % 8) * 16;
 }
 
-// Whether PART columns from `column` on are stored, and whether they are stored mirrored.
-template <bool IS_SYMMETRIC>
-static __device__ __forceinline__ bool is_stored(const struct many_args &args, const struct many_tile &tile,
-                                                 int column) {
-    return column < args.columns && (!IS_SYMMETRIC || column / ROWS * ROWS <= tile.row);
-}
-
-template <bool IS_SYMMETRIC>
-static __device__ __forceinline__ bool is_mirrored(const struct many_tile &tile, int column) {
-    return IS_SYMMETRIC && column / ROWS * ROWS < tile.row;
-}
-
-// Lets the copies of what is added begin. The warp's memory was last used by the result before.
-template <bool IS_SYMMETRIC>
+// Waits until the warp's memory is free of the result before, and lets the copies of what is added begin.
 static __device__ __forceinline__ void begin_adding(const struct many_args &args, const struct many_warp &warp,
-                                                    const struct many_tile &tile, int row, const CUtensorMap *c_map) {
+                                                    const struct many_tile &tile, const CUtensorMap *c_map) {
     fence_async();
     __syncwarp();
-    if (threadIdx.x % 32 > 0)
-        return;
-    int count = 0;
+    if (threadIdx.x % 32 == 0) {
+        stores_wait();
+        if (args.has_c) {
+            barrier_expect(warp.full, warp.blocks * PART_BYTES);
 #pragma unroll 1
-    for (int i = 0; i < COLUMNS / PART; i++)
-        count += is_stored<IS_SYMMETRIC>(args, tile, tile.column + i * PART);
-    barrier_expect(warp.full, count * PART_BYTES);
-#pragma unroll 1
-    for (int i = 0; i < COLUMNS / PART; i++)
-        if (is_stored<IS_SYMMETRIC>(args, tile, tile.column + i * PART))
-            copy_box(warp.memory + i * PART_BYTES, c_map, warp.full, tile.column + i * PART, row, tile.matrix);
+            for (int i = 0; i < warp.blocks; i++)
+                copy_box(warp.memory + i * PART_BYTES, c_map, warp.full, tile.column + i * PART, warp.row, tile.matrix);
+        }
+    }
+    __syncwarp();
 }
 
 // Keeps the compiler from loading ahead what there is no register for beside the sums.
 #define REGISTERS_ARE_FEW asm volatile("" ::: "memory")
 
-static __device__ __forceinline__ void combine_pair(uint8_t *place, const float *sums, const struct many_args &args) {
+static __device__ __forceinline__ uint32_t combine_pair(uint32_t old, const float *sums, const struct many_args &args) {
     float x = args.alpha * sums[0], y = args.alpha * sums[1];
     if (args.has_c) {
-        __nv_bfloat162 old = *(const __nv_bfloat162 *)place;
-        x += args.beta * __low2float(old);
-        y += args.beta * __high2float(old);
+        x += args.beta * __uint_as_float(old << 16);
+        y += args.beta * __uint_as_float(old & 0xFFFF0000u);
     }
-    *(uint32_t *)place = pack2(x, y, __nv_bfloat16());
+    return pack2(x, y, __nv_bfloat16());
 }
 
-static __device__ __forceinline__ void store_box(const struct many_args &args, __nv_bfloat16 *d, const uint8_t *box,
-                                                 int row, int column) {
+// A block's sums become a box, where what is added lies.
+static __device__ __forceinline__ void combine_box(uint8_t *box, const float *sums, const struct many_args &args) {
     int lane = threadIdx.x % 32;
-    column += lane % 8 * 8;
+    uint32_t old[16];
+    uint8_t *pair = box + lane / 4 * LINE_BYTES + lane % 4 * 4;
+    if (args.has_c) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int down = i * 4 + lane / 8;
-        if (row + down < args.rows && column < args.columns)
-            store_words(d + (int64_t)(row + down) * args.columns + column,
-                        *(const uint4 *)(box + chunk_place(down, lane % 8)));
+        for (int i = 0; i < 8; i++) {
+            old[2 * i] = *(const uint32_t *)(pair + (i ^ lane / 4) * 16);
+            old[2 * i + 1] = *(const uint32_t *)(pair + (i ^ lane / 4) * 16 + 8 * LINE_BYTES);
+        }
     }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        *(uint32_t *)(pair + (i ^ lane / 4) * 16) = combine_pair(old[2 * i], sums + 4 * i, args);
+        *(uint32_t *)(pair + (i ^ lane / 4) * 16 + 8 * LINE_BYTES) =
+            combine_pair(old[2 * i + 1], sums + 4 * i + 2, args);
+    }
+    REGISTERS_ARE_FEW;
 }
 
 // Its transpose: a lane has two columns of the box, which become pieces of two rows.
@@ -168,53 +176,112 @@ static __device__ __forceinline__ void store_mirrored(const struct many_args &ar
                                                       const uint8_t *box, int row, int column) {
     int lane = threadIdx.x % 32;
     __nv_bfloat16 *to = d + (int64_t)(column + 2 * lane) * args.columns + row;
+    uint32_t even[WARP_ROWS / 2], odd[WARP_ROWS / 2];
 #pragma unroll
-    for (int half = 0; half < WARP_ROWS; half += 8) {
-        uint32_t even[4], odd[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t one = *(const uint32_t *)(box + chunk_place(half + 2 * i, lane / 4) + lane % 4 * 4);
-            uint32_t two = *(const uint32_t *)(box + chunk_place(half + 2 * i + 1, lane / 4) + lane % 4 * 4);
-            even[i] = __byte_perm(one, two, 0x5410);
-            odd[i] = __byte_perm(one, two, 0x7632);
-        }
-        if (row + half < args.rows && column + 2 * lane < args.columns) {
-            store_words(to + half, make_uint4(even[0], even[1], even[2], even[3]));
-            store_words(to + args.columns + half, make_uint4(odd[0], odd[1], odd[2], odd[3]));
-        }
+    for (int i = 0; i < WARP_ROWS / 2; i++) {
+        uint32_t one = *(const uint32_t *)(box + chunk_place(2 * i, lane / 4) + lane % 4 * 4);
+        uint32_t two = *(const uint32_t *)(box + chunk_place(2 * i + 1, lane / 4) + lane % 4 * 4);
+        even[i] = __byte_perm(one, two, 0x5410);
+        odd[i] = __byte_perm(one, two, 0x7632);
     }
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        if (row + half * 8 < args.rows && column + 2 * lane < args.columns) {
+            const uint32_t *first = even + half * 4, *second = odd + half * 4;
+            store_words(to + half * 8, make_uint4(first[0], first[1], first[2], first[3]));
+            store_words(to + args.columns + half * 8, make_uint4(second[0], second[1], second[2], second[3]));
+        }
 }
 
-// Through the warp's memory, so that whole lines are written. Once they are there, the sums' registers are free.
+// Through the warp's memory. Once the results are there, the sums' registers are free.
 template <bool IS_SYMMETRIC>
 static __device__ __forceinline__ void store_many(const struct many_args &args, const float (&sums)[128],
-                                                  const struct many_warp &warp, const struct many_tile &tile, int row) {
-    int lane = threadIdx.x % 32;
+                                                  const struct many_warp &warp, const struct many_tile &tile,
+                                                  const CUtensorMap *d_map) {
     if (args.has_c)
         barrier_wait(warp.full, warp.parity);
 #pragma unroll
-    for (int first = 0; first < COLUMNS; first += 8) {
-        uint8_t *pair = warp.memory + first / PART * PART_BYTES + lane % 4 * 4;
-        combine_pair(pair + chunk_place(lane / 4, first % PART / 8), sums + first / 2, args);
-        combine_pair(pair + chunk_place(lane / 4 + 8, first % PART / 8), sums + first / 2 + 2, args);
-        REGISTERS_ARE_FEW;
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (i < warp.blocks)
+            combine_box(warp.memory + i * PART_BYTES, sums + i * PART / 2, args);
+    fence_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+#pragma unroll 1
+        for (int i = 0; i < warp.blocks; i++)
+            store_box(d_map, warp.memory + i * PART_BYTES, tile.column + i * PART, warp.row, tile.matrix);
+        stores_commit();
     }
     __syncwarp();
+    if (!IS_SYMMETRIC)
+        return;
     __nv_bfloat16 *d = args.d + (int64_t)tile.matrix * args.rows * args.columns;
 #pragma unroll 1
-    for (int i = 0; i < COLUMNS / PART && is_stored<IS_SYMMETRIC>(args, tile, tile.column + i * PART); i++) {
-        const uint8_t *box = warp.memory + i * PART_BYTES;
-        store_box(args, d, box, row, tile.column + i * PART);
-        if (is_mirrored<IS_SYMMETRIC>(tile, tile.column + i * PART))
-            store_mirrored(args, d, box, row, tile.column + i * PART);
+    for (int i = 0; i < warp.blocks && tile.column / PART + i < warp.row / PART; i++)
+        store_mirrored(args, d, warp.memory + i * PART_BYTES, warp.row, tile.column + i * PART);
+}
+
+// The warps of a group.
+static __device__ __forceinline__ void meet_group(int group) {
+    if (group == 0)
+        meet<1, 128>();
+    else
+        meet<2, 128>();
+}
+
+// A group without blocks of a tile only says that it is done with the copies. A warp that came late must not miss two
+// turns of a barrier, so that all wait for it; matmuls would have done that.
+static __device__ __forceinline__ void pass_tile(stages<MANY_STAGES> &stages, stage_turn<MANY_STAGES> &turn, int inner,
+                                                 int group) {
+    for (int step = 0; step < inner; step += STEP, turn.next()) {
+        barrier_wait(&stages.full[turn.stage], turn.parity);
+        meet_group(group);
+        release_stage(&stages.empty[turn.stage]);
     }
-    __syncwarp();
+}
+
+template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
+static __device__ __forceinline__ void compute_many(const struct many_args &args, stages<MANY_STAGES> &stages,
+                                                    uint64_t *added, const CUtensorMap *c_map,
+                                                    const CUtensorMap *d_map) {
+    many_tiles<IS_SYMMETRIC> tiles(args);
+    stage_turn<MANY_STAGES> turn = {0, 0};
+    int group = threadIdx.x / 128 - 1, number_of_warp = threadIdx.x / 32 - 4;
+    struct many_warp warp = {stages.memory + MANY_STAGES * STAGE_BYTES + number_of_warp * WARP_BYTES,
+                             &added[number_of_warp], 0, 0, 0};
+    for (int number = (int)blockIdx.x; number < tiles.count; number += (int)gridDim.x) {
+        struct many_tile tile = tiles.at(number);
+        float sums[128];
+        warp.row = tile.row + number_of_warp * WARP_ROWS;
+        warp.blocks = tiles.of_group(tile, group);
+        auto beside = [&]() { begin_adding(args, warp, tile, c_map); };
+        switch (warp.blocks) {
+#define CASE(blocks)                                                                                                   \
+    case blocks:                                                                                                       \
+        multiply_tile<tile_kind<__nv_bfloat16, A_CROSSED, B_CROSSED, false, (blocks)*PART>>(                           \
+            sums, stages, turn, args.inner, group, beside);                                                            \
+        break
+            CASE(4);
+            CASE(3);
+            CASE(2);
+            CASE(1);
+#undef CASE
+        default:
+            pass_tile(stages, turn, args.inner, group);
+            continue;
+        }
+        store_many<IS_SYMMETRIC>(args, sums, warp, tile, d_map);
+        warp.parity ^= 1;
+    }
+    // The memory must outlast the last stores.
+    stores_wait();
 }
 
 template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     many_hopper_kernel(struct many_args args, const __grid_constant__ CUtensorMap a_map,
-                       const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap c_map) {
+                       const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap c_map,
+                       const __grid_constant__ CUtensorMap d_map) {
     extern __shared__ uint8_t memory[];
     __shared__ stages<MANY_STAGES> stages;
     __shared__ uint64_t added[WARPS];
@@ -223,27 +290,13 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     barriers_ready();
     stages_open(stages, memory);
     __syncthreads();
-    many_tiles<IS_SYMMETRIC> tiles(args);
     if (threadIdx.x < HOPPER_THREADS - COMPUTE_THREADS) {
-        give_registers<56>();
+        give_registers<40>();
         if (threadIdx.x == 0)
-            copy_many<A_CROSSED, B_CROSSED>(stages, tiles, args.inner, &a_map, &b_map);
-        return;
-    }
-    take_registers<224>();
-    stage_turn<MANY_STAGES> turn = {0, 0};
-    int group = threadIdx.x / 128 - 1, number_of_warp = threadIdx.x / 32 - 4;
-    struct many_warp warp = {stages.memory + MANY_STAGES * STAGE_BYTES + number_of_warp * WARP_BYTES,
-                             &added[number_of_warp], 0};
-    for (int number = (int)blockIdx.x; number < tiles.count; number += (int)gridDim.x) {
-        struct many_tile tile = tiles.at(number);
-        float sums[128];
-        int row = tile.row + number_of_warp * WARP_ROWS;
-        if (args.has_c)
-            begin_adding<IS_SYMMETRIC>(args, warp, tile, row, &c_map);
-        multiply_tile<__nv_bfloat16, A_CROSSED, B_CROSSED, false>(sums, stages, turn, args.inner, group);
-        store_many<IS_SYMMETRIC>(args, sums, warp, tile, row);
-        warp.parity ^= 1;
+            copy_many<A_CROSSED, B_CROSSED>(stages, many_tiles<IS_SYMMETRIC>(args), args.inner, &a_map, &b_map);
+    } else {
+        take_registers<232>();
+        compute_many<A_CROSSED, B_CROSSED, IS_SYMMETRIC>(args, stages, added, &c_map, &d_map);
     }
 }
 
@@ -254,15 +307,15 @@ extern "C" bool cuda_gains_by_many(const struct device *device) {
 template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
 static void launch_many(struct cuda_device *cuda, const struct op_matmul_many *op, const struct many_args &args) {
     CUtensorMap a_map = map_tensor(op->a, A_CROSSED ? (int)STEP : (int)ROWS);
-    CUtensorMap b_map = map_tensor(op->b, B_CROSSED ? (int)STEP : (int)COLUMNS);
-    CUtensorMap c_map = map_tensor(args.has_c ? op->c : op->d, WARP_ROWS);
+    CUtensorMap b_map = map_tensor(op->b, STEP);
+    CUtensorMap c_map = map_tensor(args.has_c ? op->c : op->d, WARP_ROWS), d_map = map_tensor(op->d, WARP_ROWS);
     many_tiles<IS_SYMMETRIC> tiles(args);
     int processors = 0, bytes = MANY_BYTES + ALIGNMENT;
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
     auto kernel = many_hopper_kernel<A_CROSSED, B_CROSSED, IS_SYMMETRIC>;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    LAUNCH(cuda, kernel, grid_x(min(tiles.count, processors)), HOPPER_THREADS, (size_t)bytes, args, a_map, b_map,
-           c_map);
+    LAUNCH(cuda, kernel, grid_x(min(tiles.count, processors)), HOPPER_THREADS, (size_t)bytes, args, a_map, b_map, c_map,
+           d_map);
 }
 
 // Copies take rows of multiples of 16 bytes.

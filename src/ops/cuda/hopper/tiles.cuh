@@ -73,26 +73,42 @@ static __device__ __forceinline__ void clear_lines(uint8_t *stage, int line) {
     meet<1, COMPUTE_THREADS>();
 }
 
-// The sums of a tile over its inner dimension. With HAS_TAIL, lines beyond its end are another matrix's.
-template <typename T, bool A_CROSSED, bool B_CROSSED, bool HAS_TAIL, int STAGES>
+// How the sums of a tile are computed. With HAS_TAIL, lines beyond the end of the inner dimension are another matrix's.
+template <typename T_, bool A_CROSSED_, bool B_CROSSED_, bool HAS_TAIL_, int WIDTH_ = COLUMNS> struct tile_kind {
+    typedef T_ T;
+    static const bool A_CROSSED = A_CROSSED_, B_CROSSED = B_CROSSED_, HAS_TAIL = HAS_TAIL_;
+    static const int WIDTH = WIDTH_;  // columns
+};
+
+struct nothing_beside {
+    __device__ __forceinline__ void operator()() const {}
+};
+
+// The sums of a tile over its inner dimension. `beside` is called once, early, while sums are computed.
+template <typename KIND, int STAGES, typename BESIDE>
 static __device__ __forceinline__ void multiply_tile(float (&sums)[128], stages<STAGES> &stages,
-                                                     stage_turn<STAGES> &turn, int64_t inner, int group) {
+                                                     stage_turn<STAGES> &turn, int64_t inner, int group,
+                                                     const BESIDE &beside) {
     int last = 0;
+    int64_t beside_step = inner > 4 * STEP ? 3 * STEP : 0;
     for (int64_t step = 0; step < inner; step += STEP, turn.next()) {
         uint8_t *stage = stages.memory + turn.stage * STAGE_BYTES;
         barrier_wait(&stages.full[turn.stage], turn.parity);
-        if (HAS_TAIL && inner - step < STEP)
+        if (KIND::HAS_TAIL && inner - step < STEP)
             clear_lines(stage, (int)(inner - step));
         uint64_t a = describe_operand(stage + group * BOX_BYTES, BOX_BYTES);
         uint64_t b = describe_operand(stage + A_BYTES, BOX_BYTES);
         matmul_fence();
 #pragma unroll
         for (int i = 0; i < STEP / 16; i++) {
-            matmul_wide<A_CROSSED, B_CROSSED>(sums, a, b, step > 0 || i > 0, T());
-            a = next_steps<A_CROSSED>(a);
-            b = next_steps<B_CROSSED>(b);
+            matmul_wide<KIND::WIDTH, KIND::A_CROSSED, KIND::B_CROSSED>(sums, a, b, step > 0 || i > 0,
+                                                                       typename KIND::T());
+            a = next_steps<KIND::A_CROSSED>(a);
+            b = next_steps<KIND::B_CROSSED>(b);
         }
         matmul_commit();
+        if (step == beside_step)
+            beside();
         matmul_wait<1>();
         if (step > 0)
             release_stage(&stages.empty[last]);
