@@ -201,6 +201,8 @@ struct config {
     double adaptive_muon_beta2;
     double adaptive_muon_eps;
     char *muon_scalar_optimizer;  // "adam" | "lion"
+    bool qk_clip;
+    double qk_clip_alpha, qk_clip_threshold;
 
     // Precision.
     bool fp16;

@@ -104,7 +104,7 @@ const char flags_refused[] =
     "--ep-overlap-early-attn-memory-release --mtp-standalone "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "
-    "--qk-l2-norm --qk-clip --qk-clip-alpha=0.5 --qk-clip-threshold=100 --attention-output-gate "
+    "--qk-l2-norm --attention-output-gate "
     "--experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "
     "--dsa-indexer-topk= --dsa-indexer-topk-freq=1 --dsa-indexer-skip-topk-offset=0 --dsa-indexer-loss-coeff= "
     "--dsa-indexer-use-sparse-loss --dsa-kernel-backend=none --dsa-indexer-rope-interleaved "

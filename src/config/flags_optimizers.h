@@ -53,6 +53,12 @@
         REAL("--adaptive-muon-eps", adaptive_muon_eps, "1e-8", 0, 1, "adaptive_muon: epsilon of the second moment",    \
              .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
         CHOICE("--muon-scalar-optimizer", muon_scalar_optimizer, "adam", ONE_OF("adam", "lion"),                       \
-               "Muon: optimizer of embeddings, the output layer, biases and norms", ADVANCED),
+               "Muon: optimizer of embeddings, the output layer, biases and norms", ADVANCED),                         \
+        SWITCH("--qk-clip", qk_clip,                                                                                   \
+               "Muon: after an update, scale down queries and keys of heads with scores above the threshold",          \
+               ADVANCED),                                                                                              \
+        REAL("--qk-clip-alpha", qk_clip_alpha, "0.5", 0, 1, "QK-clip: share of the queries in the scaling", ADVANCED), \
+        REAL("--qk-clip-threshold", qk_clip_threshold, "100", 0, 1e30, "QK-clip: largest score that is left alone",    \
+             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
 
 #endif

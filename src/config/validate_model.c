@@ -171,6 +171,19 @@ static void use_bf16(char **dtype, const char *flag) {
     }
 }
 
+static void validate_qk_clip(const struct config *config, bool is_muon, struct complaints *complaints) {
+    if (!config->qk_clip)
+        return;
+    if (!is_muon)
+        complain(complaints, "--qk-clip needs an optimizer that updates whole matrices; give --optimizer muon or "
+                             "adaptive_muon");
+    if (config->qk_layernorm && !config->multi_latent_attention)
+        complain(complaints, "--qk-clip does nothing behind --qk-layernorm, which sets the size of queries and keys; "
+                             "leave one of them out");
+    if (config_has_qkv_bias(config))
+        log_warn_once("--qk-clip scales weights of queries and keys, not their biases; give --disable-bias-linear");
+}
+
 static void validate_optimizer_division(struct config *config, struct complaints *complaints) {
     use_bf16(&config->exp_avg_dtype, "--exp-avg-dtype");
     use_bf16(&config->exp_avg_sq_dtype, "--exp-avg-sq-dtype");
@@ -182,6 +195,7 @@ static void validate_optimizer_division(struct config *config, struct complaints
         !(is(config->exp_avg_dtype, "fp32") && is(config->exp_avg_sq_dtype, "fp32")))
         log_warn_once("--exp-avg-dtype and --exp-avg-sq-dtype apply to Adam only; they do nothing with --optimizer %s",
                       config->optimizer);
+    validate_qk_clip(config, is_muon, complaints);
     if (config->optimizer_cpu_offload && is_muon)
         complain(complaints,
                  "--optimizer-cpu-offload does not work with --optimizer %s, which takes whole matrices; leave "

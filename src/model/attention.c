@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "model/context.h"
 #include "model/heads.h"
+#include "model/qk_clip.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,6 +37,25 @@ void attention_build(struct attention *attention, struct param_list *params, con
     attention->is_recomputed = choices->recomputes_attention;
     attention->dropout = choices->attention_dropout;
     attention->exchanges_heads = options->layer->exchanges_heads;
+}
+
+void attention_clip(struct attention *attention, const struct choices *choices) {
+    attention->clip = choices->qk_clip;
+    if (attention->clip)
+        attention->clip_layer = qk_clip_add(attention->clip);
+}
+
+void attention_clip_rows(const struct attention *attention, struct param *weight, const struct param_clip *rows) {
+    const struct qk_clip *clip = attention->clip;
+    if (!clip)
+        return;
+    CHECK(weight->clip_count < PARAM_MOST_CLIPS);
+    struct param_clip *own = &weight->clips[weight->clip_count++];
+    *own = *rows;
+    own->largest = &clip->largest;
+    own->first_head = attention->clip_layer * clip->H + attention->first_head;
+    own->heads = attention->H;
+    own->threshold = clip->threshold;
 }
 
 struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, int64_t count, int64_t size) {
@@ -121,6 +141,21 @@ static struct tensor take_lse(const struct attention *attention, const struct pa
     return arena_3d(arena, DTYPE_F32, strips * pass->B, attention->H, pass->T / strips);
 }
 
+// For --qk-clip; a relative bias does not count.
+static void note_scores(const struct attention *attention, const struct pass *pass, const struct views *views,
+                        int which) {
+    struct attention_mask mask = mask_of(attention, pass, which);
+    mask.relative_bias = (struct tensor){0};
+    op_largest_scores(pass->device,
+                      &(struct op_largest_scores){.largest = qk_clip_heads(attention->clip, attention->clip_layer,
+                                                                           attention->first_head, attention->H),
+                                                  .q = views->q,
+                                                  .k = views->k,
+                                                  .scale = attention->scale,
+                                                  .is_causal = attention->is_causal,
+                                                  .mask = mask});
+}
+
 // Computes out (N, H V) and, for a backward pass, lse from the projections.
 static void attend(const struct attention *attention, const struct pass *pass, struct tensor q, struct tensor kv,
                    struct tensor out, struct tensor lse) {
@@ -140,6 +175,8 @@ static void attend(const struct attention *attention, const struct pass *pass, s
                                                .mask = mask_of(attention, pass, which),
                                                .dropout = dropout_of(attention, pass, which),
                                            });
+        if (attention->clip && pass->is_training)
+            note_scores(attention, pass, &views, which);
     }
 }
 

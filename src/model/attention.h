@@ -19,6 +19,8 @@ struct attention {
     bool exchanges_heads;  // ranks that share sequences exchange heads, see heads.h
     int64_t window;
     double dropout;
+    struct qk_clip *clip;  // NULL: scores are not clipped
+    int64_t clip_layer;    // its number there
 };
 // What a kind saves begins with this.
 struct attention_saved {
@@ -42,6 +44,10 @@ void attention_build(struct attention *attention, struct param_list *params, con
                      const struct sublayer_options *options);
 // What the projections of a kind are built with, but for their shard.
 struct linear_options attention_projection(const struct choices *choices);
+// With --qk-clip: notes the largest scores of this layer from now on, and adds rows of a projection that they scale;
+// layer and heads are set here.
+void attention_clip(struct attention *attention, const struct choices *choices);
+void attention_clip_rows(const struct attention *attention, struct param *weight, const struct param_clip *rows);
 // Columns [first, first + count size) of a packed (B * T, …) tensor as (B, T, count, size).
 struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, int64_t count, int64_t size);
 // Heads [first, first + count) of a packed (B * T, heads D) tensor as (B, T, count, D).

@@ -78,7 +78,8 @@ struct choices {
     bool divides_inputs;       // full recompute: ranks that share layers each keep some rows of the layers' inputs
     struct latent_choices latent;
     struct expert_choices experts;
-    struct fp8 *fp8;  // of the model, if the matmuls of its blocks are in fp8; else NULL
+    struct fp8 *fp8;          // of the model, if the matmuls of its blocks are in fp8; else NULL
+    struct qk_clip *qk_clip;  // of the model, with --qk-clip; else NULL
 };
 
 // What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), whether

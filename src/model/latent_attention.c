@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/attention.h"
+#include "model/qk_clip.h"
 
 #include <stdlib.h>
 
@@ -46,6 +47,24 @@ static void build_latent_norm(struct norm *norm, struct param_list *params, cons
     free(whole);
 }
 
+// A head's own channels of queries and keys share the factor; keys' other channels belong to all heads, so that the
+// queries' ones have all of it.
+static void clip_projections(struct latent_attention *self, const struct choices *choices) {
+    struct attention *attention = &self->attention;
+    int64_t H = attention->H, D = attention->D, own = choices->latent.own;
+    attention_clip(attention, choices);
+    double alpha = choices->qk_clip ? choices->qk_clip->alpha : 0;
+    struct param_clip rows = {.units = H, .unit_rows = D, .count = own, .power = alpha};
+    attention_clip_rows(attention, self->q.weight, &rows);
+    rows.first = own;
+    rows.count = D - own;
+    rows.power = 1;
+    attention_clip_rows(attention, self->q.weight, &rows);
+    attention_clip_rows(
+        attention, self->kv_up.weight,
+        &(struct param_clip){.units = H, .unit_rows = own + attention->V, .count = own, .power = 1 - alpha});
+}
+
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
                   const struct sublayer_options *options) {
     struct latent_attention *self = (struct latent_attention *)sublayer;
@@ -71,6 +90,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     split.weight = choices_split(choices, shard_whole(2, heads, widths->kv_rank), 0);
     build_linear(&self->kv_up, params, name, "linear_kv_up_proj", &split);
     attention_build(&self->attention, params, name, options);
+    clip_projections(self, choices);
     self->attention.is_causal = options->is_causal;
     self->attention.window = options->layer->window;
     self->widths = *widths;

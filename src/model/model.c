@@ -99,6 +99,8 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
     fp8_set(&model->fp8, config, options->mesh ? options->mesh : &alone);
     model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
+    qk_clip_set(&model->qk_clip, config);
+    model->choices.qk_clip = config->qk_clip ? &model->qk_clip : NULL;
     if (model->form == CONFIG_ICT) {
         biencoder_build(&model->biencoder, params, config, &model->choices);
         return;

@@ -6,6 +6,7 @@
 
 #include "model/biencoder.h"
 #include "model/depth.h"
+#include "model/qk_clip.h"
 
 // A model, or the chunk of one that a pipeline stage holds: some layers of its stacks (none at an end that counts as a
 // layer), the embeddings if it begins a stack, and the final norm and heads if it ends one. Depths of multi-token
@@ -23,6 +24,7 @@ struct model {
     int64_t depth_count;
     struct biencoder biencoder;  // ICT's, which has nothing else of the above
     struct fp8 fp8;              // has no layers if no matmuls are in fp8
+    struct qk_clip qk_clip;      // has no layers without --qk-clip
 };
 
 // What backward needs of a micro-batch that is in flight. Several may be in flight through a model, each with its own

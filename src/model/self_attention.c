@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/attention.h"
+#include "model/qk_clip.h"
 
 #include <stdlib.h>
 
@@ -61,6 +62,19 @@ static void build_sinks(struct self_attention *self, struct param_list *params, 
     free(sinks_name);
 }
 
+// Queries and keys of a group of heads are scaled alike.
+static void clip_projection(struct self_attention *self, const struct choices *choices) {
+    struct attention *attention = &self->attention;
+    int64_t G = attention->G, D = attention->D, queries = attention->H / G * D;
+    attention_clip(attention, choices);
+    double alpha = choices->qk_clip ? choices->qk_clip->alpha : 0;
+    attention_clip_rows(attention, self->qkv.weight,
+                        &(struct param_clip){.units = G, .unit_rows = queries, .count = queries, .power = alpha});
+    attention_clip_rows(attention, self->qkv.weight,
+                        &(struct param_clip){
+                            .first_row = attention->H * D, .units = G, .unit_rows = D, .count = D, .power = 1 - alpha});
+}
+
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
                   const struct sublayer_options *options) {
     struct self_attention *self = (struct self_attention *)sublayer;
@@ -77,6 +91,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     if (choices->has_sinks)
         build_sinks(self, params, name, choices);
     attention_build(&self->attention, params, name, options);
+    clip_projection(self, choices);
     self->attention.is_causal = options->is_causal;
     self->attention.window = options->layer->window;
     const struct layer_choices *layer = options->layer;

@@ -66,6 +66,15 @@ void op_attention_forward(struct device *device, const struct op_attention_forwa
     device->ops->attention_forward(device, op);
 }
 
+void op_largest_scores(struct device *device, const struct op_largest_scores *op) {
+    const char *name = "op_largest_scores";
+    (void)check_attention_inputs(device, name, op->q, op->k, op->k);
+    check_tensor(name, "largest", op->largest, check_1d(DTYPE_F32, op->q.shape[2]));
+    check_mask(name, op->is_causal, &op->mask, op->q, op->k);
+    check_rule(name, !op->mask.relative_bias.data, "a relative bias is not taken");
+    device->ops->largest_scores(device, op);
+}
+
 // In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head, and reads
 // two bounds for each query. One that has a bias by distance sums the bias's gradient along the distances of each tile
 // of queries instead.

@@ -218,6 +218,8 @@ void op_momentum(struct device *device, const struct op_momentum *op) {
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
     check_apart(name, "y", op->y, "m", op->m);
     check_apart(name, "y", op->y, "grad", op->grad);
+    if (op->sum_squares.data)
+        check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
     check_rule(name, op->momentum >= 0 && op->momentum < 1, "momentum must be at least 0 and below 1");
     device->ops->momentum(device, op);
 }
@@ -260,10 +262,14 @@ void op_adapt(struct device *device, const struct op_adapt *op) {
 }
 
 void op_follow(struct device *device, const struct op_follow *op) {
-    check_update(
-        device, "op_follow",
-        &(struct op_sgd){
-            .master = op->master, .copy = op->copy, .grad = op->x, .m = op->x, .scale = op->scale, .rate = op->rate});
+    const char *name = "op_follow";
+    struct tensor x = op->x;
+    check_rule(name, x.dtype == DTYPE_F32 || x.dtype == DTYPE_BF16, "x must be fp32 or bf16");
+    check_apart(name, "master", op->master, "x", x);
+    x.dtype = DTYPE_F32;
+    check_update(device, name,
+                 &(struct op_sgd){
+                     .master = op->master, .copy = op->copy, .grad = x, .m = x, .scale = op->scale, .rate = op->rate});
     device->ops->follow(device, op);
 }
 
@@ -280,6 +286,26 @@ void op_average(struct device *device, const struct op_average *op) {
     check_apart(name, "average", average, "master", op->master);
     check_rule(name, op->decay >= 0 && op->decay < 1, "decay must be at least 0 and below 1");
     device->ops->average(device, op);
+}
+
+void op_clip_rows(struct device *device, const struct op_clip_rows *op) {
+    const char *name = "op_clip_rows";
+    int64_t count = tensor_count(op->master), unit = op->unit_rows * op->columns, heads = tensor_count(op->largest);
+    struct tensor other = tensor_1d(op->scale.data, DTYPE_F32, count);
+    check_update(device, name,
+                 &(struct op_sgd){.master = op->master,
+                                  .copy = op->copy,
+                                  .grad = other,
+                                  .m = other,
+                                  .scale = op->scale,
+                                  .rate = tensor_1d(op->scale.data, DTYPE_F32, RATE_GROUP)});
+    check_flat(name, "largest", op->largest, heads);
+    check_rule(name, unit > 0 && count % unit == 0 && (count == 0 || heads % (count / unit) == 0),
+               "the rows must be whole units, and units must have equally many heads");
+    check_rule(name, op->first >= 0 && op->count >= 0 && op->first + op->count <= op->unit_rows,
+               "the rows must lie within a unit");
+    check_rule(name, op->threshold > 0, "the threshold must be above 0");
+    device->ops->clip_rows(device, op);
 }
 
 void op_copy(struct device *device, const struct op_copy *op) {

@@ -19,6 +19,7 @@
 #define OPS_OPS_H
 
 #include "ops/activation.h"
+#include "ops/ops_attention.h"
 #include "ops/ops_experts.h"
 #include "ops/ops_float8.h"
 #include "ops/ops_updates.h"
@@ -174,23 +175,6 @@ struct op_norm_backward {
 // causal, query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything. q is (B, Tq, H, D),
 // k (B, Tk, G, D), v (B, Tk, G, V) and out (B, Tq, H, V), with any strides (they are views of one packed tensor) but
 // contiguous in D or V. Mostly, V is D.
-//
-// A mask narrows what a query sees to the range of keys that all its rules allow. A query that sees no key gets the
-// output 0 and a log-sum-exp of -infinity, and has no gradient.
-struct attention_mask {
-    int64_t window;            // if causal: only the last `window` of the visible keys; 0 for all
-    struct tensor key_counts;  // (B) i32 or none: keys of sample b from key_counts[b] on are padding
-    // (B * Tq) i32 or none: the first key that is seen (where the query's document begins). It never falls along the
-    // queries of a sample, so that what lies outside of a document is skipped, not computed and hidden.
-    struct tensor first_keys;
-    // (H, Tq + Tk - 1) fp32 or none: column j - i + Tq - 1 is added to the scaled score of query i and key j.
-    struct tensor relative_bias;
-};
-// What else is done to scores. The cap comes right behind the scale; it does not go with a relative bias.
-struct attention_scores {
-    float cap;            // a score s becomes cap * tanh(s / cap); 0 for none
-    struct tensor sinks;  // (H) or none: a score of each head that all its queries see, of a key without a value
-};
 struct op_attention_forward {
     struct tensor out;  // (B, Tq, H, V)
     struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scores, the sink's too; none if no backward follows
@@ -217,12 +201,6 @@ struct op_attention_backward {
     struct attention_mask mask;
     struct dropout dropout;
 };
-static inline bool attention_has_plain_scores(const struct attention_scores *scores) {
-    return scores->cap == 0 && !scores->sinks.data;
-}
-static inline bool attention_has_mask(const struct attention_mask *mask) {
-    return mask->window > 0 || mask->key_counts.data || mask->first_keys.data || mask->relative_bias.data;
-}
 
 // Keys and values of latent attention (DeepSeek-V2). Each of H heads has P channels of keys and V of values, side by
 // side in `up`; all heads share R more channels of keys, behind their own. They are put into packed order: the keys of
@@ -434,6 +412,7 @@ struct op_scale {
     X(softmax_stats)                                                                                                   \
     X(softmax_merge)                                                                                                   \
     X(softcap)                                                                                                         \
+    X(largest_scores)                                                                                                  \
     X(cross_entropy)                                                                                                   \
     X(top_hits)                                                                                                        \
     X(dot)                                                                                                             \
@@ -449,6 +428,7 @@ struct op_scale {
     X(adapt)                                                                                                           \
     X(follow)                                                                                                          \
     X(average)                                                                                                         \
+    X(clip_rows)                                                                                                       \
     X(split)                                                                                                           \
     X(merge)                                                                                                           \
     X(copy)                                                                                                            \

@@ -76,11 +76,12 @@ struct op_lion {
 // Muon's elementwise parts; between them matmuls make the matrix nearly orthogonal, see optim/muon.c. If scale is not
 // finite, m and master stay as they were.
 // Over a flat range: g = grad * scale; m = momentum * m + (1 - momentum) * g; y = m, or with is_nesterov the same step
-// once more, momentum * m + (1 - momentum) * g.
+// once more, momentum * m + (1 - momentum) * g. The sum of squares of y is added to sum_squares.
 struct op_momentum {
-    struct tensor y;        // (n) fp32 out
-    struct tensor m, grad;  // (n) fp32
-    struct tensor scale;    // (1) fp32
+    struct tensor y;            // (n) fp32 out
+    struct tensor m, grad;      // (n) fp32
+    struct tensor scale;        // (1) fp32
+    struct tensor sum_squares;  // (1) fp32, or none
     float momentum;
     bool is_nesterov;
 };
@@ -126,7 +127,7 @@ enum {
 };
 struct op_follow {
     struct tensor master, copy;  // (n), as in op_adam
-    struct tensor x;             // (n) fp32
+    struct tensor x;             // (n) fp32 or bf16
     struct tensor scale;         // (1) fp32
     struct tensor rate;          // (RATE_GROUP) fp32
     float factor;
@@ -141,6 +142,18 @@ struct op_average {
     struct tensor master, copy;  // (n), as in op_adam; only read
     struct tensor scale;         // (1) fp32
     float decay;
+};
+
+// QK-clip (Kimi K2, 2025): scales down rows of a projection whose heads had scores above a threshold. The rows of the
+// matrix are units of unit_rows, and unit u belongs to the next tensor_count(largest) / units heads: its rows [first,
+// first + count) are multiplied by (threshold / the largest of its heads)^power, if that is below 1. If scale is not
+// finite, all stay as they were.
+struct op_clip_rows {
+    struct tensor master, copy;  // (units * unit_rows * columns), as in op_adam
+    struct tensor largest;       // (units * heads) fp32, see op_largest_scores
+    struct tensor scale;         // (1) fp32
+    int64_t columns, unit_rows, first, count;
+    float threshold, power;
 };
 
 // Splits an fp32 into the nearest bf16 and a rest of 16 bits, and joins them again. The result equals the original,

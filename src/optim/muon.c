@@ -219,13 +219,15 @@ static void direct(const struct config *config, const struct muon_matrix *matrix
     struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * shard_inner_parts(shard)),
                   squares = zeroed_scalar(run);
     struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count), whole = gathered;
+    bool is_whole = shard_inner_parts(shard) == 1;
     op_momentum(device, &(struct op_momentum){.y = own,
                                               .m = matrix_rows(matrix, run->states[0]),
                                               .grad = matrix_rows(matrix, run->grad),
                                               .scale = run->scale,
+                                              .sum_squares = is_whole ? squares : (struct tensor){0},
                                               .momentum = (float)config->muon_momentum,
                                               .is_nesterov = config->muon_nesterov});
-    if (shard_inner_parts(shard) > 1) {
+    if (!is_whole) {
         struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
         comm_wait(&request);
         whole = arena_2d(run->scratch, DTYPE_F32, matrix->M, matrix->N);
@@ -233,8 +235,8 @@ static void direct(const struct config *config, const struct muon_matrix *matrix
             op_copy(device, &(struct op_copy){.dst = place_of(shard, whole, i, matrix->part),
                                               .src = tensor_reshape_2d(tensor_rows(gathered, i * count, count),
                                                                        matrix->part.rows, slice_columns(shard))});
+        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
     }
-    op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
     op_normalize(device, &(struct op_normalize){
                              .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = 1e-15f});
     arena_release(run->scratch, mark);
@@ -245,11 +247,15 @@ static void follow(const struct config *config, const struct muon_matrix *matrix
     const struct optimizer_run *run = matrix->run;
     const struct shard *shard = &run->matrix->shard;
     size_t mark = arena_mark(run->scratch);
-    struct tensor own = arena_2d(run->scratch, DTYPE_F32, matrix->part.rows, slice_columns(shard)), whole = own;
-    op_copy(run->device,
-            &(struct op_copy){.dst = own, .src = place_of(shard, x, shard_inner_part(shard), matrix->part)});
-    struct tensor along = tensor_flat(own);
+    bool is_taken = shard_inner_parts(shard) == 1 && !is_adaptive(config);
+    struct tensor along = x;
+    if (!is_taken) {
+        along = arena_2d(run->scratch, DTYPE_F32, matrix->part.rows, slice_columns(shard));
+        op_copy(run->device,
+                &(struct op_copy){.dst = along, .src = place_of(shard, x, shard_inner_part(shard), matrix->part)});
+    }
     if (is_adaptive(config)) {
+        struct tensor own = along, whole = own;
         if (shard_inner_parts(shard) > 1) {
             whole = arena_2d(run->scratch, DTYPE_F32, matrix->M, matrix->N);
             op_copy(run->device, &(struct op_copy){.dst = whole, .src = x});
@@ -261,7 +267,7 @@ static void follow(const struct config *config, const struct muon_matrix *matrix
     double factor = scale_of(config, matrix->M, matrix->N) * config->muon_extra_scale_factor;
     op_follow(run->device, &(struct op_follow){.master = matrix_rows(matrix, run->master),
                                                .copy = matrix_rows(matrix, run->copy),
-                                               .x = along,
+                                               .x = tensor_flat(along),
                                                .scale = run->scale,
                                                .rate = run->rate,
                                                .factor = (float)factor,
@@ -308,6 +314,27 @@ static int64_t most_together(const struct config *config, const struct muon_matr
     return most < 1 ? 1 : most > MOST_TOGETHER ? MOST_TOGETHER : most;
 }
 
+// See model/qk_clip.h.
+static void clip_rows(const struct optimizer_run *run) {
+    const struct param *param = run->matrix;
+    int64_t columns = slice_columns(&param->shard);
+    for (int i = 0; i < param->clip_count; i++) {
+        const struct param_clip *clip = &param->clips[i];
+        int64_t first = clip->first_row * columns, count = clip->units * clip->unit_rows * columns;
+        op_clip_rows(run->device,
+                     &(struct op_clip_rows){.master = tensor_rows(run->master, first, count),
+                                            .copy = run->copy.data ? tensor_rows(run->copy, first, count) : run->copy,
+                                            .largest = tensor_rows(*clip->largest, clip->first_head, clip->heads),
+                                            .scale = run->scale,
+                                            .columns = columns,
+                                            .unit_rows = clip->unit_rows,
+                                            .first = clip->first,
+                                            .count = clip->count,
+                                            .threshold = (float)clip->threshold,
+                                            .power = (float)clip->power});
+    }
+}
+
 static void muon_apply_all(const struct config *config, const struct optimizer_run *runs, int64_t count) {
     int64_t total;
     struct muon_matrix *list = list_matrices(config, runs, count, &total);
@@ -332,6 +359,8 @@ static void muon_apply_all(const struct config *config, const struct optimizer_r
         arena_release(run->scratch, mark);
     }
     free(list);
+    for (int64_t i = 0; i < count; i++)
+        clip_rows(&runs[i]);
 }
 
 const struct optimizer_rule optimizer_muon = {.name = "muon",

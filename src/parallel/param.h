@@ -18,7 +18,18 @@
 #include "parallel/shard.h"
 
 enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL };
-enum { PARAM_ALIGNMENT = 64, PARAM_MOST_GROUPS = 4 };
+enum { PARAM_ALIGNMENT = 64, PARAM_MOST_GROUPS = 4, PARAM_MOST_CLIPS = 2 };
+
+// Rows of this rank's slice of a matrix that an update scales down after large scores of their heads, see op_clip_rows
+// and model/qk_clip.h.
+struct param_clip {
+    const struct tensor *largest;  // (layers * all heads) fp32; laid out after the parameters
+    int64_t first_head, heads;     // those that the rows belong to
+    int64_t first_row, units;      // units of unit_rows rows each, from first_row on
+    int64_t unit_rows;
+    int64_t first, count;  // which rows of a unit
+    double threshold, power;
+};
 
 struct param {
     char *name;          // global, the same for every layout: "decoder.layers.0.mlp.linear_fc1.weight"
@@ -37,6 +48,8 @@ struct param {
     int64_t offset;             // in the flat buffers, after param_list_layout
     struct tensor value;        // after param_list_bind: local shape, activation dtype
     struct tensor grad;         // local shape, fp32; none if nothing is trained
+    struct param_clip clips[PARAM_MOST_CLIPS];
+    int clip_count;
 };
 
 struct param_group {

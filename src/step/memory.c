@@ -85,6 +85,8 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     start = arena->used;
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
         fp8_lay_out(&step->chunks[i].model.fp8, arena);
+    for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
+        qk_clip_lay_out(&step->chunks[i].model.qk_clip, arena);
     step->memory.weights += arena->used - start;
 }
 

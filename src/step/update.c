@@ -157,6 +157,8 @@ void step_begin(struct step *step, bool is_learning) {
     clear_gradients(step);
     for (int i = 0; i < step->chunk_count; i++)
         fp8_begin_step(&step->chunks[i].model.fp8, step->device);
+    for (int i = 0; i < step->chunk_count; i++)
+        qk_clip_begin_step(&step->chunks[i].model.qk_clip, step->device);
 }
 
 bool step_is_alone(const struct step *step) {
@@ -231,6 +233,8 @@ void step_clip(struct step *step) {
     struct step_span span = span_begin(step, "await gradients");
     reducer_wait(&step->reducer);
     span_end_part(step, span, STEP_TAG_GRADIENTS);
+    for (int i = 0; i < step->chunk_count; i++)
+        qk_clip_end_step(&step->chunks[i].model.qk_clip, &step->mesh);
     updates_begin(&step->updates, &update);
 }
 

@@ -94,6 +94,7 @@ expect 2 "--lion-beta2" "$BEVATRON" train "${model[@]}" --optimizer lion --lion-
 # With second moments of Muon, and with Adam's moments in 16 and 8 bits, which fp32 ones become and come from.
 for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" \
     "--exp-avg-dtype fp8 --exp-avg-sq-dtype fp8 --bf16" \
+    "--optimizer muon --bf16 --disable-bias-linear --qk-clip --qk-clip-threshold 1e-3" \
     "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-scalar-optimizer lion"; do
     read -ra other <<<"$flags --lr 1e-3 --train-iters 6 --threads 1 --save-interval 3"
     rm -rf "$work/other" "$work/other2"
@@ -116,6 +117,8 @@ for flags in "--bf16" "--fp16 --initial-loss-scale 1024 --ema-decay 0.9 --exp-av
 done
 expect 2 "--optimizer-cpu-offload does not work with --optimizer muon" "$BEVATRON" train "${model[@]}" --optimizer muon \
     --optimizer-cpu-offload
+expect 2 "--qk-clip needs an optimizer that updates whole matrices" "$BEVATRON" train "${model[@]}" --qk-clip
+expect 2 "--qk-clip does nothing behind --qk-layernorm" "$BEVATRON" train "${model[@]}" --optimizer muon --qk-clip --qk-layernorm
 expect 2 "does nothing without --optimizer-cpu-offload" "$BEVATRON" train "${model[@]}" --optimizer-offload-fraction 0.5
 expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
     --adaptive-muon-moment2-method adamuon --load "$work/other"

@@ -1,6 +1,7 @@
 // Blocks as lists of sublayers: layers of one stack may have different sublayers and windows, forward and backward.
 #include "base/rng.h"
 #include "model/init.h"
+#include "model/qk_clip.h"
 #include "model/stack.h"
 #include "ops/device.h"
 #include "test.h"
@@ -34,7 +35,8 @@ static void set_latent(struct choices *choices, const struct latent_choices *lat
         (struct rope){.pairs = latent->shared / 2, .is_interleaved = true, .frequencies = {1.0f, 0.1f}, .factor = 1.2f};
 }
 
-static void rig_open(struct rig *rig, const struct layer_choices each[L], const struct latent_choices *latent) {
+static void rig_open_clipped(struct rig *rig, const struct layer_choices each[L], const struct latent_choices *latent,
+                             struct qk_clip *clip) {
     *rig = (struct rig){.choices = {.C = C,
                                     .H = 2,
                                     .G = 1,
@@ -47,7 +49,8 @@ static void rig_open(struct rig *rig, const struct layer_choices each[L], const 
                                     .scale = 0.5f,
                                     .standard_deviation = 0.5,
                                     .experts = {.E = 3, .K = 2, .F = 5, .ranks = 1, .slices = 1, .rule = {.factor = 1}},
-                                    .parts = 1}};
+                                    .parts = 1,
+                                    .qk_clip = clip}};
     EXPECT_OK(mesh_place(&rig->mesh, 0, 1, NULL));
     if (latent)
         set_latent(&rig->choices, latent);
@@ -81,6 +84,10 @@ static void rig_open(struct rig *rig, const struct layer_choices each[L], const 
                               .is_training = true,
                               .is_first = true,
                               .batch = &rig->batch};
+}
+
+static void rig_open(struct rig *rig, const struct layer_choices each[L], const struct latent_choices *latent) {
+    rig_open_clipped(rig, each, latent, NULL);
 }
 
 static void rig_close(struct rig *rig) {
@@ -221,5 +228,66 @@ TEST(layers_with_latents) {
     }
 }
 
-TEST_MAIN(TEST_CASE(each_layer_has_its_window), TEST_CASE(layers_with_other_sublayers), TEST_CASE(layers_with_experts),
-          TEST_CASE(layers_with_latents))
+// Scales the listed rows as op_clip_rows says, in double.
+static void clip_weights(struct rig *rig) {
+    for (int i = 0; i < rig->params.count; i++) {
+        const struct param *param = rig->params.items[i];
+        for (int c = 0; c < param->clip_count; c++) {
+            const struct param_clip *clip = &param->clips[c];
+            int64_t columns = param->shard.global[1], heads = clip->heads / clip->units;
+            for (int64_t row = 0; row < clip->units * clip->unit_rows; row++) {
+                int64_t unit = row / clip->unit_rows, within = row % clip->unit_rows;
+                double largest = 0;
+                for (int64_t h = unit * heads; h < (unit + 1) * heads; h++)
+                    largest = fmax(largest, (double)((const float *)clip->largest->data)[clip->first_head + h]);
+                bool is_scaled =
+                    largest > clip->threshold && within >= clip->first && within < clip->first + clip->count;
+                float *weights = (float *)param->value.data + (clip->first_row + row) * columns;
+                for (int64_t j = 0; is_scaled && j < columns; j++)
+                    weights[j] = (float)(weights[j] * pow(clip->threshold / largest, clip->power));
+            }
+        }
+    }
+}
+
+// The largest scores are noted, and the rows that are listed bring them to the threshold: those of the first layer,
+// whose input stays as it was. Heads of a group are scaled by the largest of them.
+static void check_clip(const struct layer_choices each[L], const struct latent_choices *latent, double alpha) {
+    struct qk_clip clip = {.H = 2, .alpha = alpha, .threshold = 0.01};
+    struct rig rig;
+    rig_open_clipped(&rig, each, latent, &clip);
+    float largest[L * 2] = {0}, x[T * C], y[T * C];
+    EXPECT_INT(clip.layers, L);
+    clip.largest = tensor_1d(largest, DTYPE_F32, L * 2);
+    philox_normal(x, T * C, 0, 1, 1, 1.0);
+    forward(&rig, x, y);
+    for (int i = 0; i < L * 2; i++)
+        EXPECT((double)largest[i] > 0.02);
+    clip_weights(&rig);
+    qk_clip_begin_step(&clip, rig.device);
+    forward(&rig, x, y);
+    float first = largest[0], second = largest[1], most = first > second ? first : second;
+    EXPECT(fabs((double)most - 0.01) < 1e-6);
+    EXPECT(!latent || (fabs((double)first - 0.01) < 1e-6 && fabs((double)second - 0.01) < 1e-6));
+    rig.pass.is_training = false;
+    qk_clip_begin_step(&clip, rig.device);
+    forward(&rig, x, y);
+    EXPECT(largest[0] == 0);
+    rig_close(&rig);
+}
+
+TEST(rows_that_are_clipped_bring_scores_to_the_threshold) {
+    const struct layer_choices plain[L] = {{.sublayers = {&sublayer_self_attention, &sublayer_mlp}},
+                                           {.sublayers = {&sublayer_self_attention}, .window = 3}};
+    const struct layer_choices latent[L] = {{.sublayers = {&sublayer_latent_attention, &sublayer_mlp}},
+                                            {.sublayers = {&sublayer_latent_attention}, .window = 3}};
+    const struct latent_choices latents[2] = {{.q_rank = 3, .kv_rank = 7, .own = 3, .shared = 4},
+                                              {.kv_rank = 2, .own = 1, .shared = 2}};
+    for (int i = 0; i < 3; i++) {
+        check_clip(plain, NULL, 0.5 * i);
+        check_clip(latent, &latents[i % 2], 0.5 * i);
+    }
+}
+
+TEST_MAIN(TEST_CASE(rows_that_are_clipped_bring_scores_to_the_threshold), TEST_CASE(each_layer_has_its_window),
+          TEST_CASE(layers_with_other_sublayers), TEST_CASE(layers_with_experts), TEST_CASE(layers_with_latents))

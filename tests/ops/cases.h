@@ -10,6 +10,7 @@
 #define TESTS_OPS_CASES_H
 
 #include "cases_attention.h"
+#include "cases_clip.h"
 #include "cases_embedding.h"
 #include "cases_experts.h"
 #include "cases_float8.h"
@@ -18,6 +19,7 @@
 #include "cases_models.h"
 #include "cases_router.h"
 #include "cases_training.h"
+#include "cases_muon.h"
 #include "cases_updates.h"
 
 #define EACH_CASE(X)                                                                                                   \
@@ -76,6 +78,8 @@
     X(lion)                                                                                                            \
     X(muon)                                                                                                            \
     X(adapt)                                                                                                           \
+    X(largest_scores)                                                                                                  \
+    X(clip_rows)                                                                                                       \
     X(average)                                                                                                         \
     X(split)                                                                                                           \
     X(copy)                                                                                                            \

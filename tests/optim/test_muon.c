@@ -350,6 +350,40 @@ TEST(skipped_updates_change_nothing) {
     config_free(&config);
 }
 
+// QK-clip, after every one of the updates: rows of three heads, and rows that belong to all of them.
+TEST(rows_are_clipped_after_updates) {
+    struct config config = make_config("spectral", "quintic", 5, false);
+    static float scores[] = {9, 9, 9, 4, 16, 1};
+    struct tensor largest = tensor_1d(scores, DTYPE_F32, 6);
+    for (int mixed = 0; mixed < 2; mixed++) {
+        struct muon_lab lab;
+        open_lab(&lab, &config, shard_whole(2, 9, 13), mixed ? DTYPE_BF16 : DTYPE_F32);
+        lab.pace = (struct pace){0};
+        struct param *param = lab.params.items[0];
+        struct param_clip rows = {.largest = &largest, .first_head = 3, .heads = 3, .threshold = 15};
+        param->clip_count = 2;
+        param->clips[0] = param->clips[1] = rows;
+        param->clips[0].units = 3;
+        param->clips[0].unit_rows = param->clips[0].count = 2;
+        param->clips[0].power = 0.25;
+        param->clips[1].first_row = 6;
+        param->clips[1].units = 1;
+        param->clips[1].unit_rows = 3;
+        param->clips[1].first = 1;
+        param->clips[1].count = 1;
+        param->clips[1].power = 0.75;
+        const float *found = run_updates(&lab);
+        for (int64_t n = 0; n < 9 * 13; n++) {
+            int64_t row = n / 13;
+            double power = row == 2 || row == 3 ? 0.25 : row == 7 ? 0.75 : 0;
+            double expected = weight_of(n) * pow(15.0 / 16, power * UPDATES);
+            EXPECT(fabs((double)found[n] - expected) < 1e-5 * fabs(expected) + 1e-9);
+        }
+        close_lab(&lab);
+    }
+    config_free(&config);
+}
+
 // In bf16 an update differs by rounding, about one part in a hundred of the way that the weights went.
 TEST(twenty_updates_beside_torch) {
     FILE *file = fopen("tests/golden/muon.txt", "r");
@@ -385,4 +419,5 @@ TEST_MAIN(TEST_CASE(modes_beside_a_loop_in_double), TEST_CASE(tall_matrices),
           TEST_CASE(second_moments_beside_a_loop_in_double),
           TEST_CASE(queries_keys_and_values_are_matrices_of_their_own),
           TEST_CASE(each_of_several_matrices_is_one_of_its_own), TEST_CASE(coefficients_make_matrices_orthogonal),
-          TEST_CASE(skipped_updates_change_nothing), TEST_CASE(twenty_updates_beside_torch))
+          TEST_CASE(skipped_updates_change_nothing), TEST_CASE(rows_are_clipped_after_updates),
+          TEST_CASE(twenty_updates_beside_torch))

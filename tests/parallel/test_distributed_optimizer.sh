@@ -50,6 +50,22 @@ for family in gpt llama; do
     same $family "tp=2 pp=2"
 done
 same gpt "tp=4"
+rm -rf "$work/llama.saved"
+# QK-clip: the largest scores are those of all ranks. Every layer is clipped in every step.
+whole=("${plain[@]}")
+plain+=(--group-query-attention --num-query-groups 4)
+training=("${plain[@]}")
+run_first llama
+mv "$work/llama.saved" "$work/unclipped"
+plain+=(--qk-clip --qk-clip-threshold 1e-4 --qk-clip-alpha 0.3)
+training=("${plain[@]}")
+run_first llama
+"$COMPARE_WEIGHTS" "$work/unclipped/iter_0000020" "$work/llama.saved/iter_0000020" 1e-3 >"$work/out" 2>&1
+grep -q linear_qkv "$work/out" && pass || fail "nothing was clipped: $(head -n 3 "$work/out")"
+same llama "dp=2 tp=2 sp=yes" "${overlapped[@]}" --check-replicas 3
+same llama "cp=2 tp=2" --recompute-granularity full
+same llama "dp=2 pp=2 vp=2" "${divided[@]}"
+plain=("${whole[@]}")
 # Lion, alone and for what Muon leaves. In a Llama no gradient is 0 up to rounding, whose sign would depend on the layout.
 # NorMuon's norm is that of the whole matrix.
 for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion --muon-fp32-matmul-prec high" \

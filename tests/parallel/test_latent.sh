@@ -48,6 +48,9 @@ same experts 4 "${experts[@]}" --tensor-model-parallel-size 2 --sequence-paralle
 muon=(--q-lora-rank 10 --qk-layernorm --optimizer muon --muon-fp32-matmul-prec high)
 alone muon "${muon[@]}"
 bound=2e-5 same muon 2 "${muon[@]}" --tensor-model-parallel-size 2
+muon+=(--qk-clip --qk-clip-threshold 1e-3)
+alone clipped "${muon[@]}"
+bound=2e-5 same clipped 4 "${muon[@]}" --tensor-model-parallel-size 2 --context-parallel-size 2
 
 # Interrupted and resumed, the bits are the same; on another layout the weights are.
 two=("${yarn[@]}" --nproc 2 --tensor-model-parallel-size 2)

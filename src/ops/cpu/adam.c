@@ -104,8 +104,21 @@ static void update_halves(const struct update_job *job, struct update_range r, i
         split_range(value + i, rest + i, master, length);
         r.m += r.m ? length : 0;
         r.v += r.v ? length : 0;
-        r.grad += length;
+        r.grad += r.grad ? length : 0;
     }
+}
+
+// `count` elements from `at` on, whose other numbers are where r says.
+static void update_piece(const struct update_job *job, struct update_range r, int64_t at, int64_t count) {
+    if (job->master.dtype == DTYPE_I16) {
+        update_halves(job, r, at, count);
+        return;
+    }
+    r.master = (float *)job->master.data + at;
+    job->update(&r, count);
+    if (job->copy.data)
+        cpu_convert((unsigned char *)job->copy.data + (size_t)at * dtype_bytes(job->copy.dtype), job->copy.dtype,
+                    r.master, DTYPE_F32, count);
 }
 
 static void update_task(void *context, int64_t index, int thread) {
@@ -116,16 +129,7 @@ static void update_task(void *context, int64_t index, int thread) {
     r.m += r.m ? range.first : 0;
     r.v += r.v ? range.first : 0;
     r.grad += range.first;
-    if (job->master.dtype == DTYPE_I16) {
-        update_halves(job, r, range.first, range.end - range.first);
-        return;
-    }
-    r.master = (float *)job->master.data + range.first;
-    job->update(&r, range.end - range.first);
-    if (job->copy.data) {
-        unsigned char *copy = (unsigned char *)job->copy.data + (size_t)range.first * dtype_bytes(job->copy.dtype);
-        cpu_convert(copy, job->copy.dtype, r.master, DTYPE_F32, range.end - range.first);
-    }
+    update_piece(job, r, range.first, range.end - range.first);
 }
 
 static void run_update(struct device *device, struct update_job *job) {
@@ -209,15 +213,7 @@ static void narrow_task(void *context, int64_t index, int thread) {
         r.m = widen(&first, at, count, m);
         r.v = widen(&second, at, count, v);
         r.grad = (const float *)op->grad.data + at;
-        if (op->master.dtype == DTYPE_I16) {
-            update_halves(narrow_job->job, r, at, count);
-        } else {
-            r.master = (float *)op->master.data + at;
-            adam_update(&r, count);
-            if (op->copy.data)
-                cpu_convert((unsigned char *)op->copy.data + (size_t)at * dtype_bytes(op->copy.dtype), op->copy.dtype,
-                            r.master, DTYPE_F32, count);
-        }
+        update_piece(narrow_job->job, r, at, count);
         narrow(&first, at, count, m, r.grad);
         narrow(&second, at, count, v, r.grad);
     }
@@ -277,15 +273,65 @@ void cpu_lion(struct device *device, const struct op_lion *op) {
                                                       .step_size = rate[LION_STEP]}});
 }
 
+struct follow_job {
+    struct update_job job;
+    struct tensor x;
+};
+
+static void follow_task(void *context, int64_t index, int thread) {
+    enum { PIECE = 1024 };
+    (void)thread;
+    const struct follow_job *follow = context;
+    struct cpu_range range = cpu_piece(tensor_count(follow->x), CPU_FLAT_CHUNK, index);
+    float x[PIECE];
+    for (int64_t at = range.first; at < range.end; at += PIECE) {
+        int64_t count = range.end - at < PIECE ? range.end - at : PIECE;
+        struct update_range r = follow->job.range;
+        cpu_convert(x, DTYPE_F32, (const unsigned char *)follow->x.data + (size_t)at * dtype_bytes(follow->x.dtype),
+                    follow->x.dtype, count);
+        r.grad = x;
+        update_piece(&follow->job, r, at, count);
+    }
+}
+
 void cpu_follow(struct device *device, const struct op_follow *op) {
     const float *rate = op->rate.data;
-    run_update(device, &(struct update_job){.update = follow_update,
-                                            .master = op->master,
-                                            .copy = op->copy,
-                                            .range = {.grad = op->x.data,
-                                                      .scale = *(const float *)op->scale.data,
-                                                      .decay = op->is_decayed ? rate[FOLLOW_DECAY] : 0,
-                                                      .step_size = rate[FOLLOW_STEP] * op->factor}});
+    struct follow_job follow = {.job = {.update = follow_update,
+                                        .master = op->master,
+                                        .copy = op->copy,
+                                        .range = {.scale = *(const float *)op->scale.data,
+                                                  .decay = op->is_decayed ? rate[FOLLOW_DECAY] : 0,
+                                                  .step_size = rate[FOLLOW_STEP] * op->factor}},
+                                .x = op->x};
+    if (isfinite(follow.job.range.scale))
+        cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), follow_task, &follow);
+}
+
+CPU_CLONES static void scale_update(const struct update_range *r, int64_t count) {
+    float *restrict master = r->master, factor = r->step_size;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        master[i] *= factor;
+}
+
+static void clip_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_clip_rows *op = context;
+    struct update_job job = {.update = scale_update, .master = op->master, .copy = op->copy};
+    int64_t unit = op->unit_rows * op->columns, units = tensor_count(op->master) / unit;
+    int64_t heads = tensor_count(op->largest) / units;
+    float largest = 0;
+    for (int64_t i = index * heads; i < (index + 1) * heads; i++)
+        largest = fmaxf(largest, ((const float *)op->largest.data)[i]);
+    if (largest <= op->threshold)
+        return;
+    job.range.step_size = powf(op->threshold / largest, op->power);
+    update_piece(&job, job.range, index * unit + op->first * op->columns, op->count * op->columns);
+}
+
+void cpu_clip_rows(struct device *device, const struct op_clip_rows *op) {
+    if (isfinite(*(const float *)op->scale.data) && tensor_count(op->master) > 0)
+        cpu_run(device, tensor_count(op->master) / (op->unit_rows * op->columns), clip_task, op);
 }
 
 CPU_CLONES static void average_whole(float *restrict average, const float *restrict master, float decay,
@@ -352,6 +398,8 @@ static void momentum_task(void *context, int64_t index, int thread) {
 
 void cpu_momentum(struct device *device, const struct op_momentum *op) {
     cpu_run(device, cpu_pieces(tensor_count(op->m), CPU_FLAT_CHUNK), momentum_task, op);
+    if (op->sum_squares.data)
+        cpu_sum_squares(device, &(struct op_sum_squares){.out = op->sum_squares, .x = op->y});
 }
 
 static void normalize_task(void *context, int64_t index, int thread) {

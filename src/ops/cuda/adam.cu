@@ -2,17 +2,9 @@
 // weights may be kept as fp32 or in two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one
 // to the other. All element by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
+#include "ops/cuda/flat.cuh"
 #include "ops/cuda/lanes.cuh"
 #include "ops/cuda/moments.cuh"
-
-// Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
-// 4.2 TB/s so, and 3.95 with 4096 blocks. The step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
-enum { FLAT_THREADS = 256, MOST_FLAT_BLOCKS = 1 << 30 };
-
-static unsigned flat_blocks(int64_t count) {
-    int64_t blocks = divide_up(count, FLAT_THREADS);
-    return (unsigned)min(blocks, (int64_t)MOST_FLAT_BLOCKS);
-}
 
 // P and Q are where the moments are, see moments.cuh.
 template <typename P, typename Q> struct adam_args {
@@ -144,21 +136,25 @@ template <typename M, typename P, typename Q> static __global__ void adam_kernel
     }
 }
 
-// kernel<M>(args, M where), four elements a thread, for masters that are whole or the lower halves of bf16 copies.
-#define LAUNCH_UPDATE(cuda, kernel, args, master_, copy_)                                                              \
+// kernel<M>(args, M where) for masters that are whole or the lower halves of bf16 copies.
+#define LAUNCH_MASTER(cuda, kernel, grid, args, master_, copy_)                                                        \
     do {                                                                                                               \
-        if (args.count == 0)                                                                                           \
-            break;                                                                                                     \
-        unsigned blocks = flat_blocks(divide_up(args.count, 4));                                                       \
         if (master_.dtype == DTYPE_I16) {                                                                              \
             struct halves halves = {(__nv_bfloat16 *)copy_.data, (int16_t *)master_.data};                             \
-            LAUNCH(cuda, kernel<struct halves>, blocks, FLAT_THREADS, 0, args, halves);                                \
+            LAUNCH(cuda, kernel<struct halves>, grid, FLAT_THREADS, 0, args, halves);                                  \
             break;                                                                                                     \
         }                                                                                                              \
         WITH_TYPE(copy_.data ? copy_.dtype : DTYPE_F32, T, {                                                           \
             whole_master<T> whole = {(float *)master_.data, (T *)copy_.data};                                          \
-            LAUNCH(cuda, kernel<whole_master<T>>, blocks, FLAT_THREADS, 0, args, whole);                               \
+            LAUNCH(cuda, kernel<whole_master<T>>, grid, FLAT_THREADS, 0, args, whole);                                 \
         });                                                                                                            \
+    } while (0)
+
+// The same over all elements, four a thread.
+#define LAUNCH_UPDATE(cuda, kernel, args, master_, copy_)                                                              \
+    do {                                                                                                               \
+        if (args.count > 0)                                                                                            \
+            LAUNCH_MASTER(cuda, kernel, flat_blocks(divide_up(args.count, 4)), args, master_, copy_);                  \
     } while (0)
 
 template <typename P, typename Q> static void adam(struct cuda_device *cuda, const struct op_adam *op, P m, Q v) {
@@ -285,8 +281,8 @@ extern "C" void cuda_lion(struct device *device, const struct op_lion *op) {
     LAUNCH_UPDATE(cuda, lion_kernel, args, op->master, op->copy);
 }
 
-struct follow_args {
-    const float *x;      // (count)
+template <typename T> struct follow_args {
+    const T *x;          // (count)
     const float *scale;  // (1)
     const float *rate;   // (RATE_GROUP)
     int64_t count;
@@ -294,7 +290,7 @@ struct follow_args {
     bool is_decayed;
 };
 
-template <typename M> static __global__ void follow_kernel(struct follow_args args, M where) {
+template <typename M, typename T> static __global__ void follow_kernel(struct follow_args<T> args, M where) {
     float rate = args.rate[FOLLOW_STEP] * args.factor, decay = args.is_decayed ? args.rate[FOLLOW_DECAY] : 0.0f;
     if (!isfinite(*args.scale))
         return;
@@ -310,16 +306,22 @@ template <typename M> static __global__ void follow_kernel(struct follow_args ar
     }
 }
 
-extern "C" void cuda_follow(struct device *device, const struct op_follow *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    struct follow_args args = {};
-    args.x = (const float *)op->x.data;
+template <typename X> static void follow(struct cuda_device *cuda, const struct op_follow *op) {
+    struct follow_args<X> args = {};
+    args.x = (const X *)op->x.data;
     args.scale = (const float *)op->scale.data;
     args.rate = (const float *)op->rate.data;
     args.count = tensor_count(op->master);
     args.factor = op->factor;
     args.is_decayed = op->is_decayed;
     LAUNCH_UPDATE(cuda, follow_kernel, args, op->master, op->copy);
+}
+
+extern "C" void cuda_follow(struct device *device, const struct op_follow *op) {
+    if (op->x.dtype == DTYPE_BF16)
+        follow<__nv_bfloat16>(cuda_use(device), op);
+    else
+        follow<float>(cuda_use(device), op);
 }
 
 struct average_args {
@@ -364,147 +366,51 @@ extern "C" void cuda_average(struct device *device, const struct op_average *op)
     LAUNCH_UPDATE(cuda, average_kernel, args, op->master, op->copy);
 }
 
-struct momentum_args {
-    float *y, *m;        // (count)
-    const float *grad;   // (count)
-    const float *scale;  // (1)
-    int64_t count;
-    float momentum;
-    bool is_nesterov;
+struct clip_rows_args {
+    const float *largest;  // (units * heads)
+    const float *scale;    // (1)
+    int64_t columns, unit_rows, first, count;
+    int heads;
+    float threshold, power;
 };
 
-static __global__ void momentum_kernel(struct momentum_args args) {
-    float scale = *args.scale, momentum = args.momentum, rest = 1.0f - momentum;
-    float again = args.is_nesterov ? momentum : 1.0f, once = args.is_nesterov ? rest : 0.0f;
-    bool is_made = isfinite(scale);
+// Block (x, unit): elements of the rows of a unit that are scaled. Those of a master in halves may not be aligned.
+template <typename M> static __global__ void clip_rows_kernel(struct clip_rows_args args, M where) {
+    float largest = 0;
+    for (int i = 0; i < args.heads; i++)
+        largest = fmaxf(largest, args.largest[(int64_t)blockIdx.y * args.heads + i]);
+    if (!isfinite(*args.scale) || largest <= args.threshold)
+        return;
+    float factor = powf(args.threshold / largest, args.power);
+    int64_t first = (blockIdx.y * args.unit_rows + args.first) * args.columns, end = first + args.count * args.columns;
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
-        float grad[4], m[4], y[4];
-        load4(grad, args.grad, i, args.count);
-        load4(m, args.m, i, args.count);
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            float g = grad[n] * scale;
-            m[n] = is_made ? momentum * m[n] + rest * g : m[n];
-            y[n] = is_made ? again * m[n] + once * g : 0.0f;
-        }
-        store4(args.m, i, args.count, m);
-        store4(args.y, i, args.count, y);
-    }
-}
-
-extern "C" void cuda_momentum(struct device *device, const struct op_momentum *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    struct momentum_args args = {};
-    args.y = (float *)op->y.data;
-    args.m = (float *)op->m.data;
-    args.grad = (const float *)op->grad.data;
-    args.scale = (const float *)op->scale.data;
-    args.count = tensor_count(op->m);
-    args.momentum = op->momentum;
-    args.is_nesterov = op->is_nesterov;
-    if (args.count > 0)
-        LAUNCH(cuda, momentum_kernel, flat_blocks(divide_up(args.count, 4)), FLAT_THREADS, 0, args);
-}
-
-template <typename T>
-static __global__ void normalize_kernel(T *y, const float *x, const float *sum_squares, float least, int64_t count) {
-    float factor = 1.0f / fmaxf(sqrtf(*sum_squares), least);
-    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
-        float values[4];
-        load4(values, x, i, count);
+    for (int64_t i = first + 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < end; i += step) {
+        float master[4];
+        load4(master, where, i, end);
 #pragma unroll
         for (int n = 0; n < 4; n++)
-            values[n] *= factor;
-        store4(y, i, count, values);
+            master[n] *= factor;
+        store4(where, i, end, master);
     }
 }
 
-extern "C" void cuda_normalize(struct device *device, const struct op_normalize *op) {
+extern "C" void cuda_clip_rows(struct device *device, const struct op_clip_rows *op) {
     struct cuda_device *cuda = cuda_use(device);
-    int64_t count = tensor_count(op->x);
-    if (count == 0)
+    int64_t units = tensor_count(op->master) / (op->unit_rows * op->columns), count = op->count * op->columns;
+    if (units == 0 || count == 0)
         return;
-    WITH_TYPE(op->y.dtype, T, {
-        LAUNCH(cuda, normalize_kernel<T>, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, (T *)op->y.data,
-               (const float *)op->x.data, (const float *)op->sum_squares.data, op->least, count);
-    });
-}
-
-// A block for each row. Sums are of floats, as in other kernels of norms.
-static __global__ void row_squares_kernel(float *y, const float *x, int64_t columns, int64_t length, int64_t stride) {
-    __shared__ float shared[32];
-    const float *row = x + (int64_t)blockIdx.x * stride;
-    float sum = 0;
-    for (int64_t i = threadIdx.x; i < length; i += blockDim.x)
-        sum += row[i] * row[i];
-    float mean = block_sum(sum, shared) / (float)length;
-    for (int64_t i = threadIdx.x; i < columns; i += blockDim.x)
-        y[(int64_t)blockIdx.x * columns + i] = mean;
-}
-
-// A thread for each column.
-static __global__ void column_squares_kernel(float *y, const float *x, int64_t rows, int64_t columns, int64_t length,
-                                             int64_t stride) {
-    int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= columns)
-        return;
-    float sum = 0;
-    for (int64_t i = 0; i < length; i++)
-        sum += x[i * stride + column] * x[i * stride + column];
-    for (int64_t i = 0; i < rows; i++)
-        y[i * columns + column] = sum / (float)length;
-}
-
-extern "C" void cuda_mean_squares(struct device *device, const struct op_mean_squares *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    int64_t M = op->y.shape[0], N = op->y.shape[1], stride = op->x.stride[0];
-    float *y = (float *)op->y.data;
-    const float *x = (const float *)op->x.data;
-    if (M == 0 || N == 0)
-        return;
-    if (op->is_by_columns)
-        LAUNCH(cuda, column_squares_kernel, (unsigned)divide_up(N, FLAT_THREADS), FLAT_THREADS, 0, y, x, M, N,
-               op->x.shape[0], stride);
-    else
-        LAUNCH(cuda, row_squares_kernel, (unsigned)M, FLAT_THREADS, 0, y, x, N, op->x.shape[1], stride);
-}
-
-struct adapt_args {
-    float *x, *v;          // (count)
-    const float *squares;  // (count) or NULL
-    const float *scale;    // (1)
-    int64_t count;
-    float beta2, epsilon;
-    bool is_bounded;
-};
-
-static __global__ void adapt_kernel(struct adapt_args args) {
-    if (!isfinite(*args.scale))
-        return;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step) {
-        float x = args.x[i], square = args.squares ? args.squares[i] : x * x;
-        float v = args.beta2 * args.v[i] + (1 - args.beta2) * square;
-        args.v[i] = v;
-        args.x[i] = x / (args.is_bounded ? sqrtf(fmaxf(v, args.epsilon)) : sqrtf(v) + args.epsilon);
-    }
-}
-
-extern "C" void cuda_adapt(struct device *device, const struct op_adapt *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    struct adapt_args args = {};
-    args.x = (float *)op->x.data;
-    args.v = (float *)op->v.data;
-    args.squares = (const float *)op->squares.data;
+    struct clip_rows_args args = {};
+    args.largest = (const float *)op->largest.data;
     args.scale = (const float *)op->scale.data;
-    args.count = tensor_count(op->x);
-    args.beta2 = op->beta2;
-    args.epsilon = op->epsilon;
-    args.is_bounded = op->is_bounded;
-    if (args.count > 0)
-        LAUNCH(cuda, adapt_kernel, flat_blocks(args.count), FLAT_THREADS, 0, args);
+    args.columns = op->columns;
+    args.unit_rows = op->unit_rows;
+    args.first = op->first;
+    args.count = op->count;
+    args.heads = (int)(tensor_count(op->largest) / units);
+    args.threshold = op->threshold;
+    args.power = op->power;
+    dim3 grid(grid_x(min((int64_t)256, divide_up(count, 4 * FLAT_THREADS))), grid_yz(units));
+    LAUNCH_MASTER(cuda, clip_rows_kernel, grid, args, op->master, op->copy);
 }
 
 // From fp32 to halves and back: each side is a pointer to floats or halves.

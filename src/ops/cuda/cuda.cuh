@@ -158,6 +158,8 @@ struct column_split {
 struct column_split column_split(int64_t rows, int64_t columns, int quantities);
 // out[q] (columns) fp32 += the sum over splits of partial (quantities, splits, columns); an out may be NULL.
 enum { MOST_QUANTITIES = 4 };
+// out += the sum of `count` numbers, in a fixed order.
+void sum_finish(struct cuda_device *cuda, float *out, const double *partial, int count);
 void column_finish(struct cuda_device *cuda, float *const *out, int quantities, const float *partial, int64_t splits,
                    int64_t columns);
 // out (columns) fp32 += column sums of x (rows, columns), contiguous.

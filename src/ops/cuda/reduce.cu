@@ -148,15 +148,20 @@ static __global__ void dot_kernel(double *partial, const float *a, const float *
         partial[blockIdx.x] = sum;
 }
 
-// One block; out += the sum of SUM_BLOCKS partial sums.
-static __global__ void sum_finish_kernel(float *out, const double *partial) {
+// One block.
+static __global__ void sum_finish_kernel(float *out, const double *partial, int count) {
     __shared__ double shared[32];
     double sum = 0;
-    for (int i = threadIdx.x; i < SUM_BLOCKS; i += SUM_THREADS)
+#pragma unroll 8
+    for (int i = threadIdx.x; i < count; i += blockDim.x)
         sum += partial[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
         *out = (float)((double)*out + sum);
+}
+
+void sum_finish(struct cuda_device *cuda, float *out, const double *partial, int count) {
+    LAUNCH(cuda, sum_finish_kernel, 1, count > SUM_BLOCKS ? 1024 : (int)SUM_THREADS, 0, out, partial, count);
 }
 
 static __device__ __forceinline__ double squares_of(float4 x) {
@@ -194,7 +199,7 @@ extern "C" void cuda_dot(struct device *device, const struct op_dot *op) {
     const float *a = (const float *)op->a.data, *b = (const float *)op->b.data;
     int64_t count = tensor_count(op->a), fours = ((uintptr_t)a | (uintptr_t)b) % 16 == 0 ? count / 4 : 0;
     LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count, fours);
-    LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
+    sum_finish(cuda, (float *)op->out.data, partial, SUM_BLOCKS);
 }
 
 extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squares *op) {
@@ -203,7 +208,7 @@ extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squa
     const float *x = (const float *)op->x.data;
     int64_t count = tensor_count(op->x), fours = (uintptr_t)x % 16 == 0 ? count / 4 : 0;
     LAUNCH(cuda, sum_squares_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, x, count, fours);
-    LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
+    sum_finish(cuda, (float *)op->out.data, partial, SUM_BLOCKS);
 }
 
 // Of a tensor that does not begin at a multiple of eight bytes, and of its last word.

@@ -272,6 +272,13 @@ static void paper_attention_forward(struct device *device, const struct op_atten
     COUNT_WORK(device, seconds, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
 }
 
+// Scores that are computed once more; not the model's arithmetic.
+static void paper_largest_scores(struct device *device, const struct op_largest_scores *op) {
+    double scores = attention_scores(op->q, op->k, op->is_causal, op->mask.window);
+    double seconds = attention_seconds(paper_of(device), 2.0 * scores * (double)op->q.shape[3], op->q.shape[3], false);
+    COUNT_WORK(device, seconds, op->largest, op->q, op->k);
+}
+
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
     double matmuls = 5;  // scores again, dV, dP, dQ, dK
     double channels = (double)(3 * op->q.shape[3] + 2 * op->v.shape[3]);
@@ -331,7 +338,7 @@ static void paper_lion(struct device *device, const struct op_lion *op) {
 }
 
 static void paper_momentum(struct device *device, const struct op_momentum *op) {
-    COUNT_BYTES(device, op->y, op->m, op->m, op->grad, op->scale);
+    COUNT_BYTES(device, op->y, op->m, op->m, op->grad, op->scale, op->sum_squares);
 }
 
 static void paper_normalize(struct device *device, const struct op_normalize *op) {
@@ -349,6 +356,12 @@ static void paper_adapt(struct device *device, const struct op_adapt *op) {
 static void paper_follow(struct device *device, const struct op_follow *op) {
     struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->x, op->scale, op->rate);
+}
+
+// At most: what is not scaled is not read.
+static void paper_clip_rows(struct device *device, const struct op_clip_rows *op) {
+    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
+    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->largest, op->scale);
 }
 
 static void paper_average(struct device *device, const struct op_average *op) {
