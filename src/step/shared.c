@@ -81,11 +81,14 @@ void shared_close(struct step *step) {
     free(step->shared);
 }
 
-// Parameters that several stages hold, and their gradients, are two-dimensional.
-static void exchange(struct step *step, const struct step_shared *shared) {
+// The rows of a gradient that are summed at a time: all would need as much memory again as the gradient has.
+static int64_t rows_at_once(struct tensor grad) {
+    enum { ELEMENTS = 1 << 22 };
+    return grad.shape[1] < ELEMENTS ? ELEMENTS / grad.shape[1] : 1;
+}
+
+static void exchange_rows(struct step *step, const struct step_shared *shared, struct tensor grad) {
     struct group *pipeline = step->mesh.group[AXIS_PIPELINE];
-    struct tensor grad = shared->param->grad;
-    struct tensor other = arena_2d(&step->scratch, DTYPE_F32, grad.shape[0], grad.shape[1]);
     struct comm_request request;
     if (shared->param->is_copy) {
         request = comm_send_start(pipeline, grad, shared->holders[0], "shared gradients");
@@ -94,6 +97,7 @@ static void exchange(struct step *step, const struct step_shared *shared) {
         comm_wait(&request);
         return;
     }
+    struct tensor other = arena_2d(&step->scratch, DTYPE_F32, grad.shape[0], grad.shape[1]);
     for (int i = 1; i < shared->count; i++) {
         request = comm_receive_start(pipeline, other, shared->holders[i], "shared gradients");
         comm_wait(&request);
@@ -105,12 +109,21 @@ static void exchange(struct step *step, const struct step_shared *shared) {
     }
 }
 
+// Parameters that several stages hold, and their gradients, are two-dimensional.
+static void exchange(struct step *step, const struct step_shared *shared) {
+    struct tensor grad = shared->param->grad;
+    int64_t most = rows_at_once(grad);
+    for (int64_t row = 0; row < grad.shape[0]; row += most) {
+        int64_t rows = grad.shape[0] - row < most ? grad.shape[0] - row : most;
+        size_t mark = arena_mark(&step->scratch);
+        exchange_rows(step, shared, tensor_rows(grad, row, rows));
+        arena_release(&step->scratch, mark);
+    }
+}
+
 void shared_sum_gradients(struct step *step) {
     for (int i = 0; i < step->shared_count; i++) {
-        if (!step->shared[i].param)
-            continue;
-        size_t mark = arena_mark(&step->scratch);
-        exchange(step, &step->shared[i]);
-        arena_release(&step->scratch, mark);
+        if (step->shared[i].param)
+            exchange(step, &step->shared[i]);
     }
 }

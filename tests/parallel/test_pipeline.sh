@@ -26,6 +26,20 @@ is_part 2 && few bert "pp=2 dp=2 zb=yes"
 is_part 3 && few t5 "pp=4 vp=2"
 is_part 3 && few umt5 "pp=2 tp=2 re=full" "dp=2 zero=yes cp=2"
 
+# A tied table with more rows than stages sum at once.
+losses_of_large_table() {
+    bash tests/parallel/mpirun.sh "$1" "$BEVATRON" train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 \
+        --max-position-embeddings 16 --vocab-size 150000 --micro-batch-size 1 --global-batch-size 2 --mock-data \
+        --tokenizer-type NullTokenizer --train-iters 3 --lr 1e-2 --log-interval 1 --eval-iters 0 --device cpu \
+        --pipeline-model-parallel-size "$1" 2>&1 | grep -o "lm loss: [0-9.E+]* \|grad norm: [0-9.]*"
+}
+large_table() {
+    losses_of_large_table 1 >"$work/one"
+    losses_of_large_table 2 >"$work/two"
+    [ "$(wc -l <"$work/one")" = 6 ] && cmp "$work/one" "$work/two" && pass || fail "a large table on two stages"
+}
+is_part 3 && large_table
+
 # Uneven stages, an encoder on one stage of three, and groups larger than the number of stages.
 uneven() {
     local name=$1 ranks=$2

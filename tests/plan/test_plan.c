@@ -292,6 +292,16 @@ TEST(experts_of_other_ranks) {
     buffer_free(&out);
 }
 
+// Stages sum the gradients of a table that both hold by parts: no copy of it is needed.
+TEST(a_tied_table_is_not_copied) {
+    struct plan plan = plan_of("--num-layers 2 --hidden-size 1024 --num-attention-heads 16 --seq-length 64 "
+                               "--max-position-embeddings 64 --vocab-size 51200 --micro-batch-size 1 "
+                               "--global-batch-size 2 --pipeline-model-parallel-size 2",
+                               2, "p5.48xlarge");
+    for (int i = 0; i < 2; i++)
+        EXPECT(plan.stage[i].memory.scratch < 51200 * 1024 * sizeof(float) / 4);
+}
+
 // Steps of gpt2-1558M measured on an H200 (bench/RESULTS.md): 404 ms with many matmuls at once and symmetric ones by
 // half, 436 ms with one by one, as on all other GPUs.
 TEST(muon_on_other_gpus) {
@@ -309,8 +319,9 @@ TEST(muon_on_other_gpus) {
     EXPECT_NEAR(single.seconds, 0.436, 0.1 * 0.436);
 }
 
-TEST_MAIN(TEST_CASE(muon_on_other_gpus), TEST_CASE(experts_are_counted), TEST_CASE(experts_of_other_ranks),
-          TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
+TEST_MAIN(TEST_CASE(a_tied_table_is_not_copied), TEST_CASE(muon_on_other_gpus), TEST_CASE(experts_are_counted),
+          TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
+          TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(stages_with_other_windows),
           TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(a_cpu_takes_memory_for_16_bits),
