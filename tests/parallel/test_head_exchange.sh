@@ -29,7 +29,8 @@ for model in llama latent bert documents; do
     cp "$work/log" "$work/$model"
     train 2 "${flags[@]}" --context-parallel-size 2 --cp-comm-type a2a --check-replicas 3
     same "$work/$model" "$model on 2 ranks that exchange heads"
-    train 4 "${flags[@]}" --context-parallel-size 4 --cp-comm-type a2a --recompute-granularity full
+    train 4 "${flags[@]}" --context-parallel-size 4 --cp-comm-type a2a --recompute-granularity full \
+        --recompute-keep-attention --cpu-offloading
     same "$work/$model" "$model on 4 ranks that exchange heads, recomputed"
     train 4 "${flags[@]}" --context-parallel-size 2 --cp-comm-type a2a p2p --recompute-granularity selective
     same "$work/$model" "$model on 2 pairs of ranks that exchange heads in one layer"
