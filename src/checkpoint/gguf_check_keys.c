@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/gguf_config.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static int compare_model(const struct gguf_check *check, const struct gguf *file
         {"embedding_length", config->hidden_size, true},
         {"block_count", is_gpt ? config_decoder_layers(config) : config_encoder_layers(config), true},
         {"decoder_block_count", config_decoder_layers(config), is_t5},
-        {"feed_forward_length", config->ffn_hidden_size, true},
+        {"feed_forward_length", gguf_mlp_width(architecture, config), true},
         {"expert_count", config->num_experts, architecture->has_experts},
         {"expert_used_count", config->moe_router_topk, architecture->has_experts},
         {"expert_feed_forward_length", config_expert_width(config), architecture->has_dense_width},

@@ -101,6 +101,11 @@ static int64_t context_length(const struct config *config) {
     return window;
 }
 
+int64_t gguf_mlp_width(const struct gguf_architecture *architecture, const struct config *config) {
+    bool is_of_experts = architecture->has_experts && !architecture->has_dense_width;
+    return is_of_experts ? config_expert_width(config) : config->ffn_hidden_size;
+}
+
 // Keys begin with the name of the architecture.
 struct keys {
     struct gguf_pairs *pairs;
@@ -164,7 +169,7 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     add_number(&keys, "context_length", context_length(config));
     add_number(&keys, "embedding_length", config->hidden_size);
     add_number(&keys, "block_count", layers);
-    add_number(&keys, "feed_forward_length", config->ffn_hidden_size);
+    add_number(&keys, "feed_forward_length", gguf_mlp_width(architecture, config));
     add_number(&keys, "attention.head_count", config->num_attention_heads);
     add_number(&keys, "vocab_size", rows);
     if (architecture->has_experts) {

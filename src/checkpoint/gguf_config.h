@@ -11,6 +11,8 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
 // The keys of the architecture. The vocabulary has `rows` rows.
 void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
                        struct gguf_pairs *pairs);
+// The width of its MLPs, which an architecture with experts alone takes for that of the experts.
+int64_t gguf_mlp_width(const struct gguf_architecture *architecture, const struct config *config);
 // The divisor of the frequency of each rotated pair, if the architecture is told so in a tensor
 // (rope_freqs.weight); 0 if it is not. `factors` has room for ROPE_MOST_PAIRS.
 int64_t gguf_rope_factors(const struct config *config, float *factors);

@@ -49,7 +49,10 @@ const struct hf_family *hf_family_find(const char *model_type, const struct json
 
 const char *hf_family_missing(const char *model_type) {
     static const char latent[] = "latent attention under a model_type of its own (that of DeepSeek-V3 is deepseek_v3)";
-    static const char state[] = "state space layers", alibi[] = "ALiBi positions";
+    static const char state[] = "state space layers", alibi[] = "ALiBi positions", linear[] = "linear attention";
+    static const char chunks[] = "layers with attention in chunks, and weights of experts on their inputs";
+    static const char indexed[] = "attention to the tokens that an indexer chooses";
+    static const char shared[] = "layers that share keys and values, and several residual streams";
     static const struct {
         const char *model_type, *missing;
     } rows[] = {
@@ -64,9 +67,22 @@ const char *hf_family_missing(const char *model_type) {
         {"phimoe", "routers that drop close scores"},
         {"dbrx", "limits of queries, keys and values"},
         {"switch_transformers", "experts in an encoder-decoder"},
-        {"llama4", "layers with attention in chunks, and weights of experts on their inputs"},
+        {"llama4", chunks},
+        {"llama4_text", chunks},
         {"kimi_k2", latent},
-        {"qwen3_next", "linear attention"},
+        {"glm4_moe_lite", latent},
+        {"glm_moe_dsa", indexed},
+        {"deepseek_v32", indexed},
+        {"qwen3_next", linear},
+        {"qwen3_5", linear},
+        {"kimi_linear", linear},
+        {"minimax", linear},
+        {"lfm2", "short convolutions"},
+        {"gemma3n", shared},
+        {"gemma3n_text", shared},
+        {"mistral3", "a tower for images beside its text model"},
+        {"bamba", state},
+        {"zamba2", state},
         {"mamba", state},
         {"mamba2", state},
         {"jamba", state},
