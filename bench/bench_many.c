@@ -64,6 +64,7 @@ static void time_step(struct many_bench *b, const struct many_shape *s) {
         .a = is_wide ? p : x, .b = is_wide ? x : p, .d = next, .c = x, .alpha = 1e-3f, .beta = 1};
     seconds += time_many(b, &op, s->repeats);
     printf("  all %8.3f ms\n", seconds * 1e3);
+    (void)fflush(stdout);
     arena_release(&b->arena, mark);
 }
 
