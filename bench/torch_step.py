@@ -4,8 +4,8 @@ attention, fused AdamW, gradients clipped. With --floor also the least a step ca
 alone, as PyTorch runs them in short bursts, and the bytes that must move at the speed of a copy; with --load the same once
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
-usage: torch_step.py [--floor] [--load] [--muon] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS] [--energy]
-                     [--experts N --chosen K --width F] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+usage: torch_step.py [--floor] [--load] [--muon] [--float8 RECIPE] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS]
+                     [--energy] [--experts N --chosen K --width F] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
 and another program can have the GPU for itself. --limit counts from then.
@@ -169,11 +169,20 @@ def make_optimizers(model, muon):
     return optimizers
 
 
+def in_float8(model, recipe):
+    """torchao's float8 training of all linear layers but the head."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name(recipe),
+                               module_filter_fn=lambda module, name: isinstance(module, nn.Linear) and "head" not in name)
+
+
 def time_step(shape, steps, energy):
     torch.manual_seed(0)
     # Weights are drawn where they will be used: the CPU would take a minute for some billions.
     with torch.device("cuda"):
         model = Model(shape)
+    if shape.float8:
+        in_float8(model, shape.float8)
     torch.cuda.reset_peak_memory_stats()
     optimizers = make_optimizers(model, shape.muon)
     compiled = torch.compile(model)
@@ -204,7 +213,7 @@ def time_step(shape, steps, energy):
         torch.cuda.synchronize()
         seconds = (time.time() - start) / steps
         after = energy.joules() if energy else None
-    line = {"name": "PyTorch compiled", "config": shape.name, "step_s": round(seconds, 4),
+    line = {"name": f"torchao {shape.float8}" if shape.float8 else "PyTorch compiled", "config": shape.name, "step_s": round(seconds, 4),
             "tokens_per_second": round(shape.batch * shape.sequence / seconds, 1), "loss": round(loss.item(), 4),
             "device_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2), "first_steps_s": round(warm, 1)}
     if before is not None and after is not None:
@@ -311,6 +320,7 @@ def main():
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--load", action="store_true", help="the floor's parts for two seconds each")
     parser.add_argument("--muon", action="store_true", help="torch.optim.Muon for the matrices of the blocks")
+    parser.add_argument("--float8", metavar="RECIPE", help="torchao's float8 training: tensorwise or rowwise")
     parser.add_argument("--experts", type=int, default=0, metavar="N", help="experts of each layer instead of its MLP")
     parser.add_argument("--chosen", type=int, default=2, metavar="K", help="experts of a token")
     parser.add_argument("--width", type=int, default=0, metavar="F", help="of an expert")
