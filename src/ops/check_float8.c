@@ -15,11 +15,28 @@ void check_range(const char *op, struct tensor range) {
     check_rule(op, (uintptr_t)range.data % RANGE_BYTES == 0, "a range must be aligned to 16 bytes");
 }
 
+// The range of a matrix, or the factors of its blocks.
+static void check_scaling(const char *op, enum scaling scaling, struct tensor range, int64_t rows, int64_t columns) {
+    check_rule(op, scaling >= 0 && scaling < SCALING_COUNT, "unknown scaling");
+    if (scaling == SCALING_TENSOR) {
+        check_range(op, range);
+        return;
+    }
+    struct scales_shape shape = scales_shape(scaling, rows, columns);
+    check_tensor(op, "scales", range, check_2d(shape.dtype, shape.rows, shape.columns));
+    check_rule(op, (uintptr_t)range.data % RANGE_BYTES == 0, "scales must be aligned to 16 bytes");
+}
+
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m) {
     check_float8(device, op, "a", m->a);
     check_float8(device, op, "b", m->b);
-    check_range(op, m->a_range);
-    check_range(op, m->b_range);
+    check_scaling(op, m->a_scaling, m->a_range, m->a.shape[0], m->a.shape[1]);
+    check_scaling(op, m->b_scaling, m->b_range, m->b.shape[0], m->b.shape[1]);
+    check_rule(op,
+               (m->a_scaling == SCALING_TENSOR) == (m->b_scaling == SCALING_TENSOR) &&
+                   (m->a_scaling == SCALING_VECTOR32) == (m->b_scaling == SCALING_VECTOR32) &&
+                   !(m->a_scaling == SCALING_BLOCK128 && m->b_scaling == SCALING_BLOCK128),
+               "these scalings do not go together");
     check_activation(device, op, "d", m->d, 2);
     int64_t rows = m->d.shape[0], columns = m->d.shape[1], inner = m->a.shape[1];
     check_rule(op, !m->transpose_a && m->transpose_b, "an fp8 matmul transposes b only");
@@ -88,6 +105,30 @@ void op_quantize(struct device *device, const struct op_quantize *op) {
         check_tensor(name, "dy", op->dy, check_2d(op->x.dtype, rows, is_glu_gradient ? width / 2 : width));
     check_outputs(device, name, op, columns);
     device->ops->quantize(device, op);
+}
+
+void op_quantize_blocks(struct device *device, const struct op_quantize_blocks *op) {
+    const char *name = "op_quantize_blocks";
+    struct tensor value = op->y.value, transposed = op->y.transposed;
+    check_activation(device, name, "x", op->x, 2);
+    int64_t rows = op->x.shape[0], columns = op->x.shape[1];
+    check_tensor(name, "x", op->x, check_2d(op->x.dtype, rows, columns));
+    check_rule(name, op->y.scaling != SCALING_TENSOR, "a tensor with one range is not quantized by blocks");
+    check_rule(name, rows % ROW_STEP == 0 && columns % SIZE_STEP == 0,
+               "the columns must be a multiple of 16, the rows of 4");
+    if (value.data) {
+        check_float8(device, name, "y", value);
+        check_tensor(name, "y", value, check_2d(value.dtype, rows, columns));
+        check_scaling(name, op->y.scaling, op->y.range, rows, columns);
+    }
+    if (transposed.data) {
+        check_float8(device, name, "transposed", transposed);
+        check_tensor(name, "transposed", transposed, check_2d(transposed.dtype, columns, rows));
+        check_scaling(name, op->y.scaling, op->y.transposed_range, columns, rows);
+    }
+    check_rule(name, !value.data || !transposed.data || value.dtype == transposed.dtype,
+               "both outputs must be of one type");
+    device->ops->quantize_blocks(device, op);
 }
 
 void op_transpose(struct device *device, const struct op_transpose *op) {

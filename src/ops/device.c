@@ -182,6 +182,10 @@ void device_pop_range(struct device *device) {
         device->ops->clock->pop_range();
 }
 
+bool device_supports_scaling(const struct device *device, enum scaling scaling) {
+    return !device->ops->supports_scaling || device->ops->supports_scaling(device, scaling);
+}
+
 bool device_supports(const struct device *device, enum dtype dtype) {
     return device->ops->supports(device, dtype);
 }

@@ -73,7 +73,8 @@ enum epilogue {
 };
 struct op_matmul {
     struct tensor a, b, d;
-    struct tensor a_range, b_range;  // (RANGE_LENGTH) fp32, of a and b in fp8; else none
+    struct tensor a_range, b_range;  // of a and b in fp8, see struct operand; else none
+    enum scaling a_scaling, b_scaling;
     bool transpose_a, transpose_b;
     float alpha, beta;  // beta must be 0 with any epilogue but NONE
     enum epilogue epilogue;
@@ -406,6 +407,7 @@ struct op_scale {
     X(grouped_matmul)
 #define OTHER_OPERATIONS(X)                                                                                            \
     X(quantize)                                                                                                        \
+    X(quantize_blocks)                                                                                                 \
     X(transpose)                                                                                                       \
     X(move_ranges)                                                                                                     \
     X(relative_bias_backward)                                                                                          \
@@ -457,6 +459,8 @@ struct ops {
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);
+    // Whether it has matmuls of operands that are scaled so; NULL if all.
+    bool (*supports_scaling)(const struct device *device, enum scaling scaling);
     // Whether matmuls of a dtype that it supports are faster than in fp32; NULL if all are.
     bool (*is_fast)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);

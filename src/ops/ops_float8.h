@@ -11,12 +11,41 @@
 // stands for; the scale by which a number was multiplied when it was stored; the largest magnitude seen since the range
 // was last moved; and the largest number of the dtype. See float8.h.
 enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
+//
+// By blocks, an operand has a factor for each block of elements instead, a power of two. The factor is the smallest
+// with which the largest magnitude of the block is within the dtype; it is 1 for a block of zeros, and NaN for one with
+// an infinity or NaN, so that neither is hidden. Factors of blocks are stored as cuBLASLt reads them.
+enum scaling {
+    SCALING_TENSOR,     // a range
+    SCALING_VECTOR128,  // 128 neighbours of a row: fp32 (blocks of a row, rows rounded up to 4)
+    SCALING_BLOCK128,   // 128 x 128 elements: fp32 (blocks down, blocks of a row rounded up to 4)
+    SCALING_VECTOR32,  // 32 neighbours of a row: bytes E, for 2^(E - 127) or NaN (255), in tiles of 128 rows x 4 blocks
+    SCALING_COUNT
+};
 struct operand {
     struct tensor value;  // (N, C), or none
     struct tensor
         transposed;       // (C, N), or none; fp8 matmuls read both operands along the dimension that is summed over
-    struct tensor range;  // (RANGE_LENGTH) fp32; none if it is not quantized
+    struct tensor range;  // (RANGE_LENGTH) fp32, or the factors of value's blocks; none if it is not quantized
+    struct tensor transposed_range;  // factors of the blocks of `transposed`; none if `range` serves both
+    enum scaling scaling;
 };
+// The factors of a matrix (rows, columns) by blocks: their tensor is (rows, columns) of the dtype.
+struct scales_shape {
+    enum dtype dtype;
+    int64_t rows, columns;
+};
+static inline struct scales_shape scales_shape(enum scaling scaling, int64_t rows, int64_t columns) {
+    if (scaling == SCALING_VECTOR128)
+        return (struct scales_shape){DTYPE_F32, (columns + 127) / 128, (rows + 3) / 4 * 4};
+    if (scaling == SCALING_BLOCK128)
+        return (struct scales_shape){DTYPE_F32, (rows + 127) / 128, ((columns + 127) / 128 + 3) / 4 * 4};
+    return (struct scales_shape){DTYPE_U8, (rows + 127) / 128 * 128, ((columns + 31) / 32 + 3) / 4 * 4};
+}
+// The range of a matrix, or of its transpose.
+static inline struct tensor operand_range(const struct operand *operand, bool is_transposed) {
+    return is_transposed && operand->transposed_range.data ? operand->transposed_range : operand->range;
+}
 
 // Quantizes tensors of an activation dtype to fp8, and optionally transposes them. What is stored is the value times
 // the range's scale. The activation of a block (as E4M3) and its gradient (as E5M2) can be computed on the way, in
@@ -40,6 +69,12 @@ struct op_quantize {
     // For the gradients, out or none: the activation's result (N, F) again, as QUANTIZE_ACTIVATION or QUANTIZE_GLU
     // stores it with this range, which sees nothing.
     struct operand result;
+};
+// Quantizes x (N, C), of an activation dtype, by the blocks of y.scaling. The transpose has blocks of its own along N,
+// so that its values are not those of y.value unless the blocks are squares. C is a multiple of 16, N of 4.
+struct op_quantize_blocks {
+    struct operand y;
+    struct tensor x;
 };
 // y (C, N) = the transpose of x (N, C), both in fp8; C is a multiple of 16, N of 4.
 struct op_transpose {

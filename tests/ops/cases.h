@@ -10,6 +10,7 @@
 #define TESTS_OPS_CASES_H
 
 #include "cases_attention.h"
+#include "cases_blocks.h"
 #include "cases_clip.h"
 #include "cases_embedding.h"
 #include "cases_experts.h"
@@ -31,6 +32,9 @@
     X(quantize_parts)                                                                                                  \
     X(transpose8)                                                                                                      \
     X(matmul_float8)                                                                                                   \
+    X(quantize_blocks)                                                                                                 \
+    X(blocks_not_finite)                                                                                               \
+    X(matmul_blocks)                                                                                                   \
     X(move_ranges)                                                                                                     \
     X(norm_float8)                                                                                                     \
     X(norm_forward)                                                                                                    \

@@ -52,6 +52,10 @@ void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor
 #define DECLARE(name_) void cpu_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
 #undef DECLARE
+// A number of a contiguous tensor of an activation dtype.
+float cpu_element(struct tensor t, int64_t i);
+void cpu_store_element(struct tensor t, int64_t i, float value);
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op);
+void cpu_matmul_blocks(struct device *device, const struct op_matmul *op);
 
 #endif

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static float element(struct tensor t, int64_t i) {
+float cpu_element(struct tensor t, int64_t i) {
     if (t.dtype == DTYPE_F32)
         return ((const float *)t.data)[i];
     uint16_t half = ((const uint16_t *)t.data)[i];
@@ -19,7 +19,7 @@ static float element(struct tensor t, int64_t i) {
 static void biased_row(const struct op_quantize *op, int64_t row, float *out) {
     int64_t width = op->x.shape[1];
     for (int64_t c = 0; c < width; c++)
-        out[c] = element(op->x, row * width + c) + (op->bias.data ? element(op->bias, c) : 0.0f);
+        out[c] = cpu_element(op->x, row * width + c) + (op->bias.data ? cpu_element(op->bias, c) : 0.0f);
 }
 
 // One row of values; x is a row as biased_row gives it. The operations on floats run on it as a matrix of one row.
@@ -30,7 +30,7 @@ static void value_row(struct device *device, const struct op_quantize *op, int64
     float *dy = value + width;  // the row's gradient, beside the result
     if (op->dy.data)
         for (int64_t c = 0; c < op->dy.shape[1]; c++)
-            dy[c] = element(op->dy, row * op->dy.shape[1] + c);
+            dy[c] = cpu_element(op->dy, row * op->dy.shape[1] + c);
     struct tensor slope = tensor_2d(dy, DTYPE_F32, 1, is_glu_gradient ? half : width);
     switch (op->kind) {
     case QUANTIZE_PLAIN:
@@ -147,7 +147,7 @@ static float decoded_dot(const struct float8_job *job, const uint8_t *a, const u
     return (float)sum;
 }
 
-static void store_element(struct tensor t, int64_t i, float value) {
+void cpu_store_element(struct tensor t, int64_t i, float value) {
     if (t.dtype == DTYPE_F32)
         ((float *)t.data)[i] = value;
     else
@@ -164,15 +164,19 @@ static void matmul_task(void *context, int64_t row, int thread) {
         int64_t place = row * op->d.stride[0] + column;
         float value = op->alpha * decoded_dot(job, a, b, op->a.shape[1]);
         if (op->beta != 0)
-            value += op->beta * element(op->d, place);
+            value += op->beta * cpu_element(op->d, place);
         if (op->epilogue == EPILOGUE_BIAS)
-            value += element(op->bias, column);
-        store_element(op->d, place, value);
+            value += cpu_element(op->bias, column);
+        cpu_store_element(op->d, place, value);
     }
 }
 
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op) {
     struct float8_job job = {.op = op};
+    if (op->a_scaling != SCALING_TENSOR) {
+        cpu_matmul_blocks(device, op);
+        return;
+    }
     for (int code = 0; code < 256; code++) {
         job.first[code] = float8_decode(op->a.dtype, (uint8_t)code) * ((const float *)op->a_range.data)[RANGE_FACTOR];
         job.second[code] = float8_decode(op->b.dtype, (uint8_t)code) * ((const float *)op->b_range.data)[RANGE_FACTOR];

@@ -110,6 +110,7 @@ struct cuda_device {
     bool allows_tf32, is_deterministic;
     bool draws_fast;               // attention's dropout may be cuDNN's
     bool has_float8;               // its matrix units take fp8
+    int capability;                // compute capability, e.g. 90
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu
     struct cuda_clock *clock;      // NULL: it is stopped, see clock.cu
@@ -121,6 +122,7 @@ enum {
     BLAS_WORKSPACE_BYTES = 64 << 20,  // NVIDIA recommends 32 MiB on Hopper
     SCRATCH_BYTES = 32 << 20,
     SCRATCH_FLOATS = SCRATCH_BYTES / 4,
+    CUDA_WITH_BLOCKS = 12090,  // the first CUDA whose cuBLASLt takes factors of blocks on Hopper
     // Multiprocessors of an H100 and H200. How a sum is cut into parts follows this number, never that of the GPU at
     // hand, so that it comes out the same on all of them.
     SUM_PROCESSORS = 132,

@@ -32,6 +32,16 @@ static bool cuda_supports(const struct device *device, enum dtype dtype) {
            (dtype_is_float8(dtype) && cuda->has_float8);
 }
 
+// As cuBLASLt has them: blocks of 128 on Hopper alone, of 32 from Blackwell on.
+static bool cuda_supports_scaling(const struct device *device, enum scaling scaling) {
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    if (scaling == SCALING_TENSOR)
+        return cuda->has_float8;
+    if (CUDART_VERSION < CUDA_WITH_BLOCKS)
+        return false;
+    return scaling == SCALING_VECTOR32 ? cuda->capability >= 100 : cuda->capability == 90;
+}
+
 static void cuda_describe(const struct device *device, char *text, size_t size) {
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     struct cudaDeviceProp properties;
@@ -169,6 +179,7 @@ static const struct ops cuda_ops = {
     .standing_bytes = (size_t)BLAS_WORKSPACE_BYTES + SCRATCH_BYTES,
     .close = cuda_close,
     .supports = cuda_supports,
+    .supports_scaling = cuda_supports_scaling,
     .is_fast = nullptr,
     .describe = cuda_describe,
     .alloc = cuda_alloc,
@@ -278,11 +289,13 @@ static int cuda_check(int index) {
 }
 
 // Whether its matrix units take fp8: from compute capability 8.9 on (L4, H100).
-static bool has_float8(int index) {
+enum { FIRST_WITH_FLOAT8 = 89 };
+
+static int capability_of(int index) {
     int major = 0, minor = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
     CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
-    return major > 8 || (major == 8 && minor >= 9);
+    return 10 * major + minor;
 }
 
 extern "C" int cuda_open(struct device **device, const struct device_options *options) {
@@ -299,7 +312,8 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     cuda->index = index;
     cuda->allows_tf32 = options->allows_tf32;
     cuda->is_deterministic = options->is_deterministic;
-    cuda->has_float8 = has_float8(index);
+    cuda->capability = capability_of(index);
+    cuda->has_float8 = cuda->capability >= FIRST_WITH_FLOAT8;
     for (int i = 0; i < STREAM_COUNT; i++)
         CHECK_CUDA(cudaStreamCreateWithFlags(&cuda->streams[i], cudaStreamNonBlocking));
     CHECK_CUBLAS(cublasLtCreate(&cuda->blas));

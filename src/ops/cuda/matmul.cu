@@ -96,6 +96,8 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
     key.alignment[3] = alignment_of(op->aux.data);
     key.ending = ending_of(op);
     key.is_uneven = op->is_uneven;
+    key.scaling[0] = op->a_scaling;
+    key.scaling[1] = op->b_scaling;
     key.is_used = 1;
     return key;
 }
@@ -126,6 +128,23 @@ static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matm
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
 }
 
+// How the factors are laid out; ranges, the default, need not be named.
+static void set_scaling(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
+#if CUDART_VERSION >= 12090
+    static const cublasLtMatmulMatrixScale_t modes[SCALING_COUNT] = {
+        CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+        CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0};
+    if (op->a_scaling == SCALING_TENSOR)
+        return;
+    int32_t first = modes[op->b_scaling], second = modes[op->a_scaling];
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, first);
+    SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, second);
+#else
+    (void)matmul;
+    CHECK(op->a_scaling == SCALING_TENSOR);
+#endif
+}
+
 static void matmul_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *matmul, const struct matmul_key *key,
                         const struct op_matmul *op, bool is_fused) {
     static const cublasLtEpilogue_t endings[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
@@ -139,9 +158,10 @@ static void matmul_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *ma
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSA, first);
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSB, second);
     if (dtype_is_float8(op->a.dtype)) {
-        // Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all.
-        int8_t is_fast = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3;
+        // Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all. So do sums by blocks.
+        int8_t is_fast = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3 && op->a_scaling == SCALING_TENSOR;
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_FAST_ACCUM, is_fast);
+        set_scaling(matmul, op);
         set_factors(matmul, op);
     }
     if (!is_fused)

@@ -20,6 +20,7 @@ struct matmul_key {
     int32_t is_used;
     int32_t second_input;  // enum dtype, of b
     int32_t is_uneven;     // see op_matmul: never timed, and never what ranks that joined agree on
+    int32_t scaling[2];    // enum scaling, of a and b
 };
 
 struct matmul_choice {

@@ -426,6 +426,7 @@ static const struct device_clock paper_clock = {paper_clock_start, paper_clock_s
 // clang-format off
 BYTES_ONLY(quantize, op->y.value, op->y.transposed, op->x, op->dy, op->bias, op->dbias, op->dbias, op->result.value,
            op->result.transposed)
+BYTES_ONLY(quantize_blocks, op->y.value, op->y.range, op->y.transposed, op->y.transposed_range, op->x)
 BYTES_ONLY(transpose, op->y, op->x)
 BYTES_ONLY(move_ranges, op->ranges, op->ranges, op->scaled, op->history)
 BYTES_ONLY(activation_forward, op->y, op->x)

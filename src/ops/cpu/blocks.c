@@ -1,0 +1,130 @@
+// fp8 by blocks on the CPU, emulated exactly: the reference for the GPU. A block's factor is a power of two, so scaling
+// rounds nothing; a matmul restores both operands to fp32 and multiplies those.
+#include "base/memory.h"
+#include "ops/cpu/cpu.h"
+#include "tensor/float8.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { LEAST_EXPONENT = -127, MOST_EXPONENT = 127, E8M0_BIAS = 127, E8M0_NAN = 255 };
+
+// Where the factor of the element (row, column) lies.
+static int64_t scale_place(enum scaling scaling, int64_t width, int64_t row, int64_t column) {
+    int64_t block = column / 32;
+    if (scaling == SCALING_VECTOR128)
+        return column / 128 * width + row;
+    if (scaling == SCALING_BLOCK128)
+        return row / 128 * width + column / 128;
+    return (row / 128 * (width / 4) + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+}
+
+// The exponent of the smallest power of two whose multiple by the dtype's largest number reaches `most`.
+static int exponent_for(enum dtype dtype, float most) {
+    if (most == 0)
+        return 0;
+    int exponent;
+    float fraction = frexpf(most / float8_kind(dtype).largest, &exponent);  // in [0.5, 1)
+    exponent -= fraction == 0.5f;
+    return exponent < LEAST_EXPONENT ? LEAST_EXPONENT : exponent > MOST_EXPONENT ? MOST_EXPONENT : exponent;
+}
+
+static void store_factor(struct tensor scales, int64_t place, float most, int exponent) {
+    bool is_whole = isfinite(most);
+    if (scales.dtype == DTYPE_F32)
+        ((float *)scales.data)[place] = is_whole ? ldexpf(1, exponent) : NAN;
+    else
+        ((uint8_t *)scales.data)[place] = is_whole ? (uint8_t)(exponent + E8M0_BIAS) : E8M0_NAN;
+}
+
+static float factor_at(struct tensor scales, int64_t place) {
+    if (scales.dtype == DTYPE_F32)
+        return ((const float *)scales.data)[place];
+    uint8_t code = ((const uint8_t *)scales.data)[place];
+    return code == E8M0_NAN ? NAN : ldexpf(1, code - E8M0_BIAS);
+}
+
+// A matrix of numbers that is stored: x, or its transpose.
+struct block_source {
+    const float *x;
+    int64_t rows, columns;              // as stored
+    int64_t row_stride, column_stride;  // of x
+};
+
+// Stores the block from (row, column) on, of `height` rows and `width` columns.
+static void store_block(const struct block_source *from, enum scaling scaling, struct tensor y, struct tensor scales,
+                        const int64_t block[4]) {
+    int64_t row = block[0], column = block[1];
+    int64_t last_row = row + block[2] < from->rows ? row + block[2] : from->rows;
+    int64_t last = column + block[3] < from->columns ? column + block[3] : from->columns;
+    float most = 0;
+    for (int64_t r = row; r < last_row; r++)
+        for (int64_t c = column; c < last; c++) {
+            float size = fabsf(from->x[r * from->row_stride + c * from->column_stride]);
+            most = size > most || isnan(size) ? size : most;
+        }
+    int exponent = isfinite(most) ? exponent_for(y.dtype, most) : 0;
+    store_factor(scales, scale_place(scaling, scales.shape[1], row, column), most, exponent);
+    for (int64_t r = row; r < last_row; r++)
+        for (int64_t c = column; c < last; c++)
+            ((uint8_t *)y.data)[r * from->columns + c] =
+                float8_encode(y.dtype, ldexpf(from->x[r * from->row_stride + c * from->column_stride], -exponent));
+}
+
+// Places of scales beyond the matrix are 0.
+static void store_blocks(const struct block_source *from, enum scaling scaling, struct tensor y, struct tensor scales) {
+    int64_t height = scaling == SCALING_BLOCK128 ? 128 : 1, width = scaling == SCALING_VECTOR32 ? 32 : 128;
+    memset(scales.data, 0, tensor_bytes(scales));
+    for (int64_t row = 0; row < from->rows; row += height)
+        for (int64_t column = 0; column < from->columns; column += width)
+            store_block(from, scaling, y, scales, (const int64_t[4]){row, column, height, width});
+}
+
+void cpu_quantize_blocks(struct device *device, const struct op_quantize_blocks *op) {
+    (void)device;
+    int64_t rows = op->x.shape[0], columns = op->x.shape[1];
+    float *x = memory_alloc(sizeof *x * (size_t)(rows * columns));
+    for (int64_t i = 0; i < rows * columns; i++)
+        x[i] = cpu_element(op->x, i);
+    if (op->y.value.data)
+        store_blocks(&(struct block_source){x, rows, columns, columns, 1}, op->y.scaling, op->y.value, op->y.range);
+    if (op->y.transposed.data)
+        store_blocks(&(struct block_source){x, columns, rows, 1, columns}, op->y.scaling, op->y.transposed,
+                     op->y.transposed_range);
+    free(x);
+}
+
+// The numbers that an operand stands for, contiguous; the caller frees them.
+static float *restored(struct tensor t, struct tensor scales, enum scaling scaling) {
+    float *out = memory_alloc(sizeof *out * (size_t)tensor_count(t)), codes[256];
+    for (int code = 0; code < 256; code++)
+        codes[code] = float8_decode(t.dtype, (uint8_t)code);
+    for (int64_t r = 0; r < t.shape[0]; r++)
+        for (int64_t c = 0; c < t.shape[1]; c++)
+            out[r * t.shape[1] + c] = codes[((const uint8_t *)t.data)[r * t.stride[0] + c]] *
+                                      factor_at(scales, scale_place(scaling, scales.shape[1], r, c));
+    return out;
+}
+
+void cpu_matmul_blocks(struct device *device, const struct op_matmul *op) {
+    int64_t M = op->d.shape[0], N = op->d.shape[1], K = op->a.shape[1];
+    float *a = restored(op->a, op->a_range, op->a_scaling), *b = restored(op->b, op->b_range, op->b_scaling);
+    float *d = memory_alloc(sizeof *d * (size_t)(M * N));
+    cpu_matmul(device, &(struct op_matmul){.a = tensor_2d(a, DTYPE_F32, M, K),
+                                           .b = tensor_2d(b, DTYPE_F32, N, K),
+                                           .d = tensor_2d(d, DTYPE_F32, M, N),
+                                           .transpose_b = true,
+                                           .alpha = op->alpha});
+    for (int64_t i = 0; i < M * N; i++) {
+        int64_t place = i / N * op->d.stride[0] + i % N;
+        float value = d[i];
+        if (op->beta != 0)
+            value += op->beta * cpu_element(op->d, place);
+        if (op->epilogue == EPILOGUE_BIAS)
+            value += cpu_element(op->bias, i % N);
+        cpu_store_element(op->d, place, value);
+    }
+    free(a);
+    free(b);
+    free(d);
+}

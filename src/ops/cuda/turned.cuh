@@ -1,0 +1,64 @@
+// Tiles of fp8 values and their transpose. A thread holds eight columns of four neighbouring rows: it stores the rows
+// as they are, and the columns, four bytes each, in a tile in shared memory, from which threads write 16 bytes of a
+// line of the transpose each. The word of four rows w of column c lies at w ^ turn(c), so that neither the threads that
+// store nor those that read meet in a bank.
+#ifndef OPS_CUDA_TURNED_CUH
+#define OPS_CUDA_TURNED_CUH
+
+#include "ops/cuda/float8.cuh"
+
+enum {
+    TILE = 128,
+    WORDS = TILE / 4,  // of a column of a tile
+    QUANTIZE_THREADS = 256,
+    ROW_THREADS = QUANTIZE_THREADS / (TILE / 8),
+    PASSES = TILE / (4 * ROW_THREADS),
+};
+
+// The place of a word in the tile: neighbouring threads store columns that are COLUMNS apart, eight of a row in a warp,
+// and four neighbouring words stay together.
+template <int COLUMNS> static __device__ __forceinline__ int tile_place(int column, int word) {
+    return column * WORDS + (word ^ (column / COLUMNS % 8 * 4));
+}
+
+// Writes a tile's columns as rows of the transpose (columns, rows), from column `first` and row `base` on: 16 bytes at
+// a time if all rows of the transpose begin at a multiple of that.
+template <int COLUMNS>
+static __device__ __forceinline__ void write_turned(uint8_t *transposed, const uint32_t *tile, int64_t first,
+                                                    int64_t base, int64_t columns, int64_t rows) {
+    if (rows % 16 == 0) {
+        int word = threadIdx.x % 8 * 4;
+        for (int column = threadIdx.x / 8; column < TILE; column += QUANTIZE_THREADS / 8)
+            if (first + column < columns && base + 4 * word < rows)
+                *(uint4 *)(transposed + (first + column) * rows + base + 4 * word) =
+                    *(const uint4 *)(tile + tile_place<COLUMNS>(column, word));
+        return;
+    }
+    int lane = threadIdx.x & 31;
+    for (int column = threadIdx.x >> 5; column < TILE; column += QUANTIZE_THREADS / 32)
+        if (first + column < columns && base + 4 * lane < rows)
+            *(uint32_t *)(transposed + (first + column) * rows + base + 4 * lane) =
+                tile[tile_place<COLUMNS>(column, lane)];
+}
+
+// Where a thread is among those of a tile: a warp has eight columns of threads and four rows.
+static __device__ __forceinline__ int thread_across(void) {
+    return threadIdx.x % 8 + threadIdx.x / 32 % 2 * 8;
+}
+static __device__ __forceinline__ int thread_down(void) {
+    return threadIdx.x / 8 % 4 + threadIdx.x / 64 * 4;
+}
+
+// Four rows of eight values as words of a column of the tile.
+static __device__ __forceinline__ void store_turned(uint32_t *tile, const uint32_t packed[4][2], int column, int word) {
+#pragma unroll
+    for (int quad = 0; quad < 2; quad++) {
+        uint32_t turned[4];
+        turn4x4(turned, packed[0][quad], packed[1][quad], packed[2][quad], packed[3][quad]);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tile[tile_place<8>(column + 4 * quad + i, word)] = turned[i];
+    }
+}
+
+#endif
