@@ -237,8 +237,7 @@ static char *find_algorithm_cache(void) {
 static int check_device(const struct device *device, const struct config *config) {
     int most = device->ops->most_head_size;
     if (config->fp8_format && device->ops->is_host_memory)
-        return error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100), but this run "
-                         "is on the CPU; leave it out or give --device cuda");
+        log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
     if (most > 0 && config->multi_latent_attention && (config->kv_channels > most || config->v_head_dim > most))
         return error_set_code(EXIT_CODE_USAGE,
                               "a head of latent attention is %" PRId64 " channels wide (--qk-head-dim and "

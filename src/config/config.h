@@ -216,8 +216,8 @@ struct config {
     double min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
-    char *fp8_format;      // "hybrid", or NULL for no fp8 matmuls
-    char *fp8_recipe;      // "delayed" | "tensorwise"
+    char *fp8_format;      // "e4m3" | "hybrid", or NULL for no fp8 matmuls
+    char *fp8_recipe;      // "delayed" | "tensorwise" | "blockwise" | "mxfp8"
     bool fp8_output_proj;  // the output layer too
     int64_t fp8_margin;    // powers of two left free above the largest magnitude
     int64_t fp8_amax_history_len;

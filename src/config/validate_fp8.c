@@ -4,8 +4,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Sizes that fp8 matmuls can have.
-enum { FP8_STEP = 16 };
+// Sizes that fp8 matmuls can have, and with blocks of 32 and 128 values.
+enum { FP8_STEP = 16, FP8_STEP_MX = 32, FP8_STEP_BLOCKS = 128 };
+
+static bool is_recipe(const struct config *config, const char *name) {
+    return strcmp(config->fp8_recipe, name) == 0;
+}
+
+static int size_step(const struct config *config) {
+    return is_recipe(config, "blockwise") ? FP8_STEP_BLOCKS : is_recipe(config, "mxfp8") ? FP8_STEP_MX : FP8_STEP;
+}
 
 static void validate_sizes(const struct config *config, struct complaints *complaints) {
     int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads * config->kv_channels;
@@ -18,25 +26,29 @@ static void validate_sizes(const struct config *config, struct complaints *compl
                  {"the width of this rank's queries, keys and values", (heads + 2 * keys) / parts},
                  {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].value % FP8_STEP != 0)
+        if (sizes[i].value % size_step(config) != 0)
             complain(complaints,
                      "--fp8-format needs multiples of %d, but %s is %" PRId64 "; change it or leave out --fp8-format",
-                     (int)FP8_STEP, sizes[i].name, sizes[i].value);
+                     size_step(config), sizes[i].name, sizes[i].value);
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
-    int64_t ranks = config->context_parallel_size * (config->sequence_parallel ? parts : 1);
+    // By blocks, rows that ranks split are gathered before they are rounded.
+    bool splits = config->sequence_parallel && size_step(config) == FP8_STEP;
+    int64_t ranks = config->context_parallel_size * (splits ? parts : 1);
     int64_t samples = config->micro_batch_size > 0 ? config->micro_batch_size : 1;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        if (samples * lengths[i] / ranks % FP8_STEP != 0)
+        if (samples * lengths[i] / ranks % size_step(config) != 0)
             complain(complaints,
                      "--fp8-format needs multiples of %d, but a micro-batch has %" PRId64
                      " tokens on a rank; change --seq-length or --micro-batch-size, or leave out --fp8-format",
-                     (int)FP8_STEP, samples * lengths[i] / ranks);
+                     size_step(config), samples * lengths[i] / ranks);
 }
 
 static void validate_output(const struct config *config, struct complaints *complaints) {
     int64_t parts = config->tensor_model_parallel_size;
     if (!config->fp8_format)
         complain(complaints, "--fp8-output-proj needs --fp8-format; give --fp8-format hybrid too");
+    if (size_step(config) != FP8_STEP)
+        complain(complaints, "--fp8-output-proj works with --fp8-recipe delayed and tensorwise; leave it out");
     if (config->mtp_num_layers > 0)
         complain(complaints, "--fp8-output-proj is not verified with --mtp-num-layers; leave one out");
     // The vocabulary is padded later, to a multiple for each rank.
@@ -59,5 +71,7 @@ void validate_fp8(const struct config *config, struct complaints *complaints) {
         return;
     if (!config->bf16)
         complain(complaints, "--fp8-format is for the matmuls of a bf16 model; give --bf16 with it");
+    if (strcmp(config->fp8_format, "e4m3") == 0 && size_step(config) == FP8_STEP)
+        complain(complaints, "--fp8-format e4m3 is for --fp8-recipe blockwise and mxfp8; give --fp8-format hybrid");
     validate_sizes(config, complaints);
 }

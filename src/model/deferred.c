@@ -42,6 +42,8 @@ static struct operand keep(struct deferred *deferred, const struct pass *pass, s
         x.transposed = copy(deferred, pass, x.transposed, 0);
     if (x.range.data)
         x.range = copy(deferred, pass, x.range, 0);
+    if (x.transposed_range.data)
+        x.transposed_range = copy(deferred, pass, x.transposed_range, 0);
     return x;
 }
 

@@ -11,7 +11,16 @@
 
 void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *mesh) {
     int64_t samples = config->micro_batch_size * mesh_count(mesh, MESH_SAMPLES);
-    *fp8 = (struct fp8){.length = config->fp8_amax_history_len,
+    bool is_blockwise = strcmp(config->fp8_recipe, "blockwise") == 0, is_mx = strcmp(config->fp8_recipe, "mxfp8") == 0;
+    bool is_e4m3 = config->fp8_format && strcmp(config->fp8_format, "e4m3") == 0;
+    *fp8 = (struct fp8){.inputs = is_blockwise ? SCALING_VECTOR128
+                                  : is_mx      ? SCALING_VECTOR32
+                                               : SCALING_TENSOR,
+                        .weights = is_blockwise ? SCALING_BLOCK128
+                                   : is_mx      ? SCALING_VECTOR32
+                                                : SCALING_TENSOR,
+                        .gradients = is_e4m3 ? DTYPE_E4M3 : DTYPE_E5M2,
+                        .length = config->fp8_amax_history_len,
                         .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
                         .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
                         .keeps_ranges = config->pipeline_model_parallel_size > 1,
@@ -41,6 +50,25 @@ struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role) {
     return tensor_flat(tensor_rows(fp8->ranges, layer * FP8_ROLES + (int)role, 1));
 }
 
+static struct tensor take_scales(enum scaling scaling, int64_t rows, int64_t columns, struct arena *arena) {
+    struct scales_shape shape = scales_shape(scaling, rows, columns);
+    return arena_2d(arena, shape.dtype, shape.rows, shape.columns);
+}
+
+struct operand fp8_take(enum scaling scaling, enum dtype dtype, struct tensor x, int orders, struct arena *arena) {
+    struct operand taken = {.scaling = scaling};
+    int64_t rows = x.shape[0], columns = x.shape[1];
+    if (orders & FP8_VALUE) {
+        taken.value = arena_2d(arena, dtype, rows, columns);
+        taken.range = take_scales(scaling, rows, columns, arena);
+    }
+    if (orders & FP8_TRANSPOSED) {
+        taken.transposed = arena_2d(arena, dtype, columns, rows);
+        taken.transposed_range = take_scales(scaling, columns, rows, arena);
+    }
+    return taken;
+}
+
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
     if (fp8->count == 0)
         return;
@@ -53,6 +81,11 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
         layer->operand = (struct operand){.range = fp8_range(fp8, i, FP8_WEIGHT)};
         if (!fp8->keeps_weights)
             continue;
+        if (fp8->weights != SCALING_TENSOR) {
+            layer->operand =
+                fp8_take(fp8->weights, DTYPE_E4M3, layer->weight->value, FP8_VALUE | FP8_TRANSPOSED, arena);
+            continue;
+        }
         layer->operand.value = arena_2d(arena, DTYPE_E4M3, out, in);
         layer->operand.transposed = arena_2d(arena, DTYPE_E4M3, in, out);
     }
@@ -88,6 +121,11 @@ struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, 
     struct tensor x = fp8->layers[layer].weight->value;
     if (weight.value.data)
         return weight;
+    if (fp8->weights != SCALING_TENSOR) {
+        weight = fp8_take(fp8->weights, DTYPE_E4M3, x, is_transposed ? FP8_TRANSPOSED : FP8_VALUE, arena);
+        op_quantize_blocks(device, &(struct op_quantize_blocks){.y = weight, .x = x});
+        return weight;
+    }
     if (is_transposed)
         weight.transposed = arena_2d(arena, DTYPE_E4M3, x.shape[1], x.shape[0]);
     else
@@ -118,6 +156,11 @@ void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_
 void fp8_begin_step(struct fp8 *fp8, struct device *device) {
     for (int i = 0; i < fp8->count; i++) {
         struct op_quantize op = {.y = fp8->layers[i].operand, .x = fp8->layers[i].weight->value};
+        if (fp8->weights != SCALING_TENSOR) {
+            if (fp8->keeps_weights)
+                op_quantize_blocks(device, &(struct op_quantize_blocks){.y = op.y, .x = op.x});
+            continue;
+        }
         fp8_measure(fp8, device, &op, NULL);
         if (fp8->keeps_weights)
             op_quantize(device, &op);
@@ -128,9 +171,10 @@ void fp8_begin_step(struct fp8 *fp8, struct device *device) {
 // them. Scales that were measured differ among ranks until they are moved here; where one is not, because nothing
 // finite was seen, all ranks keep the largest of theirs, and moving computes its factor again.
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
-    if (fp8->count > 0)
+    bool has_ranges = fp8->count > 0 && fp8->inputs == SCALING_TENSOR;
+    if (has_ranges)
         comm_all_reduce(mesh->stage, fp8->ranges, REDUCE_MAX, "fp8 ranges");
-    if (fp8->count > 0)
+    if (has_ranges)
         op_move_ranges(device, &(struct op_move_ranges){.ranges = fp8->ranges,
                                                         .history = fp8->history,
                                                         .place = fp8->step % fp8->length,

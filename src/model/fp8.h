@@ -4,6 +4,8 @@
 // earlier micro-batches had does not count, so a layer that is computed again has the range it had. Matmuls sum in
 // fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
+// By blocks (enum scaling) there are no ranges to keep: factors are computed with the values they belong to.
+//
 // fp8 matmuls read both operands along the dimension that is summed over, so a backward pass needs weights transposed.
 // If a step has several micro-batches, it stores all weights in both orders when it starts. Otherwise a pass stores
 // each where it is used, in scratch: that reads weights twice, which takes little time beside the memory it saves.
@@ -30,6 +32,8 @@ struct fp8 {
     struct tensor history;   // (count * FP8_ROLES, length) fp32
     struct tensor measured;  // (1, RANGE_LENGTH) fp32: has seen the one tensor that is measured just now
     int64_t length;
+    enum scaling inputs, weights;  // gradients are scaled as inputs are
+    enum dtype gradients;
     bool is_delayed, takes_largest;
     bool keeps_ranges;   // several micro-batches are in flight at once: inputs have ranges of their own
     bool keeps_weights;  // a step has several micro-batches
@@ -52,6 +56,10 @@ void fp8_resume(struct fp8 *fp8, int64_t steps);
 // seen, after which all ranks that hold a layer have the same. All ranks call both.
 void fp8_begin_step(struct fp8 *fp8, struct device *device);
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh);
+
+// Memory for a matrix of x's shape in fp8 by blocks, in some of its orders.
+enum { FP8_VALUE = 1, FP8_TRANSPOSED = 2 };
+struct operand fp8_take(enum scaling scaling, enum dtype dtype, struct tensor x, int orders, struct arena *arena);
 
 struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);  // (RANGE_LENGTH)
 // The weight of a layer as it is, or transposed; in the arena if it is not kept.

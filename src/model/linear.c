@@ -40,7 +40,9 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
     linear->sums_input = weight.parts > 1 && weight.dimension == 0;
     linear->scale = options->scale != 0 ? options->scale : 1;
     CHECK(linear->scale == 1 || !linear->bias);
-    linear->strategy = options->fp8 ? &linear_fp8 : &linear_plain;
+    linear->strategy = !options->fp8                            ? &linear_plain
+                       : options->fp8->inputs == SCALING_TENSOR ? &linear_fp8
+                                                                : &linear_blocks;
     linear->fp8 = options->fp8;
     linear->fp8_layer = options->fp8 ? fp8_add(options->fp8, linear->weight) : 0;
     free(weight_name);
@@ -66,7 +68,7 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
     size_t mark = arena_mark(pass->scratch);
     const struct linear_strategy *strategy = strategy_of(linear, pass);
     struct operand in = strategy->input(linear, pass, x), weight = strategy->weight(linear, pass, false);
-    if (linear->sums_input)
+    if (linear->sums_input && in.scaling == SCALING_TENSOR)
         in.value = pass_gather(pass, pass->scratch, in.value, "layer input");
     bool sums = linear->sums_output && !pass->leaves_sums, scatters = sums && pass->splits_rows;
     struct tensor out = scatters ? arena_2d(pass->scratch, y.dtype, in.value.shape[0], linear->out) : y;
@@ -76,6 +78,8 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
                                   .d = out,
                                   .a_range = in.range,
                                   .b_range = weight.range,
+                                  .a_scaling = in.scaling,
+                                  .b_scaling = weight.scaling,
                                   .transpose_b = true,
                                   .alpha = linear->scale,
                                   .epilogue = epilogue,
@@ -107,7 +111,9 @@ static struct op_matmul input_matmul(const struct linear *linear, const struct p
                               .b = is_transposed ? weight.transposed : weight.value,
                               .d = d,
                               .a_range = dy.range,
-                              .b_range = weight.range,
+                              .b_range = operand_range(&weight, is_transposed),
+                              .a_scaling = dy.scaling,
+                              .b_scaling = weight.scaling,
                               .transpose_b = is_transposed,
                               .alpha = linear->scale};
 }
@@ -153,8 +159,10 @@ void linear_weight_matmul(const struct linear *linear, const struct pass *pass, 
     op_matmul(pass->device, &(struct op_matmul){.a = is_transposed ? dy.transposed : dy.value,
                                                 .b = is_transposed ? x.transposed : x.value,
                                                 .d = linear->weight->grad,
-                                                .a_range = dy.range,
-                                                .b_range = x.range,
+                                                .a_range = operand_range(&dy, is_transposed),
+                                                .b_range = operand_range(&x, is_transposed),
+                                                .a_scaling = dy.scaling,
+                                                .b_scaling = x.scaling,
                                                 .transpose_a = !is_transposed,
                                                 .transpose_b = is_transposed,
                                                 .alpha = linear->scale,

@@ -1,6 +1,7 @@
 // Linear layers, and how they multiply. A strategy says in which form inputs, weights and gradients are stored and what
-// is fused with storing them; nothing above this file asks which strategy a linear has. There are two: plain, in the
-// pass's dtype, and fp8 (linear_fp8.c), which applies while training. Evaluation is always plain.
+// is fused with storing them; nothing above this file asks which strategy a linear has. There are three: plain, in the
+// pass's dtype; fp8 with a range for each tensor (linear_fp8.c); and fp8 by blocks (linear_blocks.c). The latter two
+// apply while training. Evaluation is always plain.
 #ifndef MODEL_LINEAR_H
 #define MODEL_LINEAR_H
 
@@ -105,6 +106,6 @@ struct linear_strategy {
     struct operand (*activate_backward)(const struct activation_step *between, const struct pass *pass,
                                         const struct activation_saved *saved, struct operand dy, struct operand *after);
 };
-extern const struct linear_strategy linear_plain, linear_fp8;
+extern const struct linear_strategy linear_plain, linear_fp8, linear_blocks;
 
 #endif

@@ -33,8 +33,10 @@ static struct operand plain_normalize(const struct linear *linear, const struct 
     return saved->y;
 }
 
-static bool is_fused(const struct activation_step *between) {
-    return between->activation == ACTIVATION_GELU_TANH && !between->is_gated && between->from->bias;
+// Not with matmuls by blocks, which have no such endings.
+static bool is_fused(const struct activation_step *between, const struct pass *pass) {
+    bool is_plain = between->from->strategy == &linear_plain || !pass->is_training;
+    return is_plain && between->activation == ACTIVATION_GELU_TANH && !between->is_gated && between->from->bias;
 }
 
 // The input of the activation is kept for the backward pass. Without one it may be overwritten, and a fused matmul
@@ -42,12 +44,12 @@ static bool is_fused(const struct activation_step *between) {
 static struct tensor take_before(const struct activation_step *between, const struct pass *pass, struct tensor after) {
     if (pass->is_training || between->is_gated)
         return arena_2d(pass->activations, pass->dtype, pass_rows(pass), between->from->out);
-    return is_fused(between) ? (struct tensor){0} : after;
+    return is_fused(between, pass) ? (struct tensor){0} : after;
 }
 
 // Whether the activation's result is kept: beside a fused matmul, recomputing it would cost a separate step.
 static bool keeps_after(const struct activation_step *between, const struct pass *pass) {
-    return (is_fused(between) || pass_keeps_results(pass)) && !between->is_recomputed;
+    return (is_fused(between, pass) || pass_keeps_results(pass)) && !between->is_recomputed;
 }
 
 static void plain_activate(const struct activation_step *between, const struct pass *pass,
@@ -56,7 +58,7 @@ static void plain_activate(const struct activation_step *between, const struct p
     struct tensor after = arena_2d(arena, pass->dtype, pass_rows(pass), between->to->in);
     saved->after = operand_of(after);
     saved->before = take_before(between, pass, after);
-    if (is_fused(between)) {
+    if (is_fused(between, pass)) {
         linear_forward(between->from, pass, after, x, EPILOGUE_BIAS_ACTIVATION, saved->before);
         return;
     }
@@ -78,8 +80,8 @@ static struct operand plain_activate_backward(const struct activation_step *betw
     struct tensor before = saved->before,
                   dafter = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), between->to->in);
     bool is_kept = keeps_after(between, pass);
-    linear_backward_input(between->to, pass, dafter, dy, is_fused(between) ? before : (struct tensor){0});
-    if (is_fused(between)) {
+    linear_backward_input(between->to, pass, dafter, dy, is_fused(between, pass) ? before : (struct tensor){0});
+    if (is_fused(between, pass)) {
         if (!is_kept)
             op_activation_forward(pass->device, &(struct op_activation_forward){
                                                     .y = before, .x = before, .activation = between->activation});

@@ -88,6 +88,17 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
     if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
         return error_set(
             "%s has no fp8; leave out --fp8-format or use a GPU of compute capability 8.9 or later (L4, H100)", text);
+    if (setup->config->fp8_format && strcmp(setup->config->fp8_recipe, "blockwise") == 0 &&
+        !device_supports_scaling(setup->device, SCALING_BLOCK128))
+        return error_set(
+            "%s has no fp8 matmuls by blocks of 128; they need compute capability 9.0 (H100, H200) and CUDA "
+            "12.9; give --fp8-recipe delayed",
+            text);
+    if (setup->config->fp8_format && strcmp(setup->config->fp8_recipe, "mxfp8") == 0 &&
+        !device_supports_scaling(setup->device, SCALING_VECTOR32))
+        return error_set("%s has no mxfp8 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
+                         "--fp8-recipe delayed",
+                         text);
     return 0;
 }
 

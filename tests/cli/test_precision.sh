@@ -108,8 +108,13 @@ expect 1 "choose --cpu-kernels from" "$BEVATRON" train "${model[@]}" --train-ite
 # The two exclude each other.
 expect 2 "--fp16 and --bf16 exclude each other" "$BEVATRON" train "${model[@]}" --train-iters 3 --fp16 --bf16
 
-# fp8 is for GPUs.
-expect 1 "--fp8-format needs a GPU" "$BEVATRON" train "${model[@]}" --train-iters 1 --bf16 --fp8-format hybrid \
-    --hidden-size 64 --num-attention-heads 4 --seq-length 32
+# A CPU emulates fp8, with a warning; sizes must fit.
+fp8=(--bf16 --hidden-size 128 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --num-layers 1)
+for recipe in "hybrid --fp8-recipe delayed --fp8-output-proj" "e4m3 --fp8-recipe blockwise" "hybrid --fp8-recipe blockwise" "e4m3 --fp8-recipe mxfp8"; do
+    # shellcheck disable=SC2086  # flags
+    expect 0 "emulates fp8" "$BEVATRON" train "${model[@]}" --train-iters 2 "${fp8[@]}" --fp8-format $recipe
+done
+expect 2 "needs multiples of 128, but --hidden-size is 64" "$BEVATRON" train "${model[@]}" --train-iters 1 --bf16 \
+    --fp8-format hybrid --fp8-recipe blockwise --hidden-size 64 --num-attention-heads 4 --seq-length 32
 
 finish

@@ -20,8 +20,15 @@ struct linear_rig {
     struct pass pass;
 };
 
-static void linear_rig_open(struct linear_rig *rig, bool is_fp8) {
-    *rig = (struct linear_rig){.mesh = {.size = 1, .length = {1, 1, 1, 1}}, .fp8 = {.length = 1}};
+// How a linear multiplies.
+enum multiplying { PLAIN, BY_TENSOR, BY_128, BY_32, KINDS };
+
+static void linear_rig_open(struct linear_rig *rig, enum multiplying kind) {
+    static const enum scaling inputs[KINDS] = {[BY_128] = SCALING_VECTOR128, [BY_32] = SCALING_VECTOR32};
+    static const enum scaling weights[KINDS] = {[BY_128] = SCALING_BLOCK128, [BY_32] = SCALING_VECTOR32};
+    *rig = (struct linear_rig){
+        .mesh = {.size = 1, .length = {1, 1, 1, 1}},
+        .fp8 = {.length = 1, .inputs = inputs[kind], .weights = weights[kind], .gradients = DTYPE_E5M2}};
     EXPECT_OK(device_open(&rig->device, &(struct device_options){.name = "cpu", .threads = 1}));
     struct arena *arenas[] = {&rig->activations, &rig->scratch, &rig->state};
     for (int i = 0; i < 3; i++) {
@@ -32,7 +39,7 @@ static void linear_rig_open(struct linear_rig *rig, bool is_fp8) {
                  &(struct linear_options){.weight = shard_whole(2, OUT, IN),
                                           .has_bias = true,
                                           .standard_deviation = 0.3,
-                                          .fp8 = is_fp8 ? &rig->fp8 : NULL});
+                                          .fp8 = kind == PLAIN ? NULL : &rig->fp8});
     param_list_layout(&rig->params);
     param_list_bind(&rig->params, tensor_1d(rig->values, DTYPE_F32, rig->params.total),
                     tensor_1d(rig->grads, DTYPE_F32, rig->params.total));
@@ -97,10 +104,10 @@ static double distance(const float *a, const float *b, int64_t count) {
     return sqrt(apart / size);
 }
 
-static struct linear_results results_of(bool is_fp8, bool is_deferred, bool is_training) {
+static struct linear_results results_of(enum multiplying kind, bool is_deferred, bool is_training) {
     struct linear_rig rig;
     struct linear_results results = {0};
-    linear_rig_open(&rig, is_fp8);
+    linear_rig_open(&rig, kind);
     rig.pass.is_training = is_training;
     unsigned char *memory = aligned_alloc(ARENA_ALIGNMENT, BYTES);
     struct deferred deferred = {0};
@@ -113,38 +120,44 @@ static struct linear_results results_of(bool is_fp8, bool is_deferred, bool is_t
 }
 
 TEST(deferred_gradients_are_the_same) {
-    for (int is_fp8 = 0; is_fp8 < 2; is_fp8++) {
-        struct linear_results at_once = results_of(is_fp8, false, true), later = results_of(is_fp8, true, true);
+    for (int kind = PLAIN; kind < KINDS; kind++) {
+        struct linear_results at_once = results_of((enum multiplying)kind, false, true);
+        struct linear_results later = results_of((enum multiplying)kind, true, true);
         EXPECT(memcmp(&at_once, &later, sizeof later) == 0);
     }
 }
 
 // A weight that is stored where it is used gives what one that was stored before gives.
 TEST(kept_weights_are_the_same) {
-    struct linear_results results[2] = {0};
-    for (int is_kept = 0; is_kept < 2; is_kept++) {
-        struct linear_rig rig;
-        linear_rig_open(&rig, true);
-        if (is_kept) {
-            rig.fp8.keeps_weights = true;
-            fp8_lay_out(&rig.fp8, &rig.state);
-            fp8_reset(&rig.fp8, rig.device);
-            fp8_begin_step(&rig.fp8, rig.device);
+    for (int kind = BY_TENSOR; kind < KINDS; kind++) {
+        struct linear_results results[2] = {0};
+        for (int is_kept = 0; is_kept < 2; is_kept++) {
+            struct linear_rig rig;
+            linear_rig_open(&rig, (enum multiplying)kind);
+            if (is_kept) {
+                rig.fp8.keeps_weights = true;
+                fp8_lay_out(&rig.fp8, &rig.state);
+                fp8_reset(&rig.fp8, rig.device);
+                fp8_begin_step(&rig.fp8, rig.device);
+            }
+            compute(&rig, &results[is_kept], NULL);
+            linear_rig_close(&rig);
         }
-        compute(&rig, &results[is_kept], NULL);
-        linear_rig_close(&rig);
+        EXPECT(memcmp(&results[0], &results[1], sizeof results[0]) == 0);
     }
-    EXPECT(memcmp(&results[0], &results[1], sizeof results[0]) == 0);
 }
 
 TEST(fp8_is_near_plain) {
-    struct linear_results plain = results_of(false, false, true), fp8 = results_of(true, false, true);
-    double y = distance(fp8.y, plain.y, N * OUT), dx = distance(fp8.dx, plain.dx, N * IN);
-    double grads = distance(fp8.grads, plain.grads, OUT * IN);
-    if (!(y > 1e-3 && y < 0.06 && dx > 1e-3 && dx < 0.1 && grads > 1e-3 && grads < 0.1))
-        test_fail("y is off by %.3g, dx by %.3g, gradients by %.3g", y, dx, grads);
-    struct linear_results evaluated = results_of(true, false, false);
-    EXPECT(memcmp(&evaluated, &plain, sizeof plain) == 0);
+    struct linear_results plain = results_of(PLAIN, false, true);
+    for (int kind = BY_TENSOR; kind < KINDS; kind++) {
+        struct linear_results fp8 = results_of((enum multiplying)kind, false, true);
+        double y = distance(fp8.y, plain.y, N * OUT), dx = distance(fp8.dx, plain.dx, N * IN);
+        double grads = distance(fp8.grads, plain.grads, OUT * IN);
+        if (!(y > 1e-3 && y < 0.06 && dx > 1e-3 && dx < 0.1 && grads > 1e-3 && grads < 0.1))
+            test_fail("kind %d: y is off by %.3g, dx by %.3g, gradients by %.3g", kind, y, dx, grads);
+        struct linear_results evaluated = results_of((enum multiplying)kind, false, false);
+        EXPECT(memcmp(&evaluated, &plain, sizeof plain) == 0);
+    }
 }
 
 TEST_MAIN(TEST_CASE(deferred_gradients_are_the_same), TEST_CASE(kept_weights_are_the_same),

@@ -32,9 +32,6 @@
     X(quantize_parts)                                                                                                  \
     X(transpose8)                                                                                                      \
     X(matmul_float8)                                                                                                   \
-    X(quantize_blocks)                                                                                                 \
-    X(blocks_not_finite)                                                                                               \
-    X(matmul_blocks)                                                                                                   \
     X(move_ranges)                                                                                                     \
     X(norm_float8)                                                                                                     \
     X(norm_forward)                                                                                                    \
@@ -100,6 +97,9 @@
     X(sum_slots)                                                                                                       \
     X(gather_slots)                                                                                                    \
     X(expert_activation)                                                                                               \
-    X(grouped_matmul)
+    X(grouped_matmul)                                                                                                  \
+    X(quantize_blocks)                                                                                                 \
+    X(blocks_not_finite)                                                                                               \
+    X(matmul_blocks)
 
 #endif

@@ -131,6 +131,10 @@ TEST(measured_ranges) {
     compare("--fp8-recipe tensorwise", 1);
 }
 
+TEST(blocks) {
+    compare("--fp8-recipe mxfp8", 3);
+}
+
 TEST(the_output_layer_too) {
     compare("--fp8-output-proj", 5);
     compare("--fp8-output-proj --fp8-recipe tensorwise --untie-embeddings-and-output-weights", 5);
@@ -158,7 +162,7 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
+    const struct test_case cases[] = {TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges), TEST_CASE(blocks),
                                       TEST_CASE(the_output_layer_too),
                                       TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;

@@ -82,6 +82,8 @@ TEST(models_learn_in_8_bits) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct curve half = train(models[i], ""), eighth = train(models[i], "--fp8-format hybrid");
         struct curve current = train(models[i], "--fp8-format hybrid --fp8-recipe tensorwise");
+        struct curve blocks = train(models[i], "--fp8-format e4m3 --fp8-recipe mxfp8");
+        EXPECT(fabs(blocks.last - half.last) < 0.05 * half.first && blocks.first != half.first);
         struct curve output = train(models[i], "--fp8-format hybrid --fp8-output-proj");
         printf("    %.4f to %.4f in bf16, %.4f and %.4f in fp8, %.4f with the output layer\n", half.first, half.last,
                eighth.last, current.last, output.last);
@@ -96,10 +98,11 @@ TEST(models_learn_in_8_bits) {
 
 // Also with micro-batches whose ranges differ: a recomputed one is stored with the range of the first time.
 TEST(recompute_changes_nothing) {
-    static const char *const recipes[] = {"--fp8-format hybrid", "--fp8-format hybrid --fp8-recipe tensorwise"};
-    for (int i = 0; i < 8; i++) {
-        const char *model = models[i % 2], *recipe = recipes[i / 2 % 2];
-        int micro_batches = i < 4 ? 1 : 3;
+    static const char *const recipes[] = {"--fp8-format hybrid", "--fp8-format hybrid --fp8-recipe tensorwise",
+                                          "--fp8-format hybrid --fp8-recipe mxfp8"};
+    for (int i = 0; i < 12; i++) {
+        const char *model = models[i % 2], *recipe = recipes[i / 2 % 3];
+        int micro_batches = i < 6 ? 1 : 3;
         char *full = memory_printf("%s --recompute-granularity full", recipe);
         char *selective = memory_printf("%s --recompute-granularity selective", recipe);
         struct curve kept = train_with(model, recipe, micro_batches), all = train_with(model, full, micro_batches);
@@ -253,6 +256,9 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_OK(validate("--bf16 --fp8-format hybrid"));
     EXPECT_ERROR(validate("--fp8-format hybrid"), "--bf16");
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3"), "hybrid");
+    EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe blockwise"), "multiples of 128");
+    EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-output-proj"), "leave it out");
+    EXPECT_ERROR(validate("--bf16 --fp8-output-proj"), "--fp8-format hybrid too");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
