@@ -20,6 +20,13 @@ static __device__ __forceinline__ uint32_t magnitude_bits(float value) {
     return __float_as_uint(value) & 0x7FFFFFFFu;
 }
 
+// The larger magnitude, or NaN if either is.
+static __device__ __forceinline__ float larger_magnitude(float most, float value) {
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(most), "f"(fabsf(value)));
+    return larger;
+}
+
 // Raises what the range has seen to the warp's largest; all threads of the warp call it. An integer maximum is the same
 // in any order, and most warps find that the range has seen more already.
 static __device__ __forceinline__ void range_see(float *range, uint32_t bits) {

@@ -23,20 +23,40 @@ struct quantize_args {
 // Activations that are written out; the others share a slower way.
 enum { FAST_GELU, FAST_SILU, ANY };
 
+// 1 / (1 + 2^x), off by some 1e-7, in three instructions: what is stored has four bits at most, and these kernels have
+// as much to compute as to read.
+static __device__ __forceinline__ float fast_share(float x) {
+    float power, share;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.0f + power));
+    return share;
+}
+
+static const float LOG2_E = 1.4426950409f;
+
+// GELU in its tanh form is x times the logistic function of a x + b x^3; its slope follows from that.
+static __device__ __forceinline__ float fast_gelu_share(float x) {
+    const float a = -TWICE_SQRT_2_OVER_PI * LOG2_E, b = a * GELU_CUBIC;
+    return fast_share(x * (a + b * (x * x)));
+}
+
 template <int FUNCTION> static __device__ __forceinline__ float value_at(enum activation activation, float x) {
     if (FUNCTION == FAST_GELU)
-        return gelu_tanh<__nv_bfloat16>(x);
+        return x * fast_gelu_share(x);
     if (FUNCTION == FAST_SILU)
-        return x * logistic<__nv_bfloat16>(x);
+        return x * fast_share(-LOG2_E * x);
     return value_of(activation, x);
 }
 
 template <int FUNCTION> static __device__ __forceinline__ float slope_at(enum activation activation, float x) {
-    if (FUNCTION == FAST_GELU)
-        return gelu_tanh_gradient<__nv_bfloat16>(x);
+    if (FUNCTION == FAST_GELU) {
+        const float a = TWICE_SQRT_2_OVER_PI, b = 3.0f * a * GELU_CUBIC;
+        float s = fast_gelu_share(x);
+        return s + s * (1.0f - s) * (x * (a + b * (x * x)));
+    }
     if (FUNCTION == FAST_SILU) {
-        float s = logistic<__nv_bfloat16>(x);
-        return s + x * s * (1.0f - s);
+        float s = fast_share(-LOG2_E * x);
+        return s + s * (1.0f - s) * x;
     }
     return slope_of(activation, x);
 }
@@ -156,7 +176,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
     int64_t rows = args.rows, columns = args.columns;
     float total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
     struct quantize_part to[PARTS];
-    uint32_t seen = 0;
+    float seen = 0;
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
         to[part] = part_of<KIND, HALVES>(args, part);
@@ -185,8 +205,9 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
                 for (int part = 0; part < PARTS; part++) {
 #pragma unroll
                     for (int i = 0; i < 8 && part < HALVES; i++) {
-                        seen = max(seen, magnitude_bits(value[part][i]));
-                        total[part][i] += value[part][i];
+                        seen = larger_magnitude(seen, value[part][i]);
+                        if (args.partial)
+                            total[part][i] += value[part][i];
                     }
                     packed[part][r][0] = pack_float8(value[part], to[part].scale, to[part].is_e5m2);
                     packed[part][r][1] = pack_float8(value[part] + 4, to[part].scale, to[part].is_e5m2);
@@ -207,7 +228,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
                 write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
         __syncthreads();
     }
-    range_see(args.range, seen);
+    range_see(args.range, magnitude_bits(seen));
     if (args.partial)
         write_partial<HALVES>(args, (float *)tile[0], total);
 }
