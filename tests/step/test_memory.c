@@ -177,7 +177,7 @@ static const struct {
            "--position-embedding-type rope "
            "--disable-bias-linear --untie-embeddings-and-output-weights --bf16",
      1, 930, "--recompute-granularity full"},
-    {SMALL "--num-layers 4 --micro-batch-size 8 --bf16 --fp8-format hybrid", 1, 800, "--micro-batch-size"},
+    {SMALL "--num-layers 4 --micro-batch-size 8 --bf16 --fp8-format hybrid", 1, 940, "--micro-batch-size"},
     {SMALL
      "--model bert --num-layers 4 --micro-batch-size 8 --global-batch-size 16 --norm-placement post --activation gelu",
      1, 930, "--recompute-granularity full"},

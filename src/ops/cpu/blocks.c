@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST_EXPONENT = -127, MOST_EXPONENT = 127, E8M0_BIAS = 127, E8M0_NAN = 255 };
+enum { LEAST_EXPONENT = -127, MOST_EXPONENT = 127, E8M0_BIAS = 127, E8M0_NAN = 255, SHORTEST_BLOCK = 32 };
 
 // Where the factor of the element (row, column) lies.
 static int64_t scale_place(enum scaling scaling, int64_t width, int64_t row, int64_t column) {
@@ -64,11 +64,12 @@ static void store_block(const struct block_source *from, enum scaling scaling, s
             most = size > most || isnan(size) ? size : most;
         }
     int exponent = isfinite(most) ? exponent_for(y.dtype, most) : 0;
+    float scale = ldexpf(1, -exponent);
     store_factor(scales, scale_place(scaling, scales.shape[1], row, column), most, exponent);
     for (int64_t r = row; r < last_row; r++)
         for (int64_t c = column; c < last; c++)
             ((uint8_t *)y.data)[r * from->columns + c] =
-                float8_encode(y.dtype, ldexpf(from->x[r * from->row_stride + c * from->column_stride], -exponent));
+                float8_encode(y.dtype, from->x[r * from->row_stride + c * from->column_stride] * scale);
 }
 
 // Places of scales beyond the matrix are 0.
@@ -99,10 +100,15 @@ static float *restored(struct tensor t, struct tensor scales, enum scaling scali
     float *out = memory_alloc(sizeof *out * (size_t)tensor_count(t)), codes[256];
     for (int code = 0; code < 256; code++)
         codes[code] = float8_decode(t.dtype, (uint8_t)code);
-    for (int64_t r = 0; r < t.shape[0]; r++)
-        for (int64_t c = 0; c < t.shape[1]; c++)
-            out[r * t.shape[1] + c] = codes[((const uint8_t *)t.data)[r * t.stride[0] + c]] *
-                                      factor_at(scales, scale_place(scaling, scales.shape[1], r, c));
+    for (int64_t r = 0; r < t.shape[0]; r++) {
+        const uint8_t *row = (const uint8_t *)t.data + r * t.stride[0];
+        float factor = 0;
+        for (int64_t c = 0; c < t.shape[1]; c++) {
+            if (c % SHORTEST_BLOCK == 0)
+                factor = factor_at(scales, scale_place(scaling, scales.shape[1], r, c));
+            out[r * t.shape[1] + c] = codes[row[c]] * factor;
+        }
+    }
     return out;
 }
 
