@@ -371,10 +371,10 @@ struct config {
     double distributed_timeout_minutes;
     double start_timeout_minutes, step_timeout_minutes, save_timeout_minutes, load_timeout_minutes;  // 0: no limit
     char *attention_backend;
-    char *recompute_granularity;                              // NULL | "selective" | "full"
-    char *recompute_method;                                   // NULL | "uniform" | "block"
-    int64_t recompute_num_layers, cpu_offloading_num_layers;  // the second: 0 for all
-    struct string_list recompute_modules;                     // core_attn | mlp_act | layernorm; empty for core_attn
+    char *recompute_granularity;                                              // NULL | "selective" | "full"
+    char *recompute_method;                                                   // NULL | "uniform" | "block"
+    int64_t recompute_num_layers, cpu_offloading_num_layers, logits_at_once;  // 0: all layers; as many as take 1 GiB
+    struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; empty for core_attn
     bool distribute_saved_activations, recompute_keep_attention, cpu_offloading;
 
     // Fault injection, see inject.h.

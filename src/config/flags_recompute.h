@@ -1,4 +1,4 @@
-// The rows of flags about what the backward pass computes again. A part of the table in flags.c.
+// The rows of flags about what is computed again or never kept. A part of the table in flags.c.
 #ifndef CONFIG_FLAGS_RECOMPUTE_H
 #define CONFIG_FLAGS_RECOMPUTE_H
 
@@ -22,6 +22,9 @@
             "--recompute-granularity full: keep the inputs of layers in host memory, copied beside the computation",   \
             ADVANCED),                                                                                                 \
         INT("--cpu-offloading-num-layers", cpu_offloading_num_layers, "0", 0, MOST_LAYERS,                             \
-            "layers behind the first whose inputs --cpu-offloading moves; 0 for all", ADVANCED)
+            "layers behind the first whose inputs --cpu-offloading moves; 0 for all", ADVANCED),                       \
+        INT("--logits-at-once", logits_at_once, "0", 0, MOST_TOKENS,                                                   \
+            "tokens whose logits are computed at a time and not kept; 0: all, or so many that they take 1 GiB",        \
+            ADVANCED)
 
 #endif

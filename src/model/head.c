@@ -15,6 +15,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                           .cap = (float)config->final_logit_softcapping,
                           .C = C,
                           .E = E,
+                          .rows_at_once = config->logits_at_once,
                           .activation = choices_activation(config_head_activation(config)),
                           .has_transform = config_form(config) == CONFIG_BERT};
     if (head->has_transform) {
@@ -77,15 +78,17 @@ static bool is_in_fp8(const struct head *head, const struct pass *pass) {
     return head->fp8 && pass->is_training;
 }
 
-static void multiply(const struct head *head, const struct pass *pass, const struct head_flight *flight) {
-    op_matmul(pass->device, &(struct op_matmul){.a = flight->features,
+void head_multiply(const struct head *head, const struct pass *pass, struct tensor features, struct tensor logits) {
+    op_matmul(pass->device, &(struct op_matmul){.a = features,
                                                 .b = head->weight->value,
-                                                .d = flight->logits,
+                                                .d = logits,
                                                 .transpose_b = true,
                                                 .alpha = head->scale,
                                                 .epilogue = head->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
                                                 .bias = head->bias ? head->bias->value : (struct tensor){0},
                                                 .is_uneven = head->is_uneven});
+    if (head->cap > 0)
+        op_softcap(pass->device, &(struct op_softcap){.x = logits, .cap = head->cap});
 }
 
 void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
@@ -95,11 +98,16 @@ void head_forward(const struct head *head, const struct pass *pass, struct head_
     int64_t rows = features.shape[0] * (pass->splits_rows ? pass_parts(pass) : 1);
     flight->x = x;
     flight->features = is_fp8 ? features : pass_gather(pass, pass->activations, features, "head input");
-    flight->logits = logits.data ? logits : arena_2d(pass->activations, pass->dtype, rows, head->V);
-    if (is_fp8)
-        head_forward_fp8(head, pass, flight->logits, features);
-    else
-        multiply(head, pass, flight);
+    flight->logits = logits;
+    if (!logits.data && !is_fp8 && head_rows_at_once(head, pass, rows) < rows)
+        return;
+    if (!logits.data)
+        flight->logits = arena_2d(pass->activations, pass->dtype, rows, head->V);
+    if (!is_fp8) {
+        head_multiply(head, pass, flight->features, flight->logits);
+        return;
+    }
+    head_forward_fp8(head, pass, flight->logits, features);
     if (head->cap > 0)
         op_softcap(pass->device, &(struct op_softcap){.x = flight->logits, .cap = head->cap});
 }
@@ -127,11 +135,11 @@ static void share_stats(const struct pass *pass, const struct op_cross_entropy *
     arena_release(pass->scratch, mark);
 }
 
-void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
-                   float cap) {
+void head_losses(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
+                 float cap, struct tensor losses) {
     int64_t rows = logits.shape[0];
     size_t mark = arena_mark(pass->scratch);
-    struct op_cross_entropy op = {.losses = arena_1d(pass->scratch, DTYPE_F32, rows),
+    struct op_cross_entropy op = {.losses = losses,
                                   .logits = logits,
                                   .row_max = arena_1d(pass->scratch, DTYPE_F32, rows),
                                   .row_sum = arena_1d(pass->scratch, DTYPE_F32, rows),
@@ -144,12 +152,26 @@ void head_add_loss(const struct pass *pass, struct tensor logits, const struct t
     if (!op.makes_stats)
         share_stats(pass, &op);
     op_cross_entropy(pass->device, &op);
-    op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = op.losses, .b = targets->mask});
+    arena_release(pass->scratch, mark);
+}
+
+void head_add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
+                   float cap) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor losses = arena_1d(pass->scratch, DTYPE_F32, logits.shape[0]);
+    head_losses(pass, logits, targets, first_class, cap, losses);
+    op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = losses, .b = targets->mask});
     arena_release(pass->scratch, mark);
 }
 
 void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
                const struct targets *targets) {
+    flight->targets = *targets;
+    if (!flight->logits.data) {
+        if (!targets->weights.data)
+            head_by_rows(head, pass, flight, (struct tensor){0});
+        return;
+    }
     head_add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1, head->cap);
 }
 
@@ -168,22 +190,22 @@ static void backward_transform(const struct head *head, const struct pass *pass,
     arena_release(pass->scratch, mark);
 }
 
-static void multiply_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
-                              struct tensor dfeatures) {
-    op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
+void head_multiply_backward(const struct head *head, const struct pass *pass, struct tensor dlogits,
+                            struct tensor features, struct tensor dfeatures) {
+    op_matmul(pass->device, &(struct op_matmul){.a = dlogits,
                                                 .b = head->weight->value,
                                                 .d = dfeatures,
                                                 .alpha = head->scale,
                                                 .is_uneven = head->is_uneven});
-    op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
-                                                .b = flight->features,
+    op_matmul(pass->device, &(struct op_matmul){.a = dlogits,
+                                                .b = features,
                                                 .d = head->weight->grad,
                                                 .transpose_a = true,
                                                 .alpha = head->scale,
                                                 .beta = pass->is_first ? 0 : 1,
                                                 .is_uneven = head->is_uneven});
     if (head->bias)
-        op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = flight->logits});
+        op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = dlogits});
 }
 
 void head_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
@@ -191,12 +213,14 @@ void head_backward(const struct head *head, const struct pass *pass, const struc
     size_t mark = arena_mark(pass->scratch);
     bool is_direct = !head->has_transform && !head->projection.weight;
     struct tensor dfeatures = is_direct ? dx : arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->E);
-    struct tensor whole =
-        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, flight->logits.shape[0], head->E) : dfeatures;
-    if (is_in_fp8(head, pass))
+    int64_t rows = dx.shape[0] * (pass->splits_rows ? pass_parts(pass) : 1);
+    struct tensor whole = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, rows, head->E) : dfeatures;
+    if (!flight->logits.data)
+        head_by_rows(head, pass, flight, whole);
+    else if (is_in_fp8(head, pass))
         head_backward_fp8(head, pass, flight, whole);
     else
-        multiply_backward(head, pass, flight, whole);
+        head_multiply_backward(head, pass, flight->logits, flight->features, whole);
     pass_sum(pass, dfeatures, whole, "head input gradient");
     if (head->has_transform)
         backward_transform(head, pass, flight, dx, dfeatures);

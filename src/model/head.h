@@ -2,6 +2,10 @@
 // own. BERT's token head first transforms the residual stream (dense, GELU, norm); and if the vocabulary's rows are
 // narrower than the residual stream, a matmul narrows it. The pair head is BERT's second head: the first token of a
 // sample goes through a dense layer and tanh, then to two classes.
+//
+// Logits are the largest tensor of many models. Where they would take more than LOGITS_AT_ONCE_BYTES, or with
+// --logits-at-once, they are computed for some rows at a time and never kept (head_rows.c). Their losses and gradients
+// are then computed when the backward pass begins, or if none follows, in the forward pass.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
 
@@ -22,7 +26,8 @@ struct head {
     float scale, cap;      // of the logits; cap: 0 for none
     int64_t V, C, E;       // V: the part of the vocabulary that this rank holds
     int64_t vocabulary_start;
-    bool is_uneven;  // the last rank holds less of the vocabulary than the others
+    bool is_uneven;        // the last rank holds less of the vocabulary than the others
+    int64_t rows_at_once;  // of logits; 0: as many as there is room for
     bool has_transform;
     struct linear dense;  // (C, C)
     struct norm norm;
@@ -37,7 +42,8 @@ struct head_flight {
     struct tensor x, before, after;  // (N, C): the residual stream; before and after the activation of the transform
     struct norm_saved norm;
     struct tensor features;  // (N, E): what is multiplied with the vocabulary's matrix; in fp8 this rank's rows of it
-    struct tensor logits;    // (N, V): after the loss it holds their gradient
+    struct tensor logits;    // (N, V): after the loss it holds their gradient; none if they are not kept
+    struct targets targets;  // if they are not kept
 };
 
 // Adds the losses of logits (rows, classes) to the targets' sum; if there are weights, the logits become their
@@ -49,7 +55,7 @@ void head_add_loss(const struct pass *pass, struct tensor logits, const struct t
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices);
 // Computes the logits of x (rows, C), into `logits` (rows, V), fp32 or the pass's dtype, if that is given, else into
-// flight->logits.
+// flight->logits, unless they are not kept.
 void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
                   struct tensor logits);
 void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
@@ -63,6 +69,22 @@ void head_backward(const struct head *head, const struct pass *pass, const struc
 void head_forward_fp8(const struct head *head, const struct pass *pass, struct tensor logits, struct tensor features);
 void head_backward_fp8(const struct head *head, const struct pass *pass, const struct head_flight *flight,
                        struct tensor dfeatures);
+
+// How many rows of logits are computed at a time, of this many: all if they are kept.
+int64_t head_rows_at_once(const struct head *head, const struct pass *pass, int64_t rows);
+// logits (rows, V) of features (rows, E), capped.
+void head_multiply(const struct head *head, const struct pass *pass, struct tensor features, struct tensor logits);
+// losses (rows) fp32 of logits, which become their gradients, see head_add_loss.
+void head_losses(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
+                 float cap, struct tensor losses);
+// From the gradient of logits (rows, V) to dfeatures (rows, E), before the sum over ranks, and to the gradients of
+// weight and bias, which are added to unless the pass is the first.
+void head_multiply_backward(const struct head *head, const struct pass *pass, struct tensor dlogits,
+                            struct tensor features, struct tensor dfeatures);
+// Adds the losses of logits that are not kept; if there is room for dfeatures (N, E), computes those and the gradients
+// of weight and bias.
+void head_by_rows(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                  struct tensor dfeatures);
 
 struct pair_head {
     struct linear dense;   // (C, C)

@@ -27,9 +27,9 @@ same() {
 
 expect 0 "mtp_2 loss: " "$BEVATRON" train "${model[@]}" --save "$work/run" --save-interval 3
 numbers >"$work/numbers"
-same 2 --pipeline-model-parallel-size 2 --pipeline-schedule zero-bubble --recompute-granularity full
+same 2 --pipeline-model-parallel-size 2 --pipeline-schedule zero-bubble --recompute-granularity full --logits-at-once 9
 same 2 --context-parallel-size 2 --use-distributed-optimizer
-same 4 --tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2
+same 4 --tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --logits-at-once 11
 
 # On the same layout, the bits are those of the run that was not interrupted.
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" --load "$work/run" --ckpt-step 3 --save "$work/again" --save-interval 6

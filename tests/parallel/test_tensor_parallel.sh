@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ranks that share each layer, with and without sequence parallelism: losses and norms of a GPT, a Llama, a BERT, a T5,
 # OPT-350M's shape and experts with biases, with dropout, equal those of one rank, also with data parallelism and with a vocabulary that does
-# not divide evenly; checkpoints of one layout load on any other; sizes that cannot be split are refused.
+# not divide evenly, and with logits in parts; checkpoints of one layout load on any other; sizes that cannot be split are refused.
 # label: slow
 # cost: 23
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -28,9 +28,9 @@ for model in gpt llama bert t5 opt experts; do
     cp "$work/log" "$work/$model"
     train 2 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.2" --save-interval 10
     same "$work/$model" "$model on 2 ranks that share layers"
-    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4 --logits-at-once 7
     same "$work/$model" "$model on 4 ranks that share layers"
-    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4 --sequence-parallel
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4 --sequence-parallel --logits-at-once 5
     same "$work/$model" "$model on 4 ranks that share layers and the residual stream"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --sequence-parallel --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers and the residual stream"

@@ -9,7 +9,8 @@ static const struct {
     const char *name, *flags;
 } models[] = {
     {"T5 with learned positions, biases and groups",
-     "--model t5 --decoder-seq-length 5 --group-query-attention --num-query-groups 2 --add-output-bias"},
+     "--model t5 --decoder-seq-length 5 --group-query-attention --num-query-groups 2 --add-output-bias "
+     "--logits-at-once 4"},
     {"T5 with rotary positions, SwiGLU and its own output",
      "--model t5 --decoder-seq-length 5 --position-embedding-type rope --swiglu --ffn-hidden-size 10 "
      "--untie-embeddings-and-output-weights --normalization RMSNorm"},
@@ -24,7 +25,8 @@ static const struct {
      "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7 "
      "--recompute-granularity full --recompute-num-layers 2"},
     {"BERT, post-norm with RMSNorm and no biases",
-     "--model bert --norm-placement post --normalization RMSNorm --disable-bias-linear --activation relu"},
+     "--model bert --norm-placement post --normalization RMSNorm --disable-bias-linear --activation relu "
+     "--logits-at-once 10"},
     {"BERT with relative positions, recomputed",
      "--model bert --position-embedding-type relative --relative-attention-num-buckets 6 "
      "--relative-attention-max-distance 7 --recompute-granularity full"},
@@ -117,11 +119,12 @@ static const struct {
     {"GPT with two depths, learned positions and biases", "--mtp-num-layers 2 --mtp-loss-scaling-factor 1.7"},
     {"GPT with three depths, documents, its own output and a bias there, recomputed",
      "--mtp-num-layers 3 --mtp-loss-scaling-factor 2 --position-embedding-type rope --swiglu --normalization RMSNorm "
-     "--reset-attention-mask --untie-embeddings-and-output-weights --add-output-bias --recompute-granularity full"},
+     "--reset-attention-mask --untie-embeddings-and-output-weights --add-output-bias --recompute-granularity full "
+     "--logits-at-once 1"},
     {"GPT with a depth, multipliers, norms on both sides and caps",
      "--mtp-num-layers 1 --mtp-loss-scaling-factor 1.5 --norm-placement both --embedding-multiplier 3 "
      "--residual-multiplier 0.4 --logits-scaling 1.5 --position-embedding-type rope --disable-bias-linear "
-     "--final-logit-softcapping 1.5 --sliding-window 3"},
+     "--final-logit-softcapping 1.5 --sliding-window 3 --logits-at-once 7"},
     {"GPT with two depths of experts and all losses, narrow words, recomputed",
      "--mtp-num-layers 2 --mtp-loss-scaling-factor 2 --num-experts 5 --moe-ffn-hidden-size 10 --word-embedding-size 7 "
      "--moe-router-load-balancing-type aux_loss seq_aux_loss --moe-aux-loss-coeff 2 3 --moe-z-loss-coeff 0.5 "

@@ -81,9 +81,9 @@ static void check_bias(const struct golden_model *g, const struct step_result *r
     }
 }
 
-static void train(const char *name, int threads) {
+static void train(const char *name, const char *flags, int threads) {
     struct golden_model g;
-    golden_open(&g, name, "", STEP_TRAIN, threads);
+    golden_open(&g, name, flags, STEP_TRAIN, threads);
     for (int64_t i = 0; i < GOLDEN_STEPS; i++) {
         struct step_source source = golden_source(&g);
         EXPECT_OK(step_train(g.step, &source, 2e-3, 0.1));
@@ -109,7 +109,12 @@ TEST(logits) {
 
 TEST(training) {
     for (int i = 0; i < GOLDEN_FAMILIES; i++)
-        train(golden_families[i], 2);
+        train(golden_families[i], "", 2);
+}
+
+TEST(training_with_logits_in_parts) {
+    for (int i = 0; i < GOLDEN_FAMILIES; i++)
+        train(golden_families[i], "--logits-at-once 5", 2);
 }
 
 TEST(cuda) {
@@ -117,7 +122,8 @@ TEST(cuda) {
         test_skip("no GPU");
     for (int i = 0; i < GOLDEN_FAMILIES; i++) {
         check_logits(golden_families[i], 0);
-        train(golden_families[i], 0);
+        train(golden_families[i], "", 0);
+        train(golden_families[i], "--logits-at-once 5", 0);
     }
 }
 
@@ -259,5 +265,34 @@ TEST(recompute_changes_nothing) {
     }
 }
 
-TEST_MAIN(TEST_CASE(logits), TEST_CASE(training), TEST_CASE(cache), TEST_CASE(bert_does_not_generate),
+static double first_loss(const char *name, const char *flags) {
+    struct golden_model g;
+    golden_open(&g, name, flags, STEP_EVALUATE, 2);
+    struct step_source source = golden_source(&g);
+    EXPECT_OK(step_evaluate(g.step, &source));
+    double loss = step_result(g.step).loss;
+    golden_close(&g);
+    return loss;
+}
+
+// What a training step keeps.
+static size_t kept_bytes(const char *name, const char *flags) {
+    struct golden_model g;
+    golden_open(&g, name, flags, STEP_TRAIN, 2);
+    size_t bytes = step_memory(g.step)->activations;
+    golden_close(&g);
+    return bytes;
+}
+
+// Logits in parts are the same ones, to the bit, and are not kept.
+TEST(parts_change_no_loss) {
+    for (int i = 0; i < GOLDEN_FAMILIES; i++) {
+        const char *name = golden_families[i], *flags = "--logits-at-once 4";
+        EXPECT(first_loss(name, flags) == first_loss(name, ""));
+        EXPECT(kept_bytes(name, flags) < kept_bytes(name, ""));
+    }
+}
+
+TEST_MAIN(TEST_CASE(logits), TEST_CASE(training), TEST_CASE(training_with_logits_in_parts),
+          TEST_CASE(parts_change_no_loss), TEST_CASE(cache), TEST_CASE(bert_does_not_generate),
           TEST_CASE(documents_are_apart), TEST_CASE(recompute_changes_nothing), TEST_CASE(cuda))
