@@ -56,6 +56,7 @@
     X(attention_masks)                                                                                                 \
     X(attention_scores)                                                                                                \
     X(attention_wide)                                                                                                  \
+    X(attention_tiles)                                                                                                 \
     X(attention_values)                                                                                                \
     X(latent)                                                                                                          \
     X(attention_slope)                                                                                                 \

@@ -427,6 +427,26 @@ static inline void case_attention_wide(struct lab *lab) {
     lab->tolerance = tolerance;
 }
 
+// Several tiles of the heads that have kernels of their own on some GPUs, whole ones and parts.
+static inline void case_attention_tiles(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 17, 17, 1, 1, 64, .is_causal = true, .rate = 0.1f},
+        {1, 129, 129, 2, 2, 64, .is_causal = true, .is_packed = true, .rate = 0.1f},
+        {2, 300, 300, 4, 2, 64, .is_causal = true, .is_packed = true, .rate = 0.2f},
+        {1, 300, 300, 2, 1, 128, .is_causal = true, .is_packed = true, .rate = 0.1f},
+        {1, 257, 400, 2, 2, 64, .is_causal = true},
+        {2, 70, 391, 2, 2, 128, .is_causal = false, .rate = 0.3f},
+        {2, 270, 270, 2, 1, 64, .is_causal = true, .window = 100, .has_starts = true, .rate = 0.1f},
+        {3, 200, 333, 2, 2, 64, .is_causal = false, .has_counts = true, .rate = 0.1f},
+        {2, 390, 390, 2, 2, 128, .is_causal = true, .has_starts = true},
+    };
+    double tolerance = lab->tolerance;
+    lab->tolerance = 3 * tolerance;  // sums are longer than in other cases
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        attention_variant(lab, &cases[i]);
+    lab->tolerance = tolerance;
+}
+
 // Values of another size than keys, as in latent attention.
 static inline void case_attention_values(struct lab *lab) {
     static const struct attention_case cases[] = {

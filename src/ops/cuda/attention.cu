@@ -1,14 +1,23 @@
-// The attention of the CUDA backend: the first of four implementations that takes the operation, from the fastest to
-// the most general. cuDNN; tensor cores (attention_tensor*); fp32 arithmetic in tiles, without a mask
-// (attention_forward.cu, attention_backward.cu); and a warp for each query, with any mask (attention_masked.cu). Only
-// the last takes caps of scores and sinks.
+// The attention of the CUDA backend: the first implementation that takes the operation, from the fastest to the most
+// general. cuDNN; forward on Hopper GPUs (hopper/attention_hopper.cu); tensor cores (attention_tensor*); fp32
+// arithmetic in tiles, without a mask (attention_forward.cu, attention_backward.cu); and a warp for each query, with
+// any mask (attention_masked.cu). Only the last takes caps of scores and sinks.
 #include "ops/cuda/attention.cuh"
+
+#ifndef BEVATRON_HOPPER
+bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
+    (void)cuda;
+    (void)op;
+    return false;
+}
+#endif
 
 extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
     bool is_plain = attention_has_plain_scores(&op->scores);
     if (tensor_count(op->q) == 0 ||
-        (is_plain && (cudnn_attention_forward(cuda->cudnn, op) || tensor_attention_forward(cuda, op))))
+        (is_plain && (cudnn_attention_forward(cuda->cudnn, op) || hopper_attention_forward(cuda, op) ||
+                      tensor_attention_forward(cuda, op))))
         return;
     if (!is_plain || attention_has_mask(&op->mask))
         masked_attention_forward(cuda, op);

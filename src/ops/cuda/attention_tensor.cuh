@@ -117,6 +117,17 @@ static __device__ __forceinline__ float power_of_two(float x) {
     return power;
 }
 
+// Of the four threads that hold a row.
+static __device__ __forceinline__ float quad_max(float value) {
+    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
+    return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
+}
+
+static __device__ __forceinline__ float quad_sum(float value) {
+    value += __shfl_xor_sync(0xFFFFFFFFu, value, 1);
+    return value + __shfl_xor_sync(0xFFFFFFFFu, value, 2);
+}
+
 // ---- Masks ----
 
 // The keys [first, end) that a query sees; a query that does not exist sees none.
@@ -193,13 +204,13 @@ static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4],
 
 // ---- Dropout ----
 
-// The dropout of a warp's (query, key) tile of 64 keys. Four lanes hold the same keys of two queries, two keys of each
-// eight; each lane draws 32 keys of one query (drawn_row), and they exchange bits. factor[j][i] belongs to the score in
-// register i of columns 8 j ….
-static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8][4], const struct attention_args &args,
-                                                    int head, int64_t row_id, int first_key) {
+// The dropout of a warp's (query, key) tile of 64 keys as bits. Four lanes hold the same keys of two queries, two keys
+// of each eight; each lane draws 32 keys of one query (drawn_row), and they exchange bits. kept[half][k] is of query
+// lane / 4 or that 8 below, and of keys 0 … or 32 …; is_kept finds the bit of the score in register i of columns 8 j ….
+static __device__ __forceinline__ void tile_kept(uint32_t kept[2][2], const struct attention_args &args, int head,
+                                                 int64_t row_id, int first_key) {
     int lane = threadIdx.x & 31, part = lane % 4;
-    uint32_t mine = 0, kept[2][2];  // of query lane / 4 and that 8 below, and of keys 0 … and 32 …
+    uint32_t mine = 0;
 #pragma unroll
     for (int n = 0; n < 4; n++)
         mine |= dropout_kept(args.dropout, head_site(args, head), row_id, first_key + 32 * (part / 2) + 8 * n, n);
@@ -208,11 +219,21 @@ static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8
 #pragma unroll
         for (int k = 0; k < 2; k++)
             kept[half][k] = __shfl_sync(0xFFFFFFFFu, mine, (lane & ~3) | k << 1 | half) >> kept_bit(2 * part);
+}
+
+static __device__ __forceinline__ bool is_kept(const uint32_t kept[2][2], int j, int i) {
+    return kept[i / 2][j / 4] >> (kept_bit(i & 1) + 2 * (j % 4)) & 1;
+}
+
+static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8][4], const struct attention_args &args,
+                                                    int head, int64_t row_id, int first_key) {
+    uint32_t kept[2][2];
+    tile_kept(kept, args, head, row_id, first_key);
 #pragma unroll
     for (int j = 0; j < TENSOR_ROWS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            factor[j][i] = kept[i / 2][j / 4] >> (kept_bit(i & 1) + 2 * (j % 4)) & 1 ? args.dropout.scale : 0.0f;
+            factor[j][i] = is_kept(kept, j, i) ? args.dropout.scale : 0.0f;
 }
 
 // The row number whose keys this lane draws for tile_factors; `query` is that of its upper row.

@@ -9,16 +9,6 @@ struct forward_rows {
     float largest[2], sum[2];
 };
 
-static __device__ __forceinline__ float quad_max(float value) {
-    value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
-    return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
-}
-
-static __device__ __forceinline__ float quad_sum(float value) {
-    value += __shfl_xor_sync(0xFFFFFFFFu, value, 1);
-    return value + __shfl_xor_sync(0xFFFFFFFFu, value, 2);
-}
-
 // Scores become weights, and the rows move on to their new largest scores; correction is for what was summed before.
 static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8][4], struct forward_rows &rows,
                                                     float correction[2], float scale, int first_key) {
