@@ -86,15 +86,7 @@ await_text() {
     within 900 grep -qs -- "$1" "${2:-$work/out}" || fail "no \"$1\" in 900 s"
 }
 
-# A free port of this machine, below the ephemeral ports.
-free_port() {
-    local port
-    while :; do
-        port=$((10000 + RANDOM % 20000))
-        grep -qi ":$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6 2>/dev/null || break
-    done
-    echo "$port"
-}
+. "$(dirname "${BASH_SOURCE[0]}")/../free_port.sh"
 
 # beside NAME COMMAND…: runs a function of the test in the background, with its own folder as $work, so that cases that
 # mostly wait do so at the same time. `gather` waits for all of them, shows their output and adds up.

@@ -14,14 +14,7 @@ row_17() {
 # ---- a crowd on every port ----
 
 strangers=10000
-free_port() {
-    local port
-    while :; do
-        port=$((10000 + RANDOM % 20000))
-        grep -qi ":$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6 2>/dev/null || break
-    done
-    echo "$port"
-}
+. "$(dirname "${BASH_SOURCE[0]}")/../free_port.sh"
 # get PORT PATH: the first line of the answer of a server on this machine, within some seconds.
 get() {
     timeout 20 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$0" && printf "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n" "$1" "$0" >&3 && head -n 1 <&3' "$1" "$2" 2>/dev/null

@@ -11,7 +11,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 results=${RESULTS:-$work/results}
 touch "$results" || exit 2
-"$layouts" list >"$work/list" || exit 1
+# The list takes seconds and depends on the program only: it is kept beside it. The parts of a test begin together.
+list=$layouts.list
+if ! { flock 9 && { [ "$list" -nt "$layouts" ] || { "$layouts" list >"$list.new" && mv "$list.new" "$list"; }; }; } 9>"$list.lock"; then
+    list=$work/list
+    "$layouts" list >"$list" || exit 1
+fi
 
 # The selected rows of the list; its columns are number, ranks, whether in the sample, model, ….
 awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5 experts} " \
@@ -19,7 +24,7 @@ awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt lla
     BEGIN { split(share, part, "/"); split("gpt llama bert t5 experts", names, " ") }
     dtype != "" { if ($NF > 0) next; $NF = dtype == "bf16" ? 1 : 2 }
     (sample != "sample" || $3) && index(sizes, " " $2 " ") && index(models, " " names[$4 + 1] " ") && ++rows % part[2] == part[1] % part[2]' \
-    "$work/list" >"$work/wanted"
+    "$list" >"$work/wanted"
 
 # left RANKS: selected rows without a result, into $work/left.
 left() {

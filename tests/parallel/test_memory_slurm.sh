@@ -7,26 +7,12 @@
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
-if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
-    echo "SKIP no Slurm on this machine; apt install slurm-wlm munge, or make test-slurm"
-    exit 77
-fi
-$BEVATRON version | grep -q "MPI.*yes" || { echo "SKIP a build without MPI"; exit 77; }
-settings=$(bash tests/parallel/slurm_cluster.sh up "$work/slurm" 3) || { echo "FAIL no cluster"; exit 1; }
-eval "$settings"
-trap 'scancel -u "$(id -un)" 2>/dev/null; bash tests/parallel/slurm_cluster.sh down "$work/slurm"; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }' EXIT
+. tests/parallel/slurm_test.sh 3 || exit
 
-# Both nodes are this host: they must not share memory segments, and waiting ranks must let others run.
-export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
 job=(--nodes 2 --ntasks-per-node 2 --shared --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2
     --seq-length 16 --vocab-size 50 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3
     --log-interval 1 --eval-iters 0 --threads 1 --save-interval 1000000 --train-iters 20 --use-distributed-optimizer)
 submit() { "$BEVATRON" launch slurm --logs "$work/logs-$1" "${job[@]}" --save "$work/$1" "${@:2}" 2>>"$work/out"; }
-state() { scontrol show job "$1" 2>/dev/null | grep -o 'JobState=[A-Z]*' | sort -u; }
-has_ended() {
-    state "$1" >"$work/state"
-    [ -s "$work/state" ] && ! grep -Eqv 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE|BOOT)' "$work/state"
-}
 
 whole=$(submit whole)
 run=$(submit run --checkpoint-in-memory --allow-injected-faults --inject kill:rank=3:step=7:phase=memory:call=2 \

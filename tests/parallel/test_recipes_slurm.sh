@@ -8,16 +8,8 @@
 # parts: 3
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
-if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
-    echo "SKIP no Slurm on this machine; apt install slurm-wlm munge, or make test-slurm"
-    exit 77
-fi
-needs_parts MPI
-settings=$(bash tests/parallel/slurm_cluster.sh up "$work/slurm") || { echo "FAIL no cluster"; exit 1; }
-eval "$settings"
-trap 'scancel -u "$(id -un)" 2>/dev/null; bash tests/parallel/slurm_cluster.sh down "$work/slurm"; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }' EXIT
-# Both nodes are this host: they must not share memory segments, and waiting ranks must let others run.
-export BEVATRON OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+. tests/parallel/slurm_test.sh || exit
+export BEVATRON
 
 # is_part K: whether the cases of part K run here.
 is_part() { [ "${BEVATRON_TEST_PART:-$1/}" = "$1/${BEVATRON_TEST_PART#*/}" ]; }
