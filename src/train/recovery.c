@@ -134,6 +134,11 @@ static char *find_origin(const struct recovery *recovery, const struct step_resu
     return text;
 }
 
+// The sign of a NaN depends on the processor and would be printed.
+static double unsigned_nan(double value) {
+    return isnan(value) ? (double)NAN : value;
+}
+
 static int stop_at_nan(const struct recovery *recovery, const struct step_result *result, int64_t iteration,
                        const char *origin) {
     const struct config *config = recovery->config;
@@ -149,7 +154,7 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
                           "the loss is %g and the gradient norm %g at iteration %" PRId64
                           "%s%s%s; %s. Resume from the last checkpoint with a lower --lr or longer "
                           "warm-up%s, or give %s",
-                          result->loss, result->grad_norm, iteration, tries, scale,
+                          unsigned_nan(result->loss), unsigned_nan(result->grad_norm), iteration, tries, scale,
                           isfinite(result->grad_norm) ? "" : "; the weights were not changed", origin,
                           config->fp16 ? ", or with --bf16" : "",
                           goes_back(config->nan_policy)
@@ -178,7 +183,7 @@ static int judge_nan(struct recovery *recovery, const struct step_result *result
     } else {
         recovery->nans += skips;
         char *text = memory_printf("the loss is %g and the gradient norm %g at iteration %" PRId64 ", %s; %s",
-                                   result->loss, result->grad_norm, iteration, origin,
+                                   unsigned_nan(result->loss), unsigned_nan(result->grad_norm), iteration, origin,
                                    skips ? "its update was skipped (--nan-policy)" : "going back (--nan-policy)");
         recovery_tell(recovery, "nan", iteration, text);
         free(text);
