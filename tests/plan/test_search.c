@@ -159,7 +159,7 @@ TEST(rules) {
 TEST(what_cannot_be_is_refused_with_the_nearest_that_can) {
     struct layout_search search;
     struct search_options options = options_of(MODEL BATCH "--bf16", 7, "p5.48xlarge");
-    EXPECT_ERROR(search_open(&search, &options), "nearest: --global-batch-size 7 or --gpus 1");
+    EXPECT_ERROR(search_open(&search, &options), "nearest: --global-batch-size 7 or --gpus 6");
     search_close(&search);
     config_free(&config);
     options = options_of(MODEL BATCH "--bf16 --tensor-model-parallel-size 2 --num-attention-heads 7 --hidden-size 1792",
