@@ -143,28 +143,76 @@ struct moment {
     struct tensor tensor, exponents;
 };
 
-CPU_CLONES static void decode(const struct moment *moment, int64_t first, int64_t count, float *restrict piece) {
-    const uint8_t *codes = (const uint8_t *)moment->tensor.data + first;
-    const uint8_t *exponents = (const uint8_t *)moment->exponents.data + first / MOMENT8_SHARE;
-    for (int64_t i = 0; i < count; i++)
-        piece[i] = moment8_decode(moment->kind, codes[i], exponents[i / MOMENT8_SHARE]);
-}
-
-// Pieces begin at multiples of MOMENT8_SHARE.
-CPU_CLONES static void encode(const struct moment *moment, int64_t first, int64_t count, const float *restrict piece,
-                              const float *restrict grad) {
-    uint8_t *codes = (uint8_t *)moment->tensor.data + first;
-    uint8_t *exponents = (uint8_t *)moment->exponents.data + first / MOMENT8_SHARE;
-    enum moment8_kind kind = moment->kind;
+// Blocks of MOMENT8_SHARE elements; the last of a piece may be shorter. The kind is a constant where these are called,
+// so that their loops have no branches and become vector instructions.
+CPU_INLINE void decode_kind(enum moment8_kind kind, float *restrict piece, const uint8_t *restrict codes,
+                            const uint8_t *restrict exponents, int64_t count) {
     for (int64_t at = 0; at < count; at += MOMENT8_SHARE) {
         int64_t end = count - at < MOMENT8_SHARE ? count : at + MOMENT8_SHARE;
-        float largest = 0;
+        uint8_t exponent = exponents[at / MOMENT8_SHARE];
+#pragma omp simd
         for (int64_t i = at; i < end; i++)
-            largest = fmaxf(largest, moment8_size(kind, piece[i]));
-        uint8_t exponent = exponents[at / MOMENT8_SHARE] = moment8_exponent(kind, largest);
+            piece[i] = moment8_decode(kind, codes[i], exponent);
+    }
+}
+
+CPU_CLONES static void decode_first(float *piece, const uint8_t *codes, const uint8_t *exponents, int64_t count) {
+    decode_kind(MOMENT8_FIRST, piece, codes, exponents, count);
+}
+
+CPU_CLONES static void decode_second(float *piece, const uint8_t *codes, const uint8_t *exponents, int64_t count) {
+    decode_kind(MOMENT8_SECOND, piece, codes, exponents, count);
+}
+
+static void decode(const struct moment *moment, int64_t first, int64_t count, float *piece) {
+    const uint8_t *codes = (const uint8_t *)moment->tensor.data + first;
+    const uint8_t *exponents = (const uint8_t *)moment->exponents.data + first / MOMENT8_SHARE;
+    if (moment->kind == MOMENT8_FIRST)
+        decode_first(piece, codes, exponents, count);
+    else
+        decode_second(piece, codes, exponents, count);
+}
+
+// What a piece becomes: codes and exponents.
+struct narrow_to {
+    uint8_t *codes, *exponents;
+};
+
+CPU_INLINE void encode_kind(enum moment8_kind kind, struct narrow_to to, const float *restrict piece,
+                            const float *restrict grad, int64_t count) {
+    uint8_t *restrict codes = to.codes, *restrict exponents = to.exponents;
+    for (int64_t at = 0; at < count; at += MOMENT8_SHARE) {
+        int64_t end = count - at < MOMENT8_SHARE ? count : at + MOMENT8_SHARE;
+        // Sizes are at least 0 and ordered as their bits; NaN does not count.
+        uint32_t max = 0;
+        CPU_SIMD_MAX
+        for (int64_t i = at; i < end; i++) {
+            uint32_t bits = half_float_bits(moment8_size(kind, piece[i])), own = bits > 0x7F800000u ? 0 : bits;
+            max = own > max ? own : max;
+        }
+        uint8_t exponent = exponents[at / MOMENT8_SHARE] = moment8_exponent(kind, half_bits_float(max));
+#pragma omp simd
         for (int64_t i = at; i < end; i++)
             codes[i] = moment8_encode(kind, piece[i], exponent, half_dice(grad[i], piece[i]));
     }
+}
+
+CPU_CLONES static void encode_first(struct narrow_to to, const float *piece, const float *grad, int64_t count) {
+    encode_kind(MOMENT8_FIRST, to, piece, grad, count);
+}
+
+CPU_CLONES static void encode_second(struct narrow_to to, const float *piece, const float *grad, int64_t count) {
+    encode_kind(MOMENT8_SECOND, to, piece, grad, count);
+}
+
+// Pieces begin at multiples of MOMENT8_SHARE.
+static void encode(const struct moment *moment, int64_t first, int64_t count, const float *piece, const float *grad) {
+    struct narrow_to to = {(uint8_t *)moment->tensor.data + first,
+                           (uint8_t *)moment->exponents.data + first / MOMENT8_SHARE};
+    if (moment->kind == MOMENT8_FIRST)
+        encode_first(to, piece, grad, count);
+    else
+        encode_second(to, piece, grad, count);
 }
 
 // A moment's numbers in fp32: those in fewer bits are converted to memory that stays in the cache.
