@@ -3,7 +3,7 @@
 // each must be read with the range it was stored with. After a step all ranks have the same ranges, even if nothing
 // finite was seen. Run under mpirun.
 // ranks: 4
-// cost: 10
+// cost: 20
 #include "base/memory.h"
 #include "base/rng.h"
 #include "step/internal.h"
