@@ -57,8 +57,8 @@ static void validate_output(const struct config *config, struct complaints *comp
     if (rows % (FP8_STEP * parts) != 0)
         complain(complaints,
                  "--fp8-output-proj needs %d x N rows of the vocabulary on each rank; give "
-                 "--make-vocab-size-divisible-by %d, or leave it out",
-                 (int)FP8_STEP, (int)FP8_STEP);
+                 "--make-vocab-size-divisible-by %" PRId64 ", or leave it out",
+                 (int)FP8_STEP, FP8_STEP * parts);
     if (config_word_embedding_size(config) % FP8_STEP != 0)
         complain(complaints, "--fp8-output-proj needs multiples of %d, but a token's row has %" PRId64 "; leave it out",
                  (int)FP8_STEP, config_word_embedding_size(config));

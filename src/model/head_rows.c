@@ -8,9 +8,12 @@
 enum { LOGITS_AT_ONCE_BYTES = 1 << 30, ROW_MULTIPLE = 128 };
 
 int64_t head_rows_at_once(const struct head *head, const struct pass *pass, int64_t rows) {
+    const struct shard *shard = &head->weight->shard;
     if (head->rows_at_once > 0)
         return rows < head->rows_at_once ? rows : head->rows_at_once;
-    int64_t row_bytes = head->V * (int64_t)dtype_bytes(pass->dtype);
+    // Ranks that share the vocabulary sum statistics of each part, so all count with the largest share.
+    int64_t most = (shard->global[0] + shard->parts - 1) / shard->parts;
+    int64_t row_bytes = most * (int64_t)dtype_bytes(pass->dtype);
     int64_t parts = (rows * row_bytes + LOGITS_AT_ONCE_BYTES - 1) / LOGITS_AT_ONCE_BYTES;
     if (parts <= 1)
         return rows;

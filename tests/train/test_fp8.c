@@ -259,6 +259,7 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe blockwise"), "multiples of 128");
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-output-proj"), "leave it out");
     EXPECT_ERROR(validate("--bf16 --fp8-output-proj"), "--fp8-format hybrid too");
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --fp8-output-proj --padded-vocab-size 40"), "divisible-by 16,");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
