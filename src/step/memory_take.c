@@ -88,15 +88,18 @@ struct lack {
     size_t bytes;
 };
 
-// For optimizer states and inputs of layers. The system promises memory that it does not have, and kills who uses it.
+// For optimizer states and inputs of layers together, before either is taken. The system promises memory that it does
+// not have, and kills who uses it.
 static bool has_host_room(const struct step *step) {
-    uint64_t room = memory_room(ranks_on_machine(step));
-    size_t needed = step->memory.hosted + step->memory.offloaded;
+    const struct step_memory *memory = &step->memory;
+    size_t needed = memory->hosted + memory->offloaded;
+    uint64_t room = needed > 0 ? memory_room(ranks_on_machine(step)) : 0;
     if (step->device->ops->is_imaginary || needed <= room)
         return true;
-    error_set_code(EXIT_CODE_OUT_OF_MEMORY, "%s need %.2f GB of host memory for each rank here, and %.2f GB are left",
-                   step->memory.offloaded > 0 ? STEP_OFFLOADED : "optimizer states", (double)needed / 1e9,
-                   (double)room / 1e9);
+    error_set_code(
+        EXIT_CODE_OUT_OF_MEMORY, "%s%s%s need %.2f GB of host memory for each rank here, and %.2f GB are left",
+        memory->hosted > 0 ? "optimizer states" : "", memory->hosted > 0 && memory->offloaded > 0 ? " and " : "",
+        memory->offloaded > 0 ? "inputs of layers" : "", (double)needed / 1e9, (double)room / 1e9);
     return false;
 }
 
@@ -119,14 +122,15 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
             return (struct lack){blocks[i].title, bytes};
         arena_init(blocks[i].arena, blocks[i].name, base, bytes);
     }
+    bool has_room = has_host_room(step);
     if (memory->hosted > 0) {
-        void *base = has_host_room(step) ? device_hosted_alloc(step->device, memory->hosted) : NULL;
+        void *base = has_room ? device_hosted_alloc(step->device, memory->hosted) : NULL;
         if (!base)
             return (struct lack){STEP_HOSTED_STATES, memory->hosted};
         arena_init(&step->hosted, "optimizer states", base, memory->hosted);
     }
     if (memory->offloaded > 0) {
-        void *base = has_host_room(step) ? device_hosted_alloc(step->device, memory->offloaded) : NULL;
+        void *base = has_room ? device_hosted_alloc(step->device, memory->offloaded) : NULL;
         if (!base)
             return (struct lack){STEP_OFFLOADED, memory->offloaded};
         arena_init(&step->away.arena, "inputs of layers", base, memory->offloaded);

@@ -155,6 +155,11 @@ static int explain_refusal(const struct setup *setup, const struct step_room *ro
                                     "ranks (--use-distributed-optimizer)");
         return fail_with(cause, &text);
     }
+    if (strcmp(room->lack, STEP_OFFLOADED) == 0) {
+        buffer_append_string(&text, "; give a smaller --cpu-offloading-num-layers, or share sequences among more ranks "
+                                    "(--context-parallel-size)");
+        return fail_with(cause, &text);
+    }
     buffer_append_string(&text, ": the step needs ");
     setup_describe_memory(&room->needed, &text);
     if (room->reserve > 0)

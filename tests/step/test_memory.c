@@ -5,6 +5,10 @@
 #include "scarce.h"
 #include "step/internal.h"
 
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 static const size_t PLENTY = (size_t)1 << 40;
 
 static struct scarce_pool pool;
@@ -318,5 +322,49 @@ TEST(other_modes) {
     mode = STEP_TRAIN;
 }
 
+// The address space of this process, in bytes.
+static size_t address_space(void) {
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    EXPECT(file && fscanf(file, "%lld", &pages) == 1);
+    fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+// What hosts the optimizer and the inputs of layers is counted once, before either is taken.
+TEST(host_memory) {
+    const char *flags = "--hidden-size 768 --num-attention-heads 4 --seq-length 32 --vocab-size 96 --num-layers 2 "
+                        "--micro-batch-size 1 --optimizer-cpu-offload --recompute-granularity full --cpu-offloading ";
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    test_skip("sanitizers need address space of their own");
+    return;
+#endif
+    struct device *device = open_device(PLENTY);
+    struct attempt attempt = try_rank(device, flags, 0, 1);
+    EXPECT_OK(attempt.status);
+    struct step_memory memory = *step_memory(attempt.step);
+    EXPECT(memory.hosted > 100000000 && memory.offloaded > 0);
+    end_attempt(&attempt);
+    const struct {
+        size_t room;  // beside all but what the host holds
+        const char *text;
+    } cases[] = {{memory.hosted + memory.offloaded + memory.hosted / 2, NULL},
+                 {memory.hosted / 2, "optimizer states and inputs of layers need 0.11 GB of host memory"}};
+    struct rlimit before;
+    EXPECT(getrlimit(RLIMIT_AS, &before) == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct rlimit tight = {address_space() + memory.total + cases[i].room, before.rlim_max};
+        EXPECT(setrlimit(RLIMIT_AS, &tight) == 0);
+        attempt = try_rank(device, flags, 0, 1);
+        EXPECT(setrlimit(RLIMIT_AS, &before) == 0);
+        EXPECT_INT(attempt.status, cases[i].text ? -1 : 0);
+        if (cases[i].text)
+            expect_text(cases[i].text);
+        end_attempt(&attempt);
+    }
+    close_device(device);
+}
+
 TEST_MAIN(TEST_CASE(falls_back), TEST_CASE(the_same_bits), TEST_CASE(says_what_is_missing),
-          TEST_CASE(libraries_have_a_reserve), TEST_CASE(remedies_are_true), TEST_CASE(other_modes))
+          TEST_CASE(libraries_have_a_reserve), TEST_CASE(remedies_are_true), TEST_CASE(other_modes),
+          TEST_CASE(host_memory))
