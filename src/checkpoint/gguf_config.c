@@ -76,7 +76,8 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     TRY(check_rope(architecture, config));
     if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
         return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
-    if (config_query_groups(config) != config->num_attention_heads && !architecture->has_groups)
+    if (config_query_groups(config) != config->num_attention_heads &&
+        (!architecture->has_groups || architecture->needs_key_heads))
         return refuse(architecture, "--num-query-groups");
     if (config->disable_bias_linear && config->add_attention_bias && !architecture->has_output_bias)
         return refuse(architecture, "bias in the attention output (--add-attention-bias)");

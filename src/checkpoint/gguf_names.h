@@ -29,6 +29,7 @@ struct gguf_architecture {
     bool has_wide_heads;    // heads × channels may differ from the width of the model
     bool has_rms_norm;
     bool has_groups;       // fewer key and value heads than queries
+    bool needs_key_heads;  // norms of keys are as wide as the model: as many heads as queries
     bool has_output_bias;  // of the attention, though the other linear layers have none
     bool needs_output;     // output.weight must be there even if it is the embedding
     bool has_experts;      // every layer has experts, chosen by a softmax

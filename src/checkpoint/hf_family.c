@@ -53,6 +53,7 @@ const char *hf_family_missing(const char *model_type) {
     static const char chunks[] = "layers with attention in chunks, and weights of experts on their inputs";
     static const char indexed[] = "attention to the tokens that an indexer chooses";
     static const char shared[] = "layers that share keys and values, and several residual streams";
+    static const char images[] = "a tower for images beside its text model";
     static const struct {
         const char *model_type, *missing;
     } rows[] = {
@@ -64,6 +65,7 @@ const char *hf_family_missing(const char *model_type) {
         {"mpt", alibi},
         {"gemma3", "a tower for images beside its text model (a model of text alone is gemma3_text)"},
         {"olmo", "norms without weights"},
+        {"chatglm", "names of weights of its own (the same GLM-4 with transformers' names is glm)"},
         {"phimoe", "routers that drop close scores"},
         {"dbrx", "limits of queries, keys and values"},
         {"switch_transformers", "experts in an encoder-decoder"},
@@ -75,18 +77,26 @@ const char *hf_family_missing(const char *model_type) {
         {"deepseek_v32", indexed},
         {"qwen3_next", linear},
         {"qwen3_5", linear},
+        {"qwen3_5_moe", linear},
         {"kimi_linear", linear},
         {"minimax", linear},
         {"lfm2", "short convolutions"},
         {"gemma3n", shared},
         {"gemma3n_text", shared},
-        {"mistral3", "a tower for images beside its text model"},
+        {"mistral3", images},
+        {"glm4v", images},
+        {"glm4v_moe", images},
+        {"qwen2_vl", images},
+        {"qwen2_5_vl", images},
+        {"qwen3_vl", images},
+        {"qwen3_vl_moe", images},
         {"bamba", state},
         {"zamba2", state},
         {"mamba", state},
         {"mamba2", state},
         {"jamba", state},
         {"falcon_mamba", state},
+        {"falcon_h1", state},
         {"nemotron_h", state},
         {"rwkv", "recurrent layers"},
         {"recurrent_gemma", "recurrent layers"},

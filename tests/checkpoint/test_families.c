@@ -181,6 +181,8 @@ TEST(unknown_families) {
         {"cohere2_moe", "\"cohere2_moe\" is not supported: it has experts beside attention"},
         {"kimi_k2", "\"kimi_k2\" is not supported: it has latent attention"},
         {"qwen3_next", "\"qwen3_next\" is not supported: it has linear attention"},
+        {"falcon_h1", "\"falcon_h1\" is not supported: it has state space layers"},
+        {"glm4v", "\"glm4v\" is not supported: it has a tower for images beside its text model"},
         {"llama4_text", "\"llama4_text\" is not supported: it has layers with attention in chunks"},
         {"deepseek_v32", "\"deepseek_v32\" is not supported: it has attention to the tokens that an indexer chooses"},
         {"phimoe", "\"phimoe\" is not supported: it has routers that drop close scores"},

@@ -63,6 +63,9 @@ MODELS = {
     "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
         rope_parameters=rope(theta=500.0))),
+    "olmoe_heads": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(  # as many keys as queries
+        **dict(SIZE, num_hidden_layers=1), **IDS, pad_token_id=None, num_key_value_heads=3, num_experts=3, num_experts_per_tok=2,
+        tie_word_embeddings=True, rope_parameters=rope(theta=500.0))),
     "granitemoe": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
         **SIZE, **IDS, num_key_value_heads=1, num_local_experts=4, num_experts_per_tok=2, rope_parameters=rope(theta=500.0),
         embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=6.0, attention_multiplier=0.2, tie_word_embeddings=True)),

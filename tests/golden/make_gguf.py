@@ -27,7 +27,7 @@ from sentencepiece import sentencepiece_model_pb2 as spm_proto
 HERE = os.path.dirname(os.path.abspath(__file__))
 A = gguf.MODEL_ARCH
 MODELS = {"gpt2": A.GPT2, "gpt_bigcode": A.STARCODER, "llama": A.LLAMA, "llama_tied": A.LLAMA, "llama_yarn": A.LLAMA,
-          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "olmoe": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM,
+          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "olmoe_heads": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM,
           "nemotron_biases": A.NEMOTRON, "bert": A.BERT, "roberta": A.BERT, "t5": A.T5, "t5_v1_1": A.T5}
 TYPES = {"fp32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
 
@@ -136,7 +136,7 @@ def tensors_of(folder, arch, config):
         assert new, (folder, name)
         found[new] = data
     tied = "output.weight" not in found
-    if arch in (A.STABLELM, A.NEMOTRON) and tied:
+    if arch in (A.STABLELM, A.NEMOTRON, A.OLMOE) and tied:
         found["output.weight"] = found["token_embd.weight"]
     # Ours are separate where theirs are fused.
     for name in [name for name in found if arch == A.PHI3 and "attn_qkv" in name]:
