@@ -1,7 +1,7 @@
 // The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
 // in memory. The sizes are chosen so that every operation is split into several tasks.
 // cost: 15
-#include "cases_float8.h"
+#include "cases_blocks.h"
 #include "ops/cpu/kernel.h"
 
 enum { ROWS = 300, CHANNELS = 200, VOCABULARY = 3000, HEADS = 4, HEAD_SIZE = 50, SEQUENCE = 150 };
@@ -101,6 +101,28 @@ static void run_attention(struct lab *lab) {
                                                                        .scale = 0.14f,
                                                                        .is_causal = true,
                                                                        .dropout = dropout});
+}
+
+static void run_clip(struct lab *lab) {
+    int64_t heads[4] = {2, SEQUENCE, HEADS, HEAD_SIZE}, groups[4] = {2, SEQUENCE, HEADS / 2, HEAD_SIZE};
+    struct tensor largest = lab_1d(lab, HEADS, 1).t, master = lab_1d(lab, HEADS * HEAD_SIZE * CHANNELS, 1).t;
+    for (int i = 0; i < HEADS; i++)
+        ((float *)largest.data)[i] = 0;
+    op_largest_scores(lab->device, &(struct op_largest_scores){.largest = largest,
+                                                               .q = lab_4d(lab, heads, 1).t,
+                                                               .k = lab_4d(lab, groups, 1).t,
+                                                               .scale = 0.14f,
+                                                               .is_causal = true});
+    struct tensor scale = lab_1d(lab, 1, 1).t;
+    ((float *)scale.data)[0] = 1;
+    op_clip_rows(lab->device, &(struct op_clip_rows){.master = master,
+                                                     .largest = largest,
+                                                     .scale = scale,
+                                                     .columns = CHANNELS,
+                                                     .unit_rows = HEAD_SIZE,
+                                                     .count = HEAD_SIZE,
+                                                     .threshold = 0.01f,
+                                                     .power = 0.5f});
 }
 
 // What other families add: gated units, RMSNorm, rotary positions, masks and biases.
@@ -366,6 +388,10 @@ static void run_fp8(struct lab *lab) {
                                                .b_range = y.range,
                                                .transpose_b = true,
                                                .alpha = 1});
+    static const enum scaling scalings[] = {SCALING_VECTOR128, SCALING_BLOCK128, SCALING_VECTOR32};
+    for (int i = 0; i < 3; i++)
+        op_quantize_blocks(lab->device, &(struct op_quantize_blocks){
+                                            .y = blocks_operand(lab, scalings[i], DTYPE_E4M3, TOKENS, WIDTH), .x = x});
     op_move_ranges(lab->device, &(struct op_move_ranges){.ranges = lab_2d(lab, RANGES, RANGE_LENGTH, 1).t,
                                                          .history = lab_2d(lab, RANGES, STEPS, 1).t,
                                                          .place = 2,
@@ -411,6 +437,7 @@ static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     run_half_matmuls(&lab);
     run_norms(&lab);
     run_attention(&lab);
+    run_clip(&lab);
     run_families(&lab);
     run_loss(&lab);
     run_optimizer(&lab);

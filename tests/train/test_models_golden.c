@@ -286,11 +286,12 @@ static size_t kept_bytes(const char *name, const char *flags) {
     return bytes;
 }
 
-// Logits in parts are the same ones, to the bit, and are not kept.
+// Logits in parts are the same ones but for the rounding of other matmul kernels for few rows, and are not kept.
 TEST(parts_change_no_loss) {
     for (int i = 0; i < GOLDEN_FAMILIES; i++) {
         const char *name = golden_families[i], *flags = "--logits-at-once 4";
-        EXPECT(first_loss(name, flags) == first_loss(name, ""));
+        double whole = first_loss(name, "");
+        EXPECT(fabs(first_loss(name, flags) - whole) <= 2e-7 * whole);
         EXPECT(kept_bytes(name, flags) < kept_bytes(name, ""));
     }
 }
