@@ -1,6 +1,6 @@
 // What fp8 matmuls require of the other flags.
 #include "config/validate.h"
-
+#include "base/log.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,6 +49,8 @@ static void validate_output(const struct config *config, struct complaints *comp
         complain(complaints, "--fp8-output-proj needs --fp8-format; give --fp8-format hybrid too");
     if (size_step(config) != FP8_STEP)
         complain(complaints, "--fp8-output-proj works with --fp8-recipe delayed and tensorwise; leave it out");
+    if (config->logits_at_once > 0)
+        log_warn_once("--logits-at-once has no effect with --fp8-output-proj, which keeps all logits");
     if (config->mtp_num_layers > 0)
         complain(complaints, "--fp8-output-proj is not verified with --mtp-num-layers; leave one out");
     // The vocabulary is padded later, to a multiple for each rank.

@@ -1,5 +1,6 @@
 // The head some rows at a time: logits, losses, and if something is learnt all gradients, before the next rows. Logits
-// and losses are those of all rows at once, to the bit; the gradients of weight and bias are added up part by part.
+// and losses are those of all rows at once, but for the rounding of a matmul kernel that serves fewer rows; the
+// gradients of weight and bias are added up part by part.
 #include "model/head.h"
 #include "ops/device.h"
 

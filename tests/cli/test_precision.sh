@@ -114,6 +114,8 @@ for recipe in "hybrid --fp8-recipe delayed --fp8-output-proj" "e4m3 --fp8-recipe
     # shellcheck disable=SC2086  # flags
     expect 0 "emulates fp8" "$BEVATRON" train "${model[@]}" --train-iters 2 "${fp8[@]}" --fp8-format $recipe
 done
+expect 0 "--logits-at-once has no effect with --fp8-output-proj" "$BEVATRON" train "${model[@]}" --train-iters 1 \
+    "${fp8[@]}" --fp8-format hybrid --fp8-output-proj --logits-at-once 5
 expect 2 "needs multiples of 128, but --hidden-size is 64" "$BEVATRON" train "${model[@]}" --train-iters 1 --bf16 \
     --fp8-format hybrid --fp8-recipe blockwise --hidden-size 64 --num-attention-heads 4 --seq-length 32
 
