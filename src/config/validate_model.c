@@ -172,6 +172,10 @@ static void use_bf16(char **dtype, const char *flag) {
 }
 
 static void validate_qk_clip(const struct config *config, bool is_muon, struct complaints *complaints) {
+    static const char *const flags[] = {"--qk-clip-alpha", "--qk-clip-threshold"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && !config->qk_clip; i++)
+        if (flag_source(&config->given, flags[i]) == FLAG_FROM_COMMAND)
+            log_warn_once("%s has no effect without --qk-clip", flags[i]);
     if (!config->qk_clip)
         return;
     if (!is_muon)
