@@ -106,7 +106,7 @@ static void set_recompute(struct choices *choices, const struct config *config) 
         choices->recomputed_layers = config->recompute_num_layers > 0 ? config->recompute_num_layers : 1;
     if (config->cpu_offloading && choices->recomputed_layers > 0)
         choices->offloaded_layers =
-            config->cpu_offloading_num_layers > 0 ? config->cpu_offloading_num_layers : config->num_layers;
+            config->cpu_offloading_num_layers > 0 ? config->cpu_offloading_num_layers : INT64_MAX;
 }
 
 struct shard choices_split(const struct choices *choices, struct shard whole, int dimension) {

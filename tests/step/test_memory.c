@@ -365,6 +365,21 @@ TEST(host_memory) {
     close_device(device);
 }
 
+// A decoder may have more layers than its encoder: inputs of all but the first of either go to the host.
+TEST(inputs_of_both_stacks) {
+    enum { BYTES = 2 * 32 * 64 * 4 };  // of an input
+    struct device *device = open_device(PLENTY);
+    struct attempt attempt = try_rank(device,
+                                      SMALL "--model t5 --decoder-seq-length 32 --encoder-num-layers 3 "
+                                            "--decoder-num-layers 6 --micro-batch-size 2 --recompute-granularity full "
+                                            "--cpu-offloading ",
+                                      0, 1);
+    EXPECT_OK(attempt.status);
+    EXPECT_INT((int64_t)step_memory(attempt.step)->offloaded, (3 - 1 + 6 - 1) * BYTES);
+    end_attempt(&attempt);
+    close_device(device);
+}
+
 TEST_MAIN(TEST_CASE(falls_back), TEST_CASE(the_same_bits), TEST_CASE(says_what_is_missing),
           TEST_CASE(libraries_have_a_reserve), TEST_CASE(remedies_are_true), TEST_CASE(other_modes),
-          TEST_CASE(host_memory))
+          TEST_CASE(host_memory), TEST_CASE(inputs_of_both_stacks))
