@@ -119,7 +119,7 @@ expect 2 "--optimizer-cpu-offload does not work with --optimizer muon" "$BEVATRO
     --optimizer-cpu-offload
 expect 2 "--qk-clip needs an optimizer that updates whole matrices" "$BEVATRON" train "${model[@]}" --qk-clip
 expect 2 "--qk-clip does nothing behind --qk-layernorm" "$BEVATRON" train "${model[@]}" --optimizer muon --qk-clip --qk-layernorm
-expect 0 "--qk-clip-alpha has no effect without --qk-clip" "$BEVATRON" train "${model[@]}" --qk-clip-alpha 0.3 --train-iters 1 --dry-run
+expect 0 "--qk-clip-alpha has no effect without --qk-clip" "$BEVATRON" train "${model[@]}" --qk-clip-alpha 0.3 --train-iters 8 --dry-run
 expect 2 "does nothing without --optimizer-cpu-offload" "$BEVATRON" train "${model[@]}" --optimizer-offload-fraction 0.5
 expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
     --adaptive-muon-moment2-method adamuon --load "$work/other"
