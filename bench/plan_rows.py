@@ -171,6 +171,8 @@ class Row:
         counting = f"--nproc 1 --micro-batch-size 1 --global-batch-size {self.gbs} --bf16 "
         if self.skipped:
             layout = counting
+        # Other programs keep all logits, and so did this one when its own rows were measured.
+        layout += " --logits-at-once 1000000000"
         self.found, why = plan(program, self.flags + layout + f" --machine {self.machine}")
         if why:
             self.skipped = why

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/thread.h"
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static void *watch_ranks(void *argument) {
 struct ranks_watch *ranks_watch_start(const struct ranks_watch_options *options) {
     struct ranks_watch *watch = memory_alloc(sizeof *watch);
     *watch = (struct ranks_watch){.options = *options};
-    if (pipe(watch->ends) < 0) {
+    if (pipe2(watch->ends, O_CLOEXEC) < 0) {
         free(watch);
         return NULL;
     }
