@@ -3,7 +3,7 @@
 # taken by a folder, for an hour.
 free_port() {
     local port taken=/tmp/bevatron-ports-$(id -u)
-    mkdir -p -m 700 "$taken"
+    mkdir -p -m 700 "$taken" && [ -w "$taken" ] || { echo "cannot write to $taken" >&2; return 1; }
     find "$taken" -mindepth 1 -maxdepth 1 -mmin +60 -exec rmdir {} + 2>/dev/null
     while :; do
         port=$((10000 + RANDOM % 20000))
