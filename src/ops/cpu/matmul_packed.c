@@ -14,7 +14,7 @@
 #include <math.h>
 
 // Of a line, PART_BYTES make a part, LINE_BYTES go into a round, and the lines of a round into ROOM_BYTES.
-enum { PART_BYTES = 2048, LINE_BYTES = 4 * PART_BYTES, ROOM_BYTES = 8 << 20 };
+enum { PART_BYTES = 2048, LINE_BYTES = 4 * PART_BYTES, ROOM_BYTES = 4 << 20 };
 // The largest block: its rows of a part take half a megabyte, its result less.
 enum { BLOCK_ROWS = 256, BLOCK_SIZE = BLOCK_ROWS * 384 };
 // Lines that one packing task takes, and columns after which the epilogue follows: whole panels of every kernel.
