@@ -28,7 +28,10 @@ enum { MAX_FILES = 1 << 18 };
 enum { SUM_DIGITS = 12 };
 
 void manifest_add(struct manifest *manifest, struct manifest_file file) {
-    manifest->files = memory_realloc(manifest->files, (manifest->count + 1) * sizeof manifest->files[0]);
+    // There is room for the next power of two: thousands of ranks make thousands of files.
+    size_t count = manifest->count;
+    if ((count & (count - 1)) == 0)
+        manifest->files = memory_realloc(manifest->files, (count > 0 ? 2 * count : 1) * sizeof manifest->files[0]);
     manifest->files[manifest->count++] = file;
 }
 
