@@ -30,7 +30,7 @@ function take(line,    field, row) {
     # Machines in the order of their rows, and the rows of each.
     if (!((kind, field[9]) in rows_of)) machines[kind] = machines[kind] (machines[kind] == "" ? "" : "|") field[9]
     if (rows_of[kind, field[9]] !~ "(^|, )" row "$") rows_of[kind, field[9]] = rows_of[kind, field[9]] (rows_of[kind, field[9]] == "" ? "" : ", ") row
-    if (field[4] + 0 > noticed[kind, row]) noticed[kind, row] = field[4] + 0
+    if (field[4] != "" && field[4] + 0 >= noticed[kind, row]) noticed[kind, row] = field[4] + 0
     if (field[5] + 0 > back[kind, row]) back[kind, row] = field[5] + 0
     if (field[6] != "" && index(" " codes[kind, row] " ", " " field[6] " ") == 0) codes[kind, row] = codes[kind, row] (codes[kind, row] == "" ? "" : " ") field[6]
     if (field[3] == "fail") missed[kind, row] = missed[kind, row] (missed[kind, row] == "" ? "" : "; ") field[2]
@@ -88,7 +88,7 @@ kind != "page" {
         if (missed[kind, row] != "") list = list "- " row ", on a GPU: " missed[kind, row] ".\n"
         kind = "cpu"
         if (!cases[kind, row]) continue
-        printf "| %d | %s | %d | %s | %s | %s | %s |%s\n", row, names[row], cases[kind, row], result_of(row), noticed[kind, row] ? noticed[kind, row] " s" : "", back[kind, row] ? back[kind, row] " s" : "", codes[kind, row], has_gpu ? " " on_gpu " |" : ""
+        printf "| %d | %s | %d | %s | %s | %s | %s |%s\n", row, names[row], cases[kind, row], result_of(row), (kind, row) in noticed ? noticed[kind, row] " s" : "", back[kind, row] ? back[kind, row] " s" : "", codes[kind, row], has_gpu ? " " on_gpu " |" : ""
         if (missed[kind, row] != "") list = list "- " row ": " missed[kind, row] ".\n"
         if (message[kind, row] != "") said = said sprintf("| %d | `%s` |\n", row, substr(message[kind, row], 1, 110))
     }
