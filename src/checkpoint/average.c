@@ -171,7 +171,7 @@ static int read_average(struct model_source *source, size_t i, void *to) {
 
 static const struct model_source_kind source_average = {.name = "bevatron", .read = read_average};
 
-// Every tensor must be there in the shape of the model's. Biases that balance experts are no parameters: they are
+// Every tensor must be there in the shape of the model's. Biases that balance experts are not parameters: they are
 // averaged as the model has them.
 static int check_finer(const struct averaged *averaged, const struct averaged_member *member, const char *path) {
     for (size_t i = 0; i < member->source.count - member->source.biases; i++) {

@@ -29,7 +29,7 @@ struct model_source {
     struct param_list params;
     struct source_tensor *tensors;  // one per parameter, in their order
     size_t count;
-    size_t biases;                  // how many of them, the last ones, are no parameters: biases that balance experts
+    size_t biases;                  // how many of them, the last ones, are not parameters: biases that balance experts
     struct checkpoint_state state;  // iteration and samples; zero if the folder does not say
     struct checkpoint_file_list files;   // the tokenizer's and other files that belong to the model
     struct json *foreign_config;         // config.json of Hugging Face; NULL otherwise

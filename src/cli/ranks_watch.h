@@ -9,8 +9,8 @@
 
 struct ranks_watch;
 
-// Begins to watch when `is_ready` says that the ranks are there. Returns NULL, which ranks_watch_end accepts, if there
-// is no way to.
+// Begins to watch when `is_ready` says that the ranks are there. Returns NULL, which ranks_watch_end accepts, if it
+// cannot.
 struct ranks_watch_options {
     pid_t mpirun;
     int nproc;

@@ -236,8 +236,6 @@ static char *find_algorithm_cache(void) {
 // What the flags ask of a device and only the device itself can tell.
 static int check_device(const struct device *device, const struct config *config) {
     int most = device->ops->most_head_size;
-    if (config->fp8_format && device->ops->is_host_memory)
-        log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
     if (most > 0 && config->multi_latent_attention && (config->kv_channels > most || config->v_head_dim > most))
         return error_set_code(EXIT_CODE_USAGE,
                               "a head of latent attention is %" PRId64 " channels wide (--qk-head-dim and "
@@ -289,6 +287,8 @@ int session_meet(struct session *session, const struct config *config) {
     if (!session->world)
         TRY(session_meet_early(session, config));
     TRY(check_device(session->device, config));
+    if (session->place.rank == 0 && config->fp8_format && session->device->ops->is_host_memory)
+        log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
     return check_same_flags(session, config);
 }
 

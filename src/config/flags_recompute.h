@@ -24,7 +24,7 @@
         INT("--cpu-offloading-num-layers", cpu_offloading_num_layers, "0", 0, MOST_LAYERS,                             \
             "layers behind the first whose inputs --cpu-offloading moves; 0 for all", ADVANCED),                       \
         INT("--logits-at-once", logits_at_once, "0", 0, MOST_TOKENS,                                                   \
-            "tokens whose logits are computed at a time and not kept; 0: all, or so many that they take 1 GiB",        \
+            "compute the logits of N tokens at a time, and keep none; 0: of all tokens, or 1 GiB of logits at a time", \
             ADVANCED)
 
 #endif

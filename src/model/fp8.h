@@ -4,7 +4,7 @@
 // earlier micro-batches had does not count, so a layer that is computed again has the range it had. Matmuls sum in
 // fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
-// By blocks (enum scaling) there are no ranges to keep: factors are computed with the values they belong to.
+// With blocks (enum scaling) no ranges are kept: factors are computed together with their values.
 //
 // fp8 matmuls read both operands along the dimension that is summed over, so a backward pass needs weights transposed.
 // If a step has several micro-batches, it stores all weights in both orders when it starts. Otherwise a pass stores

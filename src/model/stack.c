@@ -253,7 +253,7 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
         next = group.end;
         // What is recomputed begins and ends with a complete stream.
         struct tensor out = {0};
-        bool is_passed_on = pass->away && !pass->is_training && next < stack->L;  // nobody reads it again
+        bool is_passed_on = pass->away && !pass->is_training && next < stack->L;  // not read again
         if (is_passed_on || divides_input(stack, &inner, next) || sends_input(stack, &inner, next))
             out = turns[turn % AWAY_SLOTS];
         else if (next == stack->L || group.is_recomputed || group_at(stack, &inner, next).is_recomputed ||

@@ -128,7 +128,7 @@ static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matm
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
 }
 
-// How the factors are laid out; ranges, the default, need not be named.
+// How the factors are laid out; the default is one for each operand.
 static void set_scaling(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
 #if CUDART_VERSION >= 12090
     static const cublasLtMatmulMatrixScale_t modes[SCALING_COUNT] = {
