@@ -10,6 +10,7 @@
 #include "train/stragglers.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,28 +86,31 @@ static bool has_own_device(const struct rank_report *report) {
 // The time in which the host neither waited for another rank nor ran. A host that waits for other ranks runs meanwhile,
 // as far as the others on its machine let it: so this is a lower bound, and close on a rank that hardly waits.
 static double find_stall(const struct rank_report *report) {
-    double away = has_own_device(report) ? report->awaited_device : report->used.ran + report->used.waited;
+    double away = report->used.waited + (has_own_device(report) ? report->awaited_device : report->used.ran);
     double stall = report->seconds - report->used.data - away;
     return stall > 0 ? stall : 0;
+}
+
+// For how long the device waits for other ranks in an iteration, known from those with a trace. Where data goes through
+// the host, it is the host that waits instead.
+static double find_device_wait(const struct rank_report *report) {
+    bool is_known = report->traced > 0 && device_has_clock(step_device(report->step));
+    return is_known ? report->device_waited / (double)report->traced : 0;
 }
 
 // Waits for small messages are measured in ticks of a coarse clock: over many of them that evens out, but the sum of a
 // few may exceed the time that they are a part of.
 static double find_wait(const struct rank_report *report) {
-    double most = report->seconds - report->used.data, wait = report->used.waited;
-    if (report->traced > 0 && device_has_clock(step_device(report->step)))
-        wait = report->device_waited / (double)report->traced * (double)report->steps;
-    wait = wait < most ? wait : most;
-    return wait > 0 ? wait : 0;
+    double most = report->seconds - report->used.data;
+    double wait = fmax(report->used.waited, find_device_wait(report) * (double)report->steps);
+    return fmax(fmin(wait, most), 0);
 }
 
-// The same of a warm step. What the device waits for is known from the iterations with a trace.
+// The same of a warm step.
 static double find_warm_wait(const struct rank_report *report) {
     const struct rank_warm *warm = &report->warm;
-    bool is_traced = report->traced > 0 && device_has_clock(step_device(report->step));
-    double wait = is_traced ? report->device_waited / (double)report->traced : warm->waited / (double)warm->steps;
     double most = (warm->seconds - warm->data) / (double)warm->steps;
-    return wait < most ? wait : most;
+    return fmin(fmax(warm->waited / (double)warm->steps, find_device_wait(report)), most);
 }
 
 static int64_t find_memory(const struct rank_report *report) {
