@@ -27,6 +27,7 @@ def gpt(layers, hidden, heads, seq, batch, vocab, more=""):
 
 SMALL = gpt(12, 768, 12, 1024, 16, 50304, "--bf16 ")
 FULL = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+NORMS = "--recompute-granularity selective --recompute-modules layernorm "
 # name, ranks, micro-batches, flags. One rank and one micro-batch of a large model is timed by `bench step`.
 CASES = [
     ("gpt2-124M bf16", 1, 1, gpt(12, 768, 12, 1024, 64, 50304, "--bf16")),
@@ -37,10 +38,14 @@ CASES = [
     ("gpt3-1.3B bf16", 1, 1, gpt(24, 2048, 16, 2048, 16, 50304, "--bf16")),
     ("gpt3-1.3B bf16, full recompute", 1, 1, gpt(24, 2048, 16, 2048, 16, 50304, "--bf16 " + FULL)),
     ("gpt3-1.3B fp8", 1, 1, gpt(24, 2048, 16, 2048, 16, 50304, "--bf16 --fp8-format hybrid")),
+    ("gpt3-1.3B fp8, blockwise", 1, 1, gpt(24, 2048, 16, 2048, 16, 50304, "--bf16 --fp8-format hybrid --fp8-recipe blockwise")),
     ("megatron-3.6B bf16", 1, 1, gpt(30, 3072, 32, 2048, 4, 51200, "--bf16")),
     ("llama-1.3B bf16", 1, 1, gpt(24, 2048, 16, 4096, 8, 32000, "--bf16 " + LLAMA + "5632")),
     ("llama7B-8layers bf16", 1, 1, gpt(8, 4096, 32, 4096, 4, 32000, "--bf16 " + LLAMA + "11008")),
     ("llama7B-8layers fp8", 1, 1, gpt(8, 4096, 32, 4096, 4, 32000, "--bf16 --fp8-format hybrid " + LLAMA + "11008")),
+    ("llama-1.3B bf16, norms recomputed", 1, 1, gpt(24, 2048, 16, 4096, 8, 32000, "--bf16 " + LLAMA + "5632 " + NORMS)),
+    ("mixtral-8x7B-2layers", 1, 1, gpt(2, 4096, 32, 4096, 4, 32000, "--bf16 " + LLAMA + "14336 --num-experts 8 --moe-router-topk 2")),
+    ("olmoe-1B-7B-8layers", 1, 1, gpt(8, 2048, 16, 4096, 8, 50304, "--bf16 " + LLAMA + "1024 --num-experts 64 --moe-router-topk 8")),
     ("bert-large bf16", 1, 2, "--model bert " + gpt(24, 1024, 16, 512, 32, 30592, "--bf16")),
     ("t5-base bf16", 1, 2, "--model t5 --num-layers 12 --hidden-size 768 --num-attention-heads 12 --encoder-seq-length 512 "
      "--decoder-seq-length 128 --max-position-embeddings 512 --micro-batch-size 32 --vocab-size 32128 --bf16 " + PLAIN),

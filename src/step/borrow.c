@@ -1,9 +1,11 @@
 // Which activations may lie where which gradients will be. See borrow.h.
 //
-// Layers [0, k) lend the memory of their gradients to the activations of layers [k, L) and of the heads: when the
-// backward pass reaches layer k - 1, all of those are used up. With k = L only the heads borrow. The weights of
-// consecutive layers follow each other in the flat buffers, see parallel/param.h. Gaps between them must stay zero, so
-// nothing is lent if there are any.
+// The arena turns into the gradients' buffer at a border: what is kept first lies below it, in memory of its own, and
+// from the border on heights of the arena are places of the buffer, from the weights of layer 0 on. The gradients of
+// layer m are written when all that was kept after layer m is used up, so their place must not be lower in the arena
+// than the end of what layer m keeps. Both grow from layer to layer, and memory for the larger of them serves both.
+// The weights of consecutive layers follow each other in the flat buffers, see parallel/param.h. Gaps between them must
+// stay zero, so nothing is lent if there are any.
 #include "step/borrow.h"
 #include "step/pipeline.h"
 
@@ -30,9 +32,9 @@ static int64_t first_element(const struct stack *stack) {
     return block_first_matrix(&stack->blocks[0])->offset;
 }
 
-// Behind the weights of layer k - 1.
-static int64_t end_element(const struct stack *stack, int64_t k) {
-    const struct param *last = block_last_matrix(&stack->blocks[k - 1]);
+// Behind the weights of the last layer.
+static int64_t end_element(const struct stack *stack) {
+    const struct param *last = block_last_matrix(&stack->blocks[stack->L - 1]);
     return last->offset + shard_local_count(&last->shard);
 }
 
@@ -44,27 +46,70 @@ static bool has_gaps(const struct param_list *params, int64_t first, int64_t end
     return count != end - first;
 }
 
-// The first k with enough room, because the fewer layers lend, the more can borrow.
-struct step_borrow borrow_find(const struct step *step, size_t activation_bytes) {
-    const struct step_chunk *chunk = &step->chunks[0];
-    const struct stack *stack = only_stack(chunk);
-    bool is_found = false;
-    struct step_borrow borrow = {0};
-    for (int64_t k = 1; is_possible(step) && k <= stack->L && !is_found; k++) {
-        int64_t first = first_element(stack), end = end_element(stack, k);
-        borrow = (struct step_borrow){
-            .border = marks_of(chunk)[k], .room = sizeof(float) * (size_t)(end - first), .first = first};
-        is_found = activation_bytes - borrow.border <= borrow.room && !has_gaps(&step->params, first, end);
-    }
-    return is_found ? borrow : (struct step_borrow){0};
+static size_t align(size_t bytes) {
+    return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
-bool borrow_fits(const struct step *step) {
-    return step->chunks[0].activation_bytes <= step->borrow.border + step->borrow.room;
+// Where the gradients of layer m begin in the memory that is lent.
+static size_t place_of(const struct stack *stack, int64_t m) {
+    return sizeof(float) * (size_t)(block_first_matrix(&stack->blocks[m])->offset - first_element(stack));
+}
+
+// Whether activations up to `peak` have room, and leave the gradients of every layer alone until they are used up.
+static bool is_safe(const struct step_chunk *chunk, const struct step_borrow *borrow, size_t peak) {
+    const struct stack *stack = only_stack(chunk);
+    bool is_safe = peak <= borrow->border + borrow->room;
+    for (int64_t m = 0; m < stack->L; m++) {
+        size_t height = borrow->border + place_of(stack, m);
+        is_safe &= height >= peak || height >= marks_of(chunk)[m + 1];
+    }
+    return is_safe;
+}
+
+// The lowest border with enough room that is safe.
+static size_t lowest_border(const struct step_chunk *chunk, size_t peak, size_t room) {
+    const struct stack *stack = only_stack(chunk);
+    size_t border = peak > room ? peak - room : ARENA_ALIGNMENT;
+    for (int64_t m = 0; m < stack->L; m++) {
+        size_t place = place_of(stack, m), end = marks_of(chunk)[m + 1];
+        if (border + place < peak && border + place < end)
+            border = end - place;
+    }
+    return align(border);
+}
+
+// A block that would cross the border begins beyond it, and all that follow lie higher than without one. If they then
+// have no room, or are too high, the border is put behind that block, which moves nothing.
+struct step_borrow borrow_find(const struct step *step, size_t peak) {
+    const struct step_chunk *chunk = &step->chunks[0];
+    struct step_borrow borrow = step->borrow;
+    if (!is_possible(step))
+        return (struct step_borrow){0};
+    if (borrow.border > 0 && is_safe(chunk, &borrow, peak))
+        return borrow;
+    if (borrow.border > 0) {
+        borrow.border = chunk->flights[0].activations.crossing;
+    } else {
+        const struct stack *stack = only_stack(chunk);
+        int64_t first = first_element(stack), end = end_element(stack);
+        if (has_gaps(&step->params, first, end))
+            return (struct step_borrow){0};
+        borrow = (struct step_borrow){.peak = peak, .room = sizeof(float) * (size_t)(end - first), .first = first};
+        borrow.border = lowest_border(chunk, peak, borrow.room);
+    }
+    return borrow.border < borrow.peak ? borrow : (struct step_borrow){0};
+}
+
+struct step_borrow borrow_raise(const struct step *step, struct step_borrow borrow, size_t peak) {
+    bool is_known = step->borrow.border == 0 || step->borrow.border == borrow.border;
+    if (borrow.border > 0 && is_known && peak > borrow.border + borrow.room)
+        borrow.border = align(peak - borrow.room);
+    return borrow.border < borrow.peak ? borrow : (struct step_borrow){0};
 }
 
 void borrow_apply(const struct step *step, struct arena *activations) {
     const struct step_borrow *borrow = &step->borrow;
+    void *lent = (float *)step->grads.data + borrow->first;
     if (borrow->border > 0)
-        arena_set_border(activations, borrow->border, (float *)step->grads.data + borrow->first);
+        arena_set_border(activations, borrow->border, borrow->is_trial ? activations->base + borrow->border : lent);
 }

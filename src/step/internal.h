@@ -107,7 +107,9 @@ struct step_replay {
 struct step_borrow {
     size_t border;  // height of the arena; 0: it does not
     size_t room;    // bytes there
+    size_t peak;    // height of the arena if it does not; a border above would gain nothing
     int64_t first;  // element of the gradients where they begin
+    bool is_trial;  // on paper, to see where activations would lie: the border is there, but nothing is borrowed
 };
 
 // Where a check of replicas last found a difference.

@@ -179,7 +179,10 @@ static int run_micro_batches(struct step *step, struct step *paper, struct batch
         TRY(step_train(paper, &source, 0, 0));
     note_peaks(step, paper);
     step->borrow = borrow_find(paper, step->chunks[0].activation_bytes);
-    return step_evaluate(paper, &source);
+    TRY(step_evaluate(paper, &source));
+    note_peaks(step, paper);
+    step->borrow = borrow_raise(paper, step->borrow, step->chunks[0].activation_bytes);
+    return 0;
 }
 
 // The longest text at once.
@@ -200,6 +203,7 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
     struct step *paper = step_new(&options);
     paper->keeps_results = step->keeps_results;
     paper->borrow = step->borrow;
+    paper->borrow.is_trial = true;
     int status = step_assemble(paper);
     if (status == 0) {
         take_paper(paper);
@@ -224,19 +228,24 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
     return status;
 }
 
-// What can be borrowed is only known after a run without it, and whether it is enough after one with it.
+// What can be borrowed is only known after a run without it, and whether it is right after one with it.
 static int rehearse_borrowing(struct step *step, struct device *device, const struct mesh *mesh) {
+    enum { MOST_TRIES = 6 };
+    const struct step_borrow none = {0};
+    step->borrow = none;
     TRY(rehearse(step, device, mesh));
-    struct step_borrow borrow = step->borrow;
-    if (borrow.border == 0)
-        return 0;
-    TRY(rehearse(step, device, mesh));
-    step->borrow = borrow;
-    if (borrow_fits(step))
-        return 0;
-    step->borrow = (struct step_borrow){0};
-    TRY(rehearse(step, device, mesh));
-    step->borrow = (struct step_borrow){0};
+    for (int tries = 1; step->borrow.border > 0; tries++) {
+        size_t border = step->borrow.border;
+        TRY(rehearse(step, device, mesh));
+        if (step->borrow.border == border)
+            break;
+        if (step->borrow.border == 0 || tries == MOST_TRIES) {
+            step->borrow = none;
+            TRY(rehearse(step, device, mesh));
+            step->borrow = none;
+        }
+    }
+    step->borrow.is_trial = false;
     return 0;
 }
 

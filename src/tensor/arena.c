@@ -16,8 +16,10 @@ void arena_set_border(struct arena *arena, size_t border, void *beyond) {
 
 void *arena_alloc(struct arena *arena, size_t bytes) {
     size_t rounded = (bytes + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1);
-    if (arena->used < arena->border && rounded > arena->border - arena->used)
+    if (arena->used < arena->border && rounded > arena->border - arena->used) {
+        arena->crossing = arena->used + rounded;
         arena->used = arena->border;
+    }
     size_t left = arena->capacity - arena->used;
     if (rounded < bytes || rounded > left)
         die("the arena \"%s\" holds %zu bytes, %zu are used and %zu more were asked for", arena->name, arena->capacity,

@@ -18,6 +18,7 @@ struct arena {
     size_t used;
     size_t peak;
     size_t border;          // 0: there is none
+    size_t crossing;        // where the last block that would have crossed it would have ended
     unsigned char *beyond;  // where the border is
 };
 

@@ -60,7 +60,10 @@ static const char *const models[] = {
     "--position-embedding-type rope --swiglu --normalization RMSNorm --disable-bias-linear "
     "--untie-embeddings-and-output-weights --group-query-attention --num-query-groups 1",
     "--model bert --norm-placement post --activation gelu",
-    "--vocab-size 8900 --make-vocab-size-divisible-by 1",  // the logits alone
+    "--vocab-size 8900 --make-vocab-size-divisible-by 1",       // the logits alone
+    "--seq-length 4 --bf16",                                    // layers keep less than their gradients
+    "--seq-length 64 --max-position-embeddings 64 --bf16",      // about as much
+    "--seq-length 128 --max-position-embeddings 128 --swiglu",  // and more
 };
 
 TEST(the_same_bits) {
@@ -70,6 +73,10 @@ TEST(the_same_bits) {
         EXPECT(borrowed.memory.activations == borrowed.borrow.border);
         EXPECT(borrowed.memory.activations < plain.memory.activations);
         EXPECT(borrowed.memory.total < plain.memory.total);
+        // Memory for the larger of the two, for a sixth of the smaller (one layer), and for a tensor at the border.
+        size_t kept = plain.memory.activations, lent = borrowed.borrow.room;
+        size_t more = kept > lent ? kept : lent, less = kept > lent ? lent : kept;
+        EXPECT(borrowed.borrow.border + lent <= more + less / 6 + less / 18);
         for (int n = 0; n < STEPS; n++)
             EXPECT(borrowed.loss[n] == plain.loss[n] && borrowed.norm[n] == plain.norm[n]);
         EXPECT(borrowed.evaluated == plain.evaluated && borrowed.weights == plain.weights);
@@ -90,4 +97,19 @@ TEST(what_does_not_borrow) {
         EXPECT(run_flags(flags[i], true).borrow.border == 0);
 }
 
-TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(what_does_not_borrow))
+// Logits that are larger than all gradients of the layers, at the border or alone beyond it.
+TEST(never_more) {
+    static const char *const flags[] = {
+        "--vocab-size 8900 --seq-length 32 --max-position-embeddings 32",
+        "--vocab-size 8900 --seq-length 64 --max-position-embeddings 64 --num-layers 2",
+        "--vocab-size 8900 --seq-length 64 --max-position-embeddings 64 --bf16",
+        "--model bert --vocab-size 8900 --seq-length 64 --max-position-embeddings 64",
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        struct borrow_course one = run_flags(flags[i], true), two = run_flags(flags[i], false);
+        EXPECT(one.memory.total <= two.memory.total);
+        EXPECT(one.weights == two.weights && one.gradients == two.gradients);
+    }
+}
+
+TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(what_does_not_borrow), TEST_CASE(never_more))

@@ -162,7 +162,7 @@ static const struct {
     {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16", 1, 700, "--recompute-granularity full"},
     {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16", 1, 500, "--micro-batch-size"},
     {SMALL "--num-layers 4 --micro-batch-size 8", 1, 250, "on 4 ranks that have as much memory each, with"},
-    {SMALL "--num-layers 4 --micro-batch-size 1", 1, 100, "--pipeline-model-parallel-size"},
+    {SMALL "--num-layers 4 --micro-batch-size 1", 1, 120, "--pipeline-model-parallel-size"},
     {SMALL "--num-layers 2 --micro-batch-size 1", 4, 850, "--use-distributed-optimizer"},
     {SMALL "--num-layers 2 --micro-batch-size 1", 4, 500, "--tensor-model-parallel-size 4"},
     {SMALL "--num-layers 4 --micro-batch-size 8 --tensor-model-parallel-size 4", 4, 930, "--sequence-parallel"},
