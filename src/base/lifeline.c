@@ -7,6 +7,7 @@
 #include "base/watchdog.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -180,10 +181,14 @@ void lifeline_beat(void) {
 }
 
 void lifeline_phase(const char *label) {
+    // Threads have phases of their own.
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < PAGES; i++) {
         strncpy(own[i]->phase, label, sizeof own[i]->phase - 1);
         own[i]->phase[sizeof own[i]->phase - 1] = '\0';
     }
+    pthread_mutex_unlock(&lock);
     lifeline_beat();
 }
 

@@ -26,8 +26,9 @@ static _Atomic int active;
 // What is done within it, which code far below the phase knows; how often it was set since the last phase began.
 static const char *_Atomic noted;
 static _Atomic int notes;
-// How long each kind of outermost phase took during the start, which one thread does.
+// How long each kind of outermost phase took during the start. Threads that outlive it have phases of their own.
 enum { MOST_KINDS = 16 };
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     bool is_over;
     int count;
@@ -154,13 +155,15 @@ void phase_note(const char *what) {
 
 static void count_start(const struct phase *phase) {
     int i = 0;
+    pthread_mutex_lock(&start_lock);
     while (i < start.count && start.kinds[i].label != phase->label)
         i++;
-    if (start.is_over || phase->level > 1 || i == MOST_KINDS)
-        return;
-    start.count = i == start.count ? i + 1 : start.count;
-    start.kinds[i].label = phase->label;
-    start.kinds[i].seconds += clock_seconds() - phase->started;
+    if (!start.is_over && phase->level == 1 && i < MOST_KINDS) {
+        start.count = i == start.count ? i + 1 : start.count;
+        start.kinds[i].label = phase->label;
+        start.kinds[i].seconds += clock_seconds() - phase->started;
+    }
+    pthread_mutex_unlock(&start_lock);
 }
 
 void phase_end(struct phase *phase) {
@@ -190,9 +193,13 @@ void phase_end(struct phase *phase) {
 
 void phase_tell_start(void) {
     struct timespec now;
-    if (start.is_over)
-        return;
+    pthread_mutex_lock(&start_lock);
+    bool was_over = start.is_over;
     start.is_over = true;
+    pthread_mutex_unlock(&start_lock);
+    if (was_over)
+        return;
+    // From here on nothing changes it.
     clock_gettime(CLOCK_BOOTTIME, &now);
     double ticks = (double)sysconf(_SC_CLK_TCK), began = (double)process_start(getpid());
     double lived = (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - began / ticks, other = lived;

@@ -29,6 +29,8 @@ bool process_catches(pid_t process, int number);
 // When a process was started, in ticks of _SC_CLK_TCK since the machine was; 0 if it is gone. With the number it names
 // one process for good.
 unsigned long long process_start(pid_t process);
+// The same of the oldest process that this one may look at. With /proc mounted with hidepid, those are the user's own.
+unsigned long long process_oldest_start(void);
 
 // For a child of `parent`, which has forked it from its first thread: it gets SIGTERM when that one ends, however it
 // does, and now if it has ended already.

@@ -73,6 +73,18 @@ static struct relative *list_processes(size_t *count) {
     return list;
 }
 
+unsigned long long process_oldest_start(void) {
+    size_t count;
+    struct relative *list = list_processes(&count);
+    unsigned long long oldest = process_start(getpid());
+    for (size_t i = 0; i < count; i++) {
+        unsigned long long start = process_start(list[i].self);
+        oldest = start > 0 && start < oldest ? start : oldest;
+    }
+    free(list);
+    return oldest;
+}
+
 static bool runs(pid_t process, const struct stat *program) {
     char path[64];
     struct stat status;

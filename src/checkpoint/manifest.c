@@ -69,6 +69,13 @@ static void write_hashes(struct json_writer *json, const char *key, const uint64
     json_end_array(json);
 }
 
+static int lowest_version(const struct manifest *manifest) {
+    for (size_t i = 0; i < manifest->count; i++)
+        if (manifest->files[i].tensors)
+            return MANIFEST_TENSORS;
+    return MANIFEST_OLDEST;
+}
+
 int manifest_write(const struct manifest *manifest, const char *folder) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
@@ -76,7 +83,7 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
     json_key(&json, "format");
     json_cstring(&json, format_name);
     json_key(&json, "version");
-    json_int(&json, MANIFEST_VERSION);
+    json_int(&json, lowest_version(manifest));
     json_key(&json, "iteration");
     json_int(&json, manifest->iteration);
     json_key(&json, "files");
@@ -220,11 +227,10 @@ static int read_tree(struct manifest *manifest, const struct json *root) {
     if (strcmp(format, format_name) != 0)
         return error_set("its format is \"%.64s\", not \"%s\"", format, format_name);
     TRY(json_get_int(root, "version", &version));
-    if (version != MANIFEST_VERSION)
+    if (version < MANIFEST_OLDEST || version > MANIFEST_VERSION)
         return error_set("it has version %" PRId64
-                         " and this program reads version %d; use the program that wrote it or a "
-                         "newer one",
-                         version, MANIFEST_VERSION);
+                         " and this program reads versions %d to %d; use the program that wrote it or a newer one",
+                         version, MANIFEST_OLDEST, MANIFEST_VERSION);
     TRY(json_get_int(root, "iteration", &manifest->iteration));
     if (manifest->iteration < 0)
         return error_set("its iteration is negative");

@@ -2,7 +2,7 @@
 // last in its folder, so a folder without a valid one is not a checkpoint. A part ("model", "optimizer") may be spread
 // over several files; a reader looks for a tensor in those files of the part that may have it.
 //
-//   {"format": "bevatron-checkpoint", "version": 1, "iteration": 10,
+//   {"format": "bevatron-checkpoint", "version": 2, "iteration": 10,
 //    "files": [{"name": "model.safetensors", "holds": "model", "bytes": 1234, "sha256": "…",
 //               "sums": ["0123456789ab", …], "tensors": ["ba9876543210", …]}, …]}
 //
@@ -10,6 +10,9 @@
 // of thousands of ranks opens only the files that hold what it needs, and the manifest stays small. The sums of a
 // safetensors file are running sums at the end of its header and of each of its tensors, in the order of their bytes
 // (see sha256_marks). If a file is damaged, they tell which tensor is the first damaged one.
+//
+// A manifest has the lowest version that allows all it says, so that older programs read what they can: "tensors" came
+// with version 2.
 #ifndef CHECKPOINT_MANIFEST_H
 #define CHECKPOINT_MANIFEST_H
 
@@ -18,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MANIFEST_VERSION = 1 };
+enum { MANIFEST_OLDEST = 1, MANIFEST_TENSORS = 2, MANIFEST_VERSION = MANIFEST_TENSORS };
 
 struct manifest_file {
     char *name;   // a plain name inside the folder

@@ -165,11 +165,15 @@ static int watch_run(const char *path, double limit_seconds) {
 
 // ---- once ----
 
-// Seconds since the first process here was started; the kernel counts them also while the machine sleeps.
+// Seconds since the first process here was started; the kernel counts them also while the machine sleeps. If it is
+// hidden (hidepid), the oldest that is not stands for it: the container is at least as old.
 static double container_seconds(void) {
     struct timespec now;
+    unsigned long long first = process_start(1);
+    if (first == 0)
+        first = process_oldest_start();
     clock_gettime(CLOCK_BOOTTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)process_start(1) / (double)sysconf(_SC_CLK_TCK);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)first / (double)sysconf(_SC_CLK_TCK);
 }
 
 static int look_once(const char *path, double limit_seconds) {

@@ -17,7 +17,8 @@
 
 static const char lock_name[] = ".bevatron-lock";
 // How long a lock may outlive its holder: a process that frees its memory, or a machine that is gone, whose locks an
-// NFS server keeps for its lease of 90 s.
+// NFS server keeps for its lease of 90 s. Some servers keep them for longer, so the run then ends with a code after
+// which a launcher tries again; only a holder that is known to run ends it for good.
 static const double ENDING_SECONDS = 60, LEASE_SECONDS = 120, NAP_SECONDS = 0.1;
 
 // ---- whose it is ----
@@ -123,8 +124,9 @@ static int check_fallback(const struct config *config) {
 static int refuse(const char *save, const char *path, const struct file_lock_holder *holder) {
     char *who = holder->host[0] ? memory_printf(" (process %ld on %s)", holder->process, holder->host) : NULL;
     char *gone = holder->is_here ? NULL : memory_printf("; if that machine is gone, remove %s", path);
-    error_set_code(EXIT_CODE_USAGE, "another run%s is writing to %s; stop it, or give another --save%s", who ? who : "",
-                   save, gone ? gone : "");
+    error_set_code(holder->is_here && !holder->is_ending ? EXIT_CODE_USAGE : EXIT_CODE_ERROR,
+                   "another run%s is writing to %s; stop it, or give another --save%s", who ? who : "", save,
+                   gone ? gone : "");
     free(who);
     free(gone);
     return -1;

@@ -14,8 +14,8 @@ struct save_folder {
 // Fails, with a remedy, if the folder holds a checkpoint of another program or of another run (one that --load does not
 // continue), if nothing can be written to it, or if another process holds its lock. A run that was stopped or killed
 // and starts again with --load of the same folder passes: its lock went with its process. If the holder's machine died,
-// the server of a shared file system may keep the lock for a while, so the lock of another machine is waited for. Only
-// the first rank does anything.
+// the server of a shared file system may keep the lock for a while, so the lock of another machine is waited for, and
+// the exit code then allows another attempt. Only the first rank does anything.
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh);
 // Whose the folder is, without a lock and without writing anything: for a launcher whose run starts later.
 int save_folder_check(const struct config *config);

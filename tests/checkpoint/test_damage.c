@@ -243,7 +243,9 @@ TEST(hostile_manifest) {
     } cases[] = {
         {"[]", "format"},
         {"{\"format\": \"other\", \"version\": 1, \"iteration\": 20, \"files\": []}", "\"other\""},
-        {"{\"format\": \"bevatron-checkpoint\", \"version\": 2, \"iteration\": 20, \"files\": []}", "version 2"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 3, \"iteration\": 20, \"files\": []}",
+         "it has version 3 and this program reads versions 1 to 2; use the program that wrote it or a newer one"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 0, \"iteration\": 20, \"files\": []}", "version 0"},
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": []}", "files"},
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": -5, \"files\": []}", "negative"},
         {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "

@@ -111,18 +111,31 @@ TEST(tensors_too_many_are_found) {
     temporary_remove(&t);
 }
 
+// A program that does not know a member of the manifest must be told by the version.
+static void expect_version(const char *folder, int version) {
+    char *path = file_join(folder, "manifest.json"), wanted[32];
+    struct buffer text = {0};
+    snprintf(wanted, sizeof wanted, "\"version\": %d,", version);
+    EXPECT_OK(file_read_all(path, MANIFEST_MOST_BYTES, &text));
+    EXPECT(strstr(buffer_string(&text), wanted) != NULL);
+    buffer_free(&text);
+    free(path);
+}
+
 // Older programs did not list tensors: all files are opened, whatever is in them.
 TEST(older_manifests_are_read) {
     struct temporary t = temporary_create();
     char *path = save_three(t.path);
     struct manifest manifest;
     EXPECT_OK(manifest_read(&manifest, path));
+    expect_version(path, 2);
     for (size_t i = 0; i < manifest.count; i++) {
         free(manifest.files[i].tensors);
         manifest.files[i].tensors = NULL;
         manifest.files[i].tensor_count = 0;
     }
     EXPECT_OK(manifest_write(&manifest, path));
+    expect_version(path, 1);
     EXPECT_OK(checkpoint_verify(path, false));
     struct checkpoint_tensor wanted[COUNT];
     for (int i = 0; i < COUNT; i++)

@@ -19,6 +19,21 @@ expect 2 "set BEVATRON_NODE_LIFELINE as it is set for the run" env -u BEVATRON_N
 probe 1e9 && pass || fail "a run that has not started is late"
 expect 212 "and has not started" "$BEVATRON" launch progress --once --progress-timeout-minutes 1e-9
 probe 0 && pass || fail "no limit is a limit"
+# Where the first process is hidden, the age of the machine does not count in its place.
+hidden() {
+    unshare -m bash -c 'mount -t proc -o hidepid=2 proc /proc 2>/dev/null || exit 77
+        exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' - "$@"
+}
+if [ "$(id -u)" = 0 ] && hidden test ! -r /proc/1/stat 2>/dev/null; then
+    chmod 755 "$work"
+    half=$(awk '{ print $1 / 120 }' /proc/uptime)
+    hidden env BEVATRON_NODE_LIFELINE=/none /proc/self/fd/9 launch progress --once --progress-timeout-minutes "$half" 9<"$BEVATRON" &&
+        pass || fail "a hidden first process makes the container as old as the machine"
+    expect 212 "and has not started" hidden env BEVATRON_NODE_LIFELINE=/none /proc/self/fd/9 launch progress --once \
+        --progress-timeout-minutes 1e-9 9<"$BEVATRON"
+else
+    echo "NOTE /proc cannot be mounted with hidepid here"
+fi
 
 # A run that is suspended, and continued.
 begin || fail "no file"
