@@ -8,11 +8,11 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "cli/bench.h"
-#include "cli/bench_energy.h"
 #include "cli/bench_model.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
+#include "ops/sensors.h"
 #include "train/setup.h"
 
 #include <stdio.h>
@@ -166,9 +166,9 @@ static int print_parts(struct ceilings *ceilings, struct step *step, const struc
 
 struct times {
     double first, mean, loss;
-    double *between;              // (steps) from one result to the next, sorted
-    const struct energy *energy;  // NULL if it is not measured
-    double joules;                // of all timed steps
+    double *between;                // (steps) from one result to the next, sorted
+    const struct sensors *sensors;  // NULL if energy is not measured
+    double joules;                  // of all timed steps
 };
 
 static int compare(const void *a, const void *b) {
@@ -186,7 +186,9 @@ static int time_steps(struct step *step, const struct step_source *source, int64
         (void)step_result(step);
         times->first = i == 0 ? clock_seconds() - start : times->first;
     }
-    double joules = times->energy ? energy_joules(times->energy) : 0;
+    double before = 0;
+    if (times->sensors)
+        TRY(sensors_joules(times->sensors, &before));
     start = last = clock_seconds();
     for (int64_t queued = 0, taken = 0; taken < steps;) {
         bool queues = queued < steps && step_pending(step) <= step_lookahead(step);
@@ -201,7 +203,9 @@ static int time_steps(struct step *step, const struct step_source *source, int64
         }
     }
     times->mean = (last - start) / (double)steps;
-    times->joules = times->energy ? energy_joules(times->energy) - joules : 0;
+    if (times->sensors)
+        TRY(sensors_joules(times->sensors, &times->joules));
+    times->joules -= before;
     qsort(times->between, (size_t)steps, sizeof *times->between, compare);
     return 0;
 }
@@ -255,7 +259,7 @@ static void print_times(const struct bench_step_options *options, const struct s
            times->mean, times->between[options->steps / 2], tokens / times->mean, (double)usage.ru_maxrss / 1024,
            (double)device_bytes / 1e9, times->first, buffer_string(&flags), times->loss);
     buffer_free(&flags);
-    if (times->energy)
+    if (times->sensors)
         printf(", \"joules_per_token\": %.6f, \"watts\": %.0f", times->joules / (tokens * (double)options->steps),
                times->joules / (times->mean * (double)options->steps));
     printf("}\n");
@@ -265,14 +269,17 @@ static void print_times(const struct bench_step_options *options, const struct s
 static int time_and_print(struct bench_step_options *options, struct step *step, struct ceilings *ceilings) {
     struct tokens tokens = make_tokens(&options->config);
     struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
-    struct energy energy;
+    struct sensors sensors;
+    double joules;
     struct times times = {.between = memory_alloc(sizeof(double) * (size_t)options->steps)};
     // A machine without a counter still has times.
-    if (options->energy && energy_open(&energy, step_device(step)) < 0) {
-        log_warn("%s", error_message());
-        error_clear();
+    bool has_energy =
+        options->energy && sensors_open(&sensors, step_device(step)) == 0 && sensors_joules(&sensors, &joules) == 0;
+    if (has_energy) {
+        times.sensors = &sensors;
     } else if (options->energy) {
-        times.energy = &energy;
+        log_warn("cannot measure energy: %s", error_message());
+        error_clear();
     }
     int status = time_steps(step, &source, options->steps, &times);
     if (status == 0) {

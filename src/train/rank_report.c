@@ -15,7 +15,7 @@
 #include <string.h>
 
 // What a rank tells the others, in nanoseconds per step; with timers, those follow.
-enum { WORD_STEP, WORD_WAIT, WORD_DATA, WORD_STALL, WORD_STAGE, WORD_MEMORY, WORD_PROBES, WORD_COUNT };
+enum { WORD_STEP, WORD_WAIT, WORD_DATA, WORD_STALL, WORD_STAGE, WORD_MEMORY, WORD_PROBES, WORD_CLOCK, WORD_COUNT };
 // And once, at the end, for the comparison with the plan.
 enum { WARM_STEP, WARM_WAIT, WARM_DATA, WARM_WORDS };
 
@@ -27,6 +27,9 @@ enum { LINES_BEFORE_WARNING = 3, STEPS_BEFORE_WARNING = 10 };
 
 // With --log-straggler, links are probed if ranks wait for this share of a step, and not again for this many seconds.
 static const double PROBED_SHARE = 0.3, PROBE_SECONDS = 60;
+
+// The GPU's clock is read at the end of an iteration, when the next ones keep it busy; not more often than this.
+static const double CLOCK_SECONDS = 0.1;
 
 static struct rank_usage usage_now(const struct rank_report *report) {
     return (struct rank_usage){.waited = comm_waited_seconds(report->mesh->all),
@@ -61,6 +64,24 @@ void rank_report_begin(struct rank_report *report) {
     report->last = usage_now(report);
 }
 
+static void read_clock(struct rank_report *report) {
+    double now = clock_seconds();
+    if (!report->reads_clock || now - report->clock_read < CLOCK_SECONDS)
+        return;
+    double clock = sensors_clock(&report->sensors);
+    report->clock_sum += clock;
+    report->clock_readings += clock > 0;
+    report->clock_read = now;
+}
+
+// Once a rank computes for longer than the others, the next line tells whether its GPU is the reason. All ranks know.
+static void watch_clocks(struct rank_report *report, const struct straggler *straggler) {
+    if (report->reads_clock || straggler->rank < 0 || straggler->cause != CAUSE_COMPUTE)
+        return;
+    report->reads_clock = sensors_open(&report->sensors, step_device(report->step)) == 0;
+    error_clear();
+}
+
 void rank_report_end(struct rank_report *report, double seconds, double awaited_device) {
     struct rank_usage now = usage_now(report);
     double waited = now.waited - report->last.waited, data = now.data - report->last.data;
@@ -71,6 +92,7 @@ void rank_report_end(struct rank_report *report, double seconds, double awaited_
     report->seconds += seconds;
     report->awaited_device += awaited_device;
     report->steps++;
+    read_clock(report);
     if (++report->iterations <= ITERATIONS_UNTIL_WARM)
         return;
     report->warm.seconds += seconds;
@@ -148,6 +170,8 @@ static int64_t *gather_words(const struct rank_report *report) {
     own[WORD_MEMORY] = find_memory(report);
     own[WORD_PROBES] =
         atomic_load(&report->prints) && (report->probed <= 0 || clock_seconds() - report->probed > PROBE_SECONDS);
+    own[WORD_CLOCK] =
+        report->clock_readings > 0 ? (int64_t)(report->clock_sum / (double)report->clock_readings * 1e6) : 0;
     if (compares(report)) {
         int64_t *warm = own + warm_words(report);
         warm[WARM_STEP] = (int64_t)(report->warm.seconds * 1e9 / (double)report->warm.steps);
@@ -165,7 +189,8 @@ static struct rank_times times_of(const int64_t *words) {
                                .wait = (double)words[WORD_WAIT] * 1e-9,
                                .data = (double)words[WORD_DATA] * 1e-9,
                                .stall = (double)words[WORD_STALL] * 1e-9,
-                               .stage = (int)words[WORD_STAGE]};
+                               .stage = (int)words[WORD_STAGE],
+                               .clock = (double)words[WORD_CLOCK] * 1e-6};
 }
 
 static const char *host_of(const struct rank_report *report, int rank) {
@@ -337,6 +362,7 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
     for (int i = 0; i < size; i++)
         times[i] = times_of(table + (size_t)i * (size_t)words);
     struct straggler straggler = stragglers_find(times, size);
+    watch_clocks(report, &straggler);
     probe_links(report, table[WORD_PROBES], times, &straggler);
     if (report->report) {
         if (report->config->timing_log_level > 0)
@@ -353,6 +379,8 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
     report->used = (struct rank_usage){0};
     report->seconds = report->awaited_device = report->device_waited = 0;
     report->steps = report->traced = 0;
+    report->clock_sum = 0;
+    report->clock_readings = 0;
     report->timers = (struct timers){0};
 }
 

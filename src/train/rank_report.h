@@ -10,6 +10,7 @@
 
 #include "report/report.h"
 #include "report/scrape.h"
+#include "ops/sensors.h"
 #include "step/step.h"
 #include "train/planned.h"
 #include "train/timers.h"
@@ -47,7 +48,12 @@ struct rank_report {
     bool is_compared;          // or would be, if there were a plan
     int64_t iterations;        // since the report was opened
     struct rank_warm warm;
-    double probed;        // when links were last probed; 0: never
+    double probed;  // when links were last probed; 0: never
+    // The clock of the GPU, read from the line on in which a rank was found that computes for longer.
+    bool reads_clock;
+    struct sensors sensors;        // if `reads_clock`
+    double clock_sum, clock_read;  // MHz of the readings since the last line, and when the last one was
+    int64_t clock_readings;
     atomic_bool prints;   // the reporting rank prints the lines of --log-straggler
     struct scrape *port;  // toggles `prints`; NULL for none
 };

@@ -6,11 +6,13 @@
 
 static const double LEAST_SHARE = 0.1;
 
-enum measure { MEASURE_OWN, MEASURE_DATA, MEASURE_STALL };
+enum measure { MEASURE_OWN, MEASURE_DATA, MEASURE_STALL, MEASURE_CLOCK };
 
 static double measure(const struct rank_times *times, enum measure what) {
     if (what == MEASURE_DATA)
         return times->data;
+    if (what == MEASURE_CLOCK)
+        return times->clock;
     return what == MEASURE_STALL ? times->stall : times->step - times->wait;
 }
 
@@ -54,6 +56,20 @@ static int find_slowest(const struct rank_times *ranks, int count) {
     return slowest;
 }
 
+// A rank that computes for longer, on a GPU whose clock is lower than that of its peers: what it computed would have
+// taken less at theirs. The clock is the cause if that is at least half of the delay.
+static void find_clock(struct straggler *straggler, const struct rank_times *ranks, int count) {
+    double clock = ranks[straggler->rank].clock, peers = find_median(ranks, count, straggler->rank, MEASURE_CLOCK);
+    if (straggler->cause != CAUSE_COMPUTE || !(clock > 0) || clock >= peers)
+        return;
+    double own = measure(&ranks[straggler->rank], MEASURE_OWN);
+    if (own * (1 - clock / peers) < straggler->late / 2)
+        return;
+    straggler->cause = CAUSE_CLOCK;
+    straggler->theirs = clock;
+    straggler->peers = peers;
+}
+
 // What makes up at least half of the delay.
 static void find_cause(struct straggler *straggler, const struct rank_times *ranks, int count) {
     static const struct {
@@ -80,12 +96,16 @@ struct straggler stragglers_find(const struct rank_times *ranks, int count) {
         return straggler;
     straggler = (struct straggler){.rank = slowest, .late = late, .share = late / step};
     find_cause(&straggler, ranks, count);
+    find_clock(&straggler, ranks, count);
     return straggler;
 }
 
 const char *straggler_cause_name(enum straggler_cause cause) {
-    static const char *const names[] = {
-        [CAUSE_DATA] = "data", [CAUSE_COMPUTE] = "compute", [CAUSE_LINK] = "link", [CAUSE_HOST] = "host"};
+    static const char *const names[] = {[CAUSE_DATA] = "data",
+                                        [CAUSE_COMPUTE] = "compute",
+                                        [CAUSE_LINK] = "link",
+                                        [CAUSE_HOST] = "host",
+                                        [CAUSE_CLOCK] = "clock"};
     return names[cause];
 }
 
@@ -102,6 +122,14 @@ void straggler_describe(const struct straggler *straggler, const char *host, str
                       "rank %d on %s has slow links: a message takes %.2f ms (others %.2f ms); check the network of "
                       "its host",
                       straggler->rank, host, straggler->theirs * 1e3, straggler->peers * 1e3);
+        return;
+    }
+    if (straggler->cause == CAUSE_CLOCK) {
+        buffer_printf(out,
+                      "rank %d on %s is %.1f ms (%.0f %%) of a step late: its GPU runs at %.0f MHz (others %.0f MHz); "
+                      "run nvidia-smi -q -d PERFORMANCE on its host for the reason",
+                      straggler->rank, host, straggler->late * 1e3, straggler->share * 100, straggler->theirs,
+                      straggler->peers);
         return;
     }
     buffer_printf(out, "rank %d on %s is %.1f ms (%.0f %%) of a step late: %s (%.1f ms, others %.1f ms); %s",

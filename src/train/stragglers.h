@@ -14,15 +14,16 @@ struct rank_times {
     double data;   // for micro-batches
     double stall;  // in which the host should have worked and did not: not scheduled, stopped, or late to launch
     int stage;     // of the pipeline: ranks of one stage have the same work
+    double clock;  // of its GPU, in MHz; 0 if it is not known
 };
 
-enum straggler_cause { CAUSE_DATA, CAUSE_COMPUTE, CAUSE_LINK, CAUSE_HOST };
+enum straggler_cause { CAUSE_DATA, CAUSE_COMPUTE, CAUSE_LINK, CAUSE_HOST, CAUSE_CLOCK };
 struct straggler {
     int rank;  // -1: none stands out
     enum straggler_cause cause;
     double late;           // seconds per step by which its own time exceeds that of its peers
     double share;          // of the step
-    double theirs, peers;  // what the cause is measured by, of this rank and of its peers, in seconds per step
+    double theirs, peers;  // what the cause is measured by, of this rank and of its peers: seconds per step, or MHz
 };
 
 // A rank stands out if it is late by at least a tenth of the step, compared with the median of its peers: the ranks of

@@ -14,6 +14,11 @@ int cuDriverGetVersion(int *version);
 int MPI_Get_library_version(char *text, int *length);
 const void *curl_version_info(int age);
 const char *MHD_get_version(void);
+int nvmlSystemGetNVMLVersion(char *version, unsigned length);
+int nvmlInit_v2(void);
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **gpu);
+int nvmlDeviceGetTotalEnergyConsumption(void *gpu, unsigned long long *millijoules);
+int nvmlDeviceGetClockInfo(void *gpu, int clock, unsigned *mhz);
 
 static const int fits = FAKE_KIND == 1;
 
@@ -75,4 +80,32 @@ const void *curl_version_info(int age) {
 
 const char *MHD_get_version(void) {
     return fits ? "0.9.77" : "0.9.70";
+}
+
+int nvmlSystemGetNVMLVersion(char *version, unsigned length) {
+    strncpy(version, "580.1", length);
+    return 0;
+}
+
+int nvmlInit_v2(void) {
+    return fits ? 0 : 9;
+}
+
+// One GPU, and a place in memory that stands for it.
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **gpu) {
+    static char it;
+    *gpu = &it;
+    return strcmp(uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f") == 0 ? 0 : 6;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(void *gpu, unsigned long long *millijoules) {
+    *millijoules = 12500;
+    return gpu ? 0 : 2;
+}
+
+// NVML_CLOCK_GRAPHICS, _SM, _MEM
+int nvmlDeviceGetClockInfo(void *gpu, int clock, unsigned *mhz) {
+    static const unsigned clocks[] = {1005, 1410, 2619};
+    *mhz = clock >= 0 && clock < 3 ? clocks[clock] : 0;
+    return gpu ? 0 : 2;
 }

@@ -60,6 +60,36 @@ TEST(causes) {
     EXPECT_STRING(straggler_cause_name(CAUSE_HOST), "host");
 }
 
+// The same, on GPUs with these clocks.
+static struct straggler find_clocked(double clock, double others, double data) {
+    struct rank_times ranks[RANKS];
+    for (int i = 0; i < RANKS; i++)
+        ranks[i] = (struct rank_times){.step = 0.14, .wait = i == 2 ? 0.02 : 0.06, .clock = i == 2 ? clock : others};
+    ranks[2].data = data;
+    struct straggler found = stragglers_find(ranks, RANKS);
+    EXPECT_INT(found.rank, 2);
+    return found;
+}
+
+// Rank 2 computes for 120 ms and is 40 ms late: at the others' clock it would need 120 ms × clock / others.
+TEST(clocks_of_gpus) {
+    struct straggler found = find_clocked(1320, 1980, 0);
+    EXPECT_INT(found.cause, CAUSE_CLOCK);
+    struct buffer text = {0};
+    straggler_describe(&found, "b", &text);
+    EXPECT_STRING(buffer_string(&text),
+                  "rank 2 on b is 40.0 ms (29 %) of a step late: its GPU runs at 1320 MHz (others 1980 MHz); run "
+                  "nvidia-smi -q -d PERFORMANCE on its host for the reason");
+    buffer_free(&text);
+    EXPECT_STRING(straggler_cause_name(CAUSE_CLOCK), "clock");
+    EXPECT_INT(find_clocked(1640, 1980, 0).cause, CAUSE_CLOCK);
+    EXPECT_INT(find_clocked(1660, 1980, 0).cause, CAUSE_COMPUTE);  // explains less than half
+    EXPECT_INT(find_clocked(1980, 1980, 0).cause, CAUSE_COMPUTE);
+    EXPECT_INT(find_clocked(0, 1980, 0).cause, CAUSE_COMPUTE);
+    EXPECT_INT(find_clocked(1320, 0, 0).cause, CAUSE_COMPUTE);
+    EXPECT_INT(find_clocked(1320, 1980, 0.03).cause, CAUSE_DATA);
+}
+
 // Links are numbered by the rank that they start from; a slow rank has two slow ones.
 TEST(slow_links) {
     double ring[4] = {1e-4, 9e-4, 8e-4, 1.1e-4}, pair[4] = {1e-4, 9e-4, 1e-4, 1e-4}, three[3] = {5e-4, 5e-4, 1e-4};
@@ -173,6 +203,6 @@ TEST(spans_count_for_the_timers_that_contain_them) {
     }
 }
 
-TEST_MAIN(TEST_CASE(ranks_that_are_alike), TEST_CASE(causes), TEST_CASE(slow_links), TEST_CASE(two_ranks),
-          TEST_CASE(stages_have_different_work), TEST_CASE(timers_are_printed_as_megatron_does),
+TEST_MAIN(TEST_CASE(ranks_that_are_alike), TEST_CASE(causes), TEST_CASE(clocks_of_gpus), TEST_CASE(slow_links),
+          TEST_CASE(two_ranks), TEST_CASE(stages_have_different_work), TEST_CASE(timers_are_printed_as_megatron_does),
           TEST_CASE(spans_count_for_the_timers_that_contain_them))

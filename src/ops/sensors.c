@@ -1,5 +1,5 @@
-// The counter of a GPU's energy. See bench_energy.h.
-#include "cli/bench_energy.h"
+// Sensors of a GPU, through NVML. See sensors.h.
+#include "ops/sensors.h"
 #include "base/error.h"
 #include "base/library.h"
 
@@ -12,7 +12,9 @@ struct nvml_symbols {
     int (*nvmlInit_v2)(void);
     int (*nvmlDeviceGetHandleByUUID)(const char *uuid, void **gpu);
     int (*nvmlDeviceGetTotalEnergyConsumption)(void *gpu, unsigned long long *millijoules);
+    int (*nvmlDeviceGetClockInfo)(void *gpu, int clock, unsigned *mhz);
 };
+enum { CLOCK_OF_MULTIPROCESSORS = 1 };  // NVML_CLOCK_SM
 
 static const struct nvml_symbols *nvml(void) {
     return library_symbols(LIBRARY_NVML);
@@ -30,12 +32,12 @@ static int check_nvml(const void *symbols, char *version, size_t size) {
 
 static int load_nvml(void) {
     static const char *const symbols[] = {"nvmlSystemGetNVMLVersion", "nvmlInit_v2", "nvmlDeviceGetHandleByUUID",
-                                          "nvmlDeviceGetTotalEnergyConsumption"};
+                                          "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetClockInfo"};
     static const char *const sonames[] = {"libnvidia-ml.so.1", NULL}, *const folders[] = {NULL};
     static const struct library library = {
         .id = LIBRARY_NVML,
         .name = "NVML",
-        .user = "measurements of energy",
+        .user = "measurements of energy and clocks",
         .variable = "BEVATRON_NVML_LIBRARY",
         .sonames = sonames,
         .folders = folders,
@@ -57,24 +59,24 @@ static void name_gpu(struct device *device, char *text, size_t size) {
                    b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-int energy_open(struct energy *energy, struct device *device) {
-    unsigned long long millijoules;
+int sensors_open(struct sensors *sensors, struct device *device) {
     char name[64];
     if (!device->ops->identity)
-        return error_set("cannot measure energy: only NVIDIA GPUs have an energy counter");
+        return error_set("only NVIDIA GPUs have an energy counter and a clock that can be read");
     name_gpu(device, name, sizeof name);
     TRY(load_nvml());
-    int code = nvml()->nvmlDeviceGetHandleByUUID(name, &energy->gpu);
-    if (code == 0)
-        code = nvml()->nvmlDeviceGetTotalEnergyConsumption(energy->gpu, &millijoules);
-    return code == 0
-               ? 0
-               : error_set("cannot measure energy: the driver returns %d for %s; the GPU may have no energy counter",
-                           code, name);
+    int code = nvml()->nvmlDeviceGetHandleByUUID(name, &sensors->gpu);
+    return code == 0 ? 0 : error_set("the driver returns %d for the sensors of %s", code, name);
 }
 
-double energy_joules(const struct energy *energy) {
+int sensors_joules(const struct sensors *sensors, double *joules) {
     unsigned long long millijoules = 0;
-    (void)nvml()->nvmlDeviceGetTotalEnergyConsumption(energy->gpu, &millijoules);
-    return (double)millijoules * 1e-3;
+    int code = nvml()->nvmlDeviceGetTotalEnergyConsumption(sensors->gpu, &millijoules);
+    *joules = (double)millijoules * 1e-3;
+    return code == 0 ? 0 : error_set("the driver returns %d; the GPU may have no energy counter", code);
+}
+
+double sensors_clock(const struct sensors *sensors) {
+    unsigned mhz = 0;
+    return nvml()->nvmlDeviceGetClockInfo(sensors->gpu, CLOCK_OF_MULTIPROCESSORS, &mhz) == 0 ? mhz : 0;
 }
