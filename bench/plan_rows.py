@@ -154,15 +154,22 @@ class Row:
         self.found = None
         self.master_ranks = self.layer_bytes = 0  # of Megatron's own memory
         self.own_bytes = None  # the same by stage
+        self.logit_bytes = 0  # of a micro-batch on the last stage, in 16 bits
 
     def planned_gib(self):
         """Of the fullest rank. Megatron keeps masters whole, 2 bytes more than the halves here, and Transformer Engine a
-        weight gradient that stays zero for each shape of weight."""
-        fullest = max(self.found["stages"], key=lambda s: s["memory_bytes"]["total"])
-        own = 2 * fullest["parameters"] / self.master_ranks + self.layer_bytes if self.master_ranks else 0
-        if self.own_bytes:
-            own = self.own_bytes(fullest)
-        return (fullest["memory_bytes"]["total"] + own) / 2**30
+        weight gradient that stays zero for each shape of weight. Megatron's loss has a softmax in fp32 beside the logits,
+        and later their gradient, in 16 bits. PyTorch takes scratch memory where they were; here it is a part of its own."""
+        most = 0
+        for stage in self.found["stages"]:
+            memory = stage["memory_bytes"]
+            own = 2 * stage["parameters"] / self.master_ranks + self.layer_bytes if self.master_ranks else 0
+            if self.own_bytes:
+                own = self.own_bytes(stage)
+            if stage is self.found["stages"][-1]:
+                own += max(3 * self.logit_bytes, memory["scratch"]) - self.logit_bytes - memory["scratch"]
+            most = max(most, memory["total"] + own)
+        return most / 2**30
 
     def plan(self, program):
         if not self.flags:
@@ -262,9 +269,10 @@ def simumax_row(given):
     row.gbs = batches * dp
     row.master_ranks = dp * int(given["cp"])
     row.layer_bytes = 2 * (llama_parameters(1, *kind[1:]) - llama_parameters(0, *kind[1:])) / int(given["tp"])
+    row.logit_bytes = 2 * kind[5] * int(given["seq"]) // int(given["cp"]) // int(given["tp"])
     row.flags = llama(layers, *kind[1:], given["seq"])
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {PYTHON.name} --bf16 --use-distributed-optimizer "
+        f"--hardware {PYTHON.name} --bf16 --use-distributed-optimizer --eval-iters 0 "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
@@ -279,13 +287,14 @@ def deepseek_row(row, given):
     moe_layers = 3 if given["pp"] == "1" else 2
     held = moe_layers * experts // int(given["ep"]) * 3 * hidden * width
     row.own_bytes = lambda stage: 2 * (held + (stage["parameters"] - held) / dp)
+    row.logit_bytes = 2 * vocab * 4096
     row.flags = shape(4, hidden, 128, 4096, vocab) + LLAMA + (
         f"{ffn} --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 "
         f"--v-head-dim 128 --qk-layernorm --moe-layer-freq [0]*1+[1]*3 --num-experts {experts} --moe-router-topk {chosen} "
         f"--moe-ffn-hidden-size {width} --moe-shared-expert-intermediate-size {shared} --moe-expert-capacity-factor 1 "
         "--moe-pad-expert-input-to-capacity --attention-dropout 0 --hidden-dropout 0 ")
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {hardware_file(launch_us=30)} --bf16 --use-distributed-optimizer --expert-model-parallel-size {given['ep']} "
+        f"--hardware {hardware_file(launch_us=30)} --bf16 --use-distributed-optimizer --eval-iters 0 --expert-model-parallel-size {given['ep']} "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     return row
 

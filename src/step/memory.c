@@ -172,13 +172,16 @@ static void note_peaks(struct step *step, const struct step *paper) {
     }
 }
 
-// One step and one evaluation, which may need more memory than the step: it has no fp8 matmuls.
+// One step and one evaluation, if there are any, which may need more memory than the step: it has no fp8 matmuls, and
+// experts have no capacities.
 static int run_micro_batches(struct step *step, struct step *paper, struct batch *largest) {
     struct step_source source = {next_largest, largest, fewest_micro_batches(paper)};
     if (paper->mode == STEP_TRAIN)
         TRY(step_train(paper, &source, 0, 0));
     note_peaks(step, paper);
     step->borrow = borrow_find(paper, step->chunks[0].activation_bytes);
+    if (step->options.only_trains)
+        return 0;
     TRY(step_evaluate(paper, &source));
     note_peaks(step, paper);
     step->borrow = borrow_raise(paper, step->borrow, step->chunks[0].activation_bytes);

@@ -150,6 +150,7 @@ int step_train(struct step *step, const struct step_source *source, double lr, d
 }
 
 int step_evaluate(struct step *step, const struct step_source *source) {
+    CHECK(!step->options.only_trains);
     results_make_room(step);
     return step_run(step, source, NULL);
 }

@@ -81,6 +81,7 @@ struct step_options {
     int64_t decoder_chunk;               // the number of T5's first decoder chunk; INT64_MAX if there is none
     bool splits_rows;                    // ranks that share layers split the residual stream
     bool recomputes;                     // nothing is kept that could be computed again
+    bool only_trains;                    // a step in STEP_TRAIN is never given an evaluation, and has no room for one
     bool records;                        // passes are recorded and replayed if the device can do so
     bool divides_optimizer, overlaps_reduction, overlaps_gather, rounds_sums;  // see parallel/reducer.h
     bool watches_gradients;                 // see has_finite_gradients of struct step_result

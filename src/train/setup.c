@@ -66,6 +66,7 @@ struct step_options setup_options(const struct setup *setup) {
         .decoder_chunk = INT64_MAX,
         .splits_rows = choices_splits_rows(config, setup->mesh),
         .recomputes = config->recompute_granularity != NULL,
+        .only_trains = setup->mode == STEP_TRAIN && config->eval_iters == 0,
         .records = !config->no_cuda_graph,
         .divides_optimizer = config->use_distributed_optimizer,
         .overlaps_reduction = config->overlap_grad_reduce,

@@ -380,6 +380,18 @@ TEST(inputs_of_both_stacks) {
     close_device(device);
 }
 
+// Evaluations drop no rows of experts; a run without any needs no room for all of them.
+TEST(without_evaluations) {
+    const char *const flags[] = {SMALL "--num-layers 2 --micro-batch-size 4 --swiglu --ffn-hidden-size 256 "
+                                       "--num-experts 4 --moe-router-topk 2 --moe-expert-capacity-factor 0.5 ",
+                                 "--eval-iters 0"};
+    char *never = memory_printf("%s%s", flags[0], flags[1]);
+    EXPECT(needs(never, 0, 1, true) < needs(flags[0], 0, 1, true));
+    EXPECT(needs(never, 0, 1, false) < needs(flags[0], 0, 1, false));
+    free(never);
+    EXPECT(needs(MODEL "--eval-iters 0 ", 0, 1, true) <= needs(MODEL, 0, 1, true));
+}
+
 TEST_MAIN(TEST_CASE(falls_back), TEST_CASE(the_same_bits), TEST_CASE(says_what_is_missing),
           TEST_CASE(libraries_have_a_reserve), TEST_CASE(remedies_are_true), TEST_CASE(other_modes),
-          TEST_CASE(host_memory), TEST_CASE(inputs_of_both_stacks))
+          TEST_CASE(host_memory), TEST_CASE(inputs_of_both_stacks), TEST_CASE(without_evaluations))
