@@ -253,11 +253,12 @@ static void print_times(const struct bench_step_options *options, const struct s
     getrusage(RUSAGE_SELF, &usage);
     size_t device_bytes =
         step_memory(step)->total + step_memory(step)->device_own + step_device(step)->ops->standing_bytes;
+    size_t host_bytes = step_memory(step)->hosted + step_memory(step)->offloaded;
     printf("{\"name\": \"bevatron\", \"step_s\": %.5f, \"median_s\": %.5f, "
-           "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, "
-           "\"flags\": %s, \"loss\": %.5f",
+           "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"host_gb\": %.2f, "
+           "\"first_step_s\": %.2f, \"flags\": %s, \"loss\": %.5f",
            times->mean, times->between[options->steps / 2], tokens / times->mean, (double)usage.ru_maxrss / 1024,
-           (double)device_bytes / 1e9, times->first, buffer_string(&flags), times->loss);
+           (double)device_bytes / 1e9, (double)host_bytes / 1e9, times->first, buffer_string(&flags), times->loss);
     buffer_free(&flags);
     if (times->sensors)
         printf(", \"joules_per_token\": %.6f, \"watts\": %.0f", times->joules / (tokens * (double)options->steps),

@@ -200,11 +200,6 @@ static void validate_optimizer_division(struct config *config, struct complaints
         log_warn_once("--exp-avg-dtype and --exp-avg-sq-dtype apply to Adam only; they do nothing with --optimizer %s",
                       config->optimizer);
     validate_qk_clip(config, is_muon, complaints);
-    if (config->optimizer_cpu_offload && is_muon)
-        complain(complaints,
-                 "--optimizer-cpu-offload does not work with --optimizer %s, which takes whole matrices; leave "
-                 "it out, or give --optimizer adam, lion or sgd",
-                 config->optimizer);
     if (!config->optimizer_cpu_offload && config->optimizer_offload_fraction < 1)
         complain(complaints, "--optimizer-offload-fraction does nothing without --optimizer-cpu-offload; give both");
     if (config->eval_with_ema && config->ema_decay == 0)

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOGETHER = 64 };
-
 // A step makes a X + b (X X') X + c (X X')^2 X of X.
 struct polynomial {
     float a, b, c;
@@ -192,9 +190,9 @@ static struct tensor adapt(const struct config *config, const struct optimizer_r
     return op.squares;
 }
 
-// One matrix of an update: a part of a run.
+// One matrix of an update.
 struct muon_matrix {
-    const struct optimizer_run *run;
+    struct optimizer_run run;  // its part of the parameter's
     struct matrix_part part;
     int64_t M, N;  // of the whole
     bool is_done;
@@ -204,14 +202,21 @@ static enum dtype dtype_of(const struct config *config) {
     return strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
 }
 
-static struct tensor matrix_rows(const struct muon_matrix *matrix, struct tensor flat) {
-    int64_t columns = slice_columns(&matrix->run->matrix->shard);
-    return flat.data ? tensor_rows(flat, matrix->part.first * columns, matrix->part.rows * columns) : flat;
+// The part of a parameter's run.
+static struct optimizer_run part_of(const struct optimizer_run *run, struct matrix_part part) {
+    struct optimizer_run own = *run;
+    struct tensor *flat[] = {&own.master, &own.copy, &own.grad, &own.states[0], &own.states[1], &own.states[2]};
+    int64_t columns = slice_columns(&run->matrix->shard);
+    _Static_assert(OPTIMIZER_MOST_STATES == 3, "all states are listed");
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; i++)
+        if (flat[i]->data)
+            *flat[i] = tensor_rows(*flat[i], part.first * columns, part.rows * columns);
+    return own;
 }
 
 // Moves the momentum on, and sets x (M, N) to its direction, of length 1, gathered from all slices.
 static void direct(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
-    const struct optimizer_run *run = matrix->run;
+    const struct optimizer_run *run = &matrix->run;
     const struct shard *shard = &run->matrix->shard;
     struct device *device = run->device;
     int64_t count = matrix->part.rows * slice_columns(shard);
@@ -221,8 +226,8 @@ static void direct(const struct config *config, const struct muon_matrix *matrix
     struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count), whole = gathered;
     bool is_whole = shard_inner_parts(shard) == 1;
     op_momentum(device, &(struct op_momentum){.y = own,
-                                              .m = matrix_rows(matrix, run->states[0]),
-                                              .grad = matrix_rows(matrix, run->grad),
+                                              .m = run->states[0],
+                                              .grad = run->grad,
                                               .scale = run->scale,
                                               .sum_squares = is_whole ? squares : (struct tensor){0},
                                               .momentum = (float)config->muon_momentum,
@@ -244,7 +249,7 @@ static void direct(const struct config *config, const struct muon_matrix *matrix
 
 // Moves this rank's part of the weights along x (M, N).
 static void follow(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
-    const struct optimizer_run *run = matrix->run;
+    const struct optimizer_run *run = &matrix->run;
     const struct shard *shard = &run->matrix->shard;
     size_t mark = arena_mark(run->scratch);
     bool is_taken = shard_inner_parts(shard) == 1 && !is_adaptive(config);
@@ -261,12 +266,11 @@ static void follow(const struct config *config, const struct muon_matrix *matrix
             op_copy(run->device, &(struct op_copy){.dst = whole, .src = x});
         }
         along = adapt(config, run,
-                      &(struct orthogonal){
-                          .whole = whole, .own = own, .v = matrix_rows(matrix, run->states[1]), .part = matrix->part});
+                      &(struct orthogonal){.whole = whole, .own = own, .v = run->states[1], .part = matrix->part});
     }
     double factor = scale_of(config, matrix->M, matrix->N) * config->muon_extra_scale_factor;
-    op_follow(run->device, &(struct op_follow){.master = matrix_rows(matrix, run->master),
-                                               .copy = matrix_rows(matrix, run->copy),
+    op_follow(run->device, &(struct op_follow){.master = run->master,
+                                               .copy = run->copy,
                                                .x = tensor_flat(along),
                                                .scale = run->scale,
                                                .rate = run->rate,
@@ -294,7 +298,7 @@ static struct muon_matrix *list_matrices(const struct config *config, const stru
             if (is_split)
                 part.rows = shard->segments[m] / shard_inner_parts(shard);
             *next =
-                (struct muon_matrix){.run = &runs[i],
+                (struct muon_matrix){.run = part_of(&runs[i], part),
                                      .part = part,
                                      .M = is_split_by_rows(shard) ? part.rows * shard_inner_parts(shard) : part.rows,
                                      .N = shard->global[shard->rank - 1]};
@@ -305,22 +309,31 @@ static struct muon_matrix *list_matrices(const struct config *config, const stru
 }
 
 // How many matrices of this shape are made orthogonal together: one, or on a device that gains by more as many as fit
-// into a gigabyte beside their powers.
+// into a gigabyte beside their powers. If states visit the device, no more than it has room for. The bits of a matrix
+// do not depend on it.
 static int64_t most_together(const struct config *config, const struct muon_matrix *matrix) {
-    if (!device_gains_by_many(matrix->run->device) || dtype_of(config) == DTYPE_F32)
+    const struct optimizer_run *run = &matrix->run;
+    if (!device_gains_by_many(run->device) || dtype_of(config) == DTYPE_F32)
         return 1;
-    int64_t side = matrix->M < matrix->N ? matrix->M : matrix->N;
+    int64_t side = matrix->M < matrix->N ? matrix->M : matrix->N, own = tensor_count(run->grad);
     int64_t most = ((int64_t)1 << 30) / (2 * (2 * matrix->M * matrix->N + 2 * side * side));
-    return most < 1 ? 1 : most > MOST_TOGETHER ? MOST_TOGETHER : most;
+    if (run->offload && own > 0 && run->optimizer->hosted_piece / own < most)
+        most = run->optimizer->hosted_piece / own;
+    return most < 1 ? 1 : most > OPTIMIZER_MOST_TOGETHER ? OPTIMIZER_MOST_TOGETHER : most;
 }
 
-// See model/qk_clip.h.
-static void clip_rows(const struct optimizer_run *run) {
+// Scales down rows of the matrix, see model/qk_clip.h.
+static void clip_rows(const struct muon_matrix *matrix) {
+    const struct optimizer_run *run = &matrix->run;
     const struct param *param = run->matrix;
     int64_t columns = slice_columns(&param->shard);
     for (int i = 0; i < param->clip_count; i++) {
         const struct param_clip *clip = &param->clips[i];
-        int64_t first = clip->first_row * columns, count = clip->units * clip->unit_rows * columns;
+        int64_t row = clip->first_row - matrix->part.first, rows = clip->units * clip->unit_rows;
+        if (row < 0 || row >= matrix->part.rows)
+            continue;
+        CHECK(row + rows <= matrix->part.rows);
+        int64_t first = row * columns, count = rows * columns;
         op_clip_rows(run->device,
                      &(struct op_clip_rows){.master = tensor_rows(run->master, first, count),
                                             .copy = run->copy.data ? tensor_rows(run->copy, first, count) : run->copy,
@@ -335,32 +348,41 @@ static void clip_rows(const struct optimizer_run *run) {
     }
 }
 
+// Updates matrices of one shape, which are made orthogonal together.
+static void update_alike(const struct config *config, struct muon_matrix *const *alike, int64_t n) {
+    const struct optimizer_run *run = &alike[0]->run;
+    struct optimizer_run *visitors[OPTIMIZER_MOST_TOGETHER];
+    for (int64_t i = 0; i < n; i++)
+        visitors[i] = &alike[i]->run;
+    optimizer_bring(visitors, n);
+    size_t mark = arena_mark(run->scratch);
+    struct tensor x = arena_3d(run->scratch, dtype_of(config), n, alike[0]->M, alike[0]->N);
+    for (int64_t i = 0; i < n; i++)
+        direct(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
+    x = orthogonalize(config, run, x);
+    for (int64_t i = 0; i < n; i++) {
+        follow(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
+        clip_rows(alike[i]);
+        alike[i]->is_done = true;
+    }
+    arena_release(run->scratch, mark);
+    optimizer_return(visitors, n);
+}
+
 static void muon_apply_all(const struct config *config, const struct optimizer_run *runs, int64_t count) {
     int64_t total;
     struct muon_matrix *list = list_matrices(config, runs, count, &total);
     for (int64_t first = 0; first < total; first++) {
-        struct muon_matrix *alike[MOST_TOGETHER];
-        int64_t n = 0, most = most_together(config, &list[first]);
-        for (int64_t i = first; i < total && n < most; i++)
-            if (!list[i].is_done && list[i].M == list[first].M && list[i].N == list[first].N)
-                alike[n++] = &list[i];
         if (list[first].is_done)
             continue;
-        const struct optimizer_run *run = list[first].run;
-        size_t mark = arena_mark(run->scratch);
-        struct tensor x = arena_3d(run->scratch, dtype_of(config), n, list[first].M, list[first].N);
-        for (int64_t i = 0; i < n; i++)
-            direct(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
-        x = orthogonalize(config, run, x);
-        for (int64_t i = 0; i < n; i++) {
-            follow(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
-            alike[i]->is_done = true;
-        }
-        arena_release(run->scratch, mark);
+        struct muon_matrix *alike[OPTIMIZER_MOST_TOGETHER] = {&list[first]};
+        int64_t n = 1, most = most_together(config, &list[first]);
+        for (int64_t i = first + 1; i < total && n < most; i++)
+            if (!list[i].is_done && list[i].M == list[first].M && list[i].N == list[first].N)
+                alike[n++] = &list[i];
+        update_alike(config, alike, n);
     }
     free(list);
-    for (int64_t i = 0; i < count; i++)
-        clip_rows(&runs[i]);
 }
 
 const struct optimizer_rule optimizer_muon = {.name = "muon",

@@ -12,7 +12,8 @@
 #include "ops/device.h"
 #include "tensor/arena.h"
 
-enum { OFFLOAD_SLOTS = 3, OFFLOAD_MOST_TENSORS = 8 };
+// Tensors of a piece: of 64 matrices that are updated together, up to three states and the master.
+enum { OFFLOAD_SLOTS = 3, OFFLOAD_MOST_TENSORS = 256 };
 
 struct offload;  // NULL, in every function below: nothing is in host memory, and they do nothing
 

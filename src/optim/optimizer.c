@@ -74,7 +74,7 @@ static enum dtype master_dtype(const struct optimizer_options *options) {
 // the master, until they are at least the fraction of all bytes that was asked for.
 static unsigned choose_hosted(const struct optimizer_options *options, int states) {
     const struct config *config = options->config;
-    if (!options->host || options->rule->takes_matrices)
+    if (!options->host)
         return 0;
     double bytes[OPTIMIZER_MOST_STATES + 1] = {0}, all = 0, chosen = 0;
     for (int i = 0; i < states; i++)
@@ -92,18 +92,37 @@ static unsigned choose_hosted(const struct optimizer_options *options, int state
     return hosted;
 }
 
+// Elements of this rank's slice of the largest matrix of a group.
+static int64_t largest_matrix(const struct optimizer_options *options) {
+    int64_t largest = 0;
+    for (int i = 0; i < options->params->count; i++) {
+        const struct shard *shard = &options->params->items[i]->shard;
+        int64_t count =
+            shard_local_size(shard, shard->rank - 1) * (shard->rank > 1 ? shard_local_size(shard, shard->rank - 2) : 1);
+        if (options->params->items[i]->group == options->group && count > largest)
+            largest = count;
+    }
+    return largest;
+}
+
 // With Adam's states in fp32 4 Mi elements are 32 MiB, which take more than half a millisecond on the fastest bus: the
-// launches of copies do not show.
+// launches of copies do not show. Eight matrices of 2048 x 2048 are enough to keep a GPU busy.
 static int64_t hosted_piece(const struct optimizer_options *options, int64_t count) {
-    int64_t usual = (int64_t)4 << 20, whole = shared_exponents(count) * MOMENT8_SHARE;
+    bool takes_matrices = options->rule->takes_matrices;
+    int64_t usual = (int64_t)(takes_matrices ? 32 : 4) << 20, whole = shared_exponents(count) * MOMENT8_SHARE;
     int64_t piece = options->hosted_piece > 0 ? options->hosted_piece : usual;
     CHECK(piece % MOMENT8_SHARE == 0);
-    return piece < whole || whole == 0 ? piece : whole;
+    piece = piece < whole || whole == 0 ? piece : whole;
+    int64_t least = takes_matrices ? largest_matrix(options) : 0;
+    return piece > least ? piece : least;
 }
 
 size_t optimizer_hosted_bytes(const struct optimizer *optimizer) {
     size_t bytes = 0;
     int64_t piece = optimizer->hosted_piece;
+    // Each begins at a multiple of ARENA_ALIGNMENT, which no element is larger than.
+    if (piece > 0 && optimizer->rule->takes_matrices)
+        piece += OPTIMIZER_MOST_TOGETHER * ARENA_ALIGNMENT;
     for (int i = 0; i < optimizer->state_count; i++) {
         const struct optimizer_state *state = &optimizer->states[i];
         if (state->is_hosted)
@@ -262,9 +281,9 @@ struct stretch {
     bool is_decayed, is_decoupled;
 };
 
-// Those in host memory come to a slot, and the run has them there.
-static void bring_states(const struct optimizer *optimizer, struct offload *offload, struct optimizer_run *run) {
-    struct tensor *visitors[OFFLOAD_MOST_TENSORS];
+// Appends those in host memory.
+static int list_hosted(struct optimizer_run *run, struct tensor **visitors) {
+    const struct optimizer *optimizer = run->optimizer;
     int count = 0;
     for (int i = 0; i < optimizer->state_count; i++) {
         if (!optimizer->states[i].is_hosted)
@@ -275,7 +294,18 @@ static void bring_states(const struct optimizer *optimizer, struct offload *offl
     }
     if (optimizer->has_hosted_master)
         visitors[count++] = &run->master;
-    offload_bring(offload, run->device, visitors, count);
+    return count;
+}
+
+void optimizer_bring(struct optimizer_run *const *runs, int64_t count) {
+    struct tensor *visitors[OFFLOAD_MOST_TENSORS];
+    int visiting = 0;
+    CHECK(count > 0 && count <= OPTIMIZER_MOST_TOGETHER);
+    if (!runs[0]->offload)
+        return;
+    for (int64_t i = 0; i < count; i++)
+        visiting += list_hosted(runs[i], visitors + visiting);
+    offload_bring(runs[0]->offload, runs[0]->device, visitors, visiting);
 }
 
 // Ranks that share out experts hold slices of the same tensor, but not of the same matrices.
@@ -300,7 +330,9 @@ static struct optimizer_run make_run(const struct optimizer *optimizer, const st
         .matrix = stretch->matrix,
         .slices = slices_of(optimizer, update, stretch->matrix),
         .scratch = update->scratch,
-        .is_decayed = stretch->is_decayed};
+        .is_decayed = stretch->is_decayed,
+        .optimizer = optimizer,
+        .offload = optimizer->hosted_piece > 0 ? update->offload : NULL};
     for (int i = 0; i < optimizer->state_count; i++) {
         run.states[i] = tensor_rows(optimizer->states[i].tensor, piece.local_offset, piece.count);
         if (optimizer->states[i].exponents.data)
@@ -309,26 +341,24 @@ static struct optimizer_run make_run(const struct optimizer *optimizer, const st
     return run;
 }
 
-// Moves the average of what a run has updated.
-static void average_run(const struct optimizer *optimizer, const struct optimizer_run *run) {
-    if (optimizer->average.data)
-        op_average(run->device, &(struct op_average){.average = run->states[optimizer->state_count - 1],
-                                                     .master = run->master,
-                                                     .copy = run->copy,
-                                                     .scale = run->scale,
-                                                     .decay = (float)optimizer->config->ema_decay});
+void optimizer_return(struct optimizer_run *const *runs, int64_t count) {
+    const struct optimizer *optimizer = runs[0]->optimizer;
+    for (int64_t i = 0; optimizer->average.data && i < count; i++)
+        op_average(runs[i]->device, &(struct op_average){.average = runs[i]->states[optimizer->state_count - 1],
+                                                         .master = runs[i]->master,
+                                                         .copy = runs[i]->copy,
+                                                         .scale = runs[i]->scale,
+                                                         .decay = (float)optimizer->config->ema_decay});
+    if (runs[0]->offload)
+        offload_return(runs[0]->offload, runs[0]->device);
 }
 
 static void apply_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
                       const struct stretch *stretch) {
-    struct optimizer_run run = make_run(optimizer, update, piece, stretch);
-    struct offload *offload = optimizer->hosted_piece > 0 ? update->offload : NULL;
-    if (offload)
-        bring_states(optimizer, offload, &run);
+    struct optimizer_run run = make_run(optimizer, update, piece, stretch), *only = &run;
+    optimizer_bring(&only, 1);
     optimizer->rule->apply(optimizer->config, &run);
-    average_run(optimizer, &run);
-    if (offload)
-        offload_return(offload, run.device);
+    optimizer_return(&only, 1);
 }
 
 // The same, in pieces that visit the device if states are in host memory.
@@ -380,8 +410,6 @@ static void apply_matrices(const struct optimizer *optimizer, const struct updat
                                        .is_decoupled = param->is_vocabulary && optimizer->config->decoupled_lr > 0});
     }
     optimizer->rule->apply_all(optimizer->config, runs, count);
-    for (int64_t i = 0; i < count; i++)
-        average_run(optimizer, &runs[i]);
     free(runs);
 }
 

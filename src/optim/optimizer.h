@@ -23,6 +23,8 @@
 
 // A rule has at most one less: the last may be the moving average of the weights.
 enum { OPTIMIZER_MOST_STATES = 3 };
+// Matrices that a rule updates together.
+enum { OPTIMIZER_MOST_TOGETHER = 64 };
 
 // What an update works on.
 struct update {
@@ -52,6 +54,8 @@ struct optimizer_run {
     struct group *slices;        // ranks that hold the other slices; of experts, of the same ones
     struct arena *scratch;       // memory for as long as the update of a run takes
     bool is_decayed;
+    const struct optimizer *optimizer;
+    struct offload *offload;  // where states in host memory visit the device; NULL if all are there
 };
 
 struct optimizer_rule {
@@ -65,7 +69,7 @@ struct optimizer_rule {
     bool leaves_rest;     // embeddings and vectors, to --muon-scalar-optimizer
     // Sets how far update number t goes, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
     void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
-    // Updates a run, or with takes_matrices several.
+    // Updates a run, or with takes_matrices several; the latter calls optimizer_bring and optimizer_return itself.
     void (*apply)(const struct config *config, const struct optimizer_run *run);
     void (*apply_all)(const struct config *config, const struct optimizer_run *runs, int64_t count);
 };
@@ -103,7 +107,9 @@ struct optimizer {
     int state_count;
     struct tensor average;  // (n / parts) fp32: the moving average, the last of the states; none without --ema-decay
     bool has_hosted_master;
-    int64_t hosted_piece;  // how many elements visit the device at once; 0: no state is in host memory
+    // How many elements visit the device at once, with takes_matrices no fewer than a matrix has; 0: no state is in
+    // host memory.
+    int64_t hosted_piece;
 };
 
 struct optimizer_options {
@@ -117,6 +123,7 @@ struct optimizer_options {
     // multiple of MOMENT8_SHARE; 0 for as many as keep the bus busy.
     struct arena *host;
     int64_t hosted_piece;
+    const struct param_list *params;  // with takes_matrices and a host
 };
 // Takes its tensors from the arena without setting them; optimizer_reset clears them.
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options);
@@ -126,6 +133,12 @@ size_t optimizer_hosted_bytes(const struct optimizer *optimizer);
 
 // Updates what this rank holds of the group in [first, end) of the flat buffers. Only queues work on the device.
 void optimizer_apply(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end);
+
+// Around the update of runs of the same optimizer that are updated together, up to OPTIMIZER_MOST_TOGETHER and with no
+// more elements than hosted_piece: states in host memory come to the device, where the runs then have them. Afterwards
+// moving averages follow the weights, and the states go back.
+void optimizer_bring(struct optimizer_run *const *runs, int64_t count);
+void optimizer_return(struct optimizer_run *const *runs, int64_t count);
 
 // The master copies of this rank's pieces, (n / parts) fp32; none if the parameters are fp32. Masters in halves are put
 // together where the group's gradients begin, which they occupy until optimizer_close_masters clears them. They are for

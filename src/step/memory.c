@@ -35,6 +35,7 @@ static void lay_out_updates(struct step *step, struct arena *arena) {
         options[i].lr_multiplier = step->params.groups[i].lr_multiplier;
         options[i].pieces = step->reducer.groups[i].pieces;
         options[i].host = step->hosted.base ? &step->hosted : NULL;
+        options[i].params = &step->params;
     }
     updates_build(&step->updates, arena, options, step->params.group_count);
 }

@@ -279,6 +279,27 @@ TEST(time_of_bytes_and_waits) {
     device_close(device);
 }
 
-TEST_MAIN(TEST_CASE(time_of_matmuls), TEST_CASE(time_of_bytes_and_waits), TEST_CASE(adam_cost), TEST_CASE(experts_cost),
-          TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost), TEST_CASE(attention_cost),
-          TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))
+// A computation of 8 us, then two tensors of a piece go to host memory, and so on: the bus has 1 TB/s.
+static double time_of_pieces(int pieces, size_t bytes) {
+    struct device *device = NULL;
+    EXPECT_OK(device_open_twin(&device, NULL));
+    device_set_rates(device, &rates);
+    struct tensor x = tensor_1d((void *)4096, DTYPE_F32, 1000000), y = tensor_1d((void *)(1 << 24), DTYPE_F32, 1000000);
+    for (int i = 0; i < pieces; i++) {
+        op_copy(device, &(struct op_copy){.dst = y, .src = x});
+        for (int k = 0; k < 2; k++)
+            device->ops->copy_out(device, NULL, x.data, bytes, STREAM_BACK);
+    }
+    double seconds = device_twin_time(device);
+    device_close(device);
+    return seconds;
+}
+
+TEST(time_of_copies_beside_computation) {
+    EXPECT_NEAR(time_of_pieces(10, 1000000), 80e-6, 1e-12);   // 2 us each: hidden
+    EXPECT_NEAR(time_of_pieces(10, 6000000), 120e-6, 1e-12);  // 12 us each: they hide the computation
+}
+
+TEST_MAIN(TEST_CASE(time_of_matmuls), TEST_CASE(time_of_copies_beside_computation), TEST_CASE(time_of_bytes_and_waits),
+          TEST_CASE(adam_cost), TEST_CASE(experts_cost), TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost),
+          TEST_CASE(attention_cost), TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))

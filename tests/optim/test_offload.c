@@ -14,13 +14,14 @@
 // ---- a device that puts off what it is given ----
 
 struct task {
-    enum { TASK_COPY, TASK_ZERO, TASK_RECORD, TASK_WAIT, TASK_ADAM } kind;
+    enum { TASK_COPY, TASK_ZERO, TASK_RECORD, TASK_WAIT, TASK_OPERATION } kind;
     void *to;
     const void *from;
     size_t bytes;
     int event;
     int64_t number;  // of the recording that is made or waited for
-    struct op_adam adam;
+    void (*operate)(struct device *device, const void *op);
+    void *op;
 };
 
 enum { MOST_TASKS = 1 << 16, MOST_EVENTS = 512 };
@@ -42,7 +43,7 @@ static struct task *put(struct device *device, enum stream stream) {
     return &lazy->tasks[stream][lazy->count[stream]++];
 }
 
-static void lazy_copy(struct device *device, void *to, const void *from, size_t bytes, enum stream stream) {
+static void put_copy(struct device *device, void *to, const void *from, size_t bytes, enum stream stream) {
     *put(device, stream) = (struct task){.kind = TASK_COPY, .to = to, .from = from, .bytes = bytes};
 }
 
@@ -50,9 +51,21 @@ static void lazy_zero(struct device *device, void *memory, size_t bytes, enum st
     *put(device, stream) = (struct task){.kind = TASK_ZERO, .to = memory, .bytes = bytes};
 }
 
-static void lazy_adam(struct device *device, const struct op_adam *op) {
-    *put(device, STREAM_COMPUTE) = (struct task){.kind = TASK_ADAM, .adam = *op};
-}
+// Those of an update.
+#define UPDATE_OPERATIONS(X)                                                                                           \
+    X(adam)                                                                                                            \
+    X(momentum)                                                                                                        \
+    X(sum_squares) X(normalize) X(matmul) X(mean_squares) X(adapt) X(clip_scale) X(follow) X(average) X(copy)
+#define LAZY_OPERATION(name_)                                                                                          \
+    static void operate_##name_(struct device *device, const void *op) {                                               \
+        op_##name_(device, op);                                                                                        \
+    }                                                                                                                  \
+    static void lazy_##name_(struct device *device, const struct op_##name_ *op) {                                     \
+        void *copy = memory_alloc(sizeof *op);                                                                         \
+        memcpy(copy, op, sizeof *op);                                                                                  \
+        *put(device, STREAM_COMPUTE) = (struct task){.kind = TASK_OPERATION, .operate = operate_##name_, .op = copy};  \
+    }
+UPDATE_OPERATIONS(LAZY_OPERATION)
 
 static struct event *lazy_event_create(struct device *device) {
     struct lazy *lazy = (struct lazy *)device;
@@ -93,8 +106,9 @@ static bool do_task(struct lazy *lazy, int stream) {
         memset(task->to, 0, task->bytes);
     if (task->kind == TASK_RECORD)
         lazy->done[task->event] = task->number;
-    if (task->kind == TASK_ADAM)
-        op_adam(lazy->cpu, &task->adam);
+    if (task->kind == TASK_OPERATION)
+        task->operate(lazy->cpu, task->op);
+    free(task->op);
     lazy->first[stream]++;
     return true;
 }
@@ -120,14 +134,15 @@ static struct lazy *open_lazy(struct device *cpu, uint32_t seed) {
     lazy->cpu = cpu;
     lazy->seed = seed;
     lazy->ops = *cpu->ops;
-    lazy->ops.copy_in = lazy->ops.copy_out = lazy_copy;
+    lazy->ops.copy_in = lazy->ops.copy_out = put_copy;
     lazy->ops.zero = lazy_zero;
     lazy->ops.event_create = lazy_event_create;
     lazy->ops.event_free = lazy_event_free;
     lazy->ops.event_record = lazy_event_record;
     lazy->ops.stream_wait = lazy_stream_wait;
     lazy->ops.synchronize = lazy_synchronize;
-    lazy->ops.adam = lazy_adam;
+#define TAKE_OPERATION(name_) lazy->ops.name_ = lazy_##name_;
+    UPDATE_OPERATIONS(TAKE_OPERATION)
     lazy->device.ops = &lazy->ops;
     for (int i = 0; i < STREAM_COUNT; i++)
         lazy->tasks[i] = memory_alloc(sizeof(struct task) * MOST_TASKS);
@@ -144,14 +159,15 @@ static void close_lazy(struct lazy *lazy) {
 
 struct run_options {
     struct device *device;
-    const char *moments;  // their dtype
-    double fraction;      // of the states in host memory; 0: none
-    enum dtype dtype;     // of the parameters
+    const char *optimizer, *moments;  // the dtype of Adam's
+    double decay;                     // of a moving average
+    double fraction;                  // of the states in host memory; 0: none
+    enum dtype dtype;                 // of the parameters
     int parts, part;
     int64_t piece;
 };
 
-enum { MEMORY_BYTES = 1 << 18, UPDATES = 7 };
+enum { MEMORY_BYTES = 1 << 21, UPDATES = 7 };
 
 // Parameters and states after some updates, as bytes.
 struct offload_outcome {
@@ -175,26 +191,50 @@ static void fill(struct device *device, struct tensor tensor, const float *value
     device_synchronize(device);
 }
 
+// Matrices of several shapes, the first two of them alike; of queries, keys and values; and of two experts.
+static void add_params(struct param_list *params, bool has_matrices) {
+    if (has_matrices) {
+        (void)param_add(params, "first", shard_whole(2, 64, 128), INIT_ZERO, 0);
+        (void)param_add(params, "second", shard_whole(2, 64, 128), INIT_ZERO, 0);
+        struct shard packed = shard_whole(2, 128, 48);
+        packed.segment_count = 3;
+        packed.segments[0] = 64;
+        packed.segments[1] = packed.segments[2] = 32;
+        (void)param_add(params, "packed", packed, INIT_ZERO, 0);
+        (void)param_add(params, "experts", shard_matrices(2, 24, 40), INIT_ZERO, 0);
+        (void)param_add(params, "odd", shard_whole(2, 39, 31), INIT_ZERO, 0);
+        return;
+    }
+    (void)param_add(params, "matrix", shard_whole(2, 39, 31), INIT_ZERO, 0);
+    (void)param_add(params, "vector", shard_whole(1, 413, 1), INIT_ZERO, 0);
+    (void)param_add(params, "other", shard_whole(2, 57, 9), INIT_ZERO, 0);
+}
+
 static void update_states(const struct run_options *options, struct offload_outcome *outcome) {
     struct device *device = options->device;
     struct config config;
     config_defaults(&config);
+    free(config.optimizer);
     free(config.exp_avg_dtype);
     free(config.exp_avg_sq_dtype);
+    config.optimizer = memory_string(options->optimizer);
+    config.ema_decay = options->decay;
     config.exp_avg_dtype = memory_string(options->moments);
     config.exp_avg_sq_dtype = memory_string(options->moments);
     config.optimizer_offload_fraction = options->fraction;
+    const struct optimizer_rule *rule = optimizer_find(options->optimizer);
     struct param_list params = {0};
-    (void)param_add(&params, "matrix", shard_whole(2, 39, 31), INIT_ZERO, 0);
-    (void)param_add(&params, "vector", shard_whole(1, 413, 1), INIT_ZERO, 0);
-    (void)param_add(&params, "other", shard_whole(2, 57, 9), INIT_ZERO, 0);
+    add_params(&params, rule->takes_matrices);
     struct pieces pieces;
     pieces_divide(&params,
-                  &(struct division){
-                      .parts = options->parts, .part = options->part, .bucket = options->piece > 128 ? 1 << 16 : 640},
+                  &(struct division){.parts = options->parts,
+                                     .part = options->part,
+                                     .bucket = options->piece > 128 ? 1 << 16 : 640,
+                                     .keeps_whole = rule->takes_matrices},
                   &pieces);
-    struct arena arena, host = {0};
+    struct arena arena, scratch, host = {0};
     arena_init(&arena, "device", device_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
+    arena_init(&scratch, "scratch", device_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
     if (options->fraction > 0)
         arena_init(&host, "host", device_hosted_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
     struct mesh mesh;
@@ -205,17 +245,20 @@ static void update_states(const struct run_options *options, struct offload_outc
                             .values = arena_1d(&arena, options->dtype, params.total),
                             .grads = arena_1d(&arena, DTYPE_F32, params.total),
                             .scale = arena_1d(&arena, DTYPE_F32, 1),
-                            .rate = arena_1d(&arena, DTYPE_F32, RATE_LENGTH)};
+                            .rate = arena_1d(&arena, DTYPE_F32, RATE_LENGTH),
+                            .scratch = &scratch};
     struct optimizer optimizer;
     optimizer_build(&optimizer, &arena,
-                    &(struct optimizer_options){.rule = &optimizer_adam,
+                    &(struct optimizer_options){.rule = rule,
                                                 .config = &config,
                                                 .lr_multiplier = 1,
                                                 .pieces = pieces,
                                                 .dtype = options->dtype,
                                                 .host = host.base ? &host : NULL,
-                                                .hosted_piece = options->piece});
-    EXPECT(optimizer.hosted_piece == (options->fraction > 0 ? options->piece : 0));
+                                                .hosted_piece = options->piece,
+                                                .params = &params});
+    int64_t piece = rule->takes_matrices ? 64 * 128 : options->piece;
+    EXPECT(optimizer.hosted_piece == (options->fraction > 0 ? piece : 0));
     optimizer_reset(&optimizer, device);
     device_zero(device, update.values);
     float *grads = device_host_alloc(device, sizeof(float) * (size_t)params.total);
@@ -247,7 +290,9 @@ static void update_states(const struct run_options *options, struct offload_outc
     device_host_free(device, grads);
     device_host_free(device, rate);
     device_host_free(device, scale);
+    EXPECT_INT(scratch.used, 0);
     device_free(device, arena.base);
+    device_free(device, scratch.base);
     device_hosted_free(device, host.base);
     param_list_free(&params);
     config_free(&config);
@@ -274,7 +319,8 @@ static void expect_same_in_all_dtypes(struct device *plain, struct device *hoste
     // Pieces of 2048 are fewer than slots.
     for (int i = 0; i < 18; i++)
         expect_same(plain, hosted,
-                    &(struct run_options){.moments = moments[i % 3],
+                    &(struct run_options){.optimizer = "adam",
+                                          .moments = moments[i % 3],
                                           .fraction = i % 2 ? 1 : 0.45,
                                           .dtype = dtypes[i / 3 % 3],
                                           .parts = i < 9 ? 1 + i % 2 : 1,
@@ -284,12 +330,27 @@ static void expect_same_in_all_dtypes(struct device *plain, struct device *hoste
                                                                 : 64});
 }
 
+// Matrices that are made orthogonal together elsewhere visit one by one.
+static void expect_same_with_muon(struct device *plain, struct device *hosted) {
+    for (int i = 0; i < 16; i++)
+        expect_same(plain, hosted,
+                    &(struct run_options){.optimizer = i % 2 ? "adaptive_muon" : "muon",
+                                          .moments = "fp32",
+                                          .decay = i & 2 ? 0.9 : 0,
+                                          .fraction = i & 4 ? 1 : 0.45,
+                                          .dtype = i < 8 ? DTYPE_BF16 : DTYPE_F32,
+                                          .parts = 1,
+                                          .piece = 64});
+}
+
 TEST(streams_in_any_order) {
     struct device *cpu;
     EXPECT_OK(device_open(&cpu, &(struct device_options){.name = "cpu", .threads = 1}));
     for (uint32_t seed = 0; seed < 6; seed++) {
         struct lazy *lazy = open_lazy(cpu, seed);
         expect_same_in_all_dtypes(cpu, &lazy->device);
+        if (seed < 2)
+            expect_same_with_muon(cpu, &lazy->device);
         close_lazy(lazy);
     }
     device_close(cpu);
@@ -299,6 +360,7 @@ TEST(on_a_cpu) {
     struct device *cpu;
     EXPECT_OK(device_open(&cpu, &(struct device_options){.name = "cpu", .threads = 2}));
     expect_same_in_all_dtypes(cpu, cpu);
+    expect_same_with_muon(cpu, cpu);
     device_close(cpu);
 }
 
@@ -310,6 +372,7 @@ TEST(on_a_gpu) {
     struct device *gpu;
     EXPECT_OK(device_open(&gpu, &(struct device_options){.name = "cuda"}));
     expect_same_in_all_dtypes(gpu, gpu);
+    expect_same_with_muon(gpu, gpu);
     device_close(gpu);
 }
 

@@ -15,7 +15,9 @@ struct paper_device {
     struct device_totals totals;
     bool has_rates;
     struct device_rates rates;
-    double now;      // of the compute stream
+    double now;  // of the compute stream
+    // Copies to host memory: when the last ended, and when the last and those before them were queued.
+    double returned, queued, queued_before;
     double *stamps;  // the latest `most`; NULL while the clock stands
     int64_t stamped, most;
 };
@@ -88,17 +90,34 @@ static void paper_copy_in(struct device *device, void *to_device, const void *fr
     paper_of(device)->totals.bytes_moved += (double)bytes;
 }
 
-// The host gets no numbers: what it finds in its memory is what was there. Copies on the stream for them are paid for:
-// as much goes the other way at the same time (optimizer states in host memory).
+// A piece of states goes to host memory beside what is computed for the next one, and as much comes from there at the
+// same time: copies that are queued together had the time since those before them, and only the rest takes time.
+static void spend_returning(struct paper_device *paper, double bytes) {
+    const struct device_rates *rates = &paper->rates;
+    if (!paper->has_rates)
+        return;
+    double speed = rates->bus_bytes_per_second > 0 ? rates->bus_bytes_per_second : rates->bytes_per_second;
+    if (paper->now > paper->queued) {
+        paper->queued_before = paper->queued;
+        paper->queued = paper->now;
+    }
+    double start = paper->returned > paper->queued_before ? paper->returned : paper->queued_before;
+    paper->returned = start + bytes / speed;
+    if (paper->returned > paper->now) {
+        paper->totals.seconds += paper->returned - paper->now;
+        paper->now = paper->returned;
+    }
+}
+
+// The host gets no numbers: what it finds in its memory is what was there. Copies on the stream for them are paid for.
 static void paper_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
                            enum stream stream) {
     (void)to_host;
     (void)from_device;
     struct paper_device *paper = paper_of(device);
     paper->totals.bytes_moved += (double)bytes;
-    double bus = paper->rates.bus_bytes_per_second;
     if (stream == STREAM_BACK)
-        spend(paper, bus > 0 ? (double)bytes / bus : 0, (double)bytes);
+        spend_returning(paper, (double)bytes);
 }
 
 static void paper_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
