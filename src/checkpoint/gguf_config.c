@@ -51,6 +51,8 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
         return 0;
     if (config_rotary_channels(config) != config->kv_channels && !architecture->has_partial_rope)
         return refuse(architecture, "partial rotary embeddings (--rotary-percent)");
+    if (config_has_longrope(config))
+        return refuse(architecture, "choice of LongRoPE's factors by the length of a text, as transformers has it");
     if (needs_factors(config) && !architecture->has_rope_factors)
         return refuse(architecture, is_scaled(config, "llama3") ? "--rope-scaling-type llama3"
                                                                 : "YaRN with values other than the defaults");

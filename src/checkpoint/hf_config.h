@@ -63,6 +63,10 @@ int hf_latent_read(const struct json *root, struct config *config);
 const char *hf_latent_obstacle(const struct config *config);
 size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]);
 
+// Of a family that has_longrope: reads rope_scaling or rope_parameters, and writes the former.
+int hf_read_longrope(const struct json *root, const struct json *scaling, struct config *config);
+void hf_append_longrope(const struct config *config, struct json_writer *json);
+
 // The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
 const struct hf_family *hf_family_choose(const struct model_write *write);
 

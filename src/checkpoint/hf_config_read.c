@@ -251,6 +251,8 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
         return error_set("it does not say its rotary scaling (a \"rope_type\" in \"rope_scaling\" or "
                          "\"rope_parameters\")");
     const char *name = kind ? kind->string : "default";
+    if (family->has_longrope && strcmp(name, "su") == 0)  // as the first of these models called it
+        name = "longrope";
     if (!hf_family_has_rope_kind(family, name))
         return error_set("its rotary scaling \"%.64s\" is not supported for %s, only %s", name, family->model_type,
                          family->rope_kinds);
@@ -258,6 +260,8 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
         return 0;
     if (strcmp(name, "linear") == 0)
         return set_from(config, "--rotary-seq-len-interpolation-factor", scaling, "factor");
+    if (family->has_longrope && strcmp(name, "longrope") == 0)
+        return hf_read_longrope(root, scaling, config);
     bool is_llama3 = strcmp(name, "llama3") == 0, is_yarn = strcmp(name, "yarn") == 0;
     if (!is_llama3 && !is_yarn && strcmp(name, "dynamic") != 0)
         return error_set(

@@ -186,10 +186,16 @@ static void set_rope(struct members *members, const struct hf_family *family, co
                    real_text(config->rotary_percent));
     if (!family->has_no_groups)
         set_member(members, hf_groups_key(family), memory_printf("%lld", (long long)config_query_groups(config)));
+    if (config_has_longrope(config))
+        set_member(members, "original_max_position_embeddings",
+                   memory_printf("%lld", (long long)config->rope_original_length));
     if (config->use_rope_scaling) {
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
-        append_scaling(config, &json, false);
+        if (config_has_longrope(config))
+            hf_append_longrope(config, &json);
+        else
+            append_scaling(config, &json, false);
         set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
         buffer_free(&text);
     } else if (config->rotary_seq_len_interpolation_factor != 1) {

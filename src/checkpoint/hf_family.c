@@ -135,5 +135,5 @@ bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind) {
             return true;
         word += total;
     }
-    return !family->rope_kinds;
+    return !family->rope_kinds && strcmp(kind, "longrope") != 0;
 }

@@ -173,7 +173,8 @@ static void add_choices(const struct config *from, const struct config *to, stru
         buffer_printf(out, "%sthe scale of attention scores %g became %g", out->length > 0 ? "; " : "", (double)a.scale,
                       (double)b.scale);
     if (a.rope.pairs != b.rope.pairs || a.rope.is_interleaved != b.rope.is_interleaved ||
-        a.rope.factor != b.rope.factor ||
+        a.rope.factor != b.rope.factor || a.rope.short_length != b.rope.short_length ||
+        memcmp(a.rope.long_frequencies, b.rope.long_frequencies, sizeof a.rope.long_frequencies) != 0 ||
         memcmp(a.rope.frequencies, b.rope.frequencies, (size_t)a.rope.pairs * sizeof a.rope.frequencies[0]) != 0)
         buffer_printf(out, "%srotary frequencies differ (--rotary-base, scaling or interpolation)",
                       out->length > 0 ? "; " : "");

@@ -40,7 +40,7 @@ struct config {
     bool rotary_interleaved;
     double rotary_seq_len_interpolation_factor;  // positions are divided by it
     bool use_rope_scaling;                       // as rope_scaling_type says, with the fields after it
-    char *rope_scaling_type;                     // "llama3" | "yarn" | "dynamic"
+    char *rope_scaling_type;                     // "llama3" | "yarn" | "dynamic" | "longrope"
     double rope_scaling_factor;
     double rope_low_freq_factor;
     double rope_high_freq_factor;
@@ -48,7 +48,8 @@ struct config {
     double yarn_beta_fast;
     double yarn_beta_slow;
     bool no_yarn_correction_range_round_to_int;
-    double yarn_attention_factor;  // 0: see config_rope_attention_factor
+    double yarn_attention_factor;                // 0: see config_rope_attention_factor
+    char *rope_short_factor, *rope_long_factor;  // see config_rope_factors
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
     bool relative_attention_per_layer;
@@ -490,6 +491,12 @@ struct config_yarn {
     double factor, length, fast, slow;
 };
 struct config_yarn config_yarn(const struct config *config);
+// LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
+// those of the long factors.
+bool config_has_longrope(const struct config *config);
+// The numbers above 0 that commas separate in a text (NULL: none), the first `room` of them to `factors`. Returns how
+// many there are, -1 if it is not such a list.
+int64_t config_rope_factors(const char *text, double *factors, int64_t room);
 // What rotary scaling multiplies queries and keys by, those channels that are rotated; 1 if it does not.
 double config_rope_attention_factor(const struct config *config);
 // The channels of a head's values.

@@ -1,6 +1,5 @@
 // What the flags of a model mean together: each question that several flags answer is asked here.
 #include "config/config.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,33 +82,6 @@ int64_t config_word_embedding_size(const struct config *config) {
     return config->word_embedding_size > 0 ? config->word_embedding_size : config->hidden_size;
 }
 
-struct config_yarn config_yarn(const struct config *config) {
-    struct config_yarn yarn = {.factor = 1, .fast = config->yarn_beta_fast, .slow = config->yarn_beta_slow};
-    if (config->multi_latent_attention) {
-        yarn.factor = is(config->rope_type, "rope") ? 1 : config->rotary_scaling_factor;
-        yarn.length = (double)config->original_max_position_embeddings;
-    } else if (config->use_rope_scaling && is(config->rope_scaling_type, "yarn")) {
-        yarn.factor = config->rope_scaling_factor;
-        yarn.length = (double)config->rope_original_length;
-    }
-    return yarn;
-}
-
-// How much YaRN lets scores of latent attention grow, for one of its two settings (DeepSeek-V2).
-static double latent_growth(const struct config *config, double setting) {
-    double factor = config_yarn(config).factor;
-    return factor > 1 ? 1 + 0.1 * setting * log(factor) : 1;
-}
-
-double config_rope_attention_factor(const struct config *config) {
-    if (config->multi_latent_attention)
-        return latent_growth(config, config->mscale) / latent_growth(config, config->mscale_all_dim);
-    if (!config->use_rope_scaling || !is(config->rope_scaling_type, "yarn"))
-        return 1;
-    return config->yarn_attention_factor > 0 ? config->yarn_attention_factor
-                                             : 1 + 0.1 * log(config->rope_scaling_factor);
-}
-
 int64_t config_encoder_layers(const struct config *config) {
     if (config_form(config) == CONFIG_GPT)
         return 0;
@@ -122,25 +94,6 @@ int64_t config_decoder_layers(const struct config *config) {
         return 0;
     bool is_given = config_form(config) == CONFIG_T5 && config->decoder_num_layers > 0;
     return is_given ? config->decoder_num_layers : config->num_layers;
-}
-
-float config_softmax_scale(const struct config *config) {
-    double growth = config->multi_latent_attention ? latent_growth(config, config->mscale_all_dim) : 1;
-    return config->softmax_scale > 0 ? (float)config->softmax_scale
-                                     : (float)(growth * growth) / sqrtf((float)config->kv_channels);
-}
-
-int64_t config_no_rope_freq(const struct config *config) {
-    return config->no_rope_freq <= config->num_layers ? config->no_rope_freq : 0;
-}
-
-bool config_layer_skips_rope(const struct config *config, int64_t layer) {
-    return config->no_rope_freq > 0 && (layer + 1) % config->no_rope_freq == 0;
-}
-
-int64_t config_rotary_channels(const struct config *config) {
-    return config->multi_latent_attention ? config->qk_pos_emb_head_dim
-                                          : (int64_t)((double)config->kv_channels * config->rotary_percent);
 }
 
 int64_t config_value_channels(const struct config *config) {

@@ -13,6 +13,7 @@
 #include "config/flags_ict.h"
 #include "config/flags_optimizers.h"
 #include "config/flags_recompute.h"
+#include "config/flags_rotary.h"
 #include <string.h>
 
 #define FLAG_STRUCT struct config
@@ -57,33 +58,7 @@ static const struct flag rows[] = {
            "no learned positions; old form of --position-embedding-type none, also accepted beside rope", ADVANCED),
     INT("--position-offset", position_offset, "0", 0, 1 << 20,
         "unused rows at the start of the position table; OPT and RoBERTa have 2", ADVANCED),
-    REAL("--rotary-base", rotary_base, "10000", 1, 1e18, "base of the rotary frequencies", ADVANCED),
-    REAL("--rotary-percent", rotary_percent, "1.0", 0, 1, "fraction of a head's channels that rope rotates",
-         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    SWITCH("--rotary-interleaved", rotary_interleaved, "rotate pairs (2j, 2j+1) instead of halves", ADVANCED),
-    REAL("--rotary-seq-len-interpolation-factor", rotary_seq_len_interpolation_factor, "1", 0, 1e6,
-         "divide rotary positions by this", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    SWITCH("--use-rope-scaling", use_rope_scaling,
-           "scale rotary frequencies for longer contexts, as --rope-scaling-type says", ADVANCED),
-    CHOICE("--rope-scaling-type", rope_scaling_type, "llama3", ONE_OF("llama3", "yarn", "dynamic"),
-           "rope scaling: by wavelength as in Llama 3.1, YaRN, or dynamic (none up to --max-position-embeddings)",
-           ADVANCED),
-    REAL("--rope-scaling-factor", rope_scaling_factor, "8", 1, 1e6, "factor of rope scaling", ADVANCED),
-    REAL("--rope-low-freq-factor", rope_low_freq_factor, "1", 0, 1e6,
-         "wavelengths above --rope-original-length / this are scaled in full", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    REAL("--rope-high-freq-factor", rope_high_freq_factor, "4", 0, 1e6,
-         "wavelengths below --rope-original-length / this are not scaled", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    INT("--rope-original-length", rope_original_length, "8192", 1, MOST_TOKENS,
-        "sequence length of the model before rope scaling, in tokens", ADVANCED),
-    REAL("--yarn-beta-fast", yarn_beta_fast, "32", 0, 1e6,
-         "YaRN: channels with more rotations than this over the original length are not scaled",
-         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    REAL("--yarn-beta-slow", yarn_beta_slow, "1", 0, 1e6,
-         "YaRN: channels with fewer rotations than this are scaled in full", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    SWITCH("--no-yarn-correction-range-round-to-int", no_yarn_correction_range_round_to_int,
-           "YaRN: do not round the channels between which scaling sets in, as in gpt-oss", ADVANCED),
-    REAL("--yarn-attention-factor", yarn_attention_factor, "0", 0, 1e6,
-         "YaRN: multiply queries and keys by this; 0 for 1 + ln(factor) / 10", ADVANCED),
+    ROTARY_ROWS,
     INT("--relative-attention-num-buckets", relative_attention_num_buckets, "32", 4, 256,
         "number of buckets for relative positions", ADVANCED),
     INT("--relative-attention-max-distance", relative_attention_max_distance, "128", 2, 1 << 20,

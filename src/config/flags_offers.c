@@ -9,7 +9,8 @@
     "--normalization --norm-placement --position-embedding-type --no-position-embedding --position-offset "            \
     "--rotary-base --rotary-percent --rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling "    \
     "--rope-scaling-type --yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "             \
-    "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
+    "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --rope-short-factor --rope-long-factor "    \
+    "--relative-attention-num-buckets "                                                                                \
     "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
     "--window-size --window-attn-skip-freq --rotary-base-local --attn-logit-softcapping --final-logit-softcapping "    \
     "--multi-latent-attention --q-lora-rank --kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim "          \

@@ -38,6 +38,15 @@
     "--no-yarn-correction-range-round-to-int true --sliding-window 128 --window-attn-skip-freq 2 --kv-channels 64 "    \
     "--ffn-hidden-size 2880 --group-query-attention true --num-query-groups 8 --moe-router-topk 4 "                    \
     "--untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 --seq-length 4096 "
+#define PHI4_MINI                                                                                                      \
+    TIED_LLAMA                                                                                                         \
+    "--ffn-hidden-size 8192 --group-query-attention true --num-query-groups 8 --rotary-percent 0.75 "                  \
+    "--use-rope-scaling true --rope-scaling-type longrope --rope-scaling-factor 32 --rope-original-length 4096 "       \
+    "--rope-long-factor 1,1.118320672,1.250641126,1.398617824,1.564103225,1.74916897,1.956131817,2.187582649,"         \
+    "2.446418898,2.735880826,3.059592084,3.421605075,3.826451687,4.279200023,4.785517845,5.351743533,5.984965424,"     \
+    "6.693110555,7.485043894,8.370679318,9.36110372,10.4687158,11.70738129,13.09260651,14.64173252,16.37415215,"       \
+    "18.31155283,20.47818807,22.90118105,25.61086418,28.64115884,32.03,32.1,32.13,32.23,32.6,32.61,32.64,32.66,32.7,"  \
+    "32.71,32.93,32.97,33.28,33.49,33.5,44.16,47.77 --seq-length 4096 "
 #define STARCODER2                                                                                                     \
     "--position-embedding-type rope --group-query-attention true --sliding-window 4096 --init-method-std 0.018042 "
 #define STABLELM                                                                                                       \
@@ -271,6 +280,7 @@ static const struct preset presets[] = {
      "--ffn-hidden-size 17920 --group-query-attention true --num-query-groups 10 --rotary-base 250000 --seq-length "
      "4096",
      "14.7B", "Abdin et al. 2024b"},
+    {"phi4-mini", 32, 3072, 24, 131072, 64, PHI4_MINI, "", "3.8B", "Abouelenin et al. 2025"},
     {"starcoder-15b", 40, 6144, 48, 8192, 128, GPT, "--group-query-attention true --num-query-groups 1", "15.5B",
      "Li et al. 2023"},
     {"starcoder2-3b", 30, 3072, 24, 16384, 128, STARCODER2,

@@ -31,6 +31,8 @@ void validate_schedule(struct config *config, struct complaints *complaints);
 void validate_fp8(const struct config *config, struct complaints *complaints);
 // What ICT requires of the other flags; needs the model.
 void validate_ict(const struct config *config, struct complaints *complaints);
+// Rotary positions (validate_rope.c); completes the factor of LongRoPE.
+void validate_rope(struct config *config, struct complaints *complaints);
 // What tokens attend to (validate_attention.c).
 void validate_attention(struct config *config, struct complaints *complaints);
 // Latent attention (validate_latent.c): sizes, which come first, and what it does not go with.

@@ -43,20 +43,8 @@ static void validate_positions(struct config *config, struct complaints *complai
         free(config->position_embedding_type);
         config->position_embedding_type = memory_string("none");
     }
-    int64_t rotated = config_rotary_channels(config), buckets = config->relative_attention_num_buckets;
-    if (is(config->position_embedding_type, "rope") && !config->multi_latent_attention && config->kv_channels > 0 &&
-        (rotated < 2 || rotated % 2 != 0))
-        complain(complaints,
-                 "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
-                 " channels, but rotation needs pairs; give another share",
-                 config->rotary_percent, config->kv_channels, rotated);
-    if (config->use_rope_scaling && config->rope_high_freq_factor <= config->rope_low_freq_factor)
-        complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");
-    bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
-    if (is_yarn && config->yarn_beta_fast < config->yarn_beta_slow)
-        complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
-    if (is_yarn && config->rotary_base < 2)
-        complain(complaints, "--rope-scaling-type yarn needs a --rotary-base of at least 2; give a larger one");
+    int64_t buckets = config->relative_attention_num_buckets;
+    validate_rope(config, complaints);
     if (config->relative_attention_per_layer && !is(config->position_embedding_type, "relative"))
         complain(complaints, "--relative-attention-per-layer needs --position-embedding-type relative; give it, or "
                              "leave out --relative-attention-per-layer");

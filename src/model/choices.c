@@ -62,6 +62,22 @@ static bool scales_channels(const struct config *config) {
     return config->multi_latent_attention || config_rotary_channels(config) < config->kv_channels;
 }
 
+// LongRoPE: a divisor for each pair, one for sequences up to the original length and one for longer ones.
+static void set_longrope(struct rope *rope, const struct config *config) {
+    double shorter[ROPE_MOST_PAIRS], longer[ROPE_MOST_PAIRS];
+    for (int64_t j = 0; j < rope->pairs; j++)
+        shorter[j] = longer[j] = 1;
+    config_rope_factors(config->rope_short_factor, shorter, rope->pairs);
+    config_rope_factors(config->rope_long_factor, longer, rope->pairs);
+    rope->short_length = config->rope_original_length;
+    for (int64_t j = 0; j < rope->pairs; j++) {
+        double frequency = pow(config->rotary_base, -2.0 * (double)j / (2.0 * (double)rope->pairs)) /
+                           config->rotary_seq_len_interpolation_factor;
+        rope->frequencies[j] = (float)(frequency / shorter[j]);
+        rope->long_frequencies[j] = (float)(frequency / longer[j]);
+    }
+}
+
 // Without scaling if is_plain.
 static void set_rope(struct rope *rope, const struct config *config, double base, bool is_plain) {
     if (!is(config->position_embedding_type, "rope"))
@@ -80,6 +96,8 @@ static void set_rope(struct rope *rope, const struct config *config, double base
             frequency = yarn_frequency(config, j, frequency);
         rope->frequencies[j] = (float)(frequency / (is_plain ? 1 : config->rotary_seq_len_interpolation_factor));
     }
+    if (!is_plain && config_has_longrope(config))
+        set_longrope(rope, config);
 }
 
 // If rotary scaling multiplies whole queries and keys by a factor, scores grow by its square; if only some channels are

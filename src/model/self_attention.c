@@ -103,6 +103,12 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     sublayer->dropout_layer = options->dropout_layer;
 }
 
+// LongRoPE: all tokens of a sequence have the frequencies that its length calls for, on every rank that has some.
+static const float *frequencies_of(const struct rope *rope, const struct pass *pass) {
+    int64_t length = pass->cached + pass->T * pass->mesh->length[AXIS_CONTEXT];
+    return rope->short_length > 0 && length > rope->short_length ? rope->long_frequencies : rope->frequencies;
+}
+
 // Rotates the queries and keys of a packed tensor, which lie side by side; back if is_inverse.
 static void turn(const struct self_attention *self, const struct pass *pass, struct tensor qkv, bool is_inverse) {
     const struct rope *rope = &self->rope;
@@ -111,7 +117,7 @@ static void turn(const struct self_attention *self, const struct pass *pass, str
         op_rope(pass->device,
                 &(struct op_rope){.x = attention_heads(attention, qkv, pass->B, 0, attention->H + attention->G),
                                   .positions = pass_input(pass, BATCH_POSITIONS),
-                                  .frequencies = rope->frequencies,
+                                  .frequencies = frequencies_of(rope, pass),
                                   .pairs = rope->pairs,
                                   .factor = rope->factor,
                                   .is_interleaved = rope->is_interleaved,

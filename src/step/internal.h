@@ -143,6 +143,7 @@ struct step {
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation
     int64_t cached;               // tokens so far, for generation
+    int32_t *seen;                // these tokens, with LongRoPE; else NULL
     struct arena state, activations, scratch;
     struct arena hosted;  // page-locked host memory: optimizer states
     struct away away;     // and inputs of recomputed blocks

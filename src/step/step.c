@@ -89,6 +89,7 @@ void step_close(struct step *step) {
     step_give_memory_back(step);
     pipeline_close(step);
     param_list_free(&step->params);
+    free(step->seen);
     free(step);
 }
 
@@ -226,8 +227,25 @@ static void send_rows(const struct step *step, struct tensor x) {
     comm_wait(&request);
 }
 
+// LongRoPE: when a sequence becomes longer than the short frequencies reach, keys of earlier tokens have the wrong
+// ones, and all its tokens are read again.
+static void read_again(struct step *step, const int32_t **tokens, int64_t *T) {
+    int64_t limit = step->chunks[0].model.choices.rope.short_length;
+    if (limit == 0)
+        return;
+    if (!step->seen)
+        step->seen = memory_alloc(sizeof *step->seen * (size_t)step_window(step));
+    memcpy(step->seen + step->cached, *tokens, sizeof *step->seen * (size_t)*T);
+    if (step->cached > 0 && step->cached <= limit && step->cached + *T > limit) {
+        *tokens = step->seen;
+        *T += step->cached;
+        step->cached = 0;
+    }
+}
+
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits) {
     CHECK(step->mode == STEP_GENERATE && T > 0 && T <= step_window_left(step));
+    read_again(step, &tokens, &T);
     struct pass pass;
     struct device_batch batch = upload_tokens(step, tokens, T, false, &pass);
     struct step_chunk *chunk = &step->chunks[0];

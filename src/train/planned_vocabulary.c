@@ -10,33 +10,13 @@
 static const struct {
     const char *prefix;
     int64_t size;
-} vocabularies[] = {{"megatron-bert", 30522},
-                    {"bert", 30522},
-                    {"roberta", 50265},
-                    {"t5", 32100},
-                    {"opt", 50265},
-                    {"llama3", 128256},
-                    {"llama", 32000},
-                    {"mistral", 32000},
-                    {"cpu-", 8192},
-                    {"gpu-", 32000},
-                    {"qwen2.5-0", 151936},
-                    {"qwen2.5-1.", 151936},
-                    {"qwen2.5-3b", 151936},
-                    {"qwen2", 152064},
-                    {"qwen3", 151936},
-                    {"phi3", 32064},
-                    {"phi4", 100352},
-                    {"starcoder", 49152},
-                    {"stablelm-", 50304},
-                    {"stablelm2", 100352},
-                    {"minitron", 256000},
-                    {"nemotron4", 256000},
-                    {"xlm-roberta", 250002},
-                    {"camembert", 32005},
-                    {"mt5", 250112},
-                    {"umt5", 256384},
-                    {"", 50257}};
+} vocabularies[] = {{"megatron-bert", 30522}, {"bert", 30522},      {"roberta", 50265},    {"t5", 32100},
+                    {"opt", 50265},           {"llama3", 128256},   {"llama", 32000},      {"mistral", 32000},
+                    {"cpu-", 8192},           {"gpu-", 32000},      {"qwen2.5-0", 151936}, {"qwen2.5-1.", 151936},
+                    {"qwen2.5-3b", 151936},   {"qwen2", 152064},    {"qwen3", 151936},     {"phi3", 32064},
+                    {"phi4-mini", 200064},    {"phi4", 100352},     {"starcoder", 49152},  {"stablelm-", 50304},
+                    {"stablelm2", 100352},    {"minitron", 256000}, {"nemotron4", 256000}, {"xlm-roberta", 250002},
+                    {"camembert", 32005},     {"mt5", 250112},      {"umt5", 256384},      {"", 50257}};
 
 int64_t planned_vocabulary_of(const char *preset) {
     size_t i = 0;

@@ -20,12 +20,30 @@ static void expect_refused(const struct variant *rows, size_t count) {
     }
 }
 
-TEST(refused_variants) {
+TEST(refused_longrope) {
     static const struct variant rows[] = {
         {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
-         "rotary scaling \"longrope\" is not supported for phi3, only default"},
+         "rotary scaling \"longrope\" has no list \"short_factor\""},
         {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
-         "rotary scaling \"yarn\" is not supported for phi3, only default"},
+         "rotary scaling \"yarn\" is not supported for phi3, only default longrope"},
+        {"llama_fused", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
+         "\"longrope\" is not supported for llama"},
+        {"phi3_long", "1.05,", "\"1.05\",",
+         "\"short_factor\" of its rotary scaling has something else than numbers above 0"},
+        {"phi3_long", "1.05,", "-1.05,",
+         "\"short_factor\" of its rotary scaling has something else than numbers above 0"},
+        {"phi3_long", "1.05,", "1.05, 1.06,", "has 7 numbers; it needs 6"},
+        {"phi3_long", "\"short_factor\"", "\"short_mscale\": 1.1, \"short_factor\"", "has a \"short_mscale\""},
+        {"phi3_long", "\"short_factor\"", "\"factor\": \"4\", \"short_factor\"",
+         "\"factor\" of its rotary scaling is not a number"},
+        {"phi3_long", "\"original_max_position_embeddings\": 5,\n  \"",
+         "\"original_max_position_embeddings\": 1,\n  \"", "\"original_max_position_embeddings\" is below 2"},
+    };
+    expect_refused(rows, sizeof rows / sizeof rows[0]);
+}
+
+TEST(refused_variants) {
+    static const struct variant rows[] = {
         {"phi3", "\"silu\"", "\"gelu\"", "\"hidden_act\": \"gelu\" is not supported, only silu"},
         {"phi3", "\"sliding_window\"", "\"attention_bias\": true, \"sliding_window\"",
          "\"attention_bias\": \"true\" is not supported"},
@@ -303,6 +321,7 @@ TEST(other_families) {
         {"llama_fused", "mixtral", "mixtral has no MLPs without experts"},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
         {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
+        {"phi3_long", "llama", "llama has no"},
         {"phi3", "mistral", NULL},
         {"phi3", "llama", "llama has no --sliding-window 4"},
         {"llama", "phi3", "phi3 has no --rope-scaling-type llama3"},
@@ -471,6 +490,7 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts),
-          TEST_CASE(no_windows), TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(mxfp4),
-          TEST_CASE(mxfp4_numbers), TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))
+TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_experts),
+          TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows), TEST_CASE(other_words),
+          TEST_CASE(other_families), TEST_CASE(mxfp4), TEST_CASE(mxfp4_numbers), TEST_CASE(inexpressible_experts),
+          TEST_CASE(centered_gains))

@@ -110,6 +110,8 @@ add("gpt-oss-120b", GptOssForCausalLM, GptOssConfig())
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())
 add("phi4", Phi3ForCausalLM, Phi3Config(num_hidden_layers=40, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10,
                                         intermediate_size=17920, vocab_size=100352, pad_token_id=0))
+add("phi4-mini", Phi3ForCausalLM, Phi3Config(num_attention_heads=24, num_key_value_heads=8, vocab_size=200064, tie_word_embeddings=True,
+                                             pad_token_id=0))
 add("starcoder-15b", GPTBigCodeForCausalLM, GPTBigCodeConfig(n_layer=40, n_embd=6144, n_head=48, n_positions=8192, vocab_size=49152,
                                                              multi_query=True))
 for name, layers, hidden, heads, groups, tied in (("3b", 30, 3072, 24, 2, True), ("7b", 32, 4608, 36, 4, True),

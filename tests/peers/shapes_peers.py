@@ -222,6 +222,17 @@ def phi3(r):
     return hf.Phi3ForCausalLM(hf.Phi3Config(**whole(r), rope_parameters=part(r), sliding_window=r.choice([None, 1, 3, 500])))
 
 
+def phi3_long(r):
+    """LongRoPE: samples below, at and above the original length, with and without a factor of their own."""
+    sizes, share = whole(r), r.choice([0.25, 0.5, 0.75, 1.0])
+    pairs = int(sizes["hidden_size"] // sizes["num_attention_heads"] * share) // 2
+    lists = {key: [round(r.uniform(1, most), r.choice([2, 9])) for _ in range(pairs)] for key, most in (("short_factor", 1.5), ("long_factor", 40))}
+    more = r.choice([{}, {}, {"factor": 8.0}, {"attention_factor": 1.25}])
+    return hf.Phi3ForCausalLM(hf.Phi3Config(
+        **sizes, original_max_position_embeddings=r.choice([4, 5, 11, 13]), sliding_window=r.choice([None, 3, 500]),
+        rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": share, **lists, **more}))
+
+
 def starcoder2(r):
     sizes = whole(r)
     return hf.Starcoder2ForCausalLM(hf.Starcoder2Config(
@@ -448,7 +459,7 @@ def t5(r):
     return model
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
+FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, phi3_long, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
                                     granitemoeshared, deepseek_v2, deepseek_v3, glm, glm4, glm4_moe, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}

@@ -4,6 +4,7 @@
 #include "test.h"
 #include "train/generate.h"
 #include "train/setup.h"
+#include <string.h>
 
 static struct device *device;
 static struct world *world;
@@ -93,6 +94,44 @@ TEST(cache_with_sinks_and_caps) {
                                         NULL};
     set_up_with(flags);
     compare_cache();
+    tear_down();
+}
+
+// A sequence that outgrows the short frequencies is read again with the long ones.
+TEST(cache_with_longrope) {
+    static const char *const flags[] = {"--position-embedding-type",
+                                        "rope",
+                                        "--use-rope-scaling",
+                                        "true",
+                                        "--rope-scaling-type",
+                                        "longrope",
+                                        "--rope-original-length",
+                                        "6",
+                                        "--rope-scaling-factor",
+                                        "4",
+                                        "--rope-short-factor",
+                                        "1,1.25,1.5,2",
+                                        "--rope-long-factor",
+                                        "2,5,9,40",
+                                        NULL};
+    set_up_with(flags);
+    compare_cache();
+    // With the other factors, logits are others: of 6 tokens those of the short ones, of 7 those of the long ones.
+    float logits[2][2][40];
+    int32_t tokens[7] = {1, 5, 9, 2, 30, 4, 17};
+    for (int run = 0; run < 2; run++) {
+        for (int more = 0; more < 2; more++) {
+            step_forget(step);
+            step_logits(step, tokens, 6 + more, logits[run][more]);
+        }
+        tear_down();
+        const char *changed[sizeof flags / sizeof flags[0]];
+        memcpy(changed, flags, sizeof flags);
+        changed[13] = "7,7,7,7";
+        set_up_with(changed);
+    }
+    EXPECT(memcmp(logits[0][0], logits[1][0], sizeof logits[0][0]) == 0);
+    EXPECT(memcmp(logits[0][1], logits[1][1], sizeof logits[0][1]) != 0);
     tear_down();
 }
 
@@ -203,5 +242,5 @@ TEST(sampling) {
     check_frequencies((struct sampling){.temperature = 0, .top_p = 1}, (double[]){0, 0, 0, 1, 0});
 }
 
-TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(cache_of_latents),
-          TEST_CASE(text_longer_than_the_window), TEST_CASE(sampling))
+TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(cache_with_longrope),
+          TEST_CASE(cache_of_latents), TEST_CASE(text_longer_than_the_window), TEST_CASE(sampling))

@@ -1,0 +1,79 @@
+// What the flags of rotary positions mean together.
+#include "config/config.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+bool config_has_longrope(const struct config *config) {
+    return config->use_rope_scaling && is(config->rope_scaling_type, "longrope") && !config->multi_latent_attention &&
+           is(config->position_embedding_type, "rope");
+}
+
+int64_t config_rope_factors(const char *text, double *factors, int64_t room) {
+    int64_t count = 0;
+    while (text) {
+        char *end = NULL;
+        double factor = strtod(text, &end);
+        if (end == text || !(factor > 0) || !isfinite(factor) || (*end != ',' && *end != '\0'))
+            return -1;
+        if (count < room)
+            factors[count] = factor;
+        count++;
+        text = *end == ',' ? end + 1 : NULL;
+    }
+    return count;
+}
+
+struct config_yarn config_yarn(const struct config *config) {
+    struct config_yarn yarn = {.factor = 1, .fast = config->yarn_beta_fast, .slow = config->yarn_beta_slow};
+    if (config->multi_latent_attention) {
+        yarn.factor = is(config->rope_type, "rope") ? 1 : config->rotary_scaling_factor;
+        yarn.length = (double)config->original_max_position_embeddings;
+    } else if (config->use_rope_scaling && is(config->rope_scaling_type, "yarn")) {
+        yarn.factor = config->rope_scaling_factor;
+        yarn.length = (double)config->rope_original_length;
+    }
+    return yarn;
+}
+
+// How much YaRN lets scores of latent attention grow, for one of its two settings (DeepSeek-V2).
+static double latent_growth(const struct config *config, double setting) {
+    double factor = config_yarn(config).factor;
+    return factor > 1 ? 1 + 0.1 * setting * log(factor) : 1;
+}
+
+double config_rope_attention_factor(const struct config *config) {
+    if (config->multi_latent_attention)
+        return latent_growth(config, config->mscale) / latent_growth(config, config->mscale_all_dim);
+    bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
+    bool is_long = config_has_longrope(config);
+    double length = (double)config->rope_original_length, factor = config->rope_scaling_factor;
+    if (!is_yarn && !is_long)
+        return 1;
+    if (config->yarn_attention_factor > 0)
+        return config->yarn_attention_factor;
+    return is_yarn ? 1 + 0.1 * log(factor) : factor > 1 ? sqrt(1 + log(factor) / log(length)) : 1;
+}
+
+float config_softmax_scale(const struct config *config) {
+    double growth = config->multi_latent_attention ? latent_growth(config, config->mscale_all_dim) : 1;
+    return config->softmax_scale > 0 ? (float)config->softmax_scale
+                                     : (float)(growth * growth) / sqrtf((float)config->kv_channels);
+}
+
+int64_t config_no_rope_freq(const struct config *config) {
+    return config->no_rope_freq <= config->num_layers ? config->no_rope_freq : 0;
+}
+
+bool config_layer_skips_rope(const struct config *config, int64_t layer) {
+    return config->no_rope_freq > 0 && (layer + 1) % config->no_rope_freq == 0;
+}
+
+int64_t config_rotary_channels(const struct config *config) {
+    return config->multi_latent_attention ? config->qk_pos_emb_head_dim
+                                          : (int64_t)((double)config->kv_channels * config->rotary_percent);
+}

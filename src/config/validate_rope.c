@@ -1,0 +1,69 @@
+// Rotary positions: their scaling, and what it does not go with.
+#include "config/validate.h"
+#include <inttypes.h>
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+static void validate_factors(const char *flag, const char *text, int64_t pairs, struct complaints *complaints) {
+    int64_t count = config_rope_factors(text, NULL, 0);
+    if (count < 0)
+        complain(complaints, "%s is not a list of numbers above 0; separate them by commas, e.g. 1,1.5,2", flag);
+    else if (count != pairs)
+        complain(complaints,
+                 "%s has %" PRId64 " numbers, but %" PRId64
+                 " pairs of channels are rotated (--kv-channels × --rotary-percent / 2); give one for each",
+                 flag, count, pairs);
+}
+
+// Which frequencies a sample has follows from its length. With positions that start over at every document, it would
+// follow from the longest document of a micro-batch.
+static void validate_longrope(struct config *config, struct complaints *complaints) {
+    int64_t pairs = config_rotary_channels(config) / 2;
+    if (flag_source(&config->given, "--rope-scaling-factor") == FLAG_FROM_DEFAULT &&
+        config->max_position_embeddings > 0) {
+        double factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
+        config->rope_scaling_factor = factor > 1 ? factor : 1;
+    }
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "--rope-scaling-type longrope belongs to --model gpt; leave it out");
+    if (!config->rope_long_factor)
+        complain(complaints, "--rope-scaling-type longrope needs --rope-long-factor; give a number for each rotated "
+                             "pair of channels");
+    if (config->rope_original_length < 2)
+        complain(complaints, "--rope-scaling-type longrope needs a --rope-original-length of at least 2");
+    if (config->rope_long_factor)
+        validate_factors("--rope-long-factor", config->rope_long_factor, pairs, complaints);
+    if (config->rope_short_factor)
+        validate_factors("--rope-short-factor", config->rope_short_factor, pairs, complaints);
+    if (config->reset_position_ids && config->seq_length > config->rope_original_length)
+        complain(complaints,
+                 "--reset-position-ids does not go with --rope-scaling-type longrope and a --seq-length above "
+                 "--rope-original-length %" PRId64 ": the frequencies would depend on the longest document; leave it "
+                 "out, or shorten --seq-length",
+                 config->rope_original_length);
+}
+
+void validate_rope(struct config *config, struct complaints *complaints) {
+    int64_t rotated = config_rotary_channels(config);
+    if (is(config->position_embedding_type, "rope") && !config->multi_latent_attention && config->kv_channels > 0 &&
+        (rotated < 2 || rotated % 2 != 0))
+        complain(complaints,
+                 "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
+                 " channels, but rotation needs pairs; give another share",
+                 config->rotary_percent, config->kv_channels, rotated);
+    if (config->use_rope_scaling && config->rope_high_freq_factor <= config->rope_low_freq_factor)
+        complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");
+    bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
+    if (is_yarn && config->yarn_beta_fast < config->yarn_beta_slow)
+        complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
+    if (is_yarn && config->rotary_base < 2)
+        complain(complaints, "--rope-scaling-type yarn needs a --rotary-base of at least 2; give a larger one");
+    if (config_has_longrope(config))
+        validate_longrope(config, complaints);
+    else if (config->rope_short_factor || config->rope_long_factor)
+        complain(complaints, "--rope-short-factor and --rope-long-factor belong to --use-rope-scaling "
+                             "--rope-scaling-type longrope; give these, or leave them out");
+}
