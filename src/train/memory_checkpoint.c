@@ -238,15 +238,48 @@ static int64_t newest_on_disk(const struct memory_checkpoint *memory) {
     return iteration;
 }
 
-// The newest iteration that all ranks claim to have; -1 if there is none.
-static int64_t find_common(const struct memory_checkpoint *memory) {
+// What the memory of all ranks has.
+struct memory_content {
+    int64_t common;  // the newest iteration that all ranks claim to have; -1 if there is none
+    int64_t newest;  // the newest one that any rank has
+    int empty;       // the first rank that has nothing; -1 if there is none
+};
+
+static struct memory_content find_content(const struct memory_checkpoint *memory) {
     const struct mesh *mesh = step_mesh(memory->step);
     int64_t *claims = memory_alloc(sizeof *claims * VAULT_SLOTS * (size_t)mesh->size);
     vault_claims(&memory->region, claims + VAULT_SLOTS * mesh->rank);
     comm_all_gather_i64(mesh->all, claims, VAULT_SLOTS, "checkpoints in host memory");
-    int64_t iteration = vault_common(claims, mesh->size);
+    struct memory_content content = {.common = vault_common(claims, mesh->size), .newest = -1, .empty = -1};
+    for (int rank = mesh->size - 1; rank >= 0; rank--) {
+        int64_t own = -1;
+        for (int slot = 0; slot < VAULT_SLOTS; slot++)
+            own = claims[rank * VAULT_SLOTS + slot] > own ? claims[rank * VAULT_SLOTS + slot] : own;
+        content.newest = own > content.newest ? own : content.newest;
+        content.empty = own < 0 ? rank : content.empty;
+    }
     free(claims);
-    return iteration;
+    return content;
+}
+
+// Why the run does not resume from memory, which lost iterations that the disk does not have. If all memory is empty,
+// the run has just begun, or nothing is left to tell.
+static void tell_loss(const struct memory_checkpoint *memory, const struct memory_content *content, int64_t on_disk) {
+    const struct mesh *mesh = step_mesh(memory->step);
+    char from[64] = "from the beginning, since the disk has none";
+    if (mesh->rank != 0)
+        return;
+    if (on_disk >= 0)
+        snprintf(from, sizeof from, "from iteration %" PRId64 " on disk", on_disk);
+    if (content->newest < 0 && on_disk >= 0)
+        log_info("host memory has no checkpoints; the run resumes %s", from);
+    else if (content->newest > on_disk && content->empty >= 0)
+        log_warn("host memory has iteration %" PRId64 ", but not of rank %d on %s: its node and the one with its copy "
+                 "were lost; the run resumes %s",
+                 content->newest, content->empty, group_host(mesh->all, content->empty), from);
+    else if (content->newest > on_disk)
+        log_warn("host memory has iteration %" PRId64 ", but not of all ranks; the run resumes %s", content->newest,
+                 from);
 }
 
 int64_t memory_checkpoint_find(struct memory_checkpoint *memory) {
@@ -258,7 +291,8 @@ int64_t memory_checkpoint_find(struct memory_checkpoint *memory) {
         log_info("%d rank%s got %s from %s on other nodes", fetched, fetched == 1 ? "" : "s",
                  fetched == 1 ? "its checkpoint" : "their checkpoints", fetched == 1 ? "a copy" : "copies");
     int64_t on_disk = newest_on_disk(memory), iteration;
-    while ((iteration = find_common(memory)) >= 0 && iteration >= on_disk) {
+    struct memory_content content;
+    while ((iteration = (content = find_content(memory)).common) >= 0 && iteration >= on_disk) {
         bool is_whole = vault_find(&memory->region, iteration) != NULL;
         int64_t is_damaged = !is_whole;
         if (!is_whole)
@@ -269,6 +303,7 @@ int64_t memory_checkpoint_find(struct memory_checkpoint *memory) {
             return iteration;
         vault_drop(&memory->region, iteration);
     }
+    tell_loss(memory, &content, on_disk);
     return -1;
 }
 

@@ -2,7 +2,7 @@
 # Checkpoints in memory on two nodes, which are two keepers of this machine with two ranks each: when all processes of a
 # node are killed, keeper included, its ranks get their state from the other node, to the bit; also if that node has
 # other ranks by then, if copies were on their way, and if a node comes back with what it had before.
-# cost: 12
+# cost: 16
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 needs_parts MPI
@@ -71,6 +71,40 @@ resumed=$(grep -oE "successfully loaded checkpoint from host memory at iteration
 for file in "$work"/whole/iter_0000024/*.safetensors; do
     expect_same "$file" "$work/run/iter_0000024/${file##*/}" "weights"
 done
+
+# Four nodes of one rank. Two neighbours are lost, and with them all copies of one rank's state: the run says so and
+# resumes from disk; so it does if all nodes are lost.
+for node in d e f g; do keep $node; done
+four() { # NODE… -- FLAGS…
+    bash tests/parallel/mpirun.sh 4 bash -c '
+        nodes=("$1" "$2" "$3" "$4")
+        export BEVATRON_MEMORY=$0/${nodes[$OMPI_COMM_WORLD_RANK]}
+        echo $$ >"$0/rank-$OMPI_COMM_WORLD_RANK"
+        shift 5
+        exec "$@"' "$work" "${@:1:5}" "$BEVATRON" train "${model[@]}" --save "$work/pair" --load "$work/pair" --save-interval 4 \
+        --checkpoint-in-memory --allow-injected-faults --inject stop:rank=1:step=7:phase=backward \
+        --inject stop:rank=3:step=11:phase=backward >>"$work/out" 2>&1
+}
+: >"$work/out"
+four d e f g -- &
+run=$!
+end_at 1 "1 2" e
+kill -9 "${keepers[f]}"
+for node in h i; do keep $node; done
+four d h i g -- &
+run=$!
+end_at 2 "0 1 2 3" d
+grep -qE "warning: host memory has iteration 6, but not of rank 1 on [^ ]+: its node and the one with its copy were lost; the run resumes from iteration 4 on disk" \
+    "$work/out" && pass || fail "the loss of two neighbours is not told: $(grep "host memory" "$work/out" | tail -n 5)"
+grep -q "loading checkpoint from $work/pair at iteration 4" "$work/out" && pass || fail "it does not resume from disk"
+for node in g h i; do kill -9 "${keepers[$node]}"; done
+for node in j k l m; do keep $node; done
+four j k l m -- && pass || fail "the last attempt on new nodes failed"
+grep -q "host memory has no checkpoints; the run resumes from iteration 8 on disk" "$work/out" && pass || fail "the loss of all nodes is not told"
+for file in "$work"/whole/iter_0000024/*.safetensors; do
+    expect_same "$file" "$work/pair/iter_0000024/${file##*/}" "weights after the loss of two neighbours"
+done
+for node in j k l m; do kill "${keepers[$node]}"; done
 
 # A keeper removes its link, and takes over that of a killed one only.
 expect 1 "cannot make the link" "$BEVATRON" launch keeper --ranks 4 --link "$work/b"
