@@ -34,7 +34,7 @@ enum fault_phase {
     FAULT_AT_RENDEZVOUS,  // before the rank connects to the others
     FAULT_AT_LOAD,        // before it reads a checkpoint
     FAULT_AT_STEP,        // before an iteration
-    FAULT_AT_DATA,        // before it takes a micro-batch
+    FAULT_AT_DATA,        // while it waits for a micro-batch
     FAULT_AT_FORWARD,
     FAULT_AT_BACKWARD,
     FAULT_AT_GRADIENTS,   // after the last backward pass, before gradients are reduced

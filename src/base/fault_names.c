@@ -30,7 +30,7 @@ static const struct {
     [FAULT_AT_RENDEZVOUS] = {"rendezvous", "before the rank connects to the others"},
     [FAULT_AT_LOAD] = {"load", "before the rank reads a checkpoint"},
     [FAULT_AT_STEP] = {"step", "before an iteration (the default of most kinds)"},
-    [FAULT_AT_DATA] = {"data", "before it takes a micro-batch"},
+    [FAULT_AT_DATA] = {"data", "while it waits for a micro-batch"},
     [FAULT_AT_FORWARD] = {"forward", "before a forward pass"},
     [FAULT_AT_BACKWARD] = {"backward", "before a backward pass"},
     [FAULT_AT_GRADIENTS] = {"gradients", "after the last backward pass, before gradients are reduced"},

@@ -50,8 +50,9 @@ static void spoil(struct step *step, struct tensor flat, struct fault_effect eff
 
 void step_reach_faults(struct step *step, enum work work) {
     static const enum fault_phase phases[WORK_COUNT] = {
-        [WORK_LOAD] = FAULT_AT_DATA,         [WORK_FORWARD] = FAULT_AT_FORWARD,
-        [WORK_BACKWARD] = FAULT_AT_BACKWARD, [WORK_BACKWARD_INPUT] = FAULT_AT_BACKWARD,
+        [WORK_FORWARD] = FAULT_AT_FORWARD,
+        [WORK_BACKWARD] = FAULT_AT_BACKWARD,
+        [WORK_BACKWARD_INPUT] = FAULT_AT_BACKWARD,
         [WORK_UPDATE] = FAULT_AT_OPTIMIZER,
     };
     if (work == WORK_REDUCE) {

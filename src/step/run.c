@@ -72,6 +72,8 @@ static struct step_batch *find_batch(struct step *step, int micro_batch, bool is
 static int take_batch(struct list_run *run, struct batch *batch) {
     struct step_span span = span_begin(run->step, "await a micro-batch");
     double started = clock_seconds();
+    if (run->is_learning)
+        (void)fault_at(FAULT_AT_DATA);
     int status = run->source->next(run->source->context, batch);
     if (run->is_learning)
         run->step->data_seconds += clock_seconds() - started;
