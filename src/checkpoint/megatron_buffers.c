@@ -2,7 +2,8 @@
 // which has one flat tensor for each state. Parameters lie there in the reverse of their order in the model, each at a
 // multiple of 64 elements from the beginning of its bucket; the next bucket begins where the last one ends. How large
 // buckets were is not stored, so whether a parameter begins a new one is told by its fp32 copy: only in its own place
-// does it round to the parameter.
+// does it round to the parameter. Experts on several ranks have buffers of their own, in a list behind those of the
+// parameters that all ranks have, which only the first rank's file has.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
@@ -16,6 +17,7 @@ struct flat_states {
     struct megatron_folder *folder;
     const struct megatron_order *order;
     const struct torch_file *file;                     // distrib_optim.pt
+    const struct torch_value *root;                    // its dict of buffers
     const struct torch_tensor *states[SOURCE_STATES];  // (elements)
     int64_t count;                                     // elements of each
 };
@@ -97,7 +99,7 @@ static int place_parameters(const struct flat_states *flat) {
 // The tensors of the only buffer: {"buckets_coalesced": True, 0: {types: {"param": …, "exp_avg": …, "exp_avg_sq": …}}}.
 static int find_states(struct flat_states *flat) {
     static const char *const names[SOURCE_STATES] = {"exp_avg", "exp_avg_sq", "param"};
-    const struct torch_value *root = flat->file->pickle.root, *buffer = NULL;
+    const struct torch_value *root = flat->root, *buffer = NULL;
     size_t buffers = 0;
     if (!torch_get(root, "buckets_coalesced"))
         return megatron_refuse_optimizer(flat->folder, "distrib_optim.pt is older than February 2024; convert it in "
@@ -123,7 +125,20 @@ static int find_states(struct flat_states *flat) {
     return 0;
 }
 
-int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order) {
+// The dict of one of two optimizers, or the only one.
+static int find_root(struct flat_states *flat, int which) {
+    const struct torch_value *root = flat->file->pickle.root;
+    bool is_list = root->type == TORCH_LIST && root->count == MEGATRON_OPTIMIZERS;
+    if (which >= 0 && is_list)
+        root = root->items[which];
+    if (root->type != TORCH_DICT || (which >= 0 && !is_list))
+        return megatron_refuse_optimizer(flat->folder,
+                                         "distrib_optim.pt does not have the buffers of every optimizer of its rank");
+    flat->root = root;
+    return 0;
+}
+
+int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order, int which) {
     char *parent = file_parent(order->file->path), *path = file_join(parent, "distrib_optim.pt");
     struct flat_states flat = {.folder = folder, .order = order};
     int result = 0;
@@ -131,6 +146,8 @@ int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_
         result = megatron_refuse_optimizer(folder, "distrib_optim.pt, which has its states, is missing");
     if (result == 0)
         result = weights_open_torch(&folder->states, path, &flat.file);
+    if (result == 0)
+        result = find_root(&flat, which);
     if (result == 0)
         result = find_states(&flat);
     if (result == 0)

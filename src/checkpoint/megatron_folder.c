@@ -183,13 +183,13 @@ struct flattening {
     int64_t experts;  // in the file
 };
 
-static void add_entry(struct megatron_order *order, const char *key, const struct torch_tensor *tensor, bool is_first) {
+static void add_entry(struct megatron_order *order, struct megatron_entry entry) {
     if (order->count == order->capacity) {
         order->capacity = order->capacity ? order->capacity * 2 : 64;
         order->entries = memory_realloc(order->entries, order->capacity * sizeof order->entries[0]);
     }
-    order->entries[order->count++] =
-        (struct megatron_entry){.key = key ? memory_string(key) : NULL, .tensor = tensor, .is_first = is_first};
+    order->entries[order->count] = entry;
+    order->entries[order->count++].key = entry.key ? memory_string(entry.key) : NULL;
 }
 
 // Experts that are packed into one matrix, transposed: (C, experts * rows) is read as (experts, C, rows), and the
@@ -214,7 +214,7 @@ static void add_packed(struct flattening *flat, const char *ours, const struct t
         weights_add_tensor(&flat->folder->weights, key, flat->file, view);
         free(key);
     }
-    add_entry(flat->order, NULL, packed, false);
+    add_entry(flat->order, (struct megatron_entry){.tensor = packed, .is_expert = true});
 }
 
 static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
@@ -224,8 +224,8 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
     if (!found.ours && !found.is_ignored)
         name_list_add(&flat->folder->unknown, name);
     // The last stage's copy of the embedding has a state of its own.
-    if (!found.ours && strstr(name, "word_embeddings_for_head."))
-        add_entry(flat->order, NULL, tensor, false);
+    if (!found.ours && flat->expert_rank == 0 && strstr(name, "word_embeddings_for_head."))
+        add_entry(flat->order, (struct megatron_entry){.tensor = tensor});
     // The ranks of an expert-parallel group differ in their experts only.
     bool is_copy = flat->expert_rank > 0 && found.expert < 0 && !found.is_packed;
     if (found.ours && found.is_packed)
@@ -240,7 +240,7 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
     bool is_first = found.layer >= 0 || !megatron_is_there(flat->folder, key);
     if (is_first)
         weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
-    add_entry(flat->order, key, tensor, is_first);
+    add_entry(flat->order, (struct megatron_entry){key, tensor, is_first, found.expert >= 0});
     free(key);
     free(found.ours);
 }
@@ -375,6 +375,7 @@ static int flatten_chunk(struct megatron_folder *folder, int stage, int chunk) {
                                   .expert_rank = rank / folder->tensor_ranks,
                                   .experts = argument(folder->args, "num_experts") / folder->expert_ranks,
                                   .place.form = folder->form};
+        order->expert_rank = flat.expert_rank;
         memcpy(flat.place.first_layer, folder->layers, sizeof folder->layers);
         const struct torch_value *model = chunk_of(flat.file, chunk);
         if (!model)

@@ -14,9 +14,11 @@ struct megatron_entry {
     char *key;  // "TT/our name"; NULL for a copy under a name that is not read
     const struct torch_tensor *tensor;
     bool is_first;  // of those with its name
+    bool is_expert;
 };
 struct megatron_order {
     const struct torch_file *file;
+    int expert_rank;  // those after the first lack what all ranks have, which is not in their lists
     struct megatron_entry *entries;
     size_t count, capacity;
 };

@@ -2,7 +2,8 @@
 // of numbered parameters, and a group has those of one kind in the order of the model: matrices, which decay, and
 // vectors (biases and gains), which do not. The model in the same file is in that order too, so the n-th vector of the
 // file belongs to the n-th number of the group of vectors. Shapes must agree, and fp32 copies must round to the
-// parameters, which is checked when they are read.
+// parameters, which is checked when they are read. Where experts are on several ranks, each file has a list of two
+// optimizers: that of the experts, and before it that of all other parameters, which is the same in all of them.
 #include "checkpoint/megatron_optimizer.h"
 
 #include "base/error.h"
@@ -138,8 +139,9 @@ static int take_group(struct taking *taking, const struct torch_value *group, co
                                 : megatron_refuse_optimizer(taking->folder, "it has more parameters than the model");
 }
 
-static int take_file(struct megatron_folder *folder, const struct megatron_order *order,
-                     const struct torch_value *optimizer) {
+// `which`: of two optimizers; -1 if there is one.
+static int take_optimizer(struct megatron_folder *folder, const struct megatron_order *order,
+                          const struct torch_value *optimizer, int which) {
     if (optimizer->type != TORCH_DICT)
         return megatron_refuse_optimizer(folder, "it is made of several optimizers");
     const struct torch_value *inner = megatron_inner_optimizer(optimizer);
@@ -147,7 +149,7 @@ static int take_file(struct megatron_folder *folder, const struct megatron_order
     taking.masters = torch_get(optimizer, "fp32_from_fp16_params");
     taking.masters = taking.masters ? taking.masters : torch_get(optimizer, "fp32_from_fp16");
     if (inner && !taking.states)
-        return megatron_take_buffers(folder, order);
+        return megatron_take_buffers(folder, order, which);
     if (!inner || !taking.states || taking.states->type != TORCH_DICT || taking.states->count / 2 > order->count)
         return megatron_refuse_optimizer(folder, "it has no states, or those of other parameters");
     const struct torch_value *groups = torch_get(inner, "param_groups");
@@ -157,15 +159,45 @@ static int take_file(struct megatron_folder *folder, const struct megatron_order
     return 0;
 }
 
+// The parameters of one of two optimizers, in their order; their keys stay the list's.
+static struct megatron_order part_of(const struct megatron_order *order, int which) {
+    struct megatron_order part = {.file = order->file, .expert_rank = order->expert_rank};
+    part.entries = memory_alloc((order->count + 1) * sizeof part.entries[0]);
+    for (size_t i = 0; i < order->count; i++)
+        if (order->entries[i].is_expert == (which == MEGATRON_EXPERTS))
+            part.entries[part.count++] = order->entries[i];
+    return part;
+}
+
+static int take_file(struct megatron_folder *folder, const struct megatron_order *order,
+                     const struct torch_value *optimizer) {
+    if (folder->expert_ranks == 1)
+        return take_optimizer(folder, order, optimizer, -1);
+    bool are_two = optimizer->type == TORCH_LIST && optimizer->count == MEGATRON_OPTIMIZERS;
+    int result = are_two ? 0
+                         : megatron_refuse_optimizer(folder, "experts are on several ranks, and it is not made of two "
+                                                             "optimizers, the experts' and the others'");
+    for (int which = order->expert_rank > 0 ? MEGATRON_EXPERTS : MEGATRON_SHARED;
+         result == 0 && which < MEGATRON_OPTIMIZERS; which++) {
+        struct megatron_order part = part_of(order, which);
+        if (part.count > 0)
+            result = take_optimizer(folder, &part, optimizer->items[which], which);
+        free(part.entries);
+    }
+    return result;
+}
+
+const struct torch_value *megatron_first_optimizer(const struct torch_value *root) {
+    const struct torch_value *optimizer = torch_get(root, "optimizer");
+    return optimizer && optimizer->type == TORCH_LIST && optimizer->count > 0 ? optimizer->items[0] : optimizer;
+}
+
 int megatron_open_optimizer(struct megatron_folder *folder, bool *is_there) {
     *is_there = false;
     if (folder->iteration == 0)  // a release: Megatron starts over with its weights
         return 0;
     if (folder->order_count == 0)
         return megatron_open_model_space(folder, is_there);
-    if (folder->expert_ranks > 1)
-        return megatron_refuse_optimizer(folder, "experts on several ranks have optimizers of their own; save the run "
-                                                 "with --ckpt-format torch_dist");
     for (size_t i = 0; i < folder->order_count; i++) {
         const struct megatron_order *order = &folder->orders[i];
         const struct torch_value *optimizer = torch_get(order->file->pickle.root, "optimizer");

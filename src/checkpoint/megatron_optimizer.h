@@ -15,12 +15,17 @@ int megatron_read_progress(const struct megatron_folder *folder, struct model_so
 
 // Fails with the remedy that fits every state that cannot be used.
 int megatron_refuse_optimizer(const struct megatron_folder *folder, const char *why);
+// The optimizer in a file: the dict, or of two the first.
+const struct torch_value *megatron_first_optimizer(const struct torch_value *root);
 // The dict of the inner optimizer (param_groups and, unless they are elsewhere, states); NULL if there is none.
 const struct torch_value *megatron_inner_optimizer(const struct torch_value *optimizer);
 // A number, or a tensor of one; false if it is neither.
 bool megatron_number(const struct torch_file *file, const struct torch_value *value, double *number);
-// The states of a rank whose optimizer is distributed (format torch).
-int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order);
+// Where experts are on several ranks, a file has two optimizers, of what all ranks have and of the experts.
+enum { MEGATRON_SHARED, MEGATRON_EXPERTS, MEGATRON_OPTIMIZERS };
+// The states of a rank whose optimizer is distributed (format torch), of the parameters in the list. `which`: of two
+// optimizers; -1 if there is one.
+int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order, int which);
 // The states of a distributed checkpoint that lie beside the parameters.
 int megatron_open_model_space(struct megatron_folder *folder, bool *is_there);
 // Those of one whose states lie in buckets; it has them.

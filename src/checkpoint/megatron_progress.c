@@ -97,7 +97,7 @@ static void read_training(const struct torch_value *args, struct config *config)
 
 int megatron_read_progress(const struct megatron_folder *folder, struct model_source *source) {
     struct checkpoint_state *state = &source->state;
-    const struct torch_value *optimizer = torch_get(folder->common, "optimizer");
+    const struct torch_value *optimizer = megatron_first_optimizer(folder->common);
     const struct torch_value *scaler = folder->scaler ? folder->scaler : torch_get(optimizer, "grad_scaler");
     const struct torch_value *name = torch_get(folder->args, "optimizer");
     if (name && name->type == TORCH_STRING && strcmp(name->text, "adam") != 0)

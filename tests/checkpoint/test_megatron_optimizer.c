@@ -82,6 +82,12 @@ TEST(torch_with_a_distributed_optimizer) {
     check_run("torch_buffers", 1);
 }
 
+// Each rank has the optimizer of its own experts, and the first also that of the rest.
+TEST(torch_with_experts_on_several_ranks) {
+    check_run("torch_experts_ep2", 1);
+    check_run("torch_experts_ep2_buffers", 1);
+}
+
 TEST(distributed_checkpoints) {
     check_run("dist_bf16_dp2", 1);
 }
@@ -253,6 +259,34 @@ TEST(other_parameters) {
     model_source_close(&source);
 }
 
+// Where only the experts of a rank are, what all ranks have is missed; and a file of another rank has not its experts.
+TEST(exchanged_ranks) {
+    static const char *const names[] = {"model_optim_rng.pt", "distrib_optim.pt"};
+    static const char *const messages[] = {"does not have the buffers of every optimizer",
+                                           "are not those of the model"};
+    for (int k = 0; k < 2; k++) {
+        struct temporary temporary = temporary_create_fast();
+        for (int i = 0; i < 4; i++) {
+            int rank = i / 2, other = i % 2 == 0 ? rank : k == 0 ? 1 : 0;
+            char *from = memory_printf("%s/torch_experts_ep2_buffers/iter_0000005/mp_rank_00_%03d/%s", folder, other,
+                                       names[i % 2]);
+            char *to = memory_printf("%s/mp_rank_00_%03d", temporary.path, rank), *path = file_join(to, names[i % 2]);
+            struct buffer bytes = read_whole(from);
+            EXPECT_OK(file_make_folders(to));
+            write_whole(path, bytes.data, bytes.length);
+            buffer_free(&bytes);
+            free(from);
+            free(to);
+            free(path);
+        }
+        struct model_source source;
+        EXPECT_OK(open_source(&source, temporary.path));
+        EXPECT_ERROR(model_source_open_optimizer(&source), messages[k]);
+        model_source_close(&source);
+        temporary_remove(&temporary);
+    }
+}
+
 // Another optimizer than Adam is refused by name.
 TEST(refused) {
     struct model_source source;
@@ -263,6 +297,7 @@ TEST(refused) {
 }
 
 TEST_MAIN(TEST_CASE(torch_with_tensor_ranks), TEST_CASE(torch_with_a_loss_scale),
-          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(distributed_checkpoints), TEST_CASE(buckets),
-          TEST_CASE(flattened_states), TEST_CASE(written_for_megatron), TEST_CASE(written_in_pieces), TEST_CASE(damage),
-          TEST_CASE(damaged_places), TEST_CASE(other_parameters), TEST_CASE(refused))
+          TEST_CASE(torch_with_a_distributed_optimizer), TEST_CASE(torch_with_experts_on_several_ranks),
+          TEST_CASE(distributed_checkpoints), TEST_CASE(buckets), TEST_CASE(flattened_states),
+          TEST_CASE(written_for_megatron), TEST_CASE(written_in_pieces), TEST_CASE(damage), TEST_CASE(damaged_places),
+          TEST_CASE(other_parameters), TEST_CASE(exchanged_ranks), TEST_CASE(refused))

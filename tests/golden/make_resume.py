@@ -15,6 +15,8 @@ FOLDER = "tests/golden/resume"
 CASES = [("torch_bf16_tp2", "llama", "bfloat16", 2, 1, False, "torch"),
          ("torch_buffers", "gpt", "bfloat16", 1, 2, True, "torch"),
          ("torch_fp16", "gpt", "float16", 1, 1, False, "torch"),
+         ("torch_experts_ep2", "llama_experts", "bfloat16", 1, 2, False, "torch"),
+         ("torch_experts_ep2_buffers", "llama_experts", "bfloat16", 1, 4, True, "torch"),
          ("dist_bf16_dp2", "llama", "bfloat16", 1, 2, True, "fully_reshardable"),
          ("dist_buckets_tp2", "llama", "bfloat16", 2, 1, True, "dp_reshardable"),
          ("dist_buckets_dp2", "gpt", "float16", 1, 2, True, "dp_reshardable"),
@@ -23,13 +25,14 @@ CASES = [("torch_bf16_tp2", "llama", "bfloat16", 2, 1, False, "torch"),
 LAYERS = {"dist_buckets_tp2": 1, "dist_buckets_dp2": 1}
 STAGES = {"dist_buckets_pp2": 2}
 BUCKETS = {"dist_buckets_dp2": 300}
+EXPERT_RANKS = {"torch_experts_ep2": 2, "torch_experts_ep2_buffers": 2}  # among the data-parallel ones
 
 
 def in_our_order(run, name, tensor):
     """Queries, keys and values are together by group there, and apart here."""
     if "linear_qkv.weight" not in name and "linear_qkv.bias" not in name:
         return tensor
-    groups, queries, channels = (2, 2, run.hidden // 4) if run.kind == "llama" else (4, 1, run.hidden // 4)
+    groups, queries, channels = (2, 2, run.hidden // 4) if run.kind.startswith("llama") else (4, 1, run.hidden // 4)
     parts = tensor.reshape(groups, queries + 2, channels, -1)
     apart = [parts[:, :queries], parts[:, queries:queries + 1], parts[:, queries + 1:]]
     return __import__("torch").cat([part.reshape(-1, part.shape[-1]) for part in apart]).reshape(tensor.shape)
@@ -61,8 +64,8 @@ def from_ranges(inner, parameter, key):
 def states(run):
     import torch
     result = {}
-    inner = run.optimizer.chained_optimizers[0]
     for name, parameter in run.model.named_parameters():
+        inner = run.optimizer.chained_optimizers[not getattr(parameter, "allreduce", True)]
         if run.distributed:
             found = {key: from_ranges(inner, parameter, key) for key in ("exp_avg", "exp_avg_sq", "param")}
             found["master"] = found.pop("param")
@@ -81,20 +84,37 @@ def states(run):
     return result
 
 
+def join_experts(run, found):
+    """Those of all ranks, in one tensor for each layer."""
+    import torch
+    from megatron.core import parallel_state
+    all_found = [None] * run.ep
+    torch.distributed.all_gather_object(all_found, found, group=parallel_state.get_expert_model_parallel_group())
+    joined = {}
+    for part in all_found:
+        for name, tensor in part.items():
+            before, _, after = name.partition("local_experts.")
+            if after:
+                joined.setdefault(before + after.partition(".")[2], []).append(tensor)
+            else:
+                joined[name] = tensor
+    return {name: torch.stack(value) if isinstance(value, list) else value for name, value in joined.items()}
+
+
 def rank_main(name):
     import torch
     from safetensors.torch import save_file
     import megatron_run
     _, kind, dtype, tp, dp, distributed, form = next(case for case in CASES if case[0] == name)
-    pp = STAGES.get(name, 1)
-    megatron_run.start(tp, pp)
+    pp, ep = STAGES.get(name, 1), EXPERT_RANKS.get(name, 1)
+    megatron_run.start(tp, pp, ep)
     run = megatron_run.Run(kind, getattr(torch, dtype), tp, dp, distributed, iterations=20, layers=LAYERS.get(name, 1 if form == "torch" else 2), hidden=8, ffn=12, vocabulary=12, length=8, pp=pp,
-                           bucket=BUCKETS.get(name))
+                           bucket=BUCKETS.get(name), ep=ep)
     torch.manual_seed(3)
     for _ in range(5):
         run.step_on_noise() if pp > 1 else run.step(torch.randint(0, run.vocabulary, (run.batch, run.length + 1)))
     run.save_torch(f"{FOLDER}/{name}") if form == "torch" else run.save_dist(f"{FOLDER}/{name}", form)
-    found = states(run)
+    found = states(run) if ep == 1 else join_experts(run, states(run))
     if pp > 1:
         all_found = [None] * pp
         torch.distributed.all_gather_object(all_found, found)

@@ -83,7 +83,7 @@ def arguments(run):
     """What Megatron-LM would have as its arguments."""
     is_llama = run.kind.startswith("llama")
     depths = dict(mtp_num_layers=run.depths, mtp_loss_scaling_factor=0.1) if run.depths else {}
-    experts = dict(num_experts=4, moe_router_topk=2, moe_ffn_hidden_size=run.ffn // 2, moe_shared_expert_intermediate_size=20,
+    experts = dict(num_experts=4, expert_model_parallel_size=run.ep, moe_router_topk=2, moe_ffn_hidden_size=run.ffn // 2, moe_shared_expert_intermediate_size=20,
                    moe_layer_freq=1, moe_router_load_balancing_type="none", moe_aux_loss_coeff=0.0) if run.has_experts else {}
     return argparse.Namespace(
         **depths, **experts,
@@ -103,13 +103,14 @@ def arguments(run):
 
 class Run:
     def __init__(self, kind="gpt", dtype=torch.float32, tp=1, dp=1, distributed=False, iterations=100, layers=2, hidden=32, ffn=None,
-                 vocabulary=64, length=32, batch=4, pp=1, bucket=None):
+                 vocabulary=64, length=32, batch=4, pp=1, bucket=None, ep=1):
         self.kind, self.dtype, self.tp, self.dp, self.distributed, self.iterations = kind, dtype, tp, dp, distributed, iterations
         self.layers, self.hidden, self.vocabulary, self.length, self.batch = layers, hidden, vocabulary, length, batch
         self.pp, self.bucket = pp, bucket  # stages, of which only parameters are here; elements of a bucket
         self.ffn = ffn or (3 * hidden // 2 if kind.startswith("llama") else 4 * hidden)
         self.has_experts = kind == "llama_experts"
         self.depths = 2 if kind == "llama_mtp" else None  # multi-token prediction
+        self.ep = ep  # expert-parallel ranks, among the data-parallel ones
         self.iteration = 0
         self.build()
 
@@ -125,7 +126,7 @@ class Run:
         is_llama = self.kind.startswith("llama")
         torch.manual_seed(7)  # the same whole matrices on every rank, which takes its part
         half = dict(bf16=self.dtype == torch.bfloat16, fp16=self.dtype == torch.float16)
-        experts = dict(num_moe_experts=4, moe_router_topk=2, moe_ffn_hidden_size=self.ffn // 2, moe_token_dispatcher_type="allgather",
+        experts = dict(num_moe_experts=4, expert_model_parallel_size=self.ep, moe_router_topk=2, moe_ffn_hidden_size=self.ffn // 2, moe_token_dispatcher_type="allgather",
                        moe_shared_expert_intermediate_size=20, moe_router_load_balancing_type="none") if self.has_experts else {}
         choices = dict(num_query_groups=2, normalization="RMSNorm", gated_linear_unit=True, activation_func=F.silu,
                        add_bias_linear=False) if is_llama else dict(bias_activation_fusion=True, activation_func=F.gelu)
@@ -148,6 +149,10 @@ class Run:
             for parameter in self.model.parameters():
                 if parameter.dim() == 1 and not getattr(parameter, "tensor_model_parallel", False):
                     parameter.add_(torch.randn_like(parameter) * 0.1)
+            torch.manual_seed(9 + parallel_state.get_expert_model_parallel_rank())
+            for parameter in self.model.parameters() if self.ep > 1 else []:
+                if not getattr(parameter, "allreduce", True):  # experts, which began alike on all ranks
+                    parameter.add_(torch.randn_like(parameter) * 0.02)
         inner = Float16Module(config, self.model) if half["bf16"] or half["fp16"] else self.model
         self.ddp = DistributedDataParallel(config, DistributedDataParallelConfig(
             use_distributed_optimizer=self.distributed, grad_reduce_in_fp32=True, overlap_grad_reduce=self.bucket is not None,
@@ -199,7 +204,9 @@ class Run:
         path = f"{folder}/iter_{self.iteration:07d}/mp_rank_{parallel_state.get_tensor_model_parallel_rank():02d}"
         state = self.common() | {"model": self.ddp.module.state_dict_for_save_checkpoint() if self.dtype == torch.float32
                                  else self.ddp.module.state_dict_for_save_checkpoint(), "optimizer": self.optimizer.state_dict()}
-        if self.rank == 0:
+        if self.ep > 1:
+            path += f"_{parallel_state.get_expert_model_parallel_rank():03d}"
+        if parallel_state.get_expert_data_parallel_rank() == 0 if self.ep > 1 else self.rank == 0:
             os.makedirs(path, exist_ok=True)
             torch.save(state, f"{path}/model_optim_rng.pt")
         if self.distributed:
@@ -253,9 +260,9 @@ class Run:
         torch.distributed.barrier()
 
 
-def start(tp=1, pp=1):
+def start(tp=1, pp=1, ep=1):
     from megatron.core import parallel_state
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
-    parallel_state.initialize_model_parallel(tp, pp)
+    parallel_state.initialize_model_parallel(tp, pp, expert_model_parallel_size=ep)
     no_gpu()

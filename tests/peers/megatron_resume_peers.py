@@ -18,7 +18,8 @@ sys.path.insert(0, os.path.join(HERE, "../golden"))
 BEVATRON = os.environ.get("BEVATRON", "build/release/bevatron")
 BEGUN, END, MORE = 50, 100, 20
 # Name, kind of model, tensor-parallel ranks, data-parallel ranks, distributed optimizer, format ("torch", or the
-# sharding of a distributed checkpoint's optimizer; None: it is not distributed).
+# sharding of a distributed checkpoint's optimizer; None: it is not distributed). "llama_experts/2": experts on two of
+# the data-parallel ranks.
 CASES = [
     ("torch_gpt", "gpt", 1, 1, False, "torch"),
     ("torch_llama_tp2", "llama", 2, 1, False, "torch"),
@@ -30,6 +31,11 @@ CASES = [
     ("torch_mtp_tp2", "llama_mtp", 2, 1, False, "torch"),
     ("dist_mtp_dp2_reshardable", "llama_mtp", 1, 2, True, "fully_reshardable"),
     ("torch_experts", "llama_experts", 1, 1, False, "torch"),
+    ("torch_experts_ep2", "llama_experts/2", 1, 2, False, "torch"),
+    ("torch_experts_ep2_dp4", "llama_experts/2", 1, 4, False, "torch"),
+    ("torch_experts_ep2_buffers", "llama_experts/2", 1, 2, True, "torch"),
+    ("torch_experts_ep2_dp4_buffers", "llama_experts/2", 1, 4, True, "torch"),
+    ("dist_experts_ep2_reshardable", "llama_experts/2", 1, 2, True, "fully_reshardable"),
     ("dist_experts_dp2_reshardable", "llama_experts", 1, 2, True, "fully_reshardable"),
     ("dist_gpt_dp2_buckets", "gpt", 1, 2, True, "dp_reshardable"),
     ("dist_llama_tp2_buckets", "llama", 2, 1, True, "dp_reshardable"),
@@ -88,9 +94,10 @@ def rank_main(folder, name, what):
     import torch
     import megatron_run
     _, kind, tp, dp, distributed, form = next(case for case in CASES if case[0] == name)
-    megatron_run.start(tp)
+    kind, ep = kind.split("/")[0], int((kind + "/1").split("/")[1])
+    megatron_run.start(tp, ep=ep)
     begin, end = {"begin": (0, END), "back": (END, END + MORE)}[what]
-    run = megatron_run.Run(kind, tp=tp, dp=dp, distributed=distributed, iterations=END + MORE)
+    run = megatron_run.Run(kind, tp=tp, dp=dp, ep=ep, distributed=distributed, iterations=END + MORE)
     rows = samples(folder, (END + MORE) * run.batch, run.length)
     if what == "back":
         run.load_dist(f"{folder}/{name}_back", END, "fully_reshardable" if distributed else None)
