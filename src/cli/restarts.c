@@ -59,11 +59,9 @@ enum restarts_decision restarts_decide(struct restarts *restarts, const struct r
     restarts->unstarted = attempt->has_started ? 0 : restarts->unstarted + 1;
     if (!attempt->has_started)
         return restarts->unstarted < RESTARTS_UNSTARTED ? RESTARTS_AGAIN : RESTARTS_NO_START;
-    // A GPU gives the results of an iteration during the next one, so a fault at one place is seen at either of two.
-    bool is_near = llabs(attempt->reached - restarts->place) <= 1;
-    bool is_same = restarts->at_one_place > 0 && is_near && !attempt->has_new_checkpoint;
+    bool is_same = restarts->at_one_place > 0 && attempt->reached == restarts->place && !attempt->has_new_checkpoint;
     restarts->at_one_place = is_same ? restarts->at_one_place + 1 : 1;
-    restarts->place = is_same ? restarts->place : attempt->reached;
+    restarts->place = attempt->reached;
     forget_old(restarts, attempt->now);
     bool is_full = restarts->count >= restarts->most || restarts->count >= RESTARTS_MOST;
     if (is_full && !was_stopped)

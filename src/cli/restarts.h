@@ -17,8 +17,8 @@ struct restarts {
     double window_seconds;  // older restarts are forgotten
     double times[RESTARTS_MOST];
     int64_t count;
-    int64_t place;     // the iteration at which the first of these attempts failed
-    int at_one_place;  // attempts in a row that failed there, or one iteration beside it
+    int64_t place;     // the iteration at which the last attempt failed
+    int at_one_place;  // attempts that failed there in a row
     int unstarted;     // attempts in a row that did not start
     int in_vain;       // attempts in a row without a new checkpoint
     // A run that was stopped after saving is continued, e.g. by a job that has reached its time limit. That is not a

@@ -106,12 +106,12 @@ row_6() {
     tests 6 "a real Slurm: warnings, time limits, requeues" '^parallel/slurm'
 }
 
-# dies_again PLACES: a rank dies at iteration 3 of each start; the supervisor gives up, and names one of these iterations.
+# dies_again PLACE: a rank dies at iteration 3 of each start; the supervisor gives up, and names the place.
 dies_again() {
     rm -rf "$work/run"
     run_to_end "${launch[@]}" --save "$work/run" --inject kill:rank=1:step=3:every-start
     local result=fail
-    [ "$code" = 217 ] && grep -aqE "times at iteration $1 without a new checkpoint" "$work/log" && result=pass
+    [ "$code" = 217 ] && grep -aqE "times $1 without a new checkpoint" "$work/log" && result=pass
     report 7 "a rank dies at iteration 3 in every start" "$result" "" "" "$code" "$(grep -a "giving up" "$work/log")"
 }
-row_7() { dies_again 3; }
+row_7() { dies_again 'at iteration 3'; }
