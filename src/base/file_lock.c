@@ -101,7 +101,7 @@ int file_lock_keep(const char *path) {
         free(lock.path);
         return result;
     }
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0)
         return -1;
     error_clear();

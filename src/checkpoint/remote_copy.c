@@ -66,7 +66,7 @@ static int open_checkpoint(struct opened_checkpoint *opened, const char *folder,
         opened->descriptors[i] = -1;
     for (size_t i = 0; i < opened->manifest.count && status == 0; i++) {
         path = file_join(opened->path, opened->manifest.files[i].name);
-        opened->descriptors[i] = open(path, O_RDONLY | O_CLOEXEC);
+        opened->descriptors[i] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (opened->descriptors[i] < 0)
             status = error_set("cannot open %s: %s; --save must be a folder that the first rank sees", path,
                                strerror(errno));

@@ -23,7 +23,7 @@ struct llmc_detail {
 };
 
 static bool read_header(const char *path, struct header *header) {
-    FILE *file = file_is_folder(path) ? NULL : fopen(path, "rb");
+    FILE *file = file_is_regular(path) ? fopen(path, "rb") : NULL;
     bool is_read = file && fread(header, sizeof *header, 1, file) == 1;
     if (file)
         (void)fclose(file);

@@ -139,10 +139,10 @@ static void hear_crash(void *context, int number) {
     char line[512], where[256];
     tell_crash(whereabouts_text(where, sizeof where), number);
     struct timespec now;
+    // A pipe that nobody reads must not hold up the end.
+    int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
     int file =
-        farewell->metrics_path
-            ? open(farewell->metrics_path, O_WRONLY | O_APPEND | O_CLOEXEC | appender_link_flag(farewell->metrics_path))
-            : -1;
+        farewell->metrics_path ? open(farewell->metrics_path, flags | appender_link_flag(farewell->metrics_path)) : -1;
     if (file < 0)
         return;
     clock_gettime(CLOCK_REALTIME, &now);

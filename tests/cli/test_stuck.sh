@@ -107,6 +107,8 @@ done
 "${train[@]}" --save "$work/run" --train-iters 2 >"$work/out" 2>&1 || fail "no checkpoint"
 rm "$work/run/latest_checkpointed_iteration.txt" && mkfifo "$work/run/latest_checkpointed_iteration.txt"
 expect 0 "is a pipe (FIFO), not a regular file" "${ends[@]}" "${train[@]}" --load "$work/run" --train-iters 3 --override-opt_param-scheduler
+mkfifo "$work/pipe"
+expect 216 "pipe is a file; give the folder of the checkpoints with --load" "${ends[@]}" "${train[@]}" --load "$work/pipe" --train-iters 3
 # A pipe with a writer is read.
 mkfifo "$work/vocabulary"
 cat "$work/t-vocab.json" >"$work/vocabulary" &
