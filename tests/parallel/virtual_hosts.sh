@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Two hosts on this machine, for tests: network namespaces with a cable between them; processes on each host have its
 # own host name and /dev/shm. Needs root.
-#   virtual_hosts.sh up FOLDER | down FOLDER      makes FOLDER/on, FOLDER/cut and FOLDER/agent; removes all
+#   virtual_hosts.sh up FOLDER | down FOLDER      makes FOLDER/on, cut, mend and agent; removes all
 #   FOLDER/on 1|2 command…                        runs on a host, 10.N.0.1 or 10.N.0.2 (FOLDER/network has 10.N.0)
-#   FOLDER/cut                                    pulls the cable
+#   FOLDER/cut, FOLDER/mend                       pulls the cable, and plugs it in again
 # FOLDER/agent is for mpirun's plm_rsh_agent: "agent address command…".
 set -eu
 export PATH=$PATH:/usr/sbin:/sbin
@@ -55,4 +55,8 @@ cat >"$folder/cut" <<SCRIPT
 #!/bin/bash
 PATH=\$PATH:/usr/sbin:/sbin ip -n $tag-2 link set cable down
 SCRIPT
-chmod +x "$folder/on" "$folder/agent" "$folder/cut"
+cat >"$folder/mend" <<SCRIPT
+#!/bin/bash
+PATH=\$PATH:/usr/sbin:/sbin ip -n $tag-2 link set cable up
+SCRIPT
+chmod +x "$folder/on" "$folder/agent" "$folder/cut" "$folder/mend"
