@@ -48,7 +48,7 @@ function check_project_include(name,    target) {
         error_at(FNR, "src/" folder " stands below src/" target " and may not include " name)
     if (name ~ /\/internal\.h$/ && target != folder)
         error_at(FNR, "only src/" target " includes " name)
-    if (name ~ /^comm\/(mpi|nccl)_library\.h$/ && path_in_src !~ /^comm\/(mpi|nccl)(_library)?\.c$/)
+    if (name ~ /^comm\/(mpi|nccl)_library\.h$/ && path_in_src !~ /^comm\/((mpi|nccl)(_library)?\.c|mpi_sums\.[ch])$/)
         error_at(FNR, "only the backend itself calls the library: include comm/backend.h")
     if (folder == "step" && name ~ /^config\//)
         error_at(FNR, "src/step knows no flags: src/train/setup.c makes values of them")

@@ -1,13 +1,14 @@
 // Collectives over MPI, all nonblocking. If the device's memory is the host's, MPI works on the tensors in place.
 // Otherwise each request stages its tensor through host memory: device → staging before the start, staging → device at
 // the end. Sums of 16-bit floats use an operation of our own that adds in fp32. Every call to MPI holds the pump's
-// lock, see pump.h.
+// lock, see pump.h. Sums are cut into parts, see mpi_sums.h.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
 #include "comm/mpi_library.h"
+#include "comm/mpi_sums.h"
 #include "comm/pump.h"
 #include "ops/device.h"
 #include "tensor/half.h"
@@ -29,26 +30,6 @@ static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds =
 enum { TESTS_PER_LOCK = 64 };
 static const double TESTS_SECONDS = 200e-6;
 
-// MPI takes memory for many calls. It has no code of its own for what it cannot get, but leaves errno.
-static void end_failed(const char *call, int status) {
-    int name = (int)strcspn(call, "(");
-    if (errno == ENOMEM)
-        die_code(EXIT_CODE_OUT_OF_MEMORY,
-                 "%.*s has no memory (MPI error %d); raise the limit of this process (ulimit -v), end what else uses "
-                 "memory here, or use fewer ranks on this machine",
-                 name, call, status);
-    die_code(EXIT_CODE_PEER_LOST, "%.*s failed with MPI error %d", name, call, status);
-}
-
-// A call of a function of the library.
-#define CHECK_MPI(call)                                                                                                \
-    do {                                                                                                               \
-        errno = 0;                                                                                                     \
-        int status_ = mpi()->call;                                                                                     \
-        if (status_ != MPI_SUCCESS)                                                                                    \
-            end_failed(#call, status_);                                                                                \
-    } while (0)
-
 // Starts a piece of a request; the communicator and the piece are the function's last arguments.
 #define START_MPI(group, request, function, ...)                                                                       \
     do {                                                                                                               \
@@ -63,12 +44,14 @@ struct mpi_world {
     struct pump *pump;
     bool allows_pump;            // and other threads: MPI may be called by one at a time
     struct mpi_request *flying;  // what the pump looks after
+    struct mpi_sum *sums;        // that are not complete
     struct mpi_request *spare;   // completed requests, to be used again: a small message costs no allocation
 };
 
 struct mpi_group {
     struct group base;
     MPI_Comm comm;
+    struct mpi_sum_group sums;
 };
 
 struct mpi_request {
@@ -77,6 +60,7 @@ struct mpi_request {
     struct tensor result;            // where staging_out goes at the end
     int *counts;                     // of an all-to-all, which MPI reads until its end
     struct mpi_request *next;        // in the list of those in flight, or of the spare ones
+    struct mpi_sum sum;              // complete if it has no pieces, or is none
     MPI_Request pieces[MAX_PIECES];
 };
 
@@ -155,13 +139,18 @@ static int mpi_group_create(struct world *world, struct group **group, const int
     *group = group_new(world, sizeof(struct mpi_group), &(struct group_members){ranks, count, name});
     // The first rank of a group is its colour: groups created in one call are disjoint.
     CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, *group ? ranks[0] : MPI_UNDEFINED, *group ? (*group)->rank : 0, &comm));
-    if (*group)
-        ((struct mpi_group *)*group)->comm = comm;
+    struct mpi_group *created = (struct mpi_group *)*group;
+    if (created) {
+        created->comm = comm;
+        created->sums.size = created->base.size;
+        CHECK_MPI(MPI_Comm_split(comm, 0, created->base.rank, &created->sums.comm));
+    }
     return 0;
 }
 
 static void mpi_group_free(struct group *group) {
     struct mpi_group *g = (struct mpi_group *)group;
+    CHECK_MPI(MPI_Comm_free(&g->sums.comm));
     CHECK_MPI(MPI_Comm_free(&g->comm));
     group_drop(group);
 }
@@ -271,6 +260,15 @@ static bool next_piece(const struct mpi_request *request, const struct tensor *x
     return left > 0;
 }
 
+static void start_sum(struct group *group, struct mpi_request *request, const struct mpi_sum *sum) {
+    struct mpi_world *w = (struct mpi_world *)group->world;
+    request->sum = *sum;
+    request->sum.group = &((struct mpi_group *)group)->sums;
+    lock(group);
+    mpi_sum_start(&w->sums, &request->sum);
+    unlock(group);
+}
+
 static void *mpi_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
     struct mpi_request *request = request_new(group);
     void *memory = readable(group, request, x);
@@ -279,9 +277,12 @@ static void *mpi_all_reduce(struct group *group, const struct tensor *x, enum re
         request->staging_in = NULL;
         request->result = *x;
     }
-    for (struct mpi_piece piece = {0}; next_piece(request, x, memory, &piece);)
-        START_MPI(group, request, MPI_Iallreduce, MPI_IN_PLACE, piece.memory, piece.length, type_of(x->dtype),
-                  operation_of(group->world, x->dtype, reduction));
+    start_sum(group, request,
+              &(struct mpi_sum){.operation = operation_of(group->world, x->dtype, reduction),
+                                .type = type_of(x->dtype),
+                                .element_bytes = dtype_bytes(x->dtype),
+                                .to = memory,
+                                .count = tensor_count(*x)});
     return request;
 }
 
@@ -305,19 +306,15 @@ static void *mpi_all_gather(struct group *group, const struct tensor *whole, con
 }
 
 static void *mpi_reduce_scatter(struct group *group, const struct tensor *part, const struct tensor *whole) {
-    check_one_piece(tensor_count(*part), "reduce_scatter");
     struct mpi_request *request = request_new(group);
-    const void *from = readable(group, request, whole);
-    // The result may be a slice of the source, which MPI forbids; it then goes through memory of its own.
-    const char *begin = whole->data, *slice = part->data;
-    bool overlaps = slice < begin + tensor_bytes(*whole) && begin < slice + tensor_bytes(*part);
-    void *to = part->data;
-    if (overlaps || !group->world->device->ops->is_host_memory) {
-        to = request->staging_out = memory_alloc(tensor_bytes(*part));
-        request->result = *part;
-    }
-    START_MPI(group, request, MPI_Ireduce_scatter_block, from, to, (int)tensor_count(*part), type_of(part->dtype),
-              operation_of(group->world, part->dtype, REDUCE_SUM));
+    void *from = readable(group, request, whole);
+    start_sum(group, request,
+              &(struct mpi_sum){.operation = operation_of(group->world, part->dtype, REDUCE_SUM),
+                                .type = type_of(part->dtype),
+                                .element_bytes = dtype_bytes(part->dtype),
+                                .from = from,
+                                .to = writable(group, request, part),
+                                .count = tensor_count(*part)});
     return request;
 }
 
@@ -371,8 +368,11 @@ static void *mpi_receive(struct group *group, const struct tensor *x, int from) 
     return request;
 }
 
-static bool is_done(struct mpi_request *request) {
+static bool is_done(struct mpi_world *w, struct mpi_request *request) {
     int done = 0;
+    mpi_sum_advance(&w->sums);
+    if (request->count == 0)
+        return mpi_sum_is_complete(&request->sum);
     if (request->count == 1)
         CHECK_MPI(MPI_Test(request->pieces, &done, MPI_STATUS_IGNORE));
     else
@@ -384,7 +384,7 @@ static bool is_done(struct mpi_request *request) {
 static bool poll_flying(void *context) {
     struct mpi_world *w = context;
     for (struct mpi_request **link = &w->flying; *link;)
-        if (is_done(*link))
+        if (is_done(w, *link))
             *link = (*link)->next;
         else
             link = &(*link)->next;
@@ -417,10 +417,10 @@ static bool mpi_test(struct group *group, void *handle) {
     struct mpi_world *w = (struct mpi_world *)group->world;
     struct mpi_request *request = handle;
     lock(group);
-    bool done = is_done(request);
+    bool done = is_done(w, request);
     double begin = done ? 0 : clock_seconds();
     for (int i = 1; i < TESTS_PER_LOCK && !done && (i == 1 || clock_seconds() - begin < TESTS_SECONDS); i++)
-        done = is_done(request);
+        done = is_done(w, request);
     if (done)
         stop_flying(w, request);
     unlock(group);

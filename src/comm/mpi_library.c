@@ -53,6 +53,17 @@ static int check_version(const void *table, char *version, size_t size) {
     return 0;
 }
 
+// MPI takes memory for many calls. It has no code of its own for what it cannot get, but leaves errno.
+void mpi_end_failed(const char *call, int status) {
+    int name = (int)strcspn(call, "(");
+    if (errno == ENOMEM)
+        die_code(EXIT_CODE_OUT_OF_MEMORY,
+                 "%.*s has no memory (MPI error %d); raise the limit of this process (ulimit -v), end what else uses "
+                 "memory here, or use fewer ranks on this machine",
+                 name, call, status);
+    die_code(EXIT_CODE_PEER_LOST, "%.*s failed with MPI error %d", name, call, status);
+}
+
 const struct library *mpi_library(void) {
     static const struct library library = {
         .id = LIBRARY_MPI,

@@ -5,6 +5,7 @@
 
 #include "base/library.h"
 
+#include <errno.h>
 #include <mpi.h>
 
 #define MPI_FUNCTIONS(ROW)                                                                                             \
@@ -63,5 +64,17 @@ struct mpi_symbols {
 static inline const struct mpi_symbols *mpi(void) {
     return library_symbols(LIBRARY_MPI);
 }
+
+// Ends the process: `call` is the text of a call that returned `status`.
+_Noreturn void mpi_end_failed(const char *call, int status);
+
+// A call of a function of the library.
+#define CHECK_MPI(call)                                                                                                \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        int status_ = mpi()->call;                                                                                     \
+        if (status_ != MPI_SUCCESS)                                                                                    \
+            mpi_end_failed(#call, status_);                                                                            \
+    } while (0)
 
 #endif

@@ -144,8 +144,9 @@ void device_pop_range(struct device *device);
 struct device_totals {
     double matmul_flops, attention_flops, bytes_moved;
     int64_t operations;
-    size_t own_bytes;  // of the device behind it
-    double seconds;    // that the operations would take on a device with the rates below; 0 without rates
+    size_t own_bytes;   // of the device behind it
+    size_t wide_bytes;  // part of it, see struct own_need
+    double seconds;     // that the operations would take on a device with the rates below; 0 without rates
 };
 struct device_totals device_totals(const struct device *device);
 

@@ -383,7 +383,7 @@ struct op_scale {
 
 // The operations, one row each. Row x belongs to struct op_x above; the table below, the checked entry points op_x and
 // the tables of all backends are made from the rows. For an operation of the first list, a device may take memory of
-// its own to compute in 16 bits (struct own_bytes).
+// its own (struct own_bytes).
 #define ACTIVATION_OPERATIONS(X)                                                                                       \
     X(matmul)                                                                                                          \
     X(activation_forward)                                                                                              \
@@ -440,9 +440,13 @@ struct op_scale {
     ACTIVATION_OPERATIONS(X)                                                                                           \
     OTHER_OPERATIONS(X)
 
-// Memory of the device's own, beside the tensors, that an operation takes. The device keeps the most that any took.
+// Memory of the device's own, beside the tensors, that an operation takes: to compute in 16 bits, and for the operands
+// of matmuls in another order. The device keeps the most of either that any operation took.
+struct own_need {
+    size_t wide, panels;
+};
 struct own_bytes {
-#define MEMBER(name_) size_t (*name_)(const struct device *device, const struct op_##name_ *op);
+#define MEMBER(name_) struct own_need (*name_)(const struct device *device, const struct op_##name_ *op);
     ACTIVATION_OPERATIONS(MEMBER)
 #undef MEMBER
 };

@@ -262,6 +262,7 @@ int memory_measure(struct step *step) {
     if (status == 0)
         status = rehearse_borrowing(step, device, &mesh);
     step->memory.device_own = device_totals(device).own_bytes;
+    step->memory.copies = device_totals(device).wide_bytes;
     step->memory.activations = pipeline_activation_bytes(step);
     step->memory.total += step->memory.activations + step->memory.scratch;
     world_close(world);

@@ -55,6 +55,7 @@ struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
     size_t buffers;     // "buffers": inputs, messages between stages, and what generation keeps of the tokens so far
     size_t device_own;  // beside the total: what the device takes itself, growing to it in the first step
+    size_t copies;      // part of it: tensors in fp32 that the step has in 16 bits
     size_t hosted;      // beside the total: optimizer states in host memory
     size_t offloaded;   // the same: inputs of recomputed layers
     size_t total_kept;  // the total if results are kept that are computed again now; 0 if that was not measured

@@ -122,8 +122,10 @@ void setup_describe_memory(const struct step_memory *memory, struct buffer *out)
         buffer_printf(out, " + %.2f GB of optimizer states in host memory", (double)memory->hosted / GB);
     if (memory->offloaded)
         buffer_printf(out, " + %.2f GB of " STEP_OFFLOADED, (double)memory->offloaded / GB);
-    if (memory->device_own)
-        buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->device_own / GB);
+    if (memory->copies)
+        buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->copies / GB);
+    if (memory->device_own > memory->copies)
+        buffer_printf(out, " + %.2f GB for operands of matmuls", (double)(memory->device_own - memory->copies) / GB);
 }
 
 // What is free may be enough and still be refused.
@@ -262,6 +264,6 @@ void setup_log(const struct step *step) {
     if (memory->hosted && step_device(step)->ops->is_host_memory)
         log_warn("--optimizer-cpu-offload saves no memory on a CPU; leave it out");
     warn_if_unaligned(step);
-    if (memory->device_own)
-        log_info(" > memory for copies in fp32: %.3f GB", (double)memory->device_own / GB);
+    if (memory->copies)
+        log_info(" > memory for copies in fp32: %.3f GB", (double)memory->copies / GB);
 }

@@ -70,6 +70,48 @@ TEST(all_gather_and_reduce_scatter) {
     free(whole);
 }
 
+// Sums of millions of bytes, several of a group and one of a second group, all under way at once, while the group also
+// broadcasts; ranks wait for them in different orders. The slice of a reduce-scatter lies in its source.
+TEST(long_sums_at_once) {
+    enum { LONG = 700001, SUMS = 4 };
+    int size = group_size(all), rank = group_rank(all), ranks[8];
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    struct group *second;
+    EXPECT_OK(world_group(world, &second, ranks, size, "second"));
+    float *values = malloc(sizeof *values * LONG * (size_t)size);
+    struct tensor sums[SUMS], whole, shared;
+    struct comm_request requests[SUMS + 1];
+    fill(values, rank, (int64_t)LONG * size);
+    whole = upload(values, (int64_t)LONG * size);
+    struct tensor mine = tensor_rows(whole, (int64_t)rank * LONG, LONG);
+    for (int i = 0; i < SUMS; i++) {
+        sums[i] = upload(values, LONG - 200000 * i);
+        requests[i] = comm_all_reduce_start(i == 1 ? second : all, sums[i], REDUCE_SUM, "long");
+        if (i == 1)
+            requests[SUMS] = comm_reduce_scatter_start(all, mine, whole, "scatter");
+    }
+    shared = upload(values, COUNT);
+    comm_broadcast(all, shared, 0, "between");
+    for (int i = 0; i <= SUMS; i++)
+        comm_wait(&requests[rank % 2 ? i : SUMS - i]);
+    int64_t wrong = 0;
+    float of_ranks = (float)(size * (size + 1) / 2);  // element() of all ranks, whose sums are exact
+    for (int i = 0; i <= SUMS; i++) {
+        struct tensor result = i < SUMS ? sums[i] : mine;
+        int64_t first = i < SUMS ? 0 : (int64_t)rank * LONG, count = tensor_count(result);
+        device_copy_out(device, values, result);
+        for (int64_t n = 0; n < count; n++)
+            wrong += values[n] != of_ranks * (float)((first + n) % 7) + (float)size * (float)(first + n);
+        device_free(device, i < SUMS ? result.data : whole.data);
+    }
+    EXPECT_INT(wrong, 0);
+    device_copy_out(device, values, shared);
+    EXPECT(values[6] == element(0, 6));
+    device_free(device, shared.data);
+    free(values);
+}
+
 TEST(broadcast_and_ring) {
     int size = group_size(all), rank = group_rank(all);
     float values[COUNT];
@@ -351,6 +393,7 @@ int main(void) {
         TEST_CASE(all_to_all_from_one_rank),
         TEST_CASE(integers_are_gathered),
         TEST_CASE(integers_of_any_number_are_gathered),
+        TEST_CASE(long_sums_at_once),
         TEST_CASE(bf16_sums_round_once_per_rank),
         TEST_CASE(groups_of_a_mesh),
         TEST_CASE(groups_along_several_axes),

@@ -65,13 +65,14 @@ void half_grouped_matmul(struct device *device, const struct op_grouped_matmul *
 }
 
 // The most that any expert can take: all rows, or so few that another kernel serves them.
-size_t grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op) {
-    size_t most = 0;
+struct own_need grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op) {
+    struct own_need most = {0};
     for (int64_t i = 0; i <= KERNEL_MOST_ROWS; i++) {
         int64_t rows = i == 0 || i > op->a.shape[0] ? op->a.shape[0] : i;
         struct op_matmul matmul = expert_matmul(op, 0, 0, rows);
-        size_t bytes = rows > 0 ? half_own_bytes.matmul(device, &matmul) : 0;
-        most = bytes > most ? bytes : most;
+        struct own_need need = rows > 0 ? half_own_bytes.matmul(device, &matmul) : (struct own_need){0};
+        most.wide = need.wide > most.wide ? need.wide : most.wide;
+        most.panels = need.panels > most.panels ? need.panels : most.panels;
     }
     return most;
 }

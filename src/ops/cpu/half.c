@@ -105,9 +105,9 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
         if (is_widened)                                                                                                \
             narrow(device, op, &wide, operation##_fields, operation##_count);                                          \
     }                                                                                                                  \
-    static size_t operation##_own_bytes(const struct device *device, const struct op_##operation *op) {                \
+    static struct own_need operation##_own_bytes(const struct device *device, const struct op_##operation *op) {       \
         (void)device;                                                                                                  \
-        return all_wide_bytes(op, operation##_fields, operation##_count);                                              \
+        return (struct own_need){.wide = all_wide_bytes(op, operation##_fields, operation##_count)};                   \
     }
 
 // What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
@@ -144,11 +144,16 @@ void half_matmul(struct device *device, const struct op_matmul *op) {
         narrow(device, op, &wide, fields.all, fields.count);
 }
 
-static size_t matmul_own_bytes(const struct device *device, const struct op_matmul *op) {
+static struct own_need matmul_own_bytes(const struct device *device, const struct op_matmul *op) {
     if (dtype_is_float8(op->a.dtype))
-        return 0;
+        return (struct own_need){0};
     const struct matmul_fields fields = matmul_fields(device, op);
-    return all_wide_bytes(op, fields.all, fields.count);
+    struct op_matmul wide = *op;
+    for (size_t i = 0; i < fields.count; i++)
+        if (is_half(tensor_at(&wide, &fields.all[i])))
+            tensor_at(&wide, &fields.all[i])->dtype = DTYPE_F32;
+    return (struct own_need){.wide = all_wide_bytes(op, fields.all, fields.count),
+                             .panels = matmul_packed_panels(device, &wide)};
 }
 
 HALF(activation_forward, FIELD(activation_forward, x, READ), FIELD(activation_forward, y, WRITTEN))
@@ -189,13 +194,13 @@ void half_norm_forward(struct device *device, const struct op_norm_forward *op) 
         narrow(device, op, &wide, norm_forward_fields, norm_forward_count);
 }
 
-static size_t norm_forward_own_bytes(const struct device *device, const struct op_norm_forward *op) {
-    size_t bytes = all_wide_bytes(op, norm_forward_fields, norm_forward_count);
+static struct own_need norm_forward_own_bytes(const struct device *device, const struct op_norm_forward *op) {
+    struct own_need need = {.wide = all_wide_bytes(op, norm_forward_fields, norm_forward_count)};
     if (!op->delta.data)
-        return bytes;
+        return need;
     const struct op_dropout_add addition = addition_of(op);
-    size_t first = dropout_add_own_bytes(device, &addition);
-    return first > bytes ? first : bytes;
+    struct own_need first = dropout_add_own_bytes(device, &addition);
+    return first.wide > need.wide ? first : need;
 }
 
 HALF(norm_backward, FIELD(norm_backward, dx, WRITTEN), FIELD(norm_backward, dy, READ), FIELD(norm_backward, x, READ),

@@ -10,7 +10,7 @@ ACTIVATION_OPERATIONS(DECLARE)
 #undef DECLARE
 
 // In grouped.c.
-size_t grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op);
+struct own_need grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op);
 
 // The fp32 copies of an operation's tensors of 16 bits.
 extern const struct own_bytes half_own_bytes;

@@ -44,7 +44,9 @@ void matmul_packed(struct device *device, const struct op_matmul *op, const stru
 // Whether matmul_packed can leave a matmul in bf16: not where the inner dimension is so long that sums stay in d.
 bool matmul_packed_writes_half(const struct op_matmul *op, const struct cpu_kernel *kernel);
 
-// The memory matmul_packed needs for a device with this many threads.
+// The memory matmul_packed needs for a device with this many threads, and how much of it a matmul of 32 or 16 bits
+// touches: the system has no more to give.
 size_t matmul_packed_bytes(int threads);
+size_t matmul_packed_panels(const struct device *device, const struct op_matmul *op);
 
 #endif

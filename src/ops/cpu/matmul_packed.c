@@ -337,6 +337,27 @@ static void run_tasks(struct device *device, const struct packed_job *job, int64
         round_task(&same, i, 0);
 }
 
+// What rounds write of the rooms of an operand: of one if it is packed once, else of both.
+static size_t touched_bytes(const struct packed_job *job, const struct packed_operand *operand, int64_t times) {
+    return (size_t)(operand->part_size * job->round_parts * element_bytes(job)) * (times > 1 ? 2 : 1);
+}
+
+size_t matmul_packed_panels(const struct device *device, const struct op_matmul *op) {
+    const struct cpu_kernel *kernel = matmul_kernel(device, op);
+    int64_t rows = op->d.shape[0], columns = op->d.shape[1];
+    if (!kernel || rows == 0 || columns == 0)
+        return 0;
+    struct packed_job job = {.op = op, .kernel = kernel};
+    cut_inner(&job);
+    cut_rounds(&job, rows, columns);
+    int64_t inner = cpu_pieces(job.parts, job.round_parts), down = cpu_pieces(rows, job.a.lines);
+    int64_t across = cpu_pieces(columns, job.b.lines), rounds = inner * down * across;
+    int threads = pool_threads(((const struct cpu_device *)device)->pool);
+    size_t results = matmul_target(op)->dtype == DTYPE_F32 ? 0 : (size_t)threads * BLOCK_SIZE * sizeof(float);
+    return touched_bytes(&job, &job.a, inner > 1 ? rounds : down) +
+           touched_bytes(&job, &job.b, inner > 1 || across > 1 ? rounds : 1) + results;
+}
+
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     int64_t threads = pool_threads(cpu->pool), rows = op->d.shape[0], columns = op->d.shape[1];

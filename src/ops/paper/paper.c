@@ -13,6 +13,7 @@ struct paper_device {
     uintptr_t next_address;
     const struct device *real;  // whose own memory is counted; NULL for none
     struct device_totals totals;
+    struct own_need own;  // of the device it stands for, at most
     bool has_rates;
     struct device_rates rates;
     double now;  // of the compute stream
@@ -24,6 +25,15 @@ struct paper_device {
 
 static struct paper_device *paper_of(struct device *device) {
     return (struct paper_device *)device;
+}
+
+// Memory of the real device's own.
+static void note_need(struct paper_device *paper, struct own_need need) {
+    struct own_need *most = &paper->own;
+    most->wide = need.wide > most->wide ? need.wide : most->wide;
+    most->panels = need.panels > most->panels ? need.panels : most->panels;
+    paper->totals.own_bytes = most->wide + most->panels;
+    paper->totals.wide_bytes = most->wide;
 }
 
 // An operation takes as long as its arithmetic or as its bytes, whichever takes longer.
@@ -489,9 +499,8 @@ BYTES_ONLY(gather_slots, op->y, op->y, op->sources)
     static void asking_##name_(struct device *device, const struct op_##name_ *op) {                                   \
         struct paper_device *paper = paper_of(device);                                                                 \
         const struct own_bytes *own = paper->real ? paper->real->ops->own_bytes : NULL;                                \
-        size_t bytes = own ? own->name_(paper->real, op) : 0;                                                          \
-        if (bytes > paper->totals.own_bytes)                                                                           \
-            paper->totals.own_bytes = bytes;                                                                           \
+        if (own)                                                                                                       \
+            note_need(paper, own->name_(paper->real, op));                                                             \
         paper_##name_(device, op);                                                                                     \
     }
 ACTIVATION_OPERATIONS(ASKING)
