@@ -14,7 +14,7 @@
 #                        SOAK_SEEDS="1 2 3" takes several seeds, SOAK_JOBS runs at a time
 #   make test-threads    runs the unit tests that use threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: hours
-#                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… select, see tests/layouts/run.sh)
+#                        (MODELS=… RANKS=… SHARE=3/40 DTYPE=… RESULTS=… LIMIT=600 CSV=… select, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers; OTHER_PYTHON=… with
 #                        another release of transformers, for the exports)
 #   make bench           runs the benchmarks; BENCH="bench_x …" selects some
