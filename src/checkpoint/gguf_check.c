@@ -24,12 +24,16 @@ struct opened {
     const struct gguf_architecture *architecture;
 };
 
+static bool has_experts(const struct source_tensor *tensor) {
+    return tensor->rank == 3 || gguf_is_expert_bias(tensor->name);
+}
+
 static int64_t rows_of(const struct source_tensor *tensor) {
-    return tensor->rank == 3 ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
+    return has_experts(tensor) ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
 }
 
 static int64_t columns_of(const struct source_tensor *tensor) {
-    return tensor->rank > 1 ? tensor->shape[tensor->rank - 1] : 1;
+    return tensor->rank > 1 && !gguf_is_expert_bias(tensor->name) ? tensor->shape[tensor->rank - 1] : 1;
 }
 
 // Our row (head, half, channel) is their row (head, channel, half).
@@ -52,14 +56,14 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     char *name = name_fill(match->row->theirs[k], match->layer);
     *slice = (struct slice){.tensor = gguf_find_tensor(&opened->file, name)};
     const struct source_tensor *ours = &source->tensors[i];
-    int axis = ours->rank == 3 ? 1 : 0;  // of the rows
+    int axis = has_experts(ours) ? 1 : 0;  // of the rows
     slice->rows = match->pieces > 1 ? param->shard.segments[k] : ours->shape[axis];
     if (opened->architecture->is_interleaved && match->pieces == 3 && k < 2)
         slice->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
     const struct gguf_tensor *tensor = slice->tensor;
     bool has_shape = tensor && tensor->rank == ours->rank && tensor->shape[axis] == slice->rows &&
                      (axis == 0 || tensor->shape[0] == ours->shape[0]) &&
-                     (tensor->rank == 1 || tensor->shape[tensor->rank - 1] == columns_of(ours));
+                     (tensor->rank == axis + 1 || tensor->shape[tensor->rank - 1] == columns_of(ours));
     int result = has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name);
     free(name);
     return result;
@@ -70,7 +74,7 @@ static int read_parameter(struct model_source *source, size_t i, void *to) {
     const struct opened *opened = source->detail;
     struct gguf_match match = gguf_match(opened->architecture, source->params.items[i]);
     const struct source_tensor *ours = &source->tensors[i];
-    int64_t columns = columns_of(ours), experts = ours->rank == 3 ? ours->shape[0] : 1;
+    int64_t columns = columns_of(ours), experts = has_experts(ours) ? ours->shape[0] : 1;
     float *row = to;
     // Pieces of an expert of ours follow one another; theirs are tensors of all experts.
     for (int64_t step = 0; step < experts * match.pieces; step++) {
@@ -100,9 +104,10 @@ static void describe(struct model_source *written, const struct gguf_check *chec
     config->padded_vocab_size = check->rows;
     config->apply_layernorm_1p = false;
     config->scale_tied_output = false;
-    if (config->sliding_window > 0 && config->sliding_window < config->max_position_embeddings)
+    bool has_windows = check->architecture->has_windows;
+    if (!has_windows && config->sliding_window > 0 && config->sliding_window < config->max_position_embeddings)
         config->max_position_embeddings = config->sliding_window;
-    config->sliding_window = 0;
+    config->sliding_window = has_windows ? config->sliding_window : 0;
     config->position_offset = 0;
     if (strcmp(config_activation(config), "gelu") == 0) {
         free(config->activation);

@@ -37,7 +37,7 @@ static bool has_text(const struct gguf *file, const char *key, const char *wante
 static int compare_model(const struct gguf_check *check, const struct gguf *file) {
     const struct config *config = &check->asked->source->config;
     const struct gguf_architecture *architecture = check->architecture;
-    int64_t length = config->max_position_embeddings, window = config->sliding_window;
+    int64_t length = config->max_position_embeddings, window = architecture->has_windows ? 0 : config->sliding_window;
     bool is_gpt = config_form(config) == CONFIG_GPT, is_t5 = config_form(config) == CONFIG_T5;
     const struct {
         const char *key;
@@ -52,6 +52,8 @@ static int compare_model(const struct gguf_check *check, const struct gguf *file
         {"expert_count", config->num_experts, architecture->has_experts},
         {"expert_used_count", config->moe_router_topk, architecture->has_experts},
         {"expert_feed_forward_length", config_expert_width(config), architecture->has_dense_width},
+        {"expert_shared_feed_forward_length", config->moe_shared_expert_intermediate_size, architecture->has_shared},
+        {"attention.sliding_window", config->sliding_window, architecture->has_windows},
         {"attention.head_count", config->num_attention_heads, true},
         {"attention.head_count_kv", config_query_groups(config), architecture->has_groups},
         {"attention.key_length", config->kv_channels, architecture->has_wide_heads},

@@ -46,6 +46,28 @@ static bool needs_factors(const struct config *config) {
            (is_scaled(config, "yarn") && (!is_usual || config->rotary_seq_len_interpolation_factor != 1));
 }
 
+// gpt-oss: constants of llama.cpp, and windows in the first of every two layers.
+static int check_windows(const struct gguf_architecture *architecture, const struct config *config) {
+    if (architecture->needs_biases && config->disable_bias_linear)
+        return refuse(architecture, "layers without biases (--disable-bias-linear)");
+    if (!architecture->has_windows)
+        return 0;
+    if (config->activation_func_clamp_value != 7 || config->glu_linear_offset != 1)
+        return refuse(architecture, "--activation-func-clamp-value other than 7 or --glu-linear-offset other than 1");
+    for (int64_t i = 0; i < config->num_layers; i++)
+        if ((config_layer_window(config, i) > 0) != (i % 2 == 0))
+            return refuse(architecture, "windows in other layers than the first of every two "
+                                        "(--window-attn-skip-freq 2)");
+    return 0;
+}
+
+// ggml rounds the channels between which YaRN sets in.
+static void tell_yarn(const struct config *config) {
+    if (is_scaled(config, "yarn") && config->no_yarn_correction_range_round_to_int && !needs_factors(config))
+        log_info("note: llama.cpp rounds the channels between which YaRN sets in, and this model does not "
+                 "(--no-yarn-correction-range-round-to-int), so its logits will differ slightly");
+}
+
 static int check_rope(const struct gguf_architecture *architecture, const struct config *config) {
     if (!architecture->has_rope)
         return 0;
@@ -63,6 +85,8 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
 static int check_experts(const struct gguf_architecture *architecture, const struct config *config) {
     if (!architecture->has_experts)
         return 0;
+    if (architecture->has_shared && !config->moe_shared_expert_gate)
+        return refuse(architecture, "shared experts without a gate (--moe-shared-expert-gate)");
     if (config_expert_layers(config) != config->num_layers)
         return refuse(architecture, "layers without experts (--moe-layer-freq)");
     if (config->moe_router_pre_softmax == architecture->sums_to_one)
@@ -76,6 +100,8 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     TRY(check_activation(architecture, config));
     TRY(check_experts(architecture, config));
     TRY(check_rope(architecture, config));
+    TRY(check_windows(architecture, config));
+    tell_yarn(config);
     if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
         return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
     if (config_query_groups(config) != config->num_attention_heads &&
@@ -94,9 +120,9 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
 }
 
 // Longer texts than the window would be computed without one, so the file does not offer them.
-static int64_t context_length(const struct config *config) {
+static int64_t context_length(const struct gguf_architecture *architecture, const struct config *config) {
     int64_t length = config->max_position_embeddings, window = config->sliding_window;
-    if (window == 0 || window >= length)
+    if (architecture->has_windows || window == 0 || window >= length)
         return length;
     log_warn("llama.cpp has no sliding window for this model: the file's context length is the window, %" PRId64
              " tokens, instead of %" PRId64,
@@ -169,7 +195,7 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     int64_t layers = is_t5 || is_bert ? config_encoder_layers(config) : config_decoder_layers(config);
     gguf_add_string(pairs, "general.architecture", architecture->name, strlen(architecture->name));
     gguf_add_string(pairs, "general.type", "model", 5);
-    add_number(&keys, "context_length", context_length(config));
+    add_number(&keys, "context_length", context_length(architecture, config));
     add_number(&keys, "embedding_length", config->hidden_size);
     add_number(&keys, "block_count", layers);
     add_number(&keys, "feed_forward_length", gguf_mlp_width(architecture, config));
@@ -181,6 +207,10 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     }
     if (architecture->has_dense_width)
         add_number(&keys, "expert_feed_forward_length", config_expert_width(config));
+    if (architecture->has_shared)
+        add_number(&keys, "expert_shared_feed_forward_length", config->moe_shared_expert_intermediate_size);
+    if (architecture->has_windows)
+        add_number(&keys, "attention.sliding_window", config->sliding_window);
     if (architecture->has_groups)
         add_number(&keys, "attention.head_count_kv", config_query_groups(config));
     if (architecture->has_wide_heads) {

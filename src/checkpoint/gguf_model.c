@@ -55,8 +55,9 @@ static bool ends_with(const char *name, const char *end) {
 // What ggml only adds or multiplies with stays in fp32; it does so in llama.cpp's own files.
 static bool is_always_f32(const struct gguf_tensor *tensor) {
     return tensor->rank == 1 || ends_with(tensor->name, "_norm.weight") || !ends_with(tensor->name, ".weight") ||
-           ends_with(tensor->name, "ffn_gate_inp.weight") || strcmp(tensor->name, "position_embd.weight") == 0 ||
-           strcmp(tensor->name, "token_types.weight") == 0 || ends_with(tensor->name, "attn_rel_b.weight");
+           ends_with(tensor->name, "ffn_gate_inp.weight") || ends_with(tensor->name, "ffn_gate_inp_shexp.weight") ||
+           strcmp(tensor->name, "position_embd.weight") == 0 || strcmp(tensor->name, "token_types.weight") == 0 ||
+           ends_with(tensor->name, "attn_rel_b.weight");
 }
 
 static enum gguf_format format_of(struct gguf_job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
@@ -91,8 +92,9 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
         output->first += param->shard.segments[before];
     tensor->rank = ours->rank;
     memcpy(tensor->shape, ours->shape, sizeof tensor->shape);
-    int rows = ours->rank == 3 ? 1 : 0;  // the axis of them
-    output->expert_rows = ours->rank == 3 ? ours->shape[1] : 0;
+    bool has_experts = ours->rank == 3 || gguf_is_expert_bias(ours->name);
+    int rows = has_experts ? 1 : 0;  // the axis of them
+    output->expert_rows = has_experts ? ours->shape[1] : 0;
     if (match->pieces > 1)
         tensor->shape[rows] = param->shard.segments[k];
     if (model_is_of_vocabulary(ours->name))
@@ -161,8 +163,9 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
     const struct gguf_tensor *tensor = &job->tensors[i];
     if (output->values)
         return gguf_write(writer, output->values, tensor->bytes);
-    int64_t rows = tensor->rank == 3 ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
-    int64_t columns = tensor->rank > 1 ? tensor->shape[tensor->rank - 1] : 1;
+    bool is_column = tensor->rank == 1 || (output->expert_rows > 0 && tensor->rank == 2);
+    int64_t rows = output->expert_rows > 0 ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
+    int64_t columns = is_column ? 1 : tensor->shape[tensor->rank - 1];
     if (model_bytes_read(job->write, output->from, &job->bytes) < 0) {
         gguf_abort(writer);
         return -1;

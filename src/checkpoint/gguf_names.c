@@ -60,6 +60,33 @@ static const struct gguf_row qwen3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."
                                              HEAD_NORMS};
 static const struct gguf_row mixtral_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS};
 static const struct gguf_row qwen3moe_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS, HEAD_NORMS};
+static const struct gguf_row qwen2moe_rows[] = {
+    DECODER_ROWS,
+    QKV(DECODER, "blk.*."),
+    EXPERTS,
+    {DECODER "mlp.shared_experts.linear_fc1.weight", {"blk.*.ffn_gate_shexp.weight", "blk.*.ffn_up_shexp.weight"}},
+    WEIGHT(DECODER "mlp.shared_experts.linear_fc2", "blk.*.ffn_down_shexp"),
+    {DECODER "mlp.shared_experts.gate_weight", {"blk.*.ffn_gate_inp_shexp.weight"}},
+};
+// The norm before its MLPs is called that after attention.
+static const struct gguf_row oss_rows[] = {
+    WEIGHT(DECODER "pre_mlp_layernorm", "blk.*.post_attention_norm"),
+    DECODER_ROWS,
+    QKV(DECODER, "blk.*."),
+    EXPERTS,
+    {DECODER "mlp.router.bias", {"blk.*.ffn_gate_inp.bias"}},
+    {DECODER "mlp.experts.linear_fc1.bias", {"blk.*.ffn_gate_exps.bias", "blk.*.ffn_up_exps.bias"}},
+    {DECODER "mlp.experts.linear_fc2.bias", {"blk.*.ffn_down_exps.bias"}},
+    {DECODER "self_attention.softmax_offset", {"blk.*.attn_sinks.weight"}},
+};
+// Its ffn_up has the gate above it.
+static const struct gguf_row glm4_rows[] = {
+    DECODER_ROWS,
+    QKV(DECODER, "blk.*."),
+    WEIGHT(DECODER "mlp.linear_fc1", "blk.*.ffn_up"),
+    WEIGHT(DECODER "post_attention_layernorm", "blk.*.post_attention_norm"),
+    WEIGHT(DECODER "post_mlp_layernorm", "blk.*.post_ffw_norm"),
+};
 static const struct gguf_row plain_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), PLAIN_MLP};
 // Its ffn_up has the gate above it.
 static const struct gguf_row phi3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."),
@@ -173,6 +200,44 @@ static const struct gguf_architecture architectures[] = {
      .needs_key_heads = true,
      .needs_output = true,
      .has_experts = true},
+    {.name = "qwen2moe",
+     .families = LIST("qwen2_moe"),
+     .activations = swiglu,
+     ROWS(qwen2moe_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .needs_output = true,
+     .has_experts = true,
+     .has_dense_width = true,
+     .has_shared = true},
+    {.name = "gpt-oss",
+     .families = LIST("gpt_oss"),
+     .activations = LIST("quick_gelu gated"),
+     ROWS(oss_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .has_output_bias = true,
+     .needs_output = true,
+     .has_experts = true,
+     .sums_to_one = true,
+     .has_dense_width = true,
+     .has_windows = true,
+     .needs_biases = true},
+    {.name = "glm4",
+     .families = LIST("glm4"),
+     .activations = swiglu,
+     ROWS(glm4_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_partial_rope = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true},
     {.name = "starcoder2",
      .families = LIST("starcoder2"),
      .activations = gelu,
@@ -193,7 +258,7 @@ static const struct gguf_architecture architectures[] = {
     {.name = "stablelm",
      .families = LIST("stablelm"),
      .activations = swiglu,
-     ROWS(llama_rows),
+     ROWS(qwen3_rows),
      .dropped = nothing,
      .has_rope = true,
      .has_partial_rope = true,
@@ -245,6 +310,11 @@ char *gguf_family_list(void) {
     char *list = memory_string(buffer_string(&text));
     buffer_free(&text);
     return list;
+}
+
+bool gguf_is_expert_bias(const char *name) {
+    size_t length = strlen(name);
+    return strstr(name, ".mlp.experts.") && length > 5 && strcmp(name + length - 5, ".bias") == 0;
 }
 
 // A row of several names fits only a parameter with as many segments: T5's gated MLP has two, the plain one is whole.

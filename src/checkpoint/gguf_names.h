@@ -35,6 +35,9 @@ struct gguf_architecture {
     bool has_experts;      // every layer has experts, chosen by a softmax
     bool sums_to_one;      // the weights of a token's experts add up to 1
     bool has_dense_width;  // tells the width of experts by a key of its own
+    bool has_shared;       // an expert that every token goes to, with a gate
+    bool has_windows;      // in every other layer, from the first on
+    bool needs_biases;     // linear layers, experts and routers must have some
 };
 
 // The one that runs a family; NULL if there is none.
@@ -48,6 +51,8 @@ struct gguf_match {
     int pieces;
     bool is_dropped;  // it is left out
 };
+// Whether it is the biases of all experts: as many rows as elements, so that they can be split like the weights.
+bool gguf_is_expert_bias(const char *name);
 struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param);
 
 #endif

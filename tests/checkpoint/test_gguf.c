@@ -411,7 +411,11 @@ TEST(refused) {
         {"qwen3_moe_all", "--moe-router-pre-softmax", "true", "has no weights of experts that do not add up to 1"},
         {"olmoe", NULL, NULL, "llama.cpp's olmoe has no --num-query-groups"},
         {"olmoe_heads", "--moe-router-pre-softmax", "false", "has no weights of experts that add up to 1"},
-        {"gpt_oss", NULL, NULL, "the family gpt_oss cannot be written as GGUF"},
+        {"gpt_oss", NULL, NULL, "llama.cpp's gpt-oss has no --activation-func-clamp-value other than 7"},
+        {"gpt_oss_seven", "--window-attn-skip-freq", "3", "has no windows in other layers than the first of every two"},
+        {"qwen2_moe", NULL, NULL, "llama.cpp's qwen2moe has no layers without experts (--moe-layer-freq)"},
+        {"phi3_long", NULL, NULL, "llama.cpp's phi3 has no choice of LongRoPE's factors by the length of a text"},
+        {"deepseek_v3", NULL, NULL, "the family deepseek_v3 cannot be written as GGUF"},
     };
     struct temporary folder = temporary_create_fast();
     char *path = file_join(folder.path, "model.gguf");

@@ -63,6 +63,9 @@ MODELS = {
     "qwen2_moe": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
         **SIZE, **IDS, num_key_value_heads=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         shared_expert_intermediate_size=16, mlp_only_layers=[0], rope_parameters=rope(theta=500.0))),
+    "qwen2_moe_all": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
+        **dict(SIZE, num_hidden_layers=1), **IDS, num_key_value_heads=1, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=12,
+        shared_expert_intermediate_size=16, rope_parameters=rope(theta=500.0))),
     "olmoe": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
         rope_parameters=rope(theta=500.0))),
@@ -116,6 +119,9 @@ MODELS = {
     "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
         rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),
+    "gpt_oss_seven": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(  # the only bound that llama.cpp has
+        **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=3, num_experts_per_tok=2, sliding_window=4, swiglu_limit=7.0,
+        rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16))),
     "gpt_oss_mxfp4": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **dict(SIZE, hidden_size=32, intermediate_size=64, num_hidden_layers=1), **IDS, num_key_value_heads=1, head_dim=6,
         num_local_experts=2, num_experts_per_tok=2, sliding_window=4, rope_parameters=rope(theta=512.0))).to(torch.bfloat16),

@@ -27,7 +27,7 @@ from sentencepiece import sentencepiece_model_pb2 as spm_proto
 HERE = os.path.dirname(os.path.abspath(__file__))
 A = gguf.MODEL_ARCH
 MODELS = {"gpt2": A.GPT2, "gpt_bigcode": A.STARCODER, "llama": A.LLAMA, "llama_tied": A.LLAMA, "llama_yarn": A.LLAMA,
-          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "olmoe_heads": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM,
+          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "qwen2_moe_all": A.QWEN2MOE, "gpt_oss_seven": A.GPT_OSS, "glm4": A.GLM4, "olmoe_heads": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM, "stablelm_heads": A.STABLELM,
           "nemotron_biases": A.NEMOTRON, "bert": A.BERT, "roberta": A.BERT, "t5": A.T5, "t5_v1_1": A.T5}
 TYPES = {"fp32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
 
@@ -101,7 +101,7 @@ def convert(arch, config, name, data):
 
 def type_of(name, shape, wanted):
     plain = len(shape) == 1 or name.endswith("_norm.weight") or not name.endswith(".weight")
-    if plain or name in ("position_embd.weight", "token_types.weight") or name.endswith(("attn_rel_b.weight", "ffn_gate_inp.weight")):
+    if plain or name in ("position_embd.weight", "token_types.weight") or name.endswith(("attn_rel_b.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight")):
         return gguf.GGMLQuantizationType.F32
     if wanted == gguf.GGMLQuantizationType.Q8_0 and shape[-1] % 32 != 0:
         return gguf.GGMLQuantizationType.F16
@@ -109,9 +109,13 @@ def type_of(name, shape, wanted):
 
 
 def stack_experts(tensors):
-    """Matrices of experts one behind the other, under the name that llama.cpp's converter gives them."""
+    """Matrices of experts and norms of heads one behind the other, under the name that llama.cpp's converter gives them."""
     found, out = {}, {}
     for name, tensor in tensors.items():
+        head = re.fullmatch(r"(.*_layernorm)\.norms\.(\d+)(\.weight)", name)
+        if head:
+            found.setdefault(head[1] + head[3], {})[int(head[2])] = tensor
+            continue
         expert = re.fullmatch(r"model\.(layers\.\d+)\.(?:block_sparse_moe|mlp)\.experts\.(\d+)\.(\w+)\.weight", name)
         if not expert:
             out[name] = tensor
@@ -122,10 +126,31 @@ def stack_experts(tensors):
     return out | {name: torch.stack([experts[i] for i in range(len(experts))]) for name, experts in found.items()}
 
 
+def split_pairs(tensors):
+    """gpt-oss: gates and what they multiply alternate, and matrices are transposed."""
+    out = {}
+    for name, tensor in tensors.items():
+        if name.endswith("gate_up_proj"):
+            for part, begin in (("gate", 0), ("up", 1)):
+                out[name.replace("gate_up_proj", part + "_proj.weight")] = tensor[:, :, begin::2].transpose(1, 2)
+        elif name.endswith("gate_up_proj_bias"):
+            for part, begin in (("gate", 0), ("up", 1)):
+                out[name.replace("gate_up_proj_bias", part + "_proj.bias")] = tensor[:, begin::2]
+        elif name.endswith("experts.down_proj"):
+            out[name + ".weight"] = tensor.transpose(1, 2)
+        elif name.endswith("experts.down_proj_bias"):
+            out[name.replace("_bias", ".bias")] = tensor
+        else:
+            out[name + ".weight" if name.endswith(".sinks") else name] = tensor
+    return out
+
+
 def tensors_of(folder, arch, config):
     count = config.get("num_hidden_layers") or config.get("n_layer") or config["num_layers"]
     table = gguf.get_tensor_name_map(arch, max(count, config.get("num_decoder_layers") or 0))
     found, tensors = {}, stack_experts(read(folder))
+    if arch == A.GPT_OSS:
+        tensors = split_pairs(tensors)
     for name in sorted(tensors):
         if left_out(arch, name):
             continue
@@ -136,7 +161,7 @@ def tensors_of(folder, arch, config):
         assert new, (folder, name)
         found[new] = data
     tied = "output.weight" not in found
-    if arch in (A.STABLELM, A.NEMOTRON, A.OLMOE) and tied:
+    if arch in (A.STABLELM, A.NEMOTRON, A.OLMOE, A.QWEN2MOE, A.GPT_OSS) and tied:
         found["output.weight"] = found["token_embd.weight"]
     # Ours are separate where theirs are fused.
     for name in [name for name in found if arch == A.PHI3 and "attn_qkv" in name]:
@@ -170,8 +195,12 @@ def keys_of(arch, config):
     experts = config.get("num_local_experts") or config.get("num_experts")
     if experts:
         keys |= {f"{prefix}.expert_count": experts, f"{prefix}.expert_used_count": config["num_experts_per_tok"]}
-    if arch == A.QWEN3MOE:
-        keys[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
+    if arch in (A.QWEN3MOE, A.QWEN2MOE, A.GPT_OSS):
+        keys[f"{prefix}.expert_feed_forward_length"] = config.get("moe_intermediate_size", config["intermediate_size"])
+    if arch == A.QWEN2MOE:
+        keys[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
+    if arch == A.GPT_OSS:
+        keys[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     if "num_key_value_heads" in config and config["model_type"] != "gpt_bigcode":
         keys[f"{prefix}.attention.head_count_kv"] = config["num_key_value_heads"]
         keys[f"{prefix}.rope.freq_base"] = rope_of(config)["rope_theta"]

@@ -178,6 +178,12 @@ def t5(gated, tied, decoder):
         feed_forward_proj="gated-gelu" if gated else "relu", decoder_start_token_id=0, pad_token_id=0, eos_token_id=1))
 
 
+def experts(config, model, groups=2, **more):
+    """Sizes whose scores of experts are not nearly equal."""
+    sizes = {**rotary(num_key_value_heads=groups), "num_experts_per_tok": 2, **more}
+    return lambda v: model(config(vocab_size=v, **sizes))
+
+
 BERT = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
 DECODERS = {
     "gpt2": lambda v: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=v, n_embd=64, n_head=4, n_layer=3, n_positions=128)),
@@ -196,7 +202,19 @@ DECODERS = {
     "qwen3": lambda v: hf.Qwen3ForCausalLM(hf.Qwen3Config(vocab_size=v, head_dim=24, **rotary(tie_word_embeddings=True))),
     "starcoder2": lambda v: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(vocab_size=v, use_bias=True, sliding_window=None, **rotary())),
     "phi3": lambda v: hf.Phi3ForCausalLM(hf.Phi3Config(vocab_size=v, pad_token_id=0, sliding_window=None, **rotary())),
+    "mixtral": experts(hf.MixtralConfig, hf.MixtralForCausalLM, num_local_experts=4, sliding_window=None),
+    "qwen3_moe": experts(hf.Qwen3MoeConfig, hf.Qwen3MoeForCausalLM, num_experts=6, moe_intermediate_size=40, head_dim=24, norm_topk_prob=True,
+                         mlp_only_layers=[], decoder_sparse_step=1),
+    "olmoe": experts(hf.OlmoeConfig, hf.OlmoeForCausalLM, 4, num_experts=6, norm_topk_prob=False, pad_token_id=0, bos_token_id=0, eos_token_id=0),
+    "qwen2_moe": experts(hf.Qwen2MoeConfig, hf.Qwen2MoeForCausalLM, num_experts=6, moe_intermediate_size=40, shared_expert_intermediate_size=48,
+                         norm_topk_prob=False, mlp_only_layers=[], decoder_sparse_step=1),
+    "gpt_oss": experts(hf.GptOssConfig, hf.GptOssForCausalLM, num_local_experts=6, head_dim=24, sliding_window=5, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+                       rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, original_max_position_embeddings=32)),
+    "glm4": lambda v: hf.Glm4ForCausalLM(hf.Glm4Config(vocab_size=v, head_dim=24, attention_bias=True, pad_token_id=0, eos_token_id=0, **rotary(
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)))),
     "stablelm": lambda v: hf.StableLmForCausalLM(hf.StableLmConfig(vocab_size=v, partial_rotary_factor=0.25, use_qkv_bias=True, **rotary())),
+    "stablelm_heads": lambda v: hf.StableLmForCausalLM(hf.StableLmConfig(vocab_size=v, partial_rotary_factor=0.25, qk_layernorm=True,
+                                                                         use_parallel_residual=True, **rotary())),
     "nemotron": lambda v: hf.NemotronForCausalLM(hf.NemotronConfig(vocab_size=v, head_dim=16, partial_rotary_factor=0.5, **rotary())),
     "gpt_bigcode": lambda v: hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(vocab_size=v, n_embd=64, n_head=4, n_layer=3, n_positions=128, multi_query=True)),
 }
@@ -219,8 +237,8 @@ COARSE = {"gpt2", "gpt2_untied", "starcoder2", "gpt_bigcode", "bert", "roberta",
 TOKENIZERS = {"gpt2_files": gpt2_files, "gpt2_json": gpt2_json, "llama3_json": llama3_json, "qwen2_json": qwen2_json, "digits_json": digits_json,
               "spm_bpe": spm_bpe, "spm_unigram": spm_unigram, "wordpiece": wordpiece}
 USUAL = {"gpt2": "gpt2_files", "gpt2_untied": "gpt2_json", "llama": "spm_bpe", "llama3": "llama3_json", "qwen2": "qwen2_json", "qwen2_yarn": "qwen2_json",
-         "qwen3": "qwen2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
-         "stablelm": "gpt2_json", "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram", "umt5": "spm_unigram"}
+         "qwen3": "qwen2_json", "qwen3_moe": "qwen2_json", "qwen2_moe": "qwen2_json", "olmoe": "gpt2_json", "gpt_oss": "gpt2_json", "glm4": "gpt2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
+         "stablelm": "gpt2_json", "stablelm_heads": "gpt2_json", "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram", "umt5": "spm_unigram"}
 
 
 def make(name, build, kind):
@@ -235,12 +253,15 @@ def make(name, build, kind):
     size = (tokens + 7) // 8 * 8 + 8
     torch.manual_seed(len(name))
     model = build(size).eval()
+    if hasattr(model, "set_experts_implementation"):  # fused kernels have no float64
+        model.set_experts_implementation("eager")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(0, 0.25 if parameter.shape[0] != size else 0.6)
                 if parameter.shape[0] == size:
                     parameter[tokens:] = 0
+                    parameter[0] = 0  # SentencePiece's unknown token, which both programs write in their own way
             else:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     model.save_pretrained(folder)
@@ -344,7 +365,7 @@ sys.argv = ["convert_hf_to_gguf.py", {folder!r}, "--outfile", {out!r}, "--outtyp
 runpy.run_path({root!r} + "/convert_hf_to_gguf.py", run_name="__main__")
 """
 # Families that it does not convert, and why.
-UNKNOWN = {"roberta": "RobertaForMaskedLM is not supported"}
+UNKNOWN = {"roberta": "RobertaForMaskedLM is not supported", "glm4": "<|user|>"}
 # What its converter drops although the model needs it, or assumes.
 LOST_THERE = {"llama_yarn_own"}
 # It assumes that GPT-2's MLP is four times as wide as the rest; Megatron's tokenizers have additional tokens after
