@@ -6,7 +6,7 @@
 # page-locked host memory. A step is one micro-batch and one update, so the update's share shrinks with a larger MICRO.
 # A row is printed as soon as it is measured. From the environment:
 #   STEPS=5          steps of a run that are timed, behind four that warm up
-#   MICRO=4          sequences of a step
+#   MICRO=4          sequences of a step, of LENGTH=2048 tokens
 #   ROWS="gpu …"     which rows, of gpu second moments all fp8 fp8-all muon muon-all; default: all of them
 #   ROW_SECONDS=180  limit for a row
 set -u
@@ -30,8 +30,9 @@ measure() {
     (while sleep 0.5; do nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; done >"$work/used" 2>&1) &
     local watcher=$!
     timeout -k 5 "${ROW_SECONDS:-180}" "$program" bench step --steps "$steps" --device cuda --quick-weights \
-        --preset "$preset" --bf16 --micro-batch-size "$micro" --recompute-granularity full --recompute-method uniform \
-        --attention-dropout 0 --hidden-dropout 0 "$@" >"$work/out" 2>"$work/errors" || code=$?
+        --preset "$preset" --seq-length "${LENGTH:-2048}" --bf16 --micro-batch-size "$micro" \
+        --recompute-granularity full --recompute-method uniform --attention-dropout 0 --hidden-dropout 0 "$@" \
+        >"$work/out" 2>"$work/errors" || code=$?
     kill "$watcher"
     wait "$watcher" 2>/dev/null
     if [ "$code" != 0 ]; then

@@ -97,6 +97,7 @@ TEST(buckets) {
     check_run("dist_buckets_tp2", 1);
     check_run("dist_buckets_dp2", 4096);
     check_run("dist_buckets_pp2", 1);
+    check_run("dist_old_buckets_dp2", 1);  // as up to core 0.10
 }
 
 // States that were cut without regard to rows, as up to core 0.14.

@@ -2,8 +2,8 @@
 """Writes tests/golden/resume/NAME: small GPTs that megatron-core trained for five iterations on a CPU and saved with
 their optimizers (see megatron_run.py), each beside NAME.safetensors with the states that its optimizer then had, as
 STATE.NAME in our names and order. Needs torch, megatron-core, psutil and safetensors, and for the formats of earlier
-releases OLD_MEGATRON, a folder with megatron-core 0.12 (pip install --no-deps --target). Run from the repository's
-root."""
+releases OLD_MEGATRON and OLDER_MEGATRON, folders with megatron-core 0.12 and 0.10 (pip install --no-deps --target). Run
+from the repository's root."""
 import os
 import shutil
 import socket
@@ -21,8 +21,9 @@ CASES = [("torch_bf16_tp2", "llama", "bfloat16", 2, 1, False, "torch"),
          ("dist_buckets_tp2", "llama", "bfloat16", 2, 1, True, "dp_reshardable"),
          ("dist_buckets_dp2", "gpt", "float16", 1, 2, True, "dp_reshardable"),
          ("dist_buckets_pp2", "gpt", "bfloat16", 1, 1, True, "dp_reshardable"),
-         ("dist_flat_tp2", "llama", "bfloat16", 2, 1, True, "fully_sharded_model_space")]
-LAYERS = {"dist_buckets_tp2": 1, "dist_buckets_dp2": 1}
+         ("dist_flat_tp2", "llama", "bfloat16", 2, 1, True, "fully_sharded_model_space"),
+         ("dist_old_buckets_dp2", "gpt", "bfloat16", 1, 2, True, "fully_sharded_bucket_space")]
+LAYERS = {"dist_buckets_tp2": 1, "dist_buckets_dp2": 1, "dist_old_buckets_dp2": 1}
 STAGES = {"dist_buckets_pp2": 2}
 BUCKETS = {"dist_buckets_dp2": 300}
 EXPERT_RANKS = {"torch_experts_ep2": 2, "torch_experts_ep2_buffers": 2}  # among the data-parallel ones
@@ -50,13 +51,22 @@ def whole(run, name, parameter, tensor):
     return torch.cat(parts, dim=parameter.partition_dim)
 
 
+def of_range(inner, parameter):
+    """What this rank has of a parameter's states."""
+    if hasattr(inner, "_get_main_param_and_optimizer_states"):
+        return inner._get_main_param_and_optimizer_states(parameter)
+    group, place = inner.model_param_group_index_map[parameter]  # up to core 0.10
+    main = inner.optimizer.param_groups[group]["params"][place]
+    return {"param": main} | inner.optimizer.state[main]
+
+
 def from_ranges(inner, parameter, key):
     """Joins the ranges that data-parallel ranks have of a state, as bits."""
     import torch
     full = torch.zeros(parameter.numel())
     if parameter in inner.model_param_gbuf_map:
         part = inner._get_model_param_range_map(parameter)["param"]
-        full[part.start:part.end] = inner._get_main_param_and_optimizer_states(parameter)[key].detach()
+        full[part.start:part.end] = of_range(inner, parameter)[key].detach()
     torch.distributed.all_reduce(full.view(torch.int32), group=inner.data_parallel_group)
     return full.view(parameter.shape)
 
@@ -65,7 +75,7 @@ def states(run):
     import torch
     result = {}
     for name, parameter in run.model.named_parameters():
-        inner = run.optimizer.chained_optimizers[not getattr(parameter, "allreduce", True)]
+        inner = getattr(run.optimizer, "chained_optimizers", [run.optimizer])[not getattr(parameter, "allreduce", True)]
         if run.distributed:
             found = {key: from_ranges(inner, parameter, key) for key in ("exp_avg", "exp_avg_sq", "param")}
             found["master"] = found.pop("param")
@@ -147,13 +157,13 @@ if __name__ == "__main__":
     for case in CASES:
         if len(sys.argv) > 1 and case[0] not in sys.argv[1:]:
             continue
-        is_old = case[6] == "fully_sharded_model_space"
-        if is_old and "OLD_MEGATRON" not in os.environ:
-            print(f"{case[0]} is left as it is: OLD_MEGATRON is not set")
+        folder = {"fully_sharded_model_space": "OLD_MEGATRON", "fully_sharded_bucket_space": "OLDER_MEGATRON"}.get(case[6])
+        if folder and folder not in os.environ:
+            print(f"{case[0]} is left as it is: {folder} is not set")
             continue
         shutil.rmtree(f"{FOLDER}/{case[0]}", ignore_errors=True)
         ranks = case[3] * case[4] * STAGES.get(case[0], 1)
-        release = {"PYTHONPATH": os.environ["OLD_MEGATRON"]} if is_old else {}
+        release = {"PYTHONPATH": os.environ[folder]} if folder else {}
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             port = str(probe.getsockname()[1])

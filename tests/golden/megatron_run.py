@@ -54,8 +54,9 @@ def older_releases():
     distributed.quantize_param_shard = lambda *_: None  # called without fp8, too
     numpy.product = numpy.prod
     write = files._write_item
-    files._write_item = lambda *arguments: write(*arguments, files.SerializationFormat.TORCH_SAVE)
-    files.SerializationFormat = __import__("torch.distributed.checkpoint.filesystem", fromlist=["x"]).SerializationFormat
+    import torch.distributed.checkpoint.filesystem as own
+    none = (own._StorageWriterTransforms(),)  # releases up to 0.10 do not pass them
+    files._write_item = lambda *arguments: write(*(none if len(arguments) == 4 else ()), *arguments, own.SerializationFormat.TORCH_SAVE)
     state_of = distributed.DistributedOptimizer.get_parameter_state_fs_bucket_space
 
     def without_steps(self):
@@ -117,7 +118,7 @@ class Run:
     def build(self):
         from megatron.core import parallel_state
         from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
-        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
+        import megatron.core.models.gpt.gpt_layer_specs as specs
         from megatron.core.models.gpt.gpt_model import GPTModel
         from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
         from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
@@ -134,15 +135,15 @@ class Run:
                                    use_cpu_initialization=True, attention_dropout=0.0, hidden_dropout=0.0, params_dtype=self.dtype,
                                    pipeline_dtype=self.dtype, tensor_model_parallel_size=self.tp,
                                    pipeline_model_parallel_size=self.pp, attention_softmax_in_fp32=True,
-                                   masked_softmax_fusion=False, mtp_num_layers=self.depths, mtp_loss_scaling_factor=0.1,
-                                   **half, **choices, **experts)
+                                   masked_softmax_fusion=False, **half, **choices, **experts,
+                                   **(dict(mtp_num_layers=self.depths, mtp_loss_scaling_factor=0.1) if self.depths else {}))
         more = dict(num_experts=4, moe_grouped_gemm=False) if self.has_experts else {}
-        takes_norm = "normalization" in inspect.signature(get_gpt_layer_local_spec).parameters
-        spec = get_gpt_layer_local_spec(**more, **({"normalization": config.normalization} if takes_norm else {}))
-        depths = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False) if self.depths else None
+        takes_norm = "normalization" in inspect.signature(specs.get_gpt_layer_local_spec).parameters
+        spec = specs.get_gpt_layer_local_spec(**more, **({"normalization": config.normalization} if takes_norm else {}))
+        depths = dict(mtp_block_spec=specs.get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False)) if self.depths else {}
         self.model = GPTModel(config, spec, vocab_size=self.vocabulary, max_sequence_length=self.length, parallel_output=True,
                               position_embedding_type="rope" if is_llama else "learned_absolute", rotary_base=10000,
-                              share_embeddings_and_output_weights=not is_llama, mtp_block_spec=depths,
+                              share_embeddings_and_output_weights=not is_llama, **depths,
                               pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage())
         torch.manual_seed(8)
         with torch.no_grad():

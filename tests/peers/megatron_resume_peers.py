@@ -5,7 +5,7 @@ bevatron trained is converted with --to megatron, loaded by megatron-core, and t
 
 The runs are in fp32; tests/checkpoint/test_megatron_optimizer.c compares the states of 16-bit ones bit by bit. Needs
 torch, megatron-core, psutil and NumPy, and for flattened states OLD_MEGATRON, a folder with megatron-core 0.12 (pip
-install --no-deps --target). Arguments select cases by name. Run from the repository's root."""
+install --no-deps --target), and for the buckets of early releases OLDER_MEGATRON, one with 0.10. Arguments select cases by name. Run from the repository's root."""
 import json
 import os
 import socket
@@ -41,6 +41,8 @@ CASES = [
     ("dist_llama_tp2_buckets", "llama", 2, 1, True, "dp_reshardable"),
     ("dist_llama_dp2_flat", "llama", 1, 2, True, "fully_sharded_model_space"),
     ("dist_gpt_tp2_flat", "gpt", 2, 1, True, "fully_sharded_model_space"),
+    ("dist_gpt_dp2_old_buckets", "gpt", 1, 2, True, "fully_sharded_bucket_space"),
+    ("dist_llama_tp2_old_buckets", "llama", 2, 1, True, "fully_sharded_bucket_space"),
 ]
 failures = 0
 
@@ -95,6 +97,7 @@ def rank_main(folder, name, what):
     import megatron_run
     _, kind, tp, dp, distributed, form = next(case for case in CASES if case[0] == name)
     kind, ep = kind.split("/")[0], int((kind + "/1").split("/")[1])
+    ep = ep if what == "begin" else 1  # else there are two optimizers, which load only what two have saved
     megatron_run.start(tp, ep=ep)
     begin, end = {"begin": (0, END), "back": (END, END + MORE)}[what]
     run = megatron_run.Run(kind, tp=tp, dp=dp, ep=ep, distributed=distributed, iterations=END + MORE)
@@ -113,8 +116,9 @@ def rank_main(folder, name, what):
 
 # ---- what starts them, and runs bevatron ----
 
-def is_old(case):
-    return case[5] == "fully_sharded_model_space"
+def release_of(case):
+    """The variable with a folder of an earlier release; None for the one that is installed."""
+    return {"fully_sharded_model_space": "OLD_MEGATRON", "fully_sharded_bucket_space": "OLDER_MEGATRON"}.get(case[5])
 
 
 def there(folder, name, what):
@@ -123,7 +127,7 @@ def there(folder, name, what):
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     ranks = case[2] * case[3]
-    release = {"PYTHONPATH": os.environ["OLD_MEGATRON"]} if is_old(case) and what == "begin" else {}
+    release = {"PYTHONPATH": os.environ[release_of(case)]} if release_of(case) and what == "begin" else {}
     started = [subprocess.Popen([sys.executable, __file__, "--rank", folder, name, what], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                 env=os.environ | release | dict(RANK=str(r), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost", MASTER_PORT=str(port)))
                for r in range(ranks)]
@@ -175,8 +179,8 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             make_data(folder)
             for case in CASES:
-                if is_old(case) and "OLD_MEGATRON" not in os.environ:
-                    print(f"  {case[0]} is left out: OLD_MEGATRON is not set")
+                if release_of(case) and release_of(case) not in os.environ:
+                    print(f"  {case[0]} is left out: {release_of(case)} is not set")
                 elif len(sys.argv) == 1 or case[0] in sys.argv[1:]:
                     resume(folder, case[0])
         sys.exit(failures > 0)
