@@ -376,6 +376,37 @@ TEST(on_a_gpu) {
     device_close(gpu);
 }
 
+// A block that is large enough to be locked in another way: operations and copies take it in place of the device's own
+// memory, and it can be given back and taken again.
+TEST(large_blocks_on_a_gpu) {
+    if (cuda_count() <= 0) {
+        test_skip("no GPU");
+        return;
+    }
+    enum { ELEMENTS = 80 << 20, CHECKED = 1000 };
+    struct device *gpu;
+    EXPECT_OK(device_open(&gpu, &(struct device_options){.name = "cuda"}));
+    for (int round = 0; round < 6; round++) {
+        struct tensor host = tensor_1d(device_hosted_alloc(gpu, sizeof(float) * ELEMENTS), DTYPE_F32, ELEMENTS);
+        struct tensor here = tensor_1d(device_alloc(gpu, sizeof(float) * ELEMENTS), DTYPE_F32, ELEMENTS);
+        EXPECT(host.data && here.data);
+        float *numbers = host.data;
+        for (int64_t i = 0; i < CHECKED; i++)
+            numbers[i * (ELEMENTS / CHECKED)] = (float)(i + round);
+        op_copy(gpu, &(struct op_copy){.dst = here, .src = host});
+        op_scale(gpu, &(struct op_scale){.x = here, .factor = 2});
+        op_copy(gpu, &(struct op_copy){.dst = host, .src = here});
+        device_synchronize(gpu);
+        int wrong = 0;
+        for (int64_t i = 0; i < CHECKED; i++)
+            wrong += numbers[i * (ELEMENTS / CHECKED)] != 2 * (float)(i + round);
+        EXPECT_INT(wrong, 0);
+        device_hosted_free(gpu, host.data);
+        device_free(gpu, here.data);
+    }
+    device_close(gpu);
+}
+
 // Whole states from the last on, until their bytes are the fraction.
 TEST(fractions_are_whole_states) {
     static const struct {
@@ -406,5 +437,5 @@ TEST(fractions_are_whole_states) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(streams_in_any_order), TEST_CASE(on_a_cpu), TEST_CASE(on_a_gpu),
+TEST_MAIN(TEST_CASE(streams_in_any_order), TEST_CASE(on_a_cpu), TEST_CASE(on_a_gpu), TEST_CASE(large_blocks_on_a_gpu),
           TEST_CASE(fractions_are_whole_states))

@@ -3,11 +3,21 @@
 // no operation allocates.
 #include "ops/cuda/cuda.cuh"
 
+extern "C" {
+#include "ops/cuda/host_memory.h"
+}
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build compiles for
+
+// Every device is one of these: what only this file needs stands behind what all share.
+struct cuda_machine {
+    struct cuda_device cuda;  // first
+    struct host_memory large;
+};
 
 static void cuda_close(struct device *device) {
     struct cuda_device *cuda = cuda_use(device);
@@ -85,8 +95,10 @@ static size_t cuda_room(struct device *device) {
 }
 
 static void *cuda_host_alloc(struct device *device, size_t bytes) {
-    cuda_use(device);
-    void *memory = NULL;
+    struct cuda_machine *machine = (struct cuda_machine *)cuda_use(device);
+    void *memory = host_memory_take(&machine->large, machine->cuda.index, bytes);
+    if (memory)
+        return memory;
     cudaError_t status = cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocDefault);
     if (status == cudaSuccess)
         return memory;
@@ -99,8 +111,9 @@ static void *cuda_host_alloc(struct device *device, size_t bytes) {
 }
 
 static void cuda_host_free(struct device *device, void *memory) {
-    cuda_use(device);
-    CHECK_CUDA(cudaFreeHost(memory));
+    struct cuda_machine *machine = (struct cuda_machine *)cuda_use(device);
+    if (!host_memory_give(&machine->large, memory))
+        CHECK_CUDA(cudaFreeHost(memory));
 }
 
 // Either side of a copy may be page-locked host memory in place of the device's own: the driver knows which is which.
@@ -307,7 +320,8 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     if (status != cudaSuccess)
         return cannot_open(index, status);
     TRY(cuda_check_build(index));
-    struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
+    struct cuda_machine *machine = (struct cuda_machine *)memory_alloc(sizeof *machine);
+    struct cuda_device *cuda = &machine->cuda;
     cuda->base.ops = &cuda_ops;
     cuda->index = index;
     cuda->allows_tf32 = options->allows_tf32;

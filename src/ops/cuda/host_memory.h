@@ -1,0 +1,23 @@
+// Large blocks of page-locked host memory. The driver fills the pages of a block one by one, for a minute if it has
+// 75 GB (optimizer states). So a large one is taken from the system, in huge pages where there are any, filled by all
+// processors at once, and then given to the driver.
+#ifndef OPS_CUDA_HOST_MEMORY_H
+#define OPS_CUDA_HOST_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { HOST_MEMORY_MOST = 4 };
+
+struct host_memory {
+    void *blocks[HOST_MEMORY_MOST];  // NULL: none
+    size_t bytes[HOST_MEMORY_MOST];
+};
+
+// Page-locked memory that the GPU reads at the same addresses; NULL if it must be asked for in another way: the block
+// is not large, there are too many, the GPU does not read such memory, or it cannot be locked.
+void *host_memory_take(struct host_memory *memory, int gpu, size_t bytes);
+// Whether it was such a block.
+bool host_memory_give(struct host_memory *memory, void *block);
+
+#endif
