@@ -431,6 +431,8 @@ static inline void case_attention_wide(struct lab *lab) {
 static inline void case_attention_tiles(struct lab *lab) {
     static const struct attention_case cases[] = {
         {1, 17, 17, 1, 1, 64, .is_causal = true, .rate = 0.1f},
+        {1, 99, 99, 1, 1, 64, .is_causal = true},
+        {1, 70, 70, 1, 1, 128, .is_causal = true, .rate = 0.1f},
         {1, 129, 129, 2, 2, 64, .is_causal = true, .is_packed = true, .rate = 0.1f},
         {2, 300, 300, 4, 2, 64, .is_causal = true, .is_packed = true, .rate = 0.2f},
         {1, 300, 300, 2, 1, 128, .is_causal = true, .is_packed = true, .rate = 0.1f},
@@ -439,6 +441,10 @@ static inline void case_attention_tiles(struct lab *lab) {
         {2, 270, 270, 2, 1, 64, .is_causal = true, .window = 100, .has_starts = true, .rate = 0.1f},
         {3, 200, 333, 2, 2, 64, .is_causal = false, .has_counts = true, .rate = 0.1f},
         {2, 390, 390, 2, 2, 128, .is_causal = true, .has_starts = true},
+        {1, 200, 530, 4, 1, 128, .is_causal = true, .window = 150, .rate = 0.1f},
+        {1, 300, 130, 2, 1, 64, .is_causal = false},
+        {70, 17, 17, 8, 4, 64, .is_causal = true, .is_packed = true, .rate = 0.1f},  // more heads than processors
+        {9, 33, 33, 16, 16, 128, .is_causal = false, .has_counts = true, .rate = 0.1f},
     };
     double tolerance = lab->tolerance;
     lab->tolerance = 3 * tolerance;  // sums are longer than in other cases

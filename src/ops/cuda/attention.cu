@@ -1,11 +1,17 @@
 // The attention of the CUDA backend: the first implementation that takes the operation, from the fastest to the most
-// general. cuDNN; forward on Hopper GPUs (hopper/attention_hopper.cu); tensor cores (attention_tensor*); fp32
+// general. cuDNN; kernels for Hopper GPUs (hopper/attention_hopper*); tensor cores (attention_tensor*); fp32
 // arithmetic in tiles, without a mask (attention_forward.cu, attention_backward.cu); and a warp for each query, with
 // any mask (attention_masked.cu). Only the last takes caps of scores and sinks.
 #include "ops/cuda/attention.cuh"
 
 #ifndef BEVATRON_HOPPER
 bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
+    (void)cuda;
+    (void)op;
+    return false;
+}
+
+bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
     (void)cuda;
     (void)op;
     return false;
@@ -68,7 +74,7 @@ extern "C" void cuda_attention_backward(struct device *device, const struct op_a
     if (cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic))
         return;
     note_not_cudnn(cuda, op);
-    if (tensor_attention_backward(cuda, op))
+    if (hopper_attention_backward(cuda, op) || tensor_attention_backward(cuda, op))
         return;
     if (op->q.dtype != DTYPE_F32)
         note_once(cuda, NOTE_PLAIN,

@@ -45,8 +45,11 @@ struct attention_args {
 // On tensor cores; false if they do not take the operation and did nothing.
 bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
-// The forward pass of heads of 64 and 128 on GPUs of compute capability 9.0, with instructions that only they have.
+// The same for heads of 64 and 128 on GPUs of compute capability 9.0, with instructions that only they have.
 bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
+bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
+// Writes args->delta; tensors have this dtype of 16 bits.
+void tensor_attention_delta(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype);
 // In tiles of fp32; the operation has no mask but the causal one.
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);

@@ -207,8 +207,9 @@ static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4],
 // The dropout of a warp's (query, key) tile of 64 keys as bits. Four lanes hold the same keys of two queries, two keys
 // of each eight; each lane draws 32 keys of one query (drawn_row), and they exchange bits. kept[half][k] is of query
 // lane / 4 or that 8 below, and of keys 0 … or 32 …; is_kept finds the bit of the score in register i of columns 8 j ….
-static __device__ __forceinline__ void tile_kept(uint32_t kept[2][2], const struct attention_args &args, int head,
-                                                 int64_t row_id, int first_key) {
+// Returns the 32 keys that this lane drew.
+static __device__ __forceinline__ uint32_t tile_kept(uint32_t kept[2][2], const struct attention_args &args, int head,
+                                                     int64_t row_id, int first_key) {
     int lane = threadIdx.x & 31, part = lane % 4;
     uint32_t mine = 0;
 #pragma unroll
@@ -219,6 +220,7 @@ static __device__ __forceinline__ void tile_kept(uint32_t kept[2][2], const stru
 #pragma unroll
         for (int k = 0; k < 2; k++)
             kept[half][k] = __shfl_sync(0xFFFFFFFFu, mine, (lane & ~3) | k << 1 | half) >> kept_bit(2 * part);
+    return mine;
 }
 
 static __device__ __forceinline__ bool is_kept(const uint32_t kept[2][2], int j, int i) {
@@ -240,6 +242,31 @@ static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8
 static __device__ __forceinline__ int64_t drawn_row(const struct attention_args &args, int64_t batch, int64_t query) {
     int64_t row = query + 8 * (threadIdx.x & 1);
     return args.dropout.is_on && row < args.queries ? args.dropout.row_ids[batch * args.queries + row] : 0;
+}
+
+// The dropout of a warp's (key, query) tile as bits, ROWS queries with these row numbers: eight lanes hold the same
+// pairs of queries of two groups of eight keys, a key of each group. Each draws one query of the pairs and one group,
+// for half of the pairs, and they exchange bits. is_kept_turned finds the bit of register i of columns 8 j ….
+template <int ROWS>
+static __device__ __forceinline__ void turned_kept(uint32_t kept[2][4], const int64_t *row_ids,
+                                                   const struct attention_args &args, int head, int warp_key) {
+    enum { DRAWS = ROWS / 16 };
+    int lane = threadIdx.x & 31, part = lane / 4;  // part: which of the eight keys, and what this lane draws
+    uint32_t mine = 0;
+#pragma unroll
+    for (int n = 0; n < DRAWS; n++) {
+        int64_t row_id = row_ids[8 * (part / 4 * DRAWS + n) + 2 * (lane % 4) + part % 2];
+        mine |= dropout_kept(args.dropout, head_site(args, head), row_id, warp_key + part / 2 % 2 * 8, n);
+    }
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            kept[k][i] = __shfl_sync(0xFFFFFFFFu, mine, (lane & 3) | i << 2 | k << 4) >> kept_bit(part);
+}
+
+template <int ROWS> static __device__ __forceinline__ bool is_kept_turned(const uint32_t kept[2][4], int j, int i) {
+    return kept[j / (ROWS / 16)][i] >> 2 * (j % (ROWS / 16)) & 1;
 }
 
 // Whether the kernels on tensor cores take these tensors.

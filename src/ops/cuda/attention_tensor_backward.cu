@@ -29,6 +29,14 @@ template <typename T> static __global__ void tensor_delta_kernel(struct attentio
         args.delta[index] = sum;
 }
 
+void tensor_attention_delta(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype) {
+    unsigned blocks = grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS));
+    if (dtype == DTYPE_BF16)
+        LAUNCH(cuda, tensor_delta_kernel<__nv_bfloat16>, blocks, TENSOR_THREADS, 0, *args);
+    else
+        LAUNCH(cuda, tensor_delta_kernel<__half>, blocks, TENSOR_THREADS, 0, *args);
+}
+
 // ---- The gradient of a bias by distance ----
 // Each block of queries sums its score gradients along distances: place p of its row of parts (parts_width) belongs to
 // key - query = p - 63 - first query. A kernel then adds up the rows in order.
@@ -173,32 +181,6 @@ static __device__ __forceinline__ bool read_fact(query_facts<ROWS> *facts, const
     return range.first < first_key + TENSOR_ROWS && range.end > first_key;
 }
 
-// The dropout of a warp's (key, query) tile: eight lanes hold the same pairs of queries of two groups of eight keys, a
-// key of each group. Each draws one query of the pairs and one group, for half of the pairs, and they exchange bits.
-// factor[j][i] belongs to register i of columns 8 j ….
-template <int ROWS>
-static __device__ __forceinline__ void turned_factors(float factor[ROWS / 8][4], const query_facts<ROWS> *facts,
-                                                      const struct attention_args &args, int head, int warp_key) {
-    enum { DRAWS = ROWS / 16 };
-    int lane = threadIdx.x & 31, part = lane / 4;  // part: which of the eight keys, and what this lane draws
-    uint32_t mine = 0, kept[2][4];                 // of the first and second half of the pairs, by register
-#pragma unroll
-    for (int n = 0; n < DRAWS; n++) {
-        int64_t row_id = facts->row_id[8 * (part / 4 * DRAWS + n) + 2 * (lane % 4) + part % 2];
-        mine |= dropout_kept(args.dropout, head_site(args, head), row_id, warp_key + part / 2 % 2 * 8, n);
-    }
-#pragma unroll
-    for (int k = 0; k < 2; k++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            kept[k][i] = __shfl_sync(0xFFFFFFFFu, mine, (lane & 3) | i << 2 | k << 4) >> kept_bit(part);
-#pragma unroll
-    for (int j = 0; j < ROWS / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            factor[j][i] = kept[j / DRAWS][i] >> 2 * (j % DRAWS) & 1 ? args.dropout.scale : 0.0f;
-}
-
 // Adds what ROWS queries of one head, in shared memory, give to the gradients of the warp's 16 keys.
 template <typename T, int DP, int ROWS>
 static __device__ __forceinline__ void
@@ -224,14 +206,16 @@ add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys, const
     if (!args.dropout.is_on) {
         add_weighted_rows<T, DP, ROWS>(dv, score, douts);
     } else {
-        float factor[ROWS / 8][4], dropped[ROWS / 8][4];
-        turned_factors<ROWS>(factor, facts, args, head, first_key + warp_row);
+        float dropped[ROWS / 8][4];
+        uint32_t kept[2][4];
+        turned_kept<ROWS>(kept, facts->row_id, args, head, first_key + warp_row);
 #pragma unroll
         for (int j = 0; j < ROWS / 8; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                dropped[j][i] = score[j][i] * factor[j][i];
-                dweight[j][i] *= factor[j][i];
+                float factor = is_kept_turned<ROWS>(kept, j, i) ? args.dropout.scale : 0.0f;
+                dropped[j][i] = score[j][i] * factor;
+                dweight[j][i] *= factor;
             }
         add_weighted_rows<T, DP, ROWS>(dv, dropped, douts);
     }
@@ -297,8 +281,6 @@ template <typename T, int DP> static void launch(struct cuda_device *cuda, const
     unsigned batches = grid_yz(args->batches);
     dim3 query_grid(grid_x(divide_up(args->queries, TENSOR_ROWS)), grid_yz(args->heads), batches);
     dim3 key_grid(grid_x(divide_up(args->keys, TENSOR_ROWS)), grid_yz(args->key_heads), batches);
-    LAUNCH(cuda, tensor_delta_kernel<T>, grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS)),
-           TENSOR_THREADS, 0, *args);
     LAUNCH(cuda, (tensor_query_kernel<T, DP>), query_grid, TENSOR_THREADS, (size_t)query_bytes, *args,
            parts_width(args));
     LAUNCH(cuda, (tensor_key_kernel<T, DP, ROWS>), key_grid, TENSOR_THREADS, (size_t)key_bytes, *args);
@@ -317,6 +299,7 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
             return false;
         args.dbias_parts = (float *)op->workspace.data;
     }
+    tensor_attention_delta(cuda, &args, op->q.dtype);
 #define BACKWARD(T, DP) launch<T, DP>(cuda, &args)
     WITH_TENSOR_SHAPE(op->q.dtype, args.widest, BACKWARD);
 #undef BACKWARD

@@ -5,71 +5,12 @@
 // and values, STAGES ahead of them. Scores stay in registers: rounded, they are the first factor of the product with
 // the values. While the tensor cores multiply weights by values and the next keys by queries, the warps draw the next
 // tile's dropout.
-#include "ops/cuda/attention_tensor.cuh"
-#include "ops/cuda/hopper/hopper.cuh"
-#include "ops/cuda/hopper/tiles.cuh"
+#include "ops/cuda/hopper/attention_hopper.cuh"
 
 enum {
-    QUERIES = 128,
-    GROUP_QUERIES = 64,
+    QUERIES = BLOCK_ROWS,
     KEYS = 128,  // of a tile
-    ATTENTION_WARPS = 8,
-    HALF_TILE = 64,  // keys whose dropout is drawn at once
 };
-
-// ---- Matmuls of one group ----
-
-#define SUMS8(i)                                                                                                       \
-    "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), "+f"(d[(i) + 5]),              \
-        "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
-#define SUMS32(i) SUMS8(i), SUMS8((i) + 8), SUMS8((i) + 16), SUMS8((i) + 24)
-#define PLACES32                                                                                                       \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                          \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define PLACES64                                                                                                       \
-    PLACES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                      \
-             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-
-// d = (keeps ? d : 0) + a times b, both straight: 64 queries by 128 keys over 16 columns.
-#define SCORE_MATMUL(type)                                                                                             \
-    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, %66, 0;\n"                                                    \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " PLACES64                             \
-                 "}, %64, %65, keep, 1, 1, 0, 0;\n}"                                                                   \
-                 : SUMS32(0), SUMS32(32)                                                                               \
-                 : "l"(a), "l"(b), "r"((int)keeps))
-
-// d += a, 64 rows of weights over 16 keys in registers, times b, crossed.
-#define VALUE_MATMUL(n, places, type, a_places, b_place, ...)                                                          \
-    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, 1, 0;\n"                                                      \
-                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " " places "}, " a_places ", " b_place \
-                 ", keep, 1, 1, 1;\n}"                                                                                 \
-                 : __VA_ARGS__                                                                                         \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-
-#define MATMULS(T, type)                                                                                               \
-    static __device__ __forceinline__ void matmul_scores(float(&d)[64], uint64_t a, uint64_t b, bool keeps, T) {       \
-        SCORE_MATMUL(type);                                                                                            \
-    }                                                                                                                  \
-    static __device__ __forceinline__ void matmul_values(float(&d)[32], const uint32_t *a, uint64_t b, T) {            \
-        VALUE_MATMUL("64", PLACES32, type, "{%32, %33, %34, %35}", "%36", SUMS32(0));                                  \
-    }                                                                                                                  \
-    static __device__ __forceinline__ void matmul_values(float(&d)[64], const uint32_t *a, uint64_t b, T) {            \
-        VALUE_MATMUL("128", PLACES64, type, "{%64, %65, %66, %67}", "%68", SUMS32(0), SUMS32(32));                     \
-    }
-MATMULS(__nv_bfloat16, "bf16")
-MATMULS(__half, "f16")
-#undef MATMULS
-
-// ---- Memory ----
-
-// The box at a column and row, of a place (head, sample); what lies beyond the tensor is 0.
-static __device__ __forceinline__ void copy_head_box(void *shared, const CUtensorMap *map, uint64_t *barrier,
-                                                     int column, int row, const int place[2]) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
-                 "%6}], [%2];" ::"r"(shared_address(shared)),
-                 "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(place[0]), "r"(row), "r"(place[1])
-                 : "memory");
-}
 
 template <int D> struct hopper_shape {
     static const int STAGES = D == 64 ? 4 : 2;
@@ -113,18 +54,6 @@ struct hopper_rows {
     float largest[2], sum[2];
 };
 
-// Scores of keys that a row does not see become -infinity.
-static __device__ __forceinline__ void hide_scores(float (&score)[KEYS / 2], const struct hopper_rows &rows,
-                                                   int first_key) {
-    int column = first_key + 2 * (threadIdx.x & 3);
-#pragma unroll
-    for (int n = 0; n < KEYS / 2; n++) {
-        struct key_range range = rows.range[n / 2 & 1];
-        int key = column + n / 4 * 8 + (n & 1);
-        score[n] = key >= range.first && key < range.end ? score[n] : -INFINITY;
-    }
-}
-
 // Scores become weights, and the rows move on to their new largest scores; correction is for what was summed before.
 static __device__ __forceinline__ void weigh_scores(float (&score)[KEYS / 2], struct hopper_rows &rows,
                                                     float correction[2], float scale) {
@@ -152,7 +81,7 @@ static __device__ __forceinline__ void weigh_scores(float (&score)[KEYS / 2], st
 // The weights in 16 bits as first factors, those that dropout drops being 0. It scales the result, not the weights.
 template <typename T, bool HAS_DROPOUT>
 static __device__ __forceinline__ void pack_weights(uint32_t (&weight)[KEYS / 4], const float (&score)[KEYS / 2],
-                                                    const uint32_t (&kept)[KEYS / HALF_TILE][2][2]) {
+                                                    const uint32_t (&kept)[KEYS / DRAWN_KEYS][2][2]) {
 #pragma unroll
     for (int n = 0; n < KEYS / 2; n += 2) {
         float pair[2] = {score[n], score[n + 1]};
@@ -165,32 +94,6 @@ static __device__ __forceinline__ void pack_weights(uint32_t (&weight)[KEYS / 4]
 
 // ---- A group of four warps ----
 
-template <typename T, int D>
-static __device__ __forceinline__ void start_scores(float (&score)[KEYS / 2], const uint8_t *queries,
-                                                    const uint8_t *keys) {
-    using shape = hopper_shape<D>;
-    matmul_fence();
-#pragma unroll
-    for (int column = 0; column < D; column += 16) {
-        int box = column / BOX_COLUMNS, within = column % BOX_COLUMNS * 2;
-        uint64_t a = describe_operand(queries + box * QUERIES * LINE_BYTES + within, 0);
-        uint64_t b = describe_operand(keys + box * shape::BOX + within, 0);
-        matmul_scores(score, a, b, column > 0, T());
-    }
-    matmul_commit();
-}
-
-template <typename T, int D>
-static __device__ __forceinline__ void start_values(float (&out)[D / 2], const uint32_t (&weight)[KEYS / 4],
-                                                    const uint8_t *values) {
-    using shape = hopper_shape<D>;
-    matmul_fence();
-#pragma unroll
-    for (int key = 0; key < KEYS; key += 16)
-        matmul_values(out, weight + key / 4, describe_operand(values + key * LINE_BYTES, shape::BOX), T());
-    matmul_commit();
-}
-
 // What a group works on.
 struct hopper_part {
     const uint8_t *queries, *tiles;  // of the group; of the first stage
@@ -199,46 +102,38 @@ struct hopper_part {
     int64_t row_id;
 };
 
-static __device__ __forceinline__ void draw_tile(uint32_t (&kept)[KEYS / HALF_TILE][2][2],
-                                                 const struct attention_args &args, const struct hopper_part &part,
-                                                 int first_key) {
-#pragma unroll
-    for (int n = 0; n < KEYS / HALF_TILE; n++)
-        tile_kept(kept[n], args, part.head, part.row_id, first_key + n * HALF_TILE);
-}
-
 template <typename T, int D, bool HAS_DROPOUT>
 static __device__ __forceinline__ void walk_keys(float (&out)[D / 2], struct hopper_rows &rows,
                                                  const struct attention_args &args, const struct hopper_part &part,
                                                  attention_barriers<hopper_shape<D>::STAGES> &barriers) {
     using shape = hopper_shape<D>;
     float score[KEYS / 2], correction[2], scale = args.scale * LOG2_E;
-    uint32_t kept[KEYS / HALF_TILE][2][2], weight[KEYS / 4];
+    uint32_t kept[KEYS / DRAWN_KEYS][2][2], weight[KEYS / 4];
     stage_turn<shape::STAGES> turn = {0, 0};
     barrier_wait(&barriers.queries, 0);
     barrier_wait(&barriers.full[0], 0);
-    start_scores<T, D>(score, part.queries, part.tiles);
+    start_scores<T, D, KEYS>(score, part.queries, part.tiles);
     if (HAS_DROPOUT)
-        draw_tile(kept, args, part, part.all.first);
+        draw_tile<KEYS>(kept, args, part.head, part.row_id, part.all.first);
     matmul_wait<0>();
     for (int first_key = part.all.first; first_key < part.all.end; first_key += KEYS) {
         bool is_whole = first_key >= max(rows.range[0].first, rows.range[1].first) &&
                         first_key + KEYS <= min(rows.range[0].end, rows.range[1].end);
         if (!__all_sync(0xFFFFFFFFu, is_whole))
-            hide_scores(score, rows, first_key);
+            hide_scores<KEYS>(score, rows.range, first_key);
         weigh_scores(score, rows, correction, scale);
         pack_weights<T, HAS_DROPOUT>(weight, score, kept);
 #pragma unroll
         for (int n = 0; n < D / 2; n++)
             out[n] *= correction[n / 2 & 1];
         uint64_t *empty = &barriers.empty[turn.stage];
-        start_values<T, D>(out, weight, part.tiles + turn.stage * 2 * shape::TILE_BYTES + shape::TILE_BYTES);
+        start_values<T, D, KEYS>(out, weight, part.tiles + turn.stage * 2 * shape::TILE_BYTES + shape::TILE_BYTES);
         turn.next();
         if (first_key + KEYS < part.all.end) {
             barrier_wait(&barriers.full[turn.stage], turn.parity);
-            start_scores<T, D>(score, part.queries, part.tiles + turn.stage * 2 * shape::TILE_BYTES);
+            start_scores<T, D, KEYS>(score, part.queries, part.tiles + turn.stage * 2 * shape::TILE_BYTES);
             if (HAS_DROPOUT)
-                draw_tile(kept, args, part, first_key + KEYS);
+                draw_tile<KEYS>(kept, args, part.head, part.row_id, first_key + KEYS);
         }
         matmul_wait<0>();
         if (threadIdx.x % 32 == 0)
@@ -312,7 +207,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
 #pragma unroll
     for (int n = 0; n < D / 2; n++)
         out[n] = 0;
-    const uint8_t *queries = memory + warp / 4 * GROUP_QUERIES * LINE_BYTES;
+    const uint8_t *queries = memory + warp / 4 * GROUP_ROWS * LINE_BYTES;
     struct hopper_part part = {queries, memory + shape::QUERY_BYTES, all, head, drawn_row(args, sample, query)};
     if (all.first < all.end)
         walk_keys<T, D, HAS_DROPOUT>(out, rows, args, part, barriers);
@@ -320,21 +215,6 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
 }
 
 // ---- Launch ----
-
-// Boxes of 64 columns and `lines` tokens of a (B, T, heads, D) view of 16-bit elements.
-static CUtensorMap map_heads(struct tensor t, int lines) {
-    CUtensorMap map;
-    cuuint64_t sizes[4] = {(cuuint64_t)t.shape[3], (cuuint64_t)t.shape[2], (cuuint64_t)t.shape[1],
-                           (cuuint64_t)t.shape[0]};
-    cuuint64_t strides[3] = {2 * (cuuint64_t)t.stride[2], 2 * (cuuint64_t)t.stride[1], 2 * (cuuint64_t)t.stride[0]};
-    cuuint32_t box[4] = {BOX_COLUMNS, 1, (cuuint32_t)lines, 1}, steps[4] = {1, 1, 1, 1};
-    CUresult status =
-        map_encoder()(&map, t.dtype == DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                      4, t.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    CHECK(status == CUDA_SUCCESS);
-    return map;
-}
 
 template <typename T, int D, bool HAS_DROPOUT>
 static void launch_forward(struct cuda_device *cuda, const struct op_attention_forward *op,

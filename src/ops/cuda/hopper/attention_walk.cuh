@@ -1,0 +1,145 @@
+// What the two kernels of attention backward share, see attention_hopper_backward.cu.
+//
+// Blocks stay on their multiprocessors. They take tiles of 128 rows in pairs, one from each end, which are the same
+// work under a causal mask. The rows of a tile are "fixed" while those of the other side pass; copies of the next
+// tile begin while the last one is in work.
+#ifndef OPS_CUDA_HOPPER_ATTENTION_WALK_CUH
+#define OPS_CUDA_HOPPER_ATTENTION_WALK_CUH
+
+#include "ops/cuda/hopper/attention_hopper.cuh"
+
+enum { WORD_KEYS = 32 };  // whose dropout is a word
+
+// Where bits of dropout are kept: a word of 32 keys of a query as tile_kept draws it, (B, H, words, queries).
+struct kept_words {
+    uint32_t *data;  // NULL: there is no memory for them
+    int words, queries;
+};
+
+static __device__ __forceinline__ uint32_t *words_of(const struct kept_words &kept, int64_t row, int key) {
+    return kept.data + (row * kept.words + key / WORD_KEYS) * kept.queries;
+}
+
+// Walks over the queries of tiles of keys: dk and dv. In attention_hopper_keys.cu.
+void hopper_key_gradients(struct cuda_device *cuda, const struct op_attention_backward *op,
+                          const struct attention_args *args, const struct kept_words *words);
+
+// ---- Blocks ----
+
+// The tiles that a block takes: `tile` of `head` of `sample`.
+struct tile_walk {
+    int tiles, heads, units, unit, side, tile, head, sample;
+
+    __device__ __forceinline__ tile_walk(int64_t rows, int heads_, int64_t batches) {
+        tiles = (int)((rows + BLOCK_ROWS - 1) / BLOCK_ROWS);
+        heads = heads_;
+        units = (tiles + 1) / 2 * heads * (int)batches;
+        unit = blockIdx.x;
+        side = 0;
+    }
+
+    __device__ __forceinline__ bool next() {
+        while (unit < units) {
+            int pairs = (tiles + 1) / 2, pair = unit % pairs, place = unit / pairs;
+            bool is_second = side == 1;
+            tile = is_second ? tiles - 1 - pair : pair;
+            head = place % heads;
+            sample = place / heads;
+            side ^= 1;
+            unit += is_second ? gridDim.x : 0;
+            if (!is_second || tile != pair)
+                return true;
+        }
+        return false;
+    }
+};
+
+// Shared memory of a kernel whose tiles have FIXED_BYTES for two tensors of the block's rows and PASSING_BYTES for two
+// of those that it walks over, with barriers: copies have come; all warps are done with them.
+template <typename SHAPE> struct walk_memory {
+    uint8_t *fixed, *passing;
+    uint64_t fixed_full[SHAPE::FIXED], fixed_empty[SHAPE::FIXED], full[SHAPE::STAGES], empty[SHAPE::STAGES];
+};
+
+// All threads of a block. `arrivals` complete a stage.
+template <typename SHAPE>
+static __device__ __forceinline__ void open_memory(walk_memory<SHAPE> &memory, uint8_t *unaligned, int arrivals) {
+    if (threadIdx.x == 0) {
+        memory.fixed = (uint8_t *)(((uintptr_t)unaligned + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+        memory.passing = memory.fixed + SHAPE::FIXED * SHAPE::FIXED_BYTES;
+        for (int i = 0; i < SHAPE::FIXED; i++) {
+            barrier_init(&memory.fixed_full[i], 1);
+            barrier_init(&memory.fixed_empty[i], ATTENTION_WARPS);
+        }
+        for (int i = 0; i < SHAPE::STAGES; i++) {
+            barrier_init(&memory.full[i], arrivals);
+            barrier_init(&memory.empty[i], ATTENTION_WARPS);
+        }
+        barriers_ready();
+    }
+    __syncthreads();
+}
+
+// One thread copies LINES rows of two tensors, from `row` of a place (head, sample) on.
+template <int D, int LINES>
+static __device__ __forceinline__ void copy_two(uint8_t *to, const CUtensorMap *const maps[2], uint64_t *barrier,
+                                                int row, const int place[2]) {
+    barrier_expect(barrier, 2 * LINES * D * 2);
+#pragma unroll
+    for (int column = 0; column < D; column += BOX_COLUMNS) {
+        uint8_t *box = to + column / BOX_COLUMNS * LINES * LINE_BYTES;
+        copy_head_box(box, maps[0], barrier, column, row, place);
+        copy_head_box(box + LINES * D * 2, maps[1], barrier, column, row, place);
+    }
+}
+
+// A warp is done with the memory of a barrier.
+static __device__ __forceinline__ void release(uint64_t *empty) {
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(empty);
+}
+
+// Sums are not read before this.
+template <int N> static __device__ __forceinline__ void settle(float (&sums)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        asm volatile("" : "+f"(sums[n])::"memory");
+}
+
+template <int N> static __device__ __forceinline__ void clear_sums(float (&sums)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        sums[n] = 0;
+}
+
+// Writes factor times the warp's 16 rows of a group's sums; `row` is that of the group.
+template <typename T, int D>
+static __device__ __forceinline__ void store_group(T *to, int64_t stride, int64_t row, int64_t rows,
+                                                   const float (&sums)[D / 2], float factor) {
+    const float factors[2] = {factor, factor};
+    store_rows<T, D>(to, stride, row + threadIdx.x / 32 % 4 * 16, rows, D, (const float(*)[4])sums, factors);
+}
+
+// Blocks for the pairs of tiles of `rows`, at most one for each multiprocessor.
+static unsigned block_count(const struct cuda_device *cuda, int64_t rows, int64_t heads, int64_t batches) {
+    int processors = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
+    int64_t units = divide_up(divide_up(rows, (int64_t)BLOCK_ROWS), 2) * heads * batches;
+    return grid_x(grid_x(units) < (unsigned)processors ? units : processors);
+}
+
+// LAUNCH_SHAPE(T, D) for the dtype and head size of an operation.
+#define WITH_HOPPER_SHAPE(op, LAUNCH_SHAPE)                                                                            \
+    do {                                                                                                               \
+        bool is_bf16 = (op)->q.dtype == DTYPE_BF16;                                                                    \
+        if ((op)->q.shape[3] == 64 && is_bf16)                                                                         \
+            LAUNCH_SHAPE(__nv_bfloat16, 64);                                                                           \
+        else if ((op)->q.shape[3] == 64)                                                                               \
+            LAUNCH_SHAPE(__half, 64);                                                                                  \
+        else if (is_bf16)                                                                                              \
+            LAUNCH_SHAPE(__nv_bfloat16, 128);                                                                          \
+        else                                                                                                           \
+            LAUNCH_SHAPE(__half, 128);                                                                                 \
+    } while (0)
+
+#endif
