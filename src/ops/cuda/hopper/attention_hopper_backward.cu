@@ -5,7 +5,7 @@
 #include "ops/cuda/hopper/attention_walk.cuh"
 
 template <int D_> struct query_shape {
-    static const int D = D_, KEYS = 64, STAGES = D == 64 ? 6 : 4, FIXED = D == 64 ? 2 : 1;
+    static const int D = D_, KEYS = 64, STAGES = D == 64 ? 6 : 4, FIXED = D == 64 ? 2 : 1, FIXED_COUNT = 2;
     static const int FIXED_BYTES = 2 * BLOCK_ROWS * D * 2, PASSING_BYTES = 2 * KEYS * D * 2;
     static const int BYTES = FIXED * FIXED_BYTES + STAGES * PASSING_BYTES + ALIGNMENT;
 };
@@ -18,23 +18,6 @@ struct gradient_rows {
     uint32_t *words;  // of the first keys of that row, or NULL
     int head;
 };
-
-// The first and last key that any query of a tile sees, the first rounded down to a tile of KEYS; all threads of a
-// warp find it.
-template <int KEYS>
-static __device__ __forceinline__ struct key_range keys_of_tile(const struct attention_args &args,
-                                                                const struct tile_walk &walk) {
-    int first = INT32_MAX, end = 0;
-#pragma unroll 1
-    for (int i = threadIdx.x % 32; i < BLOCK_ROWS; i += 32) {
-        struct key_range range = keys_of(args, walk.sample, (int64_t)walk.tile * BLOCK_ROWS + i);
-        if (range.first < range.end) {
-            first = min(first, range.first);
-            end = max(end, range.end);
-        }
-    }
-    return {__reduce_min_sync(~0u, first) / KEYS * KEYS, __reduce_max_sync(~0u, end)};
-}
 
 template <int KEYS>
 static __device__ __forceinline__ struct gradient_rows
@@ -131,35 +114,6 @@ template <typename T_, int D, bool HAS_DROPOUT> struct query_group {
     }
 };
 
-// A warp copies the queries of the block's tiles and the keys that they see.
-template <int D>
-static __device__ __forceinline__ void copy_keys(walk_memory<query_shape<D>> &memory, const struct attention_args &args,
-                                                 const CUtensorMap *const maps[4]) {
-    using shape = query_shape<D>;
-    stage_turn<shape::FIXED> fixed = {0, 1};
-    stage_turn<shape::STAGES> turn = {0, 1};
-    struct tile_walk walk(args.queries, args.heads, args.batches);
-    while (walk.next()) {
-        struct key_range all = keys_of_tile<shape::KEYS>(args, walk);
-        const int place[2] = {walk.head, walk.sample};
-        const int key_place[2] = {walk.head / (args.heads / args.key_heads), walk.sample};
-        if (all.first >= all.end)
-            continue;
-        if (threadIdx.x % 32 == 0) {
-            barrier_wait(&memory.fixed_empty[fixed.stage], fixed.parity);
-            copy_two<D, BLOCK_ROWS>(memory.fixed + fixed.stage * shape::FIXED_BYTES, maps,
-                                    &memory.fixed_full[fixed.stage], walk.tile * BLOCK_ROWS, place);
-            for (int key = all.first; key < all.end; key += shape::KEYS, turn.next()) {
-                barrier_wait(&memory.empty[turn.stage], turn.parity);
-                copy_two<D, shape::KEYS>(memory.passing + turn.stage * shape::PASSING_BYTES, maps + 2,
-                                         &memory.full[turn.stage], key, key_place);
-            }
-        }
-        fixed.next();
-        __syncwarp();
-    }
-}
-
 template <typename T, int D, bool HAS_DROPOUT>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     hopper_query_kernel(struct attention_args args, struct kept_words words, const __grid_constant__ CUtensorMap q_map,
@@ -174,7 +128,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         const CUtensorMap *const maps[4] = {&q_map, &dout_map, &k_map, &v_map};
         give_registers<40>();
         if (warp == ATTENTION_WARPS)
-            copy_keys<D>(memory, args, maps);
+            copy_keys(memory, args, maps);
         return;
     }
     take_registers<232>();

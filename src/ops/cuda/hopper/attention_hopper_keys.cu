@@ -106,8 +106,8 @@ copy_queries(walk_memory<key_shape<D>> &memory, passing_facts<key_shape<D>::QUER
             continue;
         if (threadIdx.x % 32 == 0) {
             barrier_wait(&memory.fixed_empty[fixed.stage], fixed.parity);
-            copy_two<D, BLOCK_ROWS>(memory.fixed + fixed.stage * shape::FIXED_BYTES, maps,
-                                    &memory.fixed_full[fixed.stage], first_key, place);
+            copy_rows<D, BLOCK_ROWS, 2>(memory.fixed + fixed.stage * shape::FIXED_BYTES, maps,
+                                        &memory.fixed_full[fixed.stage], first_key, place);
         }
         fixed.next();
         for (int head = walk.head * group; head < (walk.head + 1) * group; head++)
@@ -117,8 +117,8 @@ copy_queries(walk_memory<key_shape<D>> &memory, passing_facts<key_shape<D>::QUER
                 read.read(args, words, query_place, query, first_key);
                 barrier_wait(&memory.empty[turn.stage], turn.parity);
                 if (threadIdx.x % 32 == 0)
-                    copy_two<D, shape::QUERIES>(memory.passing + turn.stage * shape::PASSING_BYTES, maps + 2,
-                                                &memory.full[turn.stage], query, query_place);
+                    copy_rows<D, shape::QUERIES, 2>(memory.passing + turn.stage * shape::PASSING_BYTES, maps + 2,
+                                                    &memory.full[turn.stage], query, query_place);
                 read.write(facts[turn.stage]);
                 barrier_arrive(&memory.full[turn.stage]);
             }

@@ -1,4 +1,4 @@
-// What the two kernels of attention backward share, see attention_hopper_backward.cu.
+// What the attention kernels for GPUs of compute capability 9.0 have in common about blocks and shared memory.
 //
 // Blocks stay on their multiprocessors. They take tiles of 128 rows in pairs, one from each end, which are the same
 // work under a causal mask. The rows of a tile are "fixed" while those of the other side pass; copies of the next
@@ -54,8 +54,8 @@ struct tile_walk {
     }
 };
 
-// Shared memory of a kernel whose tiles have FIXED_BYTES for two tensors of the block's rows and PASSING_BYTES for two
-// of those that it walks over, with barriers: copies have come; all warps are done with them.
+// Shared memory of a kernel: FIXED times FIXED_BYTES for the block's rows and STAGES times PASSING_BYTES for those that
+// it walks over, with barriers: copies have come; all warps are done with them.
 template <typename SHAPE> struct walk_memory {
     uint8_t *fixed, *passing;
     uint64_t fixed_full[SHAPE::FIXED], fixed_empty[SHAPE::FIXED], full[SHAPE::STAGES], empty[SHAPE::STAGES];
@@ -80,17 +80,17 @@ static __device__ __forceinline__ void open_memory(walk_memory<SHAPE> &memory, u
     __syncthreads();
 }
 
-// One thread copies LINES rows of two tensors, from `row` of a place (head, sample) on.
-template <int D, int LINES>
-static __device__ __forceinline__ void copy_two(uint8_t *to, const CUtensorMap *const maps[2], uint64_t *barrier,
-                                                int row, const int place[2]) {
-    barrier_expect(barrier, 2 * LINES * D * 2);
+// One thread copies LINES rows of COUNT tensors, one behind the other, from `row` of a place (head, sample) on.
+template <int D, int LINES, int COUNT>
+static __device__ __forceinline__ void copy_rows(uint8_t *to, const CUtensorMap *const maps[COUNT], uint64_t *barrier,
+                                                 int row, const int place[2]) {
+    barrier_expect(barrier, COUNT * LINES * D * 2);
 #pragma unroll
-    for (int column = 0; column < D; column += BOX_COLUMNS) {
-        uint8_t *box = to + column / BOX_COLUMNS * LINES * LINE_BYTES;
-        copy_head_box(box, maps[0], barrier, column, row, place);
-        copy_head_box(box + LINES * D * 2, maps[1], barrier, column, row, place);
-    }
+    for (int column = 0; column < D; column += BOX_COLUMNS)
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            copy_head_box(to + i * LINES * D * 2 + column / BOX_COLUMNS * LINES * LINE_BYTES, maps[i], barrier, column,
+                          row, place);
 }
 
 // A warp is done with the memory of a barrier.
@@ -118,6 +118,52 @@ static __device__ __forceinline__ void store_group(T *to, int64_t stride, int64_
                                                    const float (&sums)[D / 2], float factor) {
     const float factors[2] = {factor, factor};
     store_rows<T, D>(to, stride, row + threadIdx.x / 32 % 4 * 16, rows, D, (const float(*)[4])sums, factors);
+}
+
+// The first and last key that any query of a tile sees, the first rounded down to a tile of KEYS; all threads of a
+// warp find it.
+template <int KEYS>
+static __device__ __forceinline__ struct key_range keys_of_tile(const struct attention_args &args,
+                                                                const struct tile_walk &walk) {
+    int first = INT32_MAX, end = 0;
+#pragma unroll 1
+    for (int i = threadIdx.x % 32; i < BLOCK_ROWS; i += 32) {
+        struct key_range range = keys_of(args, walk.sample, (int64_t)walk.tile * BLOCK_ROWS + i);
+        if (range.first < range.end) {
+            first = min(first, range.first);
+            end = max(end, range.end);
+        }
+    }
+    return {__reduce_min_sync(~0u, first) / KEYS * KEYS, __reduce_max_sync(~0u, end)};
+}
+
+// A warp copies the queries of the block's tiles, of FIXED_COUNT tensors, and the keys and values that they see.
+template <typename SHAPE>
+static __device__ __forceinline__ void copy_keys(walk_memory<SHAPE> &memory, const struct attention_args &args,
+                                                 const CUtensorMap *const *maps) {
+    enum { D = SHAPE::D, KEYS = SHAPE::KEYS, COUNT = SHAPE::FIXED_COUNT };
+    stage_turn<SHAPE::FIXED> fixed = {0, 1};
+    stage_turn<SHAPE::STAGES> turn = {0, 1};
+    struct tile_walk walk(args.queries, args.heads, args.batches);
+    while (walk.next()) {
+        struct key_range all = keys_of_tile<KEYS>(args, walk);
+        const int place[2] = {walk.head, walk.sample};
+        const int key_place[2] = {walk.head / (args.heads / args.key_heads), walk.sample};
+        if (all.first >= all.end)
+            continue;
+        if (threadIdx.x % 32 == 0) {
+            barrier_wait(&memory.fixed_empty[fixed.stage], fixed.parity);
+            copy_rows<D, BLOCK_ROWS, COUNT>(memory.fixed + fixed.stage * SHAPE::FIXED_BYTES, maps,
+                                            &memory.fixed_full[fixed.stage], walk.tile * BLOCK_ROWS, place);
+            for (int key = all.first; key < all.end; key += KEYS, turn.next()) {
+                barrier_wait(&memory.empty[turn.stage], turn.parity);
+                copy_rows<D, KEYS, 2>(memory.passing + turn.stage * SHAPE::PASSING_BYTES, maps + COUNT,
+                                      &memory.full[turn.stage], key, key_place);
+            }
+        }
+        fixed.next();
+        __syncwarp();
+    }
 }
 
 // Blocks for the pairs of tiles of `rows`, at most one for each multiprocessor.
