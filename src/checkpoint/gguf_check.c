@@ -69,11 +69,40 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     return result;
 }
 
+// Keys and values of heads from latents: ours has those of a head below each other, and keys are turned.
+static int read_latent(const struct model_source *source, const struct gguf_match *match, float *to) {
+    const struct opened *opened = source->detail;
+    const struct config *config = &source->config;
+    int64_t H = config->num_attention_heads, L = config->kv_lora_rank, K = config->qk_head_dim, V = config->v_head_dim;
+    const int64_t shapes[2][3] = {{H, L, K}, {H, V, L}};
+    for (int k = 0; k < 2; k++) {
+        char *name = name_fill(match->row->theirs[k], match->layer);
+        const struct gguf_tensor *tensor = gguf_find_tensor(&opened->file, name);
+        bool has_shape = tensor && tensor->rank == 3 && memcmp(tensor->shape, shapes[k], sizeof shapes[k]) == 0;
+        int result = has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name);
+        free(name);
+        TRY(result);
+        int64_t rows = shapes[k][0] * shapes[k][1], columns = shapes[k][2];
+        float *row = memory_alloc((size_t)columns * sizeof row[0]);
+        for (int64_t r = 0; r < rows; r++) {
+            int64_t head = r / shapes[k][1], inside = r % shapes[k][1];
+            gguf_decode((enum gguf_format)tensor->format, tensor->data + tensor->bytes / (size_t)rows * (size_t)r,
+                        (size_t)columns, row);
+            for (int64_t c = 0; c < columns; c++)
+                to[k == 0 ? (head * (K + V) + c) * L + inside : (head * (K + V) + K + inside) * L + c] = row[c];
+        }
+        free(row);
+    }
+    return 0;
+}
+
 // In fp32, as the file has them.
 static int read_parameter(struct model_source *source, size_t i, void *to) {
     const struct opened *opened = source->detail;
     struct gguf_match match = gguf_match(opened->architecture, source->params.items[i]);
     const struct source_tensor *ours = &source->tensors[i];
+    if (gguf_is_latent(match.row))
+        return read_latent(source, &match, to);
     int64_t columns = columns_of(ours), experts = has_experts(ours) ? ours->shape[0] : 1;
     float *row = to;
     // Pieces of an expert of ours follow one another; theirs are tensors of all experts.
@@ -113,7 +142,9 @@ static void describe(struct model_source *written, const struct gguf_check *chec
         free(config->activation);
         config->activation = memory_string("gelu_tanh");
     }
+    config->mtp_num_layers = 0;
     census_declare(config, &written->params);
+    written->biases = source_declare_biases(config, &written->params);
     written->count = (size_t)written->params.count;
     written->tensors = memory_alloc((written->count + 1) * sizeof written->tensors[0]);
     for (size_t i = 0; i < written->count; i++) {
@@ -156,13 +187,18 @@ static bool is_near(enum gguf_format format, const float *wanted, const float *f
     return true;
 }
 
+// The coarsest of a parameter's tensors.
 static enum gguf_format format_of(const struct model_source *written, size_t i) {
     const struct opened *opened = written->detail;
     struct gguf_match match = gguf_match(opened->architecture, written->params.items[i]);
-    struct slice slice;
-    if (find_slice(written, i, &match, 0, &slice) < 0)
-        error_clear();
-    return slice.tensor ? (enum gguf_format)slice.tensor->format : GGUF_FORMAT_F32;
+    enum gguf_format format = GGUF_FORMAT_F32;
+    for (int k = 0; k < match.pieces && format != GGUF_FORMAT_Q8_0; k++) {
+        struct slice slice;
+        if (find_slice(written, i, &match, k, &slice) < 0)
+            error_clear();
+        format = slice.tensor ? (enum gguf_format)slice.tensor->format : format;
+    }
+    return format;
 }
 
 static int64_t find_tensor(const struct model_source *source, const char *name) {
@@ -179,7 +215,10 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     write.dtype = DTYPE_F32;
     write.gains = GAINS_WHOLE;
     const struct source_tensor *tensor = &written->tensors[k];
-    int64_t i = find_tensor(write.source, tensor->name), columns = columns_of(tensor);
+    int64_t i = find_tensor(write.source, tensor->name);
+    // Blocks of turned keys lie across our rows.
+    bool is_whole = gguf_is_latent(gguf_match(check->architecture, written->params.items[k]).row);
+    int64_t rows_here = is_whole ? 1 : rows_of(tensor), columns = rows_of(tensor) * columns_of(tensor) / rows_here;
     CHECK(i >= 0);
     struct model_bytes wanted = {0};
     float *found = memory_alloc(tensor->bytes + 1);
@@ -193,7 +232,7 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     const float *rows = (const float *)(const void *)wanted.data;
     enum gguf_format format = result == 0 ? format_of(written, k) : GGUF_FORMAT_F32;
     bool is_same = true;
-    for (int64_t r = 0; r < rows_of(tensor) && is_same && result == 0; r++)
+    for (int64_t r = 0; r < rows_here && is_same && result == 0; r++)
         is_same = is_near(format, rows + (first + r) * columns, found + r * columns, columns, scale);
     if (!is_same)
         name_list_add(changed, tensor->name);

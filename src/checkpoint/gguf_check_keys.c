@@ -38,6 +38,8 @@ static int compare_model(const struct gguf_check *check, const struct gguf *file
     const struct config *config = &check->asked->source->config;
     const struct gguf_architecture *architecture = check->architecture;
     int64_t length = config->max_position_embeddings, window = architecture->has_windows ? 0 : config->sliding_window;
+    int64_t shared = config->qk_pos_emb_head_dim;
+    bool is_latent = architecture->has_latents;
     bool is_gpt = config_form(config) == CONFIG_GPT, is_t5 = config_form(config) == CONFIG_T5;
     const struct {
         const char *key;
@@ -55,9 +57,13 @@ static int compare_model(const struct gguf_check *check, const struct gguf *file
         {"expert_shared_feed_forward_length", config->moe_shared_expert_intermediate_size, architecture->has_shared},
         {"attention.sliding_window", config->sliding_window, architecture->has_windows},
         {"attention.head_count", config->num_attention_heads, true},
-        {"attention.head_count_kv", config_query_groups(config), architecture->has_groups},
-        {"attention.key_length", config->kv_channels, architecture->has_wide_heads},
-        {"attention.value_length", config->kv_channels, architecture->has_wide_heads},
+        {"attention.head_count_kv", is_latent ? 1 : config_query_groups(config), is_latent || architecture->has_groups},
+        {"attention.key_length", is_latent ? config->kv_lora_rank + shared : config->kv_channels,
+         architecture->has_wide_heads},
+        {"attention.value_length", is_latent ? config->kv_lora_rank : config->kv_channels,
+         architecture->has_wide_heads},
+        {"attention.key_length_mla", config->qk_head_dim + shared, is_latent},
+        {"attention.value_length_mla", config->v_head_dim, is_latent},
         {"attention.relative_buckets_count", config->relative_attention_num_buckets, is_t5},
         {"rope.dimension_count", config_rotary_channels(config), architecture->has_rope},
         {"vocab_size", check->rows, true},

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/hf_config.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -81,10 +82,29 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
     return 0;
 }
 
+// The family allows no other layers, scores and shared experts than llama.cpp has.
+static int check_routed(const struct gguf_architecture *architecture, const struct config *config) {
+    return config->moe_router_num_groups > 1 && config_group_best(config) != 2
+               ? refuse(architecture, "groups of experts that are judged otherwise than by their two best "
+                                      "(--moe-router-group-best)")
+               : 0;
+}
+
+// It scales scores by YaRN as DeepSeek's models have it.
+static int check_latents(const struct gguf_architecture *architecture, const struct config *config) {
+    struct config_yarn yarn = config_yarn(config);
+    bool is_usual = yarn.fast == 32 && yarn.slow == 1 && config->mscale == config->mscale_all_dim && config->mscale > 0;
+    return architecture->has_latents && yarn.factor > 1 && !is_usual
+               ? refuse(architecture, "YaRN whose --mscale is not --mscale-all-dim, or with other bounds than 32 and 1")
+               : 0;
+}
+
 // Each architecture has its own way to choose experts and to weigh them.
 static int check_experts(const struct gguf_architecture *architecture, const struct config *config) {
     if (!architecture->has_experts)
         return 0;
+    if (architecture->is_routed)
+        return check_routed(architecture, config);
     if (architecture->has_shared && !config->moe_shared_expert_gate)
         return refuse(architecture, "shared experts without a gate (--moe-shared-expert-gate)");
     if (config_expert_layers(config) != config->num_layers)
@@ -101,10 +121,11 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     TRY(check_experts(architecture, config));
     TRY(check_rope(architecture, config));
     TRY(check_windows(architecture, config));
+    TRY(check_latents(architecture, config));
     tell_yarn(config);
     if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
         return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
-    if (config_query_groups(config) != config->num_attention_heads &&
+    if (!architecture->has_latents && config_query_groups(config) != config->num_attention_heads &&
         (!architecture->has_groups || architecture->needs_key_heads))
         return refuse(architecture, "--num-query-groups");
     if (config->disable_bias_linear && config->add_attention_bias && !architecture->has_output_bias)
@@ -180,6 +201,40 @@ static void add_rope(const struct keys *keys, const struct config *config) {
     }
 }
 
+// The cache has latents and shared channels of keys, as of one head; heads themselves have two sizes of their own.
+static void add_latents(const struct keys *keys, const struct config *config) {
+    int64_t latent = config->kv_lora_rank, shared = config->qk_pos_emb_head_dim;
+    add_number(keys, "attention.head_count_kv", 1);
+    add_number(keys, "attention.q_lora_rank", config->q_lora_rank);
+    add_number(keys, "attention.kv_lora_rank", latent);
+    add_number(keys, "attention.key_length", latent + shared);
+    add_number(keys, "attention.value_length", latent);
+    add_number(keys, "attention.key_length_mla", config->qk_head_dim + shared);
+    add_number(keys, "attention.value_length_mla", config->v_head_dim);
+    struct config_yarn yarn = config_yarn(config);
+    if (yarn.factor > 1) {
+        add_text(keys, "rope.scaling.type", "yarn");
+        add_real(keys, "rope.scaling.factor", yarn.factor);
+        add_number(keys, "rope.scaling.original_context_length", (int64_t)yarn.length);
+        add_real(keys, "rope.scaling.yarn_log_multiplier", 0.1 * config->mscale_all_dim);
+    }
+}
+
+static void add_routed(const struct keys *keys, const struct config *config) {
+    bool is_sigmoid = is(config->moe_router_score_function, "sigmoid");
+    add_number(keys, "leading_dense_block_count", hf_dense_layers(config));
+    add_number(keys, "expert_shared_count", config->moe_shared_expert_intermediate_size / config_expert_width(config));
+    add_number(keys, "expert_gating_func", is_sigmoid ? 2 : 1);
+    add_real(keys, "expert_weights_scale", config_router_factor(config));
+    char *key = memory_printf("%s.expert_weights_norm", keys->architecture);
+    gguf_add_bool(keys->pairs, key, is_sigmoid ? config->moe_router_topk > 1 : !config->moe_router_pre_softmax);
+    free(key);
+    if (config->moe_router_num_groups > 1) {
+        add_number(keys, "expert_group_count", config->moe_router_num_groups);
+        add_number(keys, "expert_group_used_count", config->moe_router_group_topk);
+    }
+}
+
 static void add_encoder(const struct keys *keys, const struct config *config) {
     char *key = memory_printf("%s.attention.causal", keys->architecture);
     gguf_add_bool(keys->pairs, key, false);
@@ -213,7 +268,11 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
         add_number(&keys, "attention.sliding_window", config->sliding_window);
     if (architecture->has_groups)
         add_number(&keys, "attention.head_count_kv", config_query_groups(config));
-    if (architecture->has_wide_heads) {
+    if (architecture->is_routed)
+        add_routed(&keys, config);
+    if (architecture->has_latents)
+        add_latents(&keys, config);
+    if (architecture->has_wide_heads && !architecture->has_latents) {
         add_number(&keys, "attention.key_length", config->kv_channels);
         add_number(&keys, "attention.value_length", config->kv_channels);
     }

@@ -26,7 +26,8 @@ struct gguf_output {
     size_t from;
     int64_t first;
     int64_t heads;        // whose rows are reordered; 0: none are
-    int64_t expert_rows;  // of an expert, which has those rows of ours; 0: there are none
+    int64_t expert_rows;  // of an expert or a head, which has those rows of ours; 0: there are none
+    bool is_turned;       // rows and columns of a head change places
     const float *values;  // instead of one of ours
     float scale;          // what elements are multiplied by
 };
@@ -63,7 +64,9 @@ static bool is_always_f32(const struct gguf_tensor *tensor) {
 static enum gguf_format format_of(struct gguf_job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
     const struct model_write *asked = job->asked;
     bool is_q8 = asked->is_q8;
-    if (is_always_f32(tensor))
+    // ggml does not multiply by three-dimensional blocks on every CPU.
+    bool is_latent = ends_with(tensor->name, "attn_k_b.weight") || ends_with(tensor->name, "attn_v_b.weight");
+    if (is_always_f32(tensor) || (is_q8 && is_latent))
         return GGUF_FORMAT_F32;
     if (is_q8 && tensor->shape[tensor->rank - 1] % gguf_block_of(GGUF_FORMAT_Q8_0).elements == 0)
         return GGUF_FORMAT_Q8_0;
@@ -81,6 +84,19 @@ static struct gguf_tensor *add_output(struct gguf_job *job, char *name, size_t f
     return tensor;
 }
 
+// Keys (heads, latent, channels) and values (heads, channels, latent) of what ours has as (heads × both, latent).
+static void shape_latent(struct gguf_output *output, struct gguf_tensor *tensor, const struct config *config,
+                         bool is_keys) {
+    int64_t keys = config->qk_head_dim, values = config->v_head_dim;
+    output->expert_rows = keys + values;
+    output->first = is_keys ? 0 : keys;
+    output->is_turned = is_keys;
+    tensor->rank = 3;
+    tensor->shape[0] = config->num_attention_heads;
+    tensor->shape[1] = is_keys ? config->kv_lora_rank : values;
+    tensor->shape[2] = is_keys ? keys : config->kv_lora_rank;
+}
+
 static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *match, int k) {
     const struct model_source *source = job->write->source;
     const struct config *config = &source->config;
@@ -88,14 +104,16 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
     const struct source_tensor *ours = &source->tensors[i];
     struct gguf_tensor *tensor = add_output(job, name_fill(match->row->theirs[k], match->layer), i);
     struct gguf_output *output = &job->outputs[job->count - 1];
-    for (int before = 0; before < k; before++)
+    for (int before = 0; before < k && !gguf_is_latent(match->row); before++)
         output->first += param->shard.segments[before];
     tensor->rank = ours->rank;
     memcpy(tensor->shape, ours->shape, sizeof tensor->shape);
     bool has_experts = ours->rank == 3 || gguf_is_expert_bias(ours->name);
     int rows = has_experts ? 1 : 0;  // the axis of them
     output->expert_rows = has_experts ? ours->shape[1] : 0;
-    if (match->pieces > 1)
+    if (gguf_is_latent(match->row))
+        shape_latent(output, tensor, config, k == 0);
+    else if (match->pieces > 1)
         tensor->shape[rows] = param->shard.segments[k];
     if (model_is_of_vocabulary(ours->name))
         tensor->shape[0] = job->rows;
@@ -158,6 +176,23 @@ static int64_t row_of(const struct gguf_output *output, const struct gguf_tensor
     return output->first + head * channels + (channel % 2) * (channels / 2) + channel / 2;
 }
 
+// One row of the file's tensor, from ours in fp32.
+static void take_row(const struct gguf_output *output, const struct gguf_tensor *tensor, const struct model_bytes *from,
+                     int64_t r, float *values) {
+    bool is_column = tensor->rank == 1 || (output->expert_rows > 0 && tensor->rank == 2);
+    int64_t columns = is_column ? 1 : tensor->shape[tensor->rank - 1];
+    const float *ours = (const float *)(const void *)from->data;
+    if (output->is_turned) {
+        int64_t latent = tensor->shape[1], head = r / latent;
+        for (int64_t c = 0; c < columns; c++)
+            values[c] = ours[(head * output->expert_rows + c) * latent + r % latent];
+        return;
+    }
+    size_t begin = (size_t)(row_of(output, tensor, r) * columns);
+    CHECK((begin + (size_t)columns) * sizeof values[0] <= from->bytes);
+    memcpy(values, ours + begin, (size_t)columns * sizeof values[0]);
+}
+
 static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writer) {
     const struct gguf_output *output = &job->outputs[i];
     const struct gguf_tensor *tensor = &job->tensors[i];
@@ -175,9 +210,7 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
     unsigned char *bytes = memory_alloc(row_bytes);
     int result = 0;
     for (int64_t r = 0; r < rows && result == 0; r++) {
-        size_t begin = (size_t)(row_of(output, tensor, r) * columns) * sizeof values[0];
-        CHECK(begin + (size_t)columns * sizeof values[0] <= job->bytes.bytes);
-        memcpy(values, job->bytes.data + begin, (size_t)columns * sizeof values[0]);
+        take_row(output, tensor, &job->bytes, r, values);
         for (int64_t c = 0; c < columns && output->scale != 1; c++)
             values[c] *= output->scale;
         if (gguf_encode((enum gguf_format)tensor->format, values, (size_t)columns, bytes)) {
@@ -249,6 +282,8 @@ static void tell(struct gguf_job *job) {
                        "these tensors stay in fp16, because the length of their rows is not a multiple of 32", &text);
     if (text.length > 0)
         log_info("note: %s", buffer_string(&text));
+    if (job->write->source->config.mtp_num_layers > 0)
+        log_info("note: the layers that predict further tokens (--mtp-num-layers) are left out");
     if (config_form(&job->write->source->config) == CONFIG_BERT)
         log_info("note: llama.cpp's bert returns hidden states; the masked-LM and sentence heads are left out");
     buffer_free(&text);

@@ -60,12 +60,14 @@ static const struct gguf_row qwen3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."
                                              HEAD_NORMS};
 static const struct gguf_row mixtral_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS};
 static const struct gguf_row qwen3moe_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS, HEAD_NORMS};
+#define SHARED_EXPERTS                                                                                                 \
+    {DECODER "mlp.shared_experts.linear_fc1.weight", {"blk.*.ffn_gate_shexp.weight", "blk.*.ffn_up_shexp.weight"}},    \
+        WEIGHT(DECODER "mlp.shared_experts.linear_fc2", "blk.*.ffn_down_shexp")
 static const struct gguf_row qwen2moe_rows[] = {
     DECODER_ROWS,
     QKV(DECODER, "blk.*."),
     EXPERTS,
-    {DECODER "mlp.shared_experts.linear_fc1.weight", {"blk.*.ffn_gate_shexp.weight", "blk.*.ffn_up_shexp.weight"}},
-    WEIGHT(DECODER "mlp.shared_experts.linear_fc2", "blk.*.ffn_down_shexp"),
+    SHARED_EXPERTS,
     {DECODER "mlp.shared_experts.gate_weight", {"blk.*.ffn_gate_inp_shexp.weight"}},
 };
 // The norm before its MLPs is called that after attention.
@@ -79,6 +81,26 @@ static const struct gguf_row oss_rows[] = {
     {DECODER "mlp.experts.linear_fc2.bias", {"blk.*.ffn_down_exps.bias"}},
     {DECODER "self_attention.softmax_offset", {"blk.*.attn_sinks.weight"}},
 };
+#define ROUTED                                                                                                         \
+    DECODER_ROWS, GATED_MLP(DECODER, "blk.*."), EXPERTS, SHARED_EXPERTS, {                                             \
+        DECODER "mlp.router.expert_bias", {                                                                            \
+            "blk.*.exp_probs_b.bias"                                                                                   \
+        }                                                                                                              \
+    }
+static const struct gguf_row glm4moe_rows[] = {WEIGHT(DECODER "pre_mlp_layernorm", "blk.*.post_attention_norm"),
+                                               QKV(DECODER, "blk.*."), HEAD_NORMS, ROUTED};
+static const struct gguf_row deepseek2_rows[] = {
+    ROUTED,
+    WEIGHT(DECODER "self_attention.linear_q_proj", "blk.*.attn_q"),
+    WEIGHT(DECODER "self_attention.linear_q_down_proj", "blk.*.attn_q_a"),
+    WEIGHT(DECODER "self_attention.q_layernorm", "blk.*.attn_q_a_norm"),
+    WEIGHT(DECODER "self_attention.linear_q_up_proj", "blk.*.attn_q_b"),
+    WEIGHT(DECODER "self_attention.linear_kv_down_proj", "blk.*.attn_kv_a_mqa"),
+    WEIGHT(DECODER "self_attention.kv_layernorm", "blk.*.attn_kv_a_norm"),
+    {DECODER "self_attention.linear_kv_up_proj.weight", {"blk.*.attn_k_b.weight", "blk.*.attn_v_b.weight"}},
+};
+// Depths that predict further tokens are for training.
+static const char *const depths_dropped[] = {"mtp.…", NULL};
 // Its ffn_up has the gate above it.
 static const struct gguf_row glm4_rows[] = {
     DECODER_ROWS,
@@ -238,6 +260,32 @@ static const struct gguf_architecture architectures[] = {
      .has_wide_heads = true,
      .has_rms_norm = true,
      .has_groups = true},
+    {.name = "glm4moe",
+     .families = LIST("glm4_moe"),
+     .activations = swiglu,
+     ROWS(glm4moe_rows),
+     .dropped = depths_dropped,
+     .has_rope = true,
+     .has_partial_rope = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .has_experts = true,
+     .has_dense_width = true,
+     .is_routed = true},
+    {.name = "deepseek2",
+     .families = LIST("deepseek_v2", "deepseek_v3"),
+     .activations = swiglu,
+     ROWS(deepseek2_rows),
+     .dropped = depths_dropped,
+     .has_rope = true,
+     .has_partial_rope = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_experts = true,
+     .has_dense_width = true,
+     .is_routed = true,
+     .has_latents = true},
     {.name = "starcoder2",
      .families = LIST("starcoder2"),
      .activations = gelu,
@@ -312,6 +360,10 @@ char *gguf_family_list(void) {
     return list;
 }
 
+bool gguf_is_latent(const struct gguf_row *row) {
+    return strstr(row->ours, ".linear_kv_up_proj.") != NULL;
+}
+
 bool gguf_is_expert_bias(const char *name) {
     size_t length = strlen(name);
     return strstr(name, ".mlp.experts.") && length > 5 && strcmp(name + length - 5, ".bias") == 0;
@@ -327,7 +379,7 @@ struct gguf_match gguf_match(const struct gguf_architecture *architecture, const
         struct gguf_match match = {.row = &architecture->rows[i]};
         while (match.pieces < GGUF_MAX_PIECES && match.row->theirs[match.pieces])
             match.pieces++;
-        bool fits = match.pieces == 1 || param->shard.segment_count == match.pieces;
+        bool fits = match.pieces == 1 || gguf_is_latent(match.row) || param->shard.segment_count == match.pieces;
         if (fits && name_match(match.row->ours, param->name, &match.layer))
             return match;
     }

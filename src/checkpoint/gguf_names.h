@@ -37,6 +37,8 @@ struct gguf_architecture {
     bool has_dense_width;  // tells the width of experts by a key of its own
     bool has_shared;       // an expert that every token goes to, with a gate
     bool has_windows;      // in every other layer, from the first on
+    bool is_routed;        // as DeepSeek: dense layers first, shared experts without a gate, scores and groups by keys
+    bool has_latents;      // latent attention
     bool needs_biases;     // linear layers, experts and routers must have some
 };
 
@@ -51,6 +53,8 @@ struct gguf_match {
     int pieces;
     bool is_dropped;  // it is left out
 };
+// Whether it is what latents become: heads' keys, (heads, latent, channels), and values, (heads, channels, latent).
+bool gguf_is_latent(const struct gguf_row *row);
 // Whether it is the biases of all experts: as many rows as elements, so that they can be split like the weights.
 bool gguf_is_expert_bias(const char *name);
 struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param);

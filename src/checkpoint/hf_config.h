@@ -54,6 +54,8 @@ int hf_whole_of(const struct json *root, const char *key, int64_t fallback, int6
 int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config);
 bool hf_routed_mentions(const char *flag);
 const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config);
+// How many layers come before the first with experts; -1 if layers behind that have none.
+int64_t hf_dense_layers(const struct config *config);
 size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]);
 

@@ -89,8 +89,7 @@ bool hf_routed_mentions(const char *flag) {
     return false;
 }
 
-// How many layers come before the first with experts; -1 if layers behind that have none.
-static int64_t dense_layers(const struct config *config) {
+int64_t hf_dense_layers(const struct config *config) {
     int64_t dense = 0, L = config->num_layers;
     bool *layers = config_list_expert_layers(config);
     while (dense < L && !layers[dense])
@@ -101,7 +100,7 @@ static int64_t dense_layers(const struct config *config) {
 
 const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config) {
     int64_t width = config_expert_width(config), shared = config->moe_shared_expert_intermediate_size;
-    if (dense_layers(config) < 0)
+    if (hf_dense_layers(config) < 0)
         return "--moe-layer-freq";
     if (shared == 0 || shared % width != 0)
         return "--moe-shared-expert-intermediate-size";
@@ -115,7 +114,7 @@ size_t hf_routed_members(const struct hf_routed *routed, const struct config *co
     int64_t shared = config->moe_shared_expert_intermediate_size;
     const char *method = groups <= 1 && routed->plain_method ? routed->plain_method : routed->method;
     size_t count = 0;
-    members[count++] = (struct hf_member){"first_k_dense_replace", memory_printf("%" PRId64, dense_layers(config))};
+    members[count++] = (struct hf_member){"first_k_dense_replace", memory_printf("%" PRId64, hf_dense_layers(config))};
     members[count++] =
         (struct hf_member){"n_shared_experts", memory_printf("%" PRId64, shared / config_expert_width(config))};
     members[count++] = (struct hf_member){"n_group", memory_printf("%" PRId64, groups > 1 ? groups : 1)};

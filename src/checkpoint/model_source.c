@@ -89,7 +89,7 @@ int64_t model_source_iteration(const char *path, int64_t step) {
 }
 
 // Biases that balance experts are not parameters, but belong to a model. Returns how many there are.
-static size_t declare_biases(const struct config *config, struct param_list *params) {
+size_t source_declare_biases(const struct config *config, struct param_list *params) {
     int before = params->count;
     if (config->num_experts == 0 || !config->moe_router_enable_expert_bias)
         return 0;
@@ -125,7 +125,7 @@ int source_build(struct model_source *source) {
     if (config->padded_vocab_size <= 0)
         return error_set("the size of the vocabulary is unknown");
     census_declare(config, &source->params);
-    source->biases = declare_biases(config, &source->params);
+    source->biases = source_declare_biases(config, &source->params);
     source->count = (size_t)source->params.count;
     source->tensors = memory_alloc((source->count + 1) * sizeof source->tensors[0]);
     for (size_t i = 0; i < source->count; i++) {

@@ -22,6 +22,8 @@ extern const struct model_source_kind source_ours, source_huggingface, source_me
 
 // Validates the config and lists the parameters of its model, with shapes; dtypes are still to be set.
 int source_build(struct model_source *source);
+// Adds the biases that balance experts, which are not parameters. Returns how many there are.
+size_t source_declare_biases(const struct config *config, struct param_list *params);
 // Adds a file that belongs to the model; `role` as in struct checkpoint_file.
 void source_add_file(struct model_source *source, const char *role, const char *path);
 

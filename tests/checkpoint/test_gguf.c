@@ -415,7 +415,9 @@ TEST(refused) {
         {"gpt_oss_seven", "--window-attn-skip-freq", "3", "has no windows in other layers than the first of every two"},
         {"qwen2_moe", NULL, NULL, "llama.cpp's qwen2moe has no layers without experts (--moe-layer-freq)"},
         {"phi3_long", NULL, NULL, "llama.cpp's phi3 has no choice of LongRoPE's factors by the length of a text"},
-        {"deepseek_v3", NULL, NULL, "the family deepseek_v3 cannot be written as GGUF"},
+        {"deepseek_v3", "--rotary-scaling-factor", "4", "has no YaRN whose --mscale is not --mscale-all-dim"},
+        {"deepseek_v2", NULL, NULL, "has no groups of experts that are judged otherwise than by their two best"},
+        {"glm", NULL, NULL, "the family glm cannot be written as GGUF"},
     };
     struct temporary folder = temporary_create_fast();
     char *path = file_join(folder.path, "model.gguf");

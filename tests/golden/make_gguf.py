@@ -27,7 +27,7 @@ from sentencepiece import sentencepiece_model_pb2 as spm_proto
 HERE = os.path.dirname(os.path.abspath(__file__))
 A = gguf.MODEL_ARCH
 MODELS = {"gpt2": A.GPT2, "gpt_bigcode": A.STARCODER, "llama": A.LLAMA, "llama_tied": A.LLAMA, "llama_yarn": A.LLAMA,
-          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "qwen2_moe_all": A.QWEN2MOE, "gpt_oss_seven": A.GPT_OSS, "glm4": A.GLM4, "olmoe_heads": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM, "stablelm_heads": A.STABLELM,
+          "mistral": A.LLAMA, "mixtral": A.LLAMA, "qwen3_moe_all": A.QWEN3MOE, "qwen2_moe_all": A.QWEN2MOE, "gpt_oss_seven": A.GPT_OSS, "glm4": A.GLM4, "glm4_moe": A.GLM4_MOE, "deepseek_v3": A.DEEPSEEK2, "olmoe_heads": A.OLMOE, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM, "stablelm_heads": A.STABLELM,
           "nemotron_biases": A.NEMOTRON, "bert": A.BERT, "roberta": A.BERT, "t5": A.T5, "t5_v1_1": A.T5}
 TYPES = {"fp32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
 
@@ -87,6 +87,7 @@ def convert(arch, config, name, data):
         data = permute(data, config["num_attention_heads"])
     if arch == A.LLAMA and "k_proj" in name:
         data = permute(data, config.get("num_key_value_heads") or config["num_attention_heads"])
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     if arch == A.NEMOTRON and "norm" in name and name.endswith("weight"):
         data = data + np.float32(1)
     if arch == A.BERT:
@@ -145,12 +146,27 @@ def split_pairs(tensors):
     return out
 
 
+def split_latents(tensors, config):
+    """DeepSeek: keys and values of each head from latents, keys turned."""
+    out, keys = {}, config["qk_nope_head_dim"]
+    for name, tensor in tensors.items():
+        if "kv_b_proj" in name:
+            both = tensor.reshape(config["num_attention_heads"], keys + config["v_head_dim"], config["kv_lora_rank"])
+            out[name.replace("kv_b_proj", "k_b_proj")] = both[:, :keys].transpose(1, 2)
+            out[name.replace("kv_b_proj", "v_b_proj")] = both[:, keys:]
+        else:
+            out[name] = tensor
+    return out
+
+
 def tensors_of(folder, arch, config):
     count = config.get("num_hidden_layers") or config.get("n_layer") or config["num_layers"]
     table = gguf.get_tensor_name_map(arch, max(count, config.get("num_decoder_layers") or 0))
     found, tensors = {}, stack_experts(read(folder))
     if arch == A.GPT_OSS:
         tensors = split_pairs(tensors)
+    if arch == A.DEEPSEEK2:
+        tensors = split_latents(tensors, config)
     for name in sorted(tensors):
         if left_out(arch, name):
             continue
@@ -192,13 +208,24 @@ def keys_of(arch, config):
         keys[f"{prefix}.attention.layer_norm_rms_epsilon"] = rms
     else:
         keys[f"{prefix}.attention.layer_norm_epsilon"] = first("layer_norm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
-    experts = config.get("num_local_experts") or config.get("num_experts")
+    experts = config.get("num_local_experts") or config.get("num_experts") or config.get("n_routed_experts")
     if experts:
         keys |= {f"{prefix}.expert_count": experts, f"{prefix}.expert_used_count": config["num_experts_per_tok"]}
-    if arch in (A.QWEN3MOE, A.QWEN2MOE, A.GPT_OSS):
+    if arch in (A.GLM4_MOE, A.DEEPSEEK2):
+        keys |= {f"{prefix}.leading_dense_block_count": config["first_k_dense_replace"], f"{prefix}.expert_shared_count": config["n_shared_experts"],
+                 f"{prefix}.expert_gating_func": 2, f"{prefix}.expert_weights_scale": config["routed_scaling_factor"]}
+        if config["n_group"] > 1:
+            keys |= {f"{prefix}.expert_group_count": config["n_group"], f"{prefix}.expert_group_used_count": config["topk_group"]}
+    if arch in (A.QWEN3MOE, A.QWEN2MOE, A.GPT_OSS, A.GLM4_MOE, A.DEEPSEEK2):
         keys[f"{prefix}.expert_feed_forward_length"] = config.get("moe_intermediate_size", config["intermediate_size"])
     if arch == A.QWEN2MOE:
         keys[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
+    if arch == A.DEEPSEEK2:  # the cache has latents, as of one head
+        latent, shared = config["kv_lora_rank"], config["qk_rope_head_dim"]
+        keys |= {f"{prefix}.attention.head_count_kv": 1, f"{prefix}.attention.key_length": latent + shared, f"{prefix}.attention.value_length": latent,
+                 f"{prefix}.attention.key_length_mla": config["qk_nope_head_dim"] + shared, f"{prefix}.attention.value_length_mla": config["v_head_dim"],
+                 f"{prefix}.attention.kv_lora_rank": latent, f"{prefix}.rope.dimension_count": shared}
+        return keys
     if arch == A.GPT_OSS:
         keys[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     if "num_key_value_heads" in config and config["model_type"] != "gpt_bigcode":

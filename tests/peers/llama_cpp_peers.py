@@ -212,6 +212,17 @@ DECODERS = {
                        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, original_max_position_embeddings=32)),
     "glm4": lambda v: hf.Glm4ForCausalLM(hf.Glm4Config(vocab_size=v, head_dim=24, attention_bias=True, pad_token_id=0, eos_token_id=0, **rotary(
         rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)))),
+    "glm4_moe": experts(hf.Glm4MoeConfig, hf.Glm4MoeForCausalLM, head_dim=24, n_routed_experts=6, n_group=1, topk_group=1, n_shared_experts=2,
+                        moe_intermediate_size=40, first_k_dense_replace=1, routed_scaling_factor=2.5, use_qk_norm=True, attention_bias=True, num_mtp_layers=0,
+                        pad_token_id=0, rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    "deepseek_v3": experts(hf.DeepseekV3Config, hf.DeepseekV3ForCausalLM, 4, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1,
+                           moe_intermediate_size=40, first_k_dense_replace=1, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=8,
+                           v_head_dim=24, num_mtp_layers=0, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, mscale=1.0,
+                                                                                 mscale_all_dim=1.0, original_max_position_embeddings=32)),
+    "deepseek_v2": experts(hf.DeepseekV2Config, hf.DeepseekV2ForCausalLM, 4, n_routed_experts=6, n_group=1, topk_group=1, n_shared_experts=2, topk_method="greedy",
+                           moe_intermediate_size=40, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=8,
+                           v_head_dim=24, norm_topk_prob=False, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, mscale=0.707,
+                                                                                     mscale_all_dim=0.707, original_max_position_embeddings=32)),
     "stablelm": lambda v: hf.StableLmForCausalLM(hf.StableLmConfig(vocab_size=v, partial_rotary_factor=0.25, use_qkv_bias=True, **rotary())),
     "stablelm_heads": lambda v: hf.StableLmForCausalLM(hf.StableLmConfig(vocab_size=v, partial_rotary_factor=0.25, qk_layernorm=True,
                                                                          use_parallel_residual=True, **rotary())),
@@ -237,7 +248,7 @@ COARSE = {"gpt2", "gpt2_untied", "starcoder2", "gpt_bigcode", "bert", "roberta",
 TOKENIZERS = {"gpt2_files": gpt2_files, "gpt2_json": gpt2_json, "llama3_json": llama3_json, "qwen2_json": qwen2_json, "digits_json": digits_json,
               "spm_bpe": spm_bpe, "spm_unigram": spm_unigram, "wordpiece": wordpiece}
 USUAL = {"gpt2": "gpt2_files", "gpt2_untied": "gpt2_json", "llama": "spm_bpe", "llama3": "llama3_json", "qwen2": "qwen2_json", "qwen2_yarn": "qwen2_json",
-         "qwen3": "qwen2_json", "qwen3_moe": "qwen2_json", "qwen2_moe": "qwen2_json", "olmoe": "gpt2_json", "gpt_oss": "gpt2_json", "glm4": "gpt2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
+         "qwen3": "qwen2_json", "qwen3_moe": "qwen2_json", "qwen2_moe": "qwen2_json", "olmoe": "gpt2_json", "gpt_oss": "gpt2_json", "glm4": "gpt2_json", "glm4_moe": "gpt2_json", "deepseek_v2": "gpt2_json", "deepseek_v3": "gpt2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
          "stablelm": "gpt2_json", "stablelm_heads": "gpt2_json", "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram", "umt5": "spm_unigram"}
 
 
@@ -365,7 +376,7 @@ sys.argv = ["convert_hf_to_gguf.py", {folder!r}, "--outfile", {out!r}, "--outtyp
 runpy.run_path({root!r} + "/convert_hf_to_gguf.py", run_name="__main__")
 """
 # Families that it does not convert, and why.
-UNKNOWN = {"roberta": "RobertaForMaskedLM is not supported", "glm4": "<|user|>"}
+UNKNOWN = {"roberta": "RobertaForMaskedLM is not supported", "glm4": "<|user|>", "glm4_moe": "KeyError"}
 # What its converter drops although the model needs it, or assumes.
 LOST_THERE = {"llama_yarn_own"}
 # It assumes that GPT-2's MLP is four times as wide as the rest; Megatron's tokenizers have additional tokens after
@@ -383,7 +394,7 @@ def value_of(reader, key):
 def tensors_of(path):
     """Elements by name; what is separate in one of the two files is joined."""
     found = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
-    for name in [name for name in found if name.endswith("attn_q.weight") and name.startswith("blk.")]:
+    for name in [name for name in found if name.endswith("attn_q.weight") and name.replace("attn_q", "attn_k") in found]:
         parts = [name.replace("attn_q", "attn_" + part) for part in "qkv"]
         found[name.replace("attn_q", "attn_qkv")] = np.concatenate([found.pop(part) for part in parts])
     return found
