@@ -93,6 +93,14 @@ static __device__ __forceinline__ void stores_wait(void) {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+// Stores four matrices of 8 x 8, each of a register of all lanes as a matmul leaves it, transposed: lane 8 m + c tells
+// where column c of matrix m goes, 16 bytes.
+static __device__ __forceinline__ void store_transposed(void *shared, const uint32_t matrices[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)),
+                 "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+                 : "memory");
+}
+
 // ---- Matmuls ----
 
 enum { BOX_COLUMNS = 64, LINE_BYTES = 128, PATTERN_BYTES = 8 * LINE_BYTES };

@@ -8,6 +8,7 @@
 //
 // What is added to a tile comes while its sums are computed, to the memory through which the result leaves.
 #include "ops/cuda/hopper/tiles.cuh"
+#include "ops/cuda/mma.cuh"
 
 enum {
     MANY_STAGES = 3,
@@ -20,7 +21,6 @@ enum {
 };
 
 struct many_args {
-    __nv_bfloat16 *d;
     int matrices, rows, columns, inner;
     float alpha, beta;
     bool has_c;
@@ -171,33 +171,69 @@ static __device__ __forceinline__ void combine_box(uint8_t *box, const float *su
     REGISTERS_ARE_FEW;
 }
 
-// Its transpose: a lane has two columns of the box, which become pieces of two rows.
-static __device__ __forceinline__ void store_mirrored(const struct many_args &args, __nv_bfloat16 *d,
-                                                      const uint8_t *box, int row, int column) {
-    int lane = threadIdx.x % 32;
-    __nv_bfloat16 *to = d + (int64_t)(column + 2 * lane) * args.columns + row;
-    uint32_t even[WARP_ROWS / 2], odd[WARP_ROWS / 2];
-#pragma unroll
-    for (int i = 0; i < WARP_ROWS / 2; i++) {
-        uint32_t one = *(const uint32_t *)(box + chunk_place(2 * i, lane / 4) + lane % 4 * 4);
-        uint32_t two = *(const uint32_t *)(box + chunk_place(2 * i + 1, lane / 4) + lane % 4 * 4);
-        even[i] = __byte_perm(one, two, 0x5410);
-        odd[i] = __byte_perm(one, two, 0x7632);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-        if (row + half * 8 < args.rows && column + 2 * lane < args.columns) {
-            const uint32_t *first = even + half * 4, *second = odd + half * 4;
-            store_words(to + half * 8, make_uint4(first[0], first[1], first[2], first[3]));
-            store_words(to + args.columns + half * 8, make_uint4(second[0], second[1], second[2], second[3]));
-        }
+// The warps of a group.
+static __device__ __forceinline__ void meet_group(int group) {
+    if (group == 0)
+        meet<1, 128>();
+    else
+        meet<2, 128>();
 }
+
+// A warp's box as matrices of 8 x 8: of each eight columns, rows 0 to 7 and those below.
+static __device__ __forceinline__ void load_box(uint32_t packed[16], const uint8_t *box) {
+    int lane = threadIdx.x % 32, matrix = lane / 8;
+#pragma unroll
+    for (int j = 0; j < 8; j += 2)
+        load_matrices(packed + 2 * j, box + chunk_place(lane % 8 + matrix % 2 * 8, j + matrix / 2));
+}
+
+// Writes the columns of such matrices to lines of the transposed block, of which the warp has a quarter.
+static __device__ __forceinline__ void mirror_box(uint8_t *block, const uint32_t packed[16], int quarter) {
+    int lane = threadIdx.x % 32, matrix = lane / 8;
+#pragma unroll
+    for (int j = 0; j < 8; j += 2)
+        store_transposed(block + chunk_place(8 * (j + matrix / 2) + lane % 8, quarter * 2 + matrix % 2),
+                         packed + 2 * j);
+}
+
+// The group's blocks below the diagonal once more, mirrored: each block through the memory of one warp, when all warps'
+// results have left it.
+static __device__ __forceinline__ void store_mirrored(const struct many_warp &warp, const struct many_tile &tile,
+                                                      const CUtensorMap *block_map) {
+    int quarter = warp.row / WARP_ROWS % 4, group = warp.row / PART % 2, row = warp.row / PART * PART;
+    int count = min(warp.blocks, (row - tile.column) / PART);
+    if (count <= 0)
+        return;
+    uint8_t *memory = warp.memory - quarter * WARP_BYTES;
+    uint32_t packed[MOST_BLOCKS * 16];
+#pragma unroll
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        load_box(packed + i * 16, warp.memory + i * PART_BYTES);
+    if (threadIdx.x % 32 == 0)
+        stores_wait();
+    meet_group(group);
+#pragma unroll
+    for (int i = 0; i < MOST_BLOCKS; i++)
+        if (i < count)
+            mirror_box(memory + i * WARP_BYTES, packed + i * 16, quarter);
+    fence_async();
+    meet_group(group);
+    if (threadIdx.x % 32 == 0 && quarter < count) {
+        store_box(block_map, warp.memory, row, tile.column + quarter * PART, tile.matrix);
+        stores_commit();
+    }
+    __syncwarp();
+}
+
+struct many_maps {
+    const CUtensorMap *c, *d, *block;  // what is added and the result, in boxes of a warp; the result in blocks
+};
 
 // Through the warp's memory. Once the results are there, the sums' registers are free.
 template <bool IS_SYMMETRIC>
 static __device__ __forceinline__ void store_many(const struct many_args &args, const float (&sums)[128],
                                                   const struct many_warp &warp, const struct many_tile &tile,
-                                                  const CUtensorMap *d_map) {
+                                                  const struct many_maps &maps) {
     if (args.has_c)
         barrier_wait(warp.full, warp.parity);
 #pragma unroll
@@ -209,24 +245,12 @@ static __device__ __forceinline__ void store_many(const struct many_args &args, 
     if (threadIdx.x % 32 == 0) {
 #pragma unroll 1
         for (int i = 0; i < warp.blocks; i++)
-            store_box(d_map, warp.memory + i * PART_BYTES, tile.column + i * PART, warp.row, tile.matrix);
+            store_box(maps.d, warp.memory + i * PART_BYTES, tile.column + i * PART, warp.row, tile.matrix);
         stores_commit();
     }
     __syncwarp();
-    if (!IS_SYMMETRIC)
-        return;
-    __nv_bfloat16 *d = args.d + (int64_t)tile.matrix * args.rows * args.columns;
-#pragma unroll 1
-    for (int i = 0; i < warp.blocks && tile.column / PART + i < warp.row / PART; i++)
-        store_mirrored(args, d, warp.memory + i * PART_BYTES, warp.row, tile.column + i * PART);
-}
-
-// The warps of a group.
-static __device__ __forceinline__ void meet_group(int group) {
-    if (group == 0)
-        meet<1, 128>();
-    else
-        meet<2, 128>();
+    if (IS_SYMMETRIC)
+        store_mirrored(warp, tile, maps.block);
 }
 
 // A group without blocks of a tile only says that it is done with the copies. A warp that came late must not miss two
@@ -242,8 +266,7 @@ static __device__ __forceinline__ void pass_tile(stages<MANY_STAGES> &stages, st
 
 template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
 static __device__ __forceinline__ void compute_many(const struct many_args &args, stages<MANY_STAGES> &stages,
-                                                    uint64_t *added, const CUtensorMap *c_map,
-                                                    const CUtensorMap *d_map) {
+                                                    uint64_t *added, const struct many_maps &maps) {
     many_tiles<IS_SYMMETRIC> tiles(args);
     stage_turn<MANY_STAGES> turn = {0, 0};
     int group = threadIdx.x / 128 - 1, number_of_warp = threadIdx.x / 32 - 4;
@@ -252,9 +275,13 @@ static __device__ __forceinline__ void compute_many(const struct many_args &args
     for (int number = (int)blockIdx.x; number < tiles.count; number += (int)gridDim.x) {
         struct many_tile tile = tiles.at(number);
         float sums[128];
+        // Else the compiler keeps the registers of a tile's sums until the next one.
+#pragma unroll
+        for (int i = 0; i < 128; i++)
+            sums[i] = 0;
         warp.row = tile.row + number_of_warp * WARP_ROWS;
         warp.blocks = tiles.of_group(tile, group);
-        auto beside = [&]() { begin_adding(args, warp, tile, c_map); };
+        auto beside = [&]() { begin_adding(args, warp, tile, maps.c); };
         switch (warp.blocks) {
 #define CASE(blocks)                                                                                                   \
     case blocks:                                                                                                       \
@@ -270,7 +297,7 @@ static __device__ __forceinline__ void compute_many(const struct many_args &args
             pass_tile(stages, turn, args.inner, group);
             continue;
         }
-        store_many<IS_SYMMETRIC>(args, sums, warp, tile, d_map);
+        store_many<IS_SYMMETRIC>(args, sums, warp, tile, maps);
         warp.parity ^= 1;
     }
     // The memory must outlast the last stores.
@@ -281,7 +308,7 @@ template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     many_hopper_kernel(struct many_args args, const __grid_constant__ CUtensorMap a_map,
                        const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap c_map,
-                       const __grid_constant__ CUtensorMap d_map) {
+                       const __grid_constant__ CUtensorMap d_map, const __grid_constant__ CUtensorMap block_map) {
     extern __shared__ uint8_t memory[];
     __shared__ stages<MANY_STAGES> stages;
     __shared__ uint64_t added[WARPS];
@@ -291,12 +318,12 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     stages_open(stages, memory);
     __syncthreads();
     if (threadIdx.x < HOPPER_THREADS - COMPUTE_THREADS) {
-        give_registers<40>();
+        give_registers<24>();
         if (threadIdx.x == 0)
             copy_many<A_CROSSED, B_CROSSED>(stages, many_tiles<IS_SYMMETRIC>(args), args.inner, &a_map, &b_map);
     } else {
-        take_registers<232>();
-        compute_many<A_CROSSED, B_CROSSED, IS_SYMMETRIC>(args, stages, added, &c_map, &d_map);
+        take_registers<240>();
+        compute_many<A_CROSSED, B_CROSSED, IS_SYMMETRIC>(args, stages, added, {&c_map, &d_map, &block_map});
     }
 }
 
@@ -309,13 +336,14 @@ static void launch_many(struct cuda_device *cuda, const struct op_matmul_many *o
     CUtensorMap a_map = map_tensor(op->a, A_CROSSED ? (int)STEP : (int)ROWS);
     CUtensorMap b_map = map_tensor(op->b, STEP);
     CUtensorMap c_map = map_tensor(args.has_c ? op->c : op->d, WARP_ROWS), d_map = map_tensor(op->d, WARP_ROWS);
+    CUtensorMap block_map = map_tensor(op->d, PART);
     many_tiles<IS_SYMMETRIC> tiles(args);
     int processors = 0, bytes = MANY_BYTES + ALIGNMENT;
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
     auto kernel = many_hopper_kernel<A_CROSSED, B_CROSSED, IS_SYMMETRIC>;
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     LAUNCH(cuda, kernel, grid_x(min(tiles.count, processors)), HOPPER_THREADS, (size_t)bytes, args, a_map, b_map, c_map,
-           d_map);
+           d_map, block_map);
 }
 
 // Copies take rows of multiples of 16 bytes.
@@ -326,7 +354,6 @@ static bool is_copied(struct tensor t) {
 extern "C" bool cuda_matmul_many(struct device *device, const struct op_matmul_many *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct many_args args = {};
-    args.d = (__nv_bfloat16 *)op->d.data;
     args.matrices = (int)op->d.shape[0];
     args.rows = (int)op->d.shape[1];
     args.columns = (int)op->d.shape[2];
