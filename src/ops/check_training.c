@@ -236,6 +236,13 @@ void op_normalize(struct device *device, const struct op_normalize *op) {
     device->ops->normalize(device, op);
 }
 
+void op_add_diagonal(struct device *device, const struct op_add_diagonal *op) {
+    const char *name = "op_add_diagonal";
+    check_tensor(name, "x", op->x, check_3d(op->x.dtype, op->x.shape[0], op->x.shape[1], op->x.shape[1]));
+    check_rule(name, is_float(op->x.dtype), "x must be of a float dtype");
+    device->ops->add_diagonal(device, op);
+}
+
 void op_mean_squares(struct device *device, const struct op_mean_squares *op) {
     const char *name = "op_mean_squares";
     int64_t M = op->y.shape[0], N = op->y.shape[1];

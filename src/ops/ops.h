@@ -426,6 +426,7 @@ struct op_scale {
     X(lion)                                                                                                            \
     X(momentum)                                                                                                        \
     X(normalize)                                                                                                       \
+    X(add_diagonal)                                                                                                    \
     X(mean_squares)                                                                                                    \
     X(adapt)                                                                                                           \
     X(follow)                                                                                                          \

@@ -95,6 +95,11 @@ struct op_matmul_many {
     float alpha, beta;
     bool is_symmetric;  // every d[i] is: half of it may be computed, and mirrored
 };
+// Adds a number to the diagonal of every x[i].
+struct op_add_diagonal {
+    struct tensor x;  // (n, M, M)
+    float value;
+};
 // y = x / sqrt(sum_squares), or x / least if the root is smaller.
 struct op_normalize {
     struct tensor y;            // (n) out, in any float dtype of matmuls

@@ -62,36 +62,108 @@ static void muon_begin(const struct config *config, double lr, double weight_dec
     rate[FOLLOW_DECAY] = (float)(lr * weight_decay);
 }
 
-// Makes every matrix of x (n, M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or
-// in x. The Gram matrix G is that of the shorter side, and its polynomial p = b G + c G^2 is symmetric.
-static struct tensor orthogonalize(const struct config *config, const struct optimizer_run *run, struct tensor x) {
-    bool is_wide = x.shape[1] <= x.shape[2];
-    int64_t n = x.shape[0], side = is_wide ? x.shape[1] : x.shape[2];
-    struct device *device = run->device;
-    struct tensor next = arena_3d(run->scratch, x.dtype, n, x.shape[1], x.shape[2]);
-    struct tensor gram = arena_3d(run->scratch, x.dtype, n, side, side);
-    struct tensor p = arena_3d(run->scratch, x.dtype, n, side, side);
-    for (int64_t i = 0; i < config->muon_num_ns_steps; i++) {
-        struct polynomial step = polynomial_of(config, (size_t)i);
-        op_matmul_many(device, &(struct op_matmul_many){.a = x,
-                                                        .b = x,
-                                                        .d = gram,
-                                                        .transpose_a = !is_wide,
-                                                        .transpose_b = is_wide,
+static enum dtype dtype_of(const struct config *config) {
+    return strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
+}
+
+static int64_t short_side(int64_t M, int64_t N) {
+    return M < N ? M : N;
+}
+
+// Whether two steps are made at once: if the matrix is so much longer than wide that products of its Gram matrix cost
+// less than its own. Only with the rounding of bf16, which bounds how exact either way is, and with steps of moderate
+// slope: a steep first one enlarges the rounding of the Gram matrix.
+static bool takes_pairs(const struct config *config, int64_t M, int64_t N) {
+    int64_t side = short_side(M, N), length = M + N - side;
+    return length >= 2 * side && dtype_of(config) == DTYPE_BF16 &&
+           strcmp(config->muon_coefficient_type, "polar_express") != 0;
+}
+
+// Matrices on the way to orthogonal ones.
+struct iteration {
+    struct device *device;
+    struct tensor x, next;  // (n, M, N)
+    struct tensor gram, p;  // (n, side, side), symmetric
+    bool is_wide;
+};
+
+static void multiply_symmetric(const struct iteration *it, struct tensor a, struct tensor b, struct tensor d) {
+    op_matmul_many(it->device, &(struct op_matmul_many){.a = a, .b = b, .d = d, .alpha = 1, .is_symmetric = true});
+}
+
+// The Gram matrix of the shorter side.
+static void make_gram(const struct iteration *it) {
+    op_matmul_many(it->device, &(struct op_matmul_many){.a = it->x,
+                                                        .b = it->x,
+                                                        .d = it->gram,
+                                                        .transpose_a = !it->is_wide,
+                                                        .transpose_b = it->is_wide,
                                                         .alpha = 1,
                                                         .is_symmetric = true});
-        op_matmul_many(
-            device,
-            &(struct op_matmul_many){
-                .a = gram, .b = gram, .d = p, .c = gram, .alpha = step.c, .beta = step.b, .is_symmetric = true});
-        op_matmul_many(device,
-                       &(struct op_matmul_many){
-                           .a = is_wide ? p : x, .b = is_wide ? x : p, .d = next, .c = x, .alpha = 1, .beta = step.a});
-        struct tensor before = x;
-        x = next;
-        next = before;
-    }
-    return x;
+}
+
+// d = b G + c G^2 of G in it->gram.
+static void make_polynomial(const struct iteration *it, struct polynomial step, struct tensor d) {
+    op_matmul_many(it->device, &(struct op_matmul_many){.a = it->gram,
+                                                        .b = it->gram,
+                                                        .d = d,
+                                                        .c = it->gram,
+                                                        .alpha = step.c,
+                                                        .beta = step.b,
+                                                        .is_symmetric = true});
+}
+
+// x = a x + p x, with p from the side of the Gram matrix.
+static void apply_polynomial(struct iteration *it, struct tensor p, float a) {
+    op_matmul_many(it->device, &(struct op_matmul_many){.a = it->is_wide ? p : it->x,
+                                                        .b = it->is_wide ? it->x : p,
+                                                        .d = it->next,
+                                                        .c = it->x,
+                                                        .alpha = 1,
+                                                        .beta = a});
+    struct tensor before = it->x;
+    it->x = it->next;
+    it->next = before;
+}
+
+static void take_step(struct iteration *it, struct polynomial step) {
+    make_gram(it);
+    make_polynomial(it, step, it->p);
+    apply_polynomial(it, it->p, step.a);
+}
+
+// Two steps. The first would make P X of X, with P = a + b G + c G^2, and so P G P of the Gram matrix G; the second, by
+// its polynomial P' of that, P' P X. Polynomials of one matrix commute, so all of these are symmetric.
+static void take_pair(struct iteration *it, struct polynomial first, struct polynomial second) {
+    // Where the next x will be there is room for one more of them: x is long.
+    struct tensor h = it->gram;
+    h.data = it->next.data;
+    make_gram(it);
+    make_polynomial(it, first, it->p);
+    op_add_diagonal(it->device, &(struct op_add_diagonal){.x = it->p, .value = first.a});
+    multiply_symmetric(it, it->p, it->gram, h);
+    multiply_symmetric(it, it->p, h, it->gram);
+    make_polynomial(it, second, h);
+    op_add_diagonal(it->device, &(struct op_add_diagonal){.x = h, .value = second.a});
+    multiply_symmetric(it, h, it->p, it->gram);
+    apply_polynomial(it, it->gram, 0);
+}
+
+// Makes every matrix of x (n, M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or
+// in x.
+static struct tensor orthogonalize(const struct config *config, const struct optimizer_run *run, struct tensor x) {
+    int64_t n = x.shape[0], M = x.shape[1], N = x.shape[2], side = short_side(M, N);
+    bool is_paired = takes_pairs(config, M, N);
+    struct iteration it = {.device = run->device, .x = x, .is_wide = M <= N};
+    it.next = arena_3d(run->scratch, x.dtype, n, M, N);
+    it.gram = arena_3d(run->scratch, x.dtype, n, side, side);
+    it.p = arena_3d(run->scratch, x.dtype, n, side, side);
+    int64_t count = config->muon_num_ns_steps, i = 0;
+    for (; is_paired && i + 1 < count; i += 2)
+        take_pair(&it, polynomial_of(config, (size_t)i), polynomial_of(config, (size_t)i + 1));
+    for (; i < count; i++)
+        take_step(&it, polynomial_of(config, (size_t)i));
+    return it.x;
 }
 
 // How far an orthogonal update of a whole matrix goes.
@@ -197,10 +269,6 @@ struct muon_matrix {
     int64_t M, N;  // of the whole
     bool is_done;
 };
-
-static enum dtype dtype_of(const struct config *config) {
-    return strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
-}
 
 // The part of a parameter's run.
 static struct optimizer_run part_of(const struct optimizer_run *run, struct matrix_part part) {
@@ -315,7 +383,7 @@ static int64_t most_together(const struct config *config, const struct muon_matr
     const struct optimizer_run *run = &matrix->run;
     if (!device_gains_by_many(run->device) || dtype_of(config) == DTYPE_F32)
         return 1;
-    int64_t side = matrix->M < matrix->N ? matrix->M : matrix->N, own = tensor_count(run->grad);
+    int64_t side = short_side(matrix->M, matrix->N), own = tensor_count(run->grad);
     int64_t most = ((int64_t)1 << 30) / (2 * (2 * matrix->M * matrix->N + 2 * side * side));
     if (run->offload && own > 0 && run->optimizer->hosted_piece / own < most)
         most = run->optimizer->hosted_piece / own;

@@ -80,6 +80,7 @@
     X(lion)                                                                                                            \
     X(muon)                                                                                                            \
     X(adapt)                                                                                                           \
+    X(add_diagonal)                                                                                                    \
     X(largest_scores)                                                                                                  \
     X(clip_rows)                                                                                                       \
     X(average)                                                                                                         \

@@ -115,4 +115,18 @@ static inline void case_adapt(struct lab *lab) {
         check_adapt(lab, sides[i % 5], sides[i / 5 % 5], i >= 25, i == 31 ? NAN : i == 7 ? INFINITY : 0.5);
 }
 
+// Each diagonal is one of its own.
+static inline void case_add_diagonal(struct lab *lab) {
+    static const int64_t sides[] = {1, 3, 17, 64, 301};
+    for (int k = 0; k < 5; k++) {
+        int64_t side = sides[k], count = k + 1;
+        struct sample x = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, count, side, side), 1);
+        for (int64_t i = 0; i < count * side; i++)
+            x.x[i / side * side * side + i % side * (side + 1)] += 2.5;
+        op_add_diagonal(lab->device, &(struct op_add_diagonal){.x = x.t, .value = 2.5f});
+        lab_expect(lab, x.t, x.x);
+        lab_clear(lab);
+    }
+}
+
 #endif

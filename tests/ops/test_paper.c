@@ -109,6 +109,8 @@ TEST(every_other_operation) {
     op_lion(device, &(struct op_lion){.master = n, .grad = n2, .m = n3, .scale = one, .rate = rate});
     op_momentum(device, &(struct op_momentum){.y = n4, .grad = n2, .m = n3, .scale = one});
     op_normalize(device, &(struct op_normalize){.y = n4, .x = n3, .sum_squares = one, .least = 1});
+    struct tensor square = arena_3d(&a, DTYPE_BF16, 2, 3, 3);
+    op_add_diagonal(device, &(struct op_add_diagonal){.x = square, .value = 1});
     op_mean_squares(device, &(struct op_mean_squares){.y = y, .x = x});
     op_adapt(device, &(struct op_adapt){.x = n, .v = n2, .scale = one});
     op_follow(device, &(struct op_follow){.master = n, .x = n2, .scale = one, .rate = rate});
@@ -144,7 +146,7 @@ TEST(every_other_operation) {
     device->ops->event_wait(device, event);
     device->ops->event_free(device, event);
     device_synchronize(device);
-    EXPECT_INT(device_totals(device).operations, 36);
+    EXPECT_INT(device_totals(device).operations, 37);
     EXPECT(device_totals(device).bytes_moved > 0 && device_totals(device).matmul_flops == 0);
     device_close(device);
 }

@@ -249,6 +249,8 @@ static void run_optimizer(struct lab *lab) {
     struct tensor means = arena_2d(&lab->arena, DTYPE_F32, 300, 1000);
     for (int i = 0; i < 2; i++)
         op_mean_squares(lab->device, &(struct op_mean_squares){.y = means, .x = matrix, .is_by_columns = i});
+    struct tensor pieces = lab_sample(lab, arena_3d(&lab->arena, DTYPE_BF16, 30, 100, 100), 1).t;
+    op_add_diagonal(lab->device, &(struct op_add_diagonal){.x = pieces, .value = 0.5f});
     op_adapt(lab->device, &(struct op_adapt){.x = along, .v = v, .scale = scale, .beta2 = 0.9f, .epsilon = 1e-8f});
     op_follow(lab->device,
               &(struct op_follow){

@@ -55,7 +55,8 @@ static void lazy_zero(struct device *device, void *memory, size_t bytes, enum st
 #define UPDATE_OPERATIONS(X)                                                                                           \
     X(adam)                                                                                                            \
     X(momentum)                                                                                                        \
-    X(sum_squares) X(normalize) X(matmul) X(mean_squares) X(adapt) X(clip_scale) X(follow) X(average) X(copy)
+    X(sum_squares)                                                                                                     \
+    X(normalize) X(matmul) X(add_diagonal) X(mean_squares) X(adapt) X(clip_scale) X(follow) X(average) X(copy)
 #define LAZY_OPERATION(name_)                                                                                          \
     static void operate_##name_(struct device *device, const void *op) {                                               \
         op_##name_(device, op);                                                                                        \

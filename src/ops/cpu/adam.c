@@ -470,6 +470,24 @@ void cpu_normalize(struct device *device, const struct op_normalize *op) {
     cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), normalize_task, op);
 }
 
+static void add_diagonal_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_add_diagonal *op = context;
+    int64_t side = op->x.shape[1];
+    size_t bytes = dtype_bytes(op->x.dtype);
+    unsigned char *at = (unsigned char *)op->x.data + (size_t)(index * side * side) * bytes;
+    for (int64_t i = 0; i < side; i++, at += (size_t)(side + 1) * bytes) {
+        float value;
+        cpu_convert(&value, DTYPE_F32, at, op->x.dtype, 1);
+        value += op->value;
+        cpu_convert(at, op->x.dtype, &value, DTYPE_F32, 1);
+    }
+}
+
+void cpu_add_diagonal(struct device *device, const struct op_add_diagonal *op) {
+    cpu_run(device, op->x.shape[0], add_diagonal_task, op);
+}
+
 static void mean_squares_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_mean_squares *op = context;

@@ -86,6 +86,24 @@ extern "C" void cuda_normalize(struct device *device, const struct op_normalize 
     });
 }
 
+template <typename T> static __global__ void add_diagonal_kernel(T *x, int64_t side, int64_t count, float value) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x) {
+        T *at = x + i / side * side * side + i % side * (side + 1);
+        store(at, to_float(*at) + value);
+    }
+}
+
+extern "C" void cuda_add_diagonal(struct device *device, const struct op_add_diagonal *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t side = op->x.shape[1], count = op->x.shape[0] * side;
+    if (count == 0)
+        return;
+    WITH_TYPE(op->x.dtype, T, {
+        LAUNCH(cuda, add_diagonal_kernel<T>, flat_blocks(count), FLAT_THREADS, 0, (T *)op->x.data, side, count,
+               op->value);
+    });
+}
+
 // A block for each row. Sums are of floats, as in other kernels of norms.
 static __global__ void row_squares_kernel(float *y, const float *x, int64_t columns, int64_t length, int64_t stride) {
     __shared__ float shared[32];
