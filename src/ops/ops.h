@@ -441,11 +441,17 @@ struct op_scale {
     ACTIVATION_OPERATIONS(X)                                                                                           \
     OTHER_OPERATIONS(X)
 
-// Memory of the device's own, beside the tensors, that an operation takes: to compute in 16 bits, and for the operands
-// of matmuls in another order. The device keeps the most of either that any operation took.
+// Memory of the device's own, beside the tensors, that an operation takes: to compute in 16 bits, and rooms for the
+// operands of matmuls in another order. The device keeps the most of each that any operation took.
+enum { OWN_ROOMS = 5 };
 struct own_need {
-    size_t wide, panels;
+    size_t wide, rooms[OWN_ROOMS];
 };
+static inline void own_need_raise(struct own_need *most, const struct own_need *need) {
+    most->wide = need->wide > most->wide ? need->wide : most->wide;
+    for (int i = 0; i < OWN_ROOMS; i++)
+        most->rooms[i] = need->rooms[i] > most->rooms[i] ? need->rooms[i] : most->rooms[i];
+}
 struct own_bytes {
 #define MEMBER(name_) struct own_need (*name_)(const struct device *device, const struct op_##name_ *op);
     ACTIVATION_OPERATIONS(MEMBER)

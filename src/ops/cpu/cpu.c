@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include <cblas.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,8 +139,17 @@ static const struct ops cpu_ops = {
 };
 // clang-format on
 
+// Large blocks go back to the system when they are freed. Without a fixed threshold the C library keeps those that come
+// after the first: 20 MB of copies that grow to the largest operation of a step in fp16.
+static void return_large_blocks(void) {
+#ifdef M_MMAP_THRESHOLD
+    (void)mallopt(M_MMAP_THRESHOLD, 2 << 20);
+#endif
+}
+
 int cpu_open(struct device **device, const struct device_options *options) {
     *device = NULL;
+    return_large_blocks();
     const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
     struct pool *pool = NULL;
     TRY(kernel_choose(kernels, options->cpu_kernels));

@@ -71,8 +71,7 @@ struct own_need grouped_matmul_own_bytes(const struct device *device, const stru
         int64_t rows = i == 0 || i > op->a.shape[0] ? op->a.shape[0] : i;
         struct op_matmul matmul = expert_matmul(op, 0, 0, rows);
         struct own_need need = rows > 0 ? half_own_bytes.matmul(device, &matmul) : (struct own_need){0};
-        most.wide = need.wide > most.wide ? need.wide : most.wide;
-        most.panels = need.panels > most.panels ? need.panels : most.panels;
+        own_need_raise(&most, &need);
     }
     return most;
 }

@@ -152,8 +152,9 @@ static struct own_need matmul_own_bytes(const struct device *device, const struc
     for (size_t i = 0; i < fields.count; i++)
         if (is_half(tensor_at(&wide, &fields.all[i])))
             tensor_at(&wide, &fields.all[i])->dtype = DTYPE_F32;
-    return (struct own_need){.wide = all_wide_bytes(op, fields.all, fields.count),
-                             .panels = matmul_packed_panels(device, &wide)};
+    struct own_need need = matmul_packed_rooms(device, &wide);
+    need.wide = all_wide_bytes(op, fields.all, fields.count);
+    return need;
 }
 
 HALF(activation_forward, FIELD(activation_forward, x, READ), FIELD(activation_forward, y, WRITTEN))

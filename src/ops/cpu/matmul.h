@@ -47,6 +47,6 @@ bool matmul_packed_writes_half(const struct op_matmul *op, const struct cpu_kern
 // The memory matmul_packed needs for a device with this many threads, and how much of it a matmul of 32 or 16 bits
 // touches: the system has no more to give.
 size_t matmul_packed_bytes(int threads);
-size_t matmul_packed_panels(const struct device *device, const struct op_matmul *op);
+struct own_need matmul_packed_rooms(const struct device *device, const struct op_matmul *op);
 
 #endif

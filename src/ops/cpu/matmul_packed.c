@@ -14,7 +14,7 @@
 #include <math.h>
 
 // Of a line, PART_BYTES make a part, LINE_BYTES go into a round, and the lines of a round into ROOM_BYTES.
-enum { PART_BYTES = 2048, LINE_BYTES = 4 * PART_BYTES, ROOM_BYTES = 4 << 20 };
+enum { PART_BYTES = 2048, LINE_BYTES = 4 * PART_BYTES, ROOM_BYTES = 4 << 20, ROOM_MULTIPLE = 2 << 20 };
 // The largest block: its rows of a part take half a megabyte, its result less.
 enum { BLOCK_ROWS = 256, BLOCK_SIZE = BLOCK_ROWS * 384 };
 // Lines that one packing task takes, and columns after which the epilogue follows: whole panels of every kernel.
@@ -58,9 +58,11 @@ static int64_t even_piece(int64_t length, int64_t largest, int64_t unit) {
     return round_up(cpu_pieces(length, cpu_pieces(length, largest)), unit);
 }
 
-// Lines are filled up to whole groups, steps to whole units, and a kernel reads a little behind a panel.
+// Lines are filled up to whole groups, steps to whole units, and a kernel reads a little behind a panel. Rooms begin on
+// huge pages, of which only those that are written to are taken from the system.
 static size_t room_bytes(void) {
-    return ROOM_BYTES + (size_t)GROUP_LINES * (LINE_BYTES + 8 * KERNEL_MOST_UNIT * sizeof(float)) + KERNEL_SLACK_BYTES;
+    size_t bytes = (size_t)GROUP_LINES * (LINE_BYTES + 8 * KERNEL_MOST_UNIT * sizeof(float)) + KERNEL_SLACK_BYTES;
+    return (size_t)round_up((int64_t)(ROOM_BYTES + bytes), ROOM_MULTIPLE);
 }
 
 size_t matmul_packed_bytes(int threads) {
@@ -337,25 +339,30 @@ static void run_tasks(struct device *device, const struct packed_job *job, int64
         round_task(&same, i, 0);
 }
 
-// What rounds write of the rooms of an operand: of one if it is packed once, else of both.
-static size_t touched_bytes(const struct packed_job *job, const struct packed_operand *operand, int64_t times) {
-    return (size_t)(operand->part_size * job->round_parts * element_bytes(job)) * (times > 1 ? 2 : 1);
-}
-
-size_t matmul_packed_panels(const struct device *device, const struct op_matmul *op) {
+// Of each room in whole pages: of the second room of an operand nothing if it is packed once.
+struct own_need matmul_packed_rooms(const struct device *device, const struct op_matmul *op) {
     const struct cpu_kernel *kernel = matmul_kernel(device, op);
     int64_t rows = op->d.shape[0], columns = op->d.shape[1];
     if (!kernel || rows == 0 || columns == 0)
-        return 0;
+        return (struct own_need){0};
     struct packed_job job = {.op = op, .kernel = kernel};
     cut_inner(&job);
     cut_rounds(&job, rows, columns);
     int64_t inner = cpu_pieces(job.parts, job.round_parts), down = cpu_pieces(rows, job.a.lines);
     int64_t across = cpu_pieces(columns, job.b.lines), rounds = inner * down * across;
-    int threads = pool_threads(((const struct cpu_device *)device)->pool);
-    size_t results = matmul_target(op)->dtype == DTYPE_F32 ? 0 : (size_t)threads * BLOCK_SIZE * sizeof(float);
-    return touched_bytes(&job, &job.a, inner > 1 ? rounds : down) +
-           touched_bytes(&job, &job.b, inner > 1 || across > 1 ? rounds : 1) + results;
+    int64_t room = job.round_parts * element_bytes(&job),
+            threads = pool_threads(((const struct cpu_device *)device)->pool);
+    int64_t bytes[OWN_ROOMS] = {job.a.part_size * room, 0, job.b.part_size * room, 0, 0};
+    if ((inner > 1 ? rounds : down) > 1)
+        bytes[1] = bytes[0];
+    if (rounds > 1 && (inner > 1 || across > 1))
+        bytes[3] = bytes[2];
+    if (matmul_target(op)->dtype != DTYPE_F32)
+        bytes[4] = threads * BLOCK_SIZE * (int64_t)sizeof(float);
+    struct own_need need = {0};
+    for (int i = 0; i < OWN_ROOMS; i++)
+        need.rooms[i] = (size_t)round_up(bytes[i], ROOM_MULTIPLE);
+    return need;
 }
 
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel) {

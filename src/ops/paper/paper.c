@@ -29,11 +29,10 @@ static struct paper_device *paper_of(struct device *device) {
 
 // Memory of the real device's own.
 static void note_need(struct paper_device *paper, struct own_need need) {
-    struct own_need *most = &paper->own;
-    most->wide = need.wide > most->wide ? need.wide : most->wide;
-    most->panels = need.panels > most->panels ? need.panels : most->panels;
-    paper->totals.own_bytes = most->wide + most->panels;
-    paper->totals.wide_bytes = most->wide;
+    own_need_raise(&paper->own, &need);
+    paper->totals.own_bytes = paper->totals.wide_bytes = paper->own.wide;
+    for (int i = 0; i < OWN_ROOMS; i++)
+        paper->totals.own_bytes += paper->own.rooms[i];
 }
 
 // An operation takes as long as its arithmetic or as its bytes, whichever takes longer.
