@@ -23,6 +23,41 @@ static int64_t longest(const struct param_list *list, int group) {
     return most;
 }
 
+// How long a group is if no parameter lies on both sides of a multiple of the unit.
+static int64_t length_with(struct param_list *list, int i, int parts, int64_t unit) {
+    struct param_group *group = &list->groups[i];
+    group->unit = unit;
+    group->multiple = unit * parts;
+    param_list_layout(list);
+    return group->end - group->first;
+}
+
+// A unit of at least so many elements that leaves the fewest gaps: as long as the first parameters together, e.g. as
+// those of a layer. There are at least three buckets, so that their reduction can be hidden.
+static int64_t tight_unit(struct param_list *list, int i, int parts, int64_t least) {
+    enum { MOST_TRIED = 64, LEAST_BUCKETS = 3, PERCENT = 99 };  // longer units must save a percent
+    int64_t elements = 0, sum = 0, best = least, length = length_with(list, i, parts, least);
+    for (int k = 0; k < list->count; k++)
+        elements += list->items[k]->group == i ? param_end(list->items[k]) - list->items[k]->offset : 0;
+    for (int k = 0, tried = 0; k < list->count && tried < MOST_TRIED; k++) {
+        const struct param *param = list->items[k];
+        if (param->group != i)
+            continue;
+        sum += param_end(param) - param->offset;
+        if (sum > elements / parts / LEAST_BUCKETS)
+            break;
+        if (sum <= least)
+            continue;
+        int64_t other = length_with(list, i, parts, sum);
+        if (other < length / 100 * PERCENT) {
+            length = other;
+            best = sum;
+        }
+        tried++;
+    }
+    return best;
+}
+
 void pieces_divide(struct param_list *list, const struct division *divisions, struct pieces *pieces) {
     for (int i = 0; i < list->group_count; i++) {
         int parts = divisions[i].parts;
@@ -31,7 +66,7 @@ void pieces_divide(struct param_list *list, const struct division *divisions, st
         group->unit = 0;
         if (divisions[i].keeps_whole && parts > 1) {
             int64_t piece = (divisions[i].bucket + group->multiple - 1) / group->multiple * PARAM_ALIGNMENT;
-            group->unit = piece > longest(list, i) ? piece : longest(list, i);
+            group->unit = tight_unit(list, i, parts, piece > longest(list, i) ? piece : longest(list, i));
             group->multiple = group->unit * parts;
         }
     }

@@ -37,7 +37,7 @@ struct division {
     bool keeps_whole;  // every parameter lies in a single piece
 };
 // Lays the list out so that its groups can be split, and sets the pieces of each. To keep parameters whole, pieces
-// are as long as the group's longest parameter at least, and gaps fill them up.
+// are as long as the group's longest parameter at least, longer if that leaves fewer gaps, and gaps fill them up.
 void pieces_divide(struct param_list *list, const struct division *divisions, struct pieces *pieces);
 
 int64_t pieces_local_count(const struct pieces *pieces);  // elements of a part's own buffers

@@ -159,5 +159,53 @@ TEST(groups_are_divided_one_by_one) {
                 check_division(parts, bucket, whole_group);
 }
 
-TEST_MAIN(TEST_CASE(every_element_is_held_once), TEST_CASE(pieces_of_a_bucket_make_the_bucket),
-          TEST_CASE(groups_are_divided_one_by_one))
+// FLOP of a Newton-Schulz step: the Gram matrix and its square are symmetric and computed by half.
+static double step_flops(double rows, double columns) {
+    double side = rows < columns ? rows : columns, other = rows < columns ? columns : rows;
+    return side * side * other + side * side * side + 2 * side * side * other;
+}
+
+// The matrices of llama-1.3B and gpt2-1558M on 2, 4 and 8 ranks: each has its share of Muon's work, and there are no
+// gaps between them.
+TEST(matrices_of_models_are_dealt_evenly) {
+    static const struct {
+        int layers, width, first, second;
+    } models[] = {{24, 2048, 11008, 5504}, {48, 1600, 6400, 6400}};
+    for (int m = 0; m < 2; m++)
+        for (int parts = 2; parts <= 8; parts *= 2) {
+            struct param_list list = {0};
+            int64_t width = models[m].width, elements = 0;
+            double all = 0, most = 0;
+            for (int i = 0; i < models[m].layers; i++) {
+                (void)param_add(&list, "qkv", shard_whole(2, 3 * width, width), INIT_ZERO, 0);
+                (void)param_add(&list, "proj", shard_whole(2, width, width), INIT_ZERO, 0);
+                (void)param_add(&list, "fc1", shard_whole(2, models[m].first, width), INIT_ZERO, 0);
+                (void)param_add(&list, "fc2", shard_whole(2, width, models[m].second), INIT_ZERO, 0);
+            }
+            struct pieces pieces;
+            pieces_divide(&list, &(struct division){.parts = parts, .bucket = 8 << 20, .keeps_whole = true}, &pieces);
+            for (pieces.part = 0; pieces.part < parts; pieces.part++) {
+                double own = 0;
+                for (int i = 0; i < list.count; i++) {
+                    const struct shard *shard = &list.items[i]->shard;
+                    int64_t at = list.items[i]->offset, end = at + shard_local_count(shard);
+                    struct piece run;
+                    bool is_three = i % 4 == 0;  // queries, keys and values
+                    double rows = (double)shard->global[0] / (is_three ? 3 : 1);
+                    if (pieces_next(&pieces, &at, end, &run))
+                        own += (is_three ? 3 : 1) * step_flops(rows, (double)shard->global[1]);
+                }
+                all += own;
+                most = own > most ? own : most;
+            }
+            for (int i = 0; i < list.count; i++)
+                elements += shard_local_count(&list.items[i]->shard);
+            EXPECT(most * parts < 1.0001 * all);
+            EXPECT(pieces.total < elements / 100 * 101);
+            EXPECT(pieces_bucket_count(&pieces) >= 3);
+            param_list_free(&list);
+        }
+}
+
+TEST_MAIN(TEST_CASE(matrices_of_models_are_dealt_evenly), TEST_CASE(every_element_is_held_once),
+          TEST_CASE(pieces_of_a_bucket_make_the_bucket), TEST_CASE(groups_are_divided_one_by_one))
