@@ -22,6 +22,8 @@ const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= "
 // Fusions, overlap, buckets, graphs and the mechanics of saving.
 const char flags_only_speed[] =
     "--mla-down-proj-fusion "
+    // Rows without a weight, for kernels that need whole tiles: ours do not.
+    "--moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
     "--tp-comm-overlap --no-tp-comm-bulk-wgrad --disable-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
     "--disable-tp-comm-bulk-dgrad --no-tp-comm-overlap-ag --disable-tp-comm-overlap-ag --no-tp-comm-overlap-rs "
     "--disable-tp-comm-overlap-rs --tp-comm-overlap-rs-dgrad --no-tp-comm-split-ag --disable-tp-comm-split-ag "
@@ -121,7 +123,7 @@ const char flags_refused[] =
     "--fp4-quantizer-factory= --high-priority-a2a-comm-stream "
     "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
     "--moe-shared-expert-glu-interleave-size= "
-    "--moe-enable-routing-replay --moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
+    "--moe-enable-routing-replay "
     "--moe-router-quantile-balancing-ema=0.0 --moe-router-force-load-balancing --moe-router-force-biased= "
     "--use-grouped-gemm-for-dense-mlp --moe-use-grouped-tensor --moe-single-grouped-weight "
     "--moe-single-grouped-bias "

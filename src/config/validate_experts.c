@@ -266,8 +266,12 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     }
     if (config_form(config) != CONFIG_GPT)
         complain(complaints, "--num-experts belongs to --model gpt; leave it out");
-    if (config->fp8_format)
-        complain(complaints, "--num-experts does not work with --fp8-format; leave one out");
+    if (config->fp8_format && !is(config->device, "cpu"))
+        complain(complaints,
+                 "--num-experts with --fp8-format is emulated on the CPU alone; give --device cpu, or leave "
+                 "out --fp8-format");
+    if (config->fp8_format && (is(config->fp8_recipe, "blockwise") || is(config->fp8_recipe, "mxfp8")))
+        complain(complaints, "--num-experts works with --fp8-recipe delayed and tensorwise; give --fp8-recipe delayed");
     if (config->moe_shared_expert_gate && config->moe_shared_expert_intermediate_size == 0)
         complain(complaints, "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size; give it");
     if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))

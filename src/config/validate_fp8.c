@@ -15,6 +15,12 @@ static int size_step(const struct config *config) {
     return is_recipe(config, "blockwise") ? FP8_STEP_BLOCKS : is_recipe(config, "mxfp8") ? FP8_STEP_MX : FP8_STEP;
 }
 
+// 0 without experts.
+static int64_t expert_width(const struct config *config) {
+    int64_t slices = config_expert_slices(config);
+    return config->num_experts > 0 && slices > 0 ? config_expert_width(config) / slices : 0;
+}
+
 static void validate_sizes(const struct config *config, struct complaints *complaints) {
     int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads * config->kv_channels;
     int64_t keys = config_query_groups(config) * config->kv_channels;
@@ -24,7 +30,8 @@ static void validate_sizes(const struct config *config, struct complaints *compl
     } sizes[] = {{"--hidden-size", config->hidden_size},
                  {"the width of this rank's attention heads", heads / parts},
                  {"the width of this rank's queries, keys and values", (heads + 2 * keys) / parts},
-                 {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts}};
+                 {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts},
+                 {"this rank's part of an expert's width", expert_width(config)}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].value % size_step(config) != 0)
             complain(complaints,

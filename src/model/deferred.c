@@ -2,7 +2,6 @@
 #include "model/deferred.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "model/grouped.h"
 
 #include <stdlib.h>
 
@@ -33,13 +32,22 @@ static struct tensor copy(struct deferred *deferred, const struct pass *pass, st
     return kept;
 }
 
+// The transpose (columns, N), with memory for at least `room` columns of it.
+static struct tensor copy_turned(struct deferred *deferred, const struct pass *pass, struct tensor x, int64_t room) {
+    int64_t columns = x.shape[1] > room ? x.shape[1] : room;
+    struct tensor kept = arena_2d(&deferred->arena, x.dtype, x.shape[0], columns);
+    kept = tensor_2d(kept.data, x.dtype, x.shape[0], x.shape[1]);
+    op_copy(pass->device, &(struct op_copy){.dst = kept, .src = x});
+    return kept;
+}
+
 // Ranges are always copied: other micro-batches may change those of the layer before the matmul is computed.
 static struct operand keep(struct deferred *deferred, const struct pass *pass, struct operand x, bool is_lost,
                            int64_t room) {
     if (is_lost && x.value.data)
         x.value = copy(deferred, pass, x.value, room);
     if (is_lost && x.transposed.data)
-        x.transposed = copy(deferred, pass, x.transposed, 0);
+        x.transposed = copy_turned(deferred, pass, x.transposed, room);
     if (x.range.data)
         x.range = copy(deferred, pass, x.range, 0);
     if (x.transposed_range.data)
@@ -72,7 +80,7 @@ void deferred_run(struct deferred *deferred, const struct pass *pass) {
         if (matmul->linear)
             linear_weight_matmul(matmul->linear, pass, matmul->dy, matmul->x);
         else
-            grouped_weight_matmul(matmul->experts, pass, matmul->dy.value, matmul->x.value, matmul->offsets);
+            grouped_weight_matmul(matmul->experts, pass, matmul->dy, matmul->x, matmul->offsets);
     }
     deferred->count = 0;
     deferred->is_used = false;

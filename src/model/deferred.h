@@ -5,14 +5,15 @@
 #ifndef MODEL_DEFERRED_H
 #define MODEL_DEFERRED_H
 
+#include "model/grouped.h"
 #include "model/linear.h"
 
 struct deferred_matmul {
-    const struct linear *linear;  // NULL: of experts
-    struct operand dy, x;         // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
-    const struct param *experts;  // the weights, with the next; see grouped.h
-    struct tensor offsets;        // (E + 1) i32
-    int64_t room;                 // rows that memory is taken for, if other passes may have more; else 0
+    const struct linear *linear;    // NULL: of experts
+    struct operand dy, x;           // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
+    const struct grouped *experts;  // with the next; see grouped.h
+    struct tensor offsets;          // (E + 1) i32
+    int64_t room;                   // rows that memory is taken for, if other passes may have more; else 0
 };
 
 struct deferred {

@@ -9,6 +9,10 @@ static struct group *peers_of(const struct pass *pass) {
     return mesh_group(pass->mesh, MESH_EXPERTS);
 }
 
+static int64_t round_up(int64_t count, int64_t step) {
+    return (count + step - 1) / step * step;
+}
+
 // How many rows each of all ranks sends to each expert: (P, E). On paper the host gets no numbers, and those that it
 // has stay: experts get equally many.
 static int64_t *exchange_counts(const struct pass *pass, const struct expert_choices *choices,
@@ -30,7 +34,8 @@ static void list_experts(struct dispatch *dispatch, const struct pass *pass, con
                          const int64_t *table) {
     int64_t E = choices->E, own = E / choices->ranks;
     int32_t *experts = memory_alloc(sizeof *experts * (size_t)dispatch->rows), *next = experts;
-    experts[0] = -1;
+    for (int64_t i = 0; i < dispatch->rows; i++)
+        experts[i] = -1;
     for (int rank = 0; rank < choices->ranks; rank++)
         for (int64_t e = 0; e < own; e++)
             for (int64_t i = 0; i < table[rank * E + choices->rank * own + e]; i++)
@@ -42,7 +47,7 @@ static void list_experts(struct dispatch *dispatch, const struct pass *pass, con
 
 // Sets the numbers of rows, and the experts of those that arrive: not on paper, where they cost most of a plan's time.
 static void count_rows(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
-                       const int64_t *table) {
+                       const int64_t *table, int64_t step) {
     int64_t E = choices->E, own = E / choices->ranks, arrived = 0;
     for (int rank = 0; rank < choices->ranks; rank++) {
         dispatch->sent[rank] = dispatch->received[rank] = 0;
@@ -52,7 +57,7 @@ static void count_rows(struct dispatch *dispatch, const struct pass *pass, const
         }
         arrived += dispatch->received[rank];
     }
-    dispatch->rows = arrived > 0 ? arrived : 1;
+    dispatch->rows = arrived > 0 ? round_up(arrived, step) : step;
     dispatch->experts = dispatch_take(dispatch, pass->scratch, DTYPE_I32, 1);
     if (!device_is_imaginary(pass->device))
         list_experts(dispatch, pass, choices, table);
@@ -72,9 +77,9 @@ static void send_weights(struct dispatch *dispatch, const struct pass *pass, con
 void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
                    const struct dispatch_slots *slots) {
     int64_t own = choices->E / choices->ranks;
-    dispatch->room = choices->ranks * slots->most;
+    dispatch->room = round_up(choices->ranks * slots->most, slots->step);
     int64_t *table = exchange_counts(pass, choices, slots);
-    count_rows(dispatch, pass, choices, table);
+    count_rows(dispatch, pass, choices, table, slots->step);
     free(table);
     dispatch->weights = dispatch_take(dispatch, pass->activations, DTYPE_F32, 1);
     dispatch->offsets = arena_1d(pass->activations, DTYPE_I32, own + 1);

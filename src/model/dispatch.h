@@ -14,7 +14,7 @@
 
 struct dispatch {
     int64_t sent[EXPERT_RANKS_MOST], received[EXPERT_RANKS_MOST];  // rows to each rank and from it
-    int64_t rows, room;     // R: those that have arrived, but at least 1; and how many may arrive
+    int64_t rows, room;     // R: those that have arrived, rounded up, but at least 1; and how many may arrive
     struct tensor experts;  // (R, 1) i32, the arrived rows' numbers among the experts of this rank; until forward ends
     struct tensor weights;  // (R, 1) fp32, by which the arrived rows' results are multiplied
     struct tensor offsets;  // (E / P + 1) i32: see op_sort_slots
@@ -23,10 +23,11 @@ struct dispatch {
 };
 
 // What this rank has sorted: the first place of each of all experts (E + 1), the slots at R places, the slots' weights
-// (N, K), and how many rows a rank may send to each expert at most.
+// (N, K), and how many rows a rank may send to each expert at most. R of what arrives is made a multiple of `step`: the
+// last rows have no slot.
 struct dispatch_slots {
     struct tensor offsets, sources, weights;
-    int64_t most;
+    int64_t most, step;
 };
 // Exchanges the numbers of rows, and their weights. All ranks that share out the experts call.
 void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,

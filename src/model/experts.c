@@ -10,8 +10,8 @@
 // (dispatch.h); they multiply what has arrived, and add the biases of their experts.
 #include "base/memory.h"
 #include "model/dispatch.h"
+#include "model/expert_operands.h"
 #include "model/expert_rows.h"
-#include "model/grouped.h"
 #include "model/router.h"
 #include "model/shared_experts.h"
 #include "ops/device.h"
@@ -22,7 +22,7 @@
 struct experts {
     struct sublayer sublayer;
     struct router router;
-    struct param *fc1, *fc2;            // (E, F, C), gated (E, 2F, C), the gate first; (E, C, F)
+    struct grouped fc1, fc2;            // (E, F, C), gated (E, 2F, C), the gate first; (E, C, F)
     struct param *fc1_bias, *fc2_bias;  // (E, F) or (E, 2F); (E, C); or NULL
     struct shared_experts shared;
     struct linear last;  // fc2's weight, for the block
@@ -37,7 +37,7 @@ struct experts_saved {
     struct tensor experts, weights;          // (N, K): the router's, of all rows that this rank brings to experts
     struct tensor offsets, sources, places;  // (E + 1), (R), (N, K) i32: see op_sort_slots
     struct dispatch dispatch;                // if ranks share out the experts
-    struct tensor x;                         // (R, C)
+    struct operand x;                        // (R, C)
     struct tensor before;                    // (R, F) or (R, 2F): input of the activation; backward overwrites it
     struct shared_experts_saved shared;      // if there are any
 };
@@ -104,15 +104,24 @@ static void set_sublayer(struct experts *experts, const struct sublayer_options 
     const struct linear *router = &experts->router.linear, *shared = &experts->shared.fc2;
     struct sublayer *sublayer = &experts->sublayer;
     bool is_apart = experts->choices->experts.is_apart;
-    experts->last = (struct linear){.weight = experts->fc2, .in = experts->F, .out = experts->choices->C};
+    experts->last = (struct linear){.weight = experts->fc2.weight, .in = experts->F, .out = experts->choices->C};
     if (is_apart) {
         experts->last.weight = experts->choices->experts.shared > 0 ? shared->weight : router->weight;
-        sublayer->apart =
-            (struct sublayer_apart){.first = experts->fc1, .last = experts->fc2, .biases = experts->fc2_bias};
+        sublayer->apart = (struct sublayer_apart){
+            .first = experts->fc1.weight, .last = experts->fc2.weight, .biases = experts->fc2_bias};
     }
     sublayer->first = router;
     sublayer->last = &experts->last;
     sublayer->dropout_layer = options->dropout_layer;
+}
+
+// The matrices of all experts.
+static struct grouped add_matrices(struct param_list *params, const char *name, const char *part,
+                                   const struct choices *choices, struct shard shard, double standard_deviation) {
+    struct grouped grouped = {.weight = add_param(params, name, part, choices, shard, standard_deviation),
+                              .fp8 = choices->fp8};
+    grouped.fp8_layer = choices->fp8 ? fp8_add(choices->fp8, grouped.weight) : 0;
+    return grouped;
 }
 
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
@@ -125,26 +134,18 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     router_build(&experts->router, params, name, options);
     if (choices->experts.shared > 0)
         shared_experts_build(&experts->shared, params, name, options);
-    experts->fc1 = add_param(params, name, "linear_fc1.weight", choices,
-                             split_inner(choices, shard_matrices(E, inner, C), F), deviation);
+    experts->fc1 = add_matrices(params, name, "linear_fc1.weight", choices,
+                                split_inner(choices, shard_matrices(E, inner, C), F), deviation);
     if (choices->has_mlp_bias)
         experts->fc1_bias =
             add_param(params, name, "linear_fc1.bias", choices, split_inner(choices, shard_whole(2, E, inner), F), 0);
     experts->fc2 =
-        add_param(params, name, "linear_fc2.weight", choices, split(&choices->experts, shard_matrices(E, C, F), 2),
-                  deviation / sqrt(2.0 * (double)options->layers));
+        add_matrices(params, name, "linear_fc2.weight", choices, split(&choices->experts, shard_matrices(E, C, F), 2),
+                     deviation / sqrt(2.0 * (double)options->layers));
     if (choices->has_mlp_bias)
         add_last_biases(experts, params, name);
     experts->F = F / choices->experts.slices;
     set_sublayer(experts, options);
-}
-
-static struct tensor value_of(const struct param *param) {
-    return param ? param->value : (struct tensor){0};
-}
-
-static struct tensor grad_of(const struct param *param) {
-    return param ? param->grad : (struct tensor){0};
 }
 
 // How many rows the experts of one rank get from one rank at most: a row goes to an expert once.
@@ -169,6 +170,8 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                                expert_rows_keep(pass, choices, saved->router.experts, saved->router.weights), "places");
     if (op.is_padded || (op.capacity > 0 && choices->E * capacity < R))
         R = choices->E * capacity;
+    if (experts->choices->fp8)
+        R = (R + EXPERT_ROWS_STEP8 - 1) / EXPERT_ROWS_STEP8 * EXPERT_ROWS_STEP8;
     saved->experts = expert_rows_gather(pass, pass->activations, saved->router.experts, "chosen experts");
     saved->weights = expert_rows_gather(pass, pass->activations, saved->router.weights, "weights of experts");
     saved->offsets = op.offsets = arena_1d(pass->activations, DTYPE_I32, choices->E + 1);
@@ -183,15 +186,10 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                       &(struct dispatch_slots){.offsets = saved->offsets,
                                                .sources = saved->sources,
                                                .weights = saved->weights,
+                                               .step = experts->choices->fp8 ? EXPERT_ROWS_STEP8 : 1,
                                                .most = op.is_padded ? choices->E / choices->ranks * capacity
                                                                     : most_sent(choices, N, capacity)});
 }
-
-// What the experts of this rank work on: R rows, all of this rank's or those that have arrived.
-struct experts_work {
-    struct tensor offsets, sources, weights;  // see op_sort_slots; the weights of the slots
-    int64_t rows, room;                       // R, and how many there may be
-};
 
 static struct experts_work work_of(const struct experts *experts, const struct experts_saved *saved) {
     const struct dispatch *dispatch = &saved->dispatch;
@@ -202,17 +200,14 @@ static struct experts_work work_of(const struct experts *experts, const struct e
     return (struct experts_work){saved->offsets, saved->sources, saved->weights, R, R};
 }
 
-static struct tensor take_work(const struct experts_work *work, struct arena *arena, enum dtype dtype,
-                               int64_t columns) {
-    return tensor_rows(arena_2d(arena, dtype, work->room, columns), 0, work->rows);
-}
-
-// Copies rows (N, C) to the places of the experts that work on them. Returns the rows that the slots of the work belong
-// to: those that have arrived, in scratch, or the rows themselves.
+// Copies rows (N, C) to the places of the experts that work on them: inputs of the first matmul, or gradients of what
+// the second gave. Returns the rows that the slots of the work belong to: those that have arrived, in scratch, or the
+// rows themselves.
 static struct tensor bring_rows(const struct experts *experts, const struct pass *pass,
-                                const struct experts_saved *saved, struct tensor to, struct tensor rows) {
+                                const struct experts_saved *saved, enum fp8_role role, struct operand to,
+                                struct tensor rows) {
     struct tensor arrived = rows;
-    struct op_gather_slots op = {.y = to, .sources = saved->sources, .per_row = experts->choices->experts.K};
+    struct op_gather_slots op = {.sources = saved->sources, .per_row = experts->choices->experts.K};
     if (is_shared_out(experts)) {
         arrived = dispatch_take(&saved->dispatch, pass->scratch, pass->dtype, rows.shape[1]);
         size_t mark = arena_mark(pass->scratch);
@@ -221,42 +216,29 @@ static struct tensor bring_rows(const struct experts *experts, const struct pass
         op_gather_slots(pass->device, &op);
         dispatch_send(&saved->dispatch, pass, arrived, op.y, "rows to experts");
         arena_release(pass->scratch, mark);
-        op = (struct op_gather_slots){.y = to, .sources = saved->dispatch.sources, .per_row = 1};
+        op = (struct op_gather_slots){.sources = saved->dispatch.sources, .per_row = 1};
     }
     op.x = arrived;
-    op_gather_slots(pass->device, &op);
+    struct experts_work work = work_of(experts, saved);
+    work_gather(&work, role == FP8_INPUT ? &experts->fc1 : &experts->fc2, pass, role, to, &op);
     return arrived;
+}
+
+static struct expert_stage unit_of(const struct experts *experts) {
+    return (struct expert_stage){&experts->fc1, &experts->fc2, experts->fc1_bias, experts->choices};
 }
 
 // The input of the activation from x (N, C).
 static void forward_before(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
                            struct tensor x) {
-    const struct choices *choices = experts->choices;
     struct experts_work work = work_of(experts, saved);
-    saved->x = take_work(&work, pass->activations, pass->dtype, choices->C);
-    saved->before = take_work(&work, pass->activations, pass->dtype, choices->is_gated ? 2 * experts->F : experts->F);
+    saved->x = work_take_input(&work, &experts->fc1, pass);
+    saved->before = work_take(&work, pass->activations, pass->dtype, experts->fc1.weight->value.shape[1]);
     size_t mark = arena_mark(pass->scratch);
-    (void)bring_rows(experts, pass, saved, saved->x, x);
+    struct operand places = work_take_value(&work, &experts->fc1, pass, saved->x);
+    (void)bring_rows(experts, pass, saved, FP8_INPUT, places, x);
+    grouped_forward(&experts->fc1, pass, saved->before, places, work.offsets);
     arena_release(pass->scratch, mark);
-    grouped_forward(experts->fc1, pass, saved->before, saved->x, work.offsets);
-}
-
-// after (R, F) from x (N, C).
-static void forward_inner(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
-                          struct tensor x, struct tensor after) {
-    const struct choices *choices = experts->choices;
-    struct experts_work work = work_of(experts, saved);
-    forward_before(experts, pass, saved, x);
-    op_expert_activation_forward(pass->device,
-                                 &(struct op_expert_activation_forward){.y = after,
-                                                                        .x = saved->before,
-                                                                        .bias = value_of(experts->fc1_bias),
-                                                                        .weights = work.weights,
-                                                                        .offsets = work.offsets,
-                                                                        .sources = work.sources,
-                                                                        .activation = choices->activation,
-                                                                        .is_gated = choices->is_gated,
-                                                                        .rule = choices->glu});
 }
 
 // What experts give, y (R, C), as rows of the slots of the work, with the biases of the experts.
@@ -348,10 +330,12 @@ static void forward_all(const struct experts *experts, const struct pass *pass, 
     struct expert_flow flow = open_flow(experts, pass, x, delta, "layer input");
     sort(experts, pass, saved);
     struct experts_work work = work_of(experts, saved);
-    struct tensor after = take_work(&work, pass->scratch, pass->dtype, experts->F);
-    struct tensor y = take_work(&work, pass->scratch, pass->dtype, experts->choices->C);
-    forward_inner(experts, pass, saved, flow.rows, after);
-    grouped_forward(experts->fc2, pass, y, after, work.offsets);
+    struct expert_stage unit = unit_of(experts);
+    struct tensor y = work_take(&work, pass->scratch, pass->dtype, experts->choices->C);
+    forward_before(experts, pass, saved, flow.rows);
+    size_t mark = arena_mark(pass->scratch);
+    grouped_forward(&experts->fc2, pass, y, expert_activate(&unit, pass, &work, saved->before), work.offsets);
+    arena_release(pass->scratch, mark);
     forward_sum(experts, pass, saved, &flow, y);
     close_flow(pass, &flow, delta, "layer output");
 }
@@ -389,25 +373,13 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
 // weights of the work; with the gradients of all experts.
 static void backward_inner(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
                            struct tensor dy, struct tensor dplaces, struct tensor dweights) {
-    const struct choices *choices = experts->choices;
     struct experts_work work = work_of(experts, saved);
-    struct tensor dafter = take_work(&work, pass->scratch, pass->dtype, experts->F);
-    struct tensor dout = bring_rows(experts, pass, saved, dplaces, dy);
-    grouped_backward_input(experts->fc2, pass, dafter, dplaces, work.offsets);
-    op_expert_activation_backward(pass->device,
-                                  &(struct op_expert_activation_backward){.dx = saved->before,
-                                                                          .y = dafter,
-                                                                          .dweights = dweights,
-                                                                          .dbias = grad_of(experts->fc1_bias),
-                                                                          .dy = dafter,
-                                                                          .x = saved->before,
-                                                                          .bias = value_of(experts->fc1_bias),
-                                                                          .weights = work.weights,
-                                                                          .offsets = work.offsets,
-                                                                          .sources = work.sources,
-                                                                          .activation = choices->activation,
-                                                                          .is_gated = choices->is_gated,
-                                                                          .rule = choices->glu});
+    struct expert_stage unit = unit_of(experts);
+    struct operand after = operand_of(work_take(&work, pass->scratch, pass->dtype, experts->F));
+    struct operand ddown = work_take_gradient(&work, &experts->fc2, pass, dplaces);
+    struct tensor dout = bring_rows(experts, pass, saved, FP8_GRADIENT, ddown, dy);
+    grouped_backward_input(&experts->fc2, pass, after.value, ddown, work.offsets);
+    struct operand dbefore = expert_activate_backward(&unit, pass, &work, saved->before, &after, dweights);
     if (experts->fc2_bias && expert_rows_is_first(pass))
         op_slot_bias_backward(pass->device, &(struct op_slot_bias_backward){.dbias = experts->fc2_bias->grad,
                                                                             .dweights = dweights,
@@ -416,9 +388,9 @@ static void backward_inner(const struct experts *experts, const struct pass *pas
                                                                             .weights = work.weights,
                                                                             .offsets = work.offsets,
                                                                             .sources = work.sources});
-    grouped_backward_weight(experts->fc2, pass, dplaces, dafter, work.offsets, work.room);
-    grouped_backward_weight(experts->fc1, pass, saved->before, saved->x, work.offsets, work.room);
-    grouped_backward_input(experts->fc1, pass, dplaces, saved->before, work.offsets);
+    grouped_backward_weight(&experts->fc2, pass, ddown, after, work.offsets, work.room);
+    grouped_backward_weight(&experts->fc1, pass, dbefore, saved->x, work.offsets, work.room);
+    grouped_backward_input(&experts->fc1, pass, dplaces, dbefore, work.offsets);
 }
 
 // The gradients of rows that have arrived go back to where they came from: those of the rows (R, C) and of their
@@ -446,7 +418,7 @@ static struct tensor return_gradients(const struct pass *pass, const struct expe
 static void backward_experts(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
                              struct tensor dy, struct tensor sum, struct tensor dweights) {
     struct experts_work work = work_of(experts, saved);
-    struct tensor dplaces = take_work(&work, pass->scratch, pass->dtype, experts->choices->C);
+    struct tensor dplaces = work_take(&work, pass->scratch, pass->dtype, experts->choices->C);
     if (is_shared_out(experts)) {
         struct tensor darrived = dispatch_take(&saved->dispatch, pass->scratch, DTYPE_F32, 1);
         backward_inner(experts, pass, saved, dy, dplaces, darrived);

@@ -42,6 +42,12 @@ void fp8_free(struct fp8 *fp8) {
     *fp8 = (struct fp8){0};
 }
 
+// The weight of a layer; those of experts are one matrix, one below the other.
+static struct tensor weight_matrix(const struct fp8_layer *layer) {
+    struct tensor value = layer->weight->value;
+    return value.rank == 3 ? tensor_reshape_2d(value, value.shape[0] * value.shape[1], value.shape[2]) : value;
+}
+
 static enum dtype dtype_of(enum fp8_role role) {
     return role == FP8_GRADIENT ? DTYPE_E5M2 : DTYPE_E4M3;
 }
@@ -77,17 +83,16 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
     fp8->measured = arena_2d(arena, DTYPE_F32, 1, RANGE_LENGTH);
     for (int i = 0; i < fp8->count; i++) {
         struct fp8_layer *layer = &fp8->layers[i];
-        int64_t out = layer->weight->value.shape[0], in = layer->weight->value.shape[1];
+        struct tensor x = weight_matrix(layer);
         layer->operand = (struct operand){.range = fp8_range(fp8, i, FP8_WEIGHT)};
         if (!fp8->keeps_weights)
             continue;
         if (fp8->weights != SCALING_TENSOR) {
-            layer->operand =
-                fp8_take(fp8->weights, DTYPE_E4M3, layer->weight->value, FP8_VALUE | FP8_TRANSPOSED, arena);
+            layer->operand = fp8_take(fp8->weights, DTYPE_E4M3, x, FP8_VALUE | FP8_TRANSPOSED, arena);
             continue;
         }
-        layer->operand.value = arena_2d(arena, DTYPE_E4M3, out, in);
-        layer->operand.transposed = arena_2d(arena, DTYPE_E4M3, in, out);
+        layer->operand.value = arena_2d(arena, DTYPE_E4M3, x.shape[0], x.shape[1]);
+        layer->operand.transposed = arena_2d(arena, DTYPE_E4M3, x.shape[1], x.shape[0]);
     }
 }
 
@@ -118,7 +123,7 @@ void fp8_resume(struct fp8 *fp8, int64_t steps) {
 struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, struct device *device,
                           struct arena *arena) {
     struct operand weight = fp8->layers[layer].operand;
-    struct tensor x = fp8->layers[layer].weight->value;
+    struct tensor x = weight_matrix(&fp8->layers[layer]);
     if (weight.value.data)
         return weight;
     if (fp8->weights != SCALING_TENSOR) {
@@ -155,7 +160,7 @@ void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_
 
 void fp8_begin_step(struct fp8 *fp8, struct device *device) {
     for (int i = 0; i < fp8->count; i++) {
-        struct op_quantize op = {.y = fp8->layers[i].operand, .x = fp8->layers[i].weight->value};
+        struct op_quantize op = {.y = fp8->layers[i].operand, .x = weight_matrix(&fp8->layers[i])};
         if (fp8->weights != SCALING_TENSOR) {
             if (fp8->keeps_weights)
                 op_quantize_blocks(device, &(struct op_quantize_blocks){.y = op.y, .x = op.x});

@@ -21,7 +21,7 @@
 enum fp8_role { FP8_INPUT, FP8_WEIGHT, FP8_GRADIENT, FP8_ROLES };
 
 struct fp8_layer {
-    const struct param *weight;  // (out, in)
+    const struct param *weight;  // (out, in); of experts (E, out, in), which are one matrix (E * out, in) here
     struct operand operand;      // E4M3, as it is and transposed; only the range unless keeps_weights
 };
 

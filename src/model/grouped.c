@@ -2,37 +2,69 @@
 #include "model/grouped.h"
 #include "model/deferred.h"
 
-void grouped_forward(const struct param *weight, const struct pass *pass, struct tensor y, struct tensor x,
+bool grouped_is_fp8(const struct grouped *grouped, const struct pass *pass) {
+    return grouped->fp8 && pass->is_training;
+}
+
+// The weight as it is, or transposed if it is in fp8 and a backward pass reads it; what is new is in scratch.
+static struct operand weight_of(const struct grouped *grouped, const struct pass *pass, bool is_backward) {
+    struct tensor w = grouped->weight->value;
+    if (!grouped_is_fp8(grouped, pass))
+        return operand_of(w);
+    struct operand weight = fp8_weight(grouped->fp8, grouped->fp8_layer, is_backward, pass->device, pass->scratch);
+    if (weight.value.data)
+        weight.value = tensor_3d(weight.value.data, weight.value.dtype, w.shape[0], w.shape[1], w.shape[2]);
+    return weight;
+}
+
+void grouped_forward(const struct grouped *grouped, const struct pass *pass, struct tensor y, struct operand x,
                      struct tensor offsets) {
-    op_grouped_matmul(
-        pass->device,
-        &(struct op_grouped_matmul){.kind = GROUPED_FORWARD, .d = y, .a = x, .b = weight->value, .offsets = offsets});
+    size_t mark = arena_mark(pass->scratch);
+    struct operand weight = weight_of(grouped, pass, false);
+    op_grouped_matmul(pass->device, &(struct op_grouped_matmul){.kind = GROUPED_FORWARD,
+                                                                .d = y,
+                                                                .a = x.value,
+                                                                .b = weight.value,
+                                                                .a_range = x.range,
+                                                                .b_range = weight.range,
+                                                                .offsets = offsets});
+    arena_release(pass->scratch, mark);
 }
 
-void grouped_backward_input(const struct param *weight, const struct pass *pass, struct tensor dx, struct tensor dy,
+void grouped_backward_input(const struct grouped *grouped, const struct pass *pass, struct tensor dx, struct operand dy,
                             struct tensor offsets) {
-    op_grouped_matmul(
-        pass->device,
-        &(struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = dx, .a = dy, .b = weight->value, .offsets = offsets});
+    size_t mark = arena_mark(pass->scratch);
+    struct operand weight = weight_of(grouped, pass, true);
+    op_grouped_matmul(pass->device,
+                      &(struct op_grouped_matmul){.kind = GROUPED_INPUT,
+                                                  .d = dx,
+                                                  .a = dy.value,
+                                                  .b = weight.transposed.data ? weight.transposed : weight.value,
+                                                  .a_range = dy.range,
+                                                  .b_range = weight.range,
+                                                  .offsets = offsets});
+    arena_release(pass->scratch, mark);
 }
 
-void grouped_weight_matmul(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
+void grouped_weight_matmul(const struct grouped *grouped, const struct pass *pass, struct operand dy, struct operand x,
                            struct tensor offsets) {
     op_grouped_matmul(pass->device, &(struct op_grouped_matmul){.kind = GROUPED_WEIGHT,
-                                                                .d = weight->grad,
-                                                                .a = dy,
-                                                                .b = x,
+                                                                .d = grouped->weight->grad,
+                                                                .a = dy.transposed.data ? dy.transposed : dy.value,
+                                                                .b = x.transposed.data ? x.transposed : x.value,
+                                                                .a_range = dy.range,
+                                                                .b_range = x.range,
                                                                 .offsets = offsets,
                                                                 .beta = pass->is_first ? 0 : 1});
 }
 
-void grouped_backward_weight(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
-                             struct tensor offsets, int64_t room) {
+void grouped_backward_weight(const struct grouped *grouped, const struct pass *pass, struct operand dy,
+                             struct operand x, struct tensor offsets, int64_t room) {
+    if (dy.transposed.data)  // all that the matmul reads
+        dy.value = x.value = (struct tensor){0};
     if (pass->deferred)
-        deferred_add(
-            pass->deferred, pass,
-            &(struct deferred_matmul){
-                .experts = weight, .dy = operand_of(dy), .x = operand_of(x), .offsets = offsets, .room = room});
+        deferred_add(pass->deferred, pass,
+                     &(struct deferred_matmul){.experts = grouped, .dy = dy, .x = x, .offsets = offsets, .room = room});
     else
-        grouped_weight_matmul(weight, pass, dy, x, offsets);
+        grouped_weight_matmul(grouped, pass, dy, x, offsets);
 }

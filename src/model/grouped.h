@@ -1,22 +1,32 @@
 // Matmuls of experts: rows are sorted by expert, and those of each expert go through a matrix of its own. Which rows an
 // expert has is known on the device only, where `offsets` (E + 1) i32 tells where they begin; see ops/ops_experts.h.
+// They are in the pass's dtype or, while training, in fp8 with one range for the matrices of all experts
+// (expert_operands.h makes the operands).
 #ifndef MODEL_GROUPED_H
 #define MODEL_GROUPED_H
 
+#include "model/fp8.h"
 #include "model/layer.h"
 
-// y (R, out) = x (R, in) W^T with W (E, out, in).
-void grouped_forward(const struct param *weight, const struct pass *pass, struct tensor y, struct tensor x,
+struct grouped {
+    struct param *weight;  // (E, out, in)
+    struct fp8 *fp8;       // not NULL: matmuls are in fp8 while training, with the next
+    int fp8_layer;
+};
+
+bool grouped_is_fp8(const struct grouped *grouped, const struct pass *pass);
+// y (R, out) = x (R, in) W^T.
+void grouped_forward(const struct grouped *grouped, const struct pass *pass, struct tensor y, struct operand x,
                      struct tensor offsets);
 // dx (R, in) = dy W.
-void grouped_backward_input(const struct param *weight, const struct pass *pass, struct tensor dx, struct tensor dy,
+void grouped_backward_input(const struct grouped *grouped, const struct pass *pass, struct tensor dx, struct operand dy,
                             struct tensor offsets);
 // dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so; then memory is taken for the
 // `room` rows that there may be in other passes.
-void grouped_backward_weight(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
-                             struct tensor offsets, int64_t room);
+void grouped_backward_weight(const struct grouped *grouped, const struct pass *pass, struct operand dy,
+                             struct operand x, struct tensor offsets, int64_t room);
 // The matmul itself, never deferred.
-void grouped_weight_matmul(const struct param *weight, const struct pass *pass, struct tensor dy, struct tensor x,
+void grouped_weight_matmul(const struct grouped *grouped, const struct pass *pass, struct operand dy, struct operand x,
                            struct tensor offsets);
 
 #endif

@@ -264,12 +264,102 @@ void op_expert_activation_backward(struct device *device, const struct op_expert
     device->ops->expert_activation_backward(device, op);
 }
 
+// What is stored of (rows, columns) in fp8, of one type.
+static void check_stored_as(struct device *device, const char *op, const struct operand *y, enum dtype dtype,
+                            struct tensor shape) {
+    check_stored(device, op, y, shape.shape[0], shape.shape[1]);
+    check_rule(op, (!y->value.data || y->value.dtype == dtype) && (!y->transposed.data || y->transposed.dtype == dtype),
+               "activations are stored as E4M3, gradients as E5M2");
+}
+
+static void check_steps(const char *op, int64_t rows, int64_t columns) {
+    enum { ROW_STEP = 4, COLUMN_STEP = 16 };
+    check_rule(op, rows % ROW_STEP == 0 && columns % COLUMN_STEP == 0,
+               "the columns must be a multiple of 16, the rows of 4");
+}
+
+void op_quantize_slots(struct device *device, const struct op_quantize_slots *op) {
+    const char *name = "op_quantize_slots";
+    int64_t columns = check_rows(device, name, "x", op->x), rows = op->sources.shape[0];
+    check_tensor(name, "sources", op->sources, check_1d(DTYPE_I32, rows));
+    check_stored(device, name, &op->y, rows, columns);
+    check_steps(name, rows, columns);
+    check_rule(name, op->per_row >= 1, "a row must have at least one slot");
+    device->ops->quantize_slots(device, op);
+}
+
+void op_quantize_expert_forward(struct device *device, const struct op_quantize_expert_forward *op) {
+    const char *name = "op_quantize_expert_forward";
+    int64_t width = check_rows(device, name, "x", op->x), rows = op->x.shape[0];
+    int64_t columns = op->is_gated ? width / 2 : width;
+    check_steps(name, rows, columns);
+    check_rule(name, !op->is_gated || width % 2 == 0, "a gated row must have two halves");
+    check_stored_as(device, name, &op->y, DTYPE_E4M3, check_2d(DTYPE_E4M3, rows, columns));
+    (void)check_offsets(name, op->offsets);
+    check_expert_rows(name, op->x, op->weights, op->sources);
+    check_rule(name, op->activation >= 0 && op->activation < ACTIVATION_COUNT, "unknown activation");
+    device->ops->quantize_expert_forward(device, op);
+}
+
+void op_quantize_expert_backward(struct device *device, const struct op_quantize_expert_backward *op) {
+    const char *name = "op_quantize_expert_backward";
+    int64_t columns = check_rows(device, name, "dy", op->dy), rows = op->dy.shape[0];
+    int64_t width = columns * (op->is_gated ? 2 : 1);
+    check_steps(name, rows, columns);
+    check_tensor(name, "x", op->x, check_2d(op->dy.dtype, rows, width));
+    check_stored_as(device, name, &op->dx, DTYPE_E5M2, check_2d(DTYPE_E5M2, rows, width));
+    check_stored_as(device, name, &op->y, DTYPE_E4M3, check_2d(DTYPE_E4M3, rows, columns));
+    (void)check_offsets(name, op->offsets);
+    check_expert_rows(name, op->x, op->weights, op->sources);
+    check_tensor(name, "dweights", op->dweights, check_2d(DTYPE_F32, op->weights.shape[0], op->weights.shape[1]));
+    check_apart(name, "dweights", op->dweights, "weights", op->weights);
+    check_rule(name, op->activation >= 0 && op->activation < ACTIVATION_COUNT, "unknown activation");
+    device->ops->quantize_expert_backward(device, op);
+}
+
+// See struct op_grouped_matmul for the order of fp8 operands.
+static void check_grouped_float8(struct device *device, const char *name, const struct op_grouped_matmul *op,
+                                 int64_t experts) {
+    enum { SIZE_STEP = 16 };
+    bool is_weight = op->kind == GROUPED_WEIGHT, is_forward = op->kind == GROUPED_FORWARD;
+    struct tensor a = op->a, b = op->b;
+    check_rule(name, a.dtype == (is_forward ? DTYPE_E4M3 : DTYPE_E5M2) && b.dtype == DTYPE_E4M3,
+               "inputs and weights are E4M3, gradients E5M2");
+    check_rule(name, device->ops->supports(device, a.dtype), "this device has no fp8 matmul");
+    check_range(name, op->a_range);
+    check_range(name, op->b_range);
+    check_matrix(name, "a must be a matrix", a);
+    check_tensor(name, "a", a, check_2d(a.dtype, a.shape[0], a.shape[1]));
+    int64_t rows = a.shape[is_weight ? 1 : 0], inner = a.shape[is_weight ? 0 : 1], others;
+    if (is_weight) {
+        check_matrix(name, "b must be a matrix", b);
+        others = b.shape[0];
+        check_tensor(name, "b", b, check_2d(b.dtype, others, rows));
+        check_tensor(name, "d", op->d, check_3d(DTYPE_F32, experts, inner, others));
+    } else {
+        others = check_rows(device, name, "d", op->d);
+        check_tensor(name, "d", op->d, check_2d(op->d.dtype, rows, others));
+        check_tensor(name, "b", b,
+                     is_forward ? check_3d(b.dtype, experts, others, inner)
+                                : check_2d(b.dtype, others, experts * inner));
+    }
+    check_rule(name, rows % SIZE_STEP == 0 && inner % SIZE_STEP == 0 && others % SIZE_STEP == 0,
+               "the sizes of an fp8 matmul must be multiples of 16");
+}
+
 void op_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
     const char *name = "op_grouped_matmul";
     int64_t experts = check_offsets(name, op->offsets);
     bool is_weight = op->kind == GROUPED_WEIGHT;
     check_rule(name, op->kind >= GROUPED_FORWARD && op->kind <= GROUPED_WEIGHT, "unknown kind");
     check_rule(name, op->beta == 0 || (is_weight && op->beta == 1), "beta must be 0, or 1 for gradients of weights");
+    check_apart(name, "d", op->d, "a", op->a);
+    check_apart(name, "d", op->d, "b", op->b);
+    if (dtype_is_float8(op->a.dtype)) {
+        check_grouped_float8(device, name, op, experts);
+        device->ops->grouped_matmul(device, op);
+        return;
+    }
     int64_t inner = check_rows(device, name, "a", op->a), rows = op->a.shape[0];
     enum dtype dtype = op->a.dtype;
     if (is_weight) {
@@ -283,7 +373,5 @@ void op_grouped_matmul(struct device *device, const struct op_grouped_matmul *op
                      op->kind == GROUPED_FORWARD ? check_3d(dtype, experts, columns, inner)
                                                  : check_3d(dtype, experts, inner, columns));
     }
-    check_apart(name, "d", op->d, "a", op->a);
-    check_apart(name, "d", op->d, "b", op->b);
     device->ops->grouped_matmul(device, op);
 }

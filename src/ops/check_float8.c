@@ -57,8 +57,7 @@ void check_matmul_float8(struct device *device, const char *op, const struct op_
     check_apart(op, "d", m->d, "b", m->b);
 }
 
-static void check_output(struct device *device, const char *name, const struct operand *y, int64_t rows,
-                         int64_t columns) {
+void check_stored(struct device *device, const char *name, const struct operand *y, int64_t rows, int64_t columns) {
     check_range(name, y->range);
     if (y->value.data) {
         check_float8(device, name, "y", y->value);
@@ -77,7 +76,7 @@ static bool is_stored_as(const struct operand *y, enum dtype dtype) {
 
 static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t columns) {
     bool is_gradient = op->kind >= QUANTIZE_ACTIVATION_GRADIENT;
-    check_output(device, name, &op->y, op->x.shape[0], columns);
+    check_stored(device, name, &op->y, op->x.shape[0], columns);
     check_rule(name, op->kind == QUANTIZE_PLAIN || is_stored_as(&op->y, is_gradient ? DTYPE_E5M2 : DTYPE_E4M3),
                "activations are stored as E4M3, gradients as E5M2");
     check_optional(name, "dbias", op->dbias, check_1d(DTYPE_F32, columns));
@@ -85,7 +84,7 @@ static void check_outputs(struct device *device, const char *name, const struct 
         return;
     check_rule(name, is_gradient, "only gradients compute the activation's result again");
     check_rule(name, is_stored_as(&op->result, DTYPE_E4M3), "the activation's result is stored as E4M3");
-    check_output(device, name, &op->result, op->dy.shape[0], op->dy.shape[1]);
+    check_stored(device, name, &op->result, op->dy.shape[0], op->dy.shape[1]);
 }
 
 void op_quantize(struct device *device, const struct op_quantize *op) {

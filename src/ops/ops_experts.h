@@ -8,7 +8,7 @@
 #define OPS_OPS_EXPERTS_H
 
 #include "ops/activation.h"
-#include "tensor/tensor.h"
+#include "ops/ops_float8.h"
 
 enum { ROUTER_MOST_EXPERTS = 1024, ROUTER_MOST_CHOSEN = 32 };
 
@@ -172,6 +172,38 @@ struct op_expert_activation_backward {
     struct glu_rule rule;  // if gated
 };
 
+// The same in fp8: what op_quantize would store of what op_gather_slots and the operations above give, without a
+// rounding between. R is a multiple of 4, columns are multiples of 16; experts have no biases.
+struct op_quantize_slots {
+    struct operand y;       // (R, C) out, as in op_quantize
+    struct tensor x;        // (N, C)
+    struct tensor sources;  // (R) i32
+    int64_t per_row;        // K
+};
+struct op_quantize_expert_forward {
+    struct operand y;       // (R, F) out, E4M3
+    struct tensor x;        // (R, F) or (R, 2F)
+    struct tensor weights;  // (N, K) fp32
+    struct tensor offsets;  // (E + 1) i32
+    struct tensor sources;  // (R) i32
+    enum activation activation;
+    bool is_gated;
+    struct glu_rule rule;  // if gated
+};
+struct op_quantize_expert_backward {
+    struct operand dx;       // (R, F) or (R, 2F) out, E5M2
+    struct operand y;        // (R, F) out: as op_quantize_expert_forward stores it with this range, which sees nothing
+    struct tensor dweights;  // (N, K) fp32 out
+    struct tensor dy;        // (R, F)
+    struct tensor x;         // (R, F) or (R, 2F)
+    struct tensor weights;   // (N, K) fp32
+    struct tensor offsets;   // (E + 1) i32
+    struct tensor sources;   // (R) i32
+    enum activation activation;
+    bool is_gated;
+    struct glu_rule rule;  // if gated
+};
+
 // out = residual + x * (1 + epsilon * u), noise for the input of routers. An element is drawn the half h of a word as
 // for dropout (struct dropout in ops.h), and u = (h - 32767.5) / 32768. out may alias residual or x.
 struct op_jitter {
@@ -190,12 +222,18 @@ enum grouped_kind {
     GROUPED_INPUT,    // d (R, I) = a (R, O) times b[e], b (E, O, I)
     GROUPED_WEIGHT,   // d[e] = beta * d[e] + the transpose of a (R, O) times b (R, I); d (E, O, I) fp32
 };
+// In fp8 both operands are read along the dimension that is summed over, so b of GROUPED_INPUT is the transpose (I, E *
+// O) of the matrix (E * O, I), and GROUPED_WEIGHT takes a (O, R) and b (I, R). a is E4M3 with GROUPED_FORWARD, else
+// E5M2; b is E4M3; R, O and I are multiples of 16. What lies beyond offsets[E] must be finite. Not with CUDA.
 struct op_grouped_matmul {
     enum grouped_kind kind;
-    struct tensor d;     // out, in the dtype of a and b but for GROUPED_WEIGHT; rows beyond offsets[E] stay as they are
-    struct tensor a, b;  // in the same activation dtype
-    struct tensor offsets;  // (E + 1) i32
-    float beta;             // 0 or 1, and 0 but for GROUPED_WEIGHT
+    // Out, in the dtype of a and b but for GROUPED_WEIGHT, and with fp8 in any that the device has. Rows beyond
+    // offsets[E] stay as they are.
+    struct tensor d;
+    struct tensor a, b;              // in the same activation dtype, or in fp8
+    struct tensor a_range, b_range;  // of a and b in fp8, see struct operand; else none
+    struct tensor offsets;           // (E + 1) i32
+    float beta;                      // 0 or 1, and 0 but for GROUPED_WEIGHT
 };
 
 // A part of the list of operations in ops.h.
@@ -212,6 +250,9 @@ struct op_grouped_matmul {
     X(sum_slots)                                                                                                       \
     X(slot_bias_backward)                                                                                              \
     X(expert_activation_forward)                                                                                       \
-    X(expert_activation_backward)
+    X(expert_activation_backward)                                                                                      \
+    X(quantize_slots)                                                                                                  \
+    X(quantize_expert_forward)                                                                                         \
+    X(quantize_expert_backward)
 
 #endif

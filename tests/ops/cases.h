@@ -14,6 +14,7 @@
 #include "cases_clip.h"
 #include "cases_embedding.h"
 #include "cases_experts.h"
+#include "cases_experts8.h"
 #include "cases_float8.h"
 #include "cases_layers.h"
 #include "cases_matmul.h"
@@ -100,6 +101,9 @@
     X(gather_slots)                                                                                                    \
     X(expert_activation)                                                                                               \
     X(grouped_matmul)                                                                                                  \
+    X(quantize_slots)                                                                                                  \
+    X(quantize_experts)                                                                                                \
+    X(grouped_float8)                                                                                                  \
     X(quantize_blocks)                                                                                                 \
     X(blocks_not_finite)                                                                                               \
     X(matmul_blocks)

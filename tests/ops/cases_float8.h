@@ -19,6 +19,14 @@ static inline struct tensor float8_range(struct lab *lab, enum dtype dtype, doub
     return range;
 }
 
+// Memory for a matrix in both orders, with a range up to `most`.
+static inline struct operand float8_operand(struct lab *lab, enum dtype dtype, int64_t rows, int64_t columns,
+                                            double most) {
+    return (struct operand){.value = arena_2d(&lab->arena, dtype, rows, columns),
+                            .transposed = arena_2d(&lab->arena, dtype, columns, rows),
+                            .range = float8_range(lab, dtype, most)};
+}
+
 static inline uint8_t *float8_codes(struct lab *lab, struct tensor t) {
     uint8_t *codes = lab_host(lab, tensor_bytes(t));
     device_copy_out(lab->device, codes, t);

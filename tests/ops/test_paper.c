@@ -220,6 +220,33 @@ TEST(experts_cost) {
     device_close(device);
 }
 
+// In fp8 the operands of a gradient of weights are transposed, and have half the bytes.
+TEST(experts_cost_in_fp8) {
+    enum { PLACES = 96, INPUTS = 16, OUTPUTS = 32, EXPERTS = 2 };
+    struct device *device = NULL;
+    EXPECT_OK(device_open_twin(&device, NULL));
+    struct arena a;
+    arena_init(&a, "paper", device_alloc(device, (size_t)1 << 40), (size_t)1 << 40);
+    struct tensor range = arena_1d(&a, DTYPE_F32, RANGE_LENGTH), offsets = arena_1d(&a, DTYPE_I32, EXPERTS + 1);
+    struct op_grouped_matmul op = {.kind = GROUPED_WEIGHT, .a_range = range, .b_range = range, .offsets = offsets};
+    op.d = arena_3d(&a, DTYPE_F32, EXPERTS, OUTPUTS, INPUTS);
+    op.a = arena_2d(&a, DTYPE_E5M2, OUTPUTS, PLACES);
+    op.b = arena_2d(&a, DTYPE_E4M3, INPUTS, PLACES);
+    op_grouped_matmul(device, &op);
+    double bytes = PLACES * (INPUTS + OUTPUTS) + 4.0 * (EXPERTS + 1) + 4.0 * EXPERTS * OUTPUTS * INPUTS;
+    EXPECT(device_totals(device).matmul_flops == 2.0 * PLACES * INPUTS * OUTPUTS);
+    EXPECT(device_totals(device).bytes_moved == bytes);
+    op.kind = GROUPED_INPUT;
+    op.d = arena_2d(&a, DTYPE_BF16, PLACES, INPUTS);
+    op.a = arena_2d(&a, DTYPE_E5M2, PLACES, OUTPUTS);
+    op.b = arena_2d(&a, DTYPE_E4M3, INPUTS, EXPERTS * OUTPUTS);
+    op_grouped_matmul(device, &op);
+    bytes += PLACES * (2 * INPUTS + OUTPUTS) + 4.0 * (EXPERTS + 1) + EXPERTS * OUTPUTS * INPUTS;
+    EXPECT(device_totals(device).matmul_flops == 4.0 * PLACES * INPUTS * OUTPUTS);
+    EXPECT(device_totals(device).bytes_moved == bytes);
+    device_close(device);
+}
+
 static const struct device_rates rates = {.matmul = {1e12, 10e12, 20e12},
                                           .processors = 4,
                                           .tile = 128,
@@ -303,5 +330,6 @@ TEST(time_of_copies_beside_computation) {
 }
 
 TEST_MAIN(TEST_CASE(time_of_matmuls), TEST_CASE(time_of_copies_beside_computation), TEST_CASE(time_of_bytes_and_waits),
-          TEST_CASE(adam_cost), TEST_CASE(experts_cost), TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost),
-          TEST_CASE(attention_cost), TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))
+          TEST_CASE(adam_cost), TEST_CASE(experts_cost), TEST_CASE(experts_cost_in_fp8),
+          TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost), TEST_CASE(attention_cost),
+          TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))

@@ -365,6 +365,59 @@ static void run_experts(struct lab *lab) {
             .dlogits = dlogits, .logits = logits, .slopes = sums, .z_factor = 0.1f, .score = ROUTER_SQRT_SOFTPLUS});
 }
 
+// Rows of experts in fp8; of the last ones none has an expert.
+static void run_experts8(struct lab *lab) {
+    enum { EXPERTS = 5, FILLED = 190, PLACES = 208, C = 48, F = 80 };
+    static const int32_t offsets[EXPERTS + 1] = {0, 0, 71, 72, 150, FILLED};
+    int32_t *source = lab_host(lab, sizeof *source * PLACES);
+    for (int32_t i = 0; i < PLACES; i++)
+        source[i] = i < FILLED ? (i * 7) % FILLED : -1;
+    struct tensor sources = lab_ints(lab, PLACES, source), starts = lab_ints(lab, EXPERTS + 1, offsets);
+    struct tensor weights = lab_fp32_2d(lab, FILLED, 1, 1).t, dweights = lab_fp32_2d(lab, FILLED, 1, 1).t;
+    struct tensor rows = half_2d(lab, FILLED, C), before = half_2d(lab, PLACES, 2 * F),
+                  dafter = half_2d(lab, PLACES, F);
+    struct operand x = float8_operand(lab, DTYPE_E4M3, PLACES, C, 2),
+                   after = float8_operand(lab, DTYPE_E4M3, PLACES, F, 2);
+    struct operand dbefore = float8_operand(lab, DTYPE_E5M2, PLACES, 2 * F, 2),
+                   w = float8_operand(lab, DTYPE_E4M3, EXPERTS * 2 * F, C, 2);
+    struct tensor dw = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, EXPERTS, 2 * F, C), 1).t;
+    op_quantize(lab->device, &(struct op_quantize){.y = w, .x = half_2d(lab, EXPERTS * 2 * F, C)});
+    op_quantize_slots(lab->device, &(struct op_quantize_slots){.y = x, .x = rows, .sources = sources, .per_row = 1});
+    op_quantize_expert_forward(lab->device, &(struct op_quantize_expert_forward){.y = after,
+                                                                                 .x = before,
+                                                                                 .weights = weights,
+                                                                                 .offsets = starts,
+                                                                                 .sources = sources,
+                                                                                 .activation = ACTIVATION_SILU,
+                                                                                 .is_gated = true});
+    op_quantize_expert_backward(lab->device, &(struct op_quantize_expert_backward){.dx = dbefore,
+                                                                                   .y = after,
+                                                                                   .dweights = dweights,
+                                                                                   .dy = dafter,
+                                                                                   .x = before,
+                                                                                   .weights = weights,
+                                                                                   .offsets = starts,
+                                                                                   .sources = sources,
+                                                                                   .activation = ACTIVATION_SILU,
+                                                                                   .is_gated = true});
+    struct op_grouped_matmul op = {.kind = GROUPED_FORWARD, .d = before, .a = x.value, .offsets = starts};
+    op.b = tensor_3d(w.value.data, DTYPE_E4M3, EXPERTS, 2 * F, C);
+    op.a_range = x.range;
+    op.b_range = w.range;
+    op_grouped_matmul(lab->device, &op);
+    op = (struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = half_2d(lab, PLACES, C), .a = dbefore.value};
+    op.b = w.transposed;
+    op.a_range = dbefore.range;
+    op.b_range = w.range;
+    op.offsets = starts;
+    op_grouped_matmul(lab->device, &op);
+    op = (struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = dw, .a = dbefore.transposed, .b = x.transposed};
+    op.a_range = dbefore.range;
+    op.b_range = x.range;
+    op.offsets = starts;
+    op_grouped_matmul(lab->device, &op);
+}
+
 static void run_fp8(struct lab *lab) {
     enum { TOKENS = 304, WIDTH = 208, RANGES = 3, STEPS = 5 };
     struct tensor x = half_2d(lab, TOKENS, WIDTH), dy = half_2d(lab, TOKENS, WIDTH), d = half_2d(lab, TOKENS, TOKENS);
@@ -445,6 +498,7 @@ static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     run_optimizer(&lab);
     run_parts(&lab);
     run_experts(&lab);
+    run_experts8(&lab);
     run_fp8(&lab);
     *bytes = lab.arena.used;
     unsigned char *copy = malloc(*bytes);

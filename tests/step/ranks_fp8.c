@@ -87,10 +87,11 @@ static void train(struct world *world, const char *flags, struct step_result res
 // fp8 rounds coarsely: if sums have another order, as with tensor parallelism, a norm is off by some parts in a
 // thousand. All others have the sums of one rank; there it would be off as much if micro-batches used each other's
 // ranges.
-static const struct {
+struct fp8_layout {
     const char *flags;
     double norm;  // bound on its difference
-} layouts[] = {
+};
+static const struct fp8_layout layouts[] = {
     {"--pipeline-model-parallel-size 4", 1e-4},
     {"--pipeline-model-parallel-size 4 --recompute-granularity full", 1e-4},
     {"--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble", 1e-4},
@@ -106,21 +107,25 @@ static const struct {
     {"", 1e-4},
 };
 
-// Every `step`th layout from the last one back.
-static void compare(const char *recipe, int step) {
+static void compare_with(const char *recipe, const struct fp8_layout *layout, int count, int step) {
     struct step_result want[STEPS], got[STEPS];
     train(alone, recipe, want);
-    for (int i = sizeof layouts / sizeof layouts[0] - 1; i >= 0; i -= step) {
-        char *flags = memory_printf("%s %s", recipe, layouts[i].flags);
+    for (int i = count - 1; i >= 0; i -= step) {
+        char *flags = memory_printf("%s %s", recipe, layout[i].flags);
         train(together, flags, got);
         double loss = 0, norm = fabs(got[0].grad_norm - want[0].grad_norm) / want[0].grad_norm;
         for (int k = 0; k < STEPS; k++)
             loss = fmax(loss, fabs(got[k].loss - want[k].loss) / want[k].loss);
         if (world_place(together).rank == 0)
             printf("    loss within %.1e, norm of the first gradient within %.1e:%s\n", loss, norm, flags);
-        EXPECT(loss <= 1e-3 && norm <= layouts[i].norm);
+        EXPECT(loss <= 1e-3 && norm <= layout[i].norm);
         free(flags);
     }
+}
+
+// Every `step`th layout from the last one back.
+static void compare(const char *recipe, int step) {
+    compare_with(recipe, layouts, sizeof layouts / sizeof layouts[0], step);
 }
 
 TEST(delayed_ranges) {
@@ -138,6 +143,29 @@ TEST(blocks) {
 TEST(the_output_layer_too) {
     compare("--fp8-output-proj", 5);
     compare("--fp8-output-proj --fp8-recipe tensorwise --untie-embeddings-and-output-weights", 5);
+}
+
+// Experts that ranks share out or split. Where rows of several micro-batches meet, a range that is measured is theirs
+// together, in the first step with the delayed recipe too.
+TEST(experts) {
+    static const struct fp8_layout of_experts[] = {
+        {"--pipeline-model-parallel-size 2 --expert-model-parallel-size 2 --pipeline-schedule zero-bubble", 1e-2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1 "
+         "--expert-model-parallel-size 2",
+         1e-2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2", 1e-2},
+        {"--expert-model-parallel-size 4 --use-distributed-optimizer", 1e-2},
+        {"--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble --recompute-granularity full", 1e-4},
+        {"", 1e-4},
+    };
+    enum { COUNT = sizeof of_experts / sizeof of_experts[0] };
+    const char *mixture =
+        "--device cpu --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-aux-loss-coeff 1e-2 "
+        "--swiglu --disable-bias-linear --num-layers 4";
+    compare_with(mixture, of_experts, COUNT, 1);
+    char *measured = memory_printf("%s --fp8-recipe tensorwise", mixture);
+    compare_with(measured, of_experts, COUNT, 2);
+    free(measured);
 }
 
 // Each rank has measured its own scale, and then an infinity was seen.
@@ -162,9 +190,10 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges), TEST_CASE(blocks),
-                                      TEST_CASE(the_output_layer_too),
-                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
+    const struct test_case cases[] = {
+        TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
+        TEST_CASE(blocks),         TEST_CASE(the_output_layer_too),
+        TEST_CASE(experts),        TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

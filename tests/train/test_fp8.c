@@ -113,6 +113,38 @@ TEST(recompute_changes_nothing) {
     }
 }
 
+// Mixtures of experts: some without rows, capacities that leave a number of places that is no multiple of 16, and
+// biases, with which nothing is fused.
+static const char *const mixtures[] = {
+    "--device cpu --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-aux-loss-coeff 1e-2 --swiglu "
+    "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm",
+    "--device cpu --num-experts 16 --moe-router-topk 3 --moe-ffn-hidden-size 32 --moe-expert-capacity-factor 1.3 "
+    "--activation gelu",
+};
+
+TEST(experts_learn_in_8_bits) {
+    for (int i = 0; i < 2; i++)
+        for (int micro_batches = 1; micro_batches <= 3; micro_batches += 2) {
+            struct curve half = train_with(mixtures[i], "", micro_batches);
+            struct curve delayed = train_with(mixtures[i], "--fp8-format hybrid", micro_batches);
+            struct curve current =
+                train_with(mixtures[i], "--fp8-format hybrid --fp8-recipe tensorwise", micro_batches);
+            printf("    %.4f to %.4f in bf16, %.4f and %.4f in fp8\n", half.first, half.last, delayed.last,
+                   current.last);
+            EXPECT(half.last < 0.8 * half.first);
+            EXPECT(fabs(delayed.first - half.first) < 0.01 * half.first && delayed.first != half.first);
+            EXPECT(fabs(delayed.last - half.last) < 0.05 * half.first);
+            EXPECT(fabs(current.last - half.last) < 0.05 * half.first);
+            struct curve full =
+                train_with(mixtures[i], "--fp8-format hybrid --recompute-granularity full --recompute-method uniform",
+                           micro_batches);
+            struct curve some =
+                train_with(mixtures[i], "--fp8-format hybrid --recompute-granularity selective --recompute-modules moe",
+                           micro_batches);
+            EXPECT(delayed.last == full.last && delayed.last == some.last && delayed.evaluated == full.evaluated);
+        }
+}
+
 TEST(a_history_of_several_steps_and_a_margin) {
     struct curve half = train("", "");
     struct curve careful = train("", "--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max "
@@ -192,8 +224,8 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
     } recipes[] = {{"--fp8-format hybrid", true},
                    {"--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max", true},
                    {"--fp8-format hybrid --fp8-recipe tensorwise", false}};
-    for (int i = 0; i < 12; i++) {
-        const char *model = models[i / 3], *flags = recipes[i % 3].flags;
+    for (int i = 0; i < 15; i++) {
+        const char *model = i < 12 ? models[i / 3] : mixtures[0], *flags = recipes[i % 3].flags;
         struct temporary folder = temporary_create();
         struct fp8_stretch through, resumed, forgetful;
         run_through(model, flags, folder.path, &through);
@@ -265,6 +297,6 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
 }
 
-TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(recompute_changes_nothing),
+TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(experts_learn_in_8_bits), TEST_CASE(recompute_changes_nothing),
           TEST_CASE(a_history_of_several_steps_and_a_margin), TEST_CASE(a_resumed_run_goes_on_bit_for_bit),
           TEST_CASE(a_run_resumes_without_ranges_too), TEST_CASE(flags_that_do_not_fit_are_refused))

@@ -55,6 +55,10 @@ static void small_group_task(void *context, int64_t e, int thread) {
 }
 
 void half_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
+    if (dtype_is_float8(op->a.dtype)) {
+        cpu_grouped_float8(device, op);
+        return;
+    }
     int64_t experts = op->offsets.shape[0] - 1;
     cpu_run(device, experts, small_group_task, op);
     for (int64_t e = 0; e < experts; e++) {
@@ -67,6 +71,8 @@ void half_grouped_matmul(struct device *device, const struct op_grouped_matmul *
 // The most that any expert can take: all rows, or so few that another kernel serves them.
 struct own_need grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op) {
     struct own_need most = {0};
+    if (dtype_is_float8(op->a.dtype))
+        return most;
     for (int64_t i = 0; i <= KERNEL_MOST_ROWS; i++) {
         int64_t rows = i == 0 || i > op->a.shape[0] ? op->a.shape[0] : i;
         struct op_matmul matmul = expert_matmul(op, 0, 0, rows);

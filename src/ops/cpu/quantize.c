@@ -56,8 +56,7 @@ static void value_row(struct device *device, const struct op_quantize *op, int64
     }
 }
 
-// Stores one row of values, of so many, in both orders.
-static void store_row(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value) {
+void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value) {
     const float *range = to->range.data;
     uint8_t *y = to->value.data, *transposed = to->transposed.data;
     enum dtype dtype = y ? to->value.dtype : to->transposed.dtype;
@@ -88,7 +87,7 @@ static void store_result(struct device *device, const struct op_quantize *op, in
                                   .activation = op->activation,
                                   .x = op->x};
     value_row(device, &forward, row, x, value);
-    store_row(&op->result, row, op->x.shape[0], op->dy.shape[1], value);
+    cpu_store_row8(&op->result, row, op->x.shape[0], op->dy.shape[1], value);
 }
 
 void cpu_quantize(struct device *device, const struct op_quantize *op) {
@@ -98,7 +97,7 @@ void cpu_quantize(struct device *device, const struct op_quantize *op) {
         biased_row(op, row, x);
         value_row(device, op, row, x, value);
         see_row(op, columns, value);
-        store_row(&op->y, row, op->x.shape[0], columns, value);
+        cpu_store_row8(&op->y, row, op->x.shape[0], columns, value);
         if (op->result.value.data || op->result.transposed.data)
             store_result(device, op, row, x, value);
     }

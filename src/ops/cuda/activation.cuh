@@ -104,4 +104,12 @@ template <typename T> static __device__ __forceinline__ float gelu_tanh_gradient
     return s + x * s * (1.0f - s) * TWICE_SQRT_2_OVER_PI * (1.0f + 3.0f * GELU_CUBIC * x * x);
 }
 
+// Value and slope of the gate's activation; those of SiLU and of the quick GELU share an exponential.
+template <typename T> static __device__ __forceinline__ float2 gate_at(enum activation activation, float x) {
+    if (activation != ACTIVATION_SILU && activation != ACTIVATION_QUICK_GELU)
+        return make_float2(value_of(activation, x), slope_of(activation, x));
+    float factor = activation == ACTIVATION_SILU ? 1.0f : QUICK_GELU, s = logistic<T>(factor * x);
+    return make_float2(x * s, s + factor * x * s * (1.0f - s));
+}
+
 #endif

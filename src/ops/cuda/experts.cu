@@ -20,14 +20,6 @@ struct expert_args {
     bool is_gated, is_wide;
 };
 
-// Value and slope of the gate's activation; those of SiLU and of the quick GELU share an exponential.
-template <typename T> static __device__ __forceinline__ float2 gate_at(enum activation activation, float x) {
-    if (activation != ACTIVATION_SILU && activation != ACTIVATION_QUICK_GELU)
-        return make_float2(value_of(activation, x), slope_of(activation, x));
-    float factor = activation == ACTIVATION_SILU ? 1.0f : QUICK_GELU, s = logistic<T>(factor * x);
-    return make_float2(x * s, s + factor * x * s * (1.0f - s));
-}
-
 // Eight columns of a bias, added to x.
 template <typename T>
 static __device__ __forceinline__ void add_bias(float x[8], const T *bias, int64_t column, int64_t columns,

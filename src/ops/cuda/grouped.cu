@@ -116,6 +116,8 @@ static void run_plain(struct cuda_device *cuda, const struct op_grouped_matmul *
 
 extern "C" void cuda_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
     struct cuda_device *cuda = cuda_use(device);
+    if (dtype_is_float8(op->a.dtype))
+        die("the CUDA backend has no fp8 matmuls of experts; leave out --fp8-format");
     const struct tensor weight = op->kind == GROUPED_WEIGHT ? op->d : op->b;
     struct grouped_args args = {};
     args.d = op->d.data;

@@ -189,12 +189,13 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
 // All rows have an expert, and experts have equally many: paper does not know better.
 static void paper_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
     const struct paper_device *paper = paper_of(device);
+    bool is_weight = op->kind == GROUPED_WEIGHT, is_turned = is_weight && dtype_is_float8(op->a.dtype);
     const struct device_grouped shape = {.dtype = op->a.dtype,
-                                         .is_weight = op->kind == GROUPED_WEIGHT,
+                                         .is_weight = is_weight,
                                          .experts = (double)op->offsets.shape[0] - 1,
-                                         .rows = (double)op->a.shape[0],
-                                         .from = (double)op->a.shape[1],
-                                         .to = (double)(op->kind == GROUPED_WEIGHT ? op->b : op->d).shape[1]};
+                                         .rows = (double)op->a.shape[is_turned ? 1 : 0],
+                                         .from = (double)op->a.shape[is_turned ? 0 : 1],
+                                         .to = (double)(is_weight ? op->d.shape[2] : op->d.shape[1])};
     paper_of(device)->totals.matmul_flops += 2.0 * shape.rows * shape.from * shape.to;
     COUNT_WORK(device, paper->has_rates ? device_rates_grouped(&paper->rates, &shape) : 0, op->a, op->b, op->d,
                op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
@@ -498,6 +499,11 @@ BYTES_ONLY(sinkhorn, op->bias, op->logits)
 BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights, op->kept)
 // As many rows are read as are written, some of them several times.
 BYTES_ONLY(gather_slots, op->y, op->y, op->sources)
+// The two orders together have as many bytes as the rows of 16 bits.
+BYTES_ONLY(quantize_slots, op->y.value, op->y.transposed, op->y.value, op->y.transposed, op->sources)
+BYTES_ONLY(quantize_expert_forward, op->y.value, op->y.transposed, op->x, op->weights, op->sources)
+BYTES_ONLY(quantize_expert_backward, op->dx.value, op->dx.transposed, op->y.value, op->y.transposed, op->dweights,
+           op->dy, op->x, op->weights, op->sources)
 // clang-format on
 
 // Entries of the table that also ask the device this one stands for how much memory of its own it would take.

@@ -1,0 +1,265 @@
+// Rows of experts in fp8 and their transpose: copied to their places, and between the two matmuls, in one pass over
+// tiles of 128 x 128 (turned.cuh). Places without a source get 0.
+#include "ops/cuda/activation.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
+#include "ops/cuda/turned.cuh"
+
+enum expert8_kind { EXPERT8_ROWS, EXPERT8_FORWARD, EXPERT8_BACKWARD };
+
+// Where values go: (rows, columns) and its transpose, or NULL.
+struct expert8_part {
+    uint8_t *y, *transposed;
+    int64_t stride;  // between rows of y
+    float scale;
+    bool is_e5m2;
+};
+
+struct operand_pointers {
+    uint8_t *y, *transposed;
+    float *range;
+};
+
+struct expert8_args {
+    struct operand_pointers out, result;  // result: of the activation, in backward
+    const __nv_bfloat16 *x, *dy;
+    const int32_t *sources;
+    const float *weights;
+    float *dweights;
+    int64_t rows, columns;  // columns: of y, or half of them where dx has two halves
+    int per_row;
+    enum activation activation;
+    struct glu_rule rule;
+    bool is_e5m2;
+};
+
+template <int KIND, int HALVES>
+static __device__ __forceinline__ struct expert8_part expert8_part_of(const struct expert8_args &args, int part) {
+    const operand_pointers &to = part < HALVES ? args.out : args.result;
+    int64_t half = part < HALVES ? part * args.columns : 0;
+    struct expert8_part place;
+    place.y = to.y ? to.y + half : NULL;
+    place.transposed = to.transposed ? to.transposed + half * args.rows : NULL;
+    place.stride = part < HALVES ? args.columns * HALVES : args.columns;
+    place.scale = to.range[RANGE_SCALE];
+    place.is_e5m2 = part < HALVES && (KIND == EXPERT8_BACKWARD || (KIND == EXPERT8_ROWS && args.is_e5m2));
+    return place;
+}
+
+// What a thread reads of a place's row: x (its gate with a gated unit), up, and dy.
+struct expert8_row {
+    eight<__nv_bfloat16> x, up, dy;
+    int source;
+};
+
+template <int KIND, bool IS_GATED>
+static __device__ __forceinline__ void expert8_fetch(struct expert8_row *to, const struct expert8_args &args,
+                                                     int64_t place, int64_t column) {
+    int64_t columns = args.columns, row = place;
+    to->source = args.sources[place];
+    if (KIND == EXPERT8_ROWS)
+        row = max(to->source, 0) / args.per_row;
+    const __nv_bfloat16 *x = args.x + row * columns * (IS_GATED ? 2 : 1);
+    to->x = fetch8(x, column, columns, true);
+    if (IS_GATED)
+        to->up = fetch8(x + columns, column, columns, true);
+    if (KIND == EXPERT8_BACKWARD)
+        to->dy = fetch8(args.dy + row * columns, column, columns, true);
+}
+
+// Not inlined: the many copies would take a minute to compile.
+static __device__ __noinline__ float2 any_gate(enum activation activation, float x) {
+    return gate_at<__nv_bfloat16>(activation, x);
+}
+
+template <bool IS_SILU> static __device__ __forceinline__ float2 expert8_gate(enum activation activation, float x) {
+    return IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x) : any_gate(activation, x);
+}
+
+// The eight values of each part; returns the row's share of its weight's gradient.
+template <int KIND, bool IS_GATED, bool IS_SILU>
+static __device__ __forceinline__ float expert8_values(float value[3][8], const struct expert8_row &row,
+                                                       const struct expert8_args &args) {
+    bool is_there = row.source >= 0;
+    float x[8], up[8], dy[8], dweight = 0;
+    float weight = KIND != EXPERT8_ROWS && is_there ? args.weights[row.source] : 0.0f;
+    unpack8(x, row.x);
+    if (IS_GATED)
+        unpack8(up, row.up);
+    if (KIND == EXPERT8_BACKWARD)
+        unpack8(dy, row.dy);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if (KIND == EXPERT8_ROWS) {
+            value[0][i] = is_there ? x[i] : 0.0f;
+            continue;
+        }
+        float2 at = expert8_gate<IS_SILU>(args.activation, IS_GATED ? glu_gate(args.rule, x[i]) : x[i]);
+        float other = IS_GATED ? glu_up(args.rule, up[i]) : 1.0f, y = at.x * other;
+        value[KIND == EXPERT8_BACKWARD ? 1 + IS_GATED : 0][i] = is_there ? weight * y : 0.0f;
+        if (KIND != EXPERT8_BACKWARD)
+            continue;
+        dweight += dy[i] * y;
+        bool moves = is_there && (!IS_GATED || glu_gate_moves(args.rule, x[i]));
+        value[0][i] = moves ? weight * dy[i] * other * at.y : 0.0f;
+        if (IS_GATED)
+            value[1][i] = is_there && glu_up_moves(args.rule, up[i]) ? weight * dy[i] * at.x : 0.0f;
+    }
+    return dweight;
+}
+
+// Rows of a tile, whose threads have parts of their sums: eight lanes of two warps share a row.
+static __device__ __forceinline__ void write_dweights(const struct expert8_args &args, float *shared,
+                                                      const float (&sum)[PASSES][4], int64_t base) {
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++)
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            float total = sum[pass][r];
+#pragma unroll
+            for (int offset = 1; offset < 8; offset *= 2)
+                total += __shfl_xor_sync(0xFFFFFFFFu, total, offset);
+            if (threadIdx.x % 8 == 0)
+                shared[threadIdx.x / 32 % 2 * TILE + 4 * (thread_down() + ROW_THREADS * pass) + r] = total;
+        }
+    __syncthreads();
+    int64_t place = base + threadIdx.x;
+    if (threadIdx.x < TILE && place < args.rows && args.sources[place] >= 0)
+        args.dweights[args.sources[place]] = shared[threadIdx.x] + shared[TILE + threadIdx.x];
+    __syncthreads();
+}
+
+// Tiles of columns blockIdx.x and every gridDim.x'th, of rows blockIdx.y and every gridDim.y'th. In backward a block
+// has all columns of its rows.
+template <int KIND, bool IS_GATED, bool IS_SILU>
+static __global__ void __launch_bounds__(QUANTIZE_THREADS, 2) expert8_kernel(struct expert8_args args) {
+    constexpr int HALVES = KIND == EXPERT8_BACKWARD && IS_GATED ? 2 : 1, PARTS = HALVES + (KIND == EXPERT8_BACKWARD);
+    __shared__ __align__(16) uint32_t tile[PARTS][TILE * WORDS];
+    int across = thread_across(), down = thread_down();
+    int64_t rows = args.rows, columns = args.columns;
+    struct expert8_part to[PARTS];
+    float seen = 0;
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        to[part] = expert8_part_of<KIND, HALVES>(args, part);
+    for (int64_t base = (int64_t)blockIdx.y * TILE; base < rows; base += (int64_t)gridDim.y * TILE) {
+        float sum[PASSES][4] = {};
+        for (int64_t first = (int64_t)blockIdx.x * TILE; first < columns; first += (int64_t)gridDim.x * TILE) {
+            int64_t column = first + 8 * across;
+#pragma unroll
+            for (int pass = 0; pass < PASSES; pass++) {
+                int word = down + ROW_THREADS * pass;
+                int64_t row = base + 4 * word;
+                if (column >= columns || row >= rows)
+                    continue;
+                struct expert8_row in[4];
+#pragma unroll
+                for (int r = 0; r < 4; r++)
+                    expert8_fetch<KIND, IS_GATED>(&in[r], args, row + r, column);
+                uint32_t packed[PARTS][4][2];
+#pragma unroll
+                for (int r = 0; r < 4; r++) {
+                    float value[3][8];
+                    sum[pass][r] += expert8_values<KIND, IS_GATED, IS_SILU>(value, in[r], args);
+#pragma unroll
+                    for (int part = 0; part < PARTS; part++) {
+#pragma unroll
+                        for (int i = 0; i < 8 && part < HALVES; i++)
+                            seen = larger_magnitude(seen, value[part][i]);
+                        packed[part][r][0] = pack_float8(value[part], to[part].scale, to[part].is_e5m2);
+                        packed[part][r][1] = pack_float8(value[part] + 4, to[part].scale, to[part].is_e5m2);
+                        if (to[part].y)
+                            *(uint2 *)(to[part].y + (row + r) * to[part].stride + column) =
+                                make_uint2(packed[part][r][0], packed[part][r][1]);
+                    }
+                }
+#pragma unroll
+                for (int part = 0; part < PARTS; part++)
+                    if (to[part].transposed)
+                        store_turned(tile[part], packed[part], 8 * across, word);
+            }
+            __syncthreads();
+#pragma unroll
+            for (int part = 0; part < PARTS; part++)
+                if (to[part].transposed)
+                    write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
+            __syncthreads();
+        }
+        if (KIND == EXPERT8_BACKWARD)
+            write_dweights(args, (float *)tile[0], sum, base);
+    }
+    range_see(args.out.range, magnitude_bits(seen));
+}
+
+template <int KIND, bool IS_GATED> static void launch_expert8(struct cuda_device *cuda, struct expert8_args args) {
+    int64_t across = KIND == EXPERT8_BACKWARD ? 1 : divide_up(args.columns, TILE);
+    dim3 grid(grid_x(across), grid_yz(min(divide_up(args.rows, TILE), (int64_t)65535)));
+    if (args.activation == ACTIVATION_SILU)
+        LAUNCH(cuda, (expert8_kernel<KIND, IS_GATED, true>), grid, QUANTIZE_THREADS, 0, args);
+    else
+        LAUNCH(cuda, (expert8_kernel<KIND, IS_GATED, false>), grid, QUANTIZE_THREADS, 0, args);
+}
+
+static struct operand_pointers pointers_of(const struct operand *to) {
+    struct operand_pointers pointers = {(uint8_t *)to->value.data, (uint8_t *)to->transposed.data,
+                                        (float *)to->range.data};
+    return pointers;
+}
+
+// What all have in common.
+static struct expert8_args expert8_args_of(struct tensor x, struct tensor sources, int64_t columns) {
+    struct expert8_args args = {};
+    if (x.dtype != DTYPE_BF16)
+        die("the CUDA backend quantizes bf16 to fp8, not %s", dtype_name(x.dtype));
+    args.x = (const __nv_bfloat16 *)x.data;
+    args.sources = (const int32_t *)sources.data;
+    args.rows = sources.shape[0];
+    args.columns = columns;
+    return args;
+}
+
+extern "C" void cuda_quantize_slots(struct device *device, const struct op_quantize_slots *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct expert8_args args = expert8_args_of(op->x, op->sources, op->x.shape[1]);
+    args.out = pointers_of(&op->y);
+    args.per_row = (int)op->per_row;
+    args.activation = ACTIVATION_SILU;  // there is none
+    args.is_e5m2 = (op->y.value.data ? op->y.value.dtype : op->y.transposed.dtype) == DTYPE_E5M2;
+    if (args.rows > 0 && tensor_count(op->x) > 0)
+        launch_expert8<EXPERT8_ROWS, false>(cuda, args);
+}
+
+extern "C" void cuda_quantize_expert_forward(struct device *device, const struct op_quantize_expert_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct expert8_args args = expert8_args_of(op->x, op->sources, op->x.shape[1] / (op->is_gated ? 2 : 1));
+    args.out = pointers_of(&op->y);
+    args.weights = (const float *)op->weights.data;
+    args.activation = op->activation;
+    args.rule = op->rule;
+    if (tensor_count(op->x) == 0)
+        return;
+    if (op->is_gated)
+        launch_expert8<EXPERT8_FORWARD, true>(cuda, args);
+    else
+        launch_expert8<EXPERT8_FORWARD, false>(cuda, args);
+}
+
+extern "C" void cuda_quantize_expert_backward(struct device *device, const struct op_quantize_expert_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct expert8_args args = expert8_args_of(op->x, op->sources, op->dy.shape[1]);
+    args.out = pointers_of(&op->dx);
+    args.result = pointers_of(&op->y);
+    args.dy = (const __nv_bfloat16 *)op->dy.data;
+    args.weights = (const float *)op->weights.data;
+    args.dweights = (float *)op->dweights.data;
+    args.activation = op->activation;
+    args.rule = op->rule;
+    // Slots without a place.
+    CHECK_CUDA(cudaMemsetAsync(args.dweights, 0, tensor_bytes(op->dweights), cuda->streams[STREAM_COMPUTE]));
+    if (tensor_count(op->x) == 0)
+        return;
+    if (op->is_gated)
+        launch_expert8<EXPERT8_BACKWARD, true>(cuda, args);
+    else
+        launch_expert8<EXPERT8_BACKWARD, false>(cuda, args);
+}

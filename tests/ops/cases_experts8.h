@@ -1,0 +1,228 @@
+// fp8 of experts: rows at their places, what is between the matmuls, and matmuls over ragged groups, against loops in
+// double over the values of the codes. Inputs are bf16, the only dtype that all devices quantize.
+#ifndef TESTS_OPS_CASES_EXPERTS8_H
+#define TESTS_OPS_CASES_EXPERTS8_H
+
+#include "cases_experts.h"
+#include "cases_float8.h"
+
+// Once, whatever dtypes a program runs its cases in.
+static inline bool has_experts8(struct lab *lab) {
+    return lab->dtype == DTYPE_F32 && device_supports(lab->device, DTYPE_E4M3);
+}
+
+// The sources of slots for a multiple of 16 places; those behind the others have none.
+struct places8 {
+    int64_t count;
+    int32_t *source;
+    struct tensor sources;
+};
+static inline struct places8 make_places8(struct lab *lab, const struct slots *s) {
+    struct places8 p = {.count = (s->places + 15) / 16 * 16};
+    p.source = lab_host(lab, sizeof *p.source * (size_t)p.count);
+    for (int64_t r = 0; r < p.count; r++)
+        p.source[r] = r < s->places ? s->source[r] : -1;
+    p.sources = lab_ints(lab, p.count, p.source);
+    return p;
+}
+
+static inline void quantize_slots_variant(struct lab *lab, const struct slots_case *c, int64_t C, enum dtype dtype) {
+    struct slots s = make_slots(lab, c);
+    struct places8 p = make_places8(lab, &s);
+    struct sample x = float8_bf16(lab, s.rows, C, 3);
+    struct operand y = float8_operand(lab, dtype, p.count, C, 2);
+    op_quantize_slots(lab->device,
+                      &(struct op_quantize_slots){.y = y, .x = x.t, .sources = p.sources, .per_row = s.chosen});
+    const uint8_t *codes = float8_codes(lab, y.value), *turned = float8_codes(lab, y.transposed);
+    const double *numbers = lab_read(lab, y.range);
+    double most = 0;
+    for (int64_t r = 0; r < p.count; r++)
+        for (int64_t i = 0; i < C; i++) {
+            double value = p.source[r] < 0 ? 0 : x.x[p.source[r] / s.chosen * C + i];
+            most = fmax(most, fabs(value));
+            EXPECT_INT(codes[r * C + i], float8_encode(dtype, (float)value * (float)numbers[RANGE_SCALE]));
+            EXPECT_INT(turned[i * p.count + r], codes[r * C + i]);
+        }
+    EXPECT(numbers[RANGE_SEEN] == most);
+    lab_clear(lab);
+}
+
+static inline void case_quantize_slots(struct lab *lab) {
+    static const int64_t columns[] = {16, 48, 144, 1040};
+    for (int i = 0; i < SLOTS_CASES && has_experts8(lab); i++)
+        quantize_slots_variant(lab, &slots_cases[i], slots_cases[i].rows > 100 ? 32 : columns[i % 4],
+                               i % 2 ? DTYPE_E5M2 : DTYPE_E4M3);
+}
+
+// What was stored of a matrix, in both orders, and the largest magnitude that its range saw: `most`, or none.
+static inline void expect_operand8(struct lab *lab, const struct operand *to, const double *expected, int64_t rows,
+                                   double largest, bool sees) {
+    const uint8_t *codes = float8_codes(lab, to->value), *turned = float8_codes(lab, to->transposed);
+    const double *numbers = lab_read(lab, to->range);
+    int64_t columns = to->value.shape[1], all = to->value.shape[0];
+    double most = 0;
+    for (int64_t r = 0; r < all; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            double value = r < rows ? expected[r * columns + c] : 0;
+            most = fmax(most, fabs(value));
+            expect_stored(to->value.dtype, codes[r * columns + c], numbers[RANGE_FACTOR], largest, value);
+            EXPECT_INT(turned[c * all + r], codes[r * columns + c]);
+        }
+    EXPECT(sees ? fabs(numbers[RANGE_SEEN] - most) <= 1e-3 * most + 1e-9 : numbers[RANGE_SEEN] == 0);
+}
+
+// Inputs that are not where a limit makes a kink.
+static inline struct sample inputs8(struct lab *lab, int64_t rows, int64_t columns, double limit) {
+    struct sample x = float8_bf16(lab, rows, columns, 2);
+    for (int64_t i = 0; i < rows * columns; i++)
+        if (limit > 0 && fabs(fabs(x.x[i]) - limit) < 0.03)
+            x.x[i] += x.x[i] < 0 ? -0.125 : 0.125;
+    lab_write(lab, x.t, x.x);
+    return x;
+}
+
+static inline void quantize_expert_variant(struct lab *lab, const struct slots_case *c, int64_t F,
+                                           const struct expert_unit *unit) {
+    struct slots s = make_slots(lab, c);
+    struct places8 p = make_places8(lab, &s);
+    int64_t W = unit->is_gated ? 2 * F : F;
+    struct sample x = inputs8(lab, p.count, W, (double)unit->rule.limit), dy = float8_bf16(lab, p.count, F, 1);
+    struct sample none = lab_2d(lab, s.experts, W, 0);
+    struct expert_numbers expected = {.F = F,
+                                      .x = x.x,
+                                      .bias = none.x,
+                                      .dy = dy.x,
+                                      .y = lab_doubles(lab, s.places * F),
+                                      .dx = lab_doubles(lab, s.places * W),
+                                      .dweights = lab_doubles(lab, s.rows * s.chosen),
+                                      .dbias = lab_doubles(lab, s.experts * W)};
+    naive_experts(unit, &s, &expected);
+    struct operand y = float8_operand(lab, DTYPE_E4M3, p.count, F, 2),
+                   again = float8_operand(lab, DTYPE_E4M3, p.count, F, 2);
+    struct operand dx = float8_operand(lab, DTYPE_E5M2, p.count, W, 2);
+    struct tensor dweights = lab_fp32_2d(lab, s.rows, s.chosen, 1).t;
+    op_quantize_expert_forward(lab->device, &(struct op_quantize_expert_forward){.y = y,
+                                                                                 .x = x.t,
+                                                                                 .weights = s.weights.t,
+                                                                                 .offsets = s.offsets_t,
+                                                                                 .sources = p.sources,
+                                                                                 .activation = unit->activation,
+                                                                                 .is_gated = unit->is_gated,
+                                                                                 .rule = unit->rule});
+    op_quantize_expert_backward(lab->device, &(struct op_quantize_expert_backward){.dx = dx,
+                                                                                   .y = again,
+                                                                                   .dweights = dweights,
+                                                                                   .dy = dy.t,
+                                                                                   .x = x.t,
+                                                                                   .weights = s.weights.t,
+                                                                                   .offsets = s.offsets_t,
+                                                                                   .sources = p.sources,
+                                                                                   .activation = unit->activation,
+                                                                                   .is_gated = unit->is_gated,
+                                                                                   .rule = unit->rule});
+    expect_operand8(lab, &y, expected.y, s.places, 2, true);
+    expect_operand8(lab, &again, expected.y, s.places, 2, false);
+    expect_operand8(lab, &dx, expected.dx, s.places, 2, true);
+    double tolerance = lab->tolerance;
+    lab->tolerance = 1e-3;  // exponentials with few bits
+    lab_expect(lab, dweights, expected.dweights);
+    lab->tolerance = tolerance;
+    lab_clear(lab);
+}
+
+static inline void case_quantize_experts(struct lab *lab) {
+    static const struct expert_unit units[] = {
+        {ACTIVATION_SILU, true, false, {0, 0}},          {ACTIVATION_GELU_TANH, false, false, {0, 0}},
+        {ACTIVATION_SQUARED_RELU, false, false, {0, 0}}, {ACTIVATION_QUICK_GELU, true, false, {1.5f, 1}},
+        {ACTIVATION_GELU, true, false, {0, 0}},          {ACTIVATION_SILU, false, false, {0, 0}},
+        {ACTIVATION_SILU, true, false, {1, 0}}};
+    static const int64_t columns[] = {16, 64, 304};
+    enum { UNITS = sizeof units / sizeof units[0] };
+    for (int i = 0; i < SLOTS_CASES && has_experts8(lab); i++)
+        quantize_expert_variant(lab, &slots_cases[i], slots_cases[i].rows > 100 ? 32 : columns[i % 3],
+                                &units[i % UNITS]);
+}
+
+// ---- matmuls over groups ----
+
+enum { GROUPED8_MOST = 256 };
+
+static inline void grouped8_variant(struct lab *lab, int64_t E, int64_t O, int64_t I, const int32_t *sizes) {
+    int32_t offsets[GROUPED8_MOST + 1] = {0};
+    for (int64_t e = 0; e < E; e++)
+        offsets[e + 1] = offsets[e] + sizes[e];
+    int64_t R = (offsets[E] + 31) / 16 * 16;  // the last ones belong to no expert
+    double tolerance = lab->tolerance;
+    struct tensor starts = lab_ints(lab, E + 1, offsets), of_x = float8_range(lab, DTYPE_E4M3, 2);
+    struct tensor of_w = float8_range(lab, DTYPE_E4M3, 3), of_dy = float8_range(lab, DTYPE_E5M2, 2);
+    struct sample x = float8_factor(lab, DTYPE_E4M3, of_x, R, I), dy = float8_factor(lab, DTYPE_E5M2, of_dy, R, O);
+    struct sample w = float8_factor(lab, DTYPE_E4M3, of_w, E * O, I);
+    struct tensor xt = arena_2d(&lab->arena, DTYPE_E4M3, I, R), dyt = arena_2d(&lab->arena, DTYPE_E5M2, O, R);
+    struct tensor wt = arena_2d(&lab->arena, DTYPE_E4M3, I, E * O);
+    op_transpose(lab->device, &(struct op_transpose){.y = xt, .x = x.t});
+    op_transpose(lab->device, &(struct op_transpose){.y = dyt, .x = dy.t});
+    op_transpose(lab->device, &(struct op_transpose){.y = wt, .x = w.t});
+    struct sample dw = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, E, O, I), 1);
+    struct sample y = float8_bf16(lab, R, O, 1), dx = float8_bf16(lab, R, I, 1);
+    double *sums = lab_doubles(lab, E * O * I);
+    for (int64_t e = 0; e < E; e++)
+        for (int64_t r = offsets[e]; r < offsets[e + 1]; r++) {
+            memset(y.x + r * O, 0, sizeof *y.x * (size_t)O);
+            memset(dx.x + r * I, 0, sizeof *dx.x * (size_t)I);
+            for (int64_t i = 0; i < O * I; i++) {
+                y.x[r * O + i / I] += x.x[r * I + i % I] * w.x[e * O * I + i];
+                dx.x[r * I + i % I] += dy.x[r * O + i / I] * w.x[e * O * I + i];
+                sums[e * O * I + i] += dy.x[r * O + i / I] * x.x[r * I + i % I];
+            }
+        }
+    struct op_grouped_matmul op = {.kind = GROUPED_FORWARD, .d = y.t, .a = x.t, .offsets = starts};
+    op.b = tensor_3d(w.t.data, DTYPE_E4M3, E, O, I);
+    op.a_range = of_x;
+    op.b_range = of_w;
+    op_grouped_matmul(lab->device, &op);
+    lab->tolerance = 8e-3;  // bf16, and sums with few bits
+    lab_expect(lab, y.t, y.x);
+    op = (struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = dx.t, .a = dy.t, .b = wt, .offsets = starts};
+    op.a_range = of_dy;
+    op.b_range = of_w;
+    op_grouped_matmul(lab->device, &op);
+    lab_expect(lab, dx.t, dx.x);
+    op = (struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = dw.t, .a = dyt, .b = xt, .offsets = starts};
+    op.a_range = of_dy;
+    op.b_range = of_x;
+    op.beta = 1;
+    op_grouped_matmul(lab->device, &op);
+    lab->tolerance = 1e-3;
+    lab_expect(lab, dw.t, lab_moved(lab, sums, dw.x, 1, E * O * I));
+    op.beta = 0;
+    op_grouped_matmul(lab->device, &op);
+    lab_expect(lab, dw.t, sums);
+    lab->tolerance = tolerance;
+    lab_clear(lab);
+}
+
+// Experts without rows, one that takes all, rows that end anywhere, and 256 experts. The CPU alone has these matmuls.
+static inline void case_grouped_float8(struct lab *lab) {
+    static const struct grouped_case cases[] = {
+        {1, 16, 16, {1}},
+        {1, 16, 32, {0}},
+        {3, 48, 16, {0, 5, 1}},
+        {4, 64, 32, {0, 64, 1, 33}},
+        {2, 48, 1040, {3, 200}},
+        {8, 96, 144, {1, 0, 7, 65, 0, 0, 129, 2}},
+        {5, 144, 80, {0, 0, 300, 0, 0}},
+        {4, 256, 64, {128, 127, 129, 256}},
+        {4, 368, 336, {130, 0, 1, 66}},
+        {3, 272, 528, {63, 64, 65}},
+    };
+    if (!has_experts8(lab) || strcmp(lab->device->ops->name, "cpu") != 0)
+        return;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        grouped8_variant(lab, cases[i].experts, cases[i].outputs, cases[i].inputs, cases[i].sizes);
+    int32_t sizes[GROUPED8_MOST];
+    for (int i = 0; i < GROUPED8_MOST; i++)
+        sizes[i] = i % 7 == 3 ? 0 : i % 5;
+    grouped8_variant(lab, GROUPED8_MOST, 32, 48, sizes);
+}
+
+#endif
