@@ -189,7 +189,12 @@ static int take_file(struct megatron_folder *folder, const struct megatron_order
 
 const struct torch_value *megatron_first_optimizer(const struct torch_value *root) {
     const struct torch_value *optimizer = torch_get(root, "optimizer");
-    return optimizer && optimizer->type == TORCH_LIST && optimizer->count > 0 ? optimizer->items[0] : optimizer;
+    if (optimizer && optimizer->type == TORCH_LIST && optimizer->count > 0)
+        return optimizer->items[0];
+    // In distributed checkpoints the two are numbered.
+    bool is_numbered = optimizer && optimizer->type == TORCH_DICT && optimizer->count > 1 &&
+                       optimizer->items[0]->type == TORCH_INT && optimizer->items[0]->integer == 0;
+    return is_numbered ? optimizer->items[1] : optimizer;
 }
 
 int megatron_open_optimizer(struct megatron_folder *folder, bool *is_there) {
