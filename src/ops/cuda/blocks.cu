@@ -1,9 +1,17 @@
 // fp8 by blocks: each block of threads stores a tile of 128 x 128 and its transpose (turned.cuh), whose blocks of
-// elements lie within the tile. The factors are powers of two, computed as on the CPU, so that codes are the same.
+// elements lie within the tile; without the transpose, rows. The factors are powers of two, computed as on the CPU, so
+// that codes are the same.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/turned.cuh"
 
-enum { QUARTERS = TILE / 32, LEAST_EXPONENT = -127, MOST_EXPONENT = 127, E8M0_BIAS = 127, E8M0_NAN = 255 };
+enum {
+    ROWS_AHEAD = 4,
+    QUARTERS = TILE / 32,
+    LEAST_EXPONENT = -127,
+    MOST_EXPONENT = 127,
+    E8M0_BIAS = 127,
+    E8M0_NAN = 255
+};
 
 struct blocks_args {
     uint8_t *y, *transposed;           // (N, C), (C, N) or NULL
@@ -15,10 +23,32 @@ struct blocks_args {
     bool is_e5m2;
 };
 
-// The largest magnitudes, as bits, of the tile's rows and columns, or of 32 neighbours of each.
-struct tile_most {
-    uint32_t of_row[TILE][QUARTERS], of_column[TILE][QUARTERS];
+// Blocks of elements across a tile.
+template <int SCALING> static __device__ __forceinline__ constexpr int blocks_across(void) {
+    return SCALING == SCALING_VECTOR32 ? QUARTERS : 1;
+}
+
+// The largest magnitudes, as bits of fp32, of the tile's rows and columns, or of 32 neighbours of each; of the whole
+// tile, the first of either. Later what elements are multiplied by.
+template <int SCALING> struct tile_most {
+    uint32_t of_row[TILE][SCALING == SCALING_VECTOR32 ? QUARTERS : 1],
+        of_column[TILE][SCALING == SCALING_VECTOR32 ? QUARTERS : 1];
 };
+
+// The larger magnitudes of two pairs of bf16, as bits. NaN is above all.
+static __device__ __forceinline__ uint32_t larger_pair(uint32_t most, uint32_t pair) {
+    return __vmaxu2(most, pair & 0x7FFF7FFFu);
+}
+
+static __device__ __forceinline__ uint32_t larger_of_row(const eight<__nv_bfloat16> &x) {
+    const uint4 word = x.word[0];
+    return larger_pair(larger_pair(larger_pair(larger_pair(0, word.x), word.y), word.z), word.w);
+}
+
+// The larger of a pair of bf16, as bits of fp32.
+static __device__ __forceinline__ uint32_t larger_of_pair(uint32_t pair) {
+    return max(pair << 16, pair & 0xFFFF0000u);
+}
 
 static __device__ __forceinline__ int block_exponent(uint32_t most, float largest) {
     float size = __uint_as_float(most);
@@ -30,131 +60,122 @@ static __device__ __forceinline__ int block_exponent(uint32_t most, float larges
     return min(max(exponent, (int)LEAST_EXPONENT), (int)MOST_EXPONENT);
 }
 
+// Where the factor of block `block` of a line of blocks lies; `width` is the columns of the scales.
 template <int SCALING>
-static __device__ __forceinline__ void write_factor(void *scales, int64_t place, uint32_t most, float largest) {
-    int exponent = block_exponent(most, largest);
-    bool is_whole = most < 0x7F800000u;
-    if (SCALING == SCALING_VECTOR32)
-        ((uint8_t *)scales)[place] = is_whole ? (uint8_t)(exponent + E8M0_BIAS) : (uint8_t)E8M0_NAN;
-    else
-        ((float *)scales)[place] = is_whole ? ldexpf(1.0f, exponent) : __int_as_float(0x7FC00000);
+static __device__ __forceinline__ int64_t factor_place(int64_t width, int64_t line, int64_t block) {
+    if (SCALING == SCALING_VECTOR128)
+        return block * width + line;
+    if (SCALING == SCALING_BLOCK128)
+        return line / TILE * width + block;
+    return (line / 128 * (width / 4) + block / 4) * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
 }
 
-// The factors of lines `first` and on, of this tile's blocks of them; `at` is the first column.
+// Stores the factor of a block with this largest magnitude, if it has a place, and returns what its elements are
+// multiplied by.
 template <int SCALING>
-static __device__ __forceinline__ void write_factors(void *scales, int64_t width, const uint32_t most[TILE][QUARTERS],
-                                                     int64_t first, int64_t at, int64_t lines, int64_t length,
-                                                     float largest) {
-    int line = threadIdx.x;
-    int64_t row = first + line;
-    if (line >= TILE || row >= lines)
-        return;
-    if constexpr (SCALING == SCALING_BLOCK128) {
-        if (line == 0)
-            write_factor<SCALING>(scales, first / TILE * width + at / TILE, most[0][0], largest);
-    } else if constexpr (SCALING == SCALING_VECTOR128) {
-        write_factor<SCALING>(scales, at / TILE * width + row, most[line][0], largest);
-    } else {
-        for (int quarter = 0; quarter < QUARTERS && at + 32 * quarter < length; quarter++) {
-            int64_t block = at / 32 + quarter;
-            int64_t place =
-                (row / 128 * (width / 4) + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
-            write_factor<SCALING>(scales, place, most[line][quarter], largest);
-        }
-    }
+static __device__ __forceinline__ float write_factor(void *scales, int64_t place, uint32_t most, float largest) {
+    int exponent = block_exponent(most, largest);
+    bool is_whole = most < 0x7F800000u;
+    if (SCALING == SCALING_VECTOR32 && scales)
+        ((uint8_t *)scales)[place] = is_whole ? (uint8_t)(exponent + E8M0_BIAS) : (uint8_t)E8M0_NAN;
+    else if (scales)
+        ((float *)scales)[place] = is_whole ? ldexpf(1.0f, exponent) : __int_as_float(0x7FC00000);
+    return ldexpf(1.0f, -exponent);
 }
 
 // Raise `most` to the largest of this thread's values and of those of the lanes that share a block of elements.
 template <int SCALING>
-static __device__ __forceinline__ void see_rows(struct tile_most *most, const eight<__nv_bfloat16> in[PASSES][4]) {
+static __device__ __forceinline__ void see_rows(struct tile_most<SCALING> *most,
+                                                const eight<__nv_bfloat16> in[PASSES][4]) {
     constexpr int LANES = SCALING == SCALING_VECTOR32 ? 4 : 8;
     int down = thread_down(), quarter = SCALING == SCALING_VECTOR32 ? thread_across() / 4 : 0;
 #pragma unroll
     for (int i = 0; i < PASSES * 4; i++) {
-        float value[8];
-        uint32_t row = 0;
-        unpack8(value, in[i / 4][i % 4]);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            row = max(row, magnitude_bits(value[k]));
+        uint32_t row = larger_of_row(in[i / 4][i % 4]);
 #pragma unroll
         for (int offset = 1; offset < LANES; offset *= 2)
-            row = max(row, __shfl_xor_sync(0xFFFFFFFFu, row, offset));
+            row = larger_pair(row, __shfl_xor_sync(0xFFFFFFFFu, row, offset));
         if (threadIdx.x % LANES == 0)
-            atomicMax(&most->of_row[4 * (down + ROW_THREADS * (i / 4)) + i % 4][quarter], row);
+            atomicMax(&most->of_row[4 * (down + ROW_THREADS * (i / 4)) + i % 4][quarter], larger_of_pair(row));
     }
 }
 
+// The blocks of columns go down the whole tile, or are those of a pass.
 template <int SCALING>
-static __device__ __forceinline__ void see_columns(struct tile_most *most, const eight<__nv_bfloat16> in[PASSES][4]) {
+static __device__ __forceinline__ void see_columns(struct tile_most<SCALING> *most,
+                                                   const eight<__nv_bfloat16> in[PASSES][4]) {
+    constexpr int TURNS = SCALING == SCALING_VECTOR32 ? PASSES : 1;
     int across = thread_across(), down = thread_down();
 #pragma unroll
-    for (int pass = 0; pass < PASSES; pass++) {
-        uint32_t column[8] = {};
+    for (int turn = 0; turn < TURNS; turn++) {
+        uint32_t pair[4] = {};
 #pragma unroll
-        for (int r = 0; r < 4; r++) {
-            float value[8];
-            unpack8(value, in[pass][r]);
-#pragma unroll
-            for (int k = 0; k < 8; k++)
-                column[k] = max(column[k], magnitude_bits(value[k]));
+        for (int i = turn * 4; i < (TURNS == 1 ? PASSES * 4 : turn * 4 + 4); i++) {
+            const uint4 word = in[i / 4][i % 4].word[0];
+            pair[0] = larger_pair(pair[0], word.x), pair[1] = larger_pair(pair[1], word.y);
+            pair[2] = larger_pair(pair[2], word.z), pair[3] = larger_pair(pair[3], word.w);
         }
-        int quarter = SCALING == SCALING_VECTOR32 ? down / 8 + 2 * pass : 0;
+        int quarter = SCALING == SCALING_VECTOR32 ? down / 8 + 2 * turn : 0;
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            column[k] = max(column[k], __shfl_xor_sync(0xFFFFFFFFu, column[k], 8));
-            column[k] = max(column[k], __shfl_xor_sync(0xFFFFFFFFu, column[k], 16));
-            if ((threadIdx.x & 31) < 8)
-                atomicMax(&most->of_column[8 * across + k][quarter], column[k]);
+        for (int k = 0; k < 4; k++) {
+            pair[k] = larger_pair(pair[k], __shfl_xor_sync(0xFFFFFFFFu, pair[k], 8));
+            pair[k] = larger_pair(pair[k], __shfl_xor_sync(0xFFFFFFFFu, pair[k], 16));
+            if ((threadIdx.x & 31) >= 8)
+                continue;
+            atomicMax(&most->of_column[8 * across + 2 * k][quarter], pair[k] << 16);
+            atomicMax(&most->of_column[8 * across + 2 * k + 1][quarter], pair[k] & 0xFFFF0000u);
         }
     }
 }
 
 // Of the whole tile, for rows and for columns.
-static __device__ __forceinline__ void see_all(struct tile_most *most, const eight<__nv_bfloat16> in[PASSES][4]) {
+static __device__ __forceinline__ void see_all(struct tile_most<SCALING_BLOCK128> *most,
+                                               const eight<__nv_bfloat16> in[PASSES][4]) {
     uint32_t all = 0;
 #pragma unroll
-    for (int i = 0; i < PASSES * 4; i++) {
-        float value[8];
-        unpack8(value, in[i / 4][i % 4]);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            all = max(all, magnitude_bits(value[k]));
-    }
-    all = __reduce_max_sync(0xFFFFFFFFu, all);
+    for (int i = 0; i < PASSES * 4; i++)
+        all = larger_pair(all, larger_of_row(in[i / 4][i % 4]));
+    all = __reduce_max_sync(0xFFFFFFFFu, larger_of_pair(all));
     if ((threadIdx.x & 31) == 0) {
         atomicMax(&most->of_row[0][0], all);
         atomicMax(&most->of_column[0][0], all);
     }
 }
 
-// Replaces magnitudes by what elements are multiplied by.
-static __device__ __forceinline__ void make_scales(struct tile_most *most, float largest) {
-    for (int i = threadIdx.x; i < TILE * QUARTERS; i += QUANTIZE_THREADS) {
-        uint32_t *of_row = &most->of_row[0][0] + i, *of_column = &most->of_column[0][0] + i;
-        *of_row = __float_as_uint(ldexpf(1.0f, -block_exponent(*of_row, largest)));
-        *of_column = __float_as_uint(ldexpf(1.0f, -block_exponent(*of_column, largest)));
+// Stores the factors of this tile's blocks, and replaces magnitudes by what elements are multiplied by.
+template <int SCALING, bool HAS_VALUE, bool HAS_TURNED>
+static __device__ __forceinline__ void make_scales(struct tile_most<SCALING> *most, const struct blocks_args &args,
+                                                   int64_t first, int64_t base) {
+    constexpr int ACROSS = blocks_across<SCALING>(), LINES = SCALING == SCALING_BLOCK128 ? 1 : TILE;
+    for (int i = threadIdx.x; i < 2 * LINES * ACROSS; i += QUANTIZE_THREADS) {
+        bool is_row = i < LINES * ACROSS;
+        if (!(is_row ? HAS_VALUE : HAS_TURNED))
+            continue;
+        int line = i / ACROSS % LINES, part = i % ACROSS;
+        int64_t lines = is_row ? args.rows : args.columns, length = is_row ? args.columns : args.rows;
+        int64_t at = (is_row ? first : base) + part * (TILE / ACROSS), row = (is_row ? base : first) + line;
+        uint32_t *entry = is_row ? &most->of_row[line][part] : &most->of_column[line][part];
+        void *scales = row < lines && at < length ? is_row ? args.scales : args.transposed_scales : NULL;
+        int64_t place = factor_place<SCALING>(is_row ? args.width : args.transposed_width, row, at / (TILE / ACROSS));
+        *entry = __float_as_uint(write_factor<SCALING>(scales, place, *entry, args.largest));
     }
 }
 
-// What element `at` of a line is multiplied by.
-template <int SCALING>
-static __device__ __forceinline__ float scale_at(const uint32_t scales[TILE][QUARTERS], int line, int at) {
-    return __uint_as_float(SCALING == SCALING_BLOCK128   ? scales[0][0]
-                           : SCALING == SCALING_VECTOR32 ? scales[line][at / 32]
-                                                         : scales[line][0]);
+// What an element of the line is multiplied by, `at` elements into the tile.
+template <int SCALING, int ACROSS>
+static __device__ __forceinline__ float scale_at(const uint32_t scales[TILE][ACROSS], int line, int at) {
+    return __uint_as_float(SCALING == SCALING_BLOCK128 ? scales[0][0] : scales[line][at / (TILE / ACROSS)]);
 }
 
-template <int SCALING>
+template <int SCALING, bool HAS_VALUE, bool HAS_TURNED>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kernel(struct blocks_args args) {
-    __shared__ __align__(16) uint32_t tile[TILE * WORDS];
-    __shared__ struct tile_most most;
+    constexpr int ACROSS = blocks_across<SCALING>();
+    __shared__ __align__(16) uint32_t tile[HAS_TURNED ? TILE * WORDS : 4];
+    __shared__ struct tile_most<SCALING> most;
     int across = thread_across(), down = thread_down();
     int64_t first = (int64_t)blockIdx.x * TILE, base = (int64_t)blockIdx.y * TILE, column = first + 8 * across;
     int64_t rows = args.rows, columns = args.columns;
     eight<__nv_bfloat16> in[PASSES][4] = {};
-    for (int i = threadIdx.x; i < TILE * QUARTERS; i += QUANTIZE_THREADS)
-        (&most.of_row[0][0])[i] = (&most.of_column[0][0])[i] = 0;
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++)
 #pragma unroll
@@ -163,21 +184,19 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kerne
             if (column < columns && row < rows)
                 in[pass][r] = fetch8(args.x + row * columns, column, columns, true);
         }
+    for (int i = threadIdx.x; i < TILE * ACROSS; i += QUANTIZE_THREADS)
+        (&most.of_row[0][0])[i] = (&most.of_column[0][0])[i] = 0;
     __syncthreads();
     if constexpr (SCALING == SCALING_BLOCK128) {
         see_all(&most, in);
     } else {
-        see_rows<SCALING>(&most, in);
-        see_columns<SCALING>(&most, in);
+        if (HAS_VALUE)
+            see_rows<SCALING>(&most, in);
+        if (HAS_TURNED)
+            see_columns<SCALING>(&most, in);
     }
     __syncthreads();
-    if (args.y)
-        write_factors<SCALING>(args.scales, args.width, most.of_row, base, first, rows, columns, args.largest);
-    if (args.transposed)
-        write_factors<SCALING>(args.transposed_scales, args.transposed_width, most.of_column, first, base, columns,
-                               rows, args.largest);
-    __syncthreads();
-    make_scales(&most, args.largest);
+    make_scales<SCALING, HAS_VALUE, HAS_TURNED>(&most, args, first, base);
     __syncthreads();
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
@@ -185,27 +204,80 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kerne
         int64_t row = base + 4 * word;
         if (column >= columns || row >= rows)
             continue;
-        uint32_t packed[4][2], turned[4][2];
+        float of_column[8];
+#pragma unroll
+        for (int i = 0; i < 8 && HAS_TURNED; i++)
+            of_column[i] = scale_at<SCALING, ACROSS>(most.of_column, 8 * across + i, 4 * word);
+        uint32_t turned[4][2];
 #pragma unroll
         for (int r = 0; r < 4; r++) {
-            float value[8], scaled[8], scale = scale_at<SCALING>(most.of_row, 4 * word + r, 8 * across);
+            float value[8], scaled[8];
             unpack8(value, in[pass][r]);
+            if (HAS_TURNED) {
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                scaled[i] = value[i] * scale_at<SCALING>(most.of_column, 8 * across + i, 4 * word);
-            packed[r][0] = pack_float8(value, scale, args.is_e5m2);
-            packed[r][1] = pack_float8(value + 4, scale, args.is_e5m2);
-            turned[r][0] = pack_float8(scaled, 1.0f, args.is_e5m2);
-            turned[r][1] = pack_float8(scaled + 4, 1.0f, args.is_e5m2);
-            if (args.y)
-                *(uint2 *)(args.y + (row + r) * columns + column) = make_uint2(packed[r][0], packed[r][1]);
+                for (int i = 0; i < 8; i++)
+                    scaled[i] = value[i] * of_column[i];
+                turned[r][0] = pack_float8(scaled, 1.0f, args.is_e5m2);
+                turned[r][1] = pack_float8(scaled + 4, 1.0f, args.is_e5m2);
+            }
+            if (HAS_VALUE) {
+                float scale = scale_at<SCALING, ACROSS>(most.of_row, 4 * word + r, 8 * across);
+                store_words(
+                    args.y + (row + r) * columns + column,
+                    make_uint2(pack_float8(value, scale, args.is_e5m2), pack_float8(value + 4, scale, args.is_e5m2)));
+            }
         }
-        if (args.transposed)
+        if (HAS_TURNED)
             store_turned(tile, turned, 8 * across, word);
     }
     __syncthreads();
-    if (args.transposed)
+    if (HAS_TURNED)
         write_turned<8>(args.transposed, tile, first, base, columns, rows);
+}
+
+// Values alone, by blocks of a row: a warp has 256 columns of ROWS_AHEAD rows, whose reads are on their way at once.
+template <int SCALING>
+static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct blocks_args args) {
+    constexpr int LANES = TILE / 8 / blocks_across<SCALING>();
+    int lane = threadIdx.x & 31;
+    int64_t columns = args.columns, column = 256 * (int64_t)blockIdx.x + 8 * lane;
+    int64_t first = ((int64_t)blockIdx.y * (QUANTIZE_THREADS / 32) + threadIdx.x / 32) * ROWS_AHEAD;
+    eight<__nv_bfloat16> in[ROWS_AHEAD] = {};
+#pragma unroll
+    for (int r = 0; r < ROWS_AHEAD; r++)
+        if (column < columns && first + r < args.rows)
+            in[r] = fetch8(args.x + (first + r) * columns, column, columns, true);
+#pragma unroll
+    for (int r = 0; r < ROWS_AHEAD; r++) {
+        int64_t row = first + r;
+        uint32_t pair = larger_of_row(in[r]);
+#pragma unroll
+        for (int offset = 1; offset < LANES; offset *= 2)
+            pair = larger_pair(pair, __shfl_xor_sync(0xFFFFFFFFu, pair, offset));
+        if (column >= columns || row >= args.rows)
+            continue;
+        float value[8], scale;
+        unpack8(value, in[r]);
+        scale = write_factor<SCALING>(lane % LANES == 0 ? args.scales : NULL,
+                                      factor_place<SCALING>(args.width, row, column / (8 * LANES)),
+                                      larger_of_pair(pair), args.largest);
+        store_words(args.y + row * columns + column,
+                    make_uint2(pack_float8(value, scale, args.is_e5m2), pack_float8(value + 4, scale, args.is_e5m2)));
+    }
+}
+
+template <int SCALING> static void launch_blocks(struct cuda_device *cuda, const struct blocks_args &args) {
+    dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(divide_up(args.rows, TILE)));
+    dim3 of_rows(grid_x(divide_up(args.columns, 256)),
+                 grid_yz(divide_up(args.rows, QUANTIZE_THREADS / 32 * ROWS_AHEAD)));
+    if (args.y && args.transposed)
+        LAUNCH(cuda, (quantize_blocks_kernel<SCALING, true, true>), grid, QUANTIZE_THREADS, 0, args);
+    else if (args.transposed)
+        LAUNCH(cuda, (quantize_blocks_kernel<SCALING, false, true>), grid, QUANTIZE_THREADS, 0, args);
+    else if constexpr (SCALING == SCALING_BLOCK128)
+        LAUNCH(cuda, (quantize_blocks_kernel<SCALING, true, false>), grid, QUANTIZE_THREADS, 0, args);
+    else
+        LAUNCH(cuda, quantize_rows_kernel<SCALING>, of_rows, QUANTIZE_THREADS, 0, args);
 }
 
 // Places of factors beyond the matrix are 0.
@@ -236,11 +308,10 @@ extern "C" void cuda_quantize_blocks(struct device *device, const struct op_quan
     args.is_e5m2 = dtype == DTYPE_E5M2;
     clear_scales(cuda, y->range);
     clear_scales(cuda, y->transposed_range);
-    dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(divide_up(args.rows, TILE)));
     if (y->scaling == SCALING_VECTOR128)
-        LAUNCH(cuda, (quantize_blocks_kernel<SCALING_VECTOR128>), grid, QUANTIZE_THREADS, 0, args);
+        launch_blocks<SCALING_VECTOR128>(cuda, args);
     else if (y->scaling == SCALING_BLOCK128)
-        LAUNCH(cuda, (quantize_blocks_kernel<SCALING_BLOCK128>), grid, QUANTIZE_THREADS, 0, args);
+        launch_blocks<SCALING_BLOCK128>(cuda, args);
     else
-        LAUNCH(cuda, (quantize_blocks_kernel<SCALING_VECTOR32>), grid, QUANTIZE_THREADS, 0, args);
+        launch_blocks<SCALING_VECTOR32>(cuda, args);
 }

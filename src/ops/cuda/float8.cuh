@@ -27,13 +27,17 @@ static __device__ __forceinline__ float larger_magnitude(float most, float value
     return larger;
 }
 
+// What a range has seen so far. Read when a kernel begins, together with its inputs: at its end nobody waits for it.
+static __device__ __forceinline__ uint32_t range_seen(const float *range) {
+    return *(const volatile uint32_t *)(range + RANGE_SEEN);
+}
+
 // Raises what the range has seen to the warp's largest; all threads of the warp call it. An integer maximum is the same
-// in any order, and most warps find that the range has seen more already.
-static __device__ __forceinline__ void range_see(float *range, uint32_t bits) {
+// in any order, and most warps know that the range had seen more `before`.
+static __device__ __forceinline__ void range_see(float *range, uint32_t before, uint32_t bits) {
     bits = __reduce_max_sync(0xFFFFFFFFu, bits);
-    unsigned *seen = (unsigned *)(range + RANGE_SEEN);
-    if ((threadIdx.x & 31) == 0 && bits > *(volatile unsigned *)seen)
-        atomicMax(seen, bits);
+    if ((threadIdx.x & 31) == 0 && bits > before)
+        atomicMax((unsigned *)(range + RANGE_SEEN), bits);
 }
 
 // Rows of a 4 x 4 tile of bytes become its columns.

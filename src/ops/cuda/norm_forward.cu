@@ -125,6 +125,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     int columns = (int)args.columns;
     bool is_row = row < args.rows;
+    uint32_t before = IS_WIDE && args.y8 ? range_seen(args.range) : 0;
     // All reads of a row are on their way before the first is used, and before what may be written over them.
     eight<T> x[GROUPS], delta[GROUPS];
 #pragma unroll
@@ -171,7 +172,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
             store8(y, column, columns, IS_WIDE, value[g]);
     }
     if (IS_WIDE && args.y8)
-        range_see(args.range, seen);
+        range_see(args.range, before, seen);
 }
 
 template <typename T, int GROUPS, bool IS_WIDE>

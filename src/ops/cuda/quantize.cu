@@ -6,6 +6,7 @@
 enum {
     MOST_HALVES = 2,
     MOST_PARTS = 3,  // two halves and the activation's result
+    ROWS_AHEAD = 8,
 };
 
 struct quantize_args {
@@ -17,11 +18,10 @@ struct quantize_args {
     const float *result_range;
     int64_t rows, columns;  // columns: of y, or half of them where y has two halves
     enum activation activation;
-    bool is_e5m2;
 };
 
-// Activations that are written out; the others share a slower way.
-enum { FAST_GELU, FAST_SILU, ANY };
+// Activations that are written out; the others share a slower way. Plain values have none, and may be of either dtype.
+enum { FAST_GELU, FAST_SILU, ANY, AS_E4M3, AS_E5M2 };
 
 // 1 / (1 + 2^x), off by some 1e-7, in three instructions: what is stored has four bits at most, and these kernels have
 // as much to compute as to read.
@@ -144,7 +144,7 @@ struct quantize_part {
     bool is_e5m2;
 };
 
-template <int KIND, int HALVES>
+template <int KIND, int FUNCTION, int HALVES>
 static __device__ __forceinline__ struct quantize_part part_of(const struct quantize_args &args, int part) {
     int64_t columns = args.columns;
     struct quantize_part to;
@@ -160,8 +160,7 @@ static __device__ __forceinline__ struct quantize_part part_of(const struct quan
     to.transposed = args.transposed ? args.transposed + part * columns * args.rows : NULL;
     to.stride = columns * HALVES;
     to.scale = args.range[RANGE_SCALE];
-    // The model's activations are E4M3 and its gradients E5M2; only plain values may be either.
-    to.is_e5m2 = KIND >= QUANTIZE_ACTIVATION_GRADIENT || (KIND == QUANTIZE_PLAIN && args.is_e5m2);
+    to.is_e5m2 = KIND >= QUANTIZE_ACTIVATION_GRADIENT || FUNCTION == AS_E5M2;
     return to;
 }
 
@@ -176,10 +175,11 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
     int64_t rows = args.rows, columns = args.columns;
     float total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
     struct quantize_part to[PARTS];
+    uint32_t before = range_seen(args.range);
     float seen = 0;
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
-        to[part] = part_of<KIND, HALVES>(args, part);
+        to[part] = part_of<KIND, FUNCTION, HALVES>(args, part);
     if (args.bias && column < columns) {
         load8(bias[0], args.bias, column, columns, true);
         if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
@@ -228,9 +228,45 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
                 write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
         __syncthreads();
     }
-    range_see(args.range, magnitude_bits(seen));
+    range_see(args.range, before, magnitude_bits(seen));
     if (args.partial)
         write_partial<HALVES>(args, (float *)tile[0], total);
+}
+
+// Rows as they are, without column sums. A warp has 256 columns of ROWS_AHEAD rows, whose reads are all on their way
+// before the first is used.
+template <int KIND, int FUNCTION>
+static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct quantize_args args) {
+    int64_t column = 256 * (int64_t)blockIdx.y + 8 * (threadIdx.x & 31);
+    int64_t first = ((int64_t)blockIdx.x * (QUANTIZE_THREADS / 32) + threadIdx.x / 32) * ROWS_AHEAD;
+    float bias[MOST_HALVES][8] = {}, seen = 0;
+    uint32_t before = range_seen(args.range);
+    struct quantize_part to = part_of<KIND, FUNCTION, 1>(args, 0);
+    struct quantize_row in[ROWS_AHEAD];
+#pragma unroll
+    for (int r = 0; r < ROWS_AHEAD; r++)
+        if (column < args.columns && first + r < args.rows)
+            quantize_fetch<KIND>(&in[r], args, first + r, column);
+    if (args.bias && column < args.columns) {
+        load8(bias[0], args.bias, column, args.columns, true);
+        if (KIND == QUANTIZE_GLU)
+            load8(bias[1], args.bias + args.columns, column, args.columns, true);
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS_AHEAD; r++) {
+        if (column >= args.columns || first + r >= args.rows)
+            break;
+        float value[MOST_PARTS][8];
+        quantize_values<KIND, FUNCTION, false>(value, in[r], bias, args.activation);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            seen = larger_magnitude(seen, value[0][i]);
+        if (to.y)
+            store_words(to.y + (first + r) * to.stride + column,
+                        make_uint2(pack_float8(value[0], to.scale, to.is_e5m2),
+                                   pack_float8(value[0] + 4, to.scale, to.is_e5m2)));
+    }
+    range_see(args.range, before, magnitude_bits(seen));
 }
 
 // fp8 to fp8: a thread holds sixteen columns of four rows.
@@ -279,6 +315,14 @@ static __global__ void move_ranges_kernel(float *ranges, float *scaled, float *h
 template <int KIND, int FUNCTION>
 static void launch_quantize(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {
     constexpr bool IS_GRADIENT = KIND >= QUANTIZE_ACTIVATION_GRADIENT;
+    // Plain values and gated ones gain nothing by it (H200, 2026-11-18).
+    if constexpr (KIND == QUANTIZE_ACTIVATION)
+        if (!args.transposed && !args.partial) {
+            dim3 rows(grid_x(divide_up(args.rows, QUANTIZE_THREADS / 32 * ROWS_AHEAD)),
+                      grid_yz(divide_up(args.columns, 256)));
+            LAUNCH(cuda, (quantize_rows_kernel<KIND, FUNCTION>), rows, QUANTIZE_THREADS, 0, args);
+            return;
+        }
     if (IS_GRADIENT && (args.result || args.result_transposed))
         LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION, IS_GRADIENT>), grid, QUANTIZE_THREADS, 0, args);
     else
@@ -294,10 +338,14 @@ template <int KIND> static void launch_kind(struct cuda_device *cuda, const stru
         launch_quantize<KIND, ANY>(cuda, args, grid);
 }
 
-static void launch_any(struct cuda_device *cuda, enum quantize_kind kind, const struct quantize_args &args, dim3 grid) {
-    switch (kind) {
+static void launch_any(struct cuda_device *cuda, const struct op_quantize *op, const struct quantize_args &args,
+                       dim3 grid) {
+    switch (op->kind) {
     case QUANTIZE_PLAIN:
-        launch_quantize<QUANTIZE_PLAIN, ANY>(cuda, args, grid);
+        if ((op->y.value.data ? op->y.value : op->y.transposed).dtype == DTYPE_E5M2)
+            launch_quantize<QUANTIZE_PLAIN, AS_E5M2>(cuda, args, grid);
+        else
+            launch_quantize<QUANTIZE_PLAIN, AS_E4M3>(cuda, args, grid);
         break;
     case QUANTIZE_ACTIVATION:
         launch_kind<QUANTIZE_ACTIVATION>(cuda, args, grid);
@@ -336,11 +384,10 @@ extern "C" void cuda_quantize(struct device *device, const struct op_quantize *o
     args.rows = rows;
     args.columns = is_glu ? width / 2 : width;
     args.activation = op->activation;
-    args.is_e5m2 = (op->y.value.data ? op->y.value.dtype : op->y.transposed.dtype) == DTYPE_E5M2;
     int64_t sums = op->kind == QUANTIZE_GLU ? width / 2 : width;
     int64_t splits = min(divide_up(rows, TILE), min((int64_t)65535, SCRATCH_FLOATS / sums));
     dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(splits));
-    launch_any(cuda, op->kind, args, grid);
+    launch_any(cuda, op, args, grid);
     float *out[] = {(float *)op->dbias.data};
     if (op->dbias.data)
         column_finish(cuda, out, 1, args.partial, splits, sums);
