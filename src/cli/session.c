@@ -289,6 +289,8 @@ int session_meet(struct session *session, const struct config *config) {
     TRY(check_device(session->device, config));
     if (session->place.rank == 0 && config->fp8_format && session->device->ops->is_host_memory)
         log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
+    if (session->place.rank == 0 && config->fp4_format && session->device->ops->is_host_memory)
+        log_warn("the CPU emulates fp4 number by number, which is slow; leave out --fp4-format to train in bf16");
     return check_same_flags(session, config);
 }
 

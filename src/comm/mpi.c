@@ -182,6 +182,7 @@ static MPI_Datatype type_of(enum dtype dtype) {
     case DTYPE_U8:
     case DTYPE_E4M3:
     case DTYPE_E5M2:
+    case DTYPE_E2M1X2:
         return MPI_UINT8_T;
     case DTYPE_I16:
     case DTYPE_COUNT:

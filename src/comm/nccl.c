@@ -174,6 +174,7 @@ static ncclDataType_t type_of(enum dtype dtype) {
     case DTYPE_U8:
     case DTYPE_E4M3:
     case DTYPE_E5M2:
+    case DTYPE_E2M1X2:
         return ncclUint8;
     case DTYPE_I16:
     case DTYPE_COUNT:

@@ -223,6 +223,8 @@ struct config {
     int64_t fp8_margin;    // powers of two left free above the largest magnitude
     int64_t fp8_amax_history_len;
     char *fp8_amax_compute_algo;  // "most_recent" | "max"
+    char *fp4_format;             // "e2m1", or NULL for no fp4 matmuls
+    char *fp4_recipe;             // "nvfp4"
     bool accumulate_allreduce_grads_in_fp32;
     bool grad_reduce_in_bf16;
     bool no_check_for_nan_in_loss_and_grad;

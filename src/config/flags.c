@@ -196,6 +196,8 @@ static const struct flag rows[] = {
     INT("--fp8-amax-history-len", fp8_amax_history_len, "1", 1, 65536, "steps of fp8 amax history", ADVANCED),
     CHOICE("--fp8-amax-compute-algo", fp8_amax_compute_algo, "most_recent", ONE_OF("most_recent", "max"),
            "which entry of the amax history sets the fp8 scale", ADVANCED),
+    CHOICE("--fp4-format", fp4_format, NULL, ONE_OF("e2m1"), "with --bf16, on a CPU: emulated fp4 matmuls", ADVANCED),
+    CHOICE("--fp4-recipe", fp4_recipe, "nvfp4", ONE_OF("nvfp4"), "how fp4 numbers are scaled and rounded", ADVANCED),
     SWITCH("--accumulate-allreduce-grads-in-fp32", accumulate_allreduce_grads_in_fp32,
            "accepted: gradients are always accumulated in fp32", ADVANCED),
     SWITCH("--grad-reduce-in-bf16", grad_reduce_in_bf16,

@@ -119,7 +119,7 @@ const char flags_refused[] =
     "--fp8-quantizer-factory= --fp8-interval=1 "
     "--no-fp8-wgrad --disable-fp8-wgrad "
     "--first-last-layers-bf16 --num-layers-at-start-in-bf16=1 --num-layers-at-end-in-bf16=1 "
-    "--use-kitchen-attention --kitchen-attention-backend=sdpa --fp4-format= --fp4-recipe=nvfp4 "
+    "--use-kitchen-attention --kitchen-attention-backend=sdpa "
     "--fp4-quantizer-factory= --high-priority-a2a-comm-stream "
     "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
     "--moe-shared-expert-glu-interleave-size= "

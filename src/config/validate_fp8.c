@@ -1,4 +1,4 @@
-// What fp8 matmuls require of the other flags.
+// What fp8 and fp4 matmuls require of the other flags.
 #include "config/validate.h"
 #include "base/log.h"
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static int64_t expert_width(const struct config *config) {
     return config->num_experts > 0 && slices > 0 ? config_expert_width(config) / slices : 0;
 }
 
-static void validate_sizes(const struct config *config, struct complaints *complaints) {
+static void validate_sizes(const struct config *config, struct complaints *complaints, const char *flag, int step) {
     int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads * config->kv_channels;
     int64_t keys = config_query_groups(config) * config->kv_channels;
     const struct {
@@ -33,21 +33,20 @@ static void validate_sizes(const struct config *config, struct complaints *compl
                  {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts},
                  {"this rank's part of an expert's width", expert_width(config)}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].value % size_step(config) != 0)
-            complain(complaints,
-                     "--fp8-format needs multiples of %d, but %s is %" PRId64 "; change it or leave out --fp8-format",
-                     size_step(config), sizes[i].name, sizes[i].value);
+        if (sizes[i].value % step != 0)
+            complain(complaints, "%s needs multiples of %d, but %s is %" PRId64 "; change it or leave out %s", flag,
+                     step, sizes[i].name, sizes[i].value, flag);
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
     // By blocks, rows that ranks split are gathered before they are rounded.
-    bool splits = config->sequence_parallel && size_step(config) == FP8_STEP;
+    bool splits = config->sequence_parallel && step == FP8_STEP;
     int64_t ranks = config->context_parallel_size * (splits ? parts : 1);
     int64_t samples = config->micro_batch_size > 0 ? config->micro_batch_size : 1;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        if (samples * lengths[i] / ranks % size_step(config) != 0)
+        if (samples * lengths[i] / ranks % step != 0)
             complain(complaints,
-                     "--fp8-format needs multiples of %d, but a micro-batch has %" PRId64
-                     " tokens on a rank; change --seq-length or --micro-batch-size, or leave out --fp8-format",
-                     size_step(config), samples * lengths[i] / ranks);
+                     "%s needs multiples of %d, but a micro-batch has %" PRId64
+                     " tokens on a rank; change --seq-length or --micro-batch-size, or leave out %s",
+                     flag, step, samples * lengths[i] / ranks, flag);
 }
 
 static void validate_output(const struct config *config, struct complaints *complaints) {
@@ -73,7 +72,35 @@ static void validate_output(const struct config *config, struct complaints *comp
                  (int)FP8_STEP, config_word_embedding_size(config));
 }
 
+// Sizes are multiples of 32 numbers: rows of 16 bytes. Everything that fp8 by blocks has was tried with decoders only.
+static void validate_fp4(const struct config *config, struct complaints *complaints) {
+    enum { FP4_STEP = 32 };
+    if (!config->bf16)
+        complain(complaints, "--fp4-format is for the matmuls of a bf16 model; give --bf16 with it");
+    if (config->fp8_format || config->fp8_output_proj)
+        complain(complaints, "--fp4-format does not work with %s; leave one out",
+                 config->fp8_format ? "--fp8-format" : "--fp8-output-proj");
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "--fp4-format belongs to decoders (--model gpt or llama); leave it out");
+    const struct {
+        bool is_given;
+        const char *flag;
+    } others[] = {{config->num_experts > 0, "--num-experts"},
+                  {config->multi_latent_attention, "--multi-latent-attention"},
+                  {config->parallel_residual_one_norm, "--parallel-residual-one-norm"},
+                  {config->mtp_num_layers > 0, "--mtp-num-layers"},
+                  {config->replay_check, "--replay-check"},
+                  {config->glu_linear_offset != 0, "--glu-linear-offset"},
+                  {config->activation_func_clamp_value > 0, "--activation-func-clamp-value"}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].is_given)
+            complain(complaints, "--fp4-format is not verified with %s; leave one out", others[i].flag);
+    validate_sizes(config, complaints, "--fp4-format", FP4_STEP);
+}
+
 void validate_fp8(const struct config *config, struct complaints *complaints) {
+    if (config->fp4_format)
+        validate_fp4(config, complaints);
     if (config->fp8_output_proj)
         validate_output(config, complaints);
     if (!config->fp8_format)
@@ -82,5 +109,5 @@ void validate_fp8(const struct config *config, struct complaints *complaints) {
         complain(complaints, "--fp8-format is for the matmuls of a bf16 model; give --bf16 with it");
     if (strcmp(config->fp8_format, "e4m3") == 0 && size_step(config) == FP8_STEP)
         complain(complaints, "--fp8-format e4m3 is for --fp8-recipe blockwise and mxfp8; give --fp8-format hybrid");
-    validate_sizes(config, complaints);
+    validate_sizes(config, complaints, "--fp8-format", size_step(config));
 }

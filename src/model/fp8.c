@@ -12,14 +12,19 @@
 void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *mesh) {
     int64_t samples = config->micro_batch_size * mesh_count(mesh, MESH_SAMPLES);
     bool is_blockwise = strcmp(config->fp8_recipe, "blockwise") == 0, is_mx = strcmp(config->fp8_recipe, "mxfp8") == 0;
-    bool is_e4m3 = config->fp8_format && strcmp(config->fp8_format, "e4m3") == 0;
-    *fp8 = (struct fp8){.inputs = is_blockwise ? SCALING_VECTOR128
-                                  : is_mx      ? SCALING_VECTOR32
-                                               : SCALING_TENSOR,
-                        .weights = is_blockwise ? SCALING_BLOCK128
-                                   : is_mx      ? SCALING_VECTOR32
-                                                : SCALING_TENSOR,
-                        .gradients = is_e4m3 ? DTYPE_E4M3 : DTYPE_E5M2,
+    bool is_e4m3 = config->fp8_format && strcmp(config->fp8_format, "e4m3") == 0, is_fp4 = config->fp4_format != NULL;
+    *fp8 = (struct fp8){.inputs = is_fp4         ? SCALING_VECTOR16
+                                  : is_blockwise ? SCALING_VECTOR128
+                                  : is_mx        ? SCALING_VECTOR32
+                                                 : SCALING_TENSOR,
+                        .weights = is_fp4         ? SCALING_BLOCK16
+                                   : is_blockwise ? SCALING_BLOCK128
+                                   : is_mx        ? SCALING_VECTOR32
+                                                  : SCALING_TENSOR,
+                        .values = is_fp4 ? DTYPE_E2M1X2 : DTYPE_E4M3,
+                        .gradients = is_fp4    ? DTYPE_E2M1X2
+                                     : is_e4m3 ? DTYPE_E4M3
+                                               : DTYPE_E5M2,
                         .length = config->fp8_amax_history_len,
                         .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
                         .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
@@ -63,13 +68,13 @@ static struct tensor take_scales(enum scaling scaling, int64_t rows, int64_t col
 
 struct operand fp8_take(enum scaling scaling, enum dtype dtype, struct tensor x, int orders, struct arena *arena) {
     struct operand taken = {.scaling = scaling};
-    int64_t rows = x.shape[0], columns = x.shape[1];
+    int64_t rows = x.shape[0], columns = x.shape[1], each = dtype == DTYPE_E2M1X2 ? 2 : 1;
     if (orders & FP8_VALUE) {
-        taken.value = arena_2d(arena, dtype, rows, columns);
+        taken.value = arena_2d(arena, dtype, rows, columns / each);
         taken.range = take_scales(scaling, rows, columns, arena);
     }
     if (orders & FP8_TRANSPOSED) {
-        taken.transposed = arena_2d(arena, dtype, columns, rows);
+        taken.transposed = arena_2d(arena, dtype, columns, rows / each);
         taken.transposed_range = take_scales(scaling, columns, rows, arena);
     }
     return taken;
@@ -88,7 +93,7 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
         if (!fp8->keeps_weights)
             continue;
         if (fp8->weights != SCALING_TENSOR) {
-            layer->operand = fp8_take(fp8->weights, DTYPE_E4M3, x, FP8_VALUE | FP8_TRANSPOSED, arena);
+            layer->operand = fp8_take(fp8->weights, fp8->values, x, FP8_VALUE | FP8_TRANSPOSED, arena);
             continue;
         }
         layer->operand.value = arena_2d(arena, DTYPE_E4M3, x.shape[0], x.shape[1]);
@@ -127,7 +132,7 @@ struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, 
     if (weight.value.data)
         return weight;
     if (fp8->weights != SCALING_TENSOR) {
-        weight = fp8_take(fp8->weights, DTYPE_E4M3, x, is_transposed ? FP8_TRANSPOSED : FP8_VALUE, arena);
+        weight = fp8_take(fp8->weights, fp8->values, x, is_transposed ? FP8_TRANSPOSED : FP8_VALUE, arena);
         op_quantize_blocks(device, &(struct op_quantize_blocks){.y = weight, .x = x});
         return weight;
     }

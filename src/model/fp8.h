@@ -4,7 +4,8 @@
 // earlier micro-batches had does not count, so a layer that is computed again has the range it had. Matmuls sum in
 // fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
-// With blocks (enum scaling) no ranges are kept: factors are computed together with their values.
+// With blocks (enum scaling) no ranges are kept: factors are computed together with their values. That is also how
+// matmuls in NVFP4 are quantized, with stochastic rounding of gradients, and operands of weight gradients mixed.
 //
 // fp8 matmuls read both operands along the dimension that is summed over, so a backward pass needs weights transposed.
 // If a step has several micro-batches, it stores all weights in both orders when it starts. Otherwise a pass stores
@@ -33,7 +34,7 @@ struct fp8 {
     struct tensor measured;  // (1, RANGE_LENGTH) fp32: has seen the one tensor that is measured just now
     int64_t length;
     enum scaling inputs, weights;  // gradients are scaled as inputs are
-    enum dtype gradients;
+    enum dtype values, gradients;  // by blocks; values: inputs and weights
     bool is_delayed, takes_largest;
     bool keeps_ranges;   // several micro-batches are in flight at once: inputs have ranges of their own
     bool keeps_weights;  // a step has several micro-batches

@@ -1,6 +1,7 @@
-// Linears that multiply in fp8 by blocks (--fp8-recipe blockwise, mxfp8). Every matmul quantizes its operands itself,
-// so what is kept, and everything between the matmuls, is as in the plain strategy. Blocks lie along the dimension that
-// is summed over: those of x^T and dy^T go down the rows of a whole micro-batch, so rows are gathered first.
+// Linears that multiply in fp8 by blocks (--fp8-recipe blockwise, mxfp8), or in NVFP4. Every matmul quantizes its
+// operands itself, so what is kept, and everything between the matmuls, is as in the plain strategy. Blocks lie along
+// the dimension that is summed over: those of x^T and dy^T go down the rows of a whole micro-batch, so rows are
+// gathered first.
 #include "model/linear.h"
 #include "ops/device.h"
 
@@ -14,9 +15,25 @@ static struct tensor all_rows(const struct linear *linear, const struct pass *pa
 
 static struct operand blocks_input(const struct linear *linear, const struct pass *pass, struct operand x) {
     struct tensor all = all_rows(linear, pass, x.value);
-    struct operand stored = fp8_take(linear->fp8->inputs, DTYPE_E4M3, all, FP8_VALUE, pass->scratch);
+    struct operand stored = fp8_take(linear->fp8->inputs, linear->fp8->values, all, FP8_VALUE, pass->scratch);
     op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = stored, .x = all});
     return stored;
+}
+
+// How gradients are rounded in NVFP4: by chance, drawn from what an element is.
+static struct stochastic rounding_of(const struct linear *linear, const struct pass *pass) {
+    if (linear->fp8->values != DTYPE_E2M1X2)
+        return (struct stochastic){0};
+    const struct shard *shard = &linear->weight->shard;
+    bool is_split = shard->parts > 1 && shard->dimension == 0;
+    return (struct stochastic){.row_ids = pass_input(pass, BATCH_ROW_IDS),
+                               .seed = pass->seed,
+                               .site = (uint32_t)linear->fp8_layer,
+                               .first_column = is_split ? shard->part * linear->out : 0};
+}
+
+static bool mixes(const struct linear *linear) {
+    return linear->fp8->values == DTYPE_E2M1X2;
 }
 
 static struct operand blocks_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy,
@@ -25,15 +42,17 @@ static struct operand blocks_gradient(const struct linear *linear, const struct 
         fp8_take(linear->fp8->inputs, linear->fp8->gradients, dy, FP8_VALUE | FP8_TRANSPOSED, pass->scratch);
     if (dbias.data)
         op_column_sum(pass->device, &(struct op_column_sum){.out = dbias, .x = dy});
-    op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = stored, .x = dy});
+    op_quantize_blocks(pass->device,
+                       &(struct op_quantize_blocks){
+                           .y = stored, .x = dy, .rounding = rounding_of(linear, pass), .mixes = mixes(linear)});
     return stored;
 }
 
 static void blocks_prepare(const struct linear *linear, const struct pass *pass, struct operand *dy,
                            struct operand *x) {
     struct tensor all = all_rows(linear, pass, x->value);
-    struct operand stored = fp8_take(linear->fp8->inputs, DTYPE_E4M3, all, FP8_TRANSPOSED, pass->scratch);
-    op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = stored, .x = all});
+    struct operand stored = fp8_take(linear->fp8->inputs, linear->fp8->values, all, FP8_TRANSPOSED, pass->scratch);
+    op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = stored, .x = all, .mixes = mixes(linear)});
     *x = stored;
     dy->value = dy->range = (struct tensor){0};
 }

@@ -5,8 +5,8 @@
 enum { RANGE_BYTES = 16, SIZE_STEP = 16, ROW_STEP = 4 };
 
 void check_float8(struct device *device, const char *op, const char *name, struct tensor t) {
-    check_rule(op, t.data && dtype_is_float8(t.dtype), "an fp8 tensor is missing");
-    check_rule(op, device->ops->supports(device, t.dtype), "this device has no fp8 matmul");
+    check_rule(op, t.data && dtype_is_scaled(t.dtype), "an fp8 or fp4 tensor is missing");
+    check_rule(op, device->ops->supports(device, t.dtype), "this device has no fp8 or fp4 matmul");
     check_strided(op, name, t, check_2d(t.dtype, t.shape[0], t.shape[1]));
 }
 
@@ -27,23 +27,31 @@ static void check_scaling(const char *op, enum scaling scaling, struct tensor ra
     check_rule(op, (uintptr_t)range.data % RANGE_BYTES == 0, "scales must be aligned to 16 bytes");
 }
 
+// Numbers of a row.
+static int64_t length_of(struct tensor t) {
+    return t.shape[1] * (t.dtype == DTYPE_E2M1X2 ? 2 : 1);
+}
+
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m) {
     check_float8(device, op, "a", m->a);
     check_float8(device, op, "b", m->b);
-    check_scaling(op, m->a_scaling, m->a_range, m->a.shape[0], m->a.shape[1]);
-    check_scaling(op, m->b_scaling, m->b_range, m->b.shape[0], m->b.shape[1]);
+    check_scaling(op, m->a_scaling, m->a_range, m->a.shape[0], length_of(m->a));
+    check_scaling(op, m->b_scaling, m->b_range, m->b.shape[0], length_of(m->b));
     check_rule(op,
                (m->a_scaling == SCALING_TENSOR) == (m->b_scaling == SCALING_TENSOR) &&
                    (m->a_scaling == SCALING_VECTOR32) == (m->b_scaling == SCALING_VECTOR32) &&
+                   scaling_is_float4(m->a_scaling) == scaling_is_float4(m->b_scaling) &&
+                   (m->a.dtype == DTYPE_E2M1X2) == scaling_is_float4(m->a_scaling) &&
+                   (m->b.dtype == DTYPE_E2M1X2) == scaling_is_float4(m->b_scaling) &&
                    !(m->a_scaling == SCALING_BLOCK128 && m->b_scaling == SCALING_BLOCK128),
                "these scalings do not go together");
     check_activation(device, op, "d", m->d, 2);
     int64_t rows = m->d.shape[0], columns = m->d.shape[1], inner = m->a.shape[1];
     check_rule(op, !m->transpose_a && m->transpose_b, "an fp8 matmul transposes b only");
-    check_rule(op, m->a.dtype == DTYPE_E4M3 || m->b.dtype == DTYPE_E4M3,
+    check_rule(op, m->a.dtype != DTYPE_E5M2 || m->b.dtype != DTYPE_E5M2,
                "an fp8 matmul takes at most one E5M2 operand");
     check_rule(op, rows % SIZE_STEP == 0 && columns % SIZE_STEP == 0 && inner % SIZE_STEP == 0,
-               "the sizes of an fp8 matmul must be multiples of 16");
+               "the sizes of an fp8 or fp4 matmul must be multiples of 16 bytes");
     check_rule(op, m->a.stride[0] % SIZE_STEP == 0 && m->b.stride[0] % SIZE_STEP == 0,
                "fp8 rows must start at multiples of 16 bytes");
     check_strided(op, "a", m->a, check_2d(m->a.dtype, rows, inner));
@@ -113,20 +121,28 @@ void op_quantize_blocks(struct device *device, const struct op_quantize_blocks *
     int64_t rows = op->x.shape[0], columns = op->x.shape[1];
     check_tensor(name, "x", op->x, check_2d(op->x.dtype, rows, columns));
     check_rule(name, op->y.scaling != SCALING_TENSOR, "a tensor with one range is not quantized by blocks");
-    check_rule(name, rows % ROW_STEP == 0 && columns % SIZE_STEP == 0,
-               "the columns must be a multiple of 16, the rows of 4");
+    bool is_float4 = scaling_is_float4(op->y.scaling);
+    int64_t each = is_float4 ? 2 : 1;
+    check_rule(name, rows % (is_float4 ? 2 * SIZE_STEP : ROW_STEP) == 0 && columns % (each * SIZE_STEP) == 0,
+               "the columns must be a multiple of 16, the rows of 4, both of 32 in NVFP4");
+    check_rule(name, is_float4 || (!op->mixes && !op->rounding.row_ids.data), "only NVFP4 is mixed or drawn");
+    check_optional(name, "row_ids", op->rounding.row_ids, check_1d(DTYPE_I64, rows));
+    check_rule(name, op->rounding.first_column % 8 == 0 && op->rounding.site < 65536,
+               "this is not how draws are keyed");
     if (value.data) {
         check_float8(device, name, "y", value);
-        check_tensor(name, "y", value, check_2d(value.dtype, rows, columns));
+        check_tensor(name, "y", value, check_2d(value.dtype, rows, columns / each));
         check_scaling(name, op->y.scaling, op->y.range, rows, columns);
     }
     if (transposed.data) {
         check_float8(device, name, "transposed", transposed);
-        check_tensor(name, "transposed", transposed, check_2d(transposed.dtype, columns, rows));
+        check_tensor(name, "transposed", transposed, check_2d(transposed.dtype, columns, rows / each));
         check_scaling(name, op->y.scaling, op->y.transposed_range, columns, rows);
     }
     check_rule(name, !value.data || !transposed.data || value.dtype == transposed.dtype,
                "both outputs must be of one type");
+    check_rule(name, ((value.data ? value : transposed).dtype == DTYPE_E2M1X2) == is_float4,
+               "blocks of 16 are E2M1, other blocks are not");
     device->ops->quantize_blocks(device, op);
 }
 

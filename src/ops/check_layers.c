@@ -22,7 +22,7 @@ static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int
 
 void op_matmul(struct device *device, const struct op_matmul *op) {
     const char *name = "op_matmul";
-    if (dtype_is_float8(op->a.dtype)) {
+    if (dtype_is_scaled(op->a.dtype)) {
         check_matmul_float8(device, name, op);
         device->ops->matmul(device, op);
         return;

@@ -20,8 +20,17 @@ enum scaling {
     SCALING_VECTOR128,  // 128 neighbours of a row: fp32 (blocks of a row, rows rounded up to 4)
     SCALING_BLOCK128,   // 128 x 128 elements: fp32 (blocks down, blocks of a row rounded up to 4)
     SCALING_VECTOR32,  // 32 neighbours of a row: bytes E, for 2^(E - 127) or NaN (255), in tiles of 128 rows x 4 blocks
+    // Of E2M1X2 (NVFP4), whose blocks have a scale and the tensor a factor: what a number stands for is the product of
+    // the three. Scales are E4M3, in tiles as above; the factor is an fp32 in a row behind them, NaN if a number is not
+    // finite. It is 1 / (448 * 6) of the largest magnitude, and a scale that of its block divided by 6 and the factor.
+    SCALING_VECTOR16,  // 16 neighbours of a row
+    SCALING_BLOCK16,   // 16 x 16 elements; the scale is there for each of the rows
     SCALING_COUNT
 };
+enum { FLOAT4_BLOCK = 16 };
+static inline bool scaling_is_float4(enum scaling scaling) {
+    return scaling == SCALING_VECTOR16 || scaling == SCALING_BLOCK16;
+}
 struct operand {
     struct tensor value;  // (N, C), or none
     struct tensor
@@ -40,6 +49,8 @@ static inline struct scales_shape scales_shape(enum scaling scaling, int64_t row
         return (struct scales_shape){DTYPE_F32, (columns + 127) / 128, (rows + 3) / 4 * 4};
     if (scaling == SCALING_BLOCK128)
         return (struct scales_shape){DTYPE_F32, (rows + 127) / 128, ((columns + 127) / 128 + 3) / 4 * 4};
+    if (scaling_is_float4(scaling))
+        return (struct scales_shape){DTYPE_U8, (rows + 127) / 128 * 128 + 1, ((columns + 15) / 16 + 3) / 4 * 4};
     return (struct scales_shape){DTYPE_U8, (rows + 127) / 128 * 128, ((columns + 31) / 32 + 3) / 4 * 4};
 }
 // The range of a matrix, or of its transpose.
@@ -70,11 +81,25 @@ struct op_quantize {
     // stores it with this range, which sees nothing.
     struct operand result;
 };
+// Stochastic rounding: a number becomes one of its two neighbours, with probabilities that make the expectation the
+// number itself. Drawn as dropout is (ops.h), 16 bits for an element; the transpose has the site + 65536.
+struct stochastic {
+    struct tensor row_ids;  // (N) i64; none: to nearest, ties to even
+    uint64_t seed;
+    uint32_t site;         // below 65536
+    int64_t first_column;  // global number of column 0, a multiple of 8
+};
 // Quantizes x (N, C), of an activation dtype, by the blocks of y.scaling. The transpose has blocks of its own along N,
-// so that its values are not those of y.value unless the blocks are squares. C is a multiple of 16, N of 4.
+// so that its values are not those of y.value unless the blocks are squares. C is a multiple of 16, N of 4; in NVFP4
+// both are multiples of 32.
 struct op_quantize_blocks {
     struct operand y;
     struct tensor x;
+    // In NVFP4 only:
+    struct stochastic rounding;
+    // Each 16 neighbours of the transpose's rows are multiplied by an orthogonal matrix first, always the same one:
+    // signs, then a Hadamard matrix. It spreads large numbers, and cancels out in a matmul of two such operands.
+    bool mixes;
 };
 // y (C, N) = the transpose of x (N, C), both in fp8; C is a multiple of 16, N of 4.
 struct op_transpose {

@@ -219,6 +219,8 @@ static int make(struct making *making) {
 }
 
 int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware) {
+    if (config->fp4_format)
+        return error_set_code(EXIT_CODE_USAGE, "how fast fp4 matmuls are is not known; leave out --fp4-format");
     if (config->fp8_format && hardware->peak[1] == 0)
         return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
                               machine->name);

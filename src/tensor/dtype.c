@@ -10,9 +10,10 @@ struct dtype_row {
 };
 
 static const struct dtype_row rows[DTYPE_COUNT] = {
-    [DTYPE_F32] = {4, "fp32", "F32"}, [DTYPE_BF16] = {2, "bf16", "BF16"}, [DTYPE_F16] = {2, "fp16", "F16"},
-    [DTYPE_I16] = {2, "int16", ""},   [DTYPE_I32] = {4, "int32", "I32"},  [DTYPE_I64] = {8, "int64", "I64"},
-    [DTYPE_U8] = {1, "uint8", "U8"},  [DTYPE_E4M3] = {1, "fp8 e4m3", ""}, [DTYPE_E5M2] = {1, "fp8 e5m2", ""},
+    [DTYPE_F32] = {4, "fp32", "F32"},     [DTYPE_BF16] = {2, "bf16", "BF16"}, [DTYPE_F16] = {2, "fp16", "F16"},
+    [DTYPE_I16] = {2, "int16", ""},       [DTYPE_I32] = {4, "int32", "I32"},  [DTYPE_I64] = {8, "int64", "I64"},
+    [DTYPE_U8] = {1, "uint8", "U8"},      [DTYPE_E4M3] = {1, "fp8 e4m3", ""}, [DTYPE_E5M2] = {1, "fp8 e5m2", ""},
+    [DTYPE_E2M1X2] = {1, "fp4 e2m1", ""},
 };
 
 static const struct dtype_row *row_of(enum dtype dtype) {

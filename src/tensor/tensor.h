@@ -8,8 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// E4M3 and E5M2 are 8-bit floats for matmuls, see float8.h; I16 is what a bf16 lacks of an fp32, see half.h.
-// These three never occur in files.
+// E4M3 and E5M2 are 8-bit floats for matmuls, see float8.h. E2M1X2 is two 4-bit floats in a byte, see float4.h: its
+// tensors have half as many columns as numbers in a row. I16 is what a bf16 lacks of an fp32, see half.h. None of them
+// occurs in files.
 enum dtype {
     DTYPE_F32,
     DTYPE_BF16,
@@ -20,6 +21,7 @@ enum dtype {
     DTYPE_U8,
     DTYPE_E4M3,
     DTYPE_E5M2,
+    DTYPE_E2M1X2,
     DTYPE_COUNT
 };
 
@@ -40,6 +42,10 @@ struct tensor {
 
 static inline bool dtype_is_float8(enum dtype dtype) {
     return dtype == DTYPE_E4M3 || dtype == DTYPE_E5M2;
+}
+// Whether matmuls of it need factors.
+static inline bool dtype_is_scaled(enum dtype dtype) {
+    return dtype_is_float8(dtype) || dtype == DTYPE_E2M1X2;
 }
 
 // Contiguous views of existing memory.

@@ -54,7 +54,7 @@ int automatic_begin(struct automatic *open, struct config *config) {
                                               !config->skip_train && !config->mock_data};
     open->global_batch_size = open->micro_batch_size && config->global_batch_size == 0;
     open->precision = open->micro_batch_size && is_open(config, "--bf16") && is_open(config, "--fp16") &&
-                      !config->fp8_format && !config->tf32;
+                      !config->fp8_format && !config->fp4_format && !config->tf32;
     if (open->micro_batch_size)
         TRY(set_number(config, "--micro-batch-size", 1));
     if (open->train_iters)

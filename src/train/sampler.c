@@ -65,8 +65,9 @@ static void prepare_config(struct sampler *sampler) {
     config_copy(&sampler->config, sampler->options.config);
     sampler->config.sequence_parallel = false;
     free(sampler->config.fp8_format);
+    free(sampler->config.fp4_format);
     free(sampler->config.pipeline_schedule);
-    sampler->config.fp8_format = sampler->config.pipeline_schedule = NULL;
+    sampler->config.fp8_format = sampler->config.fp4_format = sampler->config.pipeline_schedule = NULL;
 }
 
 static int open_step(struct sampler *sampler) {

@@ -26,9 +26,12 @@ enum multiplying { PLAIN, BY_TENSOR, BY_128, BY_32, KINDS };
 static void linear_rig_open(struct linear_rig *rig, enum multiplying kind) {
     static const enum scaling inputs[KINDS] = {[BY_128] = SCALING_VECTOR128, [BY_32] = SCALING_VECTOR32};
     static const enum scaling weights[KINDS] = {[BY_128] = SCALING_BLOCK128, [BY_32] = SCALING_VECTOR32};
-    *rig = (struct linear_rig){
-        .mesh = {.size = 1, .length = {1, 1, 1, 1}},
-        .fp8 = {.length = 1, .inputs = inputs[kind], .weights = weights[kind], .gradients = DTYPE_E5M2}};
+    *rig = (struct linear_rig){.mesh = {.size = 1, .length = {1, 1, 1, 1}},
+                               .fp8 = {.length = 1,
+                                       .inputs = inputs[kind],
+                                       .weights = weights[kind],
+                                       .values = DTYPE_E4M3,
+                                       .gradients = DTYPE_E5M2}};
     EXPECT_OK(device_open(&rig->device, &(struct device_options){.name = "cpu", .threads = 1}));
     struct arena *arenas[] = {&rig->activations, &rig->scratch, &rig->state};
     for (int i = 0; i < 3; i++) {

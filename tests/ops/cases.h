@@ -15,6 +15,7 @@
 #include "cases_embedding.h"
 #include "cases_experts.h"
 #include "cases_experts8.h"
+#include "cases_float4.h"
 #include "cases_float8.h"
 #include "cases_layers.h"
 #include "cases_matmul.h"
@@ -106,6 +107,11 @@
     X(grouped_float8)                                                                                                  \
     X(quantize_blocks)                                                                                                 \
     X(blocks_not_finite)                                                                                               \
-    X(matmul_blocks)
+    X(matmul_blocks)                                                                                                   \
+    X(quantize_float4)                                                                                                 \
+    X(float4_rounding)                                                                                                 \
+    X(float4_not_finite)                                                                                               \
+    X(matmul_float4)                                                                                                   \
+    X(float4_mixed)
 
 #endif

@@ -1,7 +1,7 @@
 // The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
 // in memory. The sizes are chosen so that every operation is split into several tasks.
 // cost: 15
-#include "cases_blocks.h"
+#include "cases_float4.h"
 #include "ops/cpu/kernel.h"
 
 enum { ROWS = 300, CHANNELS = 200, VOCABULARY = 3000, HEADS = 4, HEAD_SIZE = 50, SEQUENCE = 150 };
@@ -447,6 +447,10 @@ static void run_fp8(struct lab *lab) {
     for (int i = 0; i < 3; i++)
         op_quantize_blocks(lab->device, &(struct op_quantize_blocks){
                                             .y = blocks_operand(lab, scalings[i], DTYPE_E4M3, TOKENS, WIDTH), .x = x});
+    op_quantize_blocks(lab->device, &(struct op_quantize_blocks){.y = float4_operand(lab, SCALING_VECTOR16, 32, 64),
+                                                                 .x = half_2d(lab, 32, 64),
+                                                                 .rounding = float4_rounding(lab, 32, 1),
+                                                                 .mixes = true});
     op_move_ranges(lab->device, &(struct op_move_ranges){.ranges = lab_2d(lab, RANGES, RANGE_LENGTH, 1).t,
                                                          .history = lab_2d(lab, RANGES, STEPS, 1).t,
                                                          .place = 2,

@@ -56,11 +56,11 @@ TEST(descriptions) {
 }
 
 TEST(element_types) {
-    static const size_t bytes[DTYPE_COUNT] = {4, 2, 2, 2, 4, 8, 1, 1, 1};
+    static const size_t bytes[DTYPE_COUNT] = {4, 2, 2, 2, 4, 8, 1, 1, 1, 1};
     for (int i = 0; i < DTYPE_COUNT; i++) {
         enum dtype dtype = (enum dtype)i, back;
         EXPECT_INT(dtype_bytes(dtype), bytes[i]);
-        if (dtype_is_float8(dtype) || dtype == DTYPE_I16)
+        if (dtype_is_scaled(dtype) || dtype == DTYPE_I16)
             continue;
         EXPECT_OK(dtype_from_safetensors_name(&back, dtype_safetensors_name(dtype)));
         EXPECT_INT(back, dtype);

@@ -96,6 +96,17 @@ TEST(models_learn_in_8_bits) {
     }
 }
 
+TEST(decoders_learn_in_4_bits) {
+    for (int i = 0; i < 2; i++) {
+        struct curve half = train(models[i], ""), quarter = train(models[i], "--fp4-format e2m1");
+        struct curve again = train(models[i], "--fp4-format e2m1 --recompute-granularity full");
+        printf("    %.4f to %.4f in bf16, %.4f in fp4\n", half.first, half.last, quarter.last);
+        EXPECT(fabs(quarter.first - half.first) < 0.02 * half.first && quarter.first != half.first);
+        EXPECT(fabs(quarter.last - half.last) < 0.1 * half.first);
+        EXPECT(quarter.last == again.last && quarter.evaluated == again.evaluated);
+    }
+}
+
 // Also with micro-batches whose ranges differ: a recomputed one is stored with the range of the first time.
 TEST(recompute_changes_nothing) {
     static const char *const recipes[] = {"--fp8-format hybrid", "--fp8-format hybrid --fp8-recipe tensorwise",
@@ -295,8 +306,14 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
+    EXPECT_OK(validate("--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"));
+    EXPECT_ERROR(validate("--fp4-format e2m1"), "--bf16");
+    EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --fp8-format hybrid"), "leave one out");
+    EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --model bert"), "belongs to decoders");
+    EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --ffn-hidden-size 144"), "--fp4-format needs multiples of 32");
 }
 
-TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(experts_learn_in_8_bits), TEST_CASE(recompute_changes_nothing),
-          TEST_CASE(a_history_of_several_steps_and_a_margin), TEST_CASE(a_resumed_run_goes_on_bit_for_bit),
-          TEST_CASE(a_run_resumes_without_ranges_too), TEST_CASE(flags_that_do_not_fit_are_refused))
+TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(decoders_learn_in_4_bits), TEST_CASE(experts_learn_in_8_bits),
+          TEST_CASE(recompute_changes_nothing), TEST_CASE(a_history_of_several_steps_and_a_margin),
+          TEST_CASE(a_resumed_run_goes_on_bit_for_bit), TEST_CASE(a_run_resumes_without_ranges_too),
+          TEST_CASE(flags_that_do_not_fit_are_refused))

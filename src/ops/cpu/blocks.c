@@ -9,14 +9,17 @@
 
 enum { LEAST_EXPONENT = -127, MOST_EXPONENT = 127, E8M0_BIAS = 127, E8M0_NAN = 255, SHORTEST_BLOCK = 32 };
 
+int64_t cpu_tiled_place(int64_t width, int64_t row, int64_t block) {
+    return (row / 128 * (width / 4) + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+}
+
 // Where the factor of the element (row, column) lies.
 static int64_t scale_place(enum scaling scaling, int64_t width, int64_t row, int64_t column) {
-    int64_t block = column / 32;
     if (scaling == SCALING_VECTOR128)
         return column / 128 * width + row;
     if (scaling == SCALING_BLOCK128)
         return row / 128 * width + column / 128;
-    return (row / 128 * (width / 4) + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+    return cpu_tiled_place(width, row, column / 32);
 }
 
 // The exponent of the smallest power of two whose multiple by the dtype's largest number reaches `most`.
@@ -82,7 +85,10 @@ static void store_blocks(const struct block_source *from, enum scaling scaling, 
 }
 
 void cpu_quantize_blocks(struct device *device, const struct op_quantize_blocks *op) {
-    (void)device;
+    if (scaling_is_float4(op->y.scaling)) {
+        cpu_quantize_float4(device, op);
+        return;
+    }
     int64_t rows = op->x.shape[0], columns = op->x.shape[1];
     float *x = memory_alloc(sizeof *x * (size_t)(rows * columns));
     for (int64_t i = 0; i < rows * columns; i++)
@@ -97,7 +103,11 @@ void cpu_quantize_blocks(struct device *device, const struct op_quantize_blocks 
 
 // The numbers that an operand stands for, contiguous; the caller frees them.
 static float *restored(struct tensor t, struct tensor scales, enum scaling scaling) {
-    float *out = memory_alloc(sizeof *out * (size_t)tensor_count(t)), codes[256];
+    float *out = memory_alloc(sizeof *out * (size_t)(2 * tensor_count(t))), codes[256];
+    if (scaling_is_float4(scaling)) {
+        cpu_restore_float4(out, t, scales);
+        return out;
+    }
     for (int code = 0; code < 256; code++)
         codes[code] = float8_decode(t.dtype, (uint8_t)code);
     for (int64_t r = 0; r < t.shape[0]; r++) {
@@ -113,7 +123,7 @@ static float *restored(struct tensor t, struct tensor scales, enum scaling scali
 }
 
 void cpu_matmul_blocks(struct device *device, const struct op_matmul *op) {
-    int64_t M = op->d.shape[0], N = op->d.shape[1], K = op->a.shape[1];
+    int64_t M = op->d.shape[0], N = op->d.shape[1], K = op->a.shape[1] * (scaling_is_float4(op->a_scaling) ? 2 : 1);
     float *a = restored(op->a, op->a_range, op->a_scaling), *b = restored(op->b, op->b_range, op->b_scaling);
     float *d = memory_alloc(sizeof *d * (size_t)(M * N));
     cpu_matmul(device, &(struct op_matmul){.a = tensor_2d(a, DTYPE_F32, M, K),

@@ -37,7 +37,7 @@ const struct cpu_kernel *cpu_kernel(const struct device *device, enum dtype dtyp
 
 static bool cpu_supports(const struct device *device, enum dtype dtype) {
     (void)device;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_float8(dtype);
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_scaled(dtype);
 }
 
 // 16-bit operands of matmuls without a kernel of their own are widened first.

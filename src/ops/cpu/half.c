@@ -132,7 +132,7 @@ static struct matmul_fields matmul_fields(const struct device *device, const str
 }
 
 void half_matmul(struct device *device, const struct op_matmul *op) {
-    if (dtype_is_float8(op->a.dtype)) {
+    if (dtype_is_scaled(op->a.dtype)) {
         cpu_matmul_float8(device, op);
         return;
     }
@@ -145,7 +145,7 @@ void half_matmul(struct device *device, const struct op_matmul *op) {
 }
 
 static struct own_need matmul_own_bytes(const struct device *device, const struct op_matmul *op) {
-    if (dtype_is_float8(op->a.dtype))
+    if (dtype_is_scaled(op->a.dtype))
         return (struct own_need){0};
     const struct matmul_fields fields = matmul_fields(device, op);
     struct op_matmul wide = *op;

@@ -53,7 +53,7 @@ static void paper_close(struct device *device) {
 
 static bool paper_supports(const struct device *device, enum dtype dtype) {
     (void)device;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_float8(dtype);
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_scaled(dtype);
 }
 
 static void paper_describe(const struct device *device, char *text, size_t size) {
@@ -177,7 +177,7 @@ static double attention_seconds(const struct paper_device *paper, double flops, 
 }
 
 static void paper_matmul(struct device *device, const struct op_matmul *op) {
-    double inner = (double)op->a.shape[op->transpose_a ? 0 : 1];
+    double inner = (double)op->a.shape[op->transpose_a ? 0 : 1] * (op->a.dtype == DTYPE_E2M1X2 ? 2 : 1);
     paper_of(device)->totals.matmul_flops += 2.0 * (double)tensor_count(op->d) * inner;
     struct tensor none = {0};
     bool has_bias = op->epilogue == EPILOGUE_BIAS || op->epilogue == EPILOGUE_BIAS_ACTIVATION;
