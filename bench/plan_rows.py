@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+import plan_recipes
+
 # name, layers, hidden size, heads, length, micro-batch, vocabulary, FFN of a Llama, measured tokens/s and GB on one
 # H200 in bf16 and fp8 (bench/RESULTS.md, 2026-11-16)
 OURS = [
@@ -72,39 +74,34 @@ VOLTAS = [("1.16B", 24, 1920, 15, 1, 1121), ("2.03B", 30, 2304, 18, 2, 1093), ("
 MACHINES = {"A100-80": "dgx-a100", "A100": "p4d.24xlarge", "V100": "p3dn.24xlarge", "H100": "dgx-h100", "DGX-H100": "dgx-h100",
             "H100-80GB": "dgx-h100", "H200": "dgx-h200", "B200": "dgx-b200", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300",
             "DGX-GB200": "dgx-gb200", "DGX-GB300": "dgx-gb300", "p6-b300": "p6-b300.48xlarge"}
-# Python programs launch kernels one by one: SimuMax measured 30 µs for each on a B200
-# (MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json, 2026-05).
+# Programs of 2020 to 2024 launch kernels one by one. 30 µs for each are assumed, as long as SimuMax adds to operations
+# that only move data.
 PYTHON = tempfile.NamedTemporaryFile("w", suffix=".yaml")
 PYTHON.write("launch-us: 30\n")
 PYTHON.flush()
-# Transformer Engine launches a matmul for each expert: SimuMax's times of them on a B200 (tests/plan/test_grouped.c).
-EXPERTS = {"expert-rows": 170, "expert-inner": 376, "expert-us": 9.3}
 
 
 def hardware_file(**more):
-    """Experts of Transformer Engine, and what else differs: the name of a --hardware file."""
+    """The name of a --hardware file with these rows."""
     file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
     atexit.register(os.unlink, file.name)
     with file:
-        for key, value in {**EXPERTS, **more}.items():
+        for key, value in more.items():
             file.write(f"{key.replace('_', '-')}: {value:g}\n")
     return file.name
-
-
-def hybrid_exchange(chosen, ranks):
-    """Hybrid-EP, which Megatron-Bridge's recipes name, sends a token once to each rank, however many of its experts are
-    there, and reaches 650 GB/s of NVLink (DeepEP pull request 605, GB200, 2026-04: 3/4 of 862), where SimuMax's
-    all-to-all reaches 0.89 × 606."""
-    copies = ranks * (1 - (1 - 1 / ranks)**chosen)
-    return {"link_gigabytes": round(650 / 0.89 * chosen / copies, 1)}
 
 
 # Sharded parameters are not a layout of this program. Such rows are planned with a distributed optimizer, as if their
 # traffic were hidden, and counted apart.
 FSDP = ", FSDP"
-# Nor are experts in fp8: planned as if matmuls in 16 bits ran at the rate of those in 8, and counted apart.
+# Experts in fp8, which this program does not train, have a line of their own and are counted with all.
 FP8_EXPERTS = ", experts in fp8"
 ASSUMED = ", micro-batch 1 assumed"
+BALANCED = ", balanced routing assumed"  # which makes runs of the same source 1.1 to 1.2 times as fast
+# Rows that their own table contradicts.
+CONTRADICTED = {"GPT OSS 120B DGX-GB300 64 MXFP8 26.06.01 EP 16":
+                "contradicted by its table: 20,288 tokens/s in 26.06.01, 33,166 and 33,024 in 26.06 and 26.08 with the same "
+                "layout"}
 # Rows that contradict their source's own recipes: what is planned instead of what the table says, and why.
 DOUBTFUL = {
     "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": ({"mbs": "1", "vp": "5"},
@@ -112,6 +109,12 @@ DOUBTFUL = {
         "of that time says micro-batches of 1 and 5 virtual stages (scripts/performance/configs/llama in all commits of "
         "2026-02 and 2026-03), and is planned. The row above it cannot be either: 70B with TP 1, PP 1 and no FSDP takes "
         "437 GB of a GPU for weights, gradients and optimizer"),
+    "Qwen3_30B_a3B DGX-H100 16 FP8-CS 25.11 EP 8": ({"mbs": "1", "vp": "12"},
+        "the table says micro-batches of 2 and 24 virtual stages, the recipe (scripts/performance/configs/qwen3, v0.2.0) 1 and "
+        "12, and is planned"),
+    "Qwen3_30B_a3B DGX-H100 16 FP8 26.02.01 EP 8": ({"pp": "1", "vp": "n/a", "ep": "16"},
+        "the table says two stages and EP 8, the recipe (scripts/performance/configs/qwen, v0.3.1) one and EP 16, and is "
+        "planned: with two, 25.11 had 5,275 tokens/s and with one, 26.04 has 8,901; this row has 9,058"),
     "GPT OSS 120B DGX-B200 64 BF16 25.11 EP 8": ({"ep": "64"},
         "the table says EP 8, the recipe (scripts/performance/configs/gpt_oss, v0.2.0) EP 64, and is planned. A micro-batch "
         "takes 2.0 s, as on B300 with EP 64 in 26.02, and 1.2 s with EP 8 from 26.02.01 on"),
@@ -119,9 +122,11 @@ DOUBTFUL = {
         "the table says micro-batches of 4, the recipe (the same) of 1, and is planned. With 1, a micro-batch takes 166 ms "
         "in 25.11 and 165 to 170 ms from 26.02.01 on; with 4, a token would have taken a fifth less time"),
 }
-# Of long matmuls, as src/plan/hardware.c has them.
-FP8_TFLOPS = {"DGX-H100": 1090, "DGX-B200": 2600, "DGX-B300": 2990, "DGX-GB200": 2650, "DGX-GB300": 3450}
+# GPUs that NVLink joins, the GB/s of each between machines (src/plan/hardware.c), and of Hybrid-EP over NVLink.
+NETWORKS = {"DGX-H100": (8, 45, 295), "DGX-B200": (8, 45, 590), "DGX-B300": (8, 90, 590), "DGX-GB200": (72, 45, 590),
+            "DGX-GB300": (72, 90, 590)}
 FP8 = "--fp8-format hybrid "
+MXFP8 = "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 "
 
 
 def plan(program, flags):
@@ -272,7 +277,7 @@ def simumax_row(given):
     row.logit_bytes = 2 * kind[5] * int(given["seq"]) // int(given["cp"]) // int(given["tp"])
     row.flags = llama(layers, *kind[1:], given["seq"])
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {PYTHON.name} --bf16 --use-distributed-optimizer --eval-iters 0 "
+        f"--hardware {hardware_file(move_us=plan_recipes.MOVE_US)} --bf16 --use-distributed-optimizer --eval-iters 0 "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
@@ -293,8 +298,9 @@ def deepseek_row(row, given):
         f"--v-head-dim 128 --qk-layernorm --moe-layer-freq [0]*1+[1]*3 --num-experts {experts} --moe-router-topk {chosen} "
         f"--moe-ffn-hidden-size {width} --moe-shared-expert-intermediate-size {shared} --moe-expert-capacity-factor 1 "
         "--moe-pad-expert-input-to-capacity --attention-dropout 0 --hidden-dropout 0 ")
+    file = hardware_file(move_us=plan_recipes.MOVE_US, host_us=plan_recipes.BF16_HOST_US, **plan_recipes.EXPERTS)
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {hardware_file(launch_us=30)} --bf16 --use-distributed-optimizer --eval-iters 0 --expert-model-parallel-size {given['ep']} "
+        f"--hardware {file} --bf16 --use-distributed-optimizer --eval-iters 0 --expert-model-parallel-size {given['ep']} "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     return row
 
@@ -315,6 +321,7 @@ def qwen_counts(kind, gbs, seq):
 def qwen_row(given, source):
     row = Row(source, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]), given["release"],
                                 "EP " + given["ep"]]))
+    given.update(DOUBTFUL.get(row.name, ({}, ""))[0])
     name = "QWEN3_30B" if "30B" in given["model"] else "QWEN3_235B"
     kind = QWENS[name]
     row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
@@ -330,44 +337,33 @@ def qwen_row(given, source):
         row.source += FSDP
     if not row.seconds:
         row.skipped = "micro-batch and step time not stated"
-    elif first(given["tp"]) != "1":
-        row.skipped = "experts that are not split as other layers are (tensor parallelism of experts 1)"
     if row.skipped:
         return row
-    more = hybrid_exchange(kind[-1], int(given["ep"])) if given["system"] in ("DGX-GB200", "DGX-GB300") else {}
-    if precision_of(given["precision"]) != "--bf16 ":
+    precision = precision_of(given["precision"])
+    if precision != "--bf16 ":
         row.source += FP8_EXPERTS
-        more["matmul_tflops"] = FP8_TFLOPS[given["system"]]
-    hardware = hardware_file(**more)
+        precision = MXFP8 if "MX" in given["precision"] else precision
+    recipe = plan_recipes.qwen_recipe(name, given["system"], given["release"], first(given["precision"]), given)
+    rows = plan_recipes.recipe_rows(recipe, first(given["precision"]), kind[-1], int(given["ep"]), NETWORKS.get(given["system"], (8, 45, 295)))
+    if recipe[3]:
+        # One kernel multiplies, activates and quantizes: only what comes from other ranks is quantized apart.
+        rows["expert_quantize_bytes"] = plan_recipes.QUANTIZE_BYTES * 2 * kind[2] / (2 * kind[2] + 3 * kind[5])
+    if "tokendrop" in given["model"]:
+        row.flags += "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity "
+    hardware = hardware_file(**rows)
     row.layout = layout_of(given, row.machine, row.gpus) + (
-        f"--bf16 --hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
-        f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+        f"{precision}--hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+        f"--grad-reduce-in-bf16 --overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+    row.layout += plan_recipes.recipe_flags(recipe)
+    if first(given["tp"]) != "1":
+        row.layout += "--sequence-parallel --expert-tensor-parallel-size 1 "
+    if row.source == "Megatron-MoE-ModelZoo":
+        row.source += BALANCED
+        if given["tp"] == "2":  # its readme, column "recompute": norm, act
+            row.layout += "--recompute-granularity selective --recompute-modules layernorm moe_act "
     if kind[1] % (int(given["pp"]) * int(given["vp"] if given["vp"].isdigit() else 1)):
         row.layout += "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
     return row
-
-
-# Megatron-Core adds the last biases of experts expert by expert, with kernels of PyTorch's, and limits what their
-# activations read outside of the fused kernel (core_v0.15.0 to core_v0.19.0: TEGroupedMLP._apply_bias in
-# core/transformer/moe/experts.py, weighted_bias_quick_geglu_impl in core/fusions/fused_bias_geglu.py). Bytes that these
-# read and write for each element: t + b * p is 12 forward and 16 backward in bf16, 28 and 40 where p, the weight of an
-# expert, is fp32, as Hybrid-EP wants it; two clamps and a concatenation are 16 and 20, and 16 where computed again.
-BIAS_BYTES, WIDE_BIAS_BYTES, LIMIT_BYTES, AGAIN_BYTES = 12 + 16, 28 + 40, 16 + 20, 16
-# The recipes (scripts/performance/configs/gpt_oss, v0.2.0 to v0.4.0; v0.3 is release 26.02, v0.4 is 26.04). Others than
-# GB300 and B300 compute norms and activations again and have no CUDA graphs; those two have them of attention and
-# router, which leaves 0.4 of a layer's launches.
-OSS_GRAPHS = ("DGX-GB300", "DGX-B300")
-OSS_HYBRID = ("DGX-GB200", "DGX-B200", "DGX-B300")  # from 26.04 on
-
-
-def oss_settings(given):
-    has_graphs = given["system"] in OSS_GRAPHS
-    is_hybrid = given["release"] >= "26.04" and given["system"] in OSS_HYBRID
-    more = hybrid_exchange(4, int(given["ep"])) if is_hybrid else {}
-    file = hardware_file(launch_us=12 if has_graphs else 30, expert_bias_bytes=WIDE_BIAS_BYTES if is_hybrid else BIAS_BYTES,
-                         expert_limit_bytes=LIMIT_BYTES + (0 if has_graphs else AGAIN_BYTES), **more)
-    again = "" if has_graphs else "--recompute-granularity selective --recompute-modules layernorm moe_act "
-    return f"--hardware {file} {again}"
 
 
 def oss_row(given, source):
@@ -381,12 +377,20 @@ def oss_row(given, source):
                  f"--max-position-embeddings {seq} --attention-dropout 0 --hidden-dropout 0 ")
     row.parameters = 116829156672  # of the published weights
     row.seconds = row.gbs * seq / float(given["tokens_s_gpu"]) / row.gpus
-    if precision_of(given["precision"]) != "--bf16 ":
-        row.skipped = "experts in fp8"
-        return row
-    row.layout = layout_of(given, row.machine, row.gpus) + oss_settings(given) + (
-        f"--bf16 --grad-reduce-in-bf16 --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
+    precision = precision_of(given["precision"])
+    row.skipped = CONTRADICTED.get(row.name, "")
+    is_fp8 = precision != "--bf16 "
+    if is_fp8:
+        row.source += FP8_EXPERTS
+        precision = MXFP8
+    recipe = plan_recipes.oss_recipe(given["system"], given["release"], is_fp8)
+    hardware = hardware_file(**plan_recipes.oss_rows(recipe, given["precision"], int(given["ep"]), NETWORKS[given["system"]]))
+    row.layout = layout_of(given, row.machine, row.gpus) + f"--hardware {hardware} " + (
+        f"{precision}--grad-reduce-in-bf16 --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
         f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+    row.layout += plan_recipes.recipe_flags(recipe)
+    if not recipe[0]:
+        row.layout += "--recompute-granularity selective --recompute-modules layernorm moe_act "
     return row
 
 
@@ -553,8 +557,7 @@ def summary(rows, markdown):
     sources = list(dict.fromkeys(r.source for r in rows))
     for source in sorted(sources, key=lambda s: s.endswith((FSDP, FP8_EXPERTS))):
         show_group(line, source, [r for r in rows if r.source == source])
-    show_group(line, "all with a stated layout of this program",
-               [r for r in rows if not r.source.endswith((FSDP, ASSUMED, FP8_EXPERTS))])
+    show_group(line, "all with a stated layout", [r for r in rows if not r.source.endswith((FSDP, ASSUMED, BALANCED))])
     exact = [r for r in rows if r.found and r.parameters]
     equal = sum(round(r.parameters) == r.found["parameters"] for r in exact)
     counted = [percent(r.found["model_flops_per_step"], r.flops) for r in exact if r.flops]

@@ -25,7 +25,7 @@ struct command_options {
     struct string_list calibrate;
     char *machine, *hardware, *timeline, *trace;
     double tokens, save_bandwidth, file_operations, failures_per_day, restart_minutes;
-    bool json, print_hardware, tp_comm_overlap;
+    bool json, print_hardware, tp_comm_overlap, expert_overlap;
     bool search;
     int64_t gpus;
     char *rank_by, *write, *budget;
@@ -50,6 +50,8 @@ static const struct flag own_flags[] = {
     INT("--gpus", gpus, NULL, 1, MOST_RANKS, "the same as --nproc"),
     SWITCH("--tp-comm-overlap", tp_comm_overlap,
            "plan for a program whose matmuls hide tensor-parallel communication, as Transformer Engine's do"),
+    SWITCH("--overlap-moe-expert-parallel-comm", expert_overlap,
+           "plan for a program that computes one micro-batch while rows of another go to experts of other ranks"),
     GROUP("A search for the best layout"),
     SWITCH(
         "--search", search,
@@ -172,7 +174,26 @@ static int search_layouts(struct command_options *options) {
     return status;
 }
 
-static int make_plan(struct command_options *options, const struct hardware_file *file) {
+// Other trainers have experts in fp8. Here all flags but --fp8-format are validated, and rates take its place in the
+// matmuls of experts.
+static int validate_planned(struct config *config, struct hardware *hardware, int ranks) {
+    // Reads 16 bits, writes 8 bits in rows and in columns.
+    enum { QUANTIZE_BYTES = 4 };
+    char *format = config->num_experts > 0 ? config->fp8_format : NULL;
+    if (format) {
+        config->fp8_format = NULL;
+        config->has_wide_experts = true;
+        if (hardware->rates.expert_quantize_bytes <= 0)
+            hardware->rates.expert_quantize_bytes = QUANTIZE_BYTES;
+        log_warn("GPUs do not train experts in fp8 with this program; the plan is that of another trainer");
+    }
+    int status = config_validate(config, ranks);
+    if (format)
+        config->fp8_format = format;
+    return status;
+}
+
+static int make_plan(struct command_options *options, struct hardware_file *file) {
     struct config *config = &options->config;
     const struct machine *machine = &file->machine;
     struct plan plan;
@@ -182,7 +203,7 @@ static int make_plan(struct command_options *options, const struct hardware_file
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
     TRY(complete(config));
     TRY(count_ranks(options, machine, &ranks));
-    TRY(config_validate(config, ranks));
+    TRY(validate_planned(config, &file->hardware, ranks));
     TRY(planned_vocabulary_set(config, &assumed_for));
     struct timeline timeline;
     const struct schedule_watcher watcher = timeline_watcher(&timeline);
@@ -193,6 +214,7 @@ static int make_plan(struct command_options *options, const struct hardware_file
                                                          .hardware = &file->hardware,
                                                          .nodes = (int)options->nodes,
                                                          .hides_tensor = options->tp_comm_overlap,
+                                                         .hides_experts = options->expert_overlap,
                                                          .watcher = is_drawn ? &watcher : NULL});
     if (status == 0)
         status = write_timeline(options, &timeline, &plan, machine->name);

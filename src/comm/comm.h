@@ -89,6 +89,7 @@ struct comm_path {
 struct comm_fabric {
     int node;                         // ranks per machine
     struct comm_path inside, across;  // within a machine; between machines, if all its ranks send at the same time
+    double exchange;                  // bytes/s of a rank to all others at once, between machines; 0: as `across`
 };
 void world_set_fabric(struct world *world, const struct comm_fabric *fabric);
 // How long a message between two ranks takes, alone.

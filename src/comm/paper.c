@@ -81,16 +81,21 @@ static double ring_seconds(struct paper_group *group, double bytes, double passe
 
 // Every rank sends an equal part of its bytes to each rank and keeps one: directly, so that what goes to other machines
 // goes through its own part of the network, however few ranks of the group are on its machine. What stays inside goes
-// beside it. Of a link that rings reach, an exchange reaches 0.89 (SimuMax's B200, 2026-05: 537 of 606 GB/s).
+// beside it. Of a link that rings reach, an exchange reaches 0.89 (SimuMax's B200, 2026-05: 537 of 606 GB/s). Between
+// machines NCCL's reaches half of its rate with 20 MB of a rank over EFA, whose rings need 32 MB, and less if there are
+// more than 8: 0.87 of it on 16, 0.79 on 32 (awslabs/awsome-distributed-ai, ep-backend-comparison, p5, p6-b300).
 static double exchange_seconds(struct paper_group *group, double bytes) {
     const struct comm_fabric *fabric = &paper_world_of(group->base.world)->fabric;
-    const double reaches = 0.89;
+    const double reaches = 0.89, half = 20.0 / 32, crowd = 8, slower = 100;
     if (group->machines == 0)
         count_machines(group, fabric->node);
     double part = bytes / group->base.size;
     struct comm_path inside = fabric->inside, across = fabric->across;
     inside.bytes_per_second *= reaches;
-    across.half_bytes /= fabric->node;
+    across.half_bytes *= half;
+    if (fabric->exchange > 0)
+        across.bytes_per_second = fmin(across.bytes_per_second, fabric->exchange);
+    across.bytes_per_second /= 1 + fmax(0, group->machines - crowd) / slower;
     double near = inside.seconds * doublings(group->neighbours), far = 0;
     if (bytes > 0)
         near += part * (group->neighbours - 1) / reached(&inside, bytes);

@@ -385,6 +385,8 @@ struct config {
     int64_t inject_seed, inject_count;
     bool allow_injected_faults;
 
+    bool has_wide_experts;  // only in plans: experts in 16 bits though --fp8-format is given, as rates stand for it
+
     // Derived by config_validate, undefined before it.
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / config_model_ranks

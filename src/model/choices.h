@@ -81,6 +81,7 @@ struct choices {
     struct latent_choices latent;
     struct expert_choices experts;
     struct fp8 *fp8;          // of the model, if the matmuls of its blocks are in fp8; else NULL
+    struct fp8 *expert_fp8;   // the same of those of experts
     struct qk_clip *qk_clip;  // of the model, with --qk-clip; else NULL
 };
 

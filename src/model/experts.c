@@ -119,8 +119,8 @@ static void set_sublayer(struct experts *experts, const struct sublayer_options 
 static struct grouped add_matrices(struct param_list *params, const char *name, const char *part,
                                    const struct choices *choices, struct shard shard, double standard_deviation) {
     struct grouped grouped = {.weight = add_param(params, name, part, choices, shard, standard_deviation),
-                              .fp8 = choices->fp8};
-    grouped.fp8_layer = choices->fp8 ? fp8_add(choices->fp8, grouped.weight) : 0;
+                              .fp8 = choices->expert_fp8};
+    grouped.fp8_layer = choices->expert_fp8 ? fp8_add(choices->expert_fp8, grouped.weight) : 0;
     return grouped;
 }
 
@@ -170,7 +170,7 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                                expert_rows_keep(pass, choices, saved->router.experts, saved->router.weights), "places");
     if (op.is_padded || (op.capacity > 0 && choices->E * capacity < R))
         R = choices->E * capacity;
-    if (experts->choices->fp8)
+    if (experts->choices->expert_fp8)
         R = (R + EXPERT_ROWS_STEP8 - 1) / EXPERT_ROWS_STEP8 * EXPERT_ROWS_STEP8;
     saved->experts = expert_rows_gather(pass, pass->activations, saved->router.experts, "chosen experts");
     saved->weights = expert_rows_gather(pass, pass->activations, saved->router.weights, "weights of experts");
@@ -186,7 +186,7 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                       &(struct dispatch_slots){.offsets = saved->offsets,
                                                .sources = saved->sources,
                                                .weights = saved->weights,
-                                               .step = experts->choices->fp8 ? EXPERT_ROWS_STEP8 : 1,
+                                               .step = experts->choices->expert_fp8 ? EXPERT_ROWS_STEP8 : 1,
                                                .most = op.is_padded ? choices->E / choices->ranks * capacity
                                                                     : most_sent(choices, N, capacity)});
 }

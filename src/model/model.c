@@ -99,6 +99,7 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
     fp8_set(&model->fp8, config, options->mesh ? options->mesh : &alone);
     model->choices.fp8 = config->fp8_format || config->fp4_format ? &model->fp8 : NULL;
+    model->choices.expert_fp8 = config->has_wide_experts ? NULL : model->choices.fp8;
     qk_clip_set(&model->qk_clip, config);
     model->choices.qk_clip = config->qk_clip ? &model->qk_clip : NULL;
     if (model->form == CONFIG_ICT) {

@@ -165,12 +165,18 @@ struct device_rates {
     double seconds_per_operation;  // at least
     double memory_bytes;           // that are free for a step; 0: unknown, or the host's
     double launch_seconds;         // added to every operation; 0 where launches are hidden, as those of CUDA graphs
+    double moving_seconds;         // added to those that only move data
+    double host_seconds;           // of the host for every operation, which it starts in time or not; 0: always in time
     // Matmuls of experts: the rows of an expert at which they reach half of their rate; those at which gradients of
     // weights do; and for each expert at least this long, 0 if one kernel computes all of them.
     double expert_rows, expert_inner, expert_seconds;
+    double permute;  // the part of bytes_per_second at which rows go to experts and come back; 0: all
     // Where separate kernels add the biases of experts and limit what their activations read: the bytes that these move
     // for an element of a result in both passes. 0: the kernels above and of activations do it on the way.
     double expert_bias_bytes, expert_limit_bytes;
+    // Experts that are planned in fp8 though the operations have 16 bits: the rate is that of 8 bits, and separate
+    // kernels move this many bytes for each element that a matmul reads, to quantize it. 0: as the operations say.
+    double expert_quantize_bytes;
     // Attention as before FlashAttention: two matmuls of all scores, which are written to memory, normalized there and
     // read again.
     bool writes_scores;
@@ -181,6 +187,11 @@ double device_rates_of(const struct device_rates *rates, enum dtype dtype);
 // How long the arithmetic of a matmul takes: `rows` by `columns` results, each a sum of `inner` products.
 double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, double rows, double columns,
                            double inner);
+// Scores that are computed: all, or with a causal mask those at or below its diagonal, of which a window leaves a band.
+// Padding and the borders of documents are not known on paper.
+double device_attention_scores(struct tensor q, struct tensor k, bool is_causal, int64_t window);
+// How long attention takes, whose heads have this many channels.
+double device_rates_attention(const struct device_rates *rates, double flops, int64_t head, bool is_backward);
 // The same of a matmul of experts, each of which has an equal part of the rows.
 struct device_grouped {
     enum dtype dtype;
@@ -191,6 +202,8 @@ struct device_grouped {
 double device_rates_grouped(const struct device_rates *rates, const struct device_grouped *shape);
 // How long separate kernels take for the biases of so many results in one pass, those of each expert apart.
 double device_rates_biases(const struct device_rates *rates, double elements, double experts);
+// The same as biases of what a matmul of experts reads, where that is quantized for it.
+double device_rates_quantize(const struct device_rates *rates, const struct device_grouped *shape);
 // From now on the twin has a clock, which every operation on its compute stream moves forward.
 void device_set_rates(struct device *twin, const struct device_rates *rates);
 bool device_tells_time(const struct device *twin);

@@ -34,7 +34,10 @@ static double exchange_seconds(const struct layout_space *space, const struct pl
     if (ranks <= 1)
         return 0;
     double inside = bytes * (near - 1) / ranks / (0.89 * fabric->inside.bytes_per_second);
-    return fmax(inside, bytes * (ranks - near) / ranks / fabric->across.bytes_per_second);
+    double across = fabric->across.bytes_per_second;
+    if (fabric->exchange > 0)
+        across = fmin(across, fabric->exchange);
+    return fmax(inside, bytes * (ranks - near) / ranks / across);
 }
 
 // Seconds of parts of a micro-batch on a rank of a stage in the middle.

@@ -102,6 +102,12 @@ static struct comm_path network_of(const struct machine *machine) {
     return (struct comm_path){kinds[machine->network].seconds, bytes, kinds[machine->network].half_bytes};
 }
 
+// All-to-all over ConnectX cards of InfiniBand: those of 800 Gbit/s send at 44 GB/s and get 40 (DeepEP issue 590, B300,
+// 2026), though rings reach 95 (NCCL issue 2035).
+static double exchange_of(const struct machine *machine) {
+    return machine->gpu && machine->network == NETWORK_INFINIBAND ? 45e9 : 0;
+}
+
 // Between GPUs and the host, each way, of long copies: estimates from the generation of PCI Express, or of NVLink where
 // that joins them. A CPU has none.
 static double bus_of(const char *gpu) {
@@ -125,6 +131,7 @@ int hardware_of(struct hardware *hardware, const struct machine *machine) {
             *hardware = table[i];
     }
     hardware->network = network_of(machine);
+    hardware->exchange = exchange_of(machine);
     if (!is_known)
         return error_set_code(EXIT_CODE_USAGE, "the speed of %s GPUs is not known; describe them in a --hardware file",
                               machine->gpu);
@@ -146,6 +153,8 @@ static int joined_ranks(const struct machine *machine, int ranks) {
 }
 
 struct comm_fabric hardware_fabric(const struct hardware *hardware, const struct machine *machine, int ranks) {
-    return (struct comm_fabric){
-        .node = joined_ranks(machine, ranks), .inside = hardware->link, .across = hardware->network};
+    return (struct comm_fabric){.node = joined_ranks(machine, ranks),
+                                .inside = hardware->link,
+                                .across = hardware->network,
+                                .exchange = hardware->exchange};
 }

@@ -14,6 +14,7 @@ struct hardware {
     struct device_rates rates;
     struct comm_path link;     // between GPUs that it joins
     struct comm_path network;  // between machines, the part of one rank
+    double exchange;           // bytes/s of a rank's all-to-all between machines; 0: as the network's
     const char *source;        // of the constants
 };
 

@@ -25,6 +25,16 @@ struct making {
 // Compute capability × 10 of the GPUs that multiply many matrices at once (src/ops/cuda/hopper).
 enum { HOPPER = 90 };
 
+// While rows of one micro-batch are on their way, another is computed; the first and the last have none beside them.
+// Kernels that send rows take processors from it: 32 in Megatron-Bridge's recipes (moe_hybridep_num_sms, v0.5.0).
+static void hide_exchanges(struct mesh *mesh, int64_t micro_batches, double processors) {
+    const double senders = 32;
+    double part = (1 - 1.0 / (double)micro_batches) * fmax(0, 1 - senders / processors);
+    for (int i = 0; i < mesh->set_count; i++)
+        if (mesh->sets[i].axes == MESH_EXPERTS && mesh->sets[i].group)
+            group_set_hidden(mesh->sets[i].group, part);
+}
+
 static int measure_stage(struct making *making, int index) {
     struct plan_stage *stage = &making->plan->stage[index];
     struct device *device, *host = NULL;
@@ -50,6 +60,8 @@ static int measure_stage(struct making *making, int index) {
         // The first tiles cannot be sent before they are computed.
         if (making->options->hides_tensor)
             group_set_hidden(mesh.group[AXIS_TENSOR], 1 - 1.0 / mesh.length[AXIS_TENSOR]);
+        if (making->options->hides_experts)
+            hide_exchanges(&mesh, making->plan->micro_batches, rates.processors);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
         status = stage_run(&setup, making->options, stage, &making->costs[index]);
     }

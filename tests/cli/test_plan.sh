@@ -75,6 +75,18 @@ expect 0 "takes" "$BEVATRON" plan --preset llama2-7b --nproc 8 --pipeline-model-
 grep -q '<g id="stage-3"' "$work/step.svg" && grep -q '"name":"backward"' "$work/step.json" && pass || fail "no timeline"
 expect 1 "nowhere/step.svg" "$BEVATRON" plan "${llama[@]}" --nproc 8 --timeline "$work/nowhere/step.svg"
 
+# Experts in fp8 can be planned, not trained.
+experts=(--preset qwen3-30b-a3b --mock-data --lr 1e-3 --train-iters 1 --bf16 --micro-batch-size 4 --vocab-size 151936
+    --global-batch-size 64 --expert-model-parallel-size 8 --nproc 8)
+step() { sed -n 's/^  "step_seconds": \([0-9.]*\),*/\1/p' "$1"; }
+"$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --json >"$work/bf16.json" 2>/dev/null
+expect 0 "the plan is that of another trainer" "$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --fp8-format hybrid
+"$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --fp8-format hybrid --json >"$work/fp8.json" 2>/dev/null
+"$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --overlap-moe-expert-parallel-comm --json >"$work/hidden.json" 2>/dev/null
+awk -v a="$(step "$work/bf16.json")" -v b="$(step "$work/fp8.json")" -v c="$(step "$work/hidden.json")" \
+    'BEGIN { exit !(b > 0 && c > 0 && b < a && c < a) }' && pass || fail "fp8 or hidden exchanges do not save time"
+expect 2 "has no fp8" "$BEVATRON" plan "${experts[@]}" --machine dgx-a100 --fp8-format hybrid
+
 # Measured beside planned, once a run is warm; nothing is said without a machine that is known.
 small=(--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 --vocab-size 50
     --mock-data --lr 1e-3 --train-iters 20 --micro-batch-size 2 --global-batch-size 4 --log-interval 10 --eval-iters 0)

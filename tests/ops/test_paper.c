@@ -329,7 +329,55 @@ TEST(time_of_copies_beside_computation) {
     EXPECT_NEAR(time_of_pieces(10, 6000000), 120e-6, 1e-12);  // 12 us each: they hide the computation
 }
 
+// Derived by hand: copies of 8 µs wait for a host that needs 20 µs for each, a long wait lets it run ahead, and what
+// only moves data takes 3 µs more.
+TEST(time_of_a_slow_host) {
+    struct device *device = NULL;
+    EXPECT_OK(device_open_twin(&device, NULL));
+    struct tensor x = tensor_1d((void *)4096, DTYPE_F32, 1000000), y = tensor_1d((void *)(1 << 24), DTYPE_F32, 1000000);
+    struct device_rates slow = rates;
+    slow.host_seconds = 20e-6;
+    slow.moving_seconds = 3e-6;
+    device_set_rates(device, &slow);
+    for (int i = 0; i < 5; i++)
+        op_copy(device, &(struct op_copy){.dst = y, .src = x});
+    EXPECT_NEAR(device_twin_time(device), 5 * 20e-6 + 11e-6, 1e-12);
+    device_twin_await(device, 1e-3);
+    for (int i = 0; i < 5; i++)
+        op_copy(device, &(struct op_copy){.dst = y, .src = x});
+    EXPECT_NEAR(device_twin_time(device), 1e-3 + 5 * 11e-6, 1e-12);
+    device_close(device);
+}
+
+// Derived by hand: experts in 8 bits multiply twice as fast as in 16, and 4 bytes for each of 100 × 16 elements that
+// the forward matmul reads take their time; rows go to experts at half of the rate.
+TEST(time_of_experts) {
+    enum { PLACES = 100, INPUTS = 16, OUTPUTS = 32, EXPERTS = 2 };
+    struct device_rates given = rates;
+    struct device_grouped shape = {
+        .dtype = DTYPE_BF16, .experts = EXPERTS, .rows = PLACES, .from = INPUTS, .to = OUTPUTS};
+    double bits16 = device_rates_grouped(&given, &shape);
+    EXPECT(device_rates_quantize(&given, &shape) == 0);
+    given.expert_quantize_bytes = 4;
+    EXPECT_NEAR(device_rates_grouped(&given, &shape), bits16 / 2, 1e-15);
+    EXPECT_NEAR(device_rates_quantize(&given, &shape), 100 * 16 * 4 / 1e12, 1e-18);
+    given.expert_seconds = 5e-6;
+    EXPECT_NEAR(device_rates_quantize(&given, &shape), EXPERTS * 5e-6, 1e-15);
+    shape.is_weight = true;
+    EXPECT(device_rates_quantize(&given, &shape) == 0);
+    struct device *device = NULL;
+    EXPECT_OK(device_open_twin(&device, NULL));
+    given.permute = 0.5;
+    device_set_rates(device, &given);
+    struct tensor rows = tensor_2d((void *)4096, DTYPE_BF16, 100000, 50),
+                  places = tensor_2d((void *)(1 << 28), DTYPE_BF16, 200000, 50),
+                  sources = tensor_1d((void *)(1 << 29), DTYPE_I32, 200000);
+    op_gather_slots(device, &(struct op_gather_slots){.y = places, .x = rows, .sources = sources, .per_row = 2});
+    EXPECT_NEAR(device_twin_time(device), (2 * 20e6 + 0.8e6) / 0.5e12, 1e-12);
+    device_close(device);
+}
+
 TEST_MAIN(TEST_CASE(time_of_matmuls), TEST_CASE(time_of_copies_beside_computation), TEST_CASE(time_of_bytes_and_waits),
-          TEST_CASE(adam_cost), TEST_CASE(experts_cost), TEST_CASE(experts_cost_in_fp8),
-          TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost), TEST_CASE(attention_cost),
-          TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))
+          TEST_CASE(adam_cost), TEST_CASE(experts_cost), TEST_CASE(experts_cost_in_fp8), TEST_CASE(time_of_a_slow_host),
+          TEST_CASE(time_of_experts), TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost),
+          TEST_CASE(attention_cost), TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))

@@ -97,6 +97,24 @@ TEST(other_programs) {
     config_free(&config);
 }
 
+// Rows that go to experts of other ranks while another micro-batch is computed: of four micro-batches one waits, and
+// the kernels that send take 32 of 132 processors from the others.
+TEST(hidden_exchanges) {
+    rank_step_parse(&config,
+                    "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+                    "--max-position-embeddings 1024 --vocab-size 1024 --bf16 --num-experts 8 --moe-router-topk 2 "
+                    "--expert-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 32",
+                    8);
+    struct plan shown, hidden;
+    struct plan_options options = {.config = &config, .ranks = 8, .machine = machine_find("dgx-h100")};
+    EXPECT_OK(plan_make(&shown, &options));
+    options.hides_experts = true;
+    EXPECT_OK(plan_make(&hidden, &options));
+    double part = 0.75 * (1 - 32.0 / 132);
+    EXPECT_NEAR(hidden.stage[0].expert, (1 - part) * shown.stage[0].expert, 1e-3 * shown.stage[0].expert);
+    config_free(&config);
+}
+
 // Where there is room, results of norms and activations are kept, as in a run; where not, computed again.
 TEST(keeps_what_fits) {
 #define KEEPS MODEL "--max-position-embeddings 2048 --bf16 --micro-batch-size 8 --global-batch-size 8"
@@ -323,6 +341,6 @@ TEST_MAIN(TEST_CASE(a_tied_table_is_not_copied), TEST_CASE(muon_on_other_gpus), 
           TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
           TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
-          TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(stages_with_other_windows),
-          TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank), TEST_CASE(a_cpu_takes_memory_for_16_bits),
-          TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
+          TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(hidden_exchanges),
+          TEST_CASE(stages_with_other_windows), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),
+          TEST_CASE(a_cpu_takes_memory_for_16_bits), TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))

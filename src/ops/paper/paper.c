@@ -16,7 +16,8 @@ struct paper_device {
     struct own_need own;  // of the device it stands for, at most
     bool has_rates;
     struct device_rates rates;
-    double now;  // of the compute stream
+    double now;   // of the compute stream
+    double host;  // when the host has started all operations so far
     // Copies to host memory: when the last ended, and when the last and those before them were queued.
     double returned, queued, queued_before;
     double *stamps;  // the latest `most`; NULL while the clock stands
@@ -41,9 +42,12 @@ static void spend(struct paper_device *paper, double arithmetic, double bytes) {
     if (!paper->has_rates)
         return;
     double moving = bytes / rates->bytes_per_second, seconds = arithmetic > moving ? arithmetic : moving;
-    seconds = (seconds > rates->seconds_per_operation ? seconds : rates->seconds_per_operation) + rates->launch_seconds;
-    paper->now += seconds;
-    paper->totals.seconds += seconds;
+    seconds = fmax(seconds, rates->seconds_per_operation) + rates->launch_seconds;
+    seconds += arithmetic > moving ? 0 : rates->moving_seconds;
+    double before = paper->now;
+    paper->host += rates->host_seconds;
+    paper->now = fmax(paper->now, rates->host_seconds > 0 ? paper->host : 0) + seconds;
+    paper->totals.seconds += paper->now - before;
 }
 
 static void paper_close(struct device *device) {
@@ -168,14 +172,6 @@ static double matmul_seconds(const struct paper_device *paper, const struct op_m
     return device_rates_matmul(rates, op->a.dtype, rows, columns, inner) / (is_slow ? rates->unaligned : 1);
 }
 
-static double attention_seconds(const struct paper_device *paper, double flops, int64_t head, bool is_backward) {
-    enum { NARROW = 64 };
-    const struct device_rates *rates = &paper->rates;
-    if (!paper->has_rates)
-        return 0;
-    return flops / (rates->attention[is_backward] * (head <= NARROW ? rates->narrow : 1));
-}
-
 static void paper_matmul(struct device *device, const struct op_matmul *op) {
     double inner = (double)op->a.shape[op->transpose_a ? 0 : 1] * (op->a.dtype == DTYPE_E2M1X2 ? 2 : 1);
     paper_of(device)->totals.matmul_flops += 2.0 * (double)tensor_count(op->d) * inner;
@@ -184,6 +180,19 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
     bool has_aux = op->epilogue == EPILOGUE_BIAS_ACTIVATION || op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
     COUNT_WORK(device, matmul_seconds(paper_of(device), op, inner), op->a, op->b, op->d, op->beta != 0 ? op->d : none,
                has_bias ? op->bias : none, has_aux ? op->aux : none);
+}
+
+// A host that starts operations one by one waits here, to learn how many rows each expert gets.
+static void paper_route_forward(struct device *device, const struct op_route_forward *op) {
+    struct paper_device *paper = paper_of(device);
+    COUNT_BYTES(device, op->experts, op->weights, op->counts, op->counts, op->logits, op->bias);
+    paper->host = fmax(paper->host, paper->now);
+}
+
+// Separate kernels of a program that has them, beside those of the operation itself.
+static void spend_apart(struct paper_device *paper, double seconds) {
+    if (paper->has_rates && seconds > 0)
+        spend(paper, seconds, 0);
 }
 
 // All rows have an expert, and experts have equally many: paper does not know better.
@@ -199,17 +208,26 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
     paper_of(device)->totals.matmul_flops += 2.0 * shape.rows * shape.from * shape.to;
     COUNT_WORK(device, paper->has_rates ? device_rates_grouped(&paper->rates, &shape) : 0, op->a, op->b, op->d,
                op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
+    spend_apart(paper_of(device), device_rates_quantize(&paper->rates, &shape));
 }
 
-// Separate kernels of a program that has them, beside those of the operation itself.
-static void spend_apart(struct paper_device *paper, double seconds) {
-    if (paper->has_rates && seconds > 0)
-        spend(paper, seconds, 0);
+// Rows go to the order of experts, or come from it; `bytes` of them all.
+static void count_permute(struct paper_device *paper, double bytes) {
+    double part = paper->rates.permute > 0 ? paper->rates.permute : 1;
+    paper->totals.operations++;
+    paper->totals.bytes_moved += bytes;
+    spend(paper, 0, bytes / part);
+}
+
+static void paper_gather_slots(struct device *device, const struct op_gather_slots *op) {
+    count_permute(paper_of(device), 2 * (double)tensor_bytes(op->y) + (double)tensor_bytes(op->sources));
 }
 
 static void paper_sum_slots(struct device *device, const struct op_sum_slots *op) {
     struct paper_device *paper = paper_of(device);
-    COUNT_BYTES(device, op->out, op->y, op->places, op->addend, op->bias, op->experts, op->weights);
+    size_t lists = tensor_bytes(op->places) + tensor_bytes(op->experts) + tensor_bytes(op->weights);
+    size_t rows = tensor_bytes(op->out) + tensor_bytes(op->y) + tensor_bytes(op->addend) + tensor_bytes(op->bias);
+    count_permute(paper, (double)(rows + lists));
     if (op->bias.data)
         spend_apart(paper, device_rates_biases(&paper->rates, (double)tensor_count(op->y), (double)op->bias.shape[0]));
 }
@@ -266,24 +284,12 @@ static void paper_norm_backward(struct device *device, const struct op_norm_back
                 op->y, op->bias, op->dresidual, ddelta, op->ddelta_bias, op->ddelta_bias);
 }
 
-// Scores that are computed: all, or with a causal mask those at or below its diagonal, of which a window leaves a band.
-// Padding and the borders of documents are not known on paper.
-static double attention_scores(struct tensor q, struct tensor k, bool is_causal, int64_t window) {
-    double queries = (double)q.shape[1], keys = (double)k.shape[1];
-    double seen = is_causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
-    double hidden = window > 0 && keys > (double)window ? keys - (double)window : 0;  // of the last query
-    double first = hidden > queries ? hidden - queries : 0;                           // of the one before the first
-    if (is_causal && hidden > 0)
-        seen -= (hidden * (hidden + 1) - first * (first + 1)) / 2;
-    return (double)q.shape[0] * (double)q.shape[2] * seen;
-}
-
 // Times of attention that writes its scores: `passes` times they are read or written, in 16 bits, and every matmul is
 // over all of them. Dropout reads and writes them once more, and its mask.
 static double written_scores_seconds(const struct paper_device *paper, struct tensor q, struct tensor k,
                                      struct tensor v, double passes, double matmuls) {
     const struct device_rates *rates = &paper->rates;
-    double scores = attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
+    double scores = device_attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
     double flops = 2 * scores * ((double)(q.shape[3] + v.shape[3]) / 2 + rates->half_inner);
     return passes * width * scores / rates->bytes_per_second + matmuls * flops / device_rates_of(rates, q.dtype);
 }
@@ -291,10 +297,10 @@ static double written_scores_seconds(const struct paper_device *paper, struct te
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
     double matmuls = 2;  // scores, values
     double channels = (double)(op->q.shape[3] + op->v.shape[3]);
-    double flops = 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
+    double flops = 2.0 * device_attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
     paper_of(device)->totals.attention_flops += flops;
     const struct paper_device *paper = paper_of(device);
-    double seconds = attention_seconds(paper, flops, op->q.shape[3], false);
+    double seconds = device_rates_attention(&paper->rates, flops, op->q.shape[3], false);
     // Scores out; softmax in and out; values in.
     if (paper->has_rates && paper->rates.writes_scores)
         seconds = written_scores_seconds(paper, op->q, op->k, op->v, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
@@ -303,18 +309,19 @@ static void paper_attention_forward(struct device *device, const struct op_atten
 
 // Scores that are computed once more; not the model's arithmetic.
 static void paper_largest_scores(struct device *device, const struct op_largest_scores *op) {
-    double scores = attention_scores(op->q, op->k, op->is_causal, op->mask.window);
-    double seconds = attention_seconds(paper_of(device), 2.0 * scores * (double)op->q.shape[3], op->q.shape[3], false);
+    double scores = device_attention_scores(op->q, op->k, op->is_causal, op->mask.window);
+    double seconds =
+        device_rates_attention(&paper_of(device)->rates, 2.0 * scores * (double)op->q.shape[3], op->q.shape[3], false);
     COUNT_WORK(device, seconds, op->largest, op->q, op->k);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
     double matmuls = 5;  // scores again, dV, dP, dQ, dK
     double channels = (double)(3 * op->q.shape[3] + 2 * op->v.shape[3]);
-    double flops = 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
+    double flops = 2.0 * device_attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
     paper_of(device)->totals.attention_flops += flops;
     const struct paper_device *paper = paper_of(device);
-    double seconds = attention_seconds(paper, flops, op->q.shape[3], true);
+    double seconds = device_rates_attention(&paper->rates, flops, op->q.shape[3], true);
     // dV reads them, dP writes them; softmax reads two and writes one; dQ and dK read them. None is computed again.
     if (paper->has_rates && paper->rates.writes_scores)
         seconds = written_scores_seconds(paper, op->q, op->k, op->v, op->dropout.rate > 0 ? 9.5 : 7, matmuls - 1);
@@ -350,13 +357,25 @@ static void paper_dropout_backward(struct device *device, const struct op_dropou
     COUNT_BYTES(device, is_moved ? op->dx : none, read, op->dbias, op->dbias);
 }
 
+// Other programs update many tensors with one kernel: their host has no more to do.
+static void start_with_last(struct device *device) {
+    paper_of(device)->host -= paper_of(device)->rates.host_seconds;
+}
+
+static void paper_sum_squares(struct device *device, const struct op_sum_squares *op) {
+    start_with_last(device);
+    COUNT_BYTES(device, op->out, op->out, op->x);
+}
+
 static void paper_adam(struct device *device, const struct op_adam *op) {
+    start_with_last(device);
     struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->v, op->v, op->m_exponents,
                 op->m_exponents, op->v_exponents, op->v_exponents, op->scale, op->rate);
 }
 
 static void paper_sgd(struct device *device, const struct op_sgd *op) {
+    start_with_last(device);
     struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
     COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
 }
@@ -482,14 +501,12 @@ BYTES_ONLY(dropout_add, op->out, op->x, op->residual, op->bias)
 BYTES_ONLY(jitter, op->out, op->x, op->residual)
 BYTES_ONLY(column_sum, op->out, op->out, op->x)
 BYTES_ONLY(dot, op->out, op->out, op->a, op->b)
-BYTES_ONLY(sum_squares, op->out, op->out, op->x)
 BYTES_ONLY(digest, op->out, op->out, op->x)
 BYTES_ONLY(clip_scale, op->scale, op->norm, op->sum_squares, op->rate, op->rates)
 BYTES_ONLY(split, op->value, op->rest, op->x)
 BYTES_ONLY(merge, op->x, op->value, op->rest)
 BYTES_ONLY(copy, op->dst, op->src)
 BYTES_ONLY(scale, op->x, op->x)
-BYTES_ONLY(route_forward, op->experts, op->weights, op->counts, op->counts, op->logits, op->bias)
 BYTES_ONLY(route_backward, op->dlogits, op->dweights, op->logits, op->experts)
 BYTES_ONLY(balance_forward, op->sums, op->sums, op->counts, op->counts, op->logits)
 BYTES_ONLY(balance_backward, op->dlogits, op->dlogits, op->logits, op->slopes)
@@ -498,7 +515,6 @@ BYTES_ONLY(balance_load, op->load, op->load, op->counts)
 BYTES_ONLY(sinkhorn, op->bias, op->logits)
 BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights, op->kept)
 // As many rows are read as are written, some of them several times.
-BYTES_ONLY(gather_slots, op->y, op->y, op->sources)
 // The two orders together have as many bytes as the rows of 16 bits.
 BYTES_ONLY(quantize_slots, op->y.value, op->y.transposed, op->y.value, op->y.transposed, op->sources)
 BYTES_ONLY(quantize_expert_forward, op->y.value, op->y.transposed, op->x, op->weights, op->sources)

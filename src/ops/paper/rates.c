@@ -22,14 +22,21 @@ double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, d
 // has: its last tile is not full, or its sums are short.
 double device_rates_grouped(const struct device_rates *rates, const struct device_grouped *shape) {
     double each = shape->rows / shape->experts, seconds;
+    enum dtype dtype = rates->expert_quantize_bytes > 0 ? DTYPE_E4M3 : shape->dtype;
     if (shape->is_weight) {
-        seconds = device_rates_matmul(rates, shape->dtype, shape->experts * shape->from, shape->to, each);
+        seconds = device_rates_matmul(rates, dtype, shape->experts * shape->from, shape->to, each);
         seconds *= (each + fmax(rates->expert_inner, rates->half_inner)) / (each + rates->half_inner);
     } else {
-        seconds = device_rates_matmul(rates, shape->dtype, shape->rows, shape->to, shape->from);
+        seconds = device_rates_matmul(rates, dtype, shape->rows, shape->to, shape->from);
         seconds *= 1 + rates->expert_rows / each;
     }
     return fmax(seconds, shape->experts * rates->expert_seconds);
+}
+
+double device_rates_attention(const struct device_rates *rates, double flops, int64_t head, bool is_backward) {
+    enum { NARROW = 64 };
+    double rate = rates->attention[is_backward] * (head <= NARROW ? rates->narrow : 1);
+    return rate > 0 ? flops / rate : 0;
 }
 
 double device_rates_biases(const struct device_rates *rates, double elements, double experts) {
@@ -40,4 +47,22 @@ double device_rates_biases(const struct device_rates *rates, double elements, do
         return 0;
     return fmax(elements * rates->expert_bias_bytes / 2 / rates->bytes_per_second,
                 KERNELS * experts * rates->expert_seconds);
+}
+
+// Gradients of weights read what was quantized for the other two matmuls.
+double device_rates_quantize(const struct device_rates *rates, const struct device_grouped *shape) {
+    if (rates->expert_quantize_bytes <= 0 || shape->is_weight)
+        return 0;
+    return fmax(shape->rows * shape->from * rates->expert_quantize_bytes / rates->bytes_per_second,
+                shape->experts * rates->expert_seconds);
+}
+
+double device_attention_scores(struct tensor q, struct tensor k, bool is_causal, int64_t window) {
+    double queries = (double)q.shape[1], keys = (double)k.shape[1];
+    double seen = is_causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
+    double hidden = window > 0 && keys > (double)window ? keys - (double)window : 0;  // of the last query
+    double first = hidden > queries ? hidden - queries : 0;                           // of the one before the first
+    if (is_causal && hidden > 0)
+        seen -= (hidden * (hidden + 1) - first * (first + 1)) / 2;
+    return (double)q.shape[0] * (double)q.shape[2] * seen;
 }
