@@ -186,6 +186,7 @@ static void cuda_synchronize(struct device *device) {
 static const struct ops cuda_ops = {
     .name = "cuda",
     .is_host_memory = false,
+    .is_imaginary = false,
     .most_head_size = MOST_HEAD_SIZE,
     .fuses_stats = true,
     .fuses_quantize = true,

@@ -138,6 +138,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, 2) expert8_kernel(str
     int across = thread_across(), down = thread_down();
     int64_t rows = args.rows, columns = args.columns;
     struct expert8_part to[PARTS];
+    uint32_t before = range_seen(args.out.range);
     float seen = 0;
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
@@ -188,7 +189,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, 2) expert8_kernel(str
         if (KIND == EXPERT8_BACKWARD)
             write_dweights(args, (float *)tile[0], sum, base);
     }
-    range_see(args.out.range, magnitude_bits(seen));
+    range_see(args.out.range, before, magnitude_bits(seen));
 }
 
 template <int KIND, bool IS_GATED> static void launch_expert8(struct cuda_device *cuda, struct expert8_args args) {
