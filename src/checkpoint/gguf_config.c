@@ -90,11 +90,18 @@ static int check_routed(const struct gguf_architecture *architecture, const stru
                : 0;
 }
 
-// It scales scores by YaRN as DeepSeek's models have it.
+// It scales scores by YaRN as DeepSeek's models have it, and recognizes DeepSeek-V2-Lite and its like, whose queries
+// have no latents, by the number of layers.
 static int check_latents(const struct gguf_architecture *architecture, const struct config *config) {
     struct config_yarn yarn = config_yarn(config);
     bool is_usual = yarn.fast == 32 && yarn.slow == 1 && config->mscale == config->mscale_all_dim && config->mscale > 0;
-    return architecture->has_latents && yarn.factor > 1 && !is_usual
+    int64_t layers = config->num_layers;
+    bool is_lite = layers == 26 || layers == 27 || (layers == 48 && config->padded_vocab_size == 128256);
+    if (!architecture->has_latents)
+        return 0;
+    if (is_lite && config->q_lora_rank > 0)
+        return refuse(architecture, "--q-lora-rank in a model of 26, 27 or (with 128256 tokens) 48 layers");
+    return yarn.factor > 1 && !is_usual
                ? refuse(architecture, "YaRN whose --mscale is not --mscale-all-dim, or with other bounds than 32 and 1")
                : 0;
 }

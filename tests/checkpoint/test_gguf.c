@@ -415,6 +415,7 @@ TEST(refused) {
         {"gpt_oss_seven", "--window-attn-skip-freq", "3", "has no windows in other layers than the first of every two"},
         {"qwen2_moe", NULL, NULL, "llama.cpp's qwen2moe has no layers without experts (--moe-layer-freq)"},
         {"phi3_long", NULL, NULL, "llama.cpp's phi3 has no choice of LongRoPE's factors by the length of a text"},
+        {"deepseek_v3", "--num-layers", "27", "has no --q-lora-rank in a model of 26, 27 or"},
         {"deepseek_v3", "--rotary-scaling-factor", "4", "has no YaRN whose --mscale is not --mscale-all-dim"},
         {"deepseek_v2", NULL, NULL, "has no groups of experts that are judged otherwise than by their two best"},
         {"glm", NULL, NULL, "the family glm cannot be written as GGUF"},

@@ -67,9 +67,12 @@ def decoder(r):
     groups, size = r.choice([1, 2, 3]), r.choice([2, 6, 10, 20, 40, 80, 100])
     heads = groups * r.choice([1, 2, 4])
     positions = r.choice([32, 70, 4096])
-    return dict(num_attention_heads=heads, num_key_value_heads=groups, hidden_size=heads * r.choice([4, 7, 20]), head_dim=size,
-                num_hidden_layers=r.choice([1, 2, 4]), intermediate_size=r.choice([7, 20, 33]), vocab_size=r.choice([31, 50, 97]),
-                max_position_embeddings=positions, tie_word_embeddings=r.random() < 0.5, rope_parameters=rope(r, positions))
+    sizes = dict(num_attention_heads=heads, num_key_value_heads=groups, hidden_size=heads * r.choice([4, 7, 20]), head_dim=size,
+                 num_hidden_layers=r.choice([1, 2, 4]), intermediate_size=r.choice([7, 20, 33]), vocab_size=r.choice([31, 50, 97]),
+                 max_position_embeddings=positions, tie_word_embeddings=r.random() < 0.5, rope_parameters=rope(r, positions))
+    if size == 2 and sizes["rope_parameters"]["rope_type"] == "dynamic":  # transformers divides by head_dim - 2
+        sizes["rope_parameters"]["rope_type"] = "linear"
+    return sizes
 
 
 def encoder(r):
