@@ -64,6 +64,13 @@ static const char *const models[] = {
     "--seq-length 4 --bf16",                                    // layers keep less than their gradients
     "--seq-length 64 --max-position-embeddings 64 --bf16",      // about as much
     "--seq-length 128 --max-position-embeddings 128 --swiglu",  // and more
+    // Matrices before and behind those that a layer's gradients are found by: of latents, of shared experts and a gate.
+    "--position-embedding-type rope --multi-latent-attention --q-lora-rank 64 --kv-lora-rank 64 --qk-head-dim 32 "
+    "--qk-pos-emb-head-dim 32 --v-head-dim 32 --qk-layernorm",
+    "--bf16 --swiglu --disable-bias-linear --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 64 "
+    "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate",
+    "--position-embedding-type rope --mtp-num-layers 1",  // another stack above
+    "--norm-placement output --bf16",
 };
 
 TEST(the_same_bits) {
