@@ -320,7 +320,7 @@ TEST(a_tied_table_is_not_copied) {
         EXPECT(plan.stage[i].memory.scratch < 51200 * 1024 * sizeof(float) / 4);
 }
 
-// Steps of gpt2-1558M measured on an H200 (bench/RESULTS.md): 404 ms with many matmuls at once and symmetric ones by
+// Steps of gpt2-1558M measured on an H200 (bench/RESULTS.md): 382 ms with many matmuls at once and symmetric ones by
 // half, 436 ms with one by one, as on all other GPUs.
 TEST(muon_on_other_gpus) {
     const char *flags = "--num-layers 48 --hidden-size 1600 --num-attention-heads 25 --seq-length 1024 --vocab-size "
@@ -333,7 +333,7 @@ TEST(muon_on_other_gpus) {
     rank_step_parse(&config, flags, 1);
     EXPECT_OK(plan_make(&single, &(struct plan_options){.config = &config, .ranks = 1, .machine = &other}));
     config_free(&config);
-    EXPECT_NEAR(many.seconds, 0.404, 0.1 * 0.404);
+    EXPECT_NEAR(many.seconds, 0.382, 0.1 * 0.382);
     EXPECT_NEAR(single.seconds, 0.436, 0.1 * 0.436);
 }
 
