@@ -498,8 +498,8 @@ struct config_yarn config_yarn(const struct config *config);
 // LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
 // those of the long factors.
 bool config_has_longrope(const struct config *config);
-// The numbers above 0 that commas separate in a text (NULL: none), the first `room` of them to `factors`. Returns how
-// many there are, -1 if it is not such a list.
+// The numbers of at least 1e-6 that commas separate in a text (NULL: none), the first `room` of them to `factors`.
+// Returns how many there are, -1 if it is not such a list.
 int64_t config_rope_factors(const char *text, double *factors, int64_t room);
 // What rotary scaling multiplies queries and keys by, those channels that are rotated; 1 if it does not.
 double config_rope_attention_factor(const struct config *config);

@@ -13,12 +13,15 @@ bool config_has_longrope(const struct config *config) {
            is(config->position_embedding_type, "rope");
 }
 
+// With smaller ones, frequencies would not be finite.
+static const double LEAST_FACTOR = 1e-6;
+
 int64_t config_rope_factors(const char *text, double *factors, int64_t room) {
     int64_t count = 0;
     while (text) {
         char *end = NULL;
         double factor = strtod(text, &end);
-        if (end == text || !(factor > 0) || !isfinite(factor) || (*end != ',' && *end != '\0'))
+        if (end == text || !(factor >= LEAST_FACTOR) || !isfinite(factor) || (*end != ',' && *end != '\0'))
             return -1;
         if (count < room)
             factors[count] = factor;

@@ -10,7 +10,7 @@ static bool is(const char *text, const char *name) {
 static void validate_factors(const char *flag, const char *text, int64_t pairs, struct complaints *complaints) {
     int64_t count = config_rope_factors(text, NULL, 0);
     if (count < 0)
-        complain(complaints, "%s is not a list of numbers above 0; separate them by commas, e.g. 1,1.5,2", flag);
+        complain(complaints, "%s is not a list of numbers of at least 1e-6, separated by commas; e.g. 1,1.5,2", flag);
     else if (count != pairs)
         complain(complaints,
                  "%s has %" PRId64 " numbers, but %" PRId64
@@ -64,6 +64,7 @@ void validate_rope(struct config *config, struct complaints *complaints) {
     if (config_has_longrope(config))
         validate_longrope(config, complaints);
     else if (config->rope_short_factor || config->rope_long_factor)
-        complain(complaints, "--rope-short-factor and --rope-long-factor belong to --use-rope-scaling "
-                             "--rope-scaling-type longrope; give these, or leave them out");
+        complain(complaints, "--rope-short-factor and --rope-long-factor belong to --position-embedding-type rope "
+                             "--use-rope-scaling --rope-scaling-type longrope, without --multi-latent-attention; give "
+                             "these, or leave them out");
 }

@@ -24,7 +24,7 @@ TEST(lists) {
     EXPECT_INT(config_rope_factors("1.5,2e1,0.25", factors, 3), 3);
     EXPECT(factors[0] == 1.5 && factors[1] == 20 && factors[2] == 0.25);
     EXPECT_INT(config_rope_factors("1,2,3,4,5", factors, 2), 5);
-    static const char *const bad[] = {"", ",", "1,", ",1", "1;2", "1,x", "0", "-1", "nan", "inf", "1 ,2"};
+    static const char *const bad[] = {"", ",", "1,", ",1", "1;2", "1,x", "0", "-1", "nan", "inf", "1 ,2", "1,1e-300"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         EXPECT_INT(config_rope_factors(bad[i], factors, 3), -1);
 }
@@ -34,13 +34,14 @@ TEST(refusals) {
         const char *line, *message;
     } rows[] = {
         {LONGROPE, "needs --rope-long-factor"},
-        {LONGROPE "--rope-long-factor 1,x", "--rope-long-factor is not a list of numbers above 0"},
+        {LONGROPE "--rope-long-factor 1,x", "--rope-long-factor is not a list of numbers of at least 1e-6"},
         {LONGROPE "--rope-long-factor 1,2,3", "--rope-long-factor has 3 numbers, but 4 pairs"},
         {LONGROPE "--rope-long-factor 1,2,3,4 --rope-short-factor 1", "--rope-short-factor has 1 numbers"},
         {LONGROPE "--rope-long-factor 1,2,3,4 --rotary-percent 0.5", "but 2 pairs"},
         {LONGROPE "--rope-long-factor 1,2,3,4 --rope-original-length 1", "--rope-original-length of at least 2"},
         {LONGROPE "--rope-long-factor 1,2,3,4 --reset-position-ids", "--reset-position-ids does not go with"},
-        {RUN "--rope-long-factor 1,2,3,4", "belong to --use-rope-scaling --rope-scaling-type longrope"},
+        {RUN "--rope-long-factor 1,2,3,4", "--use-rope-scaling --rope-scaling-type longrope"},
+        {LONGROPE "--rope-long-factor 1,2,3,4 --position-embedding-type none", "--position-embedding-type rope"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         EXPECT_ERROR(validate(rows[i].line), rows[i].message);
