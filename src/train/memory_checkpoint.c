@@ -274,8 +274,8 @@ static void tell_loss(const struct memory_checkpoint *memory, const struct memor
     if (content->newest < 0 && on_disk >= 0)
         log_info("host memory has no checkpoints; the run resumes %s", from);
     else if (content->newest > on_disk && content->empty >= 0)
-        log_warn("host memory has iteration %" PRId64 ", but not of rank %d on %s: its node and the one with its copy "
-                 "were lost; the run resumes %s",
+        log_warn("host memory has iteration %" PRId64 ", but nothing of rank %d on %s: its state and all copies of it "
+                 "are lost; the run resumes %s",
                  content->newest, content->empty, group_host(mesh->all, content->empty), from);
     else if (content->newest > on_disk)
         log_warn("host memory has iteration %" PRId64 ", but not of all ranks; the run resumes %s", content->newest,

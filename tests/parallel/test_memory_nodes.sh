@@ -94,7 +94,7 @@ for node in h i; do keep $node; done
 four d h i g -- &
 run=$!
 end_at 2 "0 1 2 3" d
-grep -qE "warning: host memory has iteration 6, but not of rank 1 on [^ ]+: its node and the one with its copy were lost; the run resumes from iteration 4 on disk" \
+grep -qE "warning: host memory has iteration 6, but nothing of rank 1 on [^ ]+: its state and all copies of it are lost; the run resumes from iteration 4 on disk" \
     "$work/out" && pass || fail "the loss of two neighbours is not told: $(grep "host memory" "$work/out" | tail -n 5)"
 grep -q "loading checkpoint from $work/pair at iteration 4" "$work/out" && pass || fail "it does not resume from disk"
 for node in g h i; do kill -9 "${keepers[$node]}"; done
