@@ -42,13 +42,14 @@ def row_id(row):
 
 
 def draws(is_transposed):
-    """Sixteen random bits of each element of the matrix; of its transpose, those of another site."""
+    """Sixteen random bits of each element of the matrix; of its transpose, those of another site. Both are sites that no
+    dropout has."""
     out = np.zeros((ROWS, COLUMNS), dtype=F32)
     for row in range(ROWS):
         number = row_id(row)
         for first in range(0, COLUMNS, 8):
             words = philox(SEED, [(FIRST + first) // 8, number & 0xFFFFFFFF, number >> 32,
-                                  SITE + 65536 * is_transposed])
+                                  SITE + (2 + is_transposed) * 2**30])
             for i in range(8):
                 out[row, first + i] = words[i // 2] >> i % 2 * 16 & 0xFFFF
     return out.T if is_transposed else out

@@ -110,6 +110,7 @@
     X(matmul_blocks)                                                                                                   \
     X(quantize_float4)                                                                                                 \
     X(float4_rounding)                                                                                                 \
+    X(float4_beside_dropout)                                                                                           \
     X(float4_not_finite)                                                                                               \
     X(matmul_float4)                                                                                                   \
     X(float4_mixed)

@@ -113,6 +113,32 @@ static inline void case_float4_rounding(struct lab *lab) {
     EXPECT(worst <= 5 * step / 2 / sqrt(SEEDS) + most / 16);
 }
 
+// Rounding is independent of the dropout of its site: 5 becomes 4 or 6, and of the fives that a dropout with rate 0.5
+// keeps, half become 6. If both drew the same bits, none would.
+static inline void case_float4_beside_dropout(struct lab *lab) {
+    enum { ROWS = 64, COLUMNS = 64 };
+    if (!device_supports(lab->device, DTYPE_E2M1X2))
+        return;
+    double *values = lab_doubles(lab, ROWS * COLUMNS);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        values[i] = i % 16 == 0 ? 6 : 5;
+    struct tensor x = arena_2d(&lab->arena, DTYPE_BF16, ROWS, COLUMNS);
+    lab_write(lab, x, values);
+    struct dropout dropout = lab_dropout(lab, 0.5f, ROWS);
+    struct operand y = float4_operand(lab, SCALING_VECTOR16, ROWS, COLUMNS);
+    op_quantize_blocks(lab->device, &(struct op_quantize_blocks){
+                                        .y = y, .x = x, .rounding = {dropout.row_ids, dropout.seed, dropout.site, 0}});
+    const uint8_t *codes = float8_codes(lab, y.value);
+    double kept = 0, up = 0;
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        if (i % 16 == 0 || lab_factor(&dropout, i / COLUMNS, i % COLUMNS, dropout.site) == 0)
+            continue;
+        kept++;
+        up += (codes[i / 2] >> (i % 2 * 4) & 15) == 7;
+    }
+    EXPECT(kept > 1500 && fabs(up / kept - 0.5) < 0.07);
+}
+
 // An infinity or a NaN makes the factor of the tensor NaN.
 static inline void case_float4_not_finite(struct lab *lab) {
     double *values = lab_doubles(lab, 32 * 32);

@@ -9,7 +9,9 @@
 #include <float.h>
 #include <stdlib.h>
 
-enum { BLOCK = FLOAT4_BLOCK, TURNED_SITE = 1 << 16 };
+enum { BLOCK = FLOAT4_BLOCK };
+// Beside the site: no dropout has the first, which would otherwise draw the bits that rounding draws.
+static const uint32_t rounding_site = 1u << 31, transposed_site = 1u << 30;
 
 // Signs of the mixed numbers, one bit each, the same in all tensors and runs.
 enum { MIX_SIGNS = 0x9E37 };
@@ -56,7 +58,7 @@ static uint16_t *draw(const struct op_quantize_blocks *op, bool is_transposed) {
         uint64_t id = (uint64_t)((const int64_t *)rounding->row_ids.data)[row];
         struct philox words =
             philox4x32_7(rounding->seed, (uint32_t)((rounding->first_column + column) / 8), (uint32_t)id,
-                         (uint32_t)(id >> 32), rounding->site + (is_transposed ? TURNED_SITE : 0));
+                         (uint32_t)(id >> 32), rounding->site | rounding_site | (is_transposed ? transposed_site : 0));
         for (int k = 0; k < 8; k++)
             drawn[is_transposed ? (column + k) * rows + row : i + k] =
                 (uint16_t)(words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu);
