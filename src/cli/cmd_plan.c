@@ -174,23 +174,17 @@ static int search_layouts(struct command_options *options) {
     return status;
 }
 
-// Other trainers have experts in fp8. Here all flags but --fp8-format are validated, and rates take its place in the
-// matmuls of experts.
+// Other trainers have experts in fp8 on GPUs. Here rates stand for it in the matmuls of experts.
 static int validate_planned(struct config *config, struct hardware *hardware, int ranks) {
     // Reads 16 bits, writes 8 bits in rows and in columns.
     enum { QUANTIZE_BYTES = 4 };
-    char *format = config->num_experts > 0 ? config->fp8_format : NULL;
-    if (format) {
-        config->fp8_format = NULL;
-        config->has_wide_experts = true;
+    config->has_wide_experts = config->num_experts > 0 && config->fp8_format;
+    if (config->has_wide_experts) {
         if (hardware->rates.expert_quantize_bytes <= 0)
             hardware->rates.expert_quantize_bytes = QUANTIZE_BYTES;
         log_warn("GPUs do not train experts in fp8 with this program; the plan is that of another trainer");
     }
-    int status = config_validate(config, ranks);
-    if (format)
-        config->fp8_format = format;
-    return status;
+    return config_validate(config, ranks);
 }
 
 static int make_plan(struct command_options *options, struct hardware_file *file) {

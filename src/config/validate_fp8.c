@@ -15,10 +15,11 @@ static int size_step(const struct config *config) {
     return is_recipe(config, "blockwise") ? FP8_STEP_BLOCKS : is_recipe(config, "mxfp8") ? FP8_STEP_MX : FP8_STEP;
 }
 
-// 0 without experts.
+// 0 without experts in fp8.
 static int64_t expert_width(const struct config *config) {
     int64_t slices = config_expert_slices(config);
-    return config->num_experts > 0 && slices > 0 ? config_expert_width(config) / slices : 0;
+    bool is_fp8 = config->num_experts > 0 && slices > 0 && !config->has_wide_experts;
+    return is_fp8 ? config_expert_width(config) / slices : 0;
 }
 
 static void validate_sizes(const struct config *config, struct complaints *complaints, const char *flag, int step) {

@@ -82,8 +82,8 @@ struct op_quantize {
     struct operand result;
 };
 // Stochastic rounding: a number becomes one of its two neighbours, with probabilities that make the expectation the
-// number itself. Drawn as dropout is (ops.h), 16 bits for an element, with the site + 2^31, which no dropout has: numbers
-// that a dropout of the same site kept would otherwise be rounded down too often. The transpose has another 2^30.
+// number itself. Drawn as dropout is (ops.h), 16 bits for an element, but with the site + 2^31, which no dropout has:
+// what a dropout of the same site keeps would be rounded down too often. The transpose has another 2^30.
 struct stochastic {
     struct tensor row_ids;  // (N) i64; none: to nearest, ties to even
     uint64_t seed;

@@ -219,6 +219,7 @@ static void count_permute(struct paper_device *paper, double bytes) {
     spend(paper, 0, bytes / part);
 }
 
+// As many rows are read as are written, some of them several times.
 static void paper_gather_slots(struct device *device, const struct op_gather_slots *op) {
     count_permute(paper_of(device), 2 * (double)tensor_bytes(op->y) + (double)tensor_bytes(op->sources));
 }
@@ -514,7 +515,6 @@ BYTES_ONLY(balance_bias, op->bias, op->bias, op->counts)
 BYTES_ONLY(balance_load, op->load, op->load, op->counts)
 BYTES_ONLY(sinkhorn, op->bias, op->logits)
 BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights, op->kept)
-// As many rows are read as are written, some of them several times.
 // The two orders together have as many bytes as the rows of 16 bits.
 BYTES_ONLY(quantize_slots, op->y.value, op->y.transposed, op->y.value, op->y.transposed, op->sources)
 BYTES_ONLY(quantize_expert_forward, op->y.value, op->y.transposed, op->x, op->weights, op->sources)
