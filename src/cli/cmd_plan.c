@@ -178,13 +178,13 @@ static int search_layouts(struct command_options *options) {
 static int validate_planned(struct config *config, struct hardware *hardware, int ranks) {
     // Reads 16 bits, writes 8 bits in rows and in columns.
     enum { QUANTIZE_BYTES = 4 };
-    config->has_wide_experts = config->num_experts > 0 && config->fp8_format;
+    TRY(config_validate_for(config, ranks, CONFIG_PLAN));
     if (config->has_wide_experts) {
         if (hardware->rates.expert_quantize_bytes <= 0)
             hardware->rates.expert_quantize_bytes = QUANTIZE_BYTES;
         log_warn("GPUs do not train experts in fp8 with this program; the plan is that of another trainer");
     }
-    return config_validate(config, ranks);
+    return 0;
 }
 
 static int make_plan(struct command_options *options, struct hardware_file *file) {

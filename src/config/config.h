@@ -385,9 +385,8 @@ struct config {
     int64_t inject_seed, inject_count;
     bool allow_injected_faults;
 
-    bool has_wide_experts;  // only in plans: experts in 16 bits though --fp8-format is given, as rates stand for it
-
     // Derived by config_validate, undefined before it.
+    bool has_wide_experts;  // only in plans: experts in 16 bits though --fp8-format is given, as rates stand for it
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / config_model_ranks
     const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
@@ -418,6 +417,7 @@ enum config_use {
     CONFIG_TRAIN,     // everything
     CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
     CONFIG_GENERATE,  // model and tokenizer
+    CONFIG_PLAN,      // everything, and experts in fp8, which other trainers have
 };
 // The same for a command that only evaluates or generates: flags that have no meaning there are refused.
 struct flag_table config_flag_table_for(size_t base, enum config_use use);

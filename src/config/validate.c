@@ -227,6 +227,8 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     config->lr_decay_steps = config->lr_wsd_decay_steps = config->wd_incr_steps = 0;
     config->lr_warmup_steps = 0;
     config->world_size = world_size;
+    config->has_wide_experts = use == CONFIG_PLAN && config->num_experts > 0 && config->fp8_format;
+    use = use == CONFIG_PLAN ? CONFIG_TRAIN : use;
     validate_family(config, &complaints);
     validate_model(config, &complaints);
     validate_features(config, &complaints);
