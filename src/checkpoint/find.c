@@ -151,6 +151,11 @@ static bool was_stopped(void) {
     return error_exit_code() == EXIT_CODE_STOPPED;
 }
 
+// One of a newer program is not damaged: an older one must not take its place.
+static bool is_of_newer_program(void) {
+    return error_exit_code() == EXIT_CODE_USAGE;
+}
+
 // Adds to the current message what can be done about it.
 static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
     char *why = memory_string(error_message()), *others = describe_list(list);
@@ -192,6 +197,8 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
         }
         if (was_stopped())
             return -1;
+        if (is_of_newer_program())
+            return refuse(find, list->iterations[i], list);
         log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
     }
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
@@ -222,7 +229,7 @@ static int do_without(const struct checkpoint_find *find, const struct folder_li
                       int64_t *iteration) {
     if (was_stopped())
         return -1;
-    if (find->step >= 0 || !find->allow_fallback)
+    if (find->step >= 0 || !find->allow_fallback || is_of_newer_program())
         return refuse(find, wanted, list);
     log_warn("the latest checkpoint, iteration %" PRId64 ", is damaged: %s", wanted, error_message());
     TRY(search(find, list, wanted - 1, iteration));

@@ -228,9 +228,10 @@ static int read_tree(struct manifest *manifest, const struct json *root) {
         return error_set("its format is \"%.64s\", not \"%s\"", format, format_name);
     TRY(json_get_int(root, "version", &version));
     if (version < MANIFEST_OLDEST || version > MANIFEST_VERSION)
-        return error_set("it has version %" PRId64
-                         " and this program reads versions %d to %d; use the program that wrote it or a newer one",
-                         version, MANIFEST_OLDEST, MANIFEST_VERSION);
+        return error_set_code(version > MANIFEST_VERSION ? EXIT_CODE_USAGE : EXIT_CODE_ERROR,
+                              "it has version %" PRId64
+                              " and this program reads versions %d to %d; use the program that wrote it or a newer one",
+                              version, MANIFEST_OLDEST, MANIFEST_VERSION);
     TRY(json_get_int(root, "iteration", &manifest->iteration));
     if (manifest->iteration < 0)
         return error_set("its iteration is negative");

@@ -266,6 +266,28 @@ TEST(hostile_manifest) {
     scene_remove(&scene);
 }
 
+// Not damage: falling back would lose what a newer program has trained.
+TEST(newer_program) {
+    struct scene scene = scene_create();
+    char *path = file_join(scene.path, "manifest.json");
+    struct buffer content = read_whole(path);
+    static const char newer[] =
+        "{\"format\": \"bevatron-checkpoint\", \"version\": 3, \"iteration\": 20, \"files\": []}";
+    write_whole(path, newer, strlen(newer));
+    for (int has_marker = 1; has_marker >= 0; has_marker--) {
+        EXPECT_INT(small_resume(scene.folder.path, true), -1);
+        EXPECT(strstr(error_message(), "it has version 3") != NULL);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+        if (has_marker)
+            EXPECT_INT(unlink(scene.marker), 0);
+    }
+    write_whole(path, content.data, content.length);
+    EXPECT_INT(small_resume(scene.folder.path, true), 20);
+    buffer_free(&content);
+    free(path);
+    scene_remove(&scene);
+}
+
 // A kill between the two renames that replace an exchange on file systems without one.
 TEST(moved_aside) {
     struct scene scene = scene_create();
@@ -332,4 +354,4 @@ TEST(divided_proof) {
 
 TEST_MAIN(TEST_CASE(divided_proof), TEST_CASE(flipped_bits), TEST_CASE(tensors_are_named), TEST_CASE(cut_files),
           TEST_CASE(missing_and_swapped), TEST_CASE(asked_for_by_number), TEST_CASE(garbled_marker),
-          TEST_CASE(nothing_there), TEST_CASE(hostile_manifest), TEST_CASE(moved_aside))
+          TEST_CASE(nothing_there), TEST_CASE(hostile_manifest), TEST_CASE(newer_program), TEST_CASE(moved_aside))
