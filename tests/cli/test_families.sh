@@ -69,9 +69,9 @@ expect 0 "gpt_neox: --parallel-residual" "$BEVATRON" train "${run[@]}" --train-i
 expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \
     --eod-mask-loss --recompute-activations
 
-# A dry run reports the size of any model, and allocates nothing.
+# A dry run reports the size of any model, and allocates nothing. 16 bytes a parameter are 2794 GB; activations lie in the gradients.
 expect 0 "number of parameters: 174604836864" "$BEVATRON" train --preset gpt3-175b --dry-run
-grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memory of a rank: 2[89][0-9][0-9]" "$work/out" && pass ||
+grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memory of a rank: 2\(79[4-9]\|8[0-9][0-9]\)\." "$work/out" && pass ||
     fail "shapes and memory of gpt3-175b"
 expect 0 "linear_fc1.weight                   (49152, 12288) of which (6144, 12288)" "$BEVATRON" train --preset gpt3-175b \
     --tensor-model-parallel-size 8 --dry-run
