@@ -139,7 +139,7 @@ static void hear_crash(void *context, int number) {
     char line[512], where[256];
     tell_crash(whereabouts_text(where, sizeof where), number);
     struct timespec now;
-    // A pipe that nobody reads must not hold up the end.
+    // Opening a pipe without a reader would block.
     int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
     int file =
         farewell->metrics_path ? open(farewell->metrics_path, flags | appender_link_flag(farewell->metrics_path)) : -1;

@@ -27,7 +27,7 @@ static __device__ __forceinline__ float larger_magnitude(float most, float value
     return larger;
 }
 
-// What a range has seen so far. Read when a kernel begins, together with its inputs: at its end nobody waits for it.
+// What a range has seen so far. A kernel reads it first, together with its inputs, so that its end does not wait.
 static __device__ __forceinline__ uint32_t range_seen(const float *range) {
     return *(const volatile uint32_t *)(range + RANGE_SEEN);
 }

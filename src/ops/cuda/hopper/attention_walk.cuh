@@ -12,7 +12,7 @@ enum { WORD_KEYS = 32 };  // whose dropout is a word
 
 // Where bits of dropout are kept: a word of 32 keys of a query as tile_kept draws it, (B, H, words, queries).
 struct kept_words {
-    uint32_t *data;  // NULL: there is no memory for them
+    uint32_t *data;  // NULL if the workspace is too small for them
     int words, queries;
 };
 
