@@ -3,6 +3,7 @@
 # random ranks, iterations and phases, under `launch local` and, with the same faults, under a plain loop of restarts
 # (SOAK_LOOP=no leaves that out). The weights must be those of a run without faults, and nothing may be left behind.
 # Several seeds at a time: soaks.sh, which looks for shared memory itself (SOAK_IS_ALONE=no).
+# SOAK_KINDS, SOAK_ITERATIONS and SOAK_FLAGS change what is drawn, from how many iterations, and the flags of all runs.
 # Effective time: how long a run without faults takes, as a share of the time with them.
 # Writes FOLDER/soak.csv; the last line of output sums it up.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -14,13 +15,19 @@ results=$folder/soak.csv
 echo "layout,seed,faults,fired,restarts,iterations,seconds,effective,loop_restarts,loop_seconds,loop_effective,result" >"$results"
 
 # More iterations than faults, so that most of them are alone in a save interval.
-iterations=$((faults * 5 > 100 ? faults * 5 : 100))
+iterations=${SOAK_ITERATIONS:-$((faults * 5 > 100 ? faults * 5 : 100))}
+# shellcheck disable=SC2206
 soak=("${model[@]}" --train-iters "$iterations" --save-interval 5 --keep-last 3 --hidden-size 64 --seq-length 64
-    --inject-seed "$seed" --inject-count "$faults")
-# The deadlines of hangs; a busy machine needs more.
+    --inject-seed "$seed" --inject-count "$faults" ${SOAK_FLAGS:-})
+# The flags of runs with faults: the deadlines of hangs, of which a busy machine needs more, and the kinds.
 minutes=${SOAK_DEADLINE_MINUTES:-0.1}
+# Ranks that open a shared GPU take a while to start.
+silence=0.5
+[ "$device" != cuda ] || silence=1
 # shellcheck disable=SC2207
-deadlines=(--distributed-timeout-minutes "$minutes" $(limit --save-timeout-minutes "$minutes"))
+with_faults=(--distributed-timeout-minutes "$minutes" $(limit --save-timeout-minutes "$minutes"))
+# shellcheck disable=SC2206
+with_faults+=(${SOAK_KINDS:+--inject-kinds $SOAK_KINDS})
 last=iter_$(printf %07d "$iterations")
 
 count_shm() { find /dev/shm -maxdepth 1 2>/dev/null | wc -l; }
@@ -69,7 +76,7 @@ supervise() {
     local before
     before=$(grep -c . "$work/run/injected-faults.txt" 2>/dev/null)
     (
-        "$BEVATRON" launch local -n "$ranks" --max-restarts 1000 --progress-timeout-minutes 0.5 "${soak[@]}" "${deadlines[@]}" "$@" --save "$work/run" \
+        "$BEVATRON" launch local -n "$ranks" --max-restarts 1000 --progress-timeout-minutes "$silence" "${soak[@]}" "${with_faults[@]}" "$@" --save "$work/run" \
             >>"$folder/log" 2>&1 </dev/null &
         watch_supervisor $! &
         wait %1
@@ -105,7 +112,7 @@ soak_layout() {
     [ "$result" != pass ] || [ "$given_up" = 0 ] || result="pass; given up $given_up times after three faults at one iteration"
     local own_seconds=$seconds
     seconds=0
-    [ "${SOAK_LOOP:-yes}" = no ] || timed loop "${soak[@]}" "${deadlines[@]}" "$@" --save "$work/loop"
+    [ "${SOAK_LOOP:-yes}" = no ] || timed loop "${soak[@]}" "${with_faults[@]}" "$@" --save "$work/loop"
     echo "$name,$seed,$faults,$fired,$restarts,$iterations,$own_seconds,$(share "$plain" "$own_seconds"),$(cat "$folder/tries" 2>/dev/null),$seconds,$(share "$plain" "$seconds"),$result" >>"$results"
     local in_loop=", $seconds s in a loop"
     [ "$seconds" != 0 ] || in_loop=
