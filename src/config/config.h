@@ -364,6 +364,7 @@ struct config {
     int64_t decoder_last_pipeline_num_layers;
     bool account_for_embedding_in_pipeline_split;  // the embedding counts as a layer of the first stage,
     bool account_for_loss_in_pipeline_split;       // the head as one of the last
+    char *pipeline_model_parallel_layout;          // the layers of every chunk, see pipeline_layout.h; NULL: as above
     int64_t pipeline_model_parallel_split_rank;    // T5: the first stage of the decoder; 0: by the numbers of layers
     char *pipeline_schedule;                       // NULL | "1f1b" | "interleaved" | "zero-bubble"
     bool use_distributed_optimizer;
@@ -515,6 +516,8 @@ int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
 // The same with an embedding or a head that counts as a layer; this is what chunks divide evenly.
 int64_t config_stage_places(const struct config *config, int64_t stage);
+// --pipeline-model-parallel-layout as "Et|tt|tL", to be freed; NULL if there is none, or none that can be read.
+char *config_expand_layout(const struct config *config);
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
 // A chunk has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.

@@ -1,13 +1,32 @@
 // How the layers of a model are cut into the chunks of a pipeline. The i-th chunk of a stage has number
 // i * stages + stage, as in parallel/schedule.h. A stage's layers are divided evenly among its chunks, and chunks are
 // numbered in the order of the layers. An embedding or a head that counts as a layer takes the place of one in the
-// first or last chunk, which then may have no layers at all.
+// first or last chunk, which then may have no layers at all. --pipeline-model-parallel-layout says all of it instead.
 #include "config/config.h"
+#include "config/pipeline_layout.h"
+
+#include <stdlib.h>
+
+char *config_expand_layout(const struct config *config) {
+    struct layout_mistake mistake;
+    const char *text = config->pipeline_model_parallel_layout;
+    return text ? pipeline_layout_expand(text, &mistake) : NULL;
+}
+
+// The chunks of each stage that a layout has; 0 without one.
+static int64_t listed_chunks(const struct config *config) {
+    char *layout = config_expand_layout(config);
+    int64_t chunks = layout ? pipeline_layout_chunks(layout) / config->pipeline_model_parallel_size : 0;
+    free(layout);
+    return chunks;
+}
 
 int64_t config_chunks(const struct config *config) {
     if (config->num_virtual_stages_per_pipeline_rank > 0)
         return config->num_virtual_stages_per_pipeline_rank;
-    int64_t together = config->num_layers_per_virtual_pipeline_stage;
+    int64_t together = config->num_layers_per_virtual_pipeline_stage, listed = listed_chunks(config);
+    if (listed > 0)
+        return listed;
     int64_t chunks = together > 0 ? config_stage_places(config, 0) / together : 1;
     return chunks > 0 ? chunks : 1;
 }
@@ -86,17 +105,25 @@ static struct config_chunk chunk_of_two(const struct config *config, int64_t num
 }
 
 struct config_chunk config_chunk(const struct config *config, int64_t number) {
-    int64_t count = config->pipeline_model_parallel_size * config_chunks(config), first = 0;
     if (config->pipeline_model_parallel_size == 1)
         return config_whole(config);
     if (config_split_stage(config) > 0)
         return chunk_of_two(config, number);
-    for (int64_t p = 0; p < number; p++)
-        first += chunk_layers(config, p);
-    struct config_chunk result = {.begins = number == 0, .ends = number == count - 1};
+    char *layout = config_expand_layout(config);
+    int64_t all = config->pipeline_model_parallel_size * config_chunks(config), first = 0, count;
+    if (layout) {
+        first = pipeline_layout_before(layout, number, 't');
+        count = pipeline_layout_count(layout, number, 't');
+    } else {
+        for (int64_t p = 0; p < number; p++)
+            first += chunk_layers(config, p);
+        count = chunk_layers(config, number);
+    }
+    free(layout);
+    struct config_chunk result = {.begins = number == 0, .ends = number == all - 1};
     bool is_encoder = config_is_encoder(config);
     *(is_encoder ? &result.encoder_first : &result.decoder_first) = first;
-    *(is_encoder ? &result.encoder_count : &result.decoder_count) = chunk_layers(config, number);
+    *(is_encoder ? &result.encoder_count : &result.decoder_count) = count;
     result.depths = result.ends ? config->mtp_num_layers : 0;
     return result;
 }

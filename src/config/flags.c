@@ -470,6 +470,8 @@ static const struct flag rows[] = {
            "count the embedding as a layer of the first stage (or its first chunk)", ADVANCED),
     SWITCH("--account-for-loss-in-pipeline-split", account_for_loss_in_pipeline_split,
            "count head and loss as a layer of the last stage (or its last chunk)", ADVANCED),
+    TEXT("--pipeline-model-parallel-layout", pipeline_model_parallel_layout, NULL, "LAYOUT",
+         "embedding, layers, multi-token prediction and loss of every chunk, e.g. Et*3|(tt|)*29tmL", ADVANCED),
     INT("--pipeline-model-parallel-split-rank", pipeline_model_parallel_split_rank, NULL, 1, MOST_RANKS,
         "T5: first stage of the decoder; default: in proportion to the layers", ADVANCED),
     CHOICE("--pipeline-schedule", pipeline_schedule, NULL, ONE_OF("1f1b", "interleaved", "zero-bubble"),

@@ -189,7 +189,6 @@ const char flags_refused[] =
     "--output-logit-dtype= --reuse-grad-buf-for-mxfp8-param-ag "
     "--mamba-training-ssm-states-dtype= "
     // Distributed.
-    "--pipeline-model-parallel-layout= "
     "--ddp-reduce-scatter-with-fp32-accumulation --gtp-remat-reduce-scatter-with-fp32-accumulation "
     "--ddp-param-name-patterns-for-fp32-local-accumulation=* --megatron-fsdp-version=1 --gtp-remat-nccl-ub "
     "--gtp-expert-remat-nccl-ub --fsdp-manual-registration "

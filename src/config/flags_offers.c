@@ -51,7 +51,7 @@
 #define STAGE_FLAGS                                                                                                    \
     "--decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers "                                          \
     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "                                  \
-    "--pipeline-model-parallel-split-rank "
+    "--pipeline-model-parallel-layout --pipeline-model-parallel-split-rank "
 
 // What is given to a command whose model comes from a checkpoint with its flags.
 #define ESSENTIAL_FLAGS                                                                                                \

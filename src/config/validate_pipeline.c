@@ -1,8 +1,10 @@
 // The flags of a pipeline: whether the layers can be cut as asked, and whether the schedule can be run with so many
 // micro-batches. Refusals say which numbers would work.
+#include "config/pipeline_layout.h"
 #include "config/validate.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is(const char *text, const char *name) {
@@ -77,6 +79,67 @@ static void validate_weighed(const struct config *config, struct complaints *com
                  layers, ends, stages, layers + ends, divisors(layers + ends, text, sizeof text));
 }
 
+// A flag that says of the stages what a layout says, too; NULL if none was given.
+static const char *beside_layout(const struct config *config) {
+    return config->decoder_first_pipeline_num_layers > 0       ? "--decoder-first-pipeline-num-layers"
+           : config->decoder_last_pipeline_num_layers > 0      ? "--decoder-last-pipeline-num-layers"
+           : config->account_for_embedding_in_pipeline_split   ? "--account-for-embedding-in-pipeline-split"
+           : config->account_for_loss_in_pipeline_split        ? "--account-for-loss-in-pipeline-split"
+           : config->num_layers_per_virtual_pipeline_stage > 0 ? "--num-layers-per-virtual-pipeline-stage"
+           : config->num_virtual_stages_per_pipeline_rank > 0  ? "--num-virtual-stages-per-pipeline-rank"
+                                                               : NULL;
+}
+
+// Whether E is the first symbol of an expanded layout, L the last, and nothing but layers and then depths between them.
+static bool is_in_order(const char *layout) {
+    size_t length = strcspn(layout, "L"), depths = strcspn(layout, "m");
+    return layout[0] == 'E' && layout[length] == 'L' && layout[length + 1] == 0 && !strchr(layout + 1, 'E') &&
+           (depths >= length || !strchr(layout + depths, 't'));
+}
+
+static void validate_layout_parts(const struct config *config, const char *layout, struct complaints *complaints) {
+    int64_t chunks = pipeline_layout_chunks(layout), stages = config->pipeline_model_parallel_size;
+    int64_t layers = pipeline_layout_before(layout, chunks, 't'), depths = pipeline_layout_before(layout, chunks, 'm');
+    char text[256];
+    if (!is_in_order(layout))
+        complain(complaints,
+                 "--pipeline-model-parallel-layout must begin with E and end with L, have each of them once, and "
+                 "all t before m, e.g. Et|tt|tL");
+    else if (layers != config_layers(config))
+        complain(complaints,
+                 "--pipeline-model-parallel-layout has %" PRId64 " layers (t), but --num-layers is %" PRId64
+                 "; make them equal",
+                 layers, config_layers(config));
+    else if (depths != config->mtp_num_layers)
+        complain(complaints,
+                 "--pipeline-model-parallel-layout has %" PRId64
+                 " depths of multi-token prediction (m), but --mtp-num-layers is %" PRId64 "; make them equal",
+                 depths, config->mtp_num_layers);
+    else if (chunks % stages != 0)
+        complain(complaints,
+                 "--pipeline-model-parallel-layout has %" PRId64 " chunks, which %" PRId64
+                 " stages cannot share evenly; numbers for --pipeline-model-parallel-size that "
+                 "work are %s",
+                 chunks, stages, divisors(chunks, text, sizeof text));
+    else if (depths > 0 && pipeline_layout_count(layout, chunks - 1, 'm') != depths)
+        complain(complaints,
+                 "--pipeline-model-parallel-layout has m in another chunk than L; multi-token prediction uses the "
+                 "head, so end the layout with mL");
+}
+
+static void validate_layout(const struct config *config, struct complaints *complaints) {
+    struct layout_mistake mistake;
+    const char *text = config->pipeline_model_parallel_layout, *other = beside_layout(config);
+    char *layout = pipeline_layout_expand(text, &mistake);
+    if (!layout)
+        complain(complaints, "--pipeline-model-parallel-layout %s: %s (at byte %zu)", text, mistake.what, mistake.at);
+    else if (other)
+        complain(complaints, "--pipeline-model-parallel-layout says the layers of every chunk; leave out %s", other);
+    else
+        validate_layout_parts(config, layout, complaints);
+    free(layout);
+}
+
 static bool can_split(const struct config *config, int64_t stages, int64_t split) {
     return split >= 1 && split < stages && goes_into(config_encoder_layers(config), split) &&
            goes_into(config_decoder_layers(config), stages - split);
@@ -112,7 +175,8 @@ static void validate_split(const struct config *config, struct complaints *compl
                            : "numbers for --pipeline-model-parallel-size that work are ",
                  splits[0] ? splits : sizes);
     }
-    const char *uneven = config->decoder_first_pipeline_num_layers > 0     ? "--decoder-first-pipeline-num-layers"
+    const char *uneven = config->pipeline_model_parallel_layout            ? "--pipeline-model-parallel-layout"
+                         : config->decoder_first_pipeline_num_layers > 0   ? "--decoder-first-pipeline-num-layers"
                          : config->decoder_last_pipeline_num_layers > 0    ? "--decoder-last-pipeline-num-layers"
                          : config->account_for_embedding_in_pipeline_split ? "--account-for-embedding-in-pipeline-split"
                          : config->account_for_loss_in_pipeline_split      ? "--account-for-loss-in-pipeline-split"
@@ -198,9 +262,11 @@ static void validate_kind(const struct config *config, struct complaints *compla
         complain(complaints, "--pipeline-schedule %s has %s, and the other flags make %" PRId64 "; %s", kind,
                  is(kind, "interleaved") ? "several chunks of layers on a rank" : "one chunk of layers on a rank",
                  chunks,
-                 chunks > 1 ? "leave --num-layers-per-virtual-pipeline-stage and "
-                              "--num-virtual-stages-per-pipeline-rank out"
-                            : "give --num-virtual-stages-per-pipeline-rank 2 or more");
+                 config->pipeline_model_parallel_layout
+                     ? "--pipeline-model-parallel-layout has one chunk or more for each stage"
+                 : chunks > 1 ? "leave --num-layers-per-virtual-pipeline-stage and "
+                                "--num-virtual-stages-per-pipeline-rank out"
+                              : "give --num-virtual-stages-per-pipeline-rank 2 or more");
 }
 
 void validate_pipeline(const struct config *config, struct complaints *complaints) {
@@ -208,7 +274,7 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
     bool has_more = config_weighs_ends(config) || config->num_layers_per_virtual_pipeline_stage > 0 ||
                     config->num_virtual_stages_per_pipeline_rank > 1 ||
                     config->pipeline_model_parallel_split_rank > 0 || config->decoder_first_pipeline_num_layers > 0 ||
-                    config->decoder_last_pipeline_num_layers > 0;
+                    config->decoder_last_pipeline_num_layers > 0 || config->pipeline_model_parallel_layout;
     if (stages == 1 && has_more)
         complain(complaints, "virtual stages, uneven stages and a split between encoder and decoder need a pipeline; "
                              "give --pipeline-model-parallel-size 2 or more with them");
@@ -222,6 +288,8 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
                  config->pipeline_model_parallel_split_rank);
     if (config_form(config) == CONFIG_T5)
         validate_split(config, complaints);
+    else if (config->pipeline_model_parallel_layout)
+        validate_layout(config, complaints);
     else if (config_weighs_ends(config))
         validate_weighed(config, complaints);
     else if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
@@ -230,7 +298,8 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
         validate_even("--num-layers", config_layers(config), stages, complaints);
     if (complaints->count > before)
         return;
-    validate_chunks(config, complaints);
+    if (!config->pipeline_model_parallel_layout)
+        validate_chunks(config, complaints);
     validate_kind(config, complaints);
     if (config_chunks(config) > 1)
         validate_micro_batches(config, complaints);

@@ -74,14 +74,14 @@ static int measure_stage(struct making *making, int index) {
     return status;
 }
 
-// How many layers of a chunk have no window of a model with windows, and how many have experts.
+// How many layers a chunk has, how many of them have no window of a model with windows, and how many have experts.
 struct layer_kinds {
-    int64_t whole, sparse;
+    int64_t all, whole, sparse;
 };
 
 static struct layer_kinds count_kinds(const struct config *config, int64_t chunk) {
     const struct config_chunk layers = config_chunk(config, chunk);
-    struct layer_kinds kinds = {0};
+    struct layer_kinds kinds = {.all = layers.encoder_count + layers.decoder_count};
     bool *has_experts = config_list_expert_layers(config);
     for (int64_t i = 0; i < layers.decoder_count; i++) {
         kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->sliding_window;
@@ -99,7 +99,8 @@ static bool has_different_stages(const struct config *config) {
         struct layer_kinds second = count_kinds(config, first + 1);
         for (int64_t stage = 2; stage < stages - 1; stage++) {
             struct layer_kinds own = count_kinds(config, first + stage);
-            is_different = is_different || own.whole != second.whole || own.sparse != second.sparse;
+            is_different =
+                is_different || own.all != second.all || own.whole != second.whole || own.sparse != second.sparse;
         }
     }
     return is_different;

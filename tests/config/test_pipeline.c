@@ -180,6 +180,90 @@ TEST(chunks_are_megatrons) {
     EXPECT_INT(config_chunks(&config), 2);
 }
 
+// --pipeline-model-parallel-layout: chunks as Megatron's parse_str_to_list of core_v0.19.0 makes them (the last but one
+// is its own example, the last is that of Megatron-Bridge's DeepSeek-V3 on H100).
+TEST(layouts_are_megatrons) {
+    static const struct {
+        const char *layout, *more;
+        int layers, stages, chunks;
+        const char *counts;  // layers of each chunk; of many equal ones, the first and last
+    } theirs[] = {
+        {"Et|tL", "", 2, 2, 1, "1 1"},
+        {"E|tt|t,t|L", "", 4, 2, 2, "0 2 2 0"},
+        {"Et*3|(tt)*2|L", "", 7, 3, 1, "3 4 0"},
+        {"Ett||t*2,L", "", 4, 3, 1, "2 0 2"},
+        {"E(t|)*3,t*0,L", "", 3, 4, 1, "1 1 1 0"},
+        {"E(|tt)*3L", "", 6, 4, 1, "0 2 2 2"},
+        {"Et*2|*3,tL", "", 3, 4, 1, "2 0 0 1"},
+        {"Et*3|(tt|)*29,tmL", "--mtp-num-layers 1", 62, 31, 1, "3 2 2 2"},
+        {"Et|(tt|)*30mL", "--mtp-num-layers 1", 61, 8, 4, "1 2 2 2"},
+    };
+    for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++) {
+        char line[512];
+        snprintf(
+            line, sizeof line,
+            "--position-embedding-type rope --num-layers %d --pipeline-model-parallel-size %d --global-batch-size %d "
+            "--pipeline-model-parallel-layout %s %s",
+            theirs[i].layers, theirs[i].stages, theirs[i].stages, theirs[i].layout, theirs[i].more);
+        EXPECT_OK(validate(line, theirs[i].stages));
+        EXPECT_INT(config_chunks(&config), theirs[i].chunks);
+        int64_t total = 0, number = 0, all = theirs[i].stages * theirs[i].chunks;
+        for (const char *at = theirs[i].counts; *at; at += strcspn(at, " "), at += *at == ' ')
+            EXPECT_INT(config_chunk(&config, number++).decoder_count, strtoll(at, NULL, 10));
+        for (int64_t p = 0; p < all; p++) {
+            struct config_chunk chunk = config_chunk(&config, p);
+            EXPECT(chunk.begins == (p == 0) && chunk.ends == (p == all - 1));
+            EXPECT_INT(chunk.depths, chunk.ends ? config.mtp_num_layers : 0);
+            EXPECT_INT(chunk.decoder_first, total);
+            total += chunk.decoder_count;
+        }
+        EXPECT_INT(total, theirs[i].layers);
+    }
+}
+
+TEST(layout_refusals) {
+    static const struct {
+        const char *layout, *more, *message;
+    } bad[] = {
+        {"Et|xL", "", "E (embedding), t (layer), m (multi-token prediction), L (loss)"},
+        {"Et|xL", "", "(at byte 3)"},
+        {"E(t(t)*2|)*2L", "", "parentheses do not nest (at byte 3)"},
+        {"E(tt|L", "", "a parenthesis is not closed (at byte 6)"},
+        {"E(tt|)L", "", "a * and a number must follow a parenthesis (at byte 6)"},
+        {"E()*2tL", "", "there is nothing in the parentheses"},
+        {"Et*|tL", "", "a number of at most six digits must follow * (at byte 3)"},
+        {"Et*9999999|tL", "", "six digits"},
+        {"E(t*999999|)*2L", "", "too many layers"},
+        {"Et*2*2|L", "", "numbers behind * (at byte 4)"},
+        {"t|E,t*3L", "", "must begin with E and end with L"},
+        {"Ett|ttLL", "", "must begin with E and end with L"},
+        {"EEtt|ttL", "", "must begin with E and end with L"},
+        {"Ett|tt", "", "must begin with E and end with L"},
+        {"", "", "must begin with E and end with L"},
+        {"Emtt|ttL", "--mtp-num-layers 1 --position-embedding-type rope", "all t before m"},
+        {"Ett|tL", "", "has 3 layers (t), but --num-layers is 4; make them equal"},
+        {"Ett|ttmL", "", "has 1 depths of multi-token prediction (m), but --mtp-num-layers is 0"},
+        {"Ett|tt|L", "", "has 3 chunks, which 2 stages cannot share evenly"},
+        {"E|tt|ttm|L", "--mtp-num-layers 1 --position-embedding-type rope", "end the layout with mL"},
+        {"Ett|ttL", "--decoder-first-pipeline-num-layers 2", "leave out --decoder-first-pipeline-num-layers"},
+        {"Ett|ttL", "--account-for-loss-in-pipeline-split", "leave out --account-for-loss-in-pipeline-split"},
+        {"Ett|ttL", "--num-virtual-stages-per-pipeline-rank 2", "leave out --num-virtual-stages-per-pipeline-rank"},
+        {"Ett|ttL", "--model t5", "for T5 use --pipeline-model-parallel-split-rank"},
+        {"Et|t|t|tL", "--pipeline-schedule 1f1b", "--pipeline-model-parallel-layout"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char line[512];
+        snprintf(line, sizeof line,
+                 "--num-layers 4 --pipeline-model-parallel-size 2 --global-batch-size 4 "
+                 "--pipeline-model-parallel-layout=%s %s",
+                 bad[i].layout, bad[i].more);
+        EXPECT_ERROR(validate(line, 2), bad[i].message);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    }
+    EXPECT_ERROR(validate("--num-layers 4 --pipeline-model-parallel-layout EttttL", 1),
+                 "give --pipeline-model-parallel-size 2");
+}
+
 TEST(refusals) {
     static const struct {
         const char *line, *message;
@@ -252,4 +336,5 @@ TEST(refusals) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(chunks), TEST_CASE(places), TEST_CASE(chunks_are_megatrons), TEST_CASE(refusals))
+TEST_MAIN(TEST_CASE(chunks), TEST_CASE(places), TEST_CASE(chunks_are_megatrons), TEST_CASE(layouts_are_megatrons),
+          TEST_CASE(layout_refusals), TEST_CASE(refusals))

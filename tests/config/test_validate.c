@@ -443,7 +443,6 @@ TEST(depths) {
         {"--seq-length 2", "leaves no token to predict in sequences of --seq-length 2; give fewer"},
         {"--mtp-use-repeated-layer", "is a Megatron flag that bevatron does not implement"},
         {"--mtp-num-layers 9", "from 0 to 8"},
-        {"--pipeline-model-parallel-layout Et|tmL", "is a Megatron flag that bevatron does not implement"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char *line = memory_printf(BY_ITERS "--mtp-num-layers 2 %s", refused[i].flags);

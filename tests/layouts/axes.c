@@ -9,7 +9,7 @@
 // Eight layers, heads and chunks of two sequences can be split over up to eight ranks; the vocabulary never can.
 // Caps are as small as scores and logits are here. --norm-placement both is left out: with it rounding grows beyond
 // the bounds within 20 steps, on one rank too if its first weights are changed by their last bit.
-enum { LAYERS = 8 };
+enum { LAYERS = 8, STAGES_LISTED = 3 };
 static const char *const model_names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5", "experts"};
 static const char *const model_flags[MODEL_COUNT] = {
     "--num-layers 8 --num-attention-heads 8 --reset-attention-mask",
@@ -55,14 +55,14 @@ static const char *const overlap_flags[] = {"", "--overlap-grad-reduce --ddp-num
 static const char *const overlap_names[] = {"", ", gradients overlapped", ", all overlapped"};
 static const char *const batch_names[] = {"", ", smaller micro-batches", ", micro-batches in groups",
                                           ", one micro-batch"};
-static const char *const stage_names[] = {"", " of another first stage", " of two other stages"};
+static const char *const stage_names[] = {"", " of another first stage", " of two other stages", " of listed layers"};
 static const char *const dtype_flags[] = {"", "--bf16", "--fp16 --initial-loss-scale 65536"};
 static const char *const dtype_names[] = {"", ", bf16", ", fp16"};
 
 int layout_values(enum layout_axis axis) {
     static const int values[LAYOUT_AXES] = {
         [LAYOUT_MODEL] = MODEL_COUNT, [LAYOUT_SEQUENCE] = 2, [LAYOUT_SCHEDULE] = 4, [LAYOUT_OPTIMIZER] = 2,
-        [LAYOUT_RECOMPUTE] = 3,       [LAYOUT_STAGES] = 3,   [LAYOUT_BATCH] = 4,    [LAYOUT_OVERLAP] = 3,
+        [LAYOUT_RECOMPUTE] = 3,       [LAYOUT_STAGES] = 4,   [LAYOUT_BATCH] = 4,    [LAYOUT_OVERLAP] = 3,
         [LAYOUT_METHOD] = 3,          [LAYOUT_SAVED] = 3,    [LAYOUT_HEADS] = 2,    [LAYOUT_DTYPE] = 3};
     return values[axis];
 }
@@ -73,6 +73,7 @@ bool layout_is_idle(const struct layout *layout) {
     bool is_interleaved = schedule_chunks[v[LAYOUT_SCHEDULE]] > 1;
     return (v[LAYOUT_TENSOR] == 1 && v[LAYOUT_SEQUENCE]) || (v[LAYOUT_CONTEXT] == 1 && v[LAYOUT_HEADS]) ||
            (v[LAYOUT_PIPELINE] == 1 && (v[LAYOUT_SCHEDULE] || v[LAYOUT_STAGES] || v[LAYOUT_BATCH] == 3)) ||
+           (v[LAYOUT_STAGES] == STAGES_LISTED && v[LAYOUT_MODEL] == MODEL_T5) ||
            (is_alone && (v[LAYOUT_OPTIMIZER] || v[LAYOUT_OVERLAP])) || (v[LAYOUT_BATCH] == 2 && !is_interleaved) ||
            (v[LAYOUT_OVERLAP] == 2 && !v[LAYOUT_OPTIMIZER]) || (v[LAYOUT_METHOD] && !v[LAYOUT_RECOMPUTE]) ||
            (v[LAYOUT_SAVED] && !is_full) || (v[LAYOUT_SAVED] == 1 && (v[LAYOUT_TENSOR] == 1 || v[LAYOUT_SEQUENCE]));
@@ -145,6 +146,22 @@ static void add_uneven_split(struct buffer *line, int stages, int chunks, bool h
     }
 }
 
+// Layers of a chunk in turn 2, 0, 1: an end that has nothing else, and chunks that pass on what they get. What is left
+// goes to the last chunk but one.
+static void add_listed_layers(struct buffer *line, const struct layout *layout) {
+    static const int counts[] = {2, 0, 1};
+    static const int depths[MODEL_COUNT] = {[MODEL_LLAMA] = 2, [MODEL_EXPERTS] = 1};
+    const int *v = layout->value;
+    int left = LAYERS, all = v[LAYOUT_PIPELINE] * schedule_chunks[v[LAYOUT_SCHEDULE]];
+    buffer_append_string(line, " --pipeline-model-parallel-layout E");
+    for (int i = 0; i < all; i++) {
+        int count = i == all - 2 ? left : i == all - 1 ? 0 : counts[i % 3] < left ? counts[i % 3] : left;
+        buffer_printf(line, "%st*%d", i > 0 ? "|" : "", count);
+        left -= count;
+    }
+    buffer_printf(line, "m*%dL", depths[v[LAYOUT_MODEL]]);
+}
+
 // -1 if there are no such stages.
 static int add_stages(struct buffer *line, const struct layout *layout) {
     const int *v = layout->value;
@@ -152,7 +169,9 @@ static int add_stages(struct buffer *line, const struct layout *layout) {
     int chunks = schedule_chunks[v[LAYOUT_SCHEDULE]];
     if (v[LAYOUT_STAGES] == 0)
         return 0;
-    if (v[LAYOUT_MODEL] == MODEL_T5)
+    if (v[LAYOUT_STAGES] == STAGES_LISTED)
+        add_listed_layers(line, layout);
+    else if (v[LAYOUT_MODEL] == MODEL_T5)
         add_uneven_split(line, v[LAYOUT_PIPELINE], chunks, v[LAYOUT_STAGES] == 2);
     else
         add_uneven_stages(line, v[LAYOUT_PIPELINE], chunks, v[LAYOUT_STAGES] == 2);
@@ -212,8 +231,9 @@ int layout_config(struct config *config, const struct layout *layout, const char
                   v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], v[LAYOUT_EXPERT]);
     if (v[LAYOUT_SLICES] != v[LAYOUT_TENSOR])
         buffer_printf(&line, " --expert-tensor-parallel-size %d", v[LAYOUT_SLICES]);
-    buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
-                  recompute_method(layout), overlap_flags[v[LAYOUT_OVERLAP]],
+    bool lists_chunks = v[LAYOUT_STAGES] == STAGES_LISTED && schedule_chunks[v[LAYOUT_SCHEDULE]] > 1;
+    buffer_printf(&line, " %s %s %s %s%s%s%s", lists_chunks ? "" : schedule_flags[v[LAYOUT_SCHEDULE]],
+                  recompute_flags[v[LAYOUT_RECOMPUTE]], recompute_method(layout), overlap_flags[v[LAYOUT_OVERLAP]],
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",
                   v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "", saved_flags[v[LAYOUT_SAVED]]);
     if (v[LAYOUT_HEADS])

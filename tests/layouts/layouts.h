@@ -30,7 +30,7 @@ enum layout_axis {
     LAYOUT_OPTIMIZER,  // 0 whole, 1 distributed
     LAYOUT_RECOMPUTE,  // nothing, parts of layers, whole layers
     LAYOUT_PAIRED,
-    LAYOUT_STAGES = LAYOUT_PAIRED,  // 0 even, 1 and 2 two kinds of uneven
+    LAYOUT_STAGES = LAYOUT_PAIRED,  // 0 even, 1 and 2 two kinds of uneven, 3 a list
     LAYOUT_BATCH,                   // how many micro-batches, see micro_batches() in axes.c
     LAYOUT_OVERLAP,                 // 0 nothing, 1 sums of gradients, 2 those and the gathering of values
     LAYOUT_METHOD,                  // which parts or layers are recomputed: see method_flags in axes.c

@@ -57,6 +57,8 @@ is_part 1 && uneven gpt 2 2 --num-layers-per-virtual-pipeline-stage 1 --microbat
 ends=(--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split)
 is_part 1 && uneven gpt 2 2 "${ends[@]}" --num-virtual-stages-per-pipeline-rank 5
 is_part 2 && uneven bert 2 2 "${ends[@]}" --num-virtual-stages-per-pipeline-rank 5
+# A list of what each chunk has, one of them nothing.
+is_part 1 && uneven gpt 2 2 --pipeline-model-parallel-layout "Et*3|(t)*4||tL"
 is_part 3 && uneven t5 3 3 --pipeline-model-parallel-split-rank 1
 
 if is_part 2; then

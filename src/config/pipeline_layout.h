@@ -1,0 +1,28 @@
+// --pipeline-model-parallel-layout, in Megatron-LM's notation: which layers each chunk of a pipeline has.
+//
+//   E  embedding      t  layer      m  depth of multi-token prediction      L  head and loss      |  between two chunks
+//
+// x*3 stands for xxx and (tt|)*3 for tt|tt|tt|; commas only separate. Parentheses do not nest, and only one number
+// follows them. "Et*3|(tt|)*2,tmL" is "Ettt|tt|tt|tmL": four chunks of 3, 2, 2 and 1 layers.
+#ifndef CONFIG_PIPELINE_LAYOUT_H
+#define CONFIG_PIPELINE_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LAYOUT_MOST_SYMBOLS = 1 << 18 };
+
+// What is wrong with a text, and the byte where; `what` is NULL if nothing is.
+struct layout_mistake {
+    const char *what;
+    size_t at;
+};
+
+// The text without commas, numbers and parentheses, to be freed; NULL with a mistake.
+char *pipeline_layout_expand(const char *text, struct layout_mistake *mistake);
+// Of an expanded text: how many chunks it has, and how many of a symbol one of them has, or all of them before a chunk.
+int64_t pipeline_layout_chunks(const char *expanded);
+int64_t pipeline_layout_count(const char *expanded, int64_t chunk, char symbol);
+int64_t pipeline_layout_before(const char *expanded, int64_t chunk, char symbol);
+
+#endif
