@@ -2,39 +2,39 @@
 // atomics are needed. One has 64 queries and walks over keys (dq), the other 64 keys and walks over queries (dk, dv);
 // each computes the scores again. See attention_tensor.cuh, and attention_backward.cu for the formulas.
 #include "ops/cuda/attention_tensor.cuh"
-#include "ops/cuda/lanes.cuh"
 
 enum {
-    DELTA_WARPS = TENSOR_THREADS / 32,
+    DELTA_LANES = TENSOR_HEAD / 8,
+    DELTA_ROWS = TENSOR_THREADS / DELTA_LANES,
     PAIR_STRIDE = TENSOR_ROWS + 1,  // of a tile of score gradients: a diagonal meets all banks
 };
 
-// delta[b][h][i] = sum of dout * out over the head; a warp per row, rows numbered as delta lies.
+// delta[b][h][i] = sum of dout * out over the head; 16 lanes per row, eight columns each. Grid (rows, head, batch).
 template <typename T> static __global__ void tensor_delta_kernel(struct attention_args args) {
-    int64_t index = (int64_t)blockIdx.x * DELTA_WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31;
-    if (index >= args.batches * args.heads * args.queries)
-        return;
-    int64_t query = index % args.queries, head = index / args.queries % args.heads;
-    int64_t batch = index / args.queries / args.heads;
-    const T *out = view_head<T>(args.out, batch, head) + query * args.out.time;
-    const T *dout = view_head<T>(args.dout, batch, head) + query * args.dout.time;
-    float sum = 0, a[4], b[4];
-    if (4 * lane < args.value_size) {
-        load4_aligned(a, out + 4 * lane);
-        load4_aligned(b, dout + 4 * lane);
-        sum = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+    int lane = threadIdx.x % DELTA_LANES;
+    int64_t query = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / DELTA_LANES, head = blockIdx.y, batch = blockIdx.z;
+    float sum = 0;
+    if (query < args.queries && 8 * lane < args.value_size) {
+        float a[8], b[8];
+        load8(a, view_head<T>(args.out, batch, head) + query * args.out.time, 8 * lane, args.value_size, true);
+        load8(b, view_head<T>(args.dout, batch, head) + query * args.dout.time, 8 * lane, args.value_size, true);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sum += a[i] * b[i];
     }
-    sum = warp_sum(sum);
-    if (lane == 0)
-        args.delta[index] = sum;
+#pragma unroll
+    for (int other = DELTA_LANES / 2; other > 0; other /= 2)
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    if (query < args.queries && lane == 0)
+        args.delta[(batch * args.heads + head) * args.queries + query] = sum;
 }
 
 void tensor_attention_delta(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype) {
-    unsigned blocks = grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS));
+    dim3 grid(grid_x(divide_up(args->queries, (int64_t)DELTA_ROWS)), grid_yz(args->heads), grid_yz(args->batches));
     if (dtype == DTYPE_BF16)
-        LAUNCH(cuda, tensor_delta_kernel<__nv_bfloat16>, blocks, TENSOR_THREADS, 0, *args);
+        LAUNCH(cuda, tensor_delta_kernel<__nv_bfloat16>, grid, TENSOR_THREADS, 0, *args);
     else
-        LAUNCH(cuda, tensor_delta_kernel<__half>, blocks, TENSOR_THREADS, 0, *args);
+        LAUNCH(cuda, tensor_delta_kernel<__half>, grid, TENSOR_THREADS, 0, *args);
 }
 
 // ---- The gradient of a bias by distance ----

@@ -39,6 +39,16 @@ static __device__ __forceinline__ struct key_range queries_of_tile(const struct 
     return {(int)first, (int)max(first, end)};
 }
 
+// *from, or 0 without a read. No branch: what follows need not wait for the value.
+static __device__ __forceinline__ uint32_t read_if(bool is_there, const void *from) {
+    uint32_t value;
+    asm volatile("{\n.reg .pred there;\nsetp.ne.b32 there, %2, 0;\nmov.b32 %0, 0;\n@there ld.global.b32 %0, [%1];\n}"
+                 : "=r"(value)
+                 : "l"(from), "r"((int)is_there)
+                 : "memory");
+    return value;
+}
+
 // What a lane of the copying warp reads of queries that are 32 apart.
 template <int QUERIES, int KEPT> struct read_facts {
     enum { COUNT = QUERIES / 32, WORDS = BLOCK_ROWS / WORD_KEYS };
@@ -55,15 +65,15 @@ template <int QUERIES, int KEPT> struct read_facts {
             int64_t query = first_query + threadIdx.x % 32 + 32 * n;
             range[n] = keys_of(args, place[1], query);
             bool sees = range[n].first < range[n].end;
-            lse[n] = sees ? args.lse[row * args.queries + query] * LOG2_E : 0.0f;
-            delta[n] = sees ? args.delta[row * args.queries + query] : 0.0f;
+            lse[n] = __uint_as_float(read_if(sees, args.lse + row * args.queries + query));
+            delta[n] = __uint_as_float(read_if(sees, args.delta + row * args.queries + query));
             if (KEPT == KEPT_DRAWN)
                 row_id[n] = sees ? args.dropout.row_ids[place[1] * args.queries + query] : 0;
 #pragma unroll
             for (int i = 0; i < WORDS && KEPT == KEPT_READ; i++) {
                 int key = first_key + i * WORD_KEYS;
                 bool is_drawn = range[n].first < key + WORD_KEYS && range[n].end > key;
-                word[n][i] = is_drawn ? words_of(words, row, key)[query] : 0;
+                word[n][i] = read_if(is_drawn, words_of(words, row, key) + query);
             }
         }
     }
@@ -72,7 +82,7 @@ template <int QUERIES, int KEPT> struct read_facts {
 #pragma unroll
         for (int n = 0; n < COUNT; n++) {
             int at = threadIdx.x % 32 + 32 * n;
-            facts.lse[at] = lse[n];
+            facts.lse[at] = lse[n] * LOG2_E;
             facts.delta[at] = delta[n];
             facts.range[at] = range[n];
             if (KEPT == KEPT_DRAWN)
@@ -234,7 +244,8 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                       const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap q_map,
                       const __grid_constant__ CUtensorMap dout_map) {
     using shape = key_shape<D>;
-    enum { COPY_REGISTERS = D == 64 ? 72 : KEPT == KEPT_DRAWN ? 40 : 56 };  // as many as both sides need
+    // As many as both sides need.
+    enum { COPY_REGISTERS = KEPT == KEPT_DRAWN ? (D == 64 ? 72 : 40) : (D == 64 ? 88 : 72) };
     extern __shared__ uint8_t unaligned[];
     __shared__ walk_memory<shape> memory;
     __shared__ passing_facts<shape::QUERIES> facts[shape::STAGES];
