@@ -304,6 +304,7 @@ struct config {
     bool no_load_rng;
     bool exit_on_missing_checkpoint;
     bool allow_changed_data;
+    char *check_data;  // "pieces" | "full"
     bool use_checkpoint_args;
     char *ckpt_format;  // "bevatron"
     bool auto_detect_ckpt_format;

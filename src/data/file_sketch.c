@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
+#include "base/watchdog.h"
 
 #include <sys/mman.h>
 
@@ -34,4 +36,34 @@ struct file_sketch file_sketch_take(const char *path, int pieces, uint64_t seed)
     struct file_sketch sketch = {.bytes = (int64_t)map.size, .hash = (int64_t)hash};
     file_map_close(&map);
     return sketch;
+}
+
+struct file_sketch file_sketch_take_whole(const char *path) {
+    struct file_sketch sketch = {.bytes = -1};
+    struct file_map map;
+    uint64_t hash = 0;
+    size_t at = 0;
+    if (file_map_open(&map, path) < 0) {
+        error_clear();
+        return sketch;
+    }
+    (void)posix_madvise((void *)(uintptr_t)map.data, map.size, POSIX_MADV_SEQUENTIAL);
+    watchdog_doing("reading", path);
+    for (size_t block; at < map.size && interrupt_check() == 0; at += block) {
+        block = map.size - at < WHOLE_BYTES ? map.size - at : WHOLE_BYTES;
+        hash = hash_bytes(map.data + at, block, hash);
+        file_map_release(&map, at, at + block);
+        watchdog_beat();
+    }
+    watchdog_done();
+    if (at == map.size)
+        sketch = (struct file_sketch){.bytes = (int64_t)map.size, .hash = (int64_t)hash};
+    else
+        error_clear();
+    file_map_close(&map);
+    return sketch;
+}
+
+bool file_sketch_is_partial(int64_t bytes) {
+    return bytes > WHOLE_BYTES;
 }

@@ -3,11 +3,13 @@
 //
 // It is one JSON object, kept as data_identity.json:
 //
-//   {"format": 1, "datasets": [{"name": …, "files": [{"ending": ".idx", "bytes": …, "hash": HEX}, …]}, …],
-//    "tokenizer": HEX}
+//   {"format": 1, "datasets": [{"name": …, "files": [{"ending": ".idx", "bytes": …, "hash": HEX, "modified": …,
+//    "whole": HEX}, …]}, …], "tokenizer": HEX}
 //
 // `name` is what the flags name, a prefix or a text. Hashes are those of file_sketch.h: of a file over 32 MiB they
 // cover 64 pieces, so that a start does not have to read terabytes. That of the tokenizer covers every token.
+// `modified`, in nanoseconds, is a hint: a larger file with another date and the same pieces may have been copied or
+// changed, so it is a warning. `whole`, the hash of all bytes, is there with --check-data full. Both may be missing.
 #ifndef TRAIN_IDENTITY_H
 #define TRAIN_IDENTITY_H
 
@@ -15,6 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "data/tokenizer/tokenizer.h"
+#include "parallel/mesh.h"
 #include "train/text_data.h"
 
 #define IDENTITY_NAME "identity.json"
@@ -25,11 +28,12 @@ struct identity {
 
 struct identity_sources {
     const struct config *config;
+    const struct mesh *mesh;
     const struct text_data *texts;      // datasets made of text
     const struct tokenizer *tokenizer;  // NULL if there is none
 };
 
-// Reads the datasets of all splits. What cannot be read is left out: opening it says why.
+// All ranks call; the first reads the datasets of all splits. What cannot be read is left out: opening it says why.
 void identity_take(struct identity *identity, const struct identity_sources *sources);
 void identity_free(struct identity *identity);  // safe on a zeroed one
 

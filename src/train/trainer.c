@@ -114,10 +114,11 @@ static int set_up(struct trainer *trainer) {
                                                                     .local_rank = trainer->local_rank,
                                                                     .user_cache = trainer->options->user_cache}));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
-    if (trainer->mesh->rank == 0 && !config->skip_train)
-        identity_take(
-            &trainer->identity,
-            &(struct identity_sources){.config = config, .texts = &trainer->texts, .tokenizer = trainer->tokenizer});
+    if (!config->skip_train)
+        identity_take(&trainer->identity, &(struct identity_sources){.config = config,
+                                                                     .mesh = trainer->mesh,
+                                                                     .texts = &trainer->texts,
+                                                                     .tokenizer = trainer->tokenizer});
     if (config->save && !config->skip_train && trainer->mesh->rank == 0)
         kept_files_open(&trainer->kept, config, &trainer->identity);
     TRY(automatic_settle(&(struct automatic_run){.open = trainer->options->open,

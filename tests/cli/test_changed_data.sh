@@ -37,9 +37,16 @@ expect 0 "resuming anyway (--allow-changed-data)" "${train[@]}" "${run[@]}" --tr
 expect 0 "iteration        8/       8" "${train[@]}" "${run[@]}" --train-iters 8
 put a
 expect 215 "bytes and had" "${train[@]}" "${run[@]}" --train-iters 10
+# All bytes: the hash is kept, and compared.
+put longer
+expect 0 "iteration        9/       9" "${train[@]}" "${run[@]}" --train-iters 9 --check-data full
+grep -q '"whole"' "$work/run/iter_0000009/data_identity.json" && pass || fail "no hash of all bytes was saved"
+expect 0 "iteration       10/      10" "${train[@]}" "${run[@]}" --train-iters 10 --check-data full
+put a
+expect 215 "bytes and had" "${train[@]}" "${run[@]}" --train-iters 11 --check-data full
 # The weights may begin another run, and flags may name other data.
 expect 0 "iteration        2/       2" "${train[@]}" --finetune --load "$work/run" --save "$work/tuned" --data-path "$work/d_text_document" --train-iters 2
-expect 0 "iteration       10/      10" "${train[@]}" --load "$work/run" --save "$work/run" --data-path "$work/b_text_document" --train-iters 10
+expect 0 "iteration       11/      11" "${train[@]}" --load "$work/run" --save "$work/run" --data-path "$work/b_text_document" --train-iters 11
 
 # Two tokens that have changed places in the vocabulary.
 vocab() { awk -v a="$1" -v b="$2" 'BEGIN { for (i = 0; i < 40; i++) { k = i == a ? b : i == b ? a : i; print (k == 0 ? "[PAD]" : k == 1 ? "[UNK]" : k == 2 ? "[CLS]" : k == 3 ? "[SEP]" : k == 4 ? "[MASK]" : "w" k) } }' >"$work/vocab.txt"; }

@@ -7,7 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char own[] = "{\"format\": 1, \"datasets\": [{\"name\": \"a\", \"files\": [{\"ending\": \".bin\", "
-                              "\"bytes\": 5, \"hash\": \"ff\"}]}], \"tokenizer\": \"t\"}";
+                              "\"bytes\": 5, \"hash\": \"ff\", \"modified\": 3, \"whole\": \"d\"}]}], "
+                              "\"tokenizer\": \"t\"}";
     struct buffer now = {0}, then = {0};
     buffer_append_string(&now, own);
     buffer_append(&then, (const char *)data, size);

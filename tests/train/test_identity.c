@@ -1,4 +1,5 @@
 // What two runs train on, compared: datasets by name, files by size and hash, tokenizers; and what is not comparable.
+#include "../base/capture.h"
 #include "test.h"
 
 #include "base/buffer.h"
@@ -32,6 +33,50 @@ TEST(what_differs_is_named) {
     EXPECT_ERROR(compare(now, WHOLE(DATASET("a", "5", "ff"), "s")), "the tokenizer has changed");
 }
 
+// Files with the same size and pieces. `rest` is what else is known of them.
+#define FILE_OF(bytes_, rest_)                                                                                         \
+    WHOLE("{\"name\": \"a\", \"files\": [{\"ending\": \".bin\", \"bytes\": " bytes_ ", \"hash\": \"ff\"" rest_ "}]}",  \
+          "t")
+#define FULL(hash_) ", \"whole\": \"" hash_ "\""
+#define DATE(time_) ", \"modified\": " time_
+
+TEST(all_bytes_are_compared_if_both_have_their_hash) {
+    EXPECT_OK(compare(FILE_OF("99999999", FULL("1")), FILE_OF("99999999", FULL("1"))));
+    EXPECT_ERROR(compare(FILE_OF("99999999", FULL("1")), FILE_OF("99999999", FULL("2"))),
+                 "the dataset a has changed since iter_0000007 was saved: .bin has the same size and other content");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
+    EXPECT_OK(compare(FILE_OF("99999999", FULL("1")), FILE_OF("99999999", "")));
+    EXPECT_OK(compare(FILE_OF("99999999", ""), FILE_OF("99999999", FULL("2"))));
+}
+
+static const char *own_text, *saved_text;
+static void compare_texts(void) {
+    if (compare(own_text, saved_text) < 0)
+        _exit(1);
+}
+// How many warnings a comparison that passes prints.
+static int warnings_of(const char *now, const char *then) {
+    static struct capture said;
+    int count = 0;
+    own_text = now;
+    saved_text = then;
+    capture_run(&said, compare_texts);
+    EXPECT_INT(said.status, 0);
+    for (const char *at = said.text; (at = strstr(at, "another date than when iter_0000007 was saved")); at++)
+        count++;
+    return count;
+}
+
+TEST(another_date_is_a_warning_for_large_files) {
+    EXPECT_INT(warnings_of(FILE_OF("99999999", DATE("5")), FILE_OF("99999999", DATE("6"))), 1);
+    EXPECT_INT(warnings_of(FILE_OF("99999999", DATE("5") FULL("1")), FILE_OF("99999999", DATE("6"))), 1);
+    EXPECT_INT(warnings_of(FILE_OF("99999999", DATE("5")), FILE_OF("99999999", DATE("5"))), 0);
+    EXPECT_INT(warnings_of(FILE_OF("99999999", DATE("5")), FILE_OF("99999999", "")), 0);
+    EXPECT_INT(warnings_of(FILE_OF("99999999", DATE("5") FULL("1")), FILE_OF("99999999", DATE("6") FULL("1"))), 0);
+    // All of a small file was hashed.
+    EXPECT_INT(warnings_of(FILE_OF("5", DATE("1")), FILE_OF("5", DATE("6"))), 0);
+}
+
 TEST(other_flags_are_not_judged) {
     EXPECT_OK(compare(WHOLE(DATASET("a", "5", "ff"), "t"), WHOLE(DATASET("c", "9", "11"), "t")));
     EXPECT_OK(compare("{\"format\": 1, \"datasets\": []}", WHOLE(DATASET("c", "9", "11"), "t")));
@@ -46,5 +91,7 @@ TEST(nonsense_is_an_error) {
     EXPECT_ERROR(compare(WHOLE(DATASET("a", "5", "ff"), "t"), WHOLE(DATASET("a", "\"5\"", "ff"), "t")), "bytes");
 }
 
-TEST_MAIN(TEST_CASE(the_same_passes), TEST_CASE(what_differs_is_named), TEST_CASE(other_flags_are_not_judged),
+TEST_MAIN(TEST_CASE(the_same_passes), TEST_CASE(what_differs_is_named),
+          TEST_CASE(all_bytes_are_compared_if_both_have_their_hash),
+          TEST_CASE(another_date_is_a_warning_for_large_files), TEST_CASE(other_flags_are_not_judged),
           TEST_CASE(nonsense_is_an_error))
