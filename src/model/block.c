@@ -284,7 +284,7 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct sublayer *sublayer = block->sublayers[i];
-        bool is_kept = pass_keeps_results(pass);
+        bool is_kept = linear_keeps_norm(sublayer->first, pass);
         size_t mark = arena_mark(pass->scratch);
         struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
         struct norm_gradient gradient = {.dx = g->dx, .dy = dnorm, .x = s->x, .dresidual = g->dx};
@@ -335,7 +335,7 @@ static void backward_parallel(const struct block *block, const struct pass *pass
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct sublayer *sublayer = block->sublayers[i];
-        bool is_kept = pass_keeps_results(pass);
+        bool is_kept = linear_keeps_norm(sublayer->first, pass);
         backward_addition(block, pass, g, i);
         size_t mark = arena_mark(pass->scratch);
         struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
@@ -387,7 +387,7 @@ static void backward_input(const struct block *block, const struct pass *pass, c
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
         return;
     }
-    bool is_kept = pass_keeps_results(pass);
+    bool is_kept = linear_keeps_norm(sublayer->first, pass);
     struct norm_gradient gradient = {.dx = g->dx, .dy = dinput, .x = s->x, .dresidual = g->dx};
     if (!is_kept)
         gradient.y = dinput;

@@ -223,7 +223,7 @@ static struct tensor backward_latent(const struct pass *pass, const struct laten
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, g->latent.shape[0], g->latent.shape[1]), dx = dnorm;
     linear_backward_input(g->up, pass, dnorm, dy, (struct tensor){0});
     if (g->norm->gain) {
-        bool is_kept = pass_keeps_results(pass);
+        bool is_kept = linear_keeps_norm(g->up, pass);
         dx = arena_2d(pass->scratch, pass->dtype, g->latent.shape[0], g->latent.shape[1]);
         struct norm_gradient gradient = {.dx = dx, .dy = dnorm, .x = g->latent};
         if (!is_kept)

@@ -185,6 +185,10 @@ struct operand linear_normalize(const struct linear *linear, const struct pass *
     return strategy_of(linear, pass)->normalize(linear, pass, norm, saved, x, residual);
 }
 
+bool linear_keeps_norm(const struct linear *linear, const struct pass *pass) {
+    return pass_keeps_results(pass) && strategy_of(linear, pass)->keeps_norms;
+}
+
 void linear_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
                      struct operand x) {
     strategy_of(between->to, pass)->activate(between, pass, saved, x);

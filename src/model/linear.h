@@ -64,9 +64,10 @@ struct tensor linear_bias(const struct linear *linear);
 struct tensor linear_bias_gradient(const struct linear *linear);
 
 // A norm whose result is the input of a linear. Returns that input, in memory that is kept for the backward pass if
-// pass_keeps_results, else in scratch.
+// linear_keeps_norm, else in scratch: then the backward pass of the norm stores it again.
 struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                 struct norm_saved *saved, struct tensor x, const struct residual *residual);
+bool linear_keeps_norm(const struct linear *linear, const struct pass *pass);
 
 // An activation between two linears. Gated, the activation of one half of what `from` gives is multiplied with the
 // other half.
@@ -89,6 +90,9 @@ struct operand linear_activate_backward(const struct activation_step *between, c
                                         const struct activation_saved *saved, struct operand dy, struct operand *after);
 
 struct linear_strategy {
+    // Results of norms are kept where there is room: in fp8 they are small, and rounding them again would cost a pass
+    // over them. In 16 bits storing them again costs one write beside what the norm's backward pass moves anyway.
+    bool keeps_norms;
     // The weight for y = x W^T, or for dx = dy W; what is new is in scratch.
     struct operand (*weight)(const struct linear *linear, const struct pass *pass, bool is_backward);
     // x in the form that the forward matmul takes, and dy in that of the backward matmuls, adding to dbias if it is

@@ -72,7 +72,7 @@ static void fp8_prepare(const struct linear *linear, const struct pass *pass, st
 static struct operand fp8_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                     struct norm_saved *saved, struct tensor x, const struct residual *residual) {
     int64_t rows = pass_stream_rows(pass);
-    struct arena *arena = pass_keeps_results(pass) ? pass->activations : pass->scratch;
+    struct arena *arena = linear_keeps_norm(linear, pass) ? pass->activations : pass->scratch;
     struct operand input = {.value = arena_2d(arena, DTYPE_E4M3, rows, linear->in), .range = take_range(linear, pass)};
     norm_take(norm, pass, saved, rows, input);
     bool is_direct = linear->fp8->is_known && pass->device->ops->fuses_quantize;
@@ -124,7 +124,8 @@ static struct operand fp8_activate_backward(const struct activation_step *betwee
     return stored;
 }
 
-const struct linear_strategy linear_fp8 = {.weight = stored_weight,
+const struct linear_strategy linear_fp8 = {.keeps_norms = true,
+                                           .weight = stored_weight,
                                            .input = fp8_input,
                                            .gradient = fp8_gradient,
                                            .prepare = fp8_prepare,

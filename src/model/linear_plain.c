@@ -26,9 +26,8 @@ static void plain_prepare(const struct linear *linear, const struct pass *pass, 
 
 static struct operand plain_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                       struct norm_saved *saved, struct tensor x, const struct residual *residual) {
-    struct arena *arena = pass_keeps_results(pass) ? pass->activations : pass->scratch;
     int64_t rows = pass_stream_rows(pass);
-    norm_take(norm, pass, saved, rows, operand_of(arena_2d(arena, pass->dtype, rows, linear->in)));
+    norm_take(norm, pass, saved, rows, operand_of(arena_2d(pass->scratch, pass->dtype, rows, linear->in)));
     norm_forward(norm, pass, saved, x, residual);
     return saved->y;
 }

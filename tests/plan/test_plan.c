@@ -117,7 +117,7 @@ TEST(hidden_exchanges) {
 
 // Where there is room, results of norms and activations are kept, as in a run; where not, computed again.
 TEST(keeps_what_fits) {
-#define KEEPS MODEL "--max-position-embeddings 2048 --bf16 --micro-batch-size 8 --global-batch-size 8"
+#define KEEPS MODEL "--max-position-embeddings 2048 --swiglu --bf16 --micro-batch-size 10 --global-batch-size 10"
     struct plan large = plan_of(KEEPS, 1, "p5en.48xlarge"), small = plan_of(KEEPS, 1, "p4d.24xlarge");
     EXPECT(large.stage[0].memory.activations > small.stage[0].memory.activations);
     EXPECT(large.stage[0].memory.weights == small.stage[0].memory.weights);

@@ -19,7 +19,8 @@ static struct scarce_pool own_pool, *common_pool;
 
 #define MODEL                                                                                                          \
     "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 96 "                         \
-    "--max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 8 --make-vocab-size-divisible-by 1 "
+    "--max-position-embeddings 32 --micro-batch-size 2 --global-batch-size 8 --make-vocab-size-divisible-by 1 "        \
+    "--swiglu "
 
 // Both ranks are on the same device.
 static void identify(struct device *device, int64_t words[2]) {

@@ -60,7 +60,10 @@ TEST(the_same_bits) {
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct keep_course again = run_flags(models[i], 1), kept = run_flags(models[i], (size_t)1 << 40);
         EXPECT(kept.keeps_results && !again.keeps_results);
-        EXPECT(kept.memory.activations > again.memory.activations);
+        // An activation that is fused with a matmul is always kept, and norms in 16 bits never are.
+        bool is_fused = !strstr(models[i], "gelu") && !strstr(models[i], "swiglu");
+        EXPECT(is_fused ? kept.memory.activations == again.memory.activations
+                        : kept.memory.activations > again.memory.activations);
         for (int n = 0; n < STEPS; n++)
             EXPECT(kept.loss[n] == again.loss[n] && kept.norm[n] == again.norm[n]);
         EXPECT(kept.weights == again.weights);

@@ -70,7 +70,7 @@ static size_t needs(const char *flags, int rank, int size, bool keeps) {
     return keeps ? kept : again;
 }
 
-#define MODEL SMALL "--num-layers 3 --micro-batch-size 2 --global-batch-size 4 "
+#define MODEL SMALL "--num-layers 3 --micro-batch-size 2 --global-batch-size 4 --swiglu "
 
 TEST(falls_back) {
     size_t kept = needs(MODEL, 0, 1, true), again = needs(MODEL, 0, 1, false);
