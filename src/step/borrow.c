@@ -18,11 +18,20 @@ static const size_t *marks_of(const struct step_chunk *chunk) {
     return chunk->model.form == CONFIG_BERT ? flight->encoder.marks : flight->decoder.marks;
 }
 
-// One micro-batch per step, through a single stack of one group of parameters that is all on this rank, and whatever is
-// kept is kept until it is used.
+// Not so where there are experts.
+static bool are_divided_alike(const struct param_list *params) {
+    bool are_alike = true;
+    for (int i = 1; i < params->group_count; i++)
+        are_alike &= params->groups[i].replicas == params->groups[0].replicas &&
+                     params->groups[i].slices == params->groups[0].slices;
+    return are_alike;
+}
+
+// One micro-batch per step, through a single stack of layers that are all on this rank, and whatever is kept is kept
+// until it is used.
 static bool is_possible(const struct step *step) {
     const struct step_chunk *chunk = &step->chunks[0];
-    return step->mode == STEP_TRAIN && step->params.group_count == 1 && step->mesh.length[AXIS_PIPELINE] == 1 &&
+    return step->mode == STEP_TRAIN && are_divided_alike(&step->params) && step->mesh.length[AXIS_PIPELINE] == 1 &&
            step->chunk_count == 1 && step->options.schedule.micro_batches == 1 && !step->options.grows &&
            chunk->model.form != CONFIG_T5 && chunk->model.form != CONFIG_ICT &&
            chunk->model.choices.recomputed_layers == 0 && !chunk->grows_backward;
@@ -36,6 +45,11 @@ static int64_t first_element(const struct stack *stack) {
 static int64_t end_element(const struct stack *stack) {
     const struct param *last = block_last_matrix(&stack->blocks[stack->L - 1]);
     return last->offset + shard_local_count(&last->shard);
+}
+
+// Matrices of all layers may be a group of their own (Muon).
+static bool is_one_group(const struct stack *stack) {
+    return block_first_matrix(&stack->blocks[0])->group == block_last_matrix(&stack->blocks[stack->L - 1])->group;
 }
 
 static bool has_gaps(const struct param_list *params, int64_t first, int64_t end) {
@@ -92,7 +106,7 @@ struct step_borrow borrow_find(const struct step *step, size_t peak) {
     } else {
         const struct stack *stack = only_stack(chunk);
         int64_t first = first_element(stack), end = end_element(stack);
-        if (has_gaps(&step->params, first, end))
+        if (!is_one_group(stack) || has_gaps(&step->params, first, end))
             return (struct step_borrow){0};
         borrow = (struct step_borrow){.peak = peak, .room = sizeof(float) * (size_t)(end - first), .first = first};
         borrow.border = lowest_border(chunk, peak, borrow.room);

@@ -71,6 +71,13 @@ static const char *const models[] = {
     "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate",
     "--position-embedding-type rope --mtp-num-layers 1",  // another stack above
     "--norm-placement output --bf16",
+    // Matrices in a group of their own.
+    "--optimizer muon",
+    "--optimizer muon --bf16 --swiglu --disable-bias-linear --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size "
+    "64 "
+    "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-gate",
+    "--optimizer muon --position-embedding-type rope --multi-latent-attention --q-lora-rank 64 --kv-lora-rank 64 "
+    "--qk-head-dim 32 --qk-pos-emb-head-dim 32 --v-head-dim 32 --qk-layernorm",
 };
 
 TEST(the_same_bits) {
