@@ -1,7 +1,8 @@
 """How Megatron-Bridge runs models with experts, as its recipes say (scripts/performance/configs of v0.1.0 to v0.5.0), in
 words of `bevatron plan`: rows of a --hardware file and flags. plan_rows.py plans its published rows with them.
 
-A release's recipes are those of a tag: 25.09 is v0.1, 25.11 v0.2, 26.02 v0.3.0, 26.02.01 v0.3.1, 26.04 v0.4, 26.06 v0.5.
+A release's recipes are those of a tag: 25.09 is v0.1, 25.11 v0.2, 26.02 v0.3.0, 26.02.01 v0.3.1, 26.04 v0.4.0, 26.04.01
+v0.4.2, 26.06 v0.5.
 """
 # Transformer Engine launches a matmul for each expert: SimuMax's times of them on a B200 (tests/plan/test_grouped.c).
 EXPERTS = {"expert-rows": 170, "expert-inner": 376, "expert-us": 9.3, "permute": 0.75}
@@ -63,7 +64,8 @@ def qwen_recipe(model, system, release, precision, given):
         if is_small and is_fp8:
             graphs = "router"
     elif system == "DGX-B300":
-        graphs, sent = ("router", "hybrid") if is_small else ("", "all-to-all")
+        graphs = "router" if is_small else ""
+        sent = "hybrid" if is_small or release >= "26.04.01" else "all-to-all"
         hides = not is_small and release < "26.04"
     elif system == "DGX-B200" and is_small:
         graphs, sent = ("router", "all-to-all") if release <= "26.02" else ("attention", "hybrid")
@@ -99,7 +101,9 @@ BIAS_BYTES, WIDE_BIAS_BYTES, LIMIT_BYTES, AGAIN_BYTES = 12 + 16, 28 + 40, 16 + 2
 # The recipes of GPT OSS (scripts/performance/configs/gpt_oss). Others than GB300 and B300 compute norms and activations
 # again and have no CUDA graphs; those two have them of attention and router.
 OSS_GRAPHS = ("DGX-GB300", "DGX-B300")
-OSS_HYBRID = ("DGX-GB200", "DGX-B200", "DGX-B300")  # from 26.04 on
+# With Hybrid-EP: B300 from 26.04 on, GB200 and B200 in 26.04 (v0.4.0) but not in 26.04.01 (v0.4.2). GB200 hides rows behind
+# another micro-batch from 26.04 on.
+OSS_HYBRID = {"26.04": ("DGX-GB200", "DGX-B200", "DGX-B300"), "26.04.01": ("DGX-B300",), "26.06": ("DGX-B300",)}
 OSS_FUSED = ("DGX-GB200", "DGX-GB300")  # in fp8, from 26.06 on
 
 
@@ -107,7 +111,8 @@ def oss_recipe(system, release, is_fp8):
     if is_fp8 and system in OSS_FUSED:
         return "all", "hybrid", True, True
     graphs = "attention" if system in OSS_GRAPHS else ""
-    return graphs, "hybrid" if release >= "26.04" and system in OSS_HYBRID else "all-to-all", False, False
+    hides = system == "DGX-GB200" and release >= "26.04"
+    return graphs, "hybrid" if system in OSS_HYBRID.get(release, ()) else "all-to-all", hides, False
 
 
 def oss_rows(recipe, precision, ranks, machine):

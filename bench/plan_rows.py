@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 
+import plan_latent
 import plan_recipes
 
 # name, layers, hidden size, heads, length, micro-batch, vocabulary, FFN of a Llama, measured tokens/s and GB on one
@@ -57,9 +58,7 @@ QWENS = {"QWEN3_30B": ("qwen3-30b-a3b", 48, 2048, 32, 4, 768, 128, 8),
 # width of shared experts (configs/models/deepseekv2.json and v3; capacities of 1, padded).
 DEEPSEEKS = {"v2": (5120, 12288, 1536, 160, 6, 102400, 3072), "v3": (7168, 18432, 2048, 256, 8, 129280, 2048)}
 # What this program lacks of other models.
-LACKING = {"DEEPSEEK": "layers that are split unevenly, or experts in fp8 (DeepSeek, Kimi)",
-           "KIMI": "layers that are split unevenly, or experts in fp8 (DeepSeek, Kimi)", "NEMOTRON": "Mamba layers",
-           "GPT": "experts in fp8"}
+LACKING = {"DEEPSEEKV4": "sparse attention (DeepSeek-V4)", "NEMOTRON": "Mamba layers", "GPT": "experts in fp8"}
 # MPT's: layers, hidden size, heads (llm-foundry scripts/train/yamls/pretrain); vocabulary 50368, tied.
 MPTS = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40),
         "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
@@ -97,11 +96,11 @@ FSDP = ", FSDP"
 # Experts in fp8, which this program does not train, have a line of their own and are counted with all.
 FP8_EXPERTS = ", experts in fp8"
 ASSUMED = ", micro-batch 1 assumed"
-BALANCED = ", balanced routing assumed"  # which makes runs of the same source 1.1 to 1.2 times as fast
 # Rows that their own table contradicts.
 CONTRADICTED = {"GPT OSS 120B DGX-GB300 64 MXFP8 26.06.01 EP 16":
-                "contradicted by its table: 20,288 tokens/s in 26.06.01, 33,166 and 33,024 in 26.06 and 26.08 with the same "
-                "layout"}
+                "its table has 20,288 tokens/s in 26.06.01, 33,166 and 33,024 in 26.06 and 26.08 with the same layout"}
+NCCL_EXCHANGE = ("4 instead of 1 sequences take 83 ms more a micro-batch and stage with NCCL's all-to-all and 25 ms with UCCL's; "
+                 "that is 30 GB/s of a GPU, where ep-backend-comparison of the same source measured 94 GB/s on as many machines")
 # Rows that contradict their source's own recipes: what is planned instead of what the table says, and why.
 DOUBTFUL = {
     "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": ({"mbs": "1", "vp": "5"},
@@ -124,7 +123,7 @@ DOUBTFUL = {
 }
 # GPUs that NVLink joins, the GB/s of each between machines (src/plan/hardware.c), and of Hybrid-EP over NVLink.
 NETWORKS = {"DGX-H100": (8, 45, 295), "DGX-B200": (8, 45, 590), "DGX-B300": (8, 90, 590), "DGX-GB200": (72, 45, 590),
-            "DGX-GB300": (72, 90, 590)}
+            "DGX-GB300": (72, 90, 590), "p6-b300": (8, 90, 590)}
 FP8 = "--fp8-format hybrid "
 MXFP8 = "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 "
 
@@ -153,6 +152,7 @@ class Row:
     def __init__(self, source, name):
         self.source, self.name = source, name
         self.flags = self.layout = self.skipped = ""
+        self.contradicted = ""  # by what of its own source
         self.seconds = self.gib = self.parameters = self.active = self.flops = None
         self.published_flops = None  # what the source's own TFLOP/s and time say
         self.machine, self.gbs, self.gpus = "dgx-h100", 1, 1
@@ -333,6 +333,9 @@ def qwen_row(given, source):
     row.seconds = row.gbs * seq / rate / row.gpus if rate else float(given["step_s"] or 0)
     if row.seconds and given["tflops_gpu"]:
         row.published_flops = float(first(given["tflops_gpu"])) * 1e12 * row.gpus * row.seconds
+    if "forced balance" in given["note"]:  # its command has DeepEP and micro-batches of 1
+        row.seconds = row.flops / float(given["tflops_gpu"]) / 1e12 / row.gpus
+        given["mbs"], given["note"] = "1", "DeepEP"
     if given["fsdp"] not in ("", "0", "-"):
         row.source += FSDP
     if not row.seconds:
@@ -358,9 +361,10 @@ def qwen_row(given, source):
     if first(given["tp"]) != "1":
         row.layout += "--sequence-parallel --expert-tensor-parallel-size 1 "
     if row.source == "Megatron-MoE-ModelZoo":
-        row.source += BALANCED
         if given["tp"] == "2":  # its readme, column "recompute": norm, act
             row.layout += "--recompute-granularity selective --recompute-modules layernorm moe_act "
+        elif seq > 4096:  # its command
+            row.layout += "--recompute-granularity selective --recompute-modules layernorm moe "
     if kind[1] % (int(given["pp"]) * int(given["vp"] if given["vp"].isdigit() else 1)):
         row.layout += "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
     return row
@@ -378,7 +382,7 @@ def oss_row(given, source):
     row.parameters = 116829156672  # of the published weights
     row.seconds = row.gbs * seq / float(given["tokens_s_gpu"]) / row.gpus
     precision = precision_of(given["precision"])
-    row.skipped = CONTRADICTED.get(row.name, "")
+    row.contradicted = CONTRADICTED.get(row.name, "")
     is_fp8 = precision != "--bf16 "
     if is_fp8:
         row.source += FP8_EXPERTS
@@ -394,10 +398,54 @@ def oss_row(given, source):
     return row
 
 
+def latent_row(given, source):
+    """DeepSeek-V3 and Kimi K2."""
+    release, system, note = given["release"], given["system"], given["note"]
+    row = Row(source, " ".join([given["model"], system, given["gpus"], first(given["precision"]), release, "PP " + first(given["pp"]),
+                                "EP " + given["ep"], note.split(", balanced")[0]]))
+    row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
+    row.machine = MACHINES[system]
+    model = plan_latent.name_of(given["model"])
+    depths = int(model != "KIMI" and "w/o MTP" not in given["model"])
+    row.flags = plan_latent.flags_of(model, depths, seq)
+    row.parameters, row.active, row.flops = plan_latent.counts(model, depths, row.gbs, seq)
+    rate = float(first(given["tokens_s_gpu"] or "0"))
+    row.seconds = row.gbs * seq / rate / row.gpus if rate else float(given["step_s"])
+    if given["tflops_gpu"]:
+        row.published_flops = float(first(given["tflops_gpu"])) * 1e12 * row.gpus * row.seconds
+    if given["fsdp"] not in ("", "0", "-"):
+        row.source += FSDP
+        row.skipped = "sharded parameters on stages whose layers are not stated"
+        return row
+    precision = precision_of(given["precision"])
+    if precision != "--bf16 ":
+        row.source += FP8_EXPERTS
+        precision = MXFP8 if "MX" in given["precision"] else precision
+    recipe = plan_latent.recipe(system, release, first(given["precision"]), model, note)
+    rows = plan_recipes.recipe_rows(recipe, first(given["precision"]), 8, int(given["ep"]), NETWORKS[system])
+    if recipe[3]:
+        rows["expert_quantize_bytes"] = plan_recipes.QUANTIZE_BYTES * 2 * 7168 / (2 * 7168 + 3 * 2048)
+    tp, pp, vp = first(given["tp"]), int(first(given["pp"])), first(given["vp"])
+    chunks = pp * (int(vp) if vp.isdigit() else 2 if "overlap on" in note else 1)
+    row.layout = (f"--nproc {row.gpus} --tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} "
+                  f"--pipeline-model-parallel-layout {plan_latent.layout(chunks, depths)} --hardware {hardware_file(**rows)} "
+                  f"{precision}--expert-model-parallel-size {given['ep']} --use-distributed-optimizer --grad-reduce-in-bf16 "
+                  f"--overlap-grad-reduce --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+    row.contradicted = NCCL_EXCHANGE if "NCCL" in note else ""
+    row.layout += plan_recipes.recipe_flags(recipe) + plan_latent.recompute(system, release, first(given["precision"]), note)
+    if "tokendrop" in given["model"]:
+        row.flags += "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity "
+    if tp != "1":
+        row.layout += "--sequence-parallel --expert-tensor-parallel-size 1 "
+    return row
+
+
 def precision_of(text):
     text = first(text)
     if text in ("BF16", "amp_bf16"):
         return "--bf16 "
+    if text == "NVFP4":
+        return "--bf16 --fp4-format e2m1 "
     return "--bf16 " + FP8 if text in ("FP8", "FP8-CS", "MXFP8", "FP8-MX", "amp_fp8", "FP8-tensorwise") else None
 
 
@@ -417,8 +465,6 @@ def llama_row(given, source):
         row.skipped = "fine-tuning"
     elif given["system"] not in MACHINES:
         row.skipped = "power-limited GPUs without constants"
-    elif precision_of(given["precision"]) is None:
-        row.skipped = "NVFP4"
     elif not row.gbs:
         row.skipped = "global batch not stated"
     if given["fsdp"] not in ("", "0", "-"):
@@ -474,6 +520,8 @@ def new_row(given):
         return oss_row(given, source.split(" ")[0].split("/")[1])
     if model.upper().startswith("QWEN3"):
         return qwen_row(given, source.split(" ")[0].split("/")[1])
+    if model.upper().startswith(("DEEPSEEK V3", "DEEPSEEKV3", "KIMI")):
+        return latent_row(given, source.split(" ")[0].split("/")[1])
     row = Row(source.split(" ")[0].split("/")[1], model + " " + given["gpus"])
     if model.startswith("Qwen2.5"):
         row.skipped = "fine-tuning"
@@ -557,7 +605,9 @@ def summary(rows, markdown):
     sources = list(dict.fromkeys(r.source for r in rows))
     for source in sorted(sources, key=lambda s: s.endswith((FSDP, FP8_EXPERTS))):
         show_group(line, source, [r for r in rows if r.source == source])
-    show_group(line, "all with a stated layout", [r for r in rows if not r.source.endswith((FSDP, ASSUMED, BALANCED))])
+    stated = [r for r in rows if not r.source.endswith((FSDP, ASSUMED))]
+    show_group(line, "all with a stated layout", stated)
+    show_group(line, "without those that their source contradicts", [r for r in stated if not r.contradicted])
     exact = [r for r in rows if r.found and r.parameters]
     equal = sum(round(r.parameters) == r.found["parameters"] for r in exact)
     counted = [percent(r.found["model_flops_per_step"], r.flops) for r in exact if r.flops]
@@ -580,6 +630,8 @@ def summary(rows, markdown):
         if row.published_flops and abs(percent(row.published_flops, row.flops)) > 1.5:
             print(f"- doubtful: {row.source} {row.name}: its TFLOP/s and its seconds give "
                   f"{percent(row.published_flops, row.flops):+.1f} % of the model's FLOPs.")
+        if row.contradicted:
+            print(f"- contradicted: {row.source} {row.name}, {error(row):+.1f} %: {row.contradicted}.")
         if row.name in DOUBTFUL and not row.skipped:
             print(f"- doubtful: {row.source} {row.name}, {error(row):+.1f} %: {DOUBTFUL[row.name][1]}.")
 

@@ -152,7 +152,7 @@ struct device_totals device_totals(const struct device *device);
 
 // How fast a device is, for twins that tell the time. Rates are what long operations reach, below the vendor's peaks.
 struct device_rates {
-    double matmul[3];  // FLOP/s in fp32, 16 bits and 8 bits
+    double matmul[4];  // FLOP/s in fp32, 16 bits, 8 bits and 4 bits
     // Work is cut into tiles of `tile` by `tile` results, which the processors take in rounds; in the last round some
     // of them have none. The inner length at which a product reaches half of its rate: it fills and drains a pipeline.
     double processors, tile, half_inner;

@@ -164,7 +164,7 @@ static void scale_memory(struct hardware_file *file, double factor) {
 
 static void scale_all(struct hardware_file *file, double factor) {
     struct device_rates *rates = &file->hardware.rates;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         rates->matmul[i] *= factor;
     rates->attention[0] *= factor;
     rates->attention[1] *= factor;

@@ -121,6 +121,20 @@ static double bus_of(const char *gpu) {
     return kinds[i].bytes;
 }
 
+// Peaks in NVFP4 are those of data sheets. What matmuls reach on GB200 and GB300 was set with Megatron-Bridge's 14 rows
+// of Llama 3 (bench/plan_rows.py), and B200 and B300 are taken to reach the same part of their peaks.
+static void set_fp4(struct hardware *hardware) {
+    static const struct {
+        const char *gpu;
+        double peak, matmul;
+    } kinds[] = {{"B200", 9e15, 3.8e15}, {"B300", 13.5e15, 6.1e15}, {"GB200", 10e15, 4.2e15}, {"GB300", 15e15, 6.8e15}};
+    for (size_t i = 0; hardware->gpu && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(hardware->gpu, kinds[i].gpu) == 0) {
+            hardware->peak[2] = kinds[i].peak;
+            hardware->rates.matmul[3] = kinds[i].matmul;
+        }
+}
+
 int hardware_of(struct hardware *hardware, const struct machine *machine) {
     bool is_known = !machine->gpu;
     if (is_known)
@@ -130,6 +144,7 @@ int hardware_of(struct hardware *hardware, const struct machine *machine) {
         if (is_known)
             *hardware = table[i];
     }
+    set_fp4(hardware);
     hardware->network = network_of(machine);
     hardware->exchange = exchange_of(machine);
     if (!is_known)

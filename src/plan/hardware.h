@@ -10,7 +10,7 @@
 struct hardware {
     const char *gpu;  // as in struct machine; "CPU" without GPUs
     int gib;          // if GPUs of this name differ in their memory; 0 for any
-    double peak[2];   // FLOP/s in 16 and 8 bits without sparsity, as the vendor states them: the MFU's measure
+    double peak[3];   // FLOP/s in 16, 8 and 4 bits without sparsity, as the vendor states them: the MFU's measure
     struct device_rates rates;
     struct comm_path link;     // between GPUs that it joins
     struct comm_path network;  // between machines, the part of one rank

@@ -25,11 +25,22 @@ struct making {
 // Compute capability × 10 of the GPUs that multiply many matrices at once (src/ops/cuda/hopper).
 enum { HOPPER = 90 };
 
-// While rows of one micro-batch are on their way, another is computed; the first and the last have none beside them.
-// Kernels that send rows take processors from it: 32 in Megatron-Bridge's recipes (moe_hybridep_num_sms, v0.5.0).
-static void hide_exchanges(struct mesh *mesh, int64_t micro_batches, double processors) {
+// The passes of a stage that have one of the other direction beside them. Before the first backward pass of a full
+// pipeline there are only forward passes, and as many backward passes are left at the end; one more of each, so that
+// the two are not of the same micro-batch.
+static double paired_part(const struct schedule_shape *shape, int stage) {
+    double behind = shape->stages - stage - 1, all = (double)shape->micro_batches * shape->chunks;
+    double alone =
+        1 + (shape->chunks > 1 ? 2 * behind + (shape->chunks - 1.0) * (shape->group > 0 ? shape->group : shape->stages)
+                               : behind);
+    return fmax(0, 1 - alone / all);
+}
+
+// While rows of one micro-batch are on their way, another is computed, in passes that have one beside them. Kernels
+// that send rows take processors from it: 32 in Megatron-Bridge's recipes (moe_hybridep_num_sms, v0.5.0).
+static void hide_exchanges(struct mesh *mesh, double paired, double processors) {
     const double senders = 32;
-    double part = (1 - 1.0 / (double)micro_batches) * fmax(0, 1 - senders / processors);
+    double part = paired * fmax(0, 1 - senders / processors);
     for (int i = 0; i < mesh->set_count; i++)
         if (mesh->sets[i].axes == MESH_EXPERTS && mesh->sets[i].group)
             group_set_hidden(mesh->sets[i].group, part);
@@ -60,9 +71,10 @@ static int measure_stage(struct making *making, int index) {
         // The first tiles cannot be sent before they are computed.
         if (making->options->hides_tensor)
             group_set_hidden(mesh.group[AXIS_TENSOR], 1 - 1.0 / mesh.length[AXIS_TENSOR]);
-        if (making->options->hides_experts)
-            hide_exchanges(&mesh, making->plan->micro_batches, rates.processors);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
+        const struct schedule_shape shape = setup_options(&setup).schedule;
+        if (making->options->hides_experts)
+            hide_exchanges(&mesh, paired_part(&shape, stage->stage), rates.processors);
         status = stage_run(&setup, making->options, stage, &making->costs[index]);
     }
     if (making->world)
@@ -232,8 +244,12 @@ static int make(struct making *making) {
 }
 
 int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware) {
-    if (config->fp4_format)
-        return error_set_code(EXIT_CODE_USAGE, "how fast fp4 matmuls are is not known; leave out --fp4-format");
+    if (config->fp4_format && (hardware->peak[2] == 0 || hardware->rates.matmul[3] == 0))
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "a %s has no NVFP4; leave out --fp4-format, or give a --machine with B200, B300, GB200 or "
+            "GB300 GPUs",
+            machine->name);
     if (config->fp8_format && hardware->peak[1] == 0)
         return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
                               machine->name);
@@ -273,7 +289,9 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                           .tokens = (double)config->global_batch_size * (double)config->seq_length,
                           .stages = making.mesh.length[AXIS_PIPELINE],
                           .checkpoint_bytes = checkpoint_bytes(config, (double)census.parameters),
-                          .peak = making.hardware.peak[config->fp8_format != NULL]};
+                          .peak = making.hardware.peak[config->fp4_format   ? 2
+                                                       : config->fp8_format ? 1
+                                                                            : 0]};
     plan->flops = census_flops(&census, config, config->global_batch_size);
     plan->control = control_shape_of(&making.mesh);
     choose_stages(plan, plan->stages > 1 && has_different_stages(config));

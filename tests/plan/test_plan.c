@@ -113,6 +113,24 @@ TEST(hidden_exchanges) {
     double part = 0.75 * (1 - 32.0 / 132);
     EXPECT_NEAR(hidden.stage[0].expert, (1 - part) * shown.stage[0].expert, 1e-3 * shown.stage[0].expert);
     config_free(&config);
+    // Two stages of two chunks, 8 micro-batches: of 16 forward passes, those before the pipeline is full have no other
+    // beside them: 5 on the first stage, 3 on the last.
+    rank_step_parse(&config,
+                    "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+                    "--max-position-embeddings 1024 --vocab-size 1024 --bf16 --num-experts 8 --moe-router-topk 2 "
+                    "--expert-model-parallel-size 4 --pipeline-model-parallel-size 2 "
+                    "--num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1 --global-batch-size 32",
+                    8);
+    options.hides_experts = false;
+    EXPECT_OK(plan_make(&shown, &options));
+    options.hides_experts = true;
+    EXPECT_OK(plan_make(&hidden, &options));
+    for (int stage = 0; stage < 2; stage++) {
+        part = (1 - (stage == 0 ? 5 : 3) / 16.0) * (1 - 32.0 / 132);
+        EXPECT_NEAR(hidden.stage[stage].expert, (1 - part) * shown.stage[stage].expert,
+                    1e-3 * shown.stage[stage].expert);
+    }
+    config_free(&config);
 }
 
 // Where there is room, results of norms and activations are kept, as in a run; where not, computed again.
@@ -337,9 +355,41 @@ TEST(muon_on_other_gpus) {
     EXPECT_NEAR(single.seconds, 0.436, 0.1 * 0.436);
 }
 
-TEST_MAIN(TEST_CASE(a_tied_table_is_not_copied), TEST_CASE(muon_on_other_gpus), TEST_CASE(experts_are_counted),
-          TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
-          TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
+// 24 layers on four stages: as the even layout if they are listed so, and as slow as the fullest stage if not. The head
+// weighs as much as two layers: 8 micro-batches take 82 units evenly, and 110 with 12 layers on a stage.
+TEST(listed_layers) {
+    struct plan even = plan_of(STAGES, 4, "p5.48xlarge");
+    struct plan same = plan_of(STAGES "--pipeline-model-parallel-layout Et*6|(t*6|)*2t*6L", 4, "p5.48xlarge");
+    struct plan full = plan_of(STAGES "--pipeline-model-parallel-layout Et*4|t*4|t*12|t*4L", 4, "p5.48xlarge");
+    EXPECT_NEAR(same.seconds, even.seconds, 1e-9 * even.seconds);
+    EXPECT(full.seconds > 1.2 * even.seconds && full.seconds < 1.6 * even.seconds);
+    EXPECT_INT(full.stage[2].parameters, 2 * even.stage[2].parameters);
+    // More than four stages of which only one is different.
+    struct plan many =
+        plan_of(MODEL BATCH "--micro-batch-size 1 --global-batch-size 8 --pipeline-model-parallel-size 8 "
+                            "--pipeline-model-parallel-layout Et*2|t*2|t*2|t*2|t*10|t*2|t*2|t*2L",
+                8, "p5.48xlarge");
+    EXPECT_INT(many.stage[4].parameters, 5 * many.stage[3].parameters);
+}
+
+// Long matmuls in NVFP4 take less time than in fp8; other GPUs have none.
+TEST(four_bits) {
+#define WIDE "--num-layers 2 --hidden-size 8192 --num-attention-heads 64 --seq-length 4096 --vocab-size 32000 "
+#define WIDE_BATCH "--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 1 --bf16 "
+    struct plan eight = plan_of(WIDE WIDE_BATCH "--fp8-format hybrid", 1, "dgx-gb300");
+    struct plan four = plan_of(WIDE WIDE_BATCH "--fp4-format e2m1", 1, "dgx-gb300");
+    EXPECT(four.seconds < eight.seconds && four.peak == 15e15);
+    struct plan plan;
+    rank_step_parse(&config, WIDE WIDE_BATCH "--fp4-format e2m1", 1);
+    EXPECT_ERROR(
+        plan_make(&plan, &(struct plan_options){.config = &config, .ranks = 1, .machine = machine_find("p5.48xlarge")}),
+        "has no NVFP4");
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(listed_layers), TEST_CASE(four_bits), TEST_CASE(a_tied_table_is_not_copied),
+          TEST_CASE(muon_on_other_gpus), TEST_CASE(experts_are_counted), TEST_CASE(experts_of_other_ranks),
+          TEST_CASE(a_rank_alone_only_computes), TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(hidden_exchanges),
           TEST_CASE(stages_with_other_windows), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),

@@ -4,7 +4,7 @@
 #include <math.h>
 
 double device_rates_of(const struct device_rates *rates, enum dtype dtype) {
-    return rates->matmul[dtype_is_scaled(dtype) ? 2 : dtype == DTYPE_F32 ? 0 : 1];
+    return rates->matmul[dtype == DTYPE_E2M1X2 ? 3 : dtype_is_scaled(dtype) ? 2 : dtype == DTYPE_F32 ? 0 : 1];
 }
 
 // Tiles that do not fill the last round leave processors idle, and short inner loops do not fill the pipeline.
