@@ -59,6 +59,14 @@ static void multiply_each(struct device *device, const struct op_matmul_many *op
                                               .alpha = op->alpha,
                                               .beta = op->beta,
                                               .is_uneven = true});
+        if (op->sum_squares.data) {
+            struct tensor flat = tensor_flat(one_of(op->d, i));
+            op_normalize(device, &(struct op_normalize){.y = flat,
+                                                        .x = flat,
+                                                        .sum_squares = tensor_rows(op->sum_squares, i, 1),
+                                                        .least = op->least,
+                                                        .is_twice = op->is_twice});
+        }
     }
 }
 
@@ -80,6 +88,10 @@ void op_matmul_many(struct device *device, const struct op_matmul_many *op) {
         check_apart(name, "d", op->d, "c", op->c);
     }
     check_rule(name, !op->is_symmetric || rows == columns, "a symmetric result must be square");
+    if (op->sum_squares.data) {
+        check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, count));
+        check_rule(name, op->least > 0, "least must be above 0");
+    }
     if (dtype == DTYPE_F32 || !device_gains_by_many(device) || !device->ops->matmul_many(device, op))
         multiply_each(device, op);
 }

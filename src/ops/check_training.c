@@ -214,7 +214,8 @@ void op_momentum(struct device *device, const struct op_momentum *op) {
     int64_t count = tensor_count(op->m);
     check_flat(name, "m", op->m, count);
     check_flat(name, "grad", op->grad, count);
-    check_flat(name, "y", op->y, count);
+    check_tensor(name, "y", op->y, check_1d(op->y.dtype, count));
+    check_rule(name, is_float(op->y.dtype), "y must be of a float dtype");
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
     check_apart(name, "y", op->y, "m", op->m);
     check_apart(name, "y", op->y, "grad", op->grad);
@@ -227,12 +228,13 @@ void op_momentum(struct device *device, const struct op_momentum *op) {
 void op_normalize(struct device *device, const struct op_normalize *op) {
     const char *name = "op_normalize";
     int64_t count = tensor_count(op->x);
-    check_flat(name, "x", op->x, count);
+    if (op->x.data != op->y.data)
+        check_flat(name, "x", op->x, count);
     check_tensor(name, "y", op->y, check_1d(op->y.dtype, count));
     check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
     check_rule(name, is_float(op->y.dtype), "y must be of a float dtype");
     check_rule(name, op->least > 0, "least must be above 0");
-    check_apart(name, "y", op->y, "x", op->x);
+    check_apart_or_same(name, "y", op->y, "x", op->x);
     device->ops->normalize(device, op);
 }
 

@@ -76,9 +76,10 @@ struct op_lion {
 // Muon's elementwise parts; between them matmuls make the matrix nearly orthogonal, see optim/muon.c. If scale is not
 // finite, m and master stay as they were.
 // Over a flat range: g = grad * scale; m = momentum * m + (1 - momentum) * g; y = m, or with is_nesterov the same step
-// once more, momentum * m + (1 - momentum) * g. The sum of squares of y is added to sum_squares.
+// once more, momentum * m + (1 - momentum) * g. The sum of squares of y, before it is rounded to its dtype, is added to
+// sum_squares.
 struct op_momentum {
-    struct tensor y;            // (n) fp32 out
+    struct tensor y;            // (n) out, in any float dtype of matmuls
     struct tensor m, grad;      // (n) fp32
     struct tensor scale;        // (1) fp32
     struct tensor sum_squares;  // (1) fp32, or none
@@ -87,25 +88,30 @@ struct op_momentum {
 };
 // Products of matrices of the same shape: d[i] = alpha * op(a[i]) op(b[i]) + beta * c[i], in one dtype, contiguous.
 //   a (n, M, K) or transposed (n, K, M); b (n, K, N) or transposed (n, N, K); d and c (n, M, N).
+// With sum_squares, d[i] is divided by the root of sum_squares[i], or by least if that is larger; twice if is_twice.
 // Not in the list of operations: a device that has no kernel for it multiplies one after the other.
 struct op_matmul_many {
     struct tensor a, b, d;
     struct tensor c;  // none if beta is 0
     bool transpose_a, transpose_b;
     float alpha, beta;
-    bool is_symmetric;  // every d[i] is: half of it may be computed, and mirrored
+    bool is_symmetric;          // every d[i] is: half of it may be computed, and mirrored
+    struct tensor sum_squares;  // (n) fp32, or none
+    float least;
+    bool is_twice;
 };
 // Adds a number to the diagonal of every x[i].
 struct op_add_diagonal {
     struct tensor x;  // (n, M, M)
     float value;
 };
-// y = x / sqrt(sum_squares), or x / least if the root is smaller.
+// y = x / sqrt(sum_squares), or x / least if the root is smaller; divided twice if is_twice.
 struct op_normalize {
     struct tensor y;            // (n) out, in any float dtype of matmuls
-    struct tensor x;            // (n) fp32
+    struct tensor x;            // (n) fp32, or y
     struct tensor sum_squares;  // (1) fp32
     float least;
+    bool is_twice;
 };
 // The mean square of every row of x, or of every column with is_by_columns, in all of y's elements of that row or
 // column.

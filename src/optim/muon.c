@@ -79,11 +79,15 @@ static bool takes_pairs(const struct config *config, int64_t M, int64_t N) {
            strcmp(config->muon_coefficient_type, "polar_express") != 0;
 }
 
+// What a matrix is divided by if its norm is less.
+static const float LEAST_NORM = 1e-15f;
+
 // Matrices on the way to orthogonal ones.
 struct iteration {
     struct device *device;
     struct tensor x, next;  // (n, M, N)
     struct tensor gram, p;  // (n, side, side), symmetric
+    struct tensor squares;  // (n): sums of squares of x, by whose roots it is still to be divided; none if it was
     bool is_wide;
 };
 
@@ -99,7 +103,10 @@ static void make_gram(const struct iteration *it) {
                                                         .transpose_a = !it->is_wide,
                                                         .transpose_b = it->is_wide,
                                                         .alpha = 1,
-                                                        .is_symmetric = true});
+                                                        .is_symmetric = true,
+                                                        .sum_squares = it->squares,
+                                                        .least = LEAST_NORM,
+                                                        .is_twice = true});
 }
 
 // d = b G + c G^2 of G in it->gram.
@@ -113,17 +120,20 @@ static void make_polynomial(const struct iteration *it, struct polynomial step, 
                                                         .is_symmetric = true});
 }
 
-// x = a x + p x, with p from the side of the Gram matrix.
+// x = a x + p x, with p from the side of the Gram matrix. Then x has been divided by its norm.
 static void apply_polynomial(struct iteration *it, struct tensor p, float a) {
     op_matmul_many(it->device, &(struct op_matmul_many){.a = it->is_wide ? p : it->x,
                                                         .b = it->is_wide ? it->x : p,
                                                         .d = it->next,
                                                         .c = it->x,
                                                         .alpha = 1,
-                                                        .beta = a});
+                                                        .beta = a,
+                                                        .sum_squares = it->squares,
+                                                        .least = LEAST_NORM});
     struct tensor before = it->x;
     it->x = it->next;
     it->next = before;
+    it->squares = (struct tensor){0};
 }
 
 static void take_step(struct iteration *it, struct polynomial step) {
@@ -150,11 +160,12 @@ static void take_pair(struct iteration *it, struct polynomial first, struct poly
 }
 
 // Makes every matrix of x (n, M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or
-// in x.
-static struct tensor orthogonalize(const struct config *config, const struct optimizer_run *run, struct tensor x) {
+// in x. Squares are those of struct iteration.
+static struct tensor orthogonalize(const struct config *config, const struct optimizer_run *run, struct tensor x,
+                                   struct tensor squares) {
     int64_t n = x.shape[0], M = x.shape[1], N = x.shape[2], side = short_side(M, N);
     bool is_paired = takes_pairs(config, M, N);
-    struct iteration it = {.device = run->device, .x = x, .is_wide = M <= N};
+    struct iteration it = {.device = run->device, .x = x, .squares = squares, .is_wide = M <= N};
     it.next = arena_3d(run->scratch, x.dtype, n, M, N);
     it.gram = arena_3d(run->scratch, x.dtype, n, side, side);
     it.p = arena_3d(run->scratch, x.dtype, n, side, side);
@@ -282,36 +293,66 @@ static struct optimizer_run part_of(const struct optimizer_run *run, struct matr
     return own;
 }
 
-// Moves the momentum on, and sets x (M, N) to its direction, of length 1, gathered from all slices.
-static void direct(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
+// Whether matrices are divided by their norms in the first matmuls, which a device that multiplies many at once does
+// without another pass over memory. Rounded to 16 bits before or after that, they are as exact.
+static bool is_divided_late(const struct config *config, struct device *device) {
+    return device_gains_by_many(device) && dtype_of(config) == DTYPE_BF16;
+}
+
+// Moves the momentum on. Sets y to what is followed of this rank's slice, and adds its squares if asked to.
+static void move_momentum(const struct config *config, const struct optimizer_run *run, struct tensor y,
+                          struct tensor squares) {
+    op_momentum(run->device, &(struct op_momentum){.y = y,
+                                                   .m = run->states[0],
+                                                   .grad = run->grad,
+                                                   .scale = run->scale,
+                                                   .sum_squares = squares,
+                                                   .momentum = (float)config->muon_momentum,
+                                                   .is_nesterov = config->muon_nesterov});
+}
+
+// The same of the whole matrix (M, N), gathered from all slices, in fp32.
+static struct tensor gather_momentum(const struct config *config, const struct muon_matrix *matrix,
+                                     struct tensor squares) {
     const struct optimizer_run *run = &matrix->run;
     const struct shard *shard = &run->matrix->shard;
-    struct device *device = run->device;
-    int64_t count = matrix->part.rows * slice_columns(shard);
-    size_t mark = arena_mark(run->scratch);
-    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * shard_inner_parts(shard)),
-                  squares = zeroed_scalar(run);
-    struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count), whole = gathered;
-    bool is_whole = shard_inner_parts(shard) == 1;
-    op_momentum(device, &(struct op_momentum){.y = own,
-                                              .m = run->states[0],
-                                              .grad = run->grad,
-                                              .scale = run->scale,
-                                              .sum_squares = is_whole ? squares : (struct tensor){0},
-                                              .momentum = (float)config->muon_momentum,
-                                              .is_nesterov = config->muon_nesterov});
-    if (!is_whole) {
-        struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
-        comm_wait(&request);
-        whole = arena_2d(run->scratch, DTYPE_F32, matrix->M, matrix->N);
-        for (int i = 0; i < shard_inner_parts(shard); i++)
-            op_copy(device, &(struct op_copy){.dst = place_of(shard, whole, i, matrix->part),
-                                              .src = tensor_reshape_2d(tensor_rows(gathered, i * count, count),
-                                                                       matrix->part.rows, slice_columns(shard))});
-        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
+    int64_t count = matrix->part.rows * slice_columns(shard), parts = shard_inner_parts(shard);
+    struct tensor gathered = arena_1d(run->scratch, DTYPE_F32, count * parts);
+    struct tensor own = tensor_rows(gathered, count * shard_inner_part(shard), count);
+    if (parts == 1) {
+        move_momentum(config, run, own, squares);
+        return tensor_reshape_2d(gathered, matrix->M, matrix->N);
     }
-    op_normalize(device, &(struct op_normalize){
-                             .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = 1e-15f});
+    move_momentum(config, run, own, (struct tensor){0});
+    struct comm_request request = comm_all_gather_start(run->slices, gathered, own, "momentum of a matrix");
+    comm_wait(&request);
+    struct tensor whole = arena_2d(run->scratch, DTYPE_F32, matrix->M, matrix->N);
+    for (int i = 0; i < parts; i++)
+        op_copy(run->device, &(struct op_copy){.dst = place_of(shard, whole, i, matrix->part),
+                                               .src = tensor_reshape_2d(tensor_rows(gathered, i * count, count),
+                                                                        matrix->part.rows, slice_columns(shard))});
+    op_sum_squares(run->device, &(struct op_sum_squares){.out = squares, .x = tensor_flat(whole)});
+    return whole;
+}
+
+// Moves the momentum on, and sets x (M, N) to its direction and squares (1), which are 0, to the sum of its squares: of
+// length 1, unless it is divided late.
+static void direct(const struct config *config, const struct muon_matrix *matrix, struct tensor x,
+                   struct tensor squares) {
+    const struct optimizer_run *run = &matrix->run;
+    bool is_late = is_divided_late(config, run->device);
+    if (is_late && shard_inner_parts(&run->matrix->shard) == 1) {
+        move_momentum(config, run, tensor_flat(x), squares);
+        return;
+    }
+    size_t mark = arena_mark(run->scratch);
+    struct tensor whole = gather_momentum(config, matrix, squares);
+    if (is_late)
+        op_copy(run->device, &(struct op_copy){.dst = x, .src = whole});
+    else
+        op_normalize(run->device,
+                     &(struct op_normalize){
+                         .y = tensor_flat(x), .x = tensor_flat(whole), .sum_squares = squares, .least = LEAST_NORM});
     arena_release(run->scratch, mark);
 }
 
@@ -425,9 +466,12 @@ static void update_alike(const struct config *config, struct muon_matrix *const 
     optimizer_bring(visitors, n);
     size_t mark = arena_mark(run->scratch);
     struct tensor x = arena_3d(run->scratch, dtype_of(config), n, alike[0]->M, alike[0]->N);
+    struct tensor squares = arena_1d(run->scratch, DTYPE_F32, n);
+    device_zero(run->device, squares);
     for (int64_t i = 0; i < n; i++)
-        direct(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
-    x = orthogonalize(config, run, x);
+        direct(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]),
+               tensor_rows(squares, i, 1));
+    x = orthogonalize(config, run, x, is_divided_late(config, run->device) ? squares : (struct tensor){0});
     for (int64_t i = 0; i < n; i++) {
         follow(config, alike[i], tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]));
         clip_rows(alike[i]);

@@ -165,7 +165,10 @@ static inline double many_at(const struct sample *s, bool transpose, int64_t mat
     return s->x[matrix * rows * columns + (transpose ? j * columns + i : i * columns + j)];
 }
 
-static inline void check_many(struct lab *lab, const struct many_size *size, float beta) {
+// Divided by no norm, by norms, or by their squares.
+enum many_norms { NORMS_NONE, NORMS_ONCE, NORMS_TWICE };
+
+static inline void check_many(struct lab *lab, const struct many_size *size, float beta, enum many_norms norms) {
     int64_t n = size->n, M = size->M, N = size->N, K = size->K;
     struct sample a =
         lab_sample(lab, arena_3d(&lab->arena, lab->dtype, n, size->transpose_a ? K : M, size->transpose_a ? M : K), 1);
@@ -188,13 +191,17 @@ static inline void check_many(struct lab *lab, const struct many_size *size, flo
         lab_write(lab, c.t, c.x);
         b = a;
     }
+    struct sample squares = lab_fp32_1d(lab, n, 1);
+    for (int64_t i = 0; i < n; i++)
+        squares.x[i] = i == 1 ? 0.25 : 0.5 + 3 * (double)(i % 5);
+    lab_write(lab, squares.t, squares.x);
     double *expected = lab_doubles(lab, n * M * N);
     for (int64_t i = 0; i < n * M * N; i++) {
         double sum = 0;
         int64_t matrix = i / (M * N), row = i / N % M, column = i % N;
         for (int64_t k = 0; k < K; k++)
             sum += many_at(&a, size->transpose_a, matrix, row, k) * many_at(&b, size->transpose_b, matrix, k, column);
-        expected[i] = 0.5 * sum + (double)beta * c.x[i];
+        expected[i] = (0.5 * sum + (double)beta * c.x[i]) / pow(fmax(sqrt(squares.x[matrix]), 0.75), norms);
     }
     op_matmul_many(lab->device, &(struct op_matmul_many){.a = a.t,
                                                          .b = b.t,
@@ -204,7 +211,10 @@ static inline void check_many(struct lab *lab, const struct many_size *size, flo
                                                          .transpose_b = size->transpose_b,
                                                          .alpha = 0.5f,
                                                          .beta = beta,
-                                                         .is_symmetric = size->is_symmetric});
+                                                         .is_symmetric = size->is_symmetric,
+                                                         .sum_squares = norms ? squares.t : (struct tensor){0},
+                                                         .least = 0.75f,
+                                                         .is_twice = norms == NORMS_TWICE});
     lab_expect(lab, d, expected);
     lab_clear(lab);
 }
@@ -221,7 +231,8 @@ static inline void case_matmul_many(struct lab *lab) {
         {6, 328, 832, 136, false, false, false}, {2, 640, 640, 640, false, false, true},
         {2, 832, 200, 264, false, false, false}, {40, 320, 320, 136, false, true, true}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        check_many(lab, &sizes[i], i % 3 == 0 ? 0 : -1.5f);
+        for (int norms = NORMS_NONE; norms <= NORMS_TWICE; norms++)
+            check_many(lab, &sizes[i], i % 3 == 0 ? 0 : -1.5f, (enum many_norms)norms);
 }
 
 #endif

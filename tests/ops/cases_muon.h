@@ -4,6 +4,35 @@
 
 #include "cases_updates.h"
 
+// Momentum rounded to the dtype of matmuls, beside momentum in fp32, which others check: and divided there, twice.
+static inline void check_rounded_momentum(struct lab *lab, const struct adam_setup *s, bool is_nesterov) {
+    int64_t count = tensor_count(s->op.m);
+    struct tensor m = arena_1d(&lab->arena, DTYPE_F32, count), squares = arena_1d(&lab->arena, DTYPE_F32, 1);
+    struct tensor exact = arena_1d(&lab->arena, DTYPE_F32, count), y = arena_1d(&lab->arena, lab->dtype, count);
+    double *expected, sum = 0;
+    struct op_momentum op = {.grad = s->op.grad, .scale = s->op.scale, .momentum = 0.75f, .is_nesterov = is_nesterov};
+    for (int i = 0; i < 2; i++) {
+        op_copy(lab->device, &(struct op_copy){.dst = m, .src = s->op.m});
+        device_zero(lab->device, squares);
+        op.m = m;
+        op.y = i == 0 ? exact : y;
+        op.sum_squares = i == 0 ? (struct tensor){0} : squares;
+        op_momentum(lab->device, &op);
+    }
+    expected = lab_read(lab, exact);
+    for (int64_t i = 0; i < count; i++)
+        sum += expected[i] * expected[i];
+    lab_expect(lab, y, expected);
+    lab_expect(lab, squares, &sum);
+    struct sample by = lab_fp32_1d(lab, 1, 1);
+    lab_write(lab, by.t, (double[]){4});
+    op_normalize(lab->device,
+                 &(struct op_normalize){.y = y, .x = y, .sum_squares = by.t, .least = 1e-3f, .is_twice = true});
+    for (int64_t i = 0; i < count; i++)
+        expected[i] /= 4;
+    lab_expect(lab, y, expected);
+}
+
 // Momentum, its norm, and the step along a direction, which are the parts of Muon that are not matmuls.
 static inline void check_muon(struct lab *lab, int64_t count, double scale, bool has_halves, bool is_nesterov) {
     struct adam_setup s;
@@ -36,6 +65,7 @@ static inline void check_muon(struct lab *lab, int64_t count, double scale, bool
                                                    .momentum = 0.75f,
                                                    .is_nesterov = is_nesterov});
     op_normalize(lab->device, &(struct op_normalize){.y = unit.t, .x = y.t, .sum_squares = squares.t, .least = 1e-3f});
+    check_rounded_momentum(lab, &s, is_nesterov);
     op_follow(lab->device, &(struct op_follow){.master = master,
                                                .copy = s.op.copy,
                                                .x = along.t,

@@ -420,8 +420,8 @@ void cpu_average(struct device *device, const struct op_average *op) {
         cpu_run(device, cpu_pieces(tensor_count(op->average), CPU_FLAT_CHUNK), average_task, op);
 }
 
-CPU_CLONES static void momentum_range(const struct op_momentum *op, float scale, int64_t first, int64_t count) {
-    float *restrict m = (float *)op->m.data + first, *restrict y = (float *)op->y.data + first;
+CPU_CLONES static void momentum_range(const struct op_momentum *op, float *restrict y, int64_t first, int64_t count) {
+    float *restrict m = (float *)op->m.data + first, scale = *(const float *)op->scale.data;
     const float *restrict grad = (const float *)op->grad.data + first;
     float momentum = op->momentum, rest = 1.0f - momentum, again = op->is_nesterov ? momentum : 1.0f;
     float once = op->is_nesterov ? rest : 0.0f;
@@ -437,14 +437,37 @@ static void momentum_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_momentum *op = context;
     struct cpu_range range = cpu_piece(tensor_count(op->m), CPU_FLAT_CHUNK, index);
-    float scale = *(const float *)op->scale.data;
-    if (isfinite(scale))
-        momentum_range(op, scale, range.first, range.end - range.first);
+    float *y = (float *)op->y.data + range.first;
+    if (isfinite(*(const float *)op->scale.data))
+        momentum_range(op, y, range.first, range.end - range.first);
     else
-        memset((float *)op->y.data + range.first, 0, sizeof(float) * (size_t)(range.end - range.first));
+        memset(y, 0, sizeof(float) * (size_t)(range.end - range.first));
+}
+
+// To 16 bits. One thread, whose sum does not depend on how many there are: only devices that defer the division by the
+// norm need it to be fast.
+static void momentum_rounded(const struct op_momentum *op) {
+    enum { PIECE = 1024 };
+    float piece[PIECE] = {0};
+    double sum = 0;
+    for (int64_t i = 0; i < tensor_count(op->m); i += PIECE) {
+        int64_t count = tensor_count(op->m) - i < PIECE ? tensor_count(op->m) - i : PIECE;
+        if (isfinite(*(const float *)op->scale.data))
+            momentum_range(op, piece, i, count);
+        for (int64_t n = 0; n < count; n++)
+            sum += (double)piece[n] * (double)piece[n];
+        cpu_convert((unsigned char *)op->y.data + (size_t)i * dtype_bytes(op->y.dtype), op->y.dtype, piece, DTYPE_F32,
+                    count);
+    }
+    if (op->sum_squares.data)
+        *(float *)op->sum_squares.data = (float)((double)*(float *)op->sum_squares.data + sum);
 }
 
 void cpu_momentum(struct device *device, const struct op_momentum *op) {
+    if (op->y.dtype != DTYPE_F32) {
+        momentum_rounded(op);
+        return;
+    }
     cpu_run(device, cpu_pieces(tensor_count(op->m), CPU_FLAT_CHUNK), momentum_task, op);
     if (op->sum_squares.data)
         cpu_sum_squares(device, &(struct op_sum_squares){.out = op->sum_squares, .x = op->y});
@@ -457,10 +480,14 @@ static void normalize_task(void *context, int64_t index, int thread) {
     struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
     float norm = sqrtf(*(const float *)op->sum_squares.data), piece[PIECE];
     float factor = 1.0f / (norm > op->least ? norm : op->least);
+    if (op->is_twice)
+        factor *= factor;
     for (int64_t i = range.first; i < range.end; i += PIECE) {
         int64_t count = range.end - i < PIECE ? range.end - i : PIECE;
+        cpu_convert(piece, DTYPE_F32, (const unsigned char *)op->x.data + (size_t)i * dtype_bytes(op->x.dtype),
+                    op->x.dtype, count);
         for (int64_t n = 0; n < count; n++)
-            piece[n] = ((const float *)op->x.data)[i + n] * factor;
+            piece[n] *= factor;
         cpu_convert((unsigned char *)op->y.data + (size_t)i * dtype_bytes(op->y.dtype), op->y.dtype, piece, DTYPE_F32,
                     count);
     }

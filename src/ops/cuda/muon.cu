@@ -3,10 +3,11 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/flat.cuh"
 #include "ops/cuda/lanes.cuh"
+#include "ops/cuda/norm_factor.cuh"
 
 struct momentum_args {
     double *squares;     // (blocks): sums of squares of y, or NULL
-    float *y, *m;        // (count)
+    float *m;            // (count)
     const float *grad;   // (count)
     const float *scale;  // (1)
     int64_t count;
@@ -14,7 +15,7 @@ struct momentum_args {
     bool is_nesterov;
 };
 
-static __global__ void momentum_kernel(struct momentum_args args) {
+template <typename T> static __global__ void momentum_kernel(T *to, struct momentum_args args) {
     float scale = *args.scale, momentum = args.momentum, rest = 1.0f - momentum;
     float again = args.is_nesterov ? momentum : 1.0f, once = args.is_nesterov ? rest : 0.0f;
     bool is_made = isfinite(scale);
@@ -33,7 +34,7 @@ static __global__ void momentum_kernel(struct momentum_args args) {
             sum += (double)y[n] * (double)y[n];
         }
         store4(args.m, i, args.count, m);
-        store4(args.y, i, args.count, y);
+        store4(to, i, args.count, y);
     }
     if (!args.squares)
         return;
@@ -45,7 +46,6 @@ static __global__ void momentum_kernel(struct momentum_args args) {
 extern "C" void cuda_momentum(struct device *device, const struct op_momentum *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct momentum_args args = {};
-    args.y = (float *)op->y.data;
     args.m = (float *)op->m.data;
     args.grad = (const float *)op->grad.data;
     args.scale = (const float *)op->scale.data;
@@ -56,14 +56,15 @@ extern "C" void cuda_momentum(struct device *device, const struct op_momentum *o
         return;
     unsigned blocks = min(flat_blocks(divide_up(args.count, 4)), (unsigned)(SCRATCH_BYTES / sizeof(double)));
     args.squares = op->sum_squares.data ? (double *)cuda->scratch : NULL;
-    LAUNCH(cuda, momentum_kernel, blocks, FLAT_THREADS, 0, args);
+    WITH_TYPE(op->y.dtype, T, { LAUNCH(cuda, momentum_kernel<T>, blocks, FLAT_THREADS, 0, (T *)op->y.data, args); });
     if (args.squares)
         sum_finish(cuda, (float *)op->sum_squares.data, args.squares, (int)blocks);
 }
 
-template <typename T>
-static __global__ void normalize_kernel(T *y, const float *x, const float *sum_squares, float least, int64_t count) {
-    float factor = 1.0f / fmaxf(sqrtf(*sum_squares), least);
+// x may be y.
+template <typename T, typename X>
+static __global__ void normalize_kernel(T *y, const X *x, struct norm_factor by, int64_t count) {
+    float factor = factor_of(by, 0);
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
         float values[4];
@@ -80,9 +81,15 @@ extern "C" void cuda_normalize(struct device *device, const struct op_normalize 
     int64_t count = tensor_count(op->x);
     if (count == 0)
         return;
+    struct norm_factor by = {(const float *)op->sum_squares.data, op->least, op->is_twice};
+    unsigned blocks = flat_blocks(divide_up(count, 4));
     WITH_TYPE(op->y.dtype, T, {
-        LAUNCH(cuda, normalize_kernel<T>, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, (T *)op->y.data,
-               (const float *)op->x.data, (const float *)op->sum_squares.data, op->least, count);
+        if (op->x.dtype == DTYPE_F32)
+            LAUNCH(cuda, (normalize_kernel<T, float>), blocks, FLAT_THREADS, 0, (T *)op->y.data,
+                   (const float *)op->x.data, by, count);
+        else
+            LAUNCH(cuda, (normalize_kernel<T, T>), blocks, FLAT_THREADS, 0, (T *)op->y.data, (const T *)op->x.data, by,
+                   count);
     });
 }
 

@@ -9,6 +9,7 @@
 // What is added to a tile comes while its sums are computed, to the memory through which the result leaves.
 #include "ops/cuda/hopper/tiles.cuh"
 #include "ops/cuda/mma.cuh"
+#include "ops/cuda/norm_factor.cuh"
 
 enum {
     MANY_STAGES = 3,
@@ -22,6 +23,13 @@ enum {
 
 struct many_args {
     int matrices, rows, columns, inner;
+    float alpha, beta;
+    bool has_c;
+    struct norm_factor by;
+};
+
+// Of one matrix: its sums times alpha, and beta times what is added.
+struct many_share {
     float alpha, beta;
     bool has_c;
 };
@@ -141,21 +149,21 @@ static __device__ __forceinline__ void begin_adding(const struct many_args &args
 // Keeps the compiler from loading ahead what there is no register for beside the sums.
 #define REGISTERS_ARE_FEW asm volatile("" ::: "memory")
 
-static __device__ __forceinline__ uint32_t combine_pair(uint32_t old, const float *sums, const struct many_args &args) {
-    float x = args.alpha * sums[0], y = args.alpha * sums[1];
-    if (args.has_c) {
-        x += args.beta * __uint_as_float(old << 16);
-        y += args.beta * __uint_as_float(old & 0xFFFF0000u);
+static __device__ __forceinline__ uint32_t combine_pair(uint32_t old, const float *sums, struct many_share share) {
+    float x = share.alpha * sums[0], y = share.alpha * sums[1];
+    if (share.has_c) {
+        x += share.beta * __uint_as_float(old << 16);
+        y += share.beta * __uint_as_float(old & 0xFFFF0000u);
     }
     return pack2(x, y, __nv_bfloat16());
 }
 
 // A block's sums become a box, where what is added lies.
-static __device__ __forceinline__ void combine_box(uint8_t *box, const float *sums, const struct many_args &args) {
+static __device__ __forceinline__ void combine_box(uint8_t *box, const float *sums, struct many_share share) {
     int lane = threadIdx.x % 32;
     uint32_t old[16];
     uint8_t *pair = box + lane / 4 * LINE_BYTES + lane % 4 * 4;
-    if (args.has_c) {
+    if (share.has_c) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             old[2 * i] = *(const uint32_t *)(pair + (i ^ lane / 4) * 16);
@@ -164,9 +172,9 @@ static __device__ __forceinline__ void combine_box(uint8_t *box, const float *su
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        *(uint32_t *)(pair + (i ^ lane / 4) * 16) = combine_pair(old[2 * i], sums + 4 * i, args);
+        *(uint32_t *)(pair + (i ^ lane / 4) * 16) = combine_pair(old[2 * i], sums + 4 * i, share);
         *(uint32_t *)(pair + (i ^ lane / 4) * 16 + 8 * LINE_BYTES) =
-            combine_pair(old[2 * i + 1], sums + 4 * i + 2, args);
+            combine_pair(old[2 * i + 1], sums + 4 * i + 2, share);
     }
     REGISTERS_ARE_FEW;
 }
@@ -234,12 +242,14 @@ template <bool IS_SYMMETRIC>
 static __device__ __forceinline__ void store_many(const struct many_args &args, const float (&sums)[128],
                                                   const struct many_warp &warp, const struct many_tile &tile,
                                                   const struct many_maps &maps) {
+    float factor = factor_of(args.by, tile.matrix);
+    struct many_share share = {args.alpha * factor, args.beta * factor, args.has_c};
     if (args.has_c)
         barrier_wait(warp.full, warp.parity);
 #pragma unroll
     for (int i = 0; i < MOST_BLOCKS; i++)
         if (i < warp.blocks)
-            combine_box(warp.memory + i * PART_BYTES, sums + i * PART / 2, args);
+            combine_box(warp.memory + i * PART_BYTES, sums + i * PART / 2, share);
     fence_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
@@ -361,6 +371,7 @@ extern "C" bool cuda_matmul_many(struct device *device, const struct op_matmul_m
     args.alpha = op->alpha;
     args.beta = op->beta;
     args.has_c = op->beta != 0;
+    args.by = {(const float *)op->sum_squares.data, op->least, op->is_twice};
     bool is_here = op->d.dtype == DTYPE_BF16 && is_copied(op->a) && is_copied(op->b) && is_copied(op->d) &&
                    (!args.has_c || is_copied(op->c));
     // Small matrices would leave most of a tile empty.
